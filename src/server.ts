@@ -92,16 +92,16 @@ async function drain(servers: Server[], readiness: Readiness, noticeMs: number) 
 
 /** Checks the store, and logs audit events of the command line, now and every few seconds. */
 function watchStore(records: Records, readiness: Readiness, audit: Logger, metrics: Metrics) {
-  let isAway = false
-  const look = async () => {
+  let isUnavailable = false
+  const checkStore = async () => {
     try {
       noteChecks(await records.check(), readiness, audit)
-      if (isAway) audit.info({ event: 'store_back' }, 'the store answers again')
-      isAway = false
+      if (isUnavailable) audit.info({ event: 'store_back' }, 'the store answers again')
+      isUnavailable = false
     } catch {
       // The requests that need the store log the reason.
-      if (!isAway) audit.warn({ event: 'store_away' }, 'the store does not answer')
-      isAway = true
+      if (!isUnavailable) audit.warn({ event: 'store_away' }, 'the store does not answer')
+      isUnavailable = true
     }
     const write = (fact: Fact) => {
       metrics.fact(fact.event)
@@ -109,8 +109,8 @@ function watchStore(records: Records, readiness: Readiness, audit: Logger, metri
     }
     await takeAuditEvents(records, write).catch(() => {})
   }
-  setInterval(look, CHECK_EVERY_MS).unref()
-  return look()
+  setInterval(checkStore, CHECK_EVERY_MS).unref()
+  return checkStore()
 }
 
 /** Keeps the results of checks of the store for `/readyz`, and logs those that differ from before. */

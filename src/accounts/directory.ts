@@ -39,8 +39,8 @@ export type Directory = Partial<OwnDirectory> &
 /** The provider's own accounts, with the changes that operators' commands make. */
 export type OwnDirectory = ReturnType<typeof createDirectory>
 
-/** Returns `findEnabled`: no disabled account, and none for a sign-in (epoch seconds) that has ended. */
-export const admitted =
+/** Returns `findEnabled`. It finds an enabled account whose sign-in at `signedIn` (epoch seconds) is valid. */
+export const enabledFinder =
   (find: (id: string) => Promise<Account | undefined>) =>
   async (id: string, signedIn = Number.POSITIVE_INFINITY): Promise<Account | undefined> => {
     const account = await find(id)
@@ -55,7 +55,8 @@ const indexes = ({ email }: Account): [string, string][] => [
 ]
 
 /** Whether the account has a temporary password that has expired. */
-export const isExpired = ({ change_password_by: due }: Account) => due !== undefined && due <= now()
+export const isPasswordExpired = ({ change_password_by: due }: Account) =>
+  due !== undefined && due <= now()
 
 /** Returns the accounts in a store. */
 export function createDirectory(records: Records) {
@@ -141,7 +142,7 @@ export function createDirectory(records: Records) {
     if (!account.enabled) return { refusal: 'disabled' } as const
     if (!account.password) return { refusal: 'no_password' } as const
     if (!matches) return { refusal: 'wrong_password' } as const
-    if (isExpired(account)) return { refusal: 'password_expired' } as const
+    if (isPasswordExpired(account)) return { refusal: 'password_expired' } as const
     if (needsRehash(account.password)) await rehash(account, password)
     return { account }
   }
@@ -200,7 +201,7 @@ export function createDirectory(records: Records) {
 
   return {
     find,
-    findEnabled: admitted(find),
+    findEnabled: enabledFinder(find),
     findByUsername,
     findByLink,
     findByEmail,

@@ -19,9 +19,9 @@ interface Format {
   /** Has a group for each parameter, and `salt` and `digest`. */
   pattern: RegExp
   /** Whether a check takes at most half a second and 128 MiB. */
-  isBearable(fields: Fields): boolean
+  isAffordable(fields: Fields): boolean
   /** Whether it can be checked at all; absent: always. */
-  isPossible?(fields: Fields): boolean
+  isVerifiable?(fields: Fields): boolean
 }
 
 const MAX_ITERATIONS: Record<string, number> = { sha1: 1.5e6, sha256: 2e6, sha512: 6e5 }
@@ -33,28 +33,28 @@ const FORMATS: Format[] = [
     pattern: phc(
       'argon2(?:id|i|d)\\$v=19\\$m=(?<m>0|[1-9]\\d{0,6}),t=(?<t>0|[1-9]\\d{0,2}),p=(?<p>0|[1-9]\\d?)',
     ),
-    isBearable: ({ m, t, p }) =>
+    isAffordable: ({ m, t, p }) =>
       isWithin(m, 8, 2 ** 17) && isWithin(p, 1, 16) && isWithin(t, 1, 2 ** 19 / Number(m)),
     // A salt of 8 bytes, and 8 KiB of memory for each lane (RFC 9106 §3.1).
-    isPossible: ({ m, p, salt = '', digest = '' }) =>
+    isVerifiable: ({ m, p, salt = '', digest = '' }) =>
       Number(m) >= 8 * Number(p) && bytes(salt).length >= 8 && isBase64(salt) && isBase64(digest),
   },
   {
     pattern: /^\$2[aby]\$(?<cost>\d\d)\$[./A-Za-z0-9]{53}$/,
-    isBearable: ({ cost }) => isWithin(cost, 4, 13),
+    isAffordable: ({ cost }) => isWithin(cost, 4, 13),
   },
   {
     pattern: phc('scrypt\\$ln=(?<ln>\\d\\d?),r=(?<r>\\d\\d?),p=(?<p>\\d\\d?)'),
-    isBearable: ({ ln, r, p }) =>
+    isAffordable: ({ ln, r, p }) =>
       isWithin(ln, 1, 17) &&
       isWithin(r, 1, 32) &&
       isWithin(p, 1, 2 ** (20 - Number(ln)) / Number(r)),
     // RFC 7914 §2
-    isPossible: ({ ln, r }) => Number(ln) < 16 * Number(r),
+    isVerifiable: ({ ln, r }) => Number(ln) < 16 * Number(r),
   },
   {
     pattern: phc('pbkdf2(?:-(?<hash>sha1|sha256|sha512))?\\$(?:i=)?(?<i>\\d{1,7})(?:,l=\\d+)?'),
-    isBearable: ({ hash = 'sha1', i }) => isWithin(i, 1, MAX_ITERATIONS[hash] ?? 0),
+    isAffordable: ({ hash = 'sha1', i }) => isWithin(i, 1, MAX_ITERATIONS[hash] ?? 0),
   },
 ]
 
@@ -63,8 +63,8 @@ export function hashProblem(hash: string): string | undefined {
   const format = FORMATS.find(({ pattern }) => pattern.test(hash))
   if (!format) return 'is no hash of a known kind: argon2, bcrypt, scrypt or PBKDF2'
   const fields = fieldsOf(hash)
-  if (!format.isBearable(fields)) return 'takes too long to check, or too much memory'
-  if (format.isPossible?.(fields) ?? true) return undefined
+  if (!format.isAffordable(fields)) return 'takes too long to check, or too much memory'
+  if (format.isVerifiable?.(fields) ?? true) return undefined
   return 'can never be checked: its parameters, salt or hash are not valid'
 }
 

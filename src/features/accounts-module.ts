@@ -11,7 +11,12 @@ import { pathToFileURL } from 'node:url'
 import type { Logger } from 'pino'
 import { z } from 'zod'
 import { type Account, foldUsername, isUsername, newAccountId } from '../accounts/account.ts'
-import { admitted, type Candidate, createDirectory, type Directory } from '../accounts/directory.ts'
+import {
+  type Candidate,
+  createDirectory,
+  type Directory,
+  enabledFinder,
+} from '../accounts/directory.ts'
 import { isTooLong } from '../accounts/password.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
@@ -205,5 +210,5 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
     await revokeGrants(records, id)
   }
 
-  return { find, findEnabled: admitted(find), findByUsername, candidate }
+  return { find, findEnabled: enabledFinder(find), findByUsername, candidate }
 }

@@ -1,10 +1,10 @@
 // CIBA requests that wait for a user, the account pages on which the user answers them, and the answers. One
 // record lists the requests of each user:
 //
-//   AccessRequests accountId → [request]    open ones, and denied ones that still count
+//   AccessRequests accountId → [request]    open requests, and denied ones within their lifetime
 //
-// An unanswered or denied request counts for a full lifetime, even if it ended early: no client can flood
-// a user with questions. The record of the library has the decision.
+// `security.ciba_requests` limits both, even if a request ended early: no client can flood a user with
+// requests. The record of the library has the decision.
 
 import type { Context } from 'koa'
 import { errors } from 'oidc-provider'

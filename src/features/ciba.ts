@@ -2,7 +2,7 @@
 // message, and limits how many requests a client can send.
 //
 // A client does not learn whether an account exists: a request for an unknown user stays open until it
-// expires, like a request to a user who does not look. So there is nothing to guess.
+// expires, like a request to a user who does not look. An attacker cannot guess accounts.
 
 import { randomUUID } from 'node:crypto'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'

@@ -1,9 +1,10 @@
-// Clients that registered themselves (RFC 7591), and how long they are kept. The token that manages a
-// client (RFC 7592) is kept as long as the client is. Clients
-// register with invitations: initial access tokens (RFC 7591 §3) with a limit and an expiry.
+// Clients that registered themselves (RFC 7591), and their lifetime. The registration access token
+// (RFC 7592) has the lifetime of its client. Clients register with invitations: initial access tokens
+// (RFC 7591 §3) with a limit and an expiry.
 
 import { randomBytes } from 'node:crypto'
 import { clientSchema, requestedUri } from '../config/schema/client.ts'
+import { TOMBSTONE_SECONDS } from '../state/grants.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
@@ -73,8 +74,6 @@ const DAY_SECONDS = 24 * 3600
 export const UNUSED_SECONDS = DAY_SECONDS
 /** Lifetime of a client after its last sign-in. */
 const USED_SECONDS = 400 * DAY_SECONDS
-/** Longer than any request lasts: no update brings a removed client back. */
-const TOMBSTONE_SECONDS = 3600
 /** Registered clients, all together. */
 export const MAX_CLIENTS = 1000
 

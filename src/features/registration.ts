@@ -63,7 +63,7 @@ export function registration(settings: Settings, records: Records): Feature {
       return {
         ...client,
         ...(typeof scope === 'string' && { scope: stillKnown(scope) }),
-        ...(jwks_uri !== undefined && { keys_of: keysPeriod() }),
+        ...(jwks_uri !== undefined && { jwks_period: keysPeriod() }),
       }
     },
 

@@ -24,8 +24,8 @@ export function health(readiness: Readiness): Middleware {
   let latest = Promise.resolve(true)
 
   return async (ctx, next) => {
-    // Clients open another connection before this one is closed. Earlier, they would open it here: a
-    // connection that waits to be accepted is lost when the listener closes, with a POST of nginx on it.
+    // Makes clients reconnect, to another node. While the listener is still open they would reconnect here,
+    // and a connection that was not accepted yet is lost when the listener closes.
     if (readiness.state === 'closing') ctx.set('Connection', 'close')
     const { path, method } = ctx
     const isReady = path === '/readyz'

@@ -46,7 +46,7 @@ export async function createProvider(
   const { settings, records, log, metrics } = dependencies
   const { isBound } = createBrowserBinding(settings)
   const { adapter, tokenIds } = createState(records, ownLifetimes(settings), {
-    // Outside the library's routes, interactions.ts checks the browser.
+    // Hides an interaction from other browsers. On pages, where `ctx` is absent, interactions.ts checks it.
     Interaction: ({ find }) => ({
       async find(id) {
         const found = await find(id)
@@ -109,7 +109,7 @@ function configuration(
     enabledJWA: algorithms(keys),
 
     // `audience` is ignored. The library calls this validator for each authorization request, pushed ones
-    // too, also without it.
+    // too, even if `audience` is absent.
     extraParams: { audience: ctx => checkRequest(ctx, features) },
     scopes: Object.keys(scopes),
     acrValues: acrValuesOf(settings),

@@ -16,10 +16,10 @@ import { AUTHORIZATION, DISCOVERY, type Routes } from './routes.ts'
 /** Discovery and JWKS: for how long clients may cache them. */
 const MAX_CACHE_SECONDS = 3600
 
-/** The library takes `/API/OAUTH/TOKEN/` for the token endpoint; a path here has one spelling. */
+/** Accepts one spelling of each path. The library alone would accept `/API/OAUTH/TOKEN/`, too. */
 export function canonicalPaths({ methodsAt }: Routes): Middleware {
   return async (ctx, next) => {
-    // The router has passed over our own pages at this path.
+    // Methods of the pages at this path. The router found none for the method of the request.
     const ofPages: { methods: string[] }[] = ctx.matched ?? []
     const methods = methodsAt(ctx.path) ?? ofPages.flatMap(({ methods }) => methods).join(', ')
     if (!methods) {
@@ -47,7 +47,7 @@ export const authorizeByPost: Middleware = async (ctx, next) => {
   ctx.redirect(url)
 }
 
-/** The library walks what is nested in a request object before anything here sees its size. */
+/** Limits bodies that can have a request object, before the library decodes its nested members. */
 export function limitBodies({ endpoints }: Routes): Middleware {
   const { pushed_authorization_request, device_authorization, backchannel_authentication } =
     endpoints
@@ -69,7 +69,7 @@ interface AnswerPages {
   handOver(ctx: Context, action: string, fields: Record<string, unknown>): void
 }
 
-/** How answers of the library leave. */
+/** Completes responses of the library: headers, error descriptions, and pages in place of its HTML. */
 export function finishAnswers(
   { navigate, handOver }: AnswerPages,
   { paths, endpoints, confirm }: Routes,
@@ -109,7 +109,7 @@ export function finishAnswers(
     const oidc: Oidc | undefined = ctx.oidc
     if (!oidc) return
     ctx.state.log.client_id = oidc.client?.clientId
-    if (ctx.status === 500) blameClient(ctx, oidc)
+    if (ctx.status === 500) refuseClientFault(ctx, oidc)
     if (mapOf(ctx.body).error) ctx.body = described(ctx, ctx.body)
     const ofFeatures = features.map(({ answers }) => answers?.[oidc.route])
     for (const finish of [...ofFeatures, finishers[oidc.route] ?? signOut]) {
@@ -118,27 +118,27 @@ export function finishAnswers(
   }
 }
 
-// The library converts the claims of a request object to text before it checks the signature; `{"toString":1}`
-// throws there. `params.request` is removed once it was read. The library copies an assertion, and one that
-// is nested a thousand levels deep ends the stack.
-function blameClient(ctx: Context, { params = {}, client }: Oidc) {
+// Returns a 500 that the client caused as a 4xx. The library converts the claims of a request object to text
+// before it checks the signature, and `{"toString":1}` throws there. `params.request` is still set then. An
+// assertion that is nested a thousand levels deep overflows the stack of the library.
+function refuseClientFault(ctx: Context, { params = {}, client }: Oidc) {
   const { fault } = ctx.state
   const unread = (what: string) => `could not read the ${what}`
   if (params.request !== undefined) {
-    blame(ctx, new errors.InvalidRequestObject(unread('request object')))
+    refuse(ctx, new errors.InvalidRequestObject(unread('request object')))
   }
   if (params.client_assertion !== undefined && fault instanceof RangeError) {
-    blame(ctx, new errors.InvalidClientAuth({ detail: unread('client assertion') }))
+    refuse(ctx, new errors.InvalidClientAuth({ detail: unread('client assertion') }))
   }
-  // A key that looks right may be none to encrypt to.
+  // A key of a valid form may still be unusable for encryption.
   const isEncrypted = client?.idTokenEncryptedResponseAlg ?? client?.userinfoEncryptedResponseAlg
   const isOfKey = [jose.JOSEError, DOMException, TypeError].some(kind => fault instanceof kind)
   if (isEncrypted && isOfKey) {
-    blame(ctx, new errors.InvalidClientMetadata('nothing can be encrypted to the key in its jwks'))
+    refuse(ctx, new errors.InvalidClientMetadata('nothing can be encrypted to the key in its jwks'))
   }
 }
 
-function blame(ctx: Context, error: errors.OIDCProviderError): never {
+function refuse(ctx: Context, error: errors.OIDCProviderError): never {
   ctx.state.fault = undefined
   logError(ctx, error)
   throw error
@@ -175,7 +175,7 @@ function introspection(ctx: Context, { client }: Oidc) {
 function userinfo(ctx: Context, { issuer, entities }: Oidc) {
   if (ctx.status !== 403 || entities.AccessToken?.aud === undefined) return
   ctx.set('WWW-Authenticate', `Bearer realm="${issuer}", error="invalid_token"`)
-  blame(ctx, new errors.InvalidToken('the token is for another resource'))
+  refuse(ctx, new errors.InvalidToken('the token is for another resource'))
 }
 
 function revocation(ctx: Context, { entities: { RefreshToken, AccessToken } }: Oidc) {

@@ -24,7 +24,7 @@ export function decisionOf({ result, session }: Oidc): Decision | undefined {
 export const sentDetails = ({ params }: Oidc): Detail[] =>
   JSON.parse(String(params?.authorization_details ?? '[]'))
 
-/** Nothing proves that the device is the user's, for any client (RFC 8628 §5.4): ask each time. */
+/** Whether this is the device flow: users consent each time, as the device may be another's (RFC 8628 §5.4). */
 export const isDevice = ({ route }: Oidc) => DEVICE_ROUTES.includes(route)
 
 type Allowed = Pick<Consent, 'accountId' | 'scopes' | 'declined'>

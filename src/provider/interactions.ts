@@ -12,7 +12,7 @@ import { cookieNames, originCookie } from '../http/cookies.ts'
 type Deployment = Pick<Settings, 'development'>
 type Cookies = Pick<Context, 'cookies'>
 
-/** Tabs that open at once in a new browser overwrite each other's cookie: it must rarely be new. */
+/** Long: two tabs that open at once in a browser without this cookie overwrite each other's. */
 const BROWSER_COOKIE_SECONDS = 400 * 24 * 3600
 
 /**

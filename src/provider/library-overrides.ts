@@ -9,18 +9,18 @@ import { matchesHash } from './clients.ts'
 import { described } from './error-descriptions.ts'
 import type { Feature, GrantHandler, ResponseMode } from './feature.ts'
 
-/** The library accepts a DPoP proof of a clock that is ahead by this, and does not remember it for longer. */
+/** The library accepts DPoP proofs from clocks that are ahead by this, but forgets their `jti` earlier. */
 const CLOCK_SKEW_SECONDS = 300
 
-/** A provider with all overrides but token ids. */
+/** Returns the provider with all overrides, except token ids (`assignTokenIds`). */
 export function createOverridden(
   issuer: string,
   configuration: Configuration,
   records: Records,
   features: Feature[],
 ): Provider {
-  // Grant handlers and response modes are registered while the library is constructed, and there is no
-  // way to wrap those that it brings. Removed by: options for both.
+  // The constructor of the library registers its grant handlers and response modes. There is no option to
+  // wrap or replace them. Removed by: options for both.
   class Overridden extends Provider {
     override registerResponseMode(name: string, handler: ResponseMode) {
       const [ours] = features.flatMap(({ responseModes }) => responseModes?.(this)[name] ?? [])
@@ -87,7 +87,7 @@ function deliverLater({ Client: { prototype } }: Provider): void {
 function detectReplays({ ReplayDetection }: Provider, records: Records, features: Feature[]): void {
   ReplayDetection.unique = async (iss: string, jti: string, exp: number) => {
     const options = { ttl: exp - now() + CLOCK_SKEW_SECONDS, version: 0 }
-    // The library checks a DPoP proof after it has consumed the code, which waits for its tokens.
+    // Written alone: the consumption of the code is deferred at this point, and must wait for its tokens.
     const isFirst = await records.saveAlone('ReplayDetection', `${iss}\0${jti}`, {}, options)
     const [error] = isFirst ? [] : features.flatMap(({ replayError }) => replayError?.(jti) ?? [])
     if (error) throw error
@@ -95,7 +95,7 @@ function detectReplays({ ReplayDetection }: Provider, records: Records, features
   }
 }
 
-/** Own values of codes and tokens. `ids`: by model. Removed by: a `generateTokenId` option. */
+/** Gives codes and tokens the values of `ids`, by model. Removed by: a `generateTokenId` option. */
 export function assignTokenIds(
   provider: Provider,
   ids: Record<string, (token: object, id: string) => string>,

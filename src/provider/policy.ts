@@ -90,8 +90,8 @@ const isUndecidedDevice = (oidc: Oidc) => isDevice(oidc) && !decisionOf(oidc)
 const lacksDetails = (oidc: Oidc) =>
   Boolean(oidc.params?.authorization_details) && !(oidc.grant?.jti && decisionOf(oidc))
 
-// Anyone can pass for a client without secret whose redirect URI others can receive: ask each time
-// (RFC 8252 §8.6). An https redirect URI is proof enough, and so is `consent: implicit` in the client's file.
+// Whether another application can pass for this client: it has no secret, and its redirect URI is not https.
+// Users then consent each time (RFC 8252 §8.6), unless the client's file has `consent: implicit`.
 function isImpersonable(oidc: Oidc): boolean {
   const { client, params } = oidc
   if (!client || client.consent === 'implicit' || decisionOf(oidc)) return false

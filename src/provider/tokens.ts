@@ -40,9 +40,9 @@ export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']>
     DeviceCode: set.interaction,
     BackchannelAuthenticationRequest: ({ oidc }) =>
       Math.min(Number(oidc.params?.requested_expiry ?? set.interaction), set.interaction),
-    // Idle and absolute at once: rotation never reaches past the first token's end (ASVS 10.4.8).
+    // The shorter of both lifetimes: rotation never extends the absolute one (ASVS 10.4.8).
     RefreshToken: (_ctx, { iiat = now() }, client) =>
-      // A token that is never rotated would be idle from its first day on.
+      // Without rotation there is no idle lifetime, because no use prolongs it.
       rotates(client) ? left(set.refresh_token_idle, iiat + set.refresh_token) : set.refresh_token,
     // A session without a sign-in expires with the page that made it.
     Session: (_ctx, { loginTs }) =>

@@ -1,6 +1,6 @@
 // The library's Adapter over records, the same on every store.
 //
-//   model                               kept in            specialty
+//   model                               file               behaviour
 //   AuthorizationCode, DeviceCode,
 //   BackchannelAuthenticationRequest,
 //   AccessToken                         here               read with their grant; a code works once.
@@ -16,11 +16,23 @@
 // request that loses a race must throw. The library also saves records that another request has removed:
 // a tombstone refuses that.
 //
-// One use of a code buffers its changes, and writes them in one batch when the grant handler returns
-// (`records.batch` in library-overrides.ts): the consumption of the code, and its tokens. The consumption
-// decides a race. The loser revokes the grant: the winner's opaque tokens end (RFC 6749 §4.1.2). A handler
-// that throws writes nothing. The library checks client, expiry, PKCE and redirect_uri first: a code that
-// fails there is not used up, and its reuse revokes nothing.
+// A code becomes tokens
+//   1  provider/grants.ts makes a grant from the consent. Its id is the tag of the code. `saveWithGrant`
+//      writes both in one batch, and then checks that the consent and the sign-in still stand.
+//   2  `find` reads the code and its grant in one command. A code that fails a check of the library (client,
+//      expiry, PKCE, redirect_uri) is not used up, and its reuse revokes nothing.
+//   3  The consumption and the tokens are one batch, written when the grant handler returns (`records.batch`
+//      in library-overrides.ts), unless it throws. The consumption decides a race: the loser revokes the
+//      grant, which ends the opaque tokens of the winner (RFC 6749 §4.1.2).
+//
+// Revocation of              removes                                        in
+//   an access token          its record                                     `destroy`
+//   a refresh token          the grant, then the family                     refresh-tokens.ts
+//   a consent (withdrawal)   the consent, then all grants for the client    accounts/consents.ts
+//   a session (sign-out)     its grants without a refresh token, then it    sessions.ts
+// A tombstone refuses late writes, and each use of an opaque token reads its grant. The last two first write
+// that access has ended, and then list grants. A grant that is missing in their list is revoked by the
+// check of step 1, or when its request saves the ended session.
 
 import { type Adapter, Provider } from 'oidc-provider'
 import type { Records } from '../storage/records.ts'
@@ -29,9 +41,9 @@ import {
   grantsOfAccount,
   isTokenWithoutGrant,
   type Payload,
+  recordIdOf,
   revokeGrant,
   saveWithGrant,
-  taggedId,
   taggedValue,
   tagOf,
 } from './grants.ts'
@@ -56,14 +68,14 @@ export type AdapterPart = (plain: Adapter) => Partial<Adapter>
 /** A code or token that gets its value. `format`: `jwt` for an access token that is not stored. */
 type NewToken = Partial<Record<'grantId' | 'format', string>>
 
-/** Returns the adapters of the library's models, and the values of its codes and tokens. `parts`: by model. */
+/** Returns the library's adapter, and what gives codes and tokens their values. `features`: by model. */
 export function createState(
   records: Records,
   lifetimes: Lifetimes,
-  parts: Record<string, AdapterPart>,
+  features: Record<string, AdapterPart>,
 ) {
   const refreshTokens = createRefreshTokens(records, lifetimes)
-  const ours: Record<string, AdapterPart> = {
+  const core: Record<string, AdapterPart> = {
     Grant: () => createGrantAdapter(records, lifetimes),
     Session: () => createSessionAdapter(records, lifetimes),
     // `save` of the next token of the family marks the former one as used.
@@ -71,7 +83,7 @@ export function createState(
       const { find, save, destroy } = refreshTokens
       return { find, upsert: save, destroy, consume: async () => {} }
     },
-    // The library looks for a token in every model: another value costs no read.
+    // The library looks for a token in every model. A value of another form is not read from the store.
     ClientCredentials: ({ find }) => ({
       find: async id => (isTokenWithoutGrant(id) ? find(id) : undefined),
     }),
@@ -86,9 +98,9 @@ export function createState(
       ...createPlainAdapter(model, records),
       ...(isTagged && createTaggedAdapter(model, records)),
     }
-    const own = { ...plain, ...ours[model]?.(plain) }
-    const all = { ...own, ...parts[model]?.(own) }
-    return isTagged ? withGrant(all, records) : all
+    const own = { ...plain, ...core[model]?.(plain) }
+    const complete = { ...own, ...features[model]?.(own) }
+    return isTagged ? withGrant(complete, records) : complete
   }
   const tagged = ({ format, grantId }: NewToken, id: string) =>
     format === 'jwt' ? id : taggedValue(grantId)
@@ -104,29 +116,29 @@ export function createState(
   return { adapter, tokenIds }
 }
 
-/** Returns the default methods. `upsert` is sent with the next write, or at the end of the request. */
+/** Returns the default methods. `upsert` is deferred to the next write, or to the end of the request. */
 function createPlainAdapter(model: string, records: Records) {
   return {
     async upsert(id: string, payload: Payload, ttl?: number) {
-      await records.saveLater(model, taggedId(id), payload, { ttl })
+      await records.saveLater(model, recordIdOf(id), payload, { ttl })
     },
 
     async find(id: string): Promise<Payload | undefined> {
-      const { value, consumed } = await records.read<Payload>(model, taggedId(id))
+      const { value, consumed } = await records.read<Payload>(model, recordIdOf(id))
       if (consumed) await assertClientConnected()
       return value && { ...value, ...(consumed && { consumed }) }
     },
 
     async consume(id: string) {
       await assertClientConnected()
-      if (!(await records.consume(model, taggedId(id)))) throw alreadyUsed(model)
+      if (!(await records.consume(model, recordIdOf(id)))) throw alreadyUsed(model)
     },
 
     async destroy(id: string) {
-      await records.remove(model, taggedId(id))
+      await records.remove(model, recordIdOf(id))
     },
 
-    // The library destroys the grant as well, or revokes an access token alone.
+    // The library also calls this to revoke an access token alone. Only `destroy` of the grant ends a grant.
     revokeByGrantId: async () => {},
     findByUid: async () => undefined,
     findByUserCode: async () => undefined,
@@ -150,10 +162,10 @@ function createTaggedAdapter(model: string, records: Records) {
       if (!grantId) return undefined
       // Reads the grant in the same command: the library reads it next, and the request remembers it.
       const grant = grantName(grantId)
-      const { value, version, consumed } = await records.read<Payload>(model, taggedId(id), grant)
+      const { value, version, consumed } = await records.read<Payload>(model, recordIdOf(id), grant)
       // A repeated revocation waits for the replicas again: the first one may not have reached them.
       const isRevoked = !value && version > 0 && Provider.ctx?.oidc.route === 'revocation'
-      if (isRevoked) await records.remove(model, taggedId(id))
+      if (isRevoked) await records.remove(model, recordIdOf(id))
       if (!value || (value.grantId ?? grantId) !== grantId) return undefined
       if (!consumed) return value
       await assertClientConnected()
@@ -163,11 +175,11 @@ function createTaggedAdapter(model: string, records: Records) {
 
     async consume(id: string): Promise<void> {
       await assertClientConnected()
-      const { value, consumed } = await records.read<Payload>(model, taggedId(id))
+      const { value, consumed } = await records.read<Payload>(model, recordIdOf(id))
       if (!value || consumed) return endReused(value)
       // The user has refused (device flow, CIBA): no token will be issued.
-      if (value.error) return void (await records.consume(model, taggedId(id)))
-      await records.consumeLater(model, taggedId(id), () => endReused(value))
+      if (value.error) return void (await records.consume(model, recordIdOf(id)))
+      await records.consumeLater(model, recordIdOf(id), () => endReused(value))
     },
   }
 }
@@ -184,11 +196,11 @@ function withGrant(adapter: Adapter, records: Records): Adapter {
   }
 }
 
-/** Used codes, by the request that presents them. If the library then destroys the grant, that is reuse. */
+/** Used codes, by the request that presents them. The audit event needs them when the grant is destroyed. */
 const usedCodes = new WeakMap<object, Payload>()
 
 function createGrantAdapter(records: Records, { grant }: Lifetimes) {
-  /** Whether the request asks for a refresh token, and its user has allowed it. */
+  /** Whether a refresh token is requested, and the user has allowed it. */
   function isForRefresh() {
     const { oidc } = Provider.ctx ?? {}
     const scopes = oidc?.grant?.getOIDCScopeFiltered(oidc.requestParamScopes)
@@ -196,8 +208,9 @@ function createGrantAdapter(records: Records, { grant }: Lifetimes) {
   }
 
   return {
-    // A new grant never replaces a record or a tombstone. A refresh token will prolong it: it is stored and
-    // indexed for that long from the start. Its `exp`, which the library checks, stays short until then.
+    // `version: 0`: a new grant never replaces a record or a tombstone. With `offline_access` the record and
+    // its index have the long lifetime at once. `exp`, which the library checks, is short until a refresh
+    // token is issued.
     async upsert(id: string, payload: Payload, shortTtl?: number) {
       const ttl = isForRefresh() ? grant.withRefreshToken : shortTtl
       const indexes = [grantsOfAccount(String(payload.accountId))]

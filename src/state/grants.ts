@@ -54,13 +54,13 @@ export function tagOf(value: string): string | undefined {
 /** Whether a value has the form that the library gives opaque tokens by default. */
 export const isTokenWithoutGrant = (value: string) => value.length === SECRET_LENGTH
 
-/** The record id of a code or token, in the slot of its tag. */
-export function taggedId(value: string): Id {
+/** The record id of a code or token, in the slot of its tag. A value without a tag is its own record id. */
+export function recordIdOf(value: string): Id {
   const slot = tagOf(value)
   return slot === undefined ? value : { slot, id: value }
 }
 
-/** Where the record of a grant is. */
+/** The kind and the record id of a grant. */
 export function grantName(grantId: string): [kind: string, id: Id] {
   return ['Grant', { slot: grantId, id: grantId }]
 }
@@ -70,15 +70,15 @@ export function grantsOfAccount(accountId: string): [kind: string, name: string]
   return ['grants of account', accountId]
 }
 
-/** Grants to save with their code, each with its check. A request may issue no code. */
+/** Grants that wait for `saveWithGrant`, each with its check. A request may issue no code. */
 const held = new WeakMap<Grant, () => Promise<void>>()
 
-/** Keeps a new grant until its code is saved. `check` throws when what it was made from has ended. */
+/** Defers a new grant to `saveWithGrant`. `check` throws if its consent or its sign-in has ended. */
 export function holdGrant(grant: Grant, check: () => Promise<void>) {
   held.set(grant, check)
 }
 
-/** Writes a code. A grant that is held for it is saved in the same batch, and then checked. */
+/** Saves a code or token. A deferred grant is saved in the same batch, and then checked. */
 export async function saveWithGrant(
   records: Records,
   grant: Grant | undefined,

@@ -8,10 +8,10 @@
 // gets the same successor from any node, and nothing has to remember it. A token of a later generation
 // than the store knows was issued before a failover lost that write: it is valid.
 //
-//   presented                      at the token endpoint                     elsewhere
+//   presented token                at the token endpoint                     at other endpoints
 //   the latest, or later           rotates                                   valid
-//   its predecessor, within grace  the same successor again                  used
-//   any other                      reuse: the family ends, and its grant     used
+//   its predecessor, within grace  the same successor again                  consumed
+//   any other                      reuse: revokes the family and its grant   consumed
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { Provider } from 'oidc-provider'
@@ -48,7 +48,7 @@ export interface Lifetimes {
 
 /** Returns the functions that create, find, rotate and revoke refresh tokens. */
 export function createRefreshTokens(records: Records, { grace, grant }: Lifetimes) {
-  /** At the token endpoint, presenting a token uses it up. */
+  /** Only the token endpoint uses a refresh token up. Other endpoints just read it. */
   const isTokenRequest = () => Provider.ctx?.oidc.route === 'token'
   const macOf = (head: Buffer) => records.keyedHash('refresh token', head.toString('base64url'))
 
@@ -113,10 +113,10 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
       return records.saveLater(KIND, id, next, { ttl, version: 0 })
     }
     const found = records.lastRead<Family>(KIND, id)
-    const contest = () => rotate(id, next, ttl, found)
-    if (!found?.value || found.value.generation >= generation) return contest()
-    // Written in one batch with the access token. If another request was first, `contest` decides.
-    await records.saveLater(KIND, id, next, { ttl, version: found.version }, contest)
+    const resolveRace = () => rotate(id, next, ttl, found)
+    if (!found?.value || found.value.generation >= generation) return resolveRace()
+    // Written in one batch with the access token. If another request was first, `resolveRace` decides.
+    await records.saveLater(KIND, id, next, { ttl, version: found.version }, resolveRace)
   }
 
   /** The grant lives as long as its refresh tokens, and outlives the session. */

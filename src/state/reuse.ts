@@ -4,7 +4,7 @@ import { setImmediate } from 'node:timers/promises'
 import { errors, Provider } from 'oidc-provider'
 import { note } from '../http/audit.ts'
 import type { Found, Records } from '../storage/records.ts'
-import { type Payload, taggedId } from './grants.ts'
+import { type Payload, recordIdOf } from './grants.ts'
 
 /** Returns the error for a request that presents a record of this model, which was used before. */
 export function alreadyUsed(model: string) {
@@ -53,7 +53,7 @@ export function answerOnce(
   return async (id: string, payload: Payload, ttl?: number): Promise<void> => {
     const change = ({ value, version }: Found<Payload>) =>
       (value ? isAnswered(value, payload) : version > 0) ? undefined : payload
-    const isSaved = await records.update(model, taggedId(id), change, { ttl })
+    const isSaved = await records.update(model, recordIdOf(id), change, { ttl })
     if (!isSaved) throw alreadyUsed(model)
   }
 }

@@ -102,7 +102,7 @@ export function createSessions(records: Records) {
     const change = ({ value, version, consumed }: Found<SessionRecord>) => {
       if (consumed || (!value && version !== 0)) return undefined
       const theirs = value ?? base
-      // Two accounts in a session that was anonymous: the first one has it.
+      // Two accounts signed in to one anonymous session: the first one keeps it.
       const isTaken = theirs?.accountId && !base?.accountId && theirs.accountId !== accountId
       if (isTaken) return undefined
       // The same account signed in in two tabs at once: the cookie values of both are valid.
@@ -119,9 +119,9 @@ export function createSessions(records: Records) {
     }
     const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
     const isSaved = await records.update('Session', uid, change, { ttl, indexes }, found)
-    // The session ended meanwhile: what this request was about to issue must not outlive that.
+    // The session ended meanwhile. Grants of this request must end with it.
     if (!isSaved) return revokeWithSession(records, Object.keys(grants))
-    // A slow request sends a replaced value again, and the browser keeps it.
+    // A slow request can set the cookie to a replaced value, which the browser then keeps.
     const { value: pointer } = records.lastRead<Pointer>('SessionCookie', jti) ?? {}
     const isShort = (pointer?.exp ?? 0) < now() + ttl
     if (isReplaced || isShort) await point(jti, { uid, signInId, exp: now() + 2 * ttl })
@@ -131,7 +131,7 @@ export function createSessions(records: Records) {
   const point = (cookie: string, pointer: Pointer) =>
     records.save('SessionCookie', cookie, pointer, { ttl: pointer.exp - now() })
 
-  /** The cookie value has a successor. */
+  /** Limits a replaced cookie value to `FORMER_COOKIE_SECONDS`. */
   async function retire(cookie: string, uid: string): Promise<void> {
     const { signInId } = records.lastRead<SessionRecord>('Session', uid)?.value ?? {}
     await point(cookie, { uid, signInId, exp: now() + FORMER_COOKIE_SECONDS })
@@ -207,7 +207,7 @@ function living(grants: Record<string, number>): Record<string, number> {
   return Object.fromEntries(Object.entries(grants).filter(([, until]) => until > now()))
 }
 
-/** Three ways: what `mine` changed since `base` wins, everything else stays as it is in `theirs`. */
+/** Three-way merge: fields that `mine` changed since `base` win. All others are those of `theirs`. */
 function merge<T extends Record<string, unknown>>(mine: T, base?: T, theirs?: T): T {
   const names = Object.keys({ ...mine, ...base })
   const changed = names.filter(name => !isDeepStrictEqual(mine[name], base?.[name]))

@@ -97,7 +97,7 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
     }
   }
 
-  /** Updates that were overtaken: the end of the last one of each key. */
+  /** By key: the end of the last update that waits after another writer came in between. */
   const queues = new Map<string, Promise<unknown>>()
 
   /** Runs work on a key after the work that waits for it, in order. */
@@ -119,8 +119,8 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
     save,
 
     /**
-     * Saves a record with the next write of this request, or at its end. `refused` is called where `save`
-     * would answer false; when it throws, the later changes of the batch are not written.
+     * Saves a record with the next write of this request, or at its end. Calls `refused` where `save` would
+     * return false. If `refused` throws, no change of this batch is written.
      */
     saveLater: (kind: string, id: Id, value: object, options: SaveOptions, refused?: Refused) =>
       transactions.writeLater(putOf(kind, id, value, options), refused),
@@ -131,7 +131,7 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
       return entry && foundIn<T>(entry)
     },
 
-    /** `save` alone: the changes that were kept stay kept. */
+    /** Saves a record in a batch of its own. Deferred changes stay deferred. */
     saveAlone: (kind: string, id: Id, value: object, options: SaveOptions) =>
       transactions.writeAlone(putOf(kind, id, value, options)),
 
@@ -139,11 +139,11 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
     consume: (kind: string, id: Id) =>
       transactions.writeAlone({ key: keyOf(kind, id), consumed: now() }),
 
-    /** `consume` in the batch of `saveLater`. Calls `refused` where `consume` would answer false. */
+    /** Consumes in the batch of `saveLater`. Calls `refused` where `consume` would return false. */
     consumeLater: (kind: string, id: Id, refused: Refused) =>
       transactions.writeLater({ key: keyOf(kind, id), consumed: now() }, refused),
 
-    /** True for one caller. With `version`, removes only that. Refuses plain writes for `seconds`. */
+    /** True for one caller. With `version`, removes only that version. The tombstone lasts `seconds`. */
     remove: (kind: string, id: Id, seconds = SLACK_SECONDS, version?: number) =>
       transactions.writeAlone({ key: keyOf(kind, id), tombstone: now() + clamp(seconds), version }),
 
@@ -161,9 +161,8 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
      * `options` are those of `save`, or a function of the record that is to be written. The first attempt
      * uses `known`, a record that was just read, instead of reading again.
      *
-     * An update that was overtaken makes all later ones of this process wait, first come first served.
-     * Thus an operation that ends access competes with one writer of each other process, however many
-     * there are.
+     * After such a repeat, later updates of the key in this process wait in a queue. An operation that ends
+     * access then competes with one writer of each other process, however many requests there are.
      */
     async update<T extends object>(
       kind: string,

@@ -1,6 +1,6 @@
 // Encryption of the store: AES-256-GCM for contents, HMAC-SHA256 for names. Without the secret, a copy of
-// the store is worthless. A sealed value is `key id (4) ‖ nonce (12) ‖ ciphertext ‖ tag (16)`, bound to the name
-// it stands under, so that a value moved to another place does not open.
+// the store is worthless. A sealed value is `key id (4) ‖ nonce (12) ‖ ciphertext ‖ tag (16)`. The name of its
+// record is associated data: a value that is copied to another record cannot be decrypted.
 
 import {
   createCipheriv,
@@ -13,11 +13,11 @@ import {
 } from 'node:crypto'
 import { type Store, StoreUnavailable } from './store.ts'
 
-const KEY_ID = 4
-const NONCE = 12
-const TAG = 16
+const KEY_ID_BYTES = 4
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
 /** Bytes of a hashed name: 128 bits, enough that no two names ever get the same. */
-const NAME = 16
+const NAME_BYTES = 16
 
 /** 32 bytes for one purpose from a secret (RFC 5869); purposes never share a key. */
 export function deriveKey(secret: Uint8Array, purpose: string): Buffer {
@@ -31,16 +31,17 @@ type Seal = ReturnType<typeof createSeal>
 export function createSeal(secrets: Uint8Array[]) {
   const keys = secrets.map(secret => {
     const key = deriveKey(secret, 'seal')
-    const id = hash('sha256', key, 'buffer').subarray(0, KEY_ID)
+    const id = hash('sha256', key, 'buffer').subarray(0, KEY_ID_BYTES)
     // Node takes five times as long with a key that is bytes.
     return { id, key: createSecretKey(key) }
   })
-  const keyOf = (sealed: Uint8Array) => keys.find(({ id }) => id.equals(sealed.subarray(0, KEY_ID)))
+  const keyOf = (sealed: Uint8Array) =>
+    keys.find(({ id }) => id.equals(sealed.subarray(0, KEY_ID_BYTES)))
   const [current] = keys
   if (!current) throw new Error('a seal needs a secret')
 
   const seal = (name: string, plain: Uint8Array): Buffer => {
-    const nonce = randomBytes(NONCE)
+    const nonce = randomBytes(NONCE_BYTES)
     const cipher = createCipheriv('aes-256-gcm', current.key, nonce).setAAD(Buffer.from(name))
     const sealed = [cipher.update(plain), cipher.final(), cipher.getAuthTag()]
     return Buffer.concat([current.id, nonce, ...sealed])
@@ -50,10 +51,10 @@ export function createSeal(secrets: Uint8Array[]) {
   const open = (name: string, sealed: Uint8Array): Buffer => {
     const found = keyOf(sealed)
     if (!found) throw new Error('USHER_SECRET cannot decrypt this store or backup')
-    const nonce = sealed.subarray(KEY_ID, KEY_ID + NONCE)
-    const decipher = createDecipheriv('aes-256-gcm', found.key, nonce, { authTagLength: TAG })
-    decipher.setAAD(Buffer.from(name)).setAuthTag(sealed.subarray(-TAG))
-    const plain = decipher.update(sealed.subarray(KEY_ID + NONCE, -TAG))
+    const nonce = sealed.subarray(KEY_ID_BYTES, KEY_ID_BYTES + NONCE_BYTES)
+    const decipher = createDecipheriv('aes-256-gcm', found.key, nonce, { authTagLength: TAG_BYTES })
+    decipher.setAAD(Buffer.from(name)).setAuthTag(sealed.subarray(-TAG_BYTES))
+    const plain = decipher.update(sealed.subarray(KEY_ID_BYTES + NONCE_BYTES, -TAG_BYTES))
     try {
       decipher.final()
     } catch (cause) {
@@ -104,7 +105,7 @@ export async function openIdentity(store: Store, seal: Seal) {
   return {
     /** Keyed hashes (HMAC-SHA256) of ids and index names, as base64url. */
     nameOf: (name: string) =>
-      createHmac('sha256', namingKey).update(name).digest().toString('base64url', 0, NAME),
+      createHmac('sha256', namingKey).update(name).digest().toString('base64url', 0, NAME_BYTES),
 
     /** Why the store no longer has this identity. */
     async problem(): Promise<string | undefined> {

@@ -3,19 +3,20 @@
 // A store knows nothing of OpenID Connect. It sees neither ids nor contents: keys and index names are keyed
 // hashes, values are encrypted (records.ts). sqlite.ts and redis/store.ts implement the contract. Another
 // implementation, on PostgreSQL for example, needs this file, and passes storeSuite and raceSuite of
-// test/store. open.ts chooses the implementation by the URL in USHER_STORE.
+// test/store (redis.test.ts calls both). open.ts chooses the implementation by the URL in USHER_STORE.
 //
 // Records
 //   A key has a record, a tombstone, or nothing. A record has a value. A removal leaves a tombstone, which
 //   refuses late writes of the removed record. Records and tombstones have a version. It rises by one with
 //   every change of the key: a write, a consumption or a removal. The version of nothing is 0.
-//   An expired record or tombstone is nothing, to every operation. The store frees its space later.
+//   An expired record or tombstone is nothing, to every operation. The store frees its space later. It may
+//   compare with its own clock or that of the process: `check` reports a difference.
 //   A record can be marked as consumed once (a used code, an ended session). The mark stays when the record
 //   is written again. A record that is written over a tombstone has no mark, and no indexes of the former
 //   record.
 //
 // Keys
-//   A key has up to 100 ASCII characters without spaces. The slot of `{SLOT}REST` is SLOT; the slot of any
+//   A key, and the name of an index, has up to 100 ASCII characters without spaces. The slot of `{SLOT}REST` is SLOT; the slot of any
 //   other key is the key itself (slotOf). `write` and `getMany` receive keys of one slot. Thus a store can
 //   put each slot on a server of its own, as Redis Cluster does. Other operations may span slots.
 //
@@ -57,7 +58,7 @@ export interface Entry {
   consumed?: number
   /** Epoch seconds at which the entry expires; absent: kept until removed. */
   expires?: number
-  /** Indexes under which `walk` finds the record, in no order; absent when there are none. */
+  /** Indexes of the record, in no order; absent when there are none. Every read returns them. */
   indexes?: string[]
 }
 
@@ -102,7 +103,7 @@ export interface Store {
 
   /**
    * Makes all of these changes, or none of them if one is refused: then `failed` is the position of the
-   * first one that was. Their keys are of one slot, and each key comes once.
+   * first one that was. Their keys are of one slot, and each key comes once. No changes: succeeds.
    */
   write(changes: Change[]): Promise<{ failed?: number }>
 
@@ -130,7 +131,7 @@ export interface Store {
   /** Completes operations in flight. Rejects later ones with StoreUnavailable. May be called again. */
   close(): Promise<void>
 
-  /** The latest outage of writes that this process has seen. */
+  /** The latest outage that this process has seen: it extends the grace period of refresh tokens. */
   readonly outage?: Outage
 }
 

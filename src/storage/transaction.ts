@@ -3,11 +3,11 @@
 //   getMany        a record that was read is not read again, until this request writes
 //   write          sends a change, and in the same batch all changes of `writeLater`
 //   writeAlone     sends a change alone
-//   writeLater     keeps a change for the next `write`, or for the end of `batch` or of the request
+//   writeLater     defers a change to the next `write`, or to the end of `batch` or of the request
 //   lastRead       the entry that this request has read last under a key, for compare-and-set
 //
 // The changes of one slot are one atomic write: a used code and its tokens, for one. A request whose work
-// throws writes none of the changes that it kept.
+// throws writes none of its deferred changes.
 //
 // After one StoreUnavailable, every further call of the request fails at once: the library goes on and
 // saves its session in any case, and the user should not wait for the time limit several times.
@@ -33,7 +33,7 @@ class Transaction {
 /** `guard` throws while the store must not be used. */
 export function createTransactions(store: Store, guard: () => void) {
   const storage = new AsyncLocalStorage<Transaction>()
-  /** Outside of a request, and in work that outlives it, nothing is remembered and nothing waits. */
+  /** Outside of a request, and after its end, a new transaction: nothing is cached or deferred. */
   function transaction(): Transaction {
     const current = storage.getStore()
     return current?.isOpen ? current : new Transaction()
@@ -81,7 +81,7 @@ export function createTransactions(store: Store, guard: () => void) {
   /** One atomic write for each slot, in the order in which they first appear. True if the last change is written. */
   async function send(changes: Later[]): Promise<boolean> {
     const current = transaction()
-    // A read after this must see what others have written, and so must one that is on its way now.
+    // Clears the cache before and after: later reads, and reads in flight, must see writes of others.
     current.fresh = new Map()
     let isWritten = true
     try {
@@ -110,7 +110,7 @@ export function createTransactions(store: Store, guard: () => void) {
     )
   }
 
-  /** Runs work, and then sends the changes that it kept. When it throws, none of them is sent. */
+  /** Runs work, and then sends its deferred changes. When it throws, none of them is sent. */
   async function batch<T>(work: () => Promise<T>): Promise<T> {
     const { later } = transaction()
     try {

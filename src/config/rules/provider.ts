@@ -45,7 +45,7 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
   const { announce, rotate_every } = keys
   const isEarly = announce >= rotate_every || announce < MIN_ANNOUNCE_SECONDS
   const [issuer, origin] = [value.issuer, mtls.origin].map(text => URL.parse(text ?? ''))
-  const isTaken =
+  const isWrongOrigin =
     issuer &&
     origin &&
     (origin.protocol !== issuer.protocol ||
@@ -67,7 +67,7 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
       [isEarly, 'key-times', 'keys.announce'],
       [mtls.header && !proxy.length, 'certificate-header', 'client_certificates.header'],
       [features.mtls && !mtls.header && !listen.tls, 'certificate-source', 'features.mtls'],
-      [isTaken, 'mtls', 'client_certificates.origin'],
+      [isWrongOrigin, 'mtls', 'client_certificates.origin'],
     ]),
     ...unmet.map(([feature, needed]) =>
       at(['features', feature], 'feature-off', `needs \`features.${needed}\`, which is off`),

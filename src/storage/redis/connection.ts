@@ -10,7 +10,7 @@ import type { RedisSettings } from '../../config/schema/usher.ts'
 const CONNECT_TIMEOUT_MS = 3000
 const DEMOTED = /READONLY|^(LOADING|MASTERDOWN|NOAUTH|ERR WAIT cannot be used)/
 
-/** Milliseconds; a dead or hung Redis is an answer within a second. */
+/** In milliseconds. A Redis that is down or hangs causes an error within a second. */
 const OPTIONS = {
   connectTimeout: 800,
   commandTimeout: 800,
@@ -19,7 +19,7 @@ const OPTIONS = {
   keepAlive: 5000,
   enableOfflineQueue: false,
   maxRetriesPerRequest: 1,
-  // Safe to send again: the scripts know a repeat. A Cluster that is down is waited for by itself.
+  // 2: sends the command again, which is safe, because the scripts recognise a repeated operation.
   reconnectOnError: ({ message }) => (DEMOTED.test(message) ? 2 : false),
 } satisfies RedisOptions
 const pause = (times: number) => Math.min(50 * times, 500) + Math.random() * 100
@@ -126,14 +126,14 @@ function secretsOf({ password_file, sentinel_password_file, tls }: RedisSettings
   }
 }
 
-/** Read anew for every connection, so that it can be changed in its file; half a change is none. */
+/** A property that each new connection reads from its file. If that fails, the last value is used. */
 function live<T>(read: () => T): PropertyDescriptor {
   let last = read()
   const get = () => {
     try {
       last = read()
     } catch {
-      // As it was.
+      // The last value stays.
     }
     return last
   }

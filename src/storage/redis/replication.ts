@@ -15,7 +15,7 @@ const CONFIRM_TIMEOUT_MS = 500
 export function createReplication(connection: Connection) {
   const links = new WeakMap<Redis, Link>()
 
-  /** Undefined while a cluster's node is lost: the next command finds out who took over. */
+  /** Undefined while the cluster knows no primary for the slot of this key. */
   function linkOf(key: string): Link | undefined {
     const node = connection instanceof Cluster ? nodeOf(connection, key) : connection
     const link = node && (links.get(node) ?? createLink(node))
@@ -48,7 +48,7 @@ function createLink(redis: Redis) {
   /** The WAIT under way; it never rejects. */
   let running: Promise<void> = Promise.resolve()
   let next: Promise<void> | undefined
-  /** The latest WAIT was in vain. */
+  /** No replica confirmed the latest WAIT. */
   let isLagging = false
 
   async function wait(): Promise<void> {
@@ -61,7 +61,7 @@ function createLink(redis: Redis) {
   async function confirm(): Promise<void> {
     // After a reconnection, WAIT knows nothing of what was written before.
     const { stream } = redis
-    // The WAIT under way may have been sent before the write: the next one counts.
+    // The running WAIT may have been sent before the write, so this waits for the next one.
     next ??= running.then(() => {
       next = undefined
       const waiting = wait()

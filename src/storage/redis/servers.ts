@@ -9,7 +9,7 @@ import { checkServers, hasReplica, readInfo } from './checks.ts'
 import { type Connection, connect, createConnection, inTime } from './connection.ts'
 import { createReplication } from './replication.ts'
 
-/** One more operation is refused, so that a slow Redis does not fill the memory of this process. */
+/** Further operations are refused, so that a slow Redis does not fill the memory of this process. */
 const MAX_IN_FLIGHT = 2000
 /** A command without a reply is rejected after this time. */
 const REPLY_TIMEOUT_MS = 900
