@@ -40,7 +40,7 @@ export type Directory = Partial<OwnDirectory> &
 export type OwnDirectory = ReturnType<typeof createDirectory>
 
 /** Returns `findEnabled`. It finds an enabled account whose sign-in at `signedIn` (epoch seconds) is valid. */
-export const enabledFinder =
+export const activeOf =
   (find: (id: string) => Promise<Account | undefined>) =>
   async (id: string, signedIn = Number.POSITIVE_INFINITY): Promise<Account | undefined> => {
     const account = await find(id)
@@ -55,8 +55,7 @@ const indexes = ({ email }: Account): [string, string][] => [
 ]
 
 /** Whether the account has a temporary password that has expired. */
-export const isPasswordExpired = ({ change_password_by: due }: Account) =>
-  due !== undefined && due <= now()
+export const isExpired = ({ change_password_by: due }: Account) => due !== undefined && due <= now()
 
 /** Returns the accounts in a store. */
 export function createDirectory(records: Records) {
@@ -142,7 +141,7 @@ export function createDirectory(records: Records) {
     if (!account.enabled) return { refusal: 'disabled' } as const
     if (!account.password) return { refusal: 'no_password' } as const
     if (!matches) return { refusal: 'wrong_password' } as const
-    if (isPasswordExpired(account)) return { refusal: 'password_expired' } as const
+    if (isExpired(account)) return { refusal: 'password_expired' } as const
     if (needsRehash(account.password)) await rehash(account, password)
     return { account }
   }
@@ -201,7 +200,7 @@ export function createDirectory(records: Records) {
 
   return {
     find,
-    findEnabled: enabledFinder(find),
+    findEnabled: activeOf(find),
     findByUsername,
     findByLink,
     findByEmail,

@@ -3,7 +3,7 @@
 import { isIP } from 'node:net'
 import { type Account, foldUsername } from '../accounts/account.ts'
 import { accountCounter, networkCounter, signInLimits } from '../accounts/authentication.ts'
-import { isPasswordExpired } from '../accounts/directory.ts'
+import { isExpired } from '../accounts/directory.ts'
 import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
 import { readSettings } from '../config/load.ts'
 import { openDirectory } from '../features/accounts-module.ts'
@@ -56,6 +56,6 @@ function obstaclesOf(account: Account | undefined, module?: string): Obstacle[] 
   return [
     ...(account.enabled ? [] : [obstacle('disabled')]),
     ...(module || account.password ? [] : [obstacle('no_password')]),
-    ...(isPasswordExpired(account) ? [obstacle('password_expired')] : []),
+    ...(isExpired(account) ? [obstacle('password_expired')] : []),
   ]
 }

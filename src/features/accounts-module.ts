@@ -11,12 +11,7 @@ import { pathToFileURL } from 'node:url'
 import type { Logger } from 'pino'
 import { z } from 'zod'
 import { type Account, foldUsername, isUsername, newAccountId } from '../accounts/account.ts'
-import {
-  type Candidate,
-  createDirectory,
-  type Directory,
-  enabledFinder,
-} from '../accounts/directory.ts'
+import { activeOf, type Candidate, createDirectory, type Directory } from '../accounts/directory.ts'
 import { isTooLong } from '../accounts/password.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
@@ -210,5 +205,5 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
     await revokeGrants(records, id)
   }
 
-  return { find, findEnabled: enabledFinder(find), findByUsername, candidate }
+  return { find, findEnabled: activeOf(find), findByUsername, candidate }
 }

@@ -13,7 +13,7 @@ import {
 } from 'node:crypto'
 import { type Store, StoreUnavailable } from './store.ts'
 
-const KEY_ID_BYTES = 4
+const ID_BYTES = 4
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 /** Bytes of a hashed name: 128 bits, enough that no two names ever get the same. */
@@ -31,12 +31,11 @@ type Seal = ReturnType<typeof createSeal>
 export function createSeal(secrets: Uint8Array[]) {
   const keys = secrets.map(secret => {
     const key = deriveKey(secret, 'seal')
-    const id = hash('sha256', key, 'buffer').subarray(0, KEY_ID_BYTES)
+    const id = hash('sha256', key, 'buffer').subarray(0, ID_BYTES)
     // Node takes five times as long with a key that is bytes.
     return { id, key: createSecretKey(key) }
   })
-  const keyOf = (sealed: Uint8Array) =>
-    keys.find(({ id }) => id.equals(sealed.subarray(0, KEY_ID_BYTES)))
+  const keyOf = (value: Uint8Array) => keys.find(({ id }) => id.equals(value.subarray(0, ID_BYTES)))
   const [current] = keys
   if (!current) throw new Error('a seal needs a secret')
 
@@ -51,10 +50,10 @@ export function createSeal(secrets: Uint8Array[]) {
   const open = (name: string, sealed: Uint8Array): Buffer => {
     const found = keyOf(sealed)
     if (!found) throw new Error('USHER_SECRET cannot decrypt this store or backup')
-    const nonce = sealed.subarray(KEY_ID_BYTES, KEY_ID_BYTES + NONCE_BYTES)
+    const nonce = sealed.subarray(ID_BYTES, ID_BYTES + NONCE_BYTES)
     const decipher = createDecipheriv('aes-256-gcm', found.key, nonce, { authTagLength: TAG_BYTES })
     decipher.setAAD(Buffer.from(name)).setAuthTag(sealed.subarray(-TAG_BYTES))
-    const plain = decipher.update(sealed.subarray(KEY_ID_BYTES + NONCE_BYTES, -TAG_BYTES))
+    const plain = decipher.update(sealed.subarray(ID_BYTES + NONCE_BYTES, -TAG_BYTES))
     try {
       decipher.final()
     } catch (cause) {
