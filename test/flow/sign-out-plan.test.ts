@@ -41,7 +41,7 @@ async function expectRefusal(params: Record<string, string>) {
   expect(await isSignedIn(session.browser)).toBe(true)
 }
 
-test('discovery-endpoint-verification: it names the endpoint, on the issuer', async () => {
+test('discovery-endpoint-verification: discovery names the endpoint, below the issuer', async () => {
   const { json } = await send(usher, '/.well-known/openid-configuration')
   expect(json.end_session_endpoint).toBe(`${usher.issuer}${LOGOUT}`)
 })
@@ -56,32 +56,32 @@ test('rp-initiated-logout-no-state: the redirect has no state', async () => {
   expect(await agree()).toBe(BYE)
 })
 
-test('rp-initiated-logout-no-params: confirmed, and Signed out', async () => {
+test('rp-initiated-logout-no-params: the user confirms, and the page says Signed out', async () => {
   await logout({})
   expect(await agree()).toBe('Signed out')
 })
 
-test('rp-initiated-logout-only-state: confirmed, and Signed out', async () => {
+test('rp-initiated-logout-only-state: the user confirms, and the page says Signed out', async () => {
   await logout({ state })
   expect(await agree()).toBe('Signed out')
 })
 
-test('rp-initiated-logout-no-post-logout-redirect-uri: confirmed, and Signed out', async () => {
+test('rp-initiated-logout-no-post-logout-redirect-uri: the user confirms, and the page says Signed out', async () => {
   await logout({ id_token_hint: session.id_token, state })
   expect(await agree()).toBe('Signed out')
 })
 
-test('rp-initiated-logout-no-id-token-hint: confirmed, without a redirect', async () => {
+test('rp-initiated-logout-no-id-token-hint: the user confirms, and is not redirected', async () => {
   await logout({ post_logout_redirect_uri, state })
   expect(await agree()).toBe('Signed out')
 })
 
-test('rp-initiated-logout-bad-id-token-hint: an error page', async () => {
+test('rp-initiated-logout-bad-id-token-hint: the user sees an error page', async () => {
   for (const id_token_hint of ['bad', 'a.b.c', `${session.id_token}x`])
     await expectRefusal({ id_token_hint, post_logout_redirect_uri, state })
 })
 
-test('rp-initiated-logout-modified-id-token-hint: an error page', async () => {
+test('rp-initiated-logout-modified-id-token-hint: the user sees an error page', async () => {
   const [header, payload = '', signature] = session.id_token.split('.')
   const claims = JSON.parse(Buffer.from(payload, 'base64url').toString())
   const seal = (changed: object) =>
@@ -95,12 +95,12 @@ test('rp-initiated-logout-modified-id-token-hint: an error page', async () => {
   await expectRefusal({ id_token_hint: `${unsigned}.${payload}.`, post_logout_redirect_uri })
 })
 
-test('rp-initiated-logout-bad-post-logout-redirect-uri: an error page', async () => {
+test('rp-initiated-logout-bad-post-logout-redirect-uri: the user sees an error page', async () => {
   const hint = { id_token_hint: session.id_token, state }
   await expectRefusal({ ...hint, post_logout_redirect_uri: 'https://evil.example/bye' })
 })
 
-test('rp-initiated-logout-query-added-to-post-logout-redirect-uri: an error page', async () => {
+test('rp-initiated-logout-query-added-to-post-logout-redirect-uri: the user sees an error page', async () => {
   const hint = { id_token_hint: session.id_token, state }
   await expectRefusal({ ...hint, post_logout_redirect_uri: `${BYE}?foo=bar` })
 })

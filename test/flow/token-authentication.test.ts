@@ -80,15 +80,15 @@ describe('only a form by POST is accepted', () => {
   })
 })
 
-describe('a client whose file names no method authenticates with its secret', () => {
+describe('a client whose file names no method', () => {
   test.each([
     ['in the body', () => asPost('web', SECRET)],
     ['in the Authorization header', () => ask({ headers: basic('web', SECRET) })],
-  ])('%s', async (_, answer) => {
+  ])('authenticates with its secret %s', async (_, answer) => {
     expect(await answer()).toMatchObject({ status: 400, json: { error: 'invalid_grant' } })
   })
 
-  test('by the default method of openid-client', async () => {
+  test('authenticates by the default method of openid-client', async () => {
     const config = await openid.discovery(new URL(usher.issuer), 'web', SECRET, undefined, {
       execute: [openid.allowInsecureRequests],
     })

@@ -128,7 +128,7 @@ test('a code with a challenge needs its verifier, also for an exempted client', 
   expect(await redeemWith({ code_verifier: undefined }, params)).toMatchObject(INVALID_GRANT)
 })
 
-describe('another kind of token is not accepted as a code or refresh token', () => {
+describe('another kind of token is not accepted', () => {
   test('in place of a code', async () => {
     const { access_token, refresh_token, id_token } = await tokens(usher, { browser })
     const { url, code_verifier } = authorizationRequest(usher, { prompt: 'login' })

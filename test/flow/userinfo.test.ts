@@ -133,13 +133,16 @@ describe('the response', () => {
     'openid profile email': ['email', 'email_verified', 'name', 'preferred_username', 'sub'],
   }
 
-  test.each(Object.entries(CLAIMS))('with the scopes "%s": %j', async (scope, names) => {
-    const { code, request } = await authorize(usher, { browser, scope })
-    const { body } = await redeem(usher, code, request)
-    const info = await userinfo(usher, body.access_token)
-    expect(Object.keys(info.body).sort()).toEqual(names)
-    expect(info.body.sub).toBe(decodeJwt(body.id_token).sub)
-  })
+  test.each(Object.entries(CLAIMS))(
+    'has with the scopes "%s" the claims %j',
+    async (scope, names) => {
+      const { code, request } = await authorize(usher, { browser, scope })
+      const { body } = await redeem(usher, code, request)
+      const info = await userinfo(usher, body.access_token)
+      expect(Object.keys(info.body).sort()).toEqual(names)
+      expect(info.body.sub).toBe(decodeJwt(body.id_token).sub)
+    },
+  )
 
   test('email_verified is true only if an operator set it, and is a boolean', async () => {
     const profiles = [
@@ -153,7 +156,7 @@ describe('the response', () => {
     }
   })
 
-  test('no email claims without an email address', async () => {
+  test('has no email claims for an account without an email address', async () => {
     await usher.addAccount({ username: 'three' })
     const { access_token } = await tokens(usher, { username: 'three' })
     expect(Object.keys((await userinfo(usher, access_token)).body).sort()).toEqual([

@@ -90,7 +90,7 @@ function breakingAfter(store: Store, count: number): Store {
   })
 }
 
-describe('from SQLite and back to it', () => {
+describe('a copy of a store', () => {
   let alone: RedisServer
   let cluster: Awaited<ReturnType<typeof startCluster>>
   let urls: Record<string, string>
@@ -125,14 +125,14 @@ describe('from SQLite and back to it', () => {
     },
   )
 
-  test('from one Redis to another', async () => {
+  test('from one Redis to another has the same contents', async () => {
     const from = await openFilled(await open(`${alone.url}/5`))
     const to = await open(`${alone.url}/6`)
     await copy(from, to)
     expect(await contents(to)).toEqual(expectedCopy(await contents(from)))
   })
 
-  test('when Redis is out of memory nothing is written; with enough memory the same copy succeeds', async () => {
+  test('writes nothing when Redis is out of memory, and succeeds with enough memory', async () => {
     const from = await openFilled()
     const to = await open(`${alone.url}/8`)
     const operator = new Redis(alone.url)

@@ -96,7 +96,7 @@ describe('a revoked grant', () => {
   })
 })
 
-describe('a withdrawal of consent', () => {
+describe('a revocation of grants', () => {
   test('ends all grants of the account to that client, and no others', async () => {
     const ended = [await grant(), await grant(), await grant({ scope: 'openid offline_access' })]
     const kept = [await grant({ client: 'spa' }), await grant({ account: 'usr_grace' })]
@@ -105,7 +105,7 @@ describe('a withdrawal of consent', () => {
     for (const { isAlive } of kept) expect(await isAlive()).toBe(true)
   })
 
-  test('without a client ends all grants of the account', async () => {
+  test('ends all grants of the account if no client is given', async () => {
     const ended = [await grant(), await grant({ client: 'spa' })]
     const kept = await grant({ account: 'usr_grace' })
     await revokeGrants(library.records, 'usr_ada')
@@ -238,7 +238,7 @@ describe('the end of a session', () => {
     }
   })
 
-  test('of the account ends all of its sessions, and no others', async () => {
+  test('ends all sessions of the account, if they are ended together, and no others', async () => {
     const ada = [await signedIn(), await signedIn()]
     const grace = await signedIn('usr_grace')
     const online = await grant({ visit: ada[1] })

@@ -26,7 +26,7 @@ async function begin() {
   return { jti, save, find: () => interactions.find(jti) }
 }
 
-describe('the answer', () => {
+describe('the answer to an interaction', () => {
   test('is accepted once; a double click does no harm', async () => {
     const { save, find } = await begin()
     await save({ result: ADA })
@@ -62,7 +62,7 @@ describe('the answer', () => {
   })
 })
 
-describe('the end', () => {
+describe('the end of an interaction', () => {
   test('is reached by one of 50 concurrent resumes, and the others fail', async () => {
     for (let round = 0; round < 20; round++) {
       const { jti, find } = await begin()

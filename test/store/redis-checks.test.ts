@@ -144,7 +144,7 @@ describe.each<[string, () => Promise<RedisGroup>]>([
   })
   afterAll(() => group?.stop())
 
-  test('has the state of its worst server', async () => {
+  test('gets for each check the state of its worst server', async () => {
     const store = await open(group.url)
     const checks = await store.check()
     expect(checks.map(({ name }) => name).sort()).toEqual([...NAMES].sort())

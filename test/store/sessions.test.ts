@@ -118,7 +118,7 @@ describe('concurrent requests in one session', () => {
   })
 })
 
-describe('a replaced id', () => {
+describe('a replaced cookie value', () => {
   test('leads to the session for a while, for requests in flight', async () => {
     const id = await signedIn()
     const [one, two] = [await visitOf(id), await visitOf(id)]

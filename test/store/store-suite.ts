@@ -92,7 +92,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await text(store, key)).toBe('once')
       })
 
-      test('stays when the record is written again', async () => {
+      test('leaves a mark that stays when the record is written again', async () => {
         const key = fresh()
         await put(store, key, bytes('one'), {})
         await consume(store, key, 1_700_000_000)
@@ -102,7 +102,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await consume(store, key, now())).toBe(false)
       })
 
-      test('refuses a later write with the version from before it', async () => {
+      test('raises the version, so that a write with the former version is refused', async () => {
         const key = fresh()
         await put(store, key, bytes('one'), {})
         await consume(store, key, now())
