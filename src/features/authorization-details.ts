@@ -60,11 +60,11 @@ function validation(file: DetailFile) {
     if (problem) refuse(problem)
     const sent = sentDetails(oidc)
     if (sent.length > MAX_DETAILS) refuse(`more than ${MAX_DETAILS} authorization details`)
+    const wrong = problemIn(detail)
+    if (wrong) refuse(`${type}: ${wrong}`)
     if (sent.filter(other => isDeepStrictEqual(other, detail)).length > 1) {
       refuse('the same authorization details twice')
     }
-    const wrong = problemIn(detail)
-    if (wrong) refuse(`${type}: ${wrong}`)
     const asked: unknown[] = [params?.resource ?? []].flat()
     if (asked.length && !asked.includes(resource)) {
       refuse(`${type} is for ${resource}, and resource does not name that`)

@@ -3,6 +3,7 @@
 
 import { decodeJwt } from 'jose'
 import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { mapOf } from '../config/schema/values.ts'
 import { longParameter, MAX_URL_BYTES } from '../http/limits.ts'
 import { now } from '../storage/store.ts'
 import { harmless } from './failures.ts'
@@ -57,10 +58,11 @@ export function logIgnored(ctx: KoaContextWithOIDC): void {
 }
 
 /** Parameters beside a pushed request or a request object are ignored (RFC 9126 §4, RFC 9101 §6.3). */
-function sentScopes({ oidc, query }: KoaContextWithOIDC): string[] {
+function sentScopes({ method, oidc, query }: KoaContextWithOIDC): string[] {
   const { PushedAuthorizationRequest: pushed } = oidc.entities
-  const request = pushed?.request ?? oidc.body?.request ?? query.request
-  const { scope } = request ? decodeJwt(String(request)) : { ...query, ...oidc.body }
+  const sent = mapOf(method === 'POST' ? oidc.body : query)
+  const request = oidc.route === 'token' ? undefined : (pushed?.request ?? sent.request)
+  const { scope } = request ? decodeJwt(String(request)) : sent
   return typeof scope === 'string' ? scope.split(' ').filter(Boolean) : []
 }
 

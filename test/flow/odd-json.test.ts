@@ -4,9 +4,9 @@
 import { randomUUID, sign } from 'node:crypto'
 import { exportPKCS8 } from 'jose'
 import { expect } from 'vitest'
-import { BANKING, PAYMENT, push } from '../support/details.ts'
+import { BANKING, PAYMENT, push, pushOutcome } from '../support/details.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest } from '../support/journey.ts'
+import { authorizationRequest, authorize } from '../support/journey.ts'
 import {
   ASSERTION,
   assertionClaims,
@@ -231,4 +231,27 @@ test.each(PLACES)('no value in %s causes a 5xx', async (_, right, members, send)
     }
   }
   expect(failed).toEqual([])
+})
+
+const NO_JWTS = ['x', 'x.y.z', 'e30.W10.', 'e30.bnVsbA.']
+
+test.each(NO_JWTS)('request=%s in the query of a pushed request is ignored', async request => {
+  const { url } = authorizationRequest(usher, { client_id: 'spa' })
+  const form = Object.fromEntries(url.searchParams)
+  const { status, text } = await post(`par?${new URLSearchParams({ request })}`, form)
+  expect([status, text]).toEqual([201, expect.stringContaining('request_uri')])
+})
+
+test.each(NO_JWTS)('request=%s in a token request does not cost the code', async request => {
+  const { code, request: sent } = await authorize(usher, { client_id: 'spa', scope: 'openid' })
+  const { redirect_uri, code_verifier, client_id } = sent
+  const form = { grant_type: 'authorization_code', code, redirect_uri, code_verifier, client_id }
+  const { status } = await post('token', { ...form, request })
+  expect(status).toBe(200)
+})
+
+test('authorization details that are nested a thousand levels deep are refused', async () => {
+  const nested = `${'['.repeat(1200)}${']'.repeat(1200)}`
+  const outcome = await pushOutcome(usher, `[{"type":"payment","a":${nested}}]`)
+  expect(outcome).toContain('400 invalid_authorization_details')
 })
