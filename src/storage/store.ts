@@ -3,21 +3,22 @@
 // A store knows nothing of OpenID Connect. It sees neither ids nor contents: keys and index names are keyed
 // hashes, values are encrypted (records.ts). sqlite.ts and redis/store.ts implement the contract. Another
 // implementation, on PostgreSQL for example, needs this file, and passes storeSuite and raceSuite of
-// test/store (redis.test.ts calls both). open.ts chooses the implementation by the URL in USHER_STORE.
+// test/store (redis.test.ts calls both). open.ts chooses the implementation by the URL in USHER_STORE, whose
+// forms are in config/schema/usher.ts. A function opens the store; it rejects for data in another format.
 //
 // Records
 //   A key has a record, a tombstone, or nothing. A record has a value. A removal leaves a tombstone, which
 //   refuses late writes of the removed record. Records and tombstones have a version. It rises by one with
 //   every change of the key: a write, a consumption or a removal. The version of nothing is 0.
 //   An expired record or tombstone is nothing, to every operation. The store frees its space later. It may
-//   compare with its own clock or that of the process: `check` reports a difference.
+//   compare `expires` with its own clock or that of the process: `check` reports a difference.
 //   A record can be marked as consumed once (a used code, an ended session). The mark stays when the record
 //   is written again. A record that is written over a tombstone has no mark, and no indexes of the former
 //   record.
 //
 // Keys
-//   A key, and the name of an index, has up to 100 ASCII characters without spaces. The slot of `{SLOT}REST` is SLOT; the slot of any
-//   other key is the key itself (slotOf). `write` and `getMany` receive keys of one slot. Thus a store can
+//   A key, and the name of an index, has up to 100 ASCII characters without spaces. The slot of
+//   `{SLOT}REST` is SLOT; the slot of any other key is the key itself (slotOf). `write` and `getMany` receive keys of one slot. Thus a store can
 //   put each slot on a server of its own, as Redis Cluster does. Other operations may span slots.
 //
 // Indexes
@@ -65,6 +66,7 @@ export interface Entry {
 /** Writes a record. */
 export interface Put {
   key: string
+  /** The caller does not change these bytes afterwards. */
   value: Uint8Array
   /** The required version of the key; 0: there must be nothing. Absent: any but that of a tombstone. */
   version?: number
@@ -74,7 +76,7 @@ export interface Put {
   indexes?: string[]
 }
 
-/** Marks a record as consumed, and keeps its value and expiry. Refused without a record, or if it is marked. */
+/** Marks a record as consumed, and keeps all else. Refused without a record, or if it is marked. */
 export interface Consumption {
   key: string
   /** Epoch seconds. */
@@ -103,7 +105,7 @@ export interface Store {
 
   /**
    * Makes all of these changes, or none of them if one is refused: then `failed` is the position of the
-   * first one that was. Their keys are of one slot, and each key comes once. No changes: succeeds.
+   * first one that was. Their keys are of one slot, and each key comes once. An empty list succeeds.
    */
   write(changes: Change[]): Promise<{ failed?: number }>
 
@@ -125,13 +127,19 @@ export interface Store {
    */
   restore(entry: Entry): Promise<void>
 
-  /** Checks whether the store is safe for an installation: its settings, disk, clock, replicas. */
+  /**
+   * Checks whether the store is safe for an installation: its settings, disk, clock, replicas. Rejects with
+   * StoreUnavailable if it cannot be reached. `identity` is the name of a check of records.ts.
+   */
   check(): Promise<Check[]>
 
   /** Completes operations in flight. Rejects later ones with StoreUnavailable. May be called again. */
   close(): Promise<void>
 
-  /** The latest outage that this process has seen: it extends the grace period of refresh tokens. */
+  /**
+   * The latest time without writes that this process has seen. It extends the grace period of refresh
+   * tokens. Absent for a store that fails together with the process.
+   */
   readonly outage?: Outage
 }
 
