@@ -43,8 +43,8 @@ export function readKey(key: string): { scope: string; resource?: string } {
 /** Consents of all accounts. */
 export type Consents = ReturnType<typeof createConsents>
 
-/** Minimum time between two updates of `lastUsed`. */
-export const TOUCH_INTERVAL_SECONDS = 60
+/** Minimum time between two updates of `lastUsed`, each of which is a write. */
+const TOUCH_INTERVAL_SECONDS = 3600
 const CONSENT_TTL_SECONDS = 365 * 24 * 3600
 /** Allowed authorization details that the account page lists for one client. */
 const MAX_DETAILS = 20
@@ -115,7 +115,7 @@ export function createConsents(records: Records) {
     return isRecorded
   }
 
-  /** Updates `lastUsed`, at most once a minute. */
+  /** Updates `lastUsed`, at most once an hour. */
   const touch = (accountId: string, clientId: string) =>
     update(accountId, clientId, ({ value }) => {
       const isDue = value && now() - value.lastUsed >= TOUCH_INTERVAL_SECONDS

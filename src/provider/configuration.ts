@@ -3,7 +3,6 @@
 
 import { type Configuration, Provider } from 'oidc-provider'
 import { claimsOf } from '../accounts/account.ts'
-import { TOUCH_INTERVAL_SECONDS } from '../accounts/consents.ts'
 import { RESPONSE_TYPES } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
 import { required } from '../config/schema/values.ts'
@@ -11,7 +10,6 @@ import { cookieNames, createSignatures, originCookie, pathCookie } from '../http
 import { createFetch } from '../http/egress.ts'
 import { createState } from '../state/adapter.ts'
 import { deriveKey } from '../storage/seal.ts'
-import { now } from '../storage/store.ts'
 import {
   acrValuesOf,
   assertClaims,
@@ -130,9 +128,10 @@ function configuration(
         const known = await findAccount?.(ctx, id)
         if (known) return known
       }
-      const { session, client } = ctx.oidc
-      // `loadExistingGrant` reads this consent next, to make a grant from it.
-      if (session && client) await consents.readAhead(id, client.clientId)
+      const { session, client, params } = ctx.oidc
+      // `loadExistingGrant` reads this consent next, and so does `rotateRefreshToken`.
+      const isConsentNext = session ?? params?.grant_type === 'refresh_token'
+      if (client && isConsentNext) await consents.readAhead(id, client.clientId)
       const account = await directory.findEnabled(id, session?.loginTs)
       return account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }
     },
@@ -156,9 +155,8 @@ function configuration(
       return authenticationOf(oidc)
     },
     rotateRefreshToken: async ({ oidc }) => {
-      const { accountId, clientId = '', iat } = required(oidc.entities.RefreshToken)
-      const isRecent = now() - iat < TOUCH_INTERVAL_SECONDS
-      if (!isRecent) await consents.touch(accountId, clientId)
+      const { accountId, clientId = '' } = required(oidc.entities.RefreshToken)
+      await consents.touch(accountId, clientId)
       return rotates(oidc.client)
     },
 
