@@ -46,11 +46,11 @@ export function deviceFlow(
       deviceFlow: {
         enabled,
         deviceInfo: ctx => ({ ...clientInfoOf(ctx) }),
-        userCodeInputSource(ctx, _form, out, thrown) {
+        async userCodeInputSource(ctx, _form, out, thrown) {
           const { session } = ctx.oidc
           if (session?.accountId && showForm(views, ctx, thrown)) return
           // The error changed a new session without a user, which cannot be saved.
-          if (session && !session.accountId) Object.assign(session, { touched: false })
+          if (!session?.accountId) await session?.destroy()
           if (out && thrown) return showError(ctx, out, thrown)
         },
         // Our form confirms at once, because the consent page asks. For other forms, our form is shown.
