@@ -171,8 +171,6 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
 
 /**
  * Returns the fields that every generation has. The nonce belongs to the authorization request only, not
- * to refreshes (OIDC Core §12.2). Without `iiat`, the library takes `iat` for the time of the first token.
+ * to refreshes (OIDC Core §12.2).
  */
-function lasting({ nonce, iiat, ...payload }: Payload): Payload {
-  return { ...payload, ...(iiat !== payload.iat && { iiat }) }
-}
+const lasting = ({ nonce, ...payload }: Payload): Payload => payload
