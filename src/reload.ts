@@ -13,7 +13,7 @@ import { createAudit } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
 import { openSigningKeys, type SigningKey } from './keys/signing-keys.ts'
 import type { Environment } from './provider/feature.ts'
-import { StoreUnavailable } from './storage/store.ts'
+import { reasonOf, StoreUnavailable } from './storage/store.ts'
 
 /** Interval of the checks of the signing keys. */
 const KEYS_EVERY_MS = 10_000
@@ -29,10 +29,13 @@ export async function run(first: Settings, context: Context, readiness: Readines
   let inForce = await build(first, context, readiness)
   let generation = 1
   let logged = new Set<string>()
+  /** The store was unavailable during the latest reload, which is repeated. */
+  let isPending = false
   metrics.configuration(generation, true)
   logOnce(first)
 
   async function reload() {
+    isPending = false
     const wanted = readSettings()
     const next = { ...wanted, ...fixedOf(inForce.settings) }
     const changes = differences(inForce.settings, next)
@@ -63,15 +66,19 @@ export async function run(first: Settings, context: Context, readiness: Readines
   }
 
   function refuse(error: unknown) {
+    isPending = error instanceof StoreUnavailable
     readiness.config = 'warning'
     metrics.configuration(generation, false)
     const isReport = error instanceof ConfigError
-    const findings = isReport ? error.findings.map(toRecord) : [{ message: String(error) }]
-    const message = 'the configuration has errors and is not in force'
+    const findings = isReport ? error.findings.map(toRecord) : [{ message: reasonOf(error) }]
+    const message = isPending
+      ? 'the store is unavailable: the configuration is not in force yet'
+      : 'the configuration has errors and is not in force'
     log.error({ event: 'config_refused', generation, findings }, message)
   }
 
   async function checkKeys() {
+    if (isPending) return reload().catch(refuse)
     if (kidsOf(await inForce.signingKeys.load()) === kidsOf(inForce.keys)) return
     inForce = await build(inForce.settings, context, readiness)
     const kids = inForce.keys.map(({ kid }) => kid)

@@ -94,6 +94,8 @@ async function drain(servers: Server[], readiness: Readiness, noticeMs: number) 
 function watchStore(records: Records, readiness: Readiness, audit: Logger, metrics: Metrics) {
   let isUnavailable = false
   const checkStore = async () => {
+    // Writes: the store thus knows when an outage begins and ends, also in a process without requests.
+    await readiness.probe()
     try {
       noteChecks(await records.check(), readiness, audit)
       if (isUnavailable) audit.info({ event: 'store_back' }, 'the store answers again')

@@ -19,7 +19,7 @@ const SLOW = [
   'test/operation/*.test.ts',
   'test/races/*.test.ts',
   ...['checks', 'durability', 'faults'].map(name => `test/store/redis-${name}.test.ts`),
-  ...['deploy', 'operator-commands', 'reload', 'secret-change', 'service', 'workers'].map(
+  ...['deploy', 'operator-commands', 'outage', 'reload', 'secret-change', 'service', 'workers'].map(
     name => `test/flow/${name}.test.ts`,
   ),
   ...['accessibility', 'upstream'].map(name => `test/pages/${name}.chromium.test.ts`),

@@ -15,6 +15,8 @@ const MAX_IN_FLIGHT = 2000
 const REPLY_TIMEOUT_MS = 900
 /** Pause before a connection that has ended is made anew. */
 const RECONNECT_PAUSE_MS = 200
+/** A store that returns may fail again at first. An error within this time continues the outage. */
+const SAME_OUTAGE_SECONDS = 10
 
 /** Connects to the servers of one URL. Rejects when there is nothing to reach. */
 export async function openServers(url: string, settings: RedisSettings, observe: Observer) {
@@ -61,7 +63,8 @@ export async function openServers(url: string, settings: RedisSettings, observe:
       if (outage) outage.to ??= now()
       return answer
     } catch (error) {
-      if (!outage || outage.to !== undefined) outage = { from: now() }
+      const { from = now(), to = now() } = outage ?? {}
+      outage = { from: now() - to < SAME_OUTAGE_SECONDS ? from : now() }
       throw error
     }
   }
