@@ -192,10 +192,11 @@ export function createDirectory(records: Records) {
   }
 
   async function remove(account: Account): Promise<void> {
+    // The account goes last, so that an interrupted removal can be repeated.
+    await endAccess(account.id, current => ({ ...current, enabled: false }))
+    await consents.removeAll(account.id)
     await records.remove(...accountName(account.id))
     await names.release(account)
-    await endAccess(account.id)
-    await consents.removeAll(account.id)
   }
 
   return {

@@ -1,6 +1,6 @@
 // The directory: accounts are added, renamed and removed, and usernames are unique.
 
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { ZodError } from 'zod'
 import {
   type Account,
@@ -8,9 +8,11 @@ import {
   InvalidAccount,
   newAccountId,
 } from '../../src/accounts/account.ts'
+import { createConsents } from '../../src/accounts/consents.ts'
 import { createDirectory, type OwnDirectory } from '../../src/accounts/directory.ts'
 import { addLink } from '../../src/features/upstream/identities.ts'
 import { type Installation, openInstallation } from '../../src/storage/open.ts'
+import { StoreUnavailable } from '../../src/storage/store.ts'
 import { ADA, PASSWORD } from '../support/usher.ts'
 
 let installation: Installation
@@ -142,6 +144,31 @@ test('a removed account is not found, and its username is free', async () => {
   const next = await directory.add({ username: 'leaver' })
   expect(next.id).not.toBe(account.id)
   expect(await directory.findByUsername('leaver')).toEqual(next)
+})
+
+test('a removal that failed half-way can be repeated', async () => {
+  const { records, store } = installation
+  const consents = createConsents(records)
+  for (const failing of [1, 2, 3, 4]) {
+    const { id } = await directory.add({ username: `leaver-${failing}` }, PASSWORD)
+    await consents.decide(id, 'web', { scopes: ['openid'], declined: [], version: 0 })
+    const remove = async () => {
+      const account = await directory.find(id)
+      if (account) await directory.remove(account)
+    }
+    const { write } = store
+    let writes = 0
+    const spy = vi.spyOn(store, 'write').mockImplementation(async changes => {
+      writes++
+      if (writes === failing) throw new StoreUnavailable('cut')
+      return write.call(store, changes)
+    })
+    await expect(remove()).rejects.toBeInstanceOf(StoreUnavailable)
+    spy.mockRestore()
+    await remove()
+    expect(await directory.find(id)).toBeUndefined()
+    expect(await consents.list(id)).toEqual([])
+  }
 })
 
 test('a change after the removal does not restore the account', async () => {
