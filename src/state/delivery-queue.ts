@@ -42,7 +42,8 @@ export function createDeliveryQueue<T extends object>(
   { names: [kind, index], idOf, pauses }: Kind<T>,
 ) {
   type Entry = T & Delivery
-  const keyOf = (entry: Entry) => `${idOf(entry)} ${entry.attempt}`
+  // In one slot, so that one command reads many: the index has delivered notifications until they expire.
+  const keyOf = (entry: Entry) => ({ slot: kind, id: `${idOf(entry)} ${entry.attempt}` })
 
   async function put(entry: Entry) {
     const queue: Queue = entry.attempt === 1 ? 'new' : 'again'

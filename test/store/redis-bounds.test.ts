@@ -96,13 +96,16 @@ test('the observer gets each command once, with result and duration', async () =
   await expect.poll(both, { timeout: 5000 }).not.toBe('away')
 })
 
-test('a list costs one command, and one more for each of its records', async () => {
+test.each<[slots: string, keyOf: (i: number) => string, commands: number]>([
+  ['one slot', i => `{shared}${i}`, 4],
+  ['slots of their own', i => `own-${i}`, 501],
+])('500 records in %s are listed by a bounded number of commands', async (_, keyOf, commands) => {
   const index = fresh()
-  const keys = Array.from({ length: 500 }, fresh)
+  const keys = Array.from({ length: 500 }, (_, i) => keyOf(i))
   await Promise.all(keys.map(key => put(store, key, bytes('x'), { indexes: [index] })))
   observed.length = 0
   expect(await list(store, index)).toHaveLength(500)
-  expect(observed).toHaveLength(501)
+  expect(observed.length).toBeLessThanOrEqual(commands)
 })
 
 test('an index may be longer than one page of ZSCAN', async () => {

@@ -19,6 +19,7 @@ import {
   type Observer,
   type Store,
   StoreUnavailable,
+  slotOf,
 } from '../store.ts'
 import { openServers } from './servers.ts'
 
@@ -51,9 +52,9 @@ export async function openRedisStore(
     return keys.map((key, i) => entryOf(key, all[i]))
   }
 
-  /** The entries of keys of any slots. */
+  /** The entries of keys of any slots, with one command for each slot. */
   async function readEach(keys: string[]): Promise<Entry[]> {
-    const found = await Promise.all(keys.map(key => readAll([key])))
+    const found = await Promise.all([...Map.groupBy(keys, slotOf).values()].map(readAll))
     return found.flat().filter(entry => entry !== undefined)
   }
 
