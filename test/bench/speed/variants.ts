@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createDirectory } from '../../../src/accounts/directory.ts'
 import { hashSecret } from '../../../src/config/client-secret.ts'
+import { featuresSchema } from '../../../src/config/schema/features.ts'
 import { openInstallation } from '../../../src/storage/open.ts'
 import { type RedisServer, startRedis } from '../../support/redis.ts'
 import { freePort, type Service, startService } from '../../support/service.ts'
@@ -44,6 +45,13 @@ export interface Options {
 
 const HERE = 'test/bench/speed'
 const USHER_SECRET = Buffer.alloc(32, 'speed').toString('base64url')
+/** Every feature is on. Certificates of clients come from a proxy. */
+const EVERYTHING = {
+  features: Object.fromEntries(Object.keys(featuresSchema.shape).map(name => [name, true])),
+  compatibility: { implicit: true, hybrid: true },
+  proxy: ['127.0.0.1'],
+  client_certificates: { header: 'X-Client-Certificate' },
+}
 
 export const VARIANTS: ((options: Options) => Promise<Variant>)[] = [
   ({ node }) => startBare('bare, map', node),
@@ -78,7 +86,7 @@ export async function startUsher(
   const lifetimes = { access_token: `${LIFETIME_SECONDS} s` }
   writeConfig(folder, {
     clients: { web: client, ...others },
-    usher: { lifetimes, limits: UNLIMITED },
+    usher: { ...EVERYTHING, lifetimes, limits: UNLIMITED },
   })
   const store = redis ? `redis+unix://${redis.url}` : `sqlite:${join(folder, 'usher.db')}`
   const service = await startService(
