@@ -27,13 +27,13 @@ const pause = (times: number) => Math.min(50 * times, 500) + Math.random() * 100
 const script = (name: string) => ({
   lua: readFileSync(`${import.meta.dirname}/scripts/${name}.lua`, 'utf8'),
 })
-const SCRIPTS = { usherWrite: script('write'), usherNote: script('note') }
+const SCRIPTS = { usherWrite: script('write'), usherIndex: script('index') }
 /** Takes the number of keys, the keys, and arguments. */
 type Script<T> = (keys: number, ...args: (string | number | Uint8Array)[]) => Promise<T>
 /** A connection with the commands of scripts/*.lua. */
 export type Connection = (Redis | Cluster) & {
   usherWrite: Script<[outcome: string, position?: number, indexes?: string]>
-  usherNote: Script<number>
+  usherIndex: Script<number>
 }
 
 /**

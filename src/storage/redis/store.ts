@@ -3,11 +3,11 @@
 //
 //   key             type        holds                                            until
 //   PREFIXr:KEY     string      a record or a tombstone (scripts/write.lua)      `expires`
-//   PREFIXi:INDEX   sorted set  keys of records, by the time they are noted to   the last of them
+//   PREFIXi:INDEX   sorted set  keys of records, by the time they expire in it   the last of them
 //
 // The slot of a key is the text between braces, so records of one slot are on one server and one script
-// writes them. An index is in a slot of its own: a record is noted there first, by a script of its own.
-// A record that is written repeatedly is noted for longer than its lifetime. Thus most writes need one
+// writes them. An index is in a slot of its own: a record is added there first, by a script of its own.
+// A record that is written repeatedly is listed for longer than its lifetime. Thus most writes need one
 // command.
 
 import { randomBytes } from 'node:crypto'
@@ -27,13 +27,13 @@ import { openServers } from './servers.ts'
 const BATCH = 200
 /** Names of an index that are read at once: all of most indexes. */
 const INDEX_PAGE = 10_000
-/** Attempts to note a record in its indexes. A repeat means that another writer came in between. */
+/** Attempts to add a record to its indexes. A repeat means that another writer came in between. */
 const MAX_ATTEMPTS = 10
-/** Epoch seconds until which a record that does not expire is noted. */
+/** Epoch seconds until which indexes list a record that does not expire. */
 const FOREVER = 1e12
 
-/** A change. `noted`: epoch seconds until which all of `indexes` have the record. */
-type Write = Partial<Entry> & { key: string; tombstone?: number; noted?: number }
+/** A change. `indexed`: epoch seconds until which all of `indexes` list the record. */
+type Write = Partial<Entry> & { key: string; tombstone?: number; indexed?: number }
 
 /** Opens the store on Redis servers. Rejects when there is nothing to reach. */
 export async function openRedisStore(
@@ -79,7 +79,7 @@ export async function openRedisStore(
     const writes = changes.map((change): Write => ({ ...change }))
     for (const write of writes) {
       // A record that is written over most likely stands in its indexes already.
-      if (write.indexes?.length && !write.version) await note(write)
+      if (write.indexes?.length && !write.version) await addToIndexes(write)
     }
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const args = writes.flatMap(argumentsOf)
@@ -88,22 +88,22 @@ export async function openRedisStore(
       )
       if (outcome === 'written') return {}
       if (outcome === 'failed') return { failed: position - 1 }
-      const unnoted = writes[position - 1]
-      if (unnoted) await note(Object.assign(unnoted, { indexes: names.split(' ') }))
+      const unindexed = writes[position - 1]
+      if (unindexed) await addToIndexes(Object.assign(unindexed, { indexes: names.split(' ') }))
     }
     throw new StoreUnavailable('Redis: a record is written to by too many requests at once')
   }
 
-  /** Notes a record in its indexes, for twice as long as it lives when it was written over another. */
-  async function note(write: Write): Promise<void> {
+  /** Adds a record to its indexes, for twice as long as it lives when it was written over another. */
+  async function addToIndexes(write: Write): Promise<void> {
     const { key, indexes = [], expires, version } = write
     const margin = version === undefined ? 0 : Math.max((expires ?? 0) - now(), 0)
     const until = expires === undefined ? FOREVER : expires + margin
-    const notes = indexes
+    const added = indexes
       .map(indexKey)
-      .map(name => servers.write('note', name, () => writer.usherNote(1, name, key, until)))
-    await Promise.all(notes)
-    write.noted = until
+      .map(name => servers.write('index', name, () => writer.usherIndex(1, name, key, until)))
+    await Promise.all(added)
+    write.indexed = until
   }
 
   return {
@@ -151,9 +151,10 @@ export async function openRedisStore(
         return
       }
       const write: Write = { ...entry }
-      if (indexes) await note(write)
-      const head = { v: version, e: expires, c: consumed, n: write.noted, t: value ? undefined : 1 }
-      const line = `${JSON.stringify({ ...head, i: indexes?.join(' ') || undefined })}\n`
+      if (indexes) await addToIndexes(write)
+      const times = { e: expires, c: consumed, n: write.indexed }
+      const i = indexes?.join(' ') || undefined
+      const line = `${JSON.stringify({ v: version, ...times, i, t: value ? undefined : 1 })}\n`
       const packed = Buffer.concat([Buffer.from(line), value ?? Buffer.alloc(0)])
       const until = expires === undefined ? [] : ['EXAT', expires]
       await servers.write('set', name, () => writer.call('set', name, packed, ...until))

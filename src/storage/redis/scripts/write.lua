@@ -2,13 +2,13 @@
 --
 -- KEYS  the records
 -- ARGV  an id of this operation; and two for each record: its value, '' where none is given, and the change
---       as JSON: version, expires, and for a put indexes (with spaces between) and until when the caller has
---       noted it in all of those; `consumed` makes it a consumption, `tombstone` a removal
--- Answers { 'written' }, { 'failed', position }, or { 'unnoted', position, indexes }: the caller has to
--- note the record in these, and try again.
+--       as JSON: version, expires, and for a put indexes (with spaces between) and `indexed`, until when
+--       all of those list it; `consumed` makes it a consumption, `tombstone` a removal
+-- Answers { 'written' }, { 'failed', position }, or { 'unindexed', position, indexes }: the caller has to
+-- add the record to these, and try again.
 --
 -- A record is one string: a line of JSON, and the value.
---   v version, o operation that wrote it, e expires, c consumed, i indexes, n noted in them until,
+--   v version, o operation that wrote it, e expires, c consumed, i indexes, n listed in them until,
 --   t present for a tombstone
 -- A lost reply makes the client send a script again: it finds its operation, and answers the same.
 local operation = ARGV[1]
@@ -44,18 +44,18 @@ local function isAllowed(change, head)
   return change.version or not head.t
 end
 
--- The indexes of a record that is put, until when it is noted in them, and whether that is too little.
+-- The indexes of a record that is put, until when they list it, and whether that is too little.
 local function indexesOf(change, head)
   local all, known = change.indexes, head.i or ''
   for name in string.gmatch(known, '%S+') do
     if not has(all, name) then all = all == '' and name or all .. ' ' .. name end
   end
   if all == '' then return nil, nil, false end
-  local noted, names = head.n or 0, known
-  if change.noted then noted, names = change.noted, change.indexes end
-  local isMissing = noted < (change.expires or 1e12)
+  local indexed, names = head.n or 0, known
+  if change.indexed then indexed, names = change.indexed, change.indexes end
+  local isMissing = indexed < (change.expires or 1e12)
   for name in string.gmatch(all, '%S+') do isMissing = isMissing or not has(names, name) end
-  return all, noted, isMissing
+  return all, indexed, isMissing
 end
 
 local changes = {}
@@ -79,8 +79,8 @@ for i, change in ipairs(changes) do
   end
   if not (change.tombstone or change.consumed) then
     local isMissing
-    change.indexes, change.noted, isMissing = indexesOf(change, head.t and {} or head)
-    if isMissing then return { 'unnoted', i, change.indexes } end
+    change.indexes, change.indexed, isMissing = indexesOf(change, head.t and {} or head)
+    if isMissing then return { 'unindexed', i, change.indexes } end
   end
 end
 
@@ -97,7 +97,7 @@ for _, change in ipairs(changes) do
     write(change.key, head, change.standing)
   else
     write(change.key, {
-      v = version, o = operation, e = change.expires, i = change.indexes, n = change.noted,
+      v = version, o = operation, e = change.expires, i = change.indexes, n = change.indexed,
       c = not head.t and head.c or nil,
     }, change.value)
   end

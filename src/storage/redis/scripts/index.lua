@@ -1,7 +1,7 @@
--- Notes a record in an index, before it is written: an index may name records that do not name it, and
--- readers leave those out; a record that no index names would never be found.
+-- Adds a record to an index, before it is written. An index may list records that do not name it: readers
+-- leave those out. A record that its index does not list would never be found.
 --
--- KEYS  the index: a sorted set of records by the time until which they are noted
+-- KEYS  the index: a sorted set of records by the time until which it lists them
 -- ARGV  the record, and that time
 local index = KEYS[1]
 redis.call('ZREMRANGEBYSCORE', index, '-inf', redis.call('TIME')[1])
