@@ -91,7 +91,7 @@ post_logout_redirect_uris:
 initiate_login_uri: https://app.example.org/login
 token_endpoint_auth_method: client_secret_basic
 client_secret_hashes:
-  - sha256:FoWR19LG3fXwJBV3R_vmwQGtKh4Q3swDuTWR06stEOI
+  - sha256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 grant_types:
   - authorization_code
   - refresh_token

@@ -1,6 +1,6 @@
 // A loopback http issuer starts without secrets. Any other issuer needs https, a secret and a store.
 
-import { copyFileSync, mkdirSync } from 'node:fs'
+import { copyFileSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import {
@@ -132,6 +132,23 @@ test('the demo client starts on loopback and is refused under an https issuer', 
       new Set(['clients/demo.yaml']),
     )
   })
+})
+
+test('a client with the public secret of the demo client is refused under an https issuer', () => {
+  const [, client_secret_hashes] =
+    /client_secret_hashes:\s+- (\S+)/.exec(readFileSync(DEMO, 'utf8')) ?? []
+  const files = {
+    'clients/web.yaml': client({
+      token_endpoint_auth_method: undefined,
+      client_secret_hashes: [client_secret_hashes],
+    }),
+  }
+  expect(read(files).text).toBe('')
+  const refused = read(files, PRODUCTION)
+  expect(places(refused)).toEqual([
+    expect.stringMatching(/^clients\/web.yaml:\S+ client_secret_hashes.0$/),
+  ])
+  expect(refused.text).toContain('npm run usher -- clients secret web, and delete this line')
 })
 
 test('http redirect URIs of a web client need a loopback issuer', () => {

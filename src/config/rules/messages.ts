@@ -10,6 +10,8 @@ const MESSAGES = {
   'secret-unused': 'a client with this token_endpoint_auth_method has no secret: delete this key',
   'secret-in-plain':
     'files contain hashes only: npm run usher -- clients secret NAME --secret-stdin writes client_secret_hashes',
+  'demo-secret':
+    'the secret of the demo application is public. Make a new one: npm run usher -- clients secret NAME, and delete this line',
   'pkce-exempt-public': 'a public client cannot be exempted from PKCE',
   'grant-public': 'client_credentials and CIBA are for clients that authenticate',
   'grant-pairwise': 'a pairwise client cannot use the device flow or CIBA',
@@ -56,8 +58,6 @@ const WARNINGS = {
     'any program can impersonate a client without a secret, and would get tokens without consent. Set explicit (RFC 8252 §8.6, RFC 6749 §10.2)',
   'secret-expired':
     'has expired: delete it. If the application has no other, make one: npm run usher -- clients secret NAME',
-  'demo-secret':
-    'the secret of the demo application is public. Make a new one: npm run usher -- clients secret NAME, and delete this line',
   'resource-unread':
     'no API can validate these tokens: name the client_id of the API in introspected_by, or set token_format: jwt',
   'upstream-email':
