@@ -30,10 +30,10 @@ const FIXES = {
   tls:     'the certificate must be trusted; for an authority of your own: NODE_EXTRA_CA_CERTS=FILE',
   proxy:   'the proxy must pass Host, set X-Forwarded-Proto, and be in `proxy` of usher.yaml',
   service: 'check which host the name and the reverse proxy lead to',
+  ready:   'the log of the service has the cause and its fix: store_check, store_away',
   jwks:    'doctor and the service must use the same store: USHER_STORE',
   cookies: 'the reverse proxy must not rewrite Set-Cookie',
   cors:    'the reverse proxy must neither set nor remove Access-Control headers',
-  account: 'npm run usher -- accounts why ACCOUNT',
 }
 
 /** The discovery document, or another JSON object. */
@@ -58,7 +58,7 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
     yield wrong('config', describe(findings, 'problem').trim(), FIXES.config)
     return
   }
-  const { issuer, clients } = settings
+  const { issuer, clients, egress, upstreams } = settings
   const own = clients.find(({ client_id }) => client_id === client)
   if ((client ?? account) !== undefined && !(own && account)) {
     throw new Failure('Name a client of the folder and an account: --client, --account.')
@@ -67,7 +67,7 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
   for (const { key, message, ...place } of warnings) {
     yield warning('config', `${placeOf(place)} ${key}: ${message}`)
   }
-  for (const upstream of Object.values(settings.upstreams)) yield checkDiscovery(upstream, read)
+  for (const upstream of Object.values(upstreams)) yield checkDiscovery(upstream, egress)
   const kids = yield* checkStore(settings)
   const endpoints = kids && (yield* checkService(issuer, kids))
   if (own && endpoints) yield checkSignIn(endpoints, own, String(account))
@@ -107,13 +107,16 @@ async function* checkService(issuer: string, kids: string[]) {
   try {
     const response = await send(`${issuer}${DISCOVERY[0]}`)
     const endpoints = await jsonOf(response)
+    // A proxy that reaches no node. An error of the service itself has a name.
+    if (response.status > 501 && !endpoints.error)
+      throw new Error(`${response.status}, the proxy reaches no node`)
     if (endpoints.issuer !== issuer) {
       const name = response.status === 421 ? 'proxy' : 'service'
       const found = endpoints.error_description ?? `${issuer} is another service`
       yield wrong(name, String(found), FIXES[name])
       return undefined
     }
-    yield ok('service', `answers at ${issuer}`)
+    yield checkReadiness(issuer)
     yield checkClock(response)
     yield checkKeys(endpoints, kids)
     yield checkPages(endpoints)
@@ -124,9 +127,16 @@ async function* checkService(issuer: string, kids: string[]) {
     const reason = cause?.code ?? cause?.message ?? message
     const found = `${issuer} does not answer: ${reason}`
     // A service that was not started yet is no error.
-    const isDown = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$/.test(reason)
+    const isDown = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|50[234], .*)$/.test(reason)
     yield isDown ? warning('service', found) : wrong('service', found, FIXES.tls)
   }
+}
+
+/** `/readyz` answers 503 while load balancers must send no requests to the service. */
+async function checkReadiness(issuer: string): Promise<Check> {
+  const response = await send(`${issuer}/readyz`)
+  if (response.status !== 503) return ok('service', `answers at ${issuer}`)
+  return wrong('service', `/readyz answers 503: ${await response.text()}`, FIXES.ready)
 }
 
 function checkClock({ headers }: Response): Check {
@@ -136,7 +146,7 @@ function checkClock({ headers }: Response): Check {
 }
 
 async function checkKeys({ jwks_uri }: Document, kids: string[]): Promise<Check> {
-  const { keys } = await read(String(jwks_uri))
+  const { keys } = await jsonOf(await send(String(jwks_uri)))
   const published = Array.isArray(keys) ? keys.map(key => String(mapOf(key).kid)) : []
   if (!published.some(kid => !kids.length || kids.includes(kid))) {
     return wrong('jwks', 'publishes none of the keys that are in this store', FIXES.jwks)
@@ -184,18 +194,19 @@ async function checkToken({ token_endpoint, issuer }: Document): Promise<Check> 
 async function checkSignIn(endpoints: Document, client: ClientMetadata, username: string) {
   const { client_id, redirect_uris: [redirect_uri = ''] = [] } = client
   const cookies: Cookies = new Map()
+  const fix = `npm run usher -- accounts why ${username}`
   const form = await browse(authorizationRequest(endpoints, { client_id, redirect_uri }), cookies)
   const [, csrf] = /name="csrf" value="([^"]*)"/.exec(form.page) ?? []
   const filled = { csrf: csrf ?? '', username, password: await readStdin(), decision: 'continue' }
   const { url, page } = csrf ? await browse(form.url, cookies, new URLSearchParams(filled)) : form
   if (url.searchParams.has('code')) return ok('account', `${client_id} receives a code`)
   const refused = `${username}: the sign-in page does not accept this password, or it is temporary`
-  if (page.includes('name="password"')) return wrong('account', refused, FIXES.account)
+  if (page.includes('name="password"')) return wrong('account', refused, fix)
   const asked = `${username} is asked to consent to ${client_id}`
   if (page.includes('name="csrf"')) return ok('account', asked)
   const [, code] = /\/errors#(\w+)/.exec(page) ?? []
   const error = url.searchParams.get('error') ?? code ?? `it ends at ${url.pathname}`
-  return wrong('account', `${client_id}: no code, ${error}`, FIXES.account)
+  return wrong('account', `${client_id}: no code, ${error}`, fix)
 }
 
 function authorizationRequest(endpoints: Document, parameters: Record<string, string>): URL {
@@ -230,5 +241,3 @@ const send = (url: string | URL, init: RequestInit = {}) =>
 
 const jsonOf = async (response: Response): Promise<Document> =>
   mapOf(await response.json().catch(() => undefined))
-
-const read = async (url: string) => jsonOf(await send(url))

@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { run } from '../support/command.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
 
@@ -19,6 +19,11 @@ interface Habits {
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-doctor-'))
 let habits: Habits = {}
+/** Answers in place of the service; undefined to pass the request on. */
+let answer: (path?: string) => { status: number; body: unknown } | undefined = () => undefined
+afterEach(() => {
+  answer = () => undefined
+})
 let proxy: Server
 let env: Record<string, string>
 let service: Service
@@ -29,11 +34,13 @@ beforeAll(async () => {
     const headers = { ...req.headers }
     habits.there?.(headers)
     const { method, url: path } = req
-    const onward = request({ host: '127.0.0.1', port, method, path, headers }, answer => {
-      const back = { ...answer.headers }
+    const own = answer(path)
+    if (own) return res.writeHead(own.status).end(JSON.stringify(own.body))
+    const onward = request({ host: '127.0.0.1', port, method, path, headers }, returned => {
+      const back = { ...returned.headers }
       habits.back?.(back)
-      res.writeHead(answer.statusCode ?? 502, back)
-      answer.pipe(res)
+      res.writeHead(returned.statusCode ?? 502, back)
+      returned.pipe(res)
     })
     onward.on('error', () => res.writeHead(502).end())
     req.pipe(onward)
@@ -74,13 +81,19 @@ function foundIn(stdout: string) {
 const signIn = (password: string) =>
   run(['src/cli.ts', 'doctor', '--json', '--client', 'demo', '--account', 'ada'], env, password)
 
-/** All rows of all tables of the store. */
+/** All rows of all tables of the store, except the probe. */
 function everything() {
   const db = new DatabaseSync(env.USHER_STORE?.replace('sqlite:', '') ?? '', { readOnly: true })
   const tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all()
   const rows = tables.flatMap(({ name }) => db.prepare(`SELECT * FROM ${name}`).all())
   db.close()
-  return rows.map(row => JSON.stringify(row)).toSorted()
+  // The service itself writes its probe every few seconds.
+  const isProbe = ({ expires }: Record<string, unknown>) =>
+    expires !== null && Number(expires) - Date.now() / 1000 < 120
+  return rows
+    .filter(row => !isProbe(row))
+    .map(row => JSON.stringify(row))
+    .toSorted()
 }
 
 test('the service is checked, and nothing is written to the store', async () => {
@@ -102,7 +115,10 @@ test('the doctor signs in with the given client and account', async () => {
   expect(foundIn(right.stdout).get('account')?.found).toBe('ada is asked to consent to demo')
   const wrong = await signIn('another password')
   expect(wrong.code).toBe(1)
-  expect(foundIn(wrong.stdout).get('account')?.found).toMatch(/does not accept this password/)
+  expect(foundIn(wrong.stdout).get('account')).toMatchObject({
+    found: expect.stringContaining('does not accept this password'),
+    fix: 'npm run usher -- accounts why ada',
+  })
 })
 
 const USUAL: [what: string, name: string, says: RegExp, fix: RegExp, habits: Habits][] = [
@@ -139,6 +155,44 @@ test.each(USUAL)('a proxy that %s is reported, with the line that fixes it', asy
   expect(found.get(name)).toMatchObject({ state: 'wrong' })
   expect(found.get(name)?.found).toMatch(says)
   expect(found.get(name)?.fix).toMatch(fix)
+  expect(code).toBe(1)
+})
+
+test('a service that is not ready is reported, with what `/readyz` names', async () => {
+  answer = path => {
+    const checks = { redis: 'warning', identity: 'wrong' }
+    return path === '/readyz' ? { status: 503, body: { status: 'degraded', checks } } : undefined
+  }
+  const { found, code } = await doctor()
+  expect(found.get('service')).toMatchObject({
+    state: 'wrong',
+    found:
+      '/readyz answers 503: {"status":"degraded","checks":{"redis":"warning","identity":"wrong"}}',
+    fix: expect.stringContaining('store_check'),
+  })
+  expect({ sign: found.get('sign-in')?.state, code }).toEqual({ sign: 'ok', code: 1 })
+})
+
+test.each([502, 503, 504])(
+  'a proxy that answers %s because no node runs is a warning',
+  async status => {
+    answer = () => ({ status, body: 'no upstream' })
+    const { found, code } = await doctor()
+    expect(found.get('service')).toMatchObject({
+      state: 'warning',
+      found: expect.stringContaining(`does not answer: ${status}, the proxy reaches no node`),
+    })
+    expect(code).toBe(0)
+  },
+)
+
+test('a 503 of the service itself is no warning', async () => {
+  answer = () => ({
+    status: 503,
+    body: { error: 'temporarily_unavailable', error_description: 'later' },
+  })
+  const { found, code } = await doctor()
+  expect(found.get('service')).toMatchObject({ state: 'wrong', found: 'later' })
   expect(code).toBe(1)
 })
 

@@ -1,6 +1,6 @@
 // The operator's commands for links of accounts to users of upstream issuers.
 
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -83,4 +83,12 @@ test('config explain shows an upstream, and doctor reads its discovery document'
   issuer.state.behaviour = { elsewhere: true }
   const wrong = await usher(['doctor'])
   expect(wrong.stdout).toContain('✗ example')
+})
+
+test('doctor refuses an upstream issuer that the service cannot reach', async () => {
+  issuer.state.behaviour = {}
+  writeFileSync(join(folder, 'config/usher.yaml'), '{}')
+  const { stdout, code } = await usher(['doctor'])
+  expect(stdout).toMatch(/✗ example .*is not in egress.allow.*\n.*→ .*needs egress.allow/)
+  expect(code).toBe(1)
 })

@@ -1,19 +1,22 @@
 // The check of an upstream issuer by `usher doctor`.
 
+import { request } from 'undici'
+import type { Settings } from '../../config/load.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
-import { type Check, ok, reasonOf, wrong } from '../../storage/store.ts'
+import { mapOf } from '../../config/schema/values.ts'
+import { createAgent } from '../../http/egress.ts'
+import { ok, reasonOf, wrong } from '../../storage/store.ts'
 
-const FIX =
-  'issuer in upstreams/NAME.yaml is the iss of its ID tokens, and this machine can reach it'
+const FIX = 'issuer is the iss of its ID tokens; a private host needs egress.allow in usher.yaml'
+const REQUEST_TIMEOUT_MS = 5_000
 
-/** Returns whether this machine can read the discovery document of an issuer. `read` returns a document. */
-export async function checkDiscovery(
-  { name, issuer }: Upstream,
-  read: (url: string) => Promise<Record<string, unknown>>,
-): Promise<Check> {
+/** Returns whether the service may read the discovery document of an issuer, and can. */
+export async function checkDiscovery({ name, issuer }: Upstream, egress: Settings['egress']) {
   const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
   try {
-    const { issuer: found, end_session_endpoint } = await read(url)
+    const signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS)
+    const { body } = await request(url, { dispatcher: createAgent(egress), signal })
+    const { issuer: found, end_session_endpoint } = mapOf(await body.json())
     if (found !== issuer) return wrong(name, `${url} is of the issuer ${found ?? 'none'}`, FIX)
     const signOut = end_session_endpoint ? '' : '; no end_session_endpoint to sign out there'
     return ok(name, `${issuer} has a discovery document${signOut}`)
