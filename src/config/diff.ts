@@ -18,16 +18,23 @@ export function fixedDifferences(before: Settings, after: Settings): string[] {
   return FIXED.filter(key => JSON.stringify(before[key]) !== JSON.stringify(after[key]))
 }
 
-/** Returns lines such as `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts.0`. */
+/** Returns lines such as `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts`. */
 export const differences = (before: Settings, after: Settings): string[] =>
-  compare([], byClientId(before), byClientId(after))
+  compare([], comparable(before), comparable(after))
 
-const byClientId = ({ clients, warnings: _, ...rest }: Settings) => {
-  return { ...rest, clients: Object.fromEntries(clients.map(one => [one.client_id, one])) }
+/** The clients by their ids, and the APIs without their default: every client of the folder. */
+function comparable({ clients, resources, warnings: _, ...rest }: Settings) {
+  const all = JSON.stringify(clients.map(({ client_id }) => client_id))
+  const apis = Object.entries(resources).map(([name, { clients, ...api }]) => {
+    return [name, JSON.stringify(clients) === all ? api : { ...api, clients }]
+  })
+  const byId = Object.fromEntries(clients.map(one => [one.client_id, one]))
+  return { ...rest, clients: byId, resources: Object.fromEntries(apis) }
 }
 
+/** A list is one value: an item that is added in the middle is one change. */
 const isTree = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 function compare(path: string[], was: unknown, is: unknown): string[] {
   if (isTree(was) && isTree(is)) {
@@ -46,8 +53,7 @@ const MAX_VALUE_CHARS = 80
 
 function shown(path: string[], value: unknown): string {
   if (isSecret(path)) return '(not shown)'
-  if (path[0] === 'pictures') return '(an image)'
-  if (isTree(value)) return '(a list or map)'
+  if (isTree(value)) return '(a map)'
   const text = JSON.stringify(value)
   return text.length > MAX_VALUE_CHARS ? `${text.slice(0, MAX_VALUE_CHARS)}…` : text
 }

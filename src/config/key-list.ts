@@ -50,8 +50,8 @@ export function placesOf(name: string): string[] {
   return keys.map(key => `${key.path} in ${placeOf(key)}`)
 }
 
-/** A store is a URL that may contain a password. */
-const SECRET = /^(.*secret.*|jwks|importedKeys|store|.*password.*)$/i
+/** A store is a URL that may contain a password. A picture is long. */
+const SECRET = /^(.*secret.*|jwks|importedKeys|pictures|store|.*password.*)$/i
 
 /** Whether the value at a path is never shown. */
 export const isSecret = (path: string[]) => path.some(name => SECRET.test(name))

@@ -151,6 +151,24 @@ test('an algorithm without an imported key is a finding', async () => {
   )
 })
 
+test('a client that is added is one line, also beside an API for every client', () => {
+  const before = withApi({}).settings
+  const after = withApi({}, { 'clients/a.yaml': client({ client_id: 'added' }) }).settings
+  expect(before && after && differences(before, { ...after, folder: before.folder })).toEqual([
+    '+ clients.added',
+  ])
+})
+
+test('a list is one value in the changes', () => {
+  const withUris = (...redirect_uris: string[]) =>
+    read({ 'clients/web.yaml': client({ redirect_uris }) }).settings
+  const [first, second] = ['https://a.example.org/', 'https://b.example.org/']
+  const [before, after] = [withUris(second), withUris(first, second)]
+  expect(before && after && differences(before, { ...after, folder: before.folder })).toEqual([
+    `clients.web.redirect_uris: ["${second}"] → ["${first}","${second}"]`,
+  ])
+})
+
 test('a change between two configurations is reported by the identifier of the API', () => {
   const { settings: before } = withApi({})
   const other = { 'resources/other.yaml': resource({ resource: 'urn:other' }) }
