@@ -1,5 +1,6 @@
 // Explains why a request failed: compares what was sent with what is configured, and says what to change.
 
+import { basename } from 'node:path'
 import { closest } from 'fastest-levenshtein'
 import type { Refusal } from '../accounts/directory.ts'
 import { isExpired, type SecretHash, withoutSecret } from '../config/client-secret.ts'
@@ -9,6 +10,7 @@ import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
 import { allScopes } from '../config/schema/resource.ts'
 import { UPSTREAM_REFUSALS, type UpstreamRefusal } from '../features/upstream/identities.ts'
+import { DESCRIPTIONS } from '../provider/error-descriptions.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
 import { timeOf } from './command.ts'
 
@@ -59,7 +61,7 @@ export function explainFailure(facts: Facts): Explanation {
   return {
     wrong: detail || error,
     sent: [...Object.keys(sent), ...names].join(', ') || 'no parameter',
-    change: `the request of the application${page ?? ''}`,
+    change: `${DESCRIPTIONS[detail] ?? 'the request of the application'}${page ?? ''}`,
   }
 }
 
@@ -104,8 +106,7 @@ function unregistered(parameter: string, key: keyof ClientFile): Reason {
 
 const URI_PARTS = [
   ['protocol', 'scheme'],
-  ['hostname', 'host'],
-  ['port', 'port'],
+  ['host', 'host'],
   ['pathname', 'path'],
   ['search', 'query'],
 ] as const
@@ -141,11 +142,12 @@ const authentication: Reason = facts => {
       change: `${placeOf(facts, 'token_endpoint_auth_method')}, or the method in the application`,
     }
   }
+  const name = basename(facts.client?.file ?? 'NAME', '.yaml')
   const secrets = client && describeSecrets(withoutSecret(client).client_secret_hashes)
   return {
     wrong: `the secret is not one that ${nameOf(facts)} has`,
     registered: [`secrets: ${secrets ?? 'none'}`],
-    change: 'the secret in the application; a new one: npm run usher -- clients secret NAME',
+    change: `the secret in the application; a new one: npm run usher -- clients secret ${name}`,
   }
 }
 
@@ -201,7 +203,6 @@ export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled', Said> = {
 }
 
 const ANY = /(?:)/
-const AGAIN = 'the application sends the user to sign in again'
 const FETCH = 'that URL; a host that is not public needs egress.allow in usher.yaml'
 
 /** The first row that fits is used. */
@@ -221,9 +222,6 @@ const REASONS: [error: string, detail: RegExp, ...reason: [Reason] | Said][] = [
   ['invalid_redirect_uri', ANY, unregistered('redirect_uri', 'redirect_uris')],
   ['invalid_request', /post_logout/,
     unregistered('post_logout_redirect_uri', 'post_logout_redirect_uris')],
-  ['invalid_request', /PKCE|code_challenge/,
-    'there is no code_challenge with the method S256: every client uses PKCE',
-    'the application; require_pkce: false in the file exempts a confidential client'],
   ['invalid_request', /response_type is not/, unregistered('response_type', 'response_types')],
   ['invalid_grant', /already/,
     'it was used before, and works once. The tokens of the first use are revoked',
@@ -232,14 +230,12 @@ const REASONS: [error: string, detail: RegExp, ...reason: [Reason] | Said][] = [
     'the code expired (lifetimes.code), was revoked, or was never issued',
     'the application redeems it at once'],
   ['invalid_grant', /token (not|is)/,
-    'it expired (lifetimes.refresh_token, refresh_token_idle), was revoked, or was never issued', AGAIN],
-  ['invalid_grant', /grant (not|is)/,
-    'the access was revoked, withdrawn by the user, or ended by sign-out', AGAIN],
+    'it expired (lifetimes.refresh_token, refresh_token_idle), was revoked, or was never issued',
+    'the application sends the user to sign in again'],
+  ['invalid_grant', /client mismatch/, 'it was issued to another client',
+    'the application sends it with the client_id that it was issued to'],
   ['invalid_scope', /not allowed/, unregistered('scope', 'scope')],
   ['invalid_target', ANY, target],
-  ['invalid_token', /not found/,
-    'the access token expired (lifetimes.access_token), was revoked, or was never issued',
-    'the application uses its refresh token'],
   ['unsupported_response_type', ANY, unregistered('response_type', 'response_types')],
   ['unsupported_grant_type', ANY, unregistered('grant_type', 'grant_types')],
   ['unauthorized_client', ANY, unregistered('grant_type', 'grant_types')],

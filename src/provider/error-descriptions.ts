@@ -10,9 +10,9 @@ const ACCESS_TOKEN =
   'the access token is unknown, expired or revoked; get a new one at the token endpoint'
 const GRANT = 'the user or the provider ended this access; sign the user in again'
 
-/** By the library's `detail`, or its description where it has no detail. */
 // biome-ignore format: a table
-const DESCRIPTIONS: Record<string, string | undefined> = {
+/** Descriptions by the library's `detail`, or its description where it has no detail. */
+export const DESCRIPTIONS: Record<string, string | undefined> = {
   'client authentication failed': CREDENTIALS,
   'a public client cannot introspect': 'client_id must be of a confidential client: a public client cannot introspect',
   'client is invalid': 'client_id is unknown; it must be the client_id of a registered client',

@@ -200,11 +200,11 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
   ],
   'no PKCE': [
     () => asking({ code_challenge: undefined, code_challenge_method: undefined }),
-    { wrong: expect.stringContaining('no code_challenge') },
+    { change: expect.stringContaining('code_challenge is required: this client must use PKCE') },
   ],
   'PKCE in plain': [
     () => asking({ code_challenge_method: 'plain' }),
-    { wrong: expect.stringContaining('S256') },
+    { change: expect.stringContaining('code_challenge_method must be S256') },
   ],
   'a request that has to be pushed': [
     () => asking({ client_id: 'pushing', redirect_uri: callback }),
@@ -212,7 +212,10 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
   ],
   'a secret that is wrong': [
     () => posting(code, `Basic ${Buffer.from('web:wrong').toString('base64')}`),
-    { wrong: 'the secret is not one that web has' },
+    {
+      wrong: 'the secret is not one that web has',
+      change: expect.stringContaining('clients secret web'),
+    },
   ],
   'a secret in the body': [
     () => posting({ ...code, client_id: 'named', client_secret: SECRET }),
@@ -236,7 +239,7 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
   ],
   'a parameter that is too much': [
     () => asking({ scope: 'profile', nonce: 'x', prompt: 'sometimes' }),
-    { change: expect.stringMatching(/^the request of the application; http\S+\/errors#invalid_/) },
+    { change: expect.stringMatching(/^prompt must be none, .*; http\S+\/errors#invalid_/) },
   ],
   'no client': [
     () => posting(code),
@@ -260,7 +263,7 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
   ],
   'an invalid access token': [
     () => posting({}, 'Bearer none-of-ours', '/api/oauth/userinfo'),
-    { wrong: expect.stringContaining('the access token expired') },
+    { change: expect.stringContaining('the access token is unknown, expired or revoked') },
   ],
   'a way back that is not registered': [
     () =>
@@ -289,11 +292,20 @@ test('a code with a wrong verifier, with another redirect_uri, and a reused code
     return { grant_type: 'authorization_code', code, redirect_uri, code_verifier, ...changes }
   }
   const other = await posting(form({ code_verifier: 'another'.repeat(8) }), BASIC)
-  expect((await explained(other)).wrong).toContain('code_verifier does not match code_challenge')
+  expect((await explained(other)).change).toContain('code_verifier must be the one whose S256')
   const elsewhere = await posting(form({ redirect_uri: `${callback}2` }), BASIC)
-  expect((await explained(elsewhere)).wrong).toContain('redirect_uri mismatch')
+  expect((await explained(elsewhere)).change).toContain(
+    'redirect_uri must be the one of the authorization request',
+  )
   expect((await redeem(usher, code, request)).status).toBe(200)
   expect((await explained(await posting(form({}), BASIC))).wrong).toContain('used before')
+})
+
+test('a refresh token of another client is explained', async () => {
+  const { refresh_token } = await tokens(usher, { client_id: 'web' })
+  const form = { grant_type: 'refresh_token', refresh_token }
+  const other = await posting(form, `Basic ${Buffer.from(`narrow:${SECRET}`).toString('base64')}`)
+  expect(await explained(other)).toMatchObject({ wrong: 'it was issued to another client' })
 })
 
 test('no credential of a request is stored', async () => {
