@@ -129,10 +129,8 @@ export async function password({ values, args: [name = ''] }: Invocation) {
 export async function remove({ values, args: [name = ''] }: Invocation) {
   const { account, id, username, directory, audit } = await openOwnAccount(name)
   if (!values.yes) {
-    throw new Failure(
-      `This removes ${username} (${id}) for good: no other account ever gets this id.\n` +
-        `Add --yes, or keep the account: npm run usher -- accounts disable ${username}`,
-    )
+    const instead = `npm run usher -- accounts disable ${username}`
+    throw new Failure(`This removes ${username} (${id}) for good. Add --yes, or: ${instead}`)
   }
   await directory.remove(account)
   await audit('account_removed', { account: id })

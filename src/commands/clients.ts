@@ -103,7 +103,6 @@ export async function add() {
 
   client_id: wiki
   client_name: Wiki
-  client_uri: https://wiki.example.org/
   redirect_uris: [https://wiki.example.org/callback]
   scope: openid profile email offline_access
 

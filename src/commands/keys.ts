@@ -19,11 +19,8 @@ export async function rotate({ values }: Invocation) {
   const schedule = await keys.rotate(values.now ? 0 : undefined)
   await audit('keys_rotated', { at_once: Boolean(values.now) })
   show(values, schedule)
-  hint(
-    values.now
-      ? 'The new keys sign now. The former keys still verify: retire a leaked one with keys retire KID.'
-      : 'The new keys are published now, and sign from the time that is shown.',
-  )
+  hint('The new keys are published now, and sign from the time that is shown.')
+  if (values.now) hint('The former keys still verify: retire a leaked one with keys retire KID.')
 }
 
 /** `keys retire KID`. */

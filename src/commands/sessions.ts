@@ -22,11 +22,8 @@ export async function end({ args: [name = '', handle] }: Invocation) {
   const ending = one ? [one] : [...all.values()]
   for (const { uid } of ending) await sessions.end(uid)
   if (ending.length) await audit('signed_out', { account: id, sessions: ending.length })
-  const ended = `${ending.length} ${ending.length === 1 ? 'session' : 'sessions'}`
-  hint(
-    `${ended} of ${username} ended. Applications with offline access keep it: ` +
-      `npm run usher -- grants list ${username}`,
-  )
+  hint(`Ended sessions of ${username}: ${ending.length}. Applications with offline access keep it:`)
+  hint(`npm run usher -- grants list ${username}`)
 }
 
 function describe({ handle, since, lastUsed, clientInfo, clients }: SignedInBrowser): string {

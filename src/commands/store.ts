@@ -13,6 +13,7 @@
 
 import { createWriteStream, existsSync } from 'node:fs'
 import { open, rename, rm } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { readStoreSettings } from '../config/load.ts'
@@ -46,6 +47,7 @@ const WITHOUT =
 
 /** `store backup FILE`: works while the service runs. */
 export async function backup({ args: [file = ''] }: Invocation) {
+  if (!existsSync(dirname(file))) throw new Failure(`Folder ${dirname(file)} not found.`)
   const { store, secrets } = await openOwnStore()
   await readNamingKey(store, 'USHER_STORE')
   const seal = createSeal(secrets)

@@ -35,8 +35,8 @@ export async function importAccounts({ args: [file] }: Invocation) {
   }
   const { added, present, wrong } = counts
   if (added) await audit('accounts_imported', { added })
-  hint(`${added} accounts are added; ${present} existed already and stay as they are.`)
-  if (wrong) throw new Failure(`${wrong} lines were not imported: fix them, and run it again.`)
+  hint(`Accounts added: ${added}. Accounts that existed and stay as they are: ${present}.`)
+  if (wrong) throw new Failure(`Lines not imported: ${wrong}. Fix them, and run it again.`)
 }
 
 /** `accounts export`. */

@@ -66,7 +66,9 @@ test(
     expect(given.stdout).toContain('$argon2id$')
     const taken = await there.usher('accounts import', given.stdout)
     expect(taken).toMatchObject({ code: 0, stdout: '' })
-    expect(taken.stderr).toContain('3 accounts are added; 0 existed already')
+    expect(taken.stderr).toContain(
+      'Accounts added: 3. Accounts that existed and stay as they are: 0.',
+    )
     expect(sorted((await there.usher('accounts export')).stdout)).toEqual(sorted(given.stdout))
   },
 )
@@ -78,7 +80,9 @@ test('importing twice changes nothing, by id or else by username', SLOW, async (
   const before = (await usher('accounts export')).stdout
   const again = await usher('accounts import', lines({ ...ada, name: 'Eve' }, { username: 'ALAN' }))
   expect(again).toMatchObject({ code: 0 })
-  expect(again.stderr).toContain('0 accounts are added; 2 existed already and stay as they are')
+  expect(again.stderr).toContain(
+    'Accounts added: 0. Accounts that existed and stay as they are: 2.',
+  )
   expect((await usher('accounts export')).stdout).toBe(before)
 })
 
@@ -112,8 +116,8 @@ test(
       'line 6: password_hash: takes too long to check, or too much memory',
       'line 7: This username is taken.',
       'line 8: e_mail: unknown key; did you mean email?',
-      '1 accounts are added; 1 existed already and stay as they are.',
-      '6 lines were not imported: fix them, and run it again.',
+      'Accounts added: 1. Accounts that existed and stay as they are: 1.',
+      'Lines not imported: 6. Fix them, and run it again.',
     ])
     expect(sorted((await usher('accounts export')).stdout)).toMatchObject([
       { username: 'ada' },
@@ -154,7 +158,7 @@ test(
     const { code, stderr } = await usher('accounts import', lines(...users))
     expect(code).toBe(1)
     expect(stderr.match(/^line [1-4]: password_hash: can never be checked/gm)).toHaveLength(4)
-    expect(stderr).toContain('1 accounts are added')
+    expect(stderr).toContain('Accounts added: 1.')
     const service = await startUsher({ store })
     for (const { username } of users) {
       const browser = new Browser(service.issuer)

@@ -59,7 +59,7 @@ test(
     expect([await isSignedIn(one), await isSignedIn(other)].filter(Boolean)).toHaveLength(1)
     const { stderr, code } = await usher('sessions end ada')
     expect(code).toBe(0)
-    expect(stderr).toMatch(/^1 session of ada ended\. Applications with offline access keep it/)
+    expect(stderr).toMatch(/^Ended sessions of ada: 1\. Applications with offline access keep it/)
     expect(await isSignedIn(one)).toBe(false)
     expect(await isSignedIn(other)).toBe(false)
   },

@@ -44,6 +44,15 @@ async function usher(args: string[], store: string, env: Record<string, string> 
   return { stderr, code }
 }
 
+test('a backup into a folder that does not exist is refused with its name', async () => {
+  const file = join(folder, 'absent', 'file')
+  const { stderr, code } = await usher(['store', 'backup', file], `sqlite:${newFile()}`)
+  expect({ stderr, code }).toEqual({
+    stderr: `Folder ${join(folder, 'absent')} not found.\n`,
+    code: 1,
+  })
+})
+
 describe.each([
   ['SQLite', () => `sqlite:${newFile()}`, () => database(1)],
   ['Redis', () => database(2), () => `sqlite:${newFile()}`],
