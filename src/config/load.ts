@@ -2,7 +2,7 @@
 // other file reads `process.env`.
 
 import { statSync } from 'node:fs'
-import { basename, dirname, join, parse, relative, sep } from 'node:path'
+import { basename, join, parse, relative, sep } from 'node:path'
 import { withoutSecret } from './client-secret.ts'
 import { readEnvironment } from './environment.ts'
 import { type FileResult, isValid, namesakes, readFile, type ValidFile } from './files.ts'
@@ -139,9 +139,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
 /** Reads usher.yaml and the environment. The results are usable only without findings. */
 function readUsher(env: NodeJS.ProcessEnv, folder: string) {
   if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) {
-    const siblings = entriesOf(dirname(folder)).map(({ name }) => name)
-    const message = `folder not found${didYouMean(basename(folder), siblings)}`
-    throw new ConfigError([{ file: folder, rule: 'folder', message }])
+    throw new ConfigError([{ file: folder, rule: 'folder', message: 'folder not found' }])
   }
   const findings: Finding[] = []
   const { overlays, secrets, hasSecret } = readEnvironment(env, findings)
@@ -157,12 +155,10 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
 /** Returns a finding for each entry of the folder that nothing reads: its name is probably misspelt. */
 function strayFindings(folder: string, module = ''): Finding[] {
   const [ofModule] = relative(folder, module).split(sep)
-  return entriesOf(folder).flatMap(entry => {
-    // A mounted ConfigMap keeps its files in a folder named ..2026_11_21_….
-    const isOurs = [...KNOWN, ofModule].includes(entry.name) || entry.name.startsWith('.')
-    if (isOurs || !(isData(entry.name) || entry.isDirectory())) return []
-    const message = `nothing reads this${didYouMean(entry.name, KNOWN)}`
-    return [{ file: join(folder, entry.name), rule: 'stray-file', message }]
+  const names = namesIn(folder).filter(name => ![...KNOWN, ofModule].includes(name))
+  return names.map(name => {
+    const message = `nothing reads this${didYouMean(name, KNOWN)}`
+    return { file: join(folder, name), rule: 'stray-file', message }
   })
 }
 
@@ -173,8 +169,15 @@ function languageFindings({ file }: FileResult<unknown>): Finding[] {
 
 const KNOWN =
   'usher.yaml claims.yaml clients resources details upstreams locales pages schema'.split(' ')
-const isData = (name: string) => /\.(ya?ml|json)$/i.test(name)
 
+/** Returns the names of YAML and JSON files and of folders, except those that a mounted ConfigMap hides. */
+function namesIn(folder: string, findings?: Finding[]): string[] {
+  const entries = entriesOf(folder, findings).filter(({ name }) => !name.startsWith('.'))
+  const ours = entries.filter(one => one.isDirectory() || /\.(ya?ml|json)$/i.test(one.name))
+  return ours.map(({ name }) => name).sort()
+}
+
+const OF_PROTOCOL = 'is set by the protocol, not here'
 const NO_CLAIMS = 'offline_access carries no claims; give the claim a scope of its own'
 
 /** Returns all scopes except those of APIs, with descriptions by the operator. */
@@ -182,9 +185,7 @@ function scopesOf({ value: { claims, scopes }, at }: ValidFile<ClaimsFile>, find
   const names = ['openid', 'offline_access', ...Object.values(claims).map(({ scope }) => scope)]
   for (const [name, { scope }] of Object.entries(claims)) {
     const path = ['claims', name]
-    if (PROTOCOL_CLAIMS.has(name)) {
-      findings.push(at(path, 'protocol-claim', 'is set by the protocol, not here'))
-    }
+    if (PROTOCOL_CLAIMS.has(name)) findings.push(at(path, 'protocol-claim', OF_PROTOCOL))
     if (scope === 'offline_access') findings.push(at([...path, 'scope'], 'claim-scope', NO_CLAIMS))
   }
   for (const name of Object.keys(scopes).filter(name => !names.includes(name))) {
@@ -195,11 +196,10 @@ function scopesOf({ value: { claims, scopes }, at }: ValidFile<ClaimsFile>, find
 }
 
 function listYaml(folder: string, findings: Finding[]): string[] {
-  const names = entriesOf(folder, findings).map(({ name }) => name)
-  const data = names.filter(name => isData(name) && !name.startsWith('.')).sort()
-  for (const name of data.filter(name => !name.endsWith('.yaml'))) {
-    const message = `is not read: ${basename(folder)} are NAME.yaml; rename it to ${parse(name).name}.yaml`
+  const names = namesIn(folder, findings)
+  for (const name of names.filter(name => !name.endsWith('.yaml'))) {
+    const message = `is not read: only ${basename(folder)}/NAME.yaml is`
     findings.push({ file: join(folder, name), rule: 'stray-file', message })
   }
-  return data.filter(name => name.endsWith('.yaml')).map(name => join(folder, name))
+  return names.filter(name => name.endsWith('.yaml')).map(name => join(folder, name))
 }

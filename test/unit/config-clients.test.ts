@@ -123,6 +123,11 @@ test.each([
   [{ response_types: ['code id_token'] }, ['response_types'], []],
   [{ response_types: ['id_token'], response_modes: ['fragment'] }, ['response_types'], []],
   [{ response_types: ['code', 'token'] }, ['response_types.1'], ['response_types.1']],
+  [
+    { response_types: ['code id_token'], response_modes: ['query'] },
+    ['response_types', 'response_modes'],
+    ['response_modes'],
+  ],
 ])('tokens from the browser: %j', (changes, off, on) => {
   const compatibility = { implicit: true, hybrid: true }
   const files = { 'clients/web.yaml': client(changes), 'usher.yaml': { compatibility } }
@@ -135,6 +140,13 @@ test('a key-bound or FAPI 2.0 client gets no tokens from the authorization endpo
   const changes = { response_types: ['code id_token token'], profile: 'fapi2' }
   const { text } = read({ 'clients/web.yaml': client(changes), 'usher.yaml': usher }, PRODUCTION)
   expect(text).toContain('response_types: profile: fapi2 allows here only code')
+})
+
+test.each([
+  [undefined, 'add at least one, such as https://app.example.org/callback'],
+  [['https://app.example.org/a other: b'], 'only visible ASCII, no spaces: check the indentation'],
+])('redirect_uris of %j are refused with the fix', (redirect_uris, says) => {
+  expect(read({ 'clients/web.yaml': client({ redirect_uris }) }).text).toContain(says)
 })
 
 test('a loopback issuer may send logout tokens over plain http, to loopback only', () => {

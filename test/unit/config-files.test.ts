@@ -37,11 +37,11 @@ test('an empty usher.yaml, or none, means the defaults', () => {
 })
 
 test.each([
-  ['a tab as indentation', 'listen:\n\tport: 3000\n', 'usher.yaml:2:1', 'Tabs'],
+  ['a tab as indentation', 'listen:\n\tport: 3000\n', 'usher.yaml:2:1', 'indent with spaces'],
   ['an unclosed quote', 'branding:\n  name: "Usher\n', 'usher.yaml:3:1', 'closing'],
   ['an unclosed list', 'proxy: [10.0.0.1\n', 'usher.yaml:2:1', ''],
   ['wrong indentation', 'listen:\n  port: 3000\n host: ::1\n', 'usher.yaml:3:1', ''],
-  ['two documents', 'listen: {}\n---\nlisten: {}\n', 'usher.yaml:2:1', 'multiple documents'],
+  ['two documents', 'listen: {}\n---\nlisten: {}\n', 'usher.yaml:2:1', 'delete the line ---'],
   ['a key that is a list', '? [a, b]\n: 1\n', 'usher.yaml:1:3', 'strings'],
 ])('%s is a finding with its place', (_, text, place, message) => {
   const reading = read({ 'usher.yaml': text })
@@ -150,10 +150,23 @@ test.each([
   'clients/web.YAML',
   'usher.yml',
   'clents/web.yaml',
+  'clients/old/web.yaml',
 ])('%s is not read, and the report shows that', name => {
   const { findings, text } = read({ [name]: client() })
   expect(findings).toHaveLength(1)
   expect(text).toMatch(/is not read|nothing reads this/)
+})
+
+test('a config folder that does not exist is reported without a suggestion', () => {
+  withFolder({ 'bin/usher.yaml': '' }, folder => {
+    const message = 'folder not found'
+    const missing = () => readSettings({ USHER_CONFIG: join(folder, 'nix') })
+    expect(missing).toThrow(
+      expect.objectContaining({
+        findings: [{ file: join(folder, 'nix'), rule: 'folder', message }],
+      }),
+    )
+  })
 })
 
 test('a folder that is a mounted ConfigMap, as the kubelet lays it out, is read', () => {

@@ -60,7 +60,6 @@ test.each([
 })
 
 test.each([
-  [{ redirect_uris: [] }, 'redirect_uris'],
   [{ token_endpoint_auth_method: 'private_key_jwt' }, 'jwks'],
   [
     {

@@ -148,7 +148,19 @@ test('a client with the public secret of the demo client is refused under an htt
   expect(places(refused)).toEqual([
     expect.stringMatching(/^clients\/web.yaml:\S+ client_secret_hashes.0$/),
   ])
-  expect(refused.text).toContain('npm run usher -- clients secret web, and delete this line')
+  expect(refused.text).toContain('npm run usher -- clients secret web')
+})
+
+test.each([
+  ['redis://usher:password@redis.example.org:6379', ['store']],
+  ['redis://usher:123@192.0.2.7', ['store']],
+  ['rediss://usher:password@redis.example.org:6379', []],
+  ['redis://:password@redis:6379', []],
+  ['redis://localhost', []],
+  ['redis+unix:///run/redis.sock', []],
+])('the warnings about %s, whose connection may have no encryption: %j', (store, keys) => {
+  const { settings } = read({ 'usher.yaml': { store, proxy: ['10.0.0.1'] } }, PRODUCTION)
+  expect(settings?.warnings.map(({ key }) => key)).toEqual(keys)
 })
 
 test('http redirect URIs of a web client need a loopback issuer', () => {

@@ -56,6 +56,7 @@ test('a readable colour is not changed', () => {
 test.each([
   ['#ffffff', ['logo']],
   ['#101010', ['logo']],
+  ['#111', ['logo']],
   ['#777777', []],
 ])('config check warns about an SVG logo of %s where it is hard to see', (colour, keys) => {
   const svg = (fill: string) =>

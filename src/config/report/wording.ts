@@ -81,17 +81,18 @@ export function ruleOf(issue: z.core.$ZodIssue): string {
 
 /** Returns an error of the YAML parser without quotations from the file, and the fix. */
 export function plainYamlError(code: string, message: string): string {
-  if (code === 'TAG_RESOLVE_FAILED') return 'no tags here: put the value in quotes'
-  if (code === 'BAD_DIRECTIVE') return 'no directives here'
   if (/^Missing closing ["']/.test(message)) return 'Missing closing quote of a text further up'
   const said = (code === 'UNEXPECTED_TOKEN' ? message.split(': ')[0] : message.split('\n')[0]) ?? ''
-  return Object.hasOwn(FIXES, code) ? `${said}: ${FIXES[code]}` : said
+  return FIXES[code] ?? said
 }
-const FIXES: Record<string, string> = {
-  TAB_AS_INDENT: 'indent with spaces',
+const FIXES: Record<string, string | undefined> = {
+  TAG_RESOLVE_FAILED: 'no tags here: put the value in quotes',
+  BAD_DIRECTIVE: 'no directives here',
+  MULTIPLE_DOCS: 'a file has one document: delete the line ---',
+  BLOCK_AS_IMPLICIT_KEY:
+    'check the indentation of this line and the next; put a text with ": " in it into quotes',
+  TAB_AS_INDENT: 'indent with spaces, not with tabs',
   BAD_INDENT: 'keys of one map begin in one column',
-  BAD_SCALAR_START: 'put the value in quotes',
-  MULTIPLE_DOCS: 'delete the line ---',
+  BAD_SCALAR_START: 'put the value in quotes: it begins with a special character',
   MULTILINE_IMPLICIT_KEY: 'every line is key: value, with a space behind the colon',
-  BLOCK_AS_IMPLICIT_KEY: 'put a text with ": " in it into quotes',
 }

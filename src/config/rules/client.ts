@@ -34,7 +34,7 @@ export function clientFindings(client: Client, settings: ProviderSettings): Find
   const { value } = client
   const { development, clientAuthorities, features } = settings
   const { token_endpoint_auth_method: method, profile, jwks, redirect_uris } = value
-  const { client_secret, client_secret_hashes: hashes = [] } = value
+  const { client_secret, client_secret_hashes: hashes = [], response_modes: modes } = value
   const isPublic = method === 'none'
   const usesSecret = method === undefined || method.startsWith('client_secret_')
   const hasSecret = client_secret !== undefined || hashes.length > 0
@@ -62,7 +62,9 @@ export function clientFindings(client: Client, settings: ProviderSettings): Find
       [isPublic && hasGrant('client_credentials', CIBA_GRANT), 'grant-public', 'grant_types'],
       [isPairwise && hasGrant(DEVICE_GRANT, CIBA_GRANT), 'grant-pairwise', 'subject_type'],
       [isPairwise && !hasSector, 'sector-missing', 'sector_identifier_uri'],
-      [value.response_modes.includes('fragment') && !hasTokens, 'response-modes', 'response_modes'],
+      [modes.includes('fragment') && !hasTokens, 'response-modes', 'response_modes'],
+      [hasTokens && !/form_post|fragment/.test(modes.join()), 'token-modes', 'response_modes'],
+      [hasGrant('authorization_code') && !redirect_uris.length, 'no-redirect', 'redirect_uris'],
       [isPlain(value.backchannel_logout_uri), 'plain-http', 'backchannel_logout_uri'],
       [isPlain(value.jwks_uri), 'plain-http', 'jwks_uri'],
       ...ENCRYPTION.map(key => [lacksKey(value[key]), 'client-key-missing', key] as const),

@@ -10,20 +10,20 @@ const MESSAGES = {
   'secret-unused': 'a client with this token_endpoint_auth_method has no secret: delete this key',
   'secret-in-plain':
     'files contain hashes only: npm run usher -- clients secret NAME --secret-stdin writes client_secret_hashes',
-  'demo-secret':
-    'the secret of the demo application is public. Make a new one: npm run usher -- clients secret NAME, and delete this line',
+  'demo-secret': 'is the public demo secret. Replace it: npm run usher -- clients secret NAME',
   'pkce-exempt-public': 'a public client cannot be exempted from PKCE',
   'grant-public': 'client_credentials and CIBA are for clients that authenticate',
   'grant-pairwise': 'a pairwise client cannot use the device flow or CIBA',
   'sector-missing': 'pairwise needs one sector: redirect_uris of one public host, or this address',
   'response-modes': 'a code is never sent in a fragment: delete fragment here',
+  'token-modes': 'tokens are never sent in a query: add form_post',
+  'no-redirect': 'add at least one, such as https://app.example.org/callback',
   'plain-http': 'must be https; http only on loopback, for a loopback issuer',
   'client-key-missing': 'needs a key to encrypt to: in jwks, with use enc or none',
   certificate:
-    'tls_client_auth needs the authorities that issue certificates: `client_certificates.ca` in usher.yaml',
+    'tls_client_auth needs the issuing authorities: `client_certificates.ca` in usher.yaml',
   'fapi-par': 'fapi2 needs a setting that is off: `features.pushed_authorization_requests`',
-  'fapi-dpop':
-    'fapi2 needs tokens that are bound to a key: `features.dpop` in usher.yaml is off, and so is tls_client_certificate_bound_access_tokens',
+  'fapi-dpop': 'fapi2 needs `features.dpop`, or tls_client_certificate_bound_access_tokens',
   'certificate-missing': 'self_signed_tls_client_auth needs a key with its certificate (x5c)',
 
   // usher.yaml
@@ -35,8 +35,7 @@ const MESSAGES = {
   'redis-database': 'a Redis Cluster has the database 0 only',
   'key-times': 'must be shorter than keys.rotate_every, and at least 1 min',
   'certificate-header': 'is accepted from a `proxy` only, and no proxy is named',
-  'certificate-source':
-    'no certificate can arrive: set client_certificates.header for a proxy, or listen.tls',
+  'certificate-source': 'no certificate can arrive: set client_certificates.header or listen.tls',
   mtls: 'must have the scheme of `issuer`, and another host or port than `issuer` and `listen.port`',
 
   // APIs
@@ -56,15 +55,12 @@ const WARNINGS = {
     'a stolen or injected code can be redeemed. Use a client library that sends code_challenge, and delete this line (RFC 9700 §2.1.1)',
   'implicit-consent-public':
     'any program can impersonate a client without a secret, and would get tokens without consent. Set explicit (RFC 8252 §8.6, RFC 6749 §10.2)',
-  'secret-expired':
-    'has expired: delete it. If the application has no other, make one: npm run usher -- clients secret NAME',
-  'resource-unread':
-    'no API can validate these tokens: name the client_id of the API in introspected_by, or set token_format: jwt',
+  'secret-expired': 'has expired: delete it. To make another: npm run usher -- clients secret NAME',
+  'resource-unread': 'no API can validate these tokens: set introspected_by or token_format: jwt',
   'upstream-email':
     'a person who controls an address at this issuer can sign in to the account that has it: name the domains that are yours in allow.email_domains',
   'upstream-open': 'every user of this issuer gets an account: name those who may sign in in allow',
-  'logo-contrast':
-    'is hard to see on one of the pages: `logo` is for the light one, and for the dark one without `logo_dark`',
+  'logo-contrast': 'is hard to see on the light or the dark page: set `logo` and `logo_dark`',
   'proxy-everyone':
     'almost every sender is trusted: any client can choose its logged address by X-Forwarded-For. Name only the addresses of your proxies (RFC 9700 §4.13)',
   'no-tls':

@@ -68,7 +68,7 @@ export function logoFindings(usher: ValidFile<UsherFile>, pictures: Record<strin
     const { [key]: name = '' } = branding
     const text = Buffer.from(pictures[name] ?? '', 'base64').toString()
     if (!name.endsWith('.svg') || /prefers-color-scheme|currentColor/.test(text)) return []
-    const colours = text.match(/(?<=(?:fill|stroke)\s*[=:]\s*["']?\s*)#[0-9a-f]{6}\b/gi) ?? []
+    const colours = text.match(/(?<=(?:fill|stroke)\s*[=:]\s*["']?\s*)#[0-9a-f]{3,6}\b/gi) ?? []
     const [page = ''] = SCHEMES[scheme].backgrounds
     const isSeen = colours.some(colour => readability(colour, page) >= MIN_GRAPHICS_CONTRAST)
     return findingsOf(usher, [[!isSeen && colours.length, 'logo-contrast', `branding.${key}`]])

@@ -18,11 +18,10 @@ const MIN_ANNOUNCE_SECONDS = 60
 /** Shorter RSA keys can verify, but must not sign. */
 const MIN_RSA_BITS = 2048
 const MAX_ACCESS_TOKEN_SECONDS = 3600
-/** Redis without a network: TLS has nothing to protect there. */
-const LOCAL_REDIS = /^rediss:|^redis\+unix:|(\/\/|@)(localhost|127\.|\[::1\])/
+/** Redis with TLS, on this machine, or by a name without a dot, which is one of a container network. */
+const SAFE_REDIS = /^rediss:|^redis\+unix:|(\/\/|@)(127\.|\[::1\]|[^.:/@]+(:\d+)?(\/|$))/
 
-const NO_RSA =
-  'no key is RSA, and clients use RS256 unless their file names another algorithm: add one (OIDC Core §15.1)'
+const NO_RSA = 'no key is RSA, and clients use RS256 by default: add one (OIDC Core §15.1)'
 
 const NO_SECRET = `is required: only a loopback http issuer with SQLite gets a generated one. It ${RANDOM}`
 
@@ -80,7 +79,7 @@ export function providerWarnings(usher: Usher, development: boolean): Finding[] 
   const { proxy, listen, lifetimes, redis, store } = usher.value
   const isRedis = !store.startsWith('sqlite:')
   const everyone = proxy.findIndex(range => /\/[0-7]$/.test(range))
-  const isPlain = !development && isRedis && !redis.tls && !LOCAL_REDIS.test(store)
+  const isPlain = !development && isRedis && !redis.tls && !SAFE_REDIS.test(store)
   const isLong = lifetimes.access_token > MAX_ACCESS_TOKEN_SECONDS
   return findingsOf(usher, [
     [everyone >= 0, 'proxy-everyone', `proxy.${everyone}`],

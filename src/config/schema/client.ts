@@ -180,9 +180,8 @@ const RSA_BITS = 2048
 function jwkProblem(jwk: Record<string, unknown>): string | undefined {
   const { kty, crv, n = '' } = jwk
   if (kty === 'oct') return 'is a shared secret: give a public key, RSA, EC or OKP'
-  if (PRIVATE.some(part => part in jwk)) {
-    return 'is a private key, which every reader of this file knows now: make a new key, and put only its public part here'
-  }
+  if (PRIVATE.some(part => part in jwk))
+    return 'is a private key: make a new key, and put only its public part here'
   if (kty === 'EC' && crv !== 'P-256') return 'is not on the curve P-256 (ES256)'
   if (kty === 'OKP' && crv !== 'Ed25519') return 'is not on the curve Ed25519 (EdDSA)'
   if (!['RSA', 'EC', 'OKP'].includes(String(kty))) return 'kty must be RSA, EC or OKP'
@@ -195,9 +194,9 @@ const DANGEROUS = /^(javascript|data|file|vbscript|blob|about|wss?):$/
 
 /** Returns what is wrong with a redirect URI for every kind of client; undefined if it is valid. */
 export function redirectUriProblem(uri: string): string | undefined {
-  if (uri.includes('*'))
-    return 'redirect URIs are compared exactly; there are no wildcards: register every address'
-  if (/[^\x21-\x7E]/.test(uri)) return 'only visible ASCII: write international names in Punycode'
+  if (uri.includes('*')) return 'there are no wildcards: register every address'
+  if (/[^\x21-\x7E]/.test(uri))
+    return 'only visible ASCII, no spaces: check the indentation, or write names in Punycode'
   if (uri.includes('#')) return 'a redirect URI has no fragment (RFC 6749 §3.1.2)'
   const url = URL.parse(uri)
   if (!url) return 'a redirect URI is an absolute URL: https://app.example.org/callback'
