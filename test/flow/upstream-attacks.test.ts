@@ -7,6 +7,7 @@ import {
   startHostileIssuer,
 } from '../support/hostile-issuer.ts'
 import { authorizationRequest } from '../support/journey.ts'
+import { credentials } from '../support/people.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { SECRET, startUsher, type Usher } from '../support/usher.ts'
 
@@ -105,6 +106,33 @@ describe('ID tokens', () => {
     expect(await accounts()).toBe(before)
   })
 })
+
+// At sign-in a username wins over an e-mail address.
+test.each<[string, Record<string, unknown>]>([
+  ['preferred_username', { preferred_username: 'lily@example.org' }],
+  ['preferred_username in another spelling', { preferred_username: 'LıLY@example.org' }],
+  ['unverified email', { email: 'lily@example.org', email_verified: false }],
+])(
+  'a user of an issuer does not get the address of another account as username, by %s',
+  async (_, claims) => {
+    const settings = withUpstreams({ example: { issuer: issuer.issuer } })
+    const sign_in = { by: ['username', 'email'] }
+    const byEmail = await startUsher({ ...settings, usher: { ...settings.usher, sign_in } })
+    await byEmail.addAccount({ username: 'lily', email: 'lily@example.org', email_verified: true })
+    issuer.state.behaviour = {
+      claims: { sub: 'eve', preferred_username: undefined, email: undefined, ...claims },
+    }
+    const eve = new Browser(byEmail.issuer, fetch, [issuer.issuer])
+    await eve.open('/account')
+    await eve.submit({ decision: 'example' })
+    expect(eve.page.text).toContain('Signed in as example-eve')
+    const lily = new Browser(byEmail.issuer)
+    await lily.open('/account')
+    await lily.submit(credentials('lily@example.org'))
+    expect(lily.page.text).toContain('Signed in as lily')
+    await byEmail.close()
+  },
+)
 
 describe('authorization responses', () => {
   test.each<[string, Behaviour]>([

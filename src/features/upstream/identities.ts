@@ -3,7 +3,8 @@
 
 import { isDeepStrictEqual } from 'node:util'
 import type { IDToken } from 'openid-client'
-import { type Account, InvalidAccount, type Link, profileSchema } from '../../accounts/account.ts'
+import type { Account, Link } from '../../accounts/account.ts'
+import { foldUsername, InvalidAccount, profileSchema } from '../../accounts/account.ts'
 import type { OwnDirectory } from '../../accounts/directory.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 
@@ -20,10 +21,7 @@ export const UPSTREAM_REFUSALS = {
 export type UpstreamRefusal = keyof typeof UPSTREAM_REFUSALS
 
 /** The link of an account to a user of the issuer. */
-export const linkOf = ({ issuer }: Upstream, { sub }: { sub: string }): Link => ({
-  issuer,
-  subject: sub,
-})
+export const linkOf = ({ issuer }: Upstream, subject: string): Link => ({ issuer, subject })
 
 const otherLinks = (link: Link, { links = [] }: Account) =>
   links.filter(other => !isDeepStrictEqual(other, link))
@@ -54,7 +52,7 @@ export async function accountFor(
   claims: IDToken,
 ): Promise<Account | UpstreamRefusal | 'disabled'> {
   if (!isAllowed(upstream, claims)) return 'not_allowed'
-  const link = linkOf(upstream, claims)
+  const link = linkOf(upstream, claims.sub)
   try {
     const known =
       (await directory.findByLink(link)) ?? (await linkByEmail(directory, upstream, claims))
@@ -89,7 +87,7 @@ async function linkByEmail(directory: OwnDirectory, upstream: Upstream, claims: 
   if (!upstream.link_by_verified_email || !email) return undefined
   const [account, ...others] = await directory.findByEmail(email)
   if (!account?.email_verified || others.length) return undefined
-  return addLink(directory, account.id, linkOf(upstream, claims))
+  return addLink(directory, account.id, linkOf(upstream, claims.sub))
 }
 
 const validProfile = profileSchema.partial()
@@ -130,12 +128,15 @@ async function update(
   return (await directory.change(account.id, edit)) ?? 'not_linked'
 }
 
-/** The username is the mapped claim, the e-mail address, or made from the `sub`. */
-function create(directory: OwnDirectory, upstream: Upstream, claims: IDToken): Promise<Account> {
+/**
+ * The username is the mapped claim, the e-mail address, or made from the `sub`. At sign-in a username wins
+ * over an address: a username that is the address of another account would keep its user from signing in.
+ */
+async function create(directory: OwnDirectory, upstream: Upstream, claims: IDToken) {
   const { username, profile, attributes } = profileOf(upstream, claims)
   const fallback = `${upstream.name}-${claims.sub}`.slice(0, 128)
-  const name = username ?? ('email' in profile ? profile.email : fallback)
-  return directory.add({ ...profile, attributes, username: name }, undefined, {
-    links: [linkOf(upstream, claims)],
-  })
+  const wanted = String(username ?? ('email' in profile ? profile.email : fallback))
+  const [holder] = await directory.findByEmail(foldUsername(wanted))
+  const fields = { ...profile, attributes, username: holder ? fallback : wanted }
+  return directory.add(fields, undefined, { links: [linkOf(upstream, claims.sub)] })
 }

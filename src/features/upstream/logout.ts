@@ -58,7 +58,7 @@ export function createLogoutReceiver(
       await sessions.end(known.uid)
       return known.account
     }
-    const account = sub && (await directory.findByLink(linkOf(upstream, { sub })))
+    const account = sub && (await directory.findByLink(linkOf(upstream, sub)))
     if (!account) return undefined
     await sessions.endAll(account.id)
     return account.id
@@ -74,6 +74,5 @@ export function createLogoutReceiver(
     const account = await end(claims)
     if (account) note(ctx, 'session_ended', { account, upstream: upstream.name })
     ctx.body = ''
-    ctx.status = 200
   }
 }

@@ -61,11 +61,10 @@ export function createSignInsPage(
     /** Links the account to a user of the issuer; without claims, reports that it failed. */
     async add(ctx: Context, { id }: Account, { upstream }: Connection, claims?: IDToken) {
       if (!claims || !isAllowed(upstream, claims)) return report(ctx, 'failed')
-      const account = await addLink(directory, id, linkOf(upstream, claims)).catch(
-        (error: unknown) => {
-          if (!(error instanceof InvalidAccount)) throw error
-        },
-      )
+      const link = linkOf(upstream, claims.sub)
+      const account = await addLink(directory, id, link).catch((error: unknown) => {
+        if (!(error instanceof InvalidAccount)) throw error
+      })
       if (!account) return report(ctx, 'taken')
       note(ctx, 'account_linked', { account: id, upstream: upstream.name })
       report(ctx, 'added')
