@@ -47,10 +47,7 @@ export function registration(settings: Settings, records: Records): Feature {
       throw new errors.InvalidRequest('as many applications as there may be have registered', 429)
     }
     const invitation = await invitations.use(jti)
-    if (!invitation) {
-      const error_description = 'this initial access token is used up, or was taken back'
-      throw Object.assign(new errors.InvalidToken(error_description), { error_description })
-    }
+    if (!invitation) throw new errors.InvalidToken('initial access token is used up or revoked')
     await clients.add({ client, since: now(), invitation })
     return invitation
   }

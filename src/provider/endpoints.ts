@@ -141,7 +141,7 @@ function refuseClientFault(ctx: Context, { params = {}, client }: Oidc) {
 function refuse(ctx: Context, error: errors.OIDCProviderError): never {
   ctx.state.fault = undefined
   logError(ctx, error)
-  throw error
+  throw Object.assign(error, described(ctx, error))
 }
 
 function discovery(ctx: Context, { end_session }: Routes['endpoints'], features: Feature[]) {
@@ -163,7 +163,7 @@ function cacheable(ctx: Context, seconds: number) {
 /** Refuses a public client, whether the token is active or not (RFC 7662 §2.1). */
 function introspection(ctx: Context, { client }: Oidc) {
   if (client?.tokenEndpointAuthMethod === 'none') {
-    throw new errors.InvalidClientAuth({ detail: 'a public client cannot introspect' })
+    refuse(ctx, new errors.InvalidClientAuth({ detail: 'a public client cannot introspect' }))
   }
   // JWTs are not stored. A caller that presents one to an API must not cause an error there (§2.2).
   if (mapOf(ctx.body).error !== 'unsupported_token_type') return

@@ -3,23 +3,21 @@
 
 import type { Context } from 'koa'
 import { CIBA_GRANT, DEVICE_GRANT } from '../config/schema/client.ts'
+import type { ErrorAnswer } from '../http/errors.ts'
 
-const CREDENTIALS = 'check client_id, its secret or assertion, and token_endpoint_auth_method'
-const BASIC = 'Authorization must be: Basic BASE64(client_id:client_secret)'
 const ACCESS_TOKEN =
   'the access token is unknown, expired or revoked; get a new one at the token endpoint'
-const GRANT = 'the user or the provider ended this access; sign the user in again'
 
 // biome-ignore format: a table
-/** Descriptions by the library's `detail`, or its description where it has no detail. */
+/** Descriptions by the library's `detail`, or its description, or its error where it has no description. */
 export const DESCRIPTIONS: Record<string, string | undefined> = {
-  'client authentication failed': CREDENTIALS,
+  'client authentication failed': 'check client_id, its secret or assertion, and token_endpoint_auth_method',
   'a public client cannot introspect': 'client_id must be of a confidential client: a public client cannot introspect',
   'client is invalid': 'client_id is unknown; it must be the client_id of a registered client',
   'no client authentication mechanism provided': 'client_id is required; a confidential client also authenticates',
   'client_id mismatch': 'client_id must be the same in Authorization, client_assertion and the body',
   'client authentication must only be provided using one mechanism': 'send only one of Authorization, client_secret and client_assertion',
-  'invalid authorization header value format': BASIC,
+  'invalid authorization header value format': 'Authorization must be: Basic BASE64(client_id:client_secret)',
   'requested response_mode is not allowed for this client or request': 'response_type must be present (code), and response_mode one that this client may use',
   'unsupported response_type requested': 'response_type must be one of response_types_supported in discovery: code',
   'unsupported response_mode requested': 'response_mode must be one that this client may use: query or form_post for a code',
@@ -34,11 +32,20 @@ export const DESCRIPTIONS: Record<string, string | undefined> = {
   'authorization code redirect_uri mismatch': 'redirect_uri must be the one of the authorization request',
   'code_verifier must be provided': 'code_verifier is required: the authorization request had a code_challenge',
   'code_verifier does not match code_challenge': 'code_verifier must be the one whose S256 hash was sent as code_challenge',
-  'grant not found': GRANT,
+  'grant not found': 'the user or the provider ended this access; sign the user in again',
   'refresh token missing requested scope': 'scope must only have scopes that were granted with the refresh_token',
   'refresh token missing requested scopes': 'scope must only have scopes that were granted with the refresh_token',
   'no access token provided': 'an access token is required: Authorization: Bearer TOKEN',
   'access token not found': ACCESS_TOKEN,
+  'associated account not found': ACCESS_TOKEN,
+  'registration access token not found': 'the registration access token is unknown, or the client was removed',
+  'initial access token is used up or revoked': 'the initial access token is used up, or was revoked; ask for another one',
+  'DPoP proof JWT not provided': 'the header DPoP with a proof is required',
+  'failed jkt verification': 'the header DPoP is required, with a proof by the key that the token is bound to',
+  'Pushed Authorization Request must be used': 'request_uri is required: this client must push its authorization requests',
+  request_uri_not_supported: 'request_uri must be absent, or at the authorization endpoint the one of a pushed request',
+  registration_not_supported: 'registration must be absent: clients register at the registration endpoint',
+  access_denied: 'the user did not sign in, or did not allow the request',
   'could not validate id_token_hint': 'id_token_hint must be an ID token that this provider issued to this client',
   'post_logout_redirect_uri not registered': 'post_logout_redirect_uri must be registered for this client, character by character',
 }
@@ -60,12 +67,11 @@ const INVALID_SOURCES: Record<string, string | undefined> = {
 }
 
 /** Returns an error answer of the library with a description that names the parameter. */
-export function described<T extends { error_description?: string }>(ctx: Context, answer: T): T {
-  const error = 'error' in answer ? answer.error : undefined
-  const texts = [ctx.state.log.detail, answer.error_description].map(String)
-  const source = INVALID_SOURCES[String(ctx.oidc?.params?.grant_type)]
+export function described<T extends Partial<ErrorAnswer>>(ctx: Context, answer: T): T {
+  const { error, error_description: text = error } = answer
+  const texts = [ctx.state.log.detail, text].map(String)
   const isInvalidSource = error === 'invalid_grant' && texts.some(text => INVALID_SOURCE.test(text))
-  const error_description =
-    texts.map(text => DESCRIPTIONS[text]).find(Boolean) ?? (isInvalidSource ? source : undefined)
+  const source = isInvalidSource && INVALID_SOURCES[String(ctx.oidc?.params?.grant_type)]
+  const error_description = texts.map(text => DESCRIPTIONS[text]).find(Boolean) || source
   return error && error_description ? { ...answer, error_description } : answer
 }

@@ -6,16 +6,25 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect } from 'vitest'
 import { APIS, FILES } from '../support/apis.ts'
+import { Browser } from '../support/browser.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, tokens } from '../support/journey.ts'
-import { SECRET, startUsher, WEB } from '../support/usher.ts'
+import { createProver } from '../support/proofs.ts'
+import { manage, ON, registerNew } from '../support/registration.ts'
+import { CLIENTS, SECRET, startUsher, WEB } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const TOKEN = '/api/oauth/token'
 const BASIC = { authorization: `Basic ${Buffer.from(`web:${SECRET}`).toString('base64')}` }
 const basic = (text: string) => ({ authorization: `Basic ${Buffer.from(text).toString('base64')}` })
 
-const test = usherTest(APIS)
+const { web } = CLIENTS
+const clients = {
+  ...APIS.clients,
+  bound: { ...web, client_id: 'bound', dpop_bound_access_tokens: true },
+  pushing: { ...web, client_id: 'pushing', require_pushed_authorization_requests: true },
+}
+const test = usherTest({ ...APIS, ...ON, clients })
 test.beforeAll(async () => {
   await authorize(usher, { browser })
 })
@@ -34,6 +43,9 @@ const AUTHORIZATION: [mistake: string, params: Record<string, string | undefined
   ['an unknown resource', { resource: 'https://nothing.example' }, /resource/],
   ['a resource without its scopes', { resource: FILES, scope: 'openid' }, /scope of the resource/],
   ['an invalid id_token_hint', { id_token_hint: 'x' }, /^id_token_hint must be an ID token/],
+  ['registration metadata', { registration: '{}' }, /^registration must be absent/],
+  ['a request_uri of its own', { request_uri: 'https://web.example.org/request' }, /^request_uri must be absent, or/],
+  ['no request_uri of a client that must push', { client_id: 'pushing', redirect_uri: WEB }, /^request_uri is required/],
 ]
 
 test.each(AUTHORIZATION)('authorization request with %s', async (_, params, answer) => {
@@ -138,6 +150,60 @@ test('UserInfo without a token, or with an expired one, gets a description', asy
   const headers = { authorization: 'Bearer x' }
   const wrong = await send(usher, '/api/oauth/userinfo', { headers })
   expect(wrong.json.error_description).toMatch(/^the access token is unknown, expired or revoked/)
+})
+
+test('UserInfo for an account that is disabled gets a description', async () => {
+  const { id } = await usher.addAccount({ username: 'away' })
+  const { access_token } = await tokens(usher, { username: 'away' })
+  await usher.directory.change(id, account => ({ ...account, enabled: false }))
+  const headers = { authorization: `Bearer ${access_token}` }
+  const { json } = await send(usher, '/api/oauth/userinfo', { headers })
+  expect(json.error_description).toMatch(/^the access token is unknown, expired or revoked/)
+})
+
+test('a code of a bound client, and a bound refresh token, need the header DPoP', async () => {
+  const redeemWith = async (client: Record<string, string>, headers: Record<string, string>) => {
+    const about = { browser, scope: 'openid offline_access', ...client }
+    const { code, request } = await authorize(usher, about)
+    const { redirect_uri, code_verifier, client_id } = request
+    const form = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+    return send(usher, TOKEN, { headers, body: { client_id, ...form } })
+  }
+  const unproved = await redeemWith(
+    { client_id: 'bound', redirect_uri: WEB },
+    basic(`bound:${SECRET}`),
+  )
+  expect(unproved.json.error_description).toBe('the header DPoP with a proof is required')
+  const dpop = await (await createProver()).prove('POST', `${usher.issuer}${TOKEN}`)
+  const { json } = await redeemWith({ client_id: 'spa' }, { dpop })
+  const refresh_token = String(json.refresh_token)
+  const body = { client_id: 'spa', grant_type: 'refresh_token', refresh_token }
+  const refreshed = await send(usher, TOKEN, { body })
+  expect(refreshed.json.error_description).toMatch(/^the header DPoP is required, with a proof/)
+})
+
+test('a request that the user cancels, and an invalid registration access token, get descriptions', async () => {
+  const user = new Browser(usher.issuer)
+  await user.open(authorizationRequest(usher).url)
+  await user.submit({ decision: 'cancel' })
+  expect(user.page.params.get('error')).toBe('access_denied')
+  expect(user.page.params.get('error_description')).toMatch(/^the user did not sign in, or/)
+  const { json } = await manage(usher, {
+    ...(await registerNew(usher)),
+    registration_access_token: 'x',
+  })
+  expect(json.error_description).toMatch(/^the registration access token is unknown/)
+})
+
+test('introspection by a public client gets a description, and the log has the reason', async () => {
+  const line = usher.output.length
+  const { status, json } = await send(usher, '/api/oauth/introspect', {
+    body: { client_id: 'spa', token: 'x' },
+  })
+  expect([status, json.error]).toEqual([401, 'invalid_client'])
+  expect(json.error_description).toMatch(/^client_id must be of a confidential client/)
+  expect(json.detail).toBe('a public client cannot introspect')
+  await loggedAfter(line, '"detail":"a public client cannot introspect"')
 })
 
 const loggedAfter = (line: number, text: string) =>
