@@ -121,7 +121,7 @@ export interface PageData {
     details: DetailInWords[]
     /** The lifetime of the access, as text, if no scope has it in its note. */
     lifetime?: string
-    /** The user removed the client's access while the page was open. */
+    /** The client's access was removed, or its name or hosts changed, while the page was open. */
     withdrawn: boolean
   }
   device: {
