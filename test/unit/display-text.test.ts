@@ -13,6 +13,13 @@ test.each([
   expect(displayTextProblem(text, 80)).toBeUndefined()
 })
 
+test.each(['\u2800', '\u3164', '\u{1D159}', '\uFFFC'])(
+  'an invisible character may not be shown to users: U+%s',
+  character => {
+    expect(displayTextProblem(`Wi${character}ki`, 80)).toMatch(/invisible characters$/)
+  },
+)
+
 test('a text of 56 kB is refused in the time of a short one, with any filling', () => {
   const begun = performance.now()
   for (const filling of [

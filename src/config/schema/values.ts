@@ -2,8 +2,12 @@
 
 import { z } from 'zod'
 
-/** Invisible characters, and those that change line or direction. Emojis need U+FE0F. */
-const INVISIBLE = /[[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]--\uFE0F]/v
+/**
+ * Invisible characters, and those that change line or direction. DI: Default_Ignorable_Code_Point. The last
+ * three are no spaces and show nothing: a Braille pattern, an object replacement and a musical symbol.
+ * Emojis need U+FE0F.
+ */
+const INVISIBLE = /[[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800\uFFFC\u{1D159}]--\uFE0F]/v
 
 /**
  * Returns why users must not be shown this text, as the end of a sentence; undefined if they may be.
