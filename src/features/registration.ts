@@ -8,6 +8,7 @@ import type { Locate } from '../config/report/finding.ts'
 import { plainWords } from '../config/report/wording.ts'
 import { clientFindings } from '../config/rules/client.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
+import { shippedTags, shippedWords } from '../config/schema/locale.ts'
 import { allScopes } from '../config/schema/resource.ts'
 import { note } from '../http/audit.ts'
 import type { Feature } from '../provider/feature.ts'
@@ -173,10 +174,11 @@ export function readMetadata(sent: Properties, client_id: string, settings: Sett
   return metadata
 }
 
-/** Whether users would take it for the provider, or for a client of the config folder. */
+/** Whether users would take it for the provider, its account pages, or a client of the config folder. */
 function isTaken(name: string, { clients, branding }: Settings): boolean {
   const names = clients.flatMap(Object.entries).filter(([key]) => /^client_name(#|$)/.test(key))
-  const taken = [branding.name, ...names.map(([, value]) => String(value))]
+  const titles = shippedTags.map(tag => shippedWords(tag)['account.title'])
+  const taken = [branding.name, ...titles, ...names.map(([, value]) => value)].map(String)
   return taken.some(other => lettersOf(other) === lettersOf(name))
 }
 

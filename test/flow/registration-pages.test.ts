@@ -70,6 +70,8 @@ test.each([
   'Ｗｅｂ application.',
   'Wéb application',
   'USHER',
+  'Your account',
+  'Ihr Konto',
 ])('an application cannot register as %s, because another one has that name', async client_name => {
   const { status, json } = await register(usher, await invite(usher), { ...METADATA, client_name })
   expect([status, json.error]).toEqual([400, 'invalid_client_metadata'])
