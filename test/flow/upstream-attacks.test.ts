@@ -12,7 +12,7 @@ import { withUpstreams } from '../support/upstream.ts'
 import { SECRET, startUsher, type Usher } from '../support/usher.ts'
 
 const FAILED = 'The sign-in did not work'
-const UNKNOWN = 'No account belongs to this sign-in'
+const UNKNOWN = 'You cannot sign in this way'
 
 let issuer: HostileIssuer
 let second: HostileIssuer

@@ -79,7 +79,7 @@ describe('accounts: create', () => {
     const browser = pair.browser()
     await browser.open(authorizationRequest(pair.usher).url)
     await pair.signIn(browser, 'grace')
-    expect(browser.page.text).toContain('No account belongs to this sign-in')
+    expect(browser.page.text).toContain('You cannot sign in this way')
   })
 
   test('acr values of clients are mapped to those of the issuer, and back in the ID token', async () => {
@@ -135,7 +135,7 @@ describe('accounts: link', () => {
     const browser = pair.browser()
     await browser.open(authorizationRequest(pair.usher).url)
     await pair.signIn(browser)
-    expect(browser.page.text).toContain('No account belongs to this sign-in')
+    expect(browser.page.text).toContain('You cannot sign in this way')
     expect(browser.page.text).toMatch(/<code>[0-9a-f]{16}<\/code>/)
   })
 
@@ -150,7 +150,7 @@ describe('accounts: link', () => {
     await browser.open(METHODS)
     await browser.submit({ remove: 'example' })
     expect(browser.page.text).toContain('You can no longer sign in this way.')
-    await expect(idTokenBy(pair)).rejects.toThrow('No account belongs to this sign-in')
+    await expect(idTokenBy(pair)).rejects.toThrow('You cannot sign in this way')
   })
 
   test('a user of the issuer belongs to one account', async () => {
@@ -185,7 +185,7 @@ describe('link_by_verified_email', () => {
     await pair.upstream.addAccount(ADA)
     await pair.upstream.addAccount(GRACE)
     expect((await idTokenBy(pair, 'ada')).sub).toBe(ada.id)
-    await expect(idTokenBy(pair, 'grace')).rejects.toThrow('No account belongs')
+    await expect(idTokenBy(pair, 'grace')).rejects.toThrow('You cannot sign in this way')
     await pair.close()
   })
 

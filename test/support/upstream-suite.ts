@@ -232,7 +232,9 @@ export function upstreamSuite(startIssuer: StartIssuer, timeout?: number) {
     await begin(visit)
     await visit.button(LABEL).click()
     await issuer.signIn(visit, 'eve')
-    expect(await visit.page.getByRole('alert').textContent()).toContain('No account belongs')
+    expect(await visit.page.getByRole('alert').textContent()).toContain(
+      'You cannot sign in this way',
+    )
     expect(usher.stdout()).toMatch(/"event":"sign_in_failed".*"reason":"not_allowed"/)
     expect(await isSignedIn(visit)).toBe(false)
   })
