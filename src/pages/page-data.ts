@@ -185,6 +185,8 @@ export interface PageData {
     problem?: string
     /** The request id of a failed sign-in: `usher config explain` gives its reason. */
     failed?: string
+    /** Whether the username or the password was wrong: their fields are marked. */
+    passwordFailed?: boolean
     /** Whether the user can sign in with a password here. */
     hasPassword: boolean
     /** Whether the user can enter an e-mail address instead of the username. */

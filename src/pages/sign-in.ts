@@ -49,6 +49,7 @@ export function signInPage({ views, records, authentication, settings, signInMet
       again: Boolean(current),
       problem: tried && words.t(`sign_in.${tried.problem}`),
       failed: tried && (tried.reference ?? ctx.state.requestId),
+      passwordFailed: tried?.problem === 'failed',
       username: username.slice(0, 256),
       hasPassword,
       byEmail: settings.sign_in.by.includes('email'),

@@ -196,6 +196,15 @@ function callbackOf({ state, issuer }: HostileIssuer, name = 'example', iss = is
   return `/sign-in/${name}/callback?${query}`
 }
 
+test('a failed sign-in at an issuer marks no field; a wrong password marks both', async () => {
+  const browser = await signIn({ response: { error: 'access_denied', code: undefined } })
+  const marked = () => browser.page.html.querySelectorAll('input[aria-invalid]').map(({ id }) => id)
+  expect(browser.page.text).toContain(FAILED)
+  expect(marked()).toEqual([])
+  await browser.submit({ ...credentials('nobody'), decision: 'continue' })
+  expect(marked()).toEqual(['username', 'password'])
+})
+
 test('the cookie of the session changes at the sign-in (session fixation)', async () => {
   const browser = newBrowser()
   await browser.open(authorizationRequest(usher).url)

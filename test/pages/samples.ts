@@ -188,6 +188,7 @@ export const STATES: State[] = [
     username: USER.username,
     problem: words.t('sign_in.failed'),
     failed: REQUEST_ID,
+    passwordFailed: true,
   })),
   state('sign-in-again', 'sign-in', () => ({ ...signIn, username: USER.username, again: true })),
   state('sign-in-email', 'sign-in', () => ({ ...signIn, byEmail: true })),
