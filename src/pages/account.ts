@@ -28,7 +28,7 @@ export function createAccountPages(site: Site) {
   return {
     async home(ctx: Context, { account }: SignedIn) {
       const { t, plural } = views.words(ctx)
-      const { username, email, email_verified, password } = account
+      const { username, email, email_verified } = account
       const waiting = await site.waiting(account)
       const unverified = email_verified ? '' : ` (${t('account.unverified')})`
       const facts = [
@@ -38,7 +38,6 @@ export function createAccountPages(site: Site) {
       views.page(ctx, 'account', {
         facts: facts.filter(({ value }) => value),
         waiting: waiting > 0 ? plural('account.waiting', waiting) : undefined,
-        canChangePassword: password !== undefined,
       })
     },
 

@@ -64,8 +64,6 @@ export interface PageData {
     facts: { label: string; value?: string }[]
     /** The number of requests that wait for an answer, as text. Absent if there are none. */
     waiting?: string
-    /** False for accounts of an external source. */
-    canChangePassword: boolean
   }
   applications: {
     applications: {

@@ -153,6 +153,17 @@ describe('accounts: link', () => {
     await expect(idTokenBy(pair)).rejects.toThrow('You cannot sign in this way')
   })
 
+  test('the account overview leads to the sign-in methods', async () => {
+    const browser = await signInByPassword(pair, 'ada')
+    const cards = browser.page.html.querySelectorAll('main a.row')
+    expect(cards.map(card => card.getAttribute('href'))).toEqual([
+      '/account/applications',
+      '/account/sessions',
+      '/account/password',
+      METHODS,
+    ])
+  })
+
   test('a user of the issuer belongs to one account', async () => {
     await add(await signInByPassword(pair, 'ada'))
     const browser = await signInByPassword(pair, 'grace')

@@ -166,10 +166,7 @@ function account({ t }: Words): PageData['account'] {
     { label: t('account.username'), value: USER.username },
     { label: t('account.email'), value: `ada@example.org (${t('account.unverified')})` },
   ]
-  return {
-    facts,
-    canChangePassword: true,
-  }
+  return { facts }
 }
 
 /** The problems of a new password, which the page shows next to its field. */
