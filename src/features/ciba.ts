@@ -37,6 +37,7 @@ export function ciba(dependencies: Dependencies): PageFeature {
   const isOn = settings.features.ciba
   const requests = createAccessRequests(records, settings)
   const attempts = createRateLimit(records)
+  const upsert = answerOnce(records, MODEL, ({ grantId, error }) => grantId || error)
   const library: LibraryFeatures['ciba'] = {
     enabled: isOn,
     deliveryModes: ['poll', 'ping'],
@@ -100,11 +101,7 @@ export function ciba(dependencies: Dependencies): PageFeature {
         .get(PLACES.answer, site.signedIn(ask, RECENT_SECONDS))
         .post(PLACES.answer, site.submitted(answer, RECENT_SECONDS))
     },
-    adapters: {
-      [MODEL]: () => ({
-        upsert: answerOnce(records, MODEL, ({ grantId, error }) => grantId || error),
-      }),
-    },
+    adapters: { [MODEL]: () => ({ upsert }) },
     // The user of a login_hint need not exist.
     async findAccount(ctx, hint) {
       const { route, params } = ctx.oidc

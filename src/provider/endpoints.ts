@@ -23,14 +23,12 @@ export function canonicalPaths({ methodsAt }: Routes): Middleware {
     const ofPages: { methods: string[] }[] = ctx.matched ?? []
     const methods = methodsAt(ctx.path) ?? ofPages.flatMap(({ methods }) => methods).join(', ')
     if (!methods) {
-      const error_description = `there is no endpoint at this path; they are listed in ${DISCOVERY[0]}`
-      return ctx.throw(404, { error: 'not_found', error_description })
+      return ctx.throw(404, `there is no endpoint at this path; they are listed in ${DISCOVERY[0]}`)
     }
     await next()
     if (ctx.status === 404 && ctx.body == null) {
       ctx.set('Allow', methods)
-      const error_description = `this endpoint takes ${methods}`
-      ctx.throw(405, { error: 'method_not_allowed', error_description })
+      ctx.throw(405, `this endpoint takes ${methods}`)
     }
   }
 }
@@ -49,9 +47,8 @@ export const authorizeByPost: Middleware = async (ctx, next) => {
 
 /** Limits bodies that can have a request object, before the library decodes its nested members. */
 export function limitBodies({ endpoints }: Routes): Middleware {
-  const { pushed_authorization_request, device_authorization, backchannel_authentication } =
-    endpoints
-  const paths = [pushed_authorization_request, device_authorization, backchannel_authentication]
+  const { pushed_authorization_request: pushed, device_authorization: device } = endpoints
+  const paths = [pushed, device, endpoints.backchannel_authentication]
   return (ctx, next) => {
     if (!paths.includes(ctx.path)) return next()
     if (ctx.get('Transfer-Encoding')) ctx.throw(411)
@@ -123,12 +120,11 @@ export function finishAnswers(
 // assertion that is nested a thousand levels deep overflows the stack of the library.
 function refuseClientFault(ctx: Context, { params = {}, client }: Oidc) {
   const { fault } = ctx.state
-  const unread = (what: string) => `could not read the ${what}`
   if (params.request !== undefined) {
-    refuse(ctx, new errors.InvalidRequestObject(unread('request object')))
+    refuse(ctx, new errors.InvalidRequestObject('could not read the request object'))
   }
   if (params.client_assertion !== undefined && fault instanceof RangeError) {
-    refuse(ctx, new errors.InvalidClientAuth({ detail: unread('client assertion') }))
+    refuse(ctx, new errors.InvalidClientAuth({ detail: 'could not read the client assertion' }))
   }
   // A key of a valid form may still be unusable for encryption.
   const isEncrypted = client?.idTokenEncryptedResponseAlg ?? client?.userinfoEncryptedResponseAlg
