@@ -66,7 +66,6 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     ? (await import('./features/upstream/feature.ts')).upstreamSignIn(dependencies)
     : undefined
   const features: PageFeature[] = [
-    authorizationDetails(settings),
     resourceIndicators(dependencies),
     dpop(dependencies),
     mutualTls(settings, routes.byCertificate),
@@ -74,6 +73,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     registration(settings, records),
     clientDocuments(settings),
     deviceFlow(dependencies, views, showError),
+    authorizationDetails(settings),
     ciba(dependencies),
     logout(settings, records, views, upstreams?.signOutAt),
     ...(upstreams ? [upstreams] : []),

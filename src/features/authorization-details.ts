@@ -8,7 +8,7 @@ import { plainWords } from '../config/report/wording.ts'
 import { type Detail, type DetailFile, propertiesOf, valuesIn } from '../config/schema/details.ts'
 import { displayTextProblem } from '../config/schema/values.ts'
 import { longParameter } from '../http/limits.ts'
-import type { Feature } from '../provider/feature.ts'
+import type { Feature, Oidc } from '../provider/feature.ts'
 import { decisionOf, sentDetails } from '../provider/grants.ts'
 
 const MAX_DETAILS = 10
@@ -38,8 +38,15 @@ export function authorizationDetails({ details: types, features }: Settings): Fe
           rar.filter(({ type }) => types[type]?.resource),
       },
     },
+    // biome-ignore format: a row
+    checks: [['consent', 'authorization_details', 'consent_required',
+      'the user has not allowed the authorization details', lacksDecision]],
   }
 }
+
+/** Without a recorded decision: the access was removed while the page was open, or another user answered. */
+const lacksDecision = (oidc: Oidc) =>
+  Boolean(oidc.params?.authorization_details) && !(oidc.grant?.jti && decisionOf(oidc))
 
 /** Returns the validation of a type. A confidential client pushes details, so that no browser can change them. */
 function validation(file: DetailFile) {

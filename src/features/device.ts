@@ -11,7 +11,8 @@ import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import type { Site } from '../pages/site.ts'
 import type { Views } from '../pages/views.ts'
-import type { Dependencies, Finisher, ShowError } from '../provider/feature.ts'
+import type { Dependencies, Finisher, Oidc, ShowError } from '../provider/feature.ts'
+import { decisionOf, isDevice } from '../provider/grants.ts'
 import type { Payload } from '../state/grants.ts'
 import { answerOnce } from '../state/reuse.ts'
 import type { Found, Records } from '../storage/records.ts'
@@ -63,6 +64,9 @@ export function deviceFlow(
         },
       },
     },
+    // biome-ignore format: a row
+    checks: [['consent', 'device', 'interaction_required',
+      'the device flow was started elsewhere, perhaps by another user', isUndecided]],
     adapters: { DeviceCode: deviceCodeAdapter(records) },
     grantHandlers: { [DEVICE_GRANT]: handler => slowDownPending(records, handler) },
     answers: { device_authorization: finish },
@@ -71,6 +75,8 @@ export function deviceFlow(
     },
   }
 }
+
+const isUndecided = (oidc: Oidc) => isDevice(oidc) && !decisionOf(oidc)
 
 /** Shows the page at the end of the flow. */
 function showEnd(views: Views, ctx: Context, outcome: string, status = 200) {

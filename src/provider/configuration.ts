@@ -140,7 +140,7 @@ function configuration(
       // An expired page leads back to this client. Nothing else trusts the parameter.
       url: (_ctx, { uid, params }) =>
         `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`,
-      policy: createPolicy(dependencies),
+      policy: createPolicy(dependencies, features),
     },
     loadExistingGrant: async ctx => {
       const grant = await grants.load(ctx)

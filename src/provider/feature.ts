@@ -46,6 +46,10 @@ export type LibraryFeatures = NonNullable<Configuration['features']>
 /** The library's state of a request. */
 export type Oidc = KoaContextWithOIDC['oidc']
 
+type Need = (oidc: Oidc) => boolean
+/** A check of a prompt. `error`: the answer for `prompt=none`. */
+type Check = [prompt: string, reason: string, error: string, description: string, isNeeded: Need]
+
 /** Changes an answer of the library, after the library has made it. */
 export type Finisher = (ctx: Context, oidc: Oidc) => Promise<void> | void
 
@@ -77,6 +81,8 @@ export interface Feature {
   // Authorization
   /** Called for each authorization request, pushed ones too. Throws to refuse it. */
   checkRequest?(ctx: KoaContextWithOIDC): void
+  /** Checks of prompts. They follow those of the core, in the order of the features. */
+  checks?: Check[]
   /** Called when a grant is made for this client, before it is saved. */
   onGrant?(clientId: string): Promise<void>
   /** The account with this id, when the feature knows better than the directory. */

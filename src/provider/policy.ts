@@ -4,14 +4,15 @@ import { interactionPolicy } from 'oidc-provider'
 import { methodOf } from '../accounts/sign-in-method.ts'
 import { required } from '../config/schema/values.ts'
 import { acrValuesOf } from './claims.ts'
-import type { Dependencies, Oidc } from './feature.ts'
-import { appearanceOf, decisionOf, isDevice, sentDetails } from './grants.ts'
+import type { Dependencies, Feature, Oidc } from './feature.ts'
+import { appearanceOf, decisionOf, sentDetails } from './grants.ts'
 import { createBrowserBinding, wantsAnother } from './interactions.ts'
 
 const { Check, Prompt, base } = interactionPolicy
 
-/** Returns the interaction policy: the library's prompts and checks, and ours. */
-export function createPolicy({ settings, consents, requestedClaims }: Dependencies) {
+/** Returns the interaction policy: the library's prompts and checks, ours, and those of the features. */
+export function createPolicy(dependencies: Dependencies, features: Feature[]) {
+  const { settings, consents, requestedClaims } = dependencies
   const { bind } = createBrowserBinding(settings)
   const acrValues = acrValuesOf(settings)
   const policy = base()
@@ -34,7 +35,7 @@ export function createPolicy({ settings, consents, requestedClaims }: Dependenci
   consent.checks.remove('native_client_prompt')
 
   // biome-ignore format: a table
-  const rows: Row[] = [
+  const rows: NonNullable<Feature['checks']> = [
     ['login', 'account_gone', 'login_required', 'the account can no longer sign in', isGone],
     ['login', 'acr_values', 'login_required', 'the user has not signed in as acr_values has it', lacksAcr],
     ['login', 'required_sign_in', 'login_required', 'the client requires another method of sign-in', lacksMethod],
@@ -42,8 +43,7 @@ export function createPolicy({ settings, consents, requestedClaims }: Dependenci
     ['select_account', 'select_account_prompt', 'account_selection_required', 'the user has to choose an account', hasToSelect],
     ['change_password', 'temporary_password', 'interaction_required', 'the password is temporary', isTemporary],
     ['consent', 'impersonation', 'interaction_required', 'nothing proves that the answer reaches the application that requested it', isImpersonable],
-    ['consent', 'device', 'interaction_required', 'the device flow was started elsewhere, perhaps by another user', isUndecidedDevice],
-    ['consent', 'authorization_details', 'consent_required', 'the user has not allowed the authorization details', lacksDetails],
+    ...features.flatMap(({ checks = [] }) => checks),
   ]
   for (const [prompt, reason, error, description, isNeeded] of rows) {
     const check = new Check(reason, description, error, ({ oidc }) => isNeeded(oidc))
@@ -70,10 +70,6 @@ export function createPolicy({ settings, consents, requestedClaims }: Dependenci
   return policy
 }
 
-type Need = (oidc: Oidc) => boolean
-/** A check of a prompt. `error`: the answer for `prompt=none`. */
-type Row = [prompt: string, reason: string, error: string, description: string, isNeeded: Need]
-
 const isGone = ({ session, account }: Oidc) => Boolean(session?.accountId && !account)
 const isTemporary = ({ result }: Oidc) => Boolean(result?.change_password && !result.login)
 const wantsOther = ({ result }: Oidc) => wantsAnother(result) && !result?.login
@@ -83,12 +79,6 @@ const hasToSelect = (oidc: Oidc) =>
   oidc.prompts.has('select_account') &&
   oidc.promptPending('select_account') &&
   Boolean(oidc.session?.accountId && !oidc.result?.login)
-
-const isUndecidedDevice = (oidc: Oidc) => isDevice(oidc) && !decisionOf(oidc)
-
-/** Without a recorded decision: the access was removed while the page was open, or another user answered. */
-const lacksDetails = (oidc: Oidc) =>
-  Boolean(oidc.params?.authorization_details) && !(oidc.grant?.jti && decisionOf(oidc))
 
 // Whether another application can pass for this client: it has no secret, and its redirect URI is not https.
 // Users then consent each time (RFC 8252 §8.6), unless the client's file has `consent: implicit`.
