@@ -22,7 +22,7 @@ import { requestLog } from './http/log.ts'
 import { createErrorPages } from './pages/error.ts'
 import { createPages, type PageFeature } from './pages/routes.ts'
 import { createSite } from './pages/site.ts'
-import { checkOwnTemplates } from './pages/templates.ts'
+import { checkOperatorTemplates } from './pages/templates.ts'
 import { createViews } from './pages/views.ts'
 import { createRequestedClaims } from './provider/claims.ts'
 import { createProvider } from './provider/configuration.ts'
@@ -37,7 +37,7 @@ import { createDeliver, logFaults } from './provider/events.ts'
 import { createFailureLog } from './provider/failures.ts'
 import type { Dependencies, Environment, ShowError } from './provider/feature.ts'
 import { anonymousWrites, PLAIN_ERRORS, routesOf } from './provider/routes.ts'
-import { ownLifetimes } from './provider/tokens.ts'
+import { stateLifetimes } from './provider/tokens.ts'
 
 /**
  * Returns the application of one configuration. Throws a `ConfigError` for a client or a template that
@@ -45,7 +45,7 @@ import { ownLifetimes } from './provider/tokens.ts'
  */
 export async function createApp(environment: Environment, readiness: Readiness) {
   const { settings, records, log, metrics } = environment
-  checkOwnTemplates(settings)
+  checkOperatorTemplates(settings)
   const routes = routesOf(settings.features)
   const directory = await openDirectory(settings, records, log)
   const views = createViews(settings, id => describeClient(id))
@@ -105,7 +105,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     limitAnonymous(settings.limits, {
       ...anonymousWrites(routes),
       // The longest lifetime of what such a request stores.
-      seconds: ownLifetimes(settings).pushedRequest,
+      seconds: stateLifetimes(settings).pushedRequest,
       isSignedIn: site.isSignedIn,
     }),
   )

@@ -10,14 +10,14 @@ import { addDemoAccount } from './accounts/directory.ts'
 import type { Settings } from './config/load.ts'
 import { portOf } from './config/rules/provider.ts'
 import { watchFolder } from './config/watch.ts'
-import { createAudit, type Fact } from './http/audit.ts'
+import { type AuditEvent, createAudit } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
 import { shareAmong } from './http/limits.ts'
 import { createListener } from './http/listener.ts'
 import { createLog, logRejections } from './http/log.ts'
 import { createMetrics, createMetricsListener, type Metrics } from './http/metrics.ts'
 import { run } from './reload.ts'
-import { takeAuditEvents } from './state/operator-facts.ts'
+import { takeAuditEvents } from './state/operator-events.ts'
 import { openStore, unlock } from './storage/open.ts'
 import type { Records } from './storage/records.ts'
 import { type Check, requireTrust } from './storage/store.ts'
@@ -105,9 +105,9 @@ function watchStore(records: Records, readiness: Readiness, audit: Logger, metri
       if (!isUnavailable) audit.warn({ event: 'store_away' }, 'the store does not answer')
       isUnavailable = true
     }
-    const write = (fact: Fact) => {
-      metrics.fact(fact.event)
-      audit.info(fact)
+    const write = (event: AuditEvent) => {
+      metrics.auditEvent(event.event)
+      audit.info(event)
     }
     await takeAuditEvents(records, write).catch(() => {})
   }

@@ -4,8 +4,8 @@ import { text } from 'node:stream/consumers'
 import { readStoreSettings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import { isTime, readDuration } from '../config/schema/values.ts'
-import type { FactName } from '../http/audit.ts'
-import { queueAuditEvent } from '../state/operator-facts.ts'
+import type { AuditEventName } from '../http/audit.ts'
+import { queueAuditEvent } from '../state/operator-events.ts'
 import { openInstallation } from '../storage/open.ts'
 import { now } from '../storage/store.ts'
 
@@ -34,7 +34,7 @@ export async function openState() {
   const { store, records } = await openInstallation(location, secrets, redis)
   opened.defer(() => store.close())
   /** Records an audit event, which a running node writes to its log. */
-  const audit = (event: FactName, about?: object) => queueAuditEvent(records, event, about)
+  const audit = (event: AuditEventName, about?: object) => queueAuditEvent(records, event, about)
   return { records, audit }
 }
 

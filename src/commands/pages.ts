@@ -3,7 +3,7 @@
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { readSettings } from '../config/load.ts'
-import { checkOwnTemplates } from '../pages/templates.ts'
+import { checkOperatorTemplates } from '../pages/templates.ts'
 import { createViews, type Views } from '../pages/views.ts'
 import { Failure, hint, type Invocation, notFound } from './command.ts'
 
@@ -16,7 +16,7 @@ interface Samples {
 /** `pages preview [FOLDER] [--lang TAG,…]`: writes to `preview` by default; other files there stay. */
 export async function preview({ values, args: [folder = 'preview'] }: Invocation) {
   const settings = readSettings()
-  checkOwnTemplates(settings)
+  checkOperatorTemplates(settings)
   const views = createViews(settings)
   const tags = values.lang ? String(values.lang).split(',') : views.tags
   const unknown = tags.find(tag => !views.tags.includes(tag))

@@ -19,7 +19,7 @@ import { pipeline } from 'node:stream/promises'
 import { readStoreSettings } from '../config/load.ts'
 import { usherSchema } from '../config/schema/usher.ts'
 import { readJson } from '../config/schema/values.ts'
-import { queueAuditEvent } from '../state/operator-facts.ts'
+import { queueAuditEvent } from '../state/operator-events.ts'
 import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts'
 import { openRecords } from '../storage/records.ts'
 import { createSeal, NAMING_KEY } from '../storage/seal.ts'
@@ -48,7 +48,7 @@ const WITHOUT =
 /** `store backup FILE`: works while the service runs. */
 export async function backup({ args: [file = ''] }: Invocation) {
   if (!existsSync(dirname(file))) throw new Failure(`Folder ${dirname(file)} not found.`)
-  const { store, secrets } = await openOwnStore()
+  const { store, secrets } = await openConfiguredStore()
   await readNamingKey(store, 'USHER_STORE')
   const seal = createSeal(secrets)
   const partial = `${file}.partial`
@@ -83,7 +83,7 @@ const lineOf = (value: object) => `${JSON.stringify(value)}\n`
 /** `store restore FILE`: fills an empty store, while no node runs on it. */
 export async function restore({ args: [file = ''] }: Invocation) {
   if (!existsSync(file)) throw new Failure(`File ${file} not found.`)
-  const { store, secrets } = await openOwnStore()
+  const { store, secrets } = await openConfiguredStore()
   let namingKey: Entry | undefined
   for await (const entry of entriesOf(file)) if (entry.key === NAMING_KEY) namingKey = entry
   if (!namingKey?.value) throw new Failure(`${file} holds no installation.`)
@@ -110,7 +110,7 @@ export async function reseal() {
   if (!readStoreSettings().secrets.length) {
     throw new Failure('Set USHER_SECRET to the new secret and the former one.')
   }
-  const { store, secrets } = await openOwnStore()
+  const { store, secrets } = await openConfiguredStore()
   const count = await resealAll(store, secrets)
   await queueAuditEvent(await openRecords(store, secrets), 'store_resealed', { records: count })
   hint(`${count} records are encrypted again; USHER_SECRET needs only its first value now.`)
@@ -212,7 +212,7 @@ function readLocation(values: Invocation['values'], option: string): string {
 }
 
 /** The store of the configuration, which may be empty. */
-async function openOwnStore() {
+async function openConfiguredStore() {
   const { store: location } = readStoreSettings()
   refuseMemory('USHER_STORE', location)
   const { secrets } = findSecret(storeFile(location))

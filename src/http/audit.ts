@@ -6,16 +6,16 @@ import type { Logger } from 'pino'
 
 declare module 'koa' {
   interface DefaultState {
-    facts: Fact[]
+    auditEvents: AuditEvent[]
   }
 }
 
 /** An audit event with its fields. */
-export type Fact = { event: FactName } & Record<string, unknown>
+export type AuditEvent = { event: AuditEventName } & Record<string, unknown>
 
 // biome-ignore format: a table
 /** The names of the audit events. Log queries of operators contain them, so they never change. */
-export const FACT_NAMES = [
+export const AUDIT_EVENTS = [
   'access_refused', 'access_removed', 'access_requested',
   'account_added', 'account_changed', 'account_disabled', 'account_enabled',
   'account_linked', 'account_unlinked', 'account_removed',
@@ -34,21 +34,21 @@ export const FACT_NAMES = [
 ] as const
 
 /** The name of an audit event. */
-export type FactName = (typeof FACT_NAMES)[number]
+export type AuditEventName = (typeof AUDIT_EVENTS)[number]
 
 /** True for events that anonymous requests can cause. In a flood they are counted instead of logged. */
-export const isFailure = (event: FactName) =>
+export const isFailure = (event: AuditEventName) =>
   /^(sign_in|device_code)_(failed|throttled)$/.test(event)
 
 /** Adds an audit event to this request. An event with the same fields is added once. */
 export function note(
   { state }: Pick<ParameterizedContext, 'state'>,
-  event: FactName,
+  event: AuditEventName,
   about: Record<string, unknown>,
 ) {
-  const fact = { event, ...about }
-  const isSame = (other: Fact) => JSON.stringify(other) === JSON.stringify(fact)
-  if (!state.facts.some(isSame)) state.facts.push(fact)
+  const added = { event, ...about }
+  const isSame = (other: AuditEvent) => JSON.stringify(other) === JSON.stringify(added)
+  if (!state.auditEvents.some(isSame)) state.auditEvents.push(added)
 }
 
 /** The logger of audit events. Its lines have `"log":"audit"`. */

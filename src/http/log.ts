@@ -59,26 +59,26 @@ export function requestLog(
   return async (ctx, next) => {
     const started = performance.now()
     const id = randomBytes(8).toString('hex')
-    Object.assign(ctx.state, { requestId: id, log: {}, facts: [] })
+    Object.assign(ctx.state, { requestId: id, log: {}, auditEvents: [] })
     ctx.set('X-Request-Id', id)
     await next()
     if (ctx.state.isQuiet) return
     const { ip, method, status } = ctx
-    const { facts, fault } = ctx.state
+    const { auditEvents, fault } = ctx.state
     const isFailed = status >= 400 || ctx.state.log.error !== undefined
     if (isFailed) onFailure(ctx)
     // The pattern of the route, such as `/interaction/:uid`; null if no route matched.
     const route: string | null = ctx._matchedRoute?.toString() ?? null
     const ms = performance.now() - started
     metrics.request(route ?? 'none', status, ms / 1000)
-    const isSignIn = facts.some(({ event }) => isFailure(event))
+    const isSignIn = auditEvents.some(({ event }) => isFailure(event))
     const isLogged = !isFailed || (isSignIn ? hasRoomForSignIn() : hasRoom())
     if (isLogged && fault) log.error({ id, fault: faultOf(fault) }, 'request failed')
     if (isLogged) log.info({ id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log })
-    for (const fact of facts) {
-      metrics.fact(fact.event)
+    for (const event of auditEvents) {
+      metrics.auditEvent(event.event)
       const user_agent = ctx.get('User-Agent').slice(0, 200)
-      if (isLogged || !isFailure(fact.event)) audit.info({ id, ip, user_agent, ...fact })
+      if (isLogged || !isFailure(event.event)) audit.info({ id, ip, user_agent, ...event })
     }
   }
 }

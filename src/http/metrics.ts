@@ -3,7 +3,7 @@
 
 import { createServer, type Server } from 'node:http'
 import prom from 'prom-client'
-import { FACT_NAMES, type FactName } from './audit.ts'
+import { AUDIT_EVENTS, type AuditEventName } from './audit.ts'
 
 const BUCKETS_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
 
@@ -38,14 +38,14 @@ export function createMetrics() {
 
   const commands = timer('usher_store_command_seconds', 'command', 'outcome')
   const requests = timer('usher_request_seconds', 'route', 'status')
-  const facts = counter('usher_facts_total', 'event')
+  const auditEvents = counter('usher_facts_total', 'event')
   const grants = counter('usher_token_requests_total', 'grant_type', 'outcome')
   const generation = gauge('max', 'usher_config_generation')
   const isLatest = gauge('min', 'usher_config_last_reload_ok')
   const signingKeys = gauge('max', 'usher_signing_keys', 'alg', 'state')
   const nextChange = gauge('min', 'usher_signing_keys_change_timestamp_seconds')
   // Counters start at 0, so that alerts see the first increase.
-  for (const event of FACT_NAMES) facts.inc({ event }, 0)
+  for (const event of AUDIT_EVENTS) auditEvents.inc({ event }, 0)
   prom.collectDefaultMetrics({ register: registry })
 
   return {
@@ -71,7 +71,7 @@ export function createMetrics() {
     },
     request: (route: string, status: number, seconds: number) =>
       requests.observe({ route, status }, seconds),
-    fact: (event: FactName) => facts.inc({ event }),
+    auditEvent: (event: AuditEventName) => auditEvents.inc({ event }),
     tokenRequest: (grant_type: string, outcome: string) => grants.inc({ grant_type, outcome }),
   }
 }

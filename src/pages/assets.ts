@@ -65,9 +65,9 @@ function colours({
   return rules.filter(Boolean).join('\n')
 }
 
-const readOwn = (name: string) => readFileSync(join(import.meta.dirname, name))
+const readShipped = (name: string) => readFileSync(join(import.meta.dirname, name))
 
-function asset(name: string, content: string | Buffer = readOwn(name)) {
+function asset(name: string, content: string | Buffer = readShipped(name)) {
   const version = createHash('sha256').update(content).digest('hex').slice(0, 12)
   const extension = extname(name)
   return {

@@ -32,7 +32,7 @@ export function createErrorPages(issuer: string, views: Views) {
     show(ctx: Context, { error, error_description }: ErrorAnswer) {
       const { status } = ctx
       // An attacker may write the address. It can lead only to a client of the config folder.
-      const client = views.ownClient(ctx, String(ctx.query.client_id))
+      const client = views.configuredClient(ctx, String(ctx.query.client_id))
       const { t } = views.words(ctx)
       const key = TITLES[error] ?? TITLES[status] ?? 'title'
       const other = status >= 500 ? 'server_error' : 'request'

@@ -47,7 +47,7 @@ export function createInteractionPages(site: Site) {
    */
   async function leadOn(ctx: Context, error: unknown): Promise<undefined> {
     if (mapOf(error).error !== 'interaction_gone' || !(await isSignedIn(ctx))) throw error
-    const client = views.ownClient(ctx, String(ctx.query.client_id))
+    const client = views.configuredClient(ctx, String(ctx.query.client_id))
     ctx.status = 303
     ctx.redirect(client?.client_uri ?? client?.initiate_login_uri ?? PLACES.home)
   }

@@ -21,7 +21,7 @@ export function createTemplates(own: Record<string, string>, { debug = false } =
 const UNSEEN = 'does not show it.details: users would allow what they have not seen'
 
 /** Throws a `ConfigError` that names every template and line. */
-export function checkOwnTemplates({ folder, pages, features }: Settings): void {
+export function checkOperatorTemplates({ folder, pages, features }: Settings): void {
   const own = Object.entries(pages).filter(([name]) => name !== THEME)
   const findings = own.flatMap(([name, text]): Finding[] => {
     const hides = name === 'consent.eta' && !text.includes('it.details')

@@ -65,14 +65,14 @@ export function createViews(settings: Settings, registered?: FindRegistered) {
   }
 
   /** A client of the config folder, with its names in the language of the user. */
-  function ownClient(ctx: Context, id: string) {
+  function configuredClient(ctx: Context, id: string) {
     const found = settings.clients.find(({ client_id }) => client_id === id)
     return found && { ...clientWords(words(ctx), found), isUnchecked: false }
   }
 
   /** Any client. `isUnchecked`: it registered itself, and its metadata is unverified. */
   async function client(ctx: Context, id: string) {
-    const own = ownClient(ctx, id)
+    const own = configuredClient(ctx, id)
     if (own) return own
     const found = await registered?.(id)
     return found && { ...found, isUnchecked: true }
@@ -153,7 +153,7 @@ export function createViews(settings: Settings, registered?: FindRegistered) {
     ...languages,
     words,
     client,
-    ownClient,
+    configuredClient,
     nameOf,
     signOut,
     /** The path of the logo on the button of an upstream. */

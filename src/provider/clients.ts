@@ -20,7 +20,7 @@ import {
 import { flowOf } from '../config/schema/features.ts'
 
 /** Our client metadata beyond RFC 7591. */
-export const OWN_METADATA = [
+export const USHER_METADATA = [
   'client_secret_hashes',
   'require_pkce',
   'consent',

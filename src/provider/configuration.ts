@@ -17,7 +17,7 @@ import {
   claimsByScope,
   pairwiseSubjects,
 } from './claims.ts'
-import { accountClient, checkClients, OWN_METADATA, rotates, toLibrary } from './clients.ts'
+import { accountClient, checkClients, rotates, toLibrary, USHER_METADATA } from './clients.ts'
 import { logEvents } from './events.ts'
 import type { Dependencies, Feature, ShowError } from './feature.ts'
 import { createGrants } from './grants.ts'
@@ -27,7 +27,7 @@ import { assignTokenIds, createOverridden } from './library-overrides.ts'
 import { createPolicy } from './policy.ts'
 import { assertAssertion, assertRequestObject, checkRequest } from './requests.ts'
 import { routesOf } from './routes.ts'
-import { lifetimes, mayRevoke, ownLifetimes, requireScope } from './tokens.ts'
+import { lifetimes, mayRevoke, requireScope, stateLifetimes } from './tokens.ts'
 
 interface LibraryPages {
   showError: ShowError
@@ -43,7 +43,7 @@ export async function createProvider(
 ): Promise<Provider> {
   const { settings, records, log, metrics } = dependencies
   const { isBound } = createBrowserBinding(settings)
-  const { adapter, tokenIds } = createState(records, ownLifetimes(settings), {
+  const { adapter, tokenIds } = createState(records, stateLifetimes(settings), {
     // Hides an interaction from other browsers. On pages, where `ctx` is absent, interactions.ts checks it.
     Interaction: ({ find }) => ({
       async find(id) {
@@ -98,7 +98,7 @@ function configuration(
     pkce: { required: (_ctx, client) => client.require_pkce !== false },
     clientAuthMethods: [...methods, ...certificateMethods],
     clientDefaults: { grant_types: ['authorization_code', 'refresh_token'] },
-    extraClientMetadata: { properties: OWN_METADATA },
+    extraClientMetadata: { properties: USHER_METADATA },
     allowOmittingSingleRegisteredRedirectUri: false,
     assertJwtClientAuthClaimsAndHeader: assertAssertion,
     // The origins of redirect URIs, from which browser applications call. Other applications have `null`.

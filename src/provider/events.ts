@@ -83,7 +83,7 @@ export function createDeliver(provider: Provider, features: Feature[], environme
     const isOver = failure?.isFinal || isLast
     const outcome = failure ? (isOver ? 'given_up' : 'failed') : 'delivered'
     const event = `${kind}_${outcome}` as const
-    metrics.fact(event)
+    metrics.auditEvent(event)
     audit.info({ event, client_id, account: accountId, attempt, reason: failure?.reason })
     return outcome === 'failed'
   }

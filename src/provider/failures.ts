@@ -51,7 +51,7 @@ const ANSWERS = [
 export function createFailureLog(records: Records) {
   const hasRoom = createQuota(MAX_SAVED_PER_MINUTE, 60)
   return (ctx: Context): void => {
-    const signIns = ctx.state.facts.map(fact => failedSignIn({ ip: ctx.ip, ...fact }))
+    const signIns = ctx.state.auditEvents.map(event => failedSignIn({ ip: ctx.ip, ...event }))
     const failed = signIns.find(Boolean) ?? failedRequest(ctx)
     if (!failed || !hasRoom()) return
     const failure: FailedRequest = { at: now(), status: ctx.status, ...failed }

@@ -11,7 +11,7 @@ import { rotates } from './clients.ts'
 const CLOCK_SECONDS = 60
 
 /** Returns the lifetimes that the library does not know, in seconds. A grant lives as long as its codes and tokens. */
-export function ownLifetimes({ lifetimes: set, resources }: Settings): Lifetimes {
+export function stateLifetimes({ lifetimes: set, resources }: Settings): Lifetimes {
   const apis = Object.values(resources).map(api => lifetimeOf(api, set.access_token))
   const tokens = Math.max(set.access_token, ...apis) + CLOCK_SECONDS
   return {
@@ -48,7 +48,7 @@ export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']>
     Session: (_ctx, { loginTs }) =>
       loginTs === undefined ? set.interaction : left(set.session_idle, loginTs + set.session),
     // A refresh token prolongs it (state/refresh-tokens.ts).
-    Grant: ownLifetimes(settings).grant.withoutRefreshToken,
+    Grant: stateLifetimes(settings).grant.withoutRefreshToken,
   }
 }
 

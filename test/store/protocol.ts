@@ -14,9 +14,9 @@ import { openRecords, type Records } from '../../src/storage/records.ts'
 import { openSqliteStore } from '../../src/storage/sqlite.ts'
 
 /** Runs work as a part of a request of the library; `oidc` is the library's state of it. */
-export function asRequest<T>(oidc: object, work: () => T, facts: object[] = []): T {
+export function asRequest<T>(oidc: object, work: () => T, auditEvents: object[] = []): T {
   const socket = { writable: true }
-  return als.run({ oidc, socket, state: { facts }, get: () => '', ip: '' }, work)
+  return als.run({ oidc, socket, state: { auditEvents }, get: () => '', ip: '' }, work)
 }
 
 export interface Request {

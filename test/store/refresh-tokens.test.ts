@@ -2,7 +2,7 @@
 // ends the family.
 
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import type { Fact } from '../../src/http/audit.ts'
+import type { AuditEvent } from '../../src/http/audit.ts'
 import { grantName } from '../../src/state/grants.ts'
 import { createRefreshTokens } from '../../src/state/refresh-tokens.ts'
 import { alreadyUsed } from '../../src/state/reuse.ts'
@@ -22,7 +22,7 @@ const USED = alreadyUsed('RefreshToken')
 
 /** Performs the store operations with which the library refreshes a token. */
 function createRefresher(records: Records, grace: number) {
-  const noted: Fact[] = []
+  const noted: AuditEvent[] = []
   const tokens = createRefreshTokens(records, {
     grace,
     grant: { withoutRefreshToken: TTL, withRefreshToken: TTL },
@@ -42,7 +42,7 @@ function createRefresher(records: Records, grace: number) {
 
   /** A refresh that runs `meanwhile` between its read and its write. */
   async function slowly(token: string, meanwhile: () => Promise<void>): Promise<string> {
-    const facts: Fact[] = []
+    const facts: AuditEvent[] = []
     const present = async () => {
       const found = await tokens.find(token)
       await records.transaction(meanwhile)

@@ -4,7 +4,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { FACT_NAMES } from '../../src/http/audit.ts'
+import { AUDIT_EVENTS } from '../../src/http/audit.ts'
 import { createClusterMetrics, createMetrics } from '../../src/http/metrics.ts'
 import { keysOf, pages, withGenerated } from '../support/documents.ts'
 
@@ -42,7 +42,7 @@ test('every event of the log is documented, and no other', () => {
   const others = [...source.matchAll(/\bevent: '(\w+)'/g)].map(([, name]) => name)
   const rows = [...page('docs/reference/audit-events.md').matchAll(/^\| (`.*?) \|/gm)]
   const named = rows.flatMap(([, cell = '']) => [...cell.matchAll(/`(\w+)`/g)].map(m => m[1]))
-  expect(named.sort()).toEqual([...new Set([...FACT_NAMES, ...others])].sort())
+  expect(named.sort()).toEqual([...new Set([...AUDIT_EVENTS, ...others])].sort())
 })
 
 const table = [...page('docs/reference/commands.md').matchAll(/^\| `usher ([a-z]+(?: [a-z]+)?)/gm)]

@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { Fact } from '../../src/http/audit.ts'
-import { queueAuditEvent, takeAuditEvents } from '../../src/state/operator-facts.ts'
+import type { AuditEvent } from '../../src/http/audit.ts'
+import { queueAuditEvent, takeAuditEvents } from '../../src/state/operator-events.ts'
 import { openInstallation } from '../../src/storage/open.ts'
 import { type Service, startService } from '../support/service.ts'
 
@@ -29,7 +29,7 @@ async function usher(...args: string[]): Promise<string> {
   const options = { cwd: ROOT, env: service.env }
   return (await promisify(execFile)('node', ['src/cli.ts', ...args], options)).stdout
 }
-const operatorEvents = (): Fact[] =>
+const operatorEvents = (): AuditEvent[] =>
   service
     .stdout()
     .split('\n')
@@ -76,7 +76,7 @@ test('only one of several nodes logs each command', async () => {
   const { records, store: opened } = await openInstallation('sqlite::memory:', [])
   for (let i = 0; i < 20; i++)
     await queueAuditEvent(records, 'account_changed', { account: `usr_${i}` })
-  const operatorEvents: Fact[] = []
+  const operatorEvents: AuditEvent[] = []
   const node = () => takeAuditEvents(records, fact => operatorEvents.push(fact))
   await Promise.all([node(), node(), node()])
   await node()

@@ -3,27 +3,27 @@
 
 import { randomUUID } from 'node:crypto'
 import { userInfo } from 'node:os'
-import type { Fact, FactName } from '../http/audit.ts'
+import type { AuditEvent, AuditEventName } from '../http/audit.ts'
 import type { Records } from '../storage/records.ts'
 
-const KIND = 'OperatorFact'
-const INDEX: [string, string] = ['operator facts', 'all']
+const KIND = 'OperatorEvent'
+const INDEX: [string, string] = ['operator events', 'all']
 const RETENTION_SECONDS = 90 * 24 * 3600
 
-type Kept = Fact & { id: string; at: string }
+type Kept = AuditEvent & { id: string; at: string }
 
 /** Stores an audit event of the command line, until a node logs it. */
-export async function queueAuditEvent(records: Records, event: FactName, about: object = {}) {
+export async function queueAuditEvent(records: Records, event: AuditEventName, about: object = {}) {
   const id = randomUUID()
-  const fact = { id, event, at: new Date().toISOString(), by: operator(), ...about }
-  await records.save(KIND, id, fact, { ttl: RETENTION_SECONDS, indexes: [INDEX] })
+  const kept = { id, event, at: new Date().toISOString(), by: operator(), ...about }
+  await records.save(KIND, id, kept, { ttl: RETENTION_SECONDS, indexes: [INDEX] })
 }
 
 /** Removes the stored audit events and passes each to `write`, oldest first. */
-export async function takeAuditEvents(records: Records, write: (event: Fact) => void) {
+export async function takeAuditEvents(records: Records, write: (event: AuditEvent) => void) {
   const left = await records.list<Kept>(...INDEX)
-  for (const { id, ...fact } of left.toSorted((a, b) => a.at.localeCompare(b.at))) {
-    if (await records.remove(KIND, id)) write(fact)
+  for (const { id, ...event } of left.toSorted((a, b) => a.at.localeCompare(b.at))) {
+    if (await records.remove(KIND, id)) write(event)
   }
 }
 
