@@ -98,11 +98,11 @@ function watchStore(records: Records, readiness: Readiness, audit: Logger, metri
     await readiness.probe()
     try {
       noteChecks(await records.check(), readiness, audit)
-      if (isUnavailable) audit.info({ event: 'store_back' }, 'the store answers again')
+      if (isUnavailable) audit.info({ event: 'store_available' }, 'the store answers again')
       isUnavailable = false
     } catch {
       // The requests that need the store log the reason.
-      if (!isUnavailable) audit.warn({ event: 'store_away' }, 'the store does not answer')
+      if (!isUnavailable) audit.warn({ event: 'store_unavailable' }, 'the store does not answer')
       isUnavailable = true
     }
     const write = (event: AuditEvent) => {

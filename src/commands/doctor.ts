@@ -30,7 +30,7 @@ const FIXES = {
   tls:     'the certificate must be trusted; for an authority of your own: NODE_EXTRA_CA_CERTS=FILE',
   proxy:   'the proxy must pass Host, set X-Forwarded-Proto, and be in `proxy` of usher.yaml',
   service: 'check which host the name and the reverse proxy lead to',
-  ready:   'the log of the service has the cause and its fix: store_check, store_away',
+  ready:   'the log of the service has the cause and its fix: store_check, store_unavailable',
   jwks:    'doctor and the service must use the same store: USHER_STORE',
   cookies: 'the reverse proxy must not rewrite Set-Cookie',
   cors:    'the reverse proxy must neither set nor remove Access-Control headers',

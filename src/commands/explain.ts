@@ -33,8 +33,8 @@ export async function explain({ values, args: [name = ''] }: Invocation) {
   const found = keys.find(({ key }) => key === path)
   if (name && !found) return print(values, await explainNamed(name, reading, keys))
   const below = keys.filter(
-    ({ key, isMap, stands_in }) =>
-      !isMap && (!found || (key.startsWith(`${path}.`) && stands_in === found.stands_in)),
+    ({ key, isMap, file }) =>
+      !isMap && (!found || (key.startsWith(`${path}.`) && file === found.file)),
   )
   const about = found ? outline({ [found.key]: aboutKey(found) }) : []
   const list = below.map(({ key, value, from }) => `${key}: ${shown(value)}  (${from})`)
@@ -48,7 +48,7 @@ async function explainNamed(name: string, reading: Reading, keys: Effective[]): 
   if (description) {
     const given = variable(name) ?? 'not set'
     const value = name === 'USHER_SECRET' && variable(name) ? '(not shown)' : given
-    return { [name]: { value, description, a_change: RESTART } }
+    return { [name]: { value, description, change: RESTART } }
   }
   const client = await findClient(reading, name.replace(/^clients\./, ''))
   if (client) {
@@ -159,8 +159,8 @@ function inForce(key: Key, derived: Record<string, unknown>, file?: FileResult<o
     default: fallback,
     values: key.enum,
     variable: Object.keys(VARIABLES).find(name => isOfUsher && VARIABLES[name] === path),
-    stands_in: placeOf(key),
-    a_change: isFixed ? RESTART : 'takes effect at once',
+    file: placeOf(key),
+    change: isFixed ? RESTART : 'takes effect at once',
     isMap: Boolean(key.properties ?? key.additionalProperties) && path !== 'jwks',
   }
 }

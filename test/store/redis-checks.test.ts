@@ -294,10 +294,10 @@ test('an outage of the store and its end are one audit event each, however many 
   const facts = () => [...service.stdout().matchAll(/"log":"audit","event":"(store_\w+)"/g)]
   const events = () => facts().map(([, event]) => event)
   await server.kill()
-  await expect.poll(events, { timeout: 15_000 }).toEqual(['store_away'])
+  await expect.poll(events, { timeout: 15_000 }).toEqual(['store_unavailable'])
   for (let i = 0; i < 5; i++) expect((await fetch(`${service.issuer}/readyz`)).status).toBe(503)
   await server.start()
-  await expect.poll(events, { timeout: 15_000 }).toEqual(['store_away', 'store_back'])
+  await expect.poll(events, { timeout: 15_000 }).toEqual(['store_unavailable', 'store_available'])
 }, 60_000)
 
 describe('usher doctor', () => {

@@ -44,10 +44,10 @@ test('the source of a value is its line, its variable, or the default', () => {
     value: '30 s',
     from: `${folder}/usher.yaml:${USHER.split('\n').indexOf('  code: 30 s') + 1}`,
     default: '60 s',
-    a_change: 'takes effect at once',
+    change: 'takes effect at once',
   })
   expect(keys.get('listen.port')).toMatchObject({ value: 4001, from: 'PORT', variable: 'PORT' })
-  expect(keys.get('listen.port')?.a_change).toBe('takes effect after a restart')
+  expect(keys.get('listen.port')?.change).toBe('takes effect after a restart')
   expect(keys.get('keys.announce')).toMatchObject({ value: '1 d', from: 'default' })
   expect(keys.get('claims.department.from')).toMatchObject({
     value: 'attributes.department',
