@@ -16,6 +16,12 @@ import { PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 const EXAMPLE = join(import.meta.dirname, '../../docs/examples/ldap')
 const BASE = 'ou=people,dc=example,dc=org'
 const ADMIN = { dn: 'cn=admin,dc=example,dc=org', password: 'the password of the admin' }
+/** The binary id of Active Directory, as slapd.conf defines it. */
+const OBJECT_GUID = [
+  `attributetype ( 1.2.840.113556.1.4.2 NAME 'objectGUID' EQUALITY octetStringMatch
+    SYNTAX 1.3.6.1.4.1.1466.115.121.1.40 SINGLE-VALUE )`,
+  "objectclass ( 1.1.1 NAME 'directoryUser' AUXILIARY MAY objectGUID )",
+]
 const folder = mkdtempSync(join(tmpdir(), 'usher-ldap-'))
 const options = { signal: AbortSignal.timeout(60_000) }
 
@@ -66,7 +72,7 @@ function change(ldif: string) {
 }
 const add = (dn: string, ...lines: string[]) =>
   change(`dn: ${dn}\nchangetype: add\n${lines.join('\n')}\n\n`)
-const addUser = (uid: string, cn: string) =>
+const addUser = (uid: string, cn: string, ...lines: string[]) =>
   add(
     `uid=${uid},${BASE}`,
     'objectClass: inetOrgPerson',
@@ -76,6 +82,7 @@ const addUser = (uid: string, cn: string) =>
     `mail: ${uid}@example.org`,
     'departmentNumber: Engines',
     `userPassword: ${PASSWORD}`,
+    ...lines,
   )
 
 beforeAll(async () => {
@@ -86,6 +93,7 @@ beforeAll(async () => {
     join(folder, 'slapd.conf'),
     [
       ...['core', 'cosine', 'inetorgperson'].map(name => `include /etc/ldap/schema/${name}.schema`),
+      ...OBJECT_GUID,
       'modulepath /usr/lib/ldap',
       'moduleload back_mdb',
       `pidfile ${join(folder, 'slapd.pid')}`,
@@ -154,6 +162,23 @@ test('an account has an id that stays when its name changes', async () => {
   expect(after).toEqual({ ...before, username: 'hopper' })
   expect(await source.find({ username: 'grace' }, options)).toBeNull()
   expect(await source.authenticate({ username: 'hopper', password: '' }, options)).toBeNull()
+})
+
+test('an account is found by a binary id, as objectGUID of Active Directory', async () => {
+  for (const [uid, lastByte] of [
+    ['konrad', 0x80],
+    ['emmy', 0x81],
+  ] as const) {
+    const id = Buffer.from([0, 0xff, 0x2a, 0x28, ...Array(11).fill(0xc3), lastByte])
+    addUser(uid, uid, 'objectClass: directoryUser', `objectGUID:: ${id.toString('base64')}`)
+  }
+  process.env.LDAP_ID = 'objectGUID'
+  const { find }: AccountsSource = await import(`${join(EXAMPLE, 'accounts-source.ts')}?objectGUID`)
+  for (const username of ['konrad', 'emmy']) {
+    const account = await find({ username }, options)
+    expect(account).toMatchObject({ username })
+    expect(await find({ id: account?.id ?? '' }, options)).toEqual(account)
+  }
 })
 
 test('a user who is removed from the directory loses every token and session', async () => {

@@ -9,7 +9,8 @@
 //   LDAP_BIND_DN        a user that may search there; its password is in LDAP_BIND_PASSWORD_FILE
 //   LDAP_USER_FILTER    selects the entries that are users; Active Directory: (objectClass=user)
 //   LDAP_USERNAME       the attribute that is the username; Active Directory: sAMAccountName
-//   LDAP_ID             an attribute that never changes: entryUUID; Active Directory: objectGUID
+//   LDAP_ID             an attribute that never changes: entryUUID; Active Directory: objectGUID.
+//                       Usher stores its bytes in hexadecimal, because objectGUID is not text
 
 import { readFileSync } from 'node:fs'
 import { AndFilter, Client, EqualityFilter, FilterParser, InvalidCredentialsError } from 'ldapts'
@@ -58,12 +59,18 @@ type Entry = Awaited<ReturnType<Client['search']>>['searchEntries'][number]
 
 async function search(client: Client, query: { id: string } | { username: string }) {
   // A filter object escapes its value, so that a username cannot change the filter.
-  const [attribute, value] = 'id' in query ? [LDAP_ID, query.id] : [LDAP_USERNAME, query.username]
+  const [attribute, value] =
+    'id' in query ? [LDAP_ID, Buffer.from(query.id, 'hex')] : [LDAP_USERNAME, query.username]
   const filter = new AndFilter({
     filters: [FilterParser.parseString(LDAP_USER_FILTER), new EqualityFilter({ attribute, value })],
   })
-  const options = { scope: 'sub', filter, attributes: ATTRIBUTES, sizeLimit: 2 } as const
-  const { searchEntries } = await client.search(LDAP_BASE, options)
+  const { searchEntries } = await client.search(LDAP_BASE, {
+    scope: 'sub',
+    filter,
+    attributes: ATTRIBUTES,
+    explicitBufferAttributes: [LDAP_ID],
+    sizeLimit: 2,
+  })
   if (searchEntries.length > 1) throw new Error(`several entries have one ${attribute}`)
   return searchEntries[0]
 }
@@ -86,10 +93,11 @@ function accountOf(entry: Entry): SourceAccount {
     return value === undefined ? undefined : String(value)
   }
   return {
-    id: text(LDAP_ID) ?? '',
+    id: Buffer.from([entry[LDAP_ID]].flat()[0] ?? '').toString('hex'),
     username: text(LDAP_USERNAME) ?? '',
     name: text('cn'),
     email: text('mail'),
+    // Only if users cannot change `mail` in the directory themselves. Otherwise: false.
     email_verified: true,
     attributes: { department: text('departmentNumber') ?? null },
   }
