@@ -54,7 +54,8 @@ type KnownAccount = z.output<typeof sourceAccountSchema>
  * Returns an account by its `id`, at every use of a token and a session, or by its `username`. Returns
  * null if there is none: the access of that user ends. Throws if it cannot know (a timeout, a refused
  * connection, a 5xx): requests that need the account are answered 503, and all tokens stay valid.
- * `signal` aborts after `SOURCE_TIMEOUT_MS`.
+ * Any other value, such as undefined, is logged, and no access ends. `signal` aborts after
+ * `SOURCE_TIMEOUT_MS`.
  */
 export type Find = (
   query: { id: string } | { username: string },
@@ -123,7 +124,7 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
       const detail = `${name} of accounts.module: ${reasonOf(error)}`
       throw new SourceUnavailable(detail, { cause: error })
     })
-    if (found === null || found === undefined) return undefined
+    if (found === null) return undefined
     const { success, data, error } = sourceAccountSchema.safeParse(found)
     if (success) return data
     // The log names the keys only, never the values.

@@ -222,28 +222,27 @@ test('a call of the module is aborted after a second, and delays no other reques
   expect((await userinfo(usher, adas.access_token)).status).toBe(200)
 })
 
-const MALFORMED: [string, object][] = [
-  ['no id', { id: undefined }],
-  ['a name that is too long', { name: 'x'.repeat(201) }],
-  ['a username that is too long', { username: 'x'.repeat(257) }],
-  ['a text for a flag', { enabled: 'yes' }],
+/** Results that are no account, and the key that the log names. A module is not type-checked. */
+const MALFORMED: [string, () => unknown, string][] = [
+  ['an account without id', () => ({ ...ada, id: undefined }), 'id'],
+  ['a name that is too long', () => ({ ...ada, name: 'x'.repeat(201) }), 'name'],
+  ['a username that is too long', () => ({ ...ada, username: 'x'.repeat(257) }), 'username'],
+  ['a text for a flag', () => ({ ...ada, enabled: 'yes' }), 'enabled'],
+  ['undefined, as a function without `return` does,', () => undefined, 'the whole value'],
 ]
 
 test.each(MALFORMED)(
-  'an account with %s is refused, and its tokens and sessions stay',
-  async (_, wrong) => {
+  'a user for whom the module returns %s is refused, and keeps tokens and sessions',
+  async (_, wrong, key) => {
     const { refresh_token, browser } = await tokens(usher)
     const graces = await tokens(usher, { username: 'grace' })
     await forgotten()
-    const malformed = Object.assign({ ...ada }, wrong)
-    globalThis.testSource.find = async query =>
-      'id' in query && query.id === '18' ? grace : malformed
-    globalThis.testSource.authenticate = async () => malformed
+    const find = async (query: object) => ('id' in query && query.id === '18' ? grace : wrong())
+    Object.assign(globalThis.testSource, { find, authenticate: async () => wrong() })
     expect((await refresh(usher, refresh_token)).body.error).toBe('invalid_grant')
     expect((await refresh(usher, graces.refresh_token)).status).toBe(200)
     const refused = await attempt('ada')
     expect([refused.page.status, refused.heading]).toEqual([400, 'Sign in'])
-    const [key] = Object.keys(wrong)
     expect(logged()).toContainEqual(
       expect.objectContaining({ event: 'account_malformed', wrong: [key] }),
     )
