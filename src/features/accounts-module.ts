@@ -23,6 +23,8 @@ import { now, reasonOf, StoreUnavailable } from '../storage/store.ts'
 
 /** Timeout of each call of the module. */
 const SOURCE_TIMEOUT_MS = 1000
+/** Timeout of its import. A module may open a connection meanwhile. */
+const IMPORT_TIMEOUT_MS = 10_000
 /** Lifetime of a looked-up account: one request needs it several times. */
 const FRESH_MS = 1000
 const NAME_TTL_SECONDS = 400 * 24 * 3600
@@ -32,9 +34,7 @@ const absent = <T extends z.ZodType>(schema: T) =>
 
 const sourceAccountSchema = z.object({
   id: z.string().min(1).max(256),
-  username: z
-    .string()
-    .refine(isUsername, 'is at most 256 characters, none of them control characters'),
+  username: z.string().refine(isUsername),
   name: absent(z.string().max(200)),
   email: absent(z.string().max(254)),
   email_verified: z.boolean().default(false),
@@ -95,9 +95,13 @@ export async function openDirectory(
 async function loadSource(module: string): Promise<AccountsSource> {
   const wrong = (message: string) =>
     new ConfigError([{ file: module, rule: 'accounts-module', message }])
-  const source = await import(pathToFileURL(module).href).catch((error: unknown) => {
-    throw wrong(`cannot be imported: ${reasonOf(error)}`)
-  })
+  // Without a timer, Node exits with 0 when an import never ends and nothing else is under way.
+  const keepAlive = setInterval(() => {}, IMPORT_TIMEOUT_MS)
+  const source = await withTimeout(IMPORT_TIMEOUT_MS, () => import(pathToFileURL(module).href))
+    .catch((error: unknown) => {
+      throw wrong(`cannot be imported: ${reasonOf(error)}`)
+    })
+    .finally(() => clearInterval(keepAlive))
   const missing = ['find', 'authenticate'].filter(name => typeof source[name] !== 'function')
   if (missing.length) throw wrong(`does not export a function ${missing.join(' and a function ')}`)
   return source
@@ -146,8 +150,7 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
 
   async function accountOf(id: string, found: KnownAccount): Promise<Account> {
     const { since = now(), ended } = (await outsideOf(id)) ?? {}
-    const { updated = since, ...profile } = found
-    return { ...profile, id, created: since, updated, ended }
+    return { ...found, id, created: since, updated: found.updated ?? since, ended }
   }
 
   async function load(id: string): Promise<Account | undefined> {
@@ -198,9 +201,8 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
   }
 
   async function endAccess(id: string): Promise<void> {
-    const ended = ({ ended = 0 }: Outside) => Math.max(now(), ended + 1)
-    const end = (outside?: Outside) => outside && { ...outside, ended: ended(outside) }
-    await records.update<Outside>('Outside', id, ({ value }) => end(value))
+    const end = (it: Outside) => ({ ...it, ended: Math.max(now(), (it.ended ?? 0) + 1) })
+    await records.update<Outside>('Outside', id, ({ value }) => value && end(value))
     recent.delete(id)
     await sessions.endAll(id)
     await revokeGrants(records, id)

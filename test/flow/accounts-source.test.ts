@@ -12,7 +12,7 @@ import { run } from '../support/command.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { refresh, tokens, userinfo } from '../support/journey.ts'
 import { credentials, isSignedIn, signedIn } from '../support/people.ts'
-import { ADA, GRACE, PASSWORD, startUsher } from '../support/usher.ts'
+import { ADA, GRACE, PASSWORD, startUsher, writeConfig } from '../support/usher.ts'
 
 declare global {
   var testSource: AccountsSource
@@ -283,6 +283,21 @@ test.each([
   })
   await expect(refused).rejects.toThrow(message)
   await expect(refused).rejects.toThrow('accounts-source.ts')
+})
+
+test('an import that never settles is reported at start and by `config check`', async () => {
+  const config = mkdtempSync(join(folder, 'config-'))
+  writeConfig(config, { usher: { accounts: { module: './accounts-source.ts' } } })
+  const code = `await new Promise(() => {})\n${MODULE}`
+  writeFileSync(join(config, 'accounts-source.ts'), code)
+  const env = { USHER_CONFIG: config, USHER_STORE: `sqlite:${join(config, 'usher.db')}` }
+  const commands = [['src/main.ts'], ['src/cli.ts', 'config', 'check']]
+  for (const { code, stdout, stderr } of await Promise.all(
+    commands.map(words => run(words, env)),
+  )) {
+    expect(code).toBe(1)
+    expect(stdout + stderr).toMatch(/accounts-source\.ts {2}cannot be imported: no answer within/)
+  }
 })
 
 test('a changed module is loaded at the next start', () => {
