@@ -21,6 +21,7 @@ export async function openSqliteStore(file: string) {
   /** The writes of the next commit, and the promise of their results. */
   let writes: (() => unknown)[] = []
   let committed: Promise<unknown[]> | undefined
+  let lastCommitMs = 0
   const sweeper = setInterval(() => sweep().catch(() => {}), SWEEP_EVERY_MS).unref()
 
   /** Deletes everything that has expired, a few rows at a time. */
@@ -69,13 +70,10 @@ export async function openSqliteStore(file: string) {
     for (const name of indexes) sql.index.run(name, key)
   }
 
-  async function access<T>(done: 'read' | 'written', work: () => T): Promise<T> {
-    try {
-      return await unlessBusy(work)
-    } catch (cause) {
+  const access = <T>(done: 'read' | 'written', work: () => T): Promise<T> =>
+    unlessBusy(work).catch((cause: unknown) => {
       throw new StoreUnavailable(`the SQLite file could not be ${done}`, { cause })
-    }
-  }
+    })
 
   /** Runs with everything that arrives in this turn; resolves after the commit. */
   async function commit<T>(run: () => T): Promise<T> {
@@ -88,12 +86,15 @@ export async function openSqliteStore(file: string) {
   /** While another process writes, this one does other work, and more writes join the commit. */
   async function commitAll(): Promise<unknown[]> {
     try {
-      await setImmediate()
+      // Pauses on a slow disk. Otherwise a process that writes in a loop locks out all others.
+      await (lastCommitMs < 5 ? setImmediate() : setTimeout(lastCommitMs / 5))
       return await access('written', () => {
         db.exec('BEGIN IMMEDIATE')
+        const began = performance.now()
         try {
           const results = writes.map(run => run())
           db.exec('COMMIT')
+          lastCommitMs = performance.now() - began
           return results
         } finally {
           // SQLite has ended it itself after some errors, as that of a full disk.

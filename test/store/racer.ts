@@ -4,7 +4,7 @@
 import { once } from 'node:events'
 import { pathToFileURL } from 'node:url'
 import { openSqliteStore } from '../../src/storage/sqlite.ts'
-import type { Store } from '../../src/storage/store.ts'
+import { type Store, StoreUnavailable } from '../../src/storage/store.ts'
 import { consume, put, remove } from './operations.ts'
 
 /** Operations with which only one caller may succeed on a record at its first version. */
@@ -14,9 +14,22 @@ export const ACTS: Record<string, (store: Store, key: string) => Promise<unknown
   put: (store, key) => put(store, key, Uint8Array.of(1), { version: 1 }),
 }
 
+/** On a busy machine, the other process can keep the file locked for too long. A rejected write did nothing. */
+async function untilAvailable<T>(work: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await work()
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error
+    }
+  }
+}
+
 export async function race(store: Store, name: string, keys: string[]): Promise<string[]> {
   const won: string[] = []
-  for (const key of keys) if (await ACTS[name]?.(store, key)) won.push(key)
+  for (const key of keys) {
+    if (await untilAvailable(async () => ACTS[name]?.(store, key))) won.push(key)
+  }
   return won
 }
 

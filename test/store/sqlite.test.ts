@@ -26,6 +26,7 @@ function track<T extends { close(): unknown }>(handle: T): T {
   opened.push(handle)
   return handle
 }
+const STORE_MODULE = new URL('../../src/storage/sqlite.ts', import.meta.url).href
 const openStore = async (file = newFile()) => track(await openSqliteStore(file))
 const openRaw = (file: string) => track(new DatabaseSync(file))
 
@@ -74,10 +75,9 @@ test('a missing folder is created, with access for its owner only', async () => 
 })
 
 test('several processes can open a new file at the same time', async () => {
-  const store = new URL('../../src/storage/sqlite.ts', import.meta.url).href
   const open = `
     const { workerData } = require('node:worker_threads')
-    import('${store}').then(async ({ openSqliteStore }) => {
+    import('${STORE_MODULE}').then(async ({ openSqliteStore }) => {
       while (Date.now() < workerData.at);
       return (await openSqliteStore(workerData.file)).close()
     })`
@@ -89,6 +89,20 @@ test('several processes can open a new file at the same time', async () => {
     )
   }
 })
+
+/** Writes in a loop. Each commit takes 40 ms, as on a slow disk, and is counted. */
+const SLOW_WRITER = `
+  const { workerData: { file, commits } } = require('node:worker_threads')
+  const { DatabaseSync: { prototype } } = require('node:sqlite')
+  const { exec } = prototype
+  prototype.exec = function (sql) {
+    if (sql === 'COMMIT') Atomics.wait(commits, 0, Atomics.add(commits, 0, 1) + 1, 40)
+    return exec.call(this, sql)
+  }
+  import('${STORE_MODULE}').then(async ({ openSqliteStore }) => {
+    const store = await openSqliteStore(file)
+    for (;;) await store.write([{ key: 'slow', value: Uint8Array.of(1) }]).catch(() => {})
+  })`
 
 describe('one file, opened twice', () => {
   test('one handle reads the writes of the other', async () => {
@@ -111,6 +125,19 @@ describe('one file, opened twice', () => {
     await setTimeout(5)
     other.exec('COMMIT')
     expect(await written).toBe(true)
+  })
+
+  test('a process that writes in a loop on a slow disk does not lock out another', async () => {
+    const file = newFile()
+    const store = await openStore(file)
+    const commits = new Int32Array(new SharedArrayBuffer(4))
+    const worker = new Worker(SLOW_WRITER, { eval: true, workerData: { file, commits } })
+    for (let i = 0; i < 20; i++) {
+      const before = commits[0]
+      await vi.waitUntil(() => commits[0] !== before, { interval: 1, timeout: 10_000 })
+      expect(await put(store, fresh(), bytes('x'), {})).toBe(true)
+    }
+    await worker.terminate()
   })
 
   test.each(Object.keys(ACTS))('one of two processes succeeds for each record: %s', async act => {
