@@ -4,12 +4,14 @@ import { execFileSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { expect, onTestFinished, test } from 'vitest'
 import { blockOf, stageClient, Visitor } from '../support/client-page.ts'
+import { findOrInstall } from '../support/programs.ts'
 
 const PYTHON = '/usr/bin/python3'
 const MODULES = '/usr/lib/apache2/modules'
 
 test('Authlib: Ada signs in at an application in Python', async () => {
-  needs('python3-authlib python3-flask python3-requests', hasAuthlib)
+  const packages = 'python3-authlib python3-flask python3-requests'
+  findOrInstall('Authlib', packages, () => (hasAuthlib() ? PYTHON : undefined))
   const stage = await stageClient(blockOf('authlib.md', 'yaml client'))
   onTestFinished(() => stage.close())
   const program = stage.write('application.py', blockOf('authlib.md', 'python application'))
@@ -19,8 +21,9 @@ test('Authlib: Ada signs in at an application in Python', async () => {
 })
 
 test('mod_auth_openidc: Ada signs in at pages behind Apache', async () => {
-  const isThere = () => existsSync(`${MODULES}/mod_auth_openidc.so`)
-  needs('apache2-bin libapache2-mod-auth-openidc', isThere)
+  const module = `${MODULES}/mod_auth_openidc.so`
+  const packages = 'apache2-bin libapache2-mod-auth-openidc'
+  findOrInstall('mod_auth_openidc', packages, () => [module].find(existsSync))
   const stage = await stageClient(blockOf('apache.md', 'yaml client'))
   onTestFinished(() => stage.close())
   stage.write('index.html', 'Only for signed-in users')
@@ -46,15 +49,6 @@ test('mod_auth_openidc: Ada signs in at pages behind Apache', async () => {
   const about = (await ada.open(`${stage.origin}/callback?info=json`)).json()
   expect(about.userinfo).toMatchObject({ preferred_username: 'ada', name: 'Ada Lovelace' })
 })
-
-function needs(packages: string, isThere: () => boolean) {
-  if (isThere()) return
-  const install = `apt-get update && apt-get install -y --no-install-recommends ${packages}`
-  if (process.getuid?.() === 0 && existsSync('/usr/bin/apt-get')) {
-    execFileSync('/bin/sh', ['-c', install], { stdio: 'inherit' })
-  }
-  if (!isThere()) throw new Error(`This test needs (as root): ${install}`)
-}
 
 function hasAuthlib(): boolean {
   try {

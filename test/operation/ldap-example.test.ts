@@ -10,6 +10,7 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import type { AccountsSource } from '../../src/features/accounts-module.ts'
 import { refresh, tokens, userinfo } from '../support/journey.ts'
 import { isSignedIn, signedIn } from '../support/people.ts'
+import { findProgram } from '../support/programs.ts'
 import { freePort } from '../support/service.ts'
 import { PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 
@@ -30,13 +31,6 @@ let slapd: ChildProcess
 let usher: Usher
 let source: AccountsSource
 
-function find(program: string): string {
-  const found = spawnSync('sh', ['-c', `PATH=$PATH:/usr/sbin:/sbin; command -v ${program}`])
-  const path = String(found.stdout).trim()
-  if (!path) throw new Error(`This test needs ${program}: sudo apt-get install slapd ldap-utils`)
-  return path
-}
-
 /** Installs the dependencies of the example, as an operator does. */
 function install() {
   if (existsSync(join(EXAMPLE, 'node_modules/ldapts'))) return
@@ -46,9 +40,13 @@ function install() {
 }
 
 async function startSlapd() {
-  slapd = spawn(find('slapd'), ['-d', '0', '-h', url, '-f', join(folder, 'slapd.conf')], {
-    stdio: 'inherit',
-  })
+  slapd = spawn(
+    findProgram('slapd', 'slapd'),
+    ['-d', '0', '-h', url, '-f', join(folder, 'slapd.conf')],
+    {
+      stdio: 'inherit',
+    },
+  )
   const port = Number(new URL(url).port)
   await vi.waitFor(
     async () => {
@@ -68,7 +66,7 @@ async function stopSlapd() {
 /** Applies LDIF. Each record ends with an empty line. */
 function change(ldif: string) {
   const words = ['-x', '-H', url, '-D', ADMIN.dn, '-w', ADMIN.password]
-  execFileSync(find('ldapmodify'), [...words], { input: ldif, stdio: 'pipe' })
+  execFileSync(findProgram('ldapmodify', 'ldap-utils'), [...words], { input: ldif, stdio: 'pipe' })
 }
 const add = (dn: string, ...lines: string[]) =>
   change(`dn: ${dn}\nchangetype: add\n${lines.join('\n')}\n\n`)

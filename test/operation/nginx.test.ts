@@ -1,6 +1,6 @@
 // The nginx configurations of docs/deploy with a real nginx, and a rolling restart of two nodes behind it.
 
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
@@ -10,6 +10,7 @@ import { setTimeout } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { makeCertificate } from '../support/certificates.ts'
 import { refresh, userinfo } from '../support/journey.ts'
+import { findProgram } from '../support/programs.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
 import { type Service, startService } from '../support/service.ts'
@@ -76,9 +77,13 @@ async function startNginx(name: string, change = (text: string) => text) {
     `daemon off; pid ${folder}/pid; error_log ${folder}/error.log;
      events {} http { access_log off; ${paths.join(' ')} include ${folder}/usher.conf; }`,
   )
-  const nginx = spawn(findNginx(), ['-p', folder, '-c', join(folder, 'nginx.conf')], {
-    stdio: ['ignore', 'ignore', 'inherit'],
-  })
+  const nginx = spawn(
+    findProgram('nginx', 'nginx'),
+    ['-p', folder, '-c', join(folder, 'nginx.conf')],
+    {
+      stdio: ['ignore', 'ignore', 'inherit'],
+    },
+  )
   await vi.waitFor(
     async () => {
       const socket = connect(front, '127.0.0.1')
@@ -94,14 +99,6 @@ async function stop(nginx: ChildProcess) {
   const exited = once(nginx, 'exit')
   nginx.kill('SIGTERM')
   await exited
-}
-
-function findNginx(): string {
-  const path = spawnSync('sh', ['-c', 'PATH=$PATH:/usr/sbin command -v nginx'], {
-    encoding: 'utf8',
-  })
-  if (!path.stdout) throw new Error('This test needs nginx: sudo apt-get install nginx')
-  return path.stdout.trim()
 }
 
 /** Starts clients that refresh and use their tokens. The returned function stops them. */

@@ -1,13 +1,12 @@
 // Debian's Chromium, driven by playwright-core, and the errors that it reports about a page.
 // Expressions for the page are strings, because TypeScript knows no `document` here.
 
-import { execFileSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import axe, { type AxeResults } from 'axe-core'
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
+import { findOrInstall } from './programs.ts'
 
 const PLACES = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome']
-const INSTALL = 'apt-get update && apt-get install -y --no-install-recommends chromium'
 const ARGUMENTS = [
   '--no-sandbox',
   '--disable-gpu',
@@ -26,15 +25,8 @@ export function launchChromium(): Promise<Browser> {
 function findChromium(): string {
   const named = process.env.CHROMIUM
   if (named && !existsSync(named)) throw new Error(`no browser found at CHROMIUM=${named}`)
-  const found = named ?? PLACES.find(existsSync)
-  if (found) return found
-  if (process.getuid?.() !== 0 || !existsSync('/usr/bin/apt-get')) {
-    throw new Error(`These tests need Chromium: ${INSTALL} (as root), or CHROMIUM=/path/to/chrome`)
-  }
-  execFileSync('/bin/sh', ['-c', INSTALL], { stdio: 'inherit' })
-  const installed = PLACES.find(existsSync)
-  if (!installed) throw new Error(`Chromium not found after: ${INSTALL}`)
-  return installed
+  const name = 'Chromium (or CHROMIUM=/path/to/chrome)'
+  return named ?? findOrInstall(name, 'chromium', () => PLACES.find(existsSync))
 }
 
 /** Errors that a page must not cause in the browser. */

@@ -2,7 +2,7 @@
 // WORKDIR, COPY, ENV, USER, and the RUN of a build stage. Bubblewrap runs the result: only its files, read
 // only, as the image's user, as process 1.
 
-import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import {
   chmodSync,
@@ -17,6 +17,7 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join, matchesGlob, relative } from 'node:path'
+import { findProgram } from './programs.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const START_TIMEOUT_MS = 20_000
@@ -224,7 +225,7 @@ function start(image: Image, command: string[], { env, data, mounts = {} }: RunO
     ...(data ? ['--bind', data, '/data'] : []),
     ...['--chdir', image.folder, '--', ...command],
   ]
-  const [program = '', ...args] = [...asUser(image), findBubblewrap(), ...words]
+  const [program = '', ...args] = [...asUser(image), findProgram('bwrap', 'bubblewrap'), ...words]
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe', 'pipe'] })
   alive.add(child)
   child.once('exit', () => alive.delete(child))
@@ -258,18 +259,6 @@ export function dataFolder(image: Image, folder: string): string {
 /** Node in the version of the base image. */
 function node(): string {
   return realpathSync(join(ROOT, 'node_modules/.bin/node'))
-}
-
-/** Returns the path of `bwrap`. Installs it where apt is allowed. */
-export function findBubblewrap(): string {
-  const found = () => spawnSync('which', ['bwrap'], { encoding: 'utf8' }).stdout.trim()
-  if (!found() && isRoot && existsSync('/usr/bin/apt-get')) {
-    const install =
-      'apt-get update -qq && apt-get install -y -qq --no-install-recommends bubblewrap'
-    spawnSync('sh', ['-c', install], { stdio: 'ignore' })
-  }
-  if (found()) return found()
-  throw new Error('These tests need bubblewrap: sudo apt-get install bubblewrap')
 }
 
 /** The folder in which images are built and run. Other users need access to it. */

@@ -1,10 +1,11 @@
 // Starts a redis-server on a unix socket in a folder of its own.
 
-import { spawn, spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { findProgram } from './programs.ts'
 
 const START_TIMEOUT_MS = 10_000
 
@@ -13,20 +14,6 @@ const alive = new Set<ReturnType<typeof spawn>>()
 process.once('exit', () => {
   for (const child of alive) child.kill('SIGKILL')
 })
-
-/** Returns the path of `redis-server`. Installs it where apt is allowed. */
-export function findRedis(): string {
-  const found = () => spawnSync('which', ['redis-server'], { encoding: 'utf8' }).stdout.trim()
-  if (found()) return found()
-  const mayInstall = process.getuid?.() === 0 && existsSync('/usr/bin/apt-get')
-  if (mayInstall) {
-    const install =
-      'apt-get update -qq && apt-get install -y -qq --no-install-recommends redis-server'
-    spawnSync('sh', ['-c', install], { stdio: 'ignore' })
-  }
-  if (found()) return found()
-  throw new Error('These tests need redis-server: sudo apt-get install redis-server')
-}
 
 export interface RedisServer {
   url: string
@@ -54,7 +41,9 @@ export async function startRedis({
   settings = [],
   file,
 }: RedisOptions = {}): Promise<RedisServer> {
-  const program = findRedis()
+  const program = findProgram('redis-server', 'redis-server')
+  // Some tests run it on the server.
+  findProgram('redis-cli', 'redis-tools')
   const folder = mkdtempSync(join(tmpdir(), 'usher-redis-'))
   const socket = join(folder, 'redis.sock')
   let child: ReturnType<typeof spawn>
