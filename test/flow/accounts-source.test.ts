@@ -300,7 +300,7 @@ test('an import that never settles is reported at start and by `config check`', 
   }
 })
 
-test('a changed module is loaded at the next start', () => {
+test('a change of the module is one of the changes that need a restart', () => {
   const file = join(usher.settings.folder, 'accounts-source.ts')
   const env = { USHER_CONFIG: usher.settings.folder }
   const before = readSettings(env)
