@@ -91,7 +91,7 @@ export function createInteractions(provider: Provider, settings: Deployment) {
         pending: lastSubmission?.change_password as Outcome['change_password'],
         /** The user has just chosen to use another account. */
         another: wantsAnother(lastSubmission),
-        /** The user removed the client's access while the consent page was open. */
+        /** The client's access was removed, or its name or hosts changed, while the page was open. */
         withdrawn:
           prompt.name === 'consent' &&
           mapOf(lastSubmission?.consent).accountId === session?.accountId,

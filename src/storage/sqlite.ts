@@ -13,6 +13,8 @@ const SWEEP_EVERY_MS = 10_000
 const SWEEP_ROWS = 1_000
 const SWEEP_PAUSE_MS = 5
 const PAGE_ROWS = 500
+/** From this duration on, a process pauses between commits: else it would lock out all others. */
+const SLOW_COMMIT_MS = 5
 
 /** Opens a path, made with its folders when missing, or `:memory:`. Throws for another format. */
 export async function openSqliteStore(file: string) {
@@ -86,8 +88,7 @@ export async function openSqliteStore(file: string) {
   /** While another process writes, this one does other work, and more writes join the commit. */
   async function commitAll(): Promise<unknown[]> {
     try {
-      // Pauses on a slow disk. Otherwise a process that writes in a loop locks out all others.
-      await (lastCommitMs < 5 ? setImmediate() : setTimeout(lastCommitMs / 5))
+      await (lastCommitMs < SLOW_COMMIT_MS ? setImmediate() : setTimeout(lastCommitMs / 5))
       return await access('written', () => {
         db.exec('BEGIN IMMEDIATE')
         const began = performance.now()

@@ -9,7 +9,10 @@ import { findOrInstall } from '../support/programs.ts'
 const PYTHON = '/usr/bin/python3'
 const MODULES = '/usr/lib/apache2/modules'
 
-test('Authlib: Ada signs in at an application in Python', async () => {
+/** An installation by apt can take longer than a test may. */
+const INSTALLING = { timeout: 240_000 }
+
+test('Authlib: Ada signs in at an application in Python', INSTALLING, async () => {
   const packages = 'python3-authlib python3-flask python3-requests'
   findOrInstall('Authlib', packages, () => (hasAuthlib() ? PYTHON : undefined))
   const stage = await stageClient(blockOf('authlib.md', 'yaml client'))
@@ -20,7 +23,7 @@ test('Authlib: Ada signs in at an application in Python', async () => {
   expect(me.json()).toMatchObject({ sub: expect.stringMatching(/^usr_/), name: 'Ada Lovelace' })
 })
 
-test('mod_auth_openidc: Ada signs in at pages behind Apache', async () => {
+test('mod_auth_openidc: Ada signs in at pages behind Apache', INSTALLING, async () => {
   const module = `${MODULES}/mod_auth_openidc.so`
   const packages = 'apache2-bin libapache2-mod-auth-openidc'
   findOrInstall('mod_auth_openidc', packages, () => [module].find(existsSync))
