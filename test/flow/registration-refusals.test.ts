@@ -72,7 +72,7 @@ const REFUSED: [metadata: object, error: string, description: RegExp][] = [
   [uris('com.example.app:/callback'),            'invalid_redirect_uri', /application_type: native/],
   [uris(CALLBACK, 'https://stranger.example.net/a/../b'), 'invalid_redirect_uri', /^redirect_uris\.1 no dot segments/],
   [uris('callback'),                             'invalid_redirect_uri', /absolute URL/],
-  [uris(),                                       'invalid_redirect_uri', /redirect_uris must contain members/],
+  [uris(),                                       'invalid_redirect_uri', /redirect_uris must have at least one/],
   [uris(7),                                      'invalid_redirect_uri', /^redirect_uris/],
   [{ redirect_uris: undefined },                 'invalid_redirect_uri', /^redirect_uris/],
   [{ redirect_uris: CALLBACK },                  'invalid_redirect_uri', /^redirect_uris/],

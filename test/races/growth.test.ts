@@ -47,8 +47,8 @@ beforeAll(async () => {
   redis = new Redis(deployment.redis?.url ?? '')
 })
 afterAll(async () => {
-  await redis.quit()
-  await deployment.stop()
+  await redis?.quit()
+  await deployment?.stop()
 })
 
 test(`Redis does not grow: ${WRITES} writes expire within a day`, async () => {

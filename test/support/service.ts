@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 
 const ROOT = join(import.meta.dirname, '../..')
-const START_TIMEOUT_MS = 20_000
+const START_TIMEOUT_MS = 50_000
 
 /** Ends the processes with the test process. */
 const alive = new Set<ChildProcess>()
@@ -59,7 +59,11 @@ export async function startService(
     stderr += data
   })
   await new Promise<void>((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`not ready: ${stderr}`)), START_TIMEOUT_MS)
+    const timer = setTimeout(() => {
+      // A process that stays would keep the test run from ending.
+      child.kill('SIGKILL')
+      reject(new Error(`not ready: ${stderr}`))
+    }, START_TIMEOUT_MS)
     child.stderr.on('data', () => {
       if (!/is ready at/.test(stderr)) return
       clearTimeout(timer)

@@ -143,7 +143,7 @@ test('a key-bound or FAPI 2.0 client gets no tokens from the authorization endpo
 })
 
 test.each([
-  [undefined, 'add at least one, such as https://app.example.org/callback'],
+  [undefined, 'must have at least one, such as https://app.example.org/callback'],
   [['https://app.example.org/a other: b'], 'only visible ASCII, no spaces: check the indentation'],
 ])('redirect_uris of %j are refused with the fix', (redirect_uris, says) => {
   expect(read({ 'clients/web.yaml': client({ redirect_uris }) }).text).toContain(says)

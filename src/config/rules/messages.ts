@@ -17,7 +17,7 @@ const MESSAGES = {
   'sector-missing': 'pairwise needs one sector: redirect_uris of one public host, or this address',
   'response-modes': 'a code is never sent in a fragment: delete fragment here',
   'token-modes': 'tokens are never sent in a query: add form_post',
-  'no-redirect': 'add at least one, such as https://app.example.org/callback',
+  'no-redirect': 'must have at least one, such as https://app.example.org/callback',
   'plain-http': 'must be https; http only on loopback, for a loopback issuer',
   'client-key-missing': 'needs a key to encrypt to: in jwks, with use enc or none',
   certificate:
