@@ -124,7 +124,9 @@ export function createConsents(records: Records) {
 
   /** When it returns, no code or opaque token of that client for that account is valid. */
   async function withdraw(accountId: string, clientId: string): Promise<void> {
-    // The consent goes first, so that no new grant can be made from it while grants are revoked.
+    // If the process dies after this, the application stays listed, and the user can repeat the withdrawal.
+    await revokeGrants(records, accountId, clientId)
+    // The grants are revoked again after the consent, from which requests in flight can make new ones.
     await records.remove(...consentName(accountId, clientId), TOMBSTONE_TTL_SECONDS)
     await revokeGrants(records, accountId, clientId)
   }

@@ -1,6 +1,7 @@
 // The end of grants by revocation, by withdrawal of consent and by sign-out. An ended grant stays ended.
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { createConsents } from '../../src/accounts/consents.ts'
 import { revokeGrant, revokeGrants } from '../../src/state/grants.ts'
 import { createSessions } from '../../src/state/sessions.ts'
 import { StoreUnavailable } from '../../src/storage/store.ts'
@@ -261,4 +262,27 @@ describe('the end of a session', () => {
     await leaving.destroy()
     expect(await visit(library, other.session.jti)).toBeUndefined()
   })
+})
+
+test('a withdrawal that failed half-way leaves no access to an application that is not listed', async () => {
+  for (const failing of [1, 2]) {
+    const account = `usr_${failing}`
+    const consents = createConsents(library.records)
+    await consents.decide(account, 'web', { scopes: ['openid'], declined: [], version: 0 })
+    const { isAlive } = await grant({ account, hasRefreshToken: true })
+    const { write } = library.store
+    let writes = 0
+    const spy = vi.spyOn(library.store, 'write').mockImplementation(async changes => {
+      writes++
+      if (writes === failing) throw new StoreUnavailable('cut')
+      return write.call(library.store, changes)
+    })
+    const outcome = await Promise.allSettled([consents.withdraw(account, 'web')])
+    spy.mockRestore()
+    expect(outcome).toMatchObject([{ status: 'rejected' }])
+    const isListed = (await consents.list(account)).length > 0
+    expect((await isAlive()) && !isListed).toBe(false)
+    await consents.withdraw(account, 'web')
+    expect([await isAlive(), await consents.list(account)]).toEqual([false, []])
+  }
 })

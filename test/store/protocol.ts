@@ -12,6 +12,7 @@ import { createRefreshTokens } from '../../src/state/refresh-tokens.ts'
 import type { SessionRecord } from '../../src/state/sessions.ts'
 import { openRecords, type Records } from '../../src/storage/records.ts'
 import { openSqliteStore } from '../../src/storage/sqlite.ts'
+import type { Store } from '../../src/storage/store.ts'
 
 /** Runs work as a part of a request of the library; `oidc` is the library's state of it. */
 export function asRequest<T>(oidc: object, work: () => T, auditEvents: object[] = []): T {
@@ -27,6 +28,7 @@ export interface Request {
 }
 
 export interface Library {
+  store: Store
   records: Records
   adapters: (model: string) => Adapter
   refreshTokens: ReturnType<typeof createRefreshTokens>
@@ -46,6 +48,7 @@ export async function createLibrary(): Promise<Library> {
   }
   const parts = { DeviceCode: deviceCodeAdapter(records) }
   return {
+    store,
     records,
     adapters: createState(records, lifetimes, parts).adapter,
     refreshTokens: createRefreshTokens(records, lifetimes),
