@@ -99,7 +99,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(health(readiness))
   app.use(edge(settings, Object.values(routes.byCertificate)))
   app.use(limits)
-  // Transaction of a request: caches its reads and batches its writes (storage/transaction.ts).
+  // Caches the reads of a request and defers its writes; no database transaction (storage/transaction.ts).
   app.use((_ctx, next) => records.transaction(next))
   app.use(
     limitAnonymous(settings.limits, {
@@ -115,7 +115,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(limitBodies(routes))
   app.use(finishAnswers(views, routes, settings, features))
   app.use(mount(provider))
-  /** Sends the notifications to clients that are due in a queue. */
+  /** Sends the queued notifications that are due, each to its client. */
   const deliver = createDeliver(provider, features, environment)
   return { provider, handle: app.callback(), deliver }
 }

@@ -121,7 +121,7 @@ function configuration(
     },
     subjectTypes: enabled.pairwise_subjects ? ['public', 'pairwise'] : ['public'],
     pairwiseIdentifier: pairwiseSubjects(records),
-    // Only the config folder can set it, which is trusted without a fetch.
+    // `false`: the library does not fetch this URI. Only the trusted config folder can set it.
     sectorIdentifierUriValidate: () => false,
     findAccount: async (ctx, id) => {
       for (const { findAccount } of features) {
@@ -143,12 +143,12 @@ function configuration(
       policy: createPolicy(dependencies, features),
     },
     loadExistingGrant: async ctx => {
-      const grant = await grants.load(ctx)
+      const grant = await grants.fromConsent(ctx)
       for (const { onGrant } of features) if (grant?.clientId) await onGrant?.(grant.clientId)
       return grant
     },
-    // Tokens do not depend on the session. At sign-out, state/sessions.ts alone revokes: the grants without a
-    // refresh token.
+    // The library does not tie tokens to the session. At sign-out, state/sessions.ts revokes the grants of the
+    // session that have no refresh token.
     expiresWithSession: () => false,
     extraTokenClaims: ({ oidc }, token) => {
       requireScope(token)

@@ -87,7 +87,7 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
   }
 
   /** Returns the grant of an authorization request, after its consent is recorded. */
-  async function load(ctx: KoaContextWithOIDC): Promise<Grant | undefined> {
+  async function fromConsent(ctx: KoaContextWithOIDC): Promise<Grant | undefined> {
     const { oidc } = ctx
     const client = required(oidc.client)
     const { clientId } = client
@@ -118,7 +118,7 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
     return grant
   }
 
-  return { make, load }
+  return { make, fromConsent }
 }
 
 /**

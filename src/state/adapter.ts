@@ -3,36 +3,37 @@
 //   model                               file               behaviour
 //   AuthorizationCode, DeviceCode,
 //   BackchannelAuthenticationRequest,
-//   AccessToken                         here               read with their grant; a code works once.
-//                                                          JWTs are not stored
-//   RefreshToken                        refresh-tokens.ts  families
-//   Session                             sessions.ts        three-way merge
+//   AccessToken                         here               read with their grant, which the library checks;
+//                                                          a code works once. JWTs are not stored
+//   RefreshToken                        refresh-tokens.ts  one record for all rotations of a token (family)
+//   Session                             sessions.ts        a save changes only what its request changed
 //   Grant                               grants.ts          deleting it revokes its opaque tokens
-//   Interaction                         here               answered once, resumed once; of one browser
+//   Interaction                         here               answered once, resumed once, by one browser
 //   PushedAuthorizationRequest          here               used once, at the end of the interaction
 //   others                              here               as the library asks
 //
-// `find` and `consume` of the library are separate calls, and it ignores the result of the second. So a
-// request that loses a race must throw. The library also saves records that another request has removed:
-// a tombstone refuses that.
+// The library calls `find` and `consume` separately, and ignores the result of the second. So a request that
+// loses a race must throw. The library also saves records that another request has removed.
 //
 // A code becomes tokens
-//   1  provider/grants.ts makes a grant from the consent. Its id is the tag of the code. `saveWithGrant`
-//      writes both in one batch, and then checks that the consent and the sign-in still stand.
-//   2  `find` reads the code and its grant in one command. A code that fails a check of the library (client,
-//      expiry, PKCE, redirect_uri) is not used up, and its reuse revokes nothing.
-//   3  The consumption and the tokens are one batch, written when the grant handler returns (`records.batch`
-//      in library-overrides.ts), unless it throws. The consumption decides a race: the loser revokes the
-//      grant, which ends the opaque tokens of the winner (RFC 6749 §4.1.2).
+//   1  provider/grants.ts makes a grant from the consent. Code and opaque tokens begin with its id (the tag),
+//      and are in its slot. `saveWithGrant` writes grant and code in one batch, and then checks that neither
+//      the consent nor the access of the account has ended.
+//   2  `find` reads the code and its grant in one command. A request that fails a check of the library
+//      (client, expiry, PKCE, redirect_uri) does not use the code up, and revokes nothing.
+//   3  `records.batch` (library-overrides.ts) writes the consumption and the tokens in one batch, before the
+//      response; nothing if the handler throws. The store refuses a second consumption: that request writes
+//      no token and revokes the grant, which ends the opaque tokens of the first one (RFC 6749 §4.1.2).
 //
 // Revocation of              removes                                        in
 //   an access token          its record                                     `destroy`
 //   a refresh token          the grant, then the family                     refresh-tokens.ts
 //   a consent (withdrawal)   the consent, then all grants for the client    accounts/consents.ts
-//   a session (sign-out)     its grants without a refresh token, then it    sessions.ts
-// A tombstone refuses late writes, and each use of an opaque token reads its grant. The last two first write
-// that access has ended, and then list grants. A grant that is missing in their list is revoked by the
-// check of step 1, or when its request saves the ended session.
+//   a session (sign-out)     its grants without a refresh token, itself     sessions.ts
+// A removal leaves a tombstone, which refuses late writes. A withdrawal removes the consent, and a sign-out
+// marks the session as consumed, before it lists the grants. A grant that is saved too late for the list is
+// revoked by its own request: in step 1 (consent), or when it saves the session. Each use of an opaque token
+// reads its grant. JWT access tokens are valid until they expire.
 
 import { type Adapter, Provider } from 'oidc-provider'
 import type { Records } from '../storage/records.ts'
@@ -68,7 +69,7 @@ export type AdapterPart = (plain: Adapter) => Partial<Adapter>
 /** A code or token that gets its value. `format`: `jwt` for an access token that is not stored. */
 type NewToken = Partial<Record<'grantId' | 'format', string>>
 
-/** Returns the library's adapter, and what gives codes and tokens their values. `features`: by model. */
+/** Returns the adapter, and functions that make token values, by model. `features`: adapter parts, by model. */
 export function createState(
   records: Records,
   lifetimes: Lifetimes,
@@ -104,7 +105,7 @@ export function createState(
   }
   const tagged = ({ format, grantId }: NewToken, id: string) =>
     format === 'jwt' ? id : taggedValue(grantId)
-  /** By model, given the value that the library has made. */
+  /** By model: returns the value of a token. `id` is the value that the library has made. */
   const tokenIds: Record<string, typeof tagged> = {
     ...Object.fromEntries(TAGGED.map(model => [model, tagged])),
     // A rotation continues the family of the used token. Otherwise a new family begins.
@@ -116,7 +117,7 @@ export function createState(
   return { adapter, tokenIds }
 }
 
-/** Returns the default methods. `upsert` is deferred to the next write, or to the end of the request. */
+/** Returns the default methods. `upsert` waits for the next write, or for the end of the batch or request. */
 function createPlainAdapter(model: string, records: Records) {
   return {
     async upsert(id: string, payload: Payload, ttl?: number) {
@@ -138,7 +139,7 @@ function createPlainAdapter(model: string, records: Records) {
       await records.remove(model, recordIdOf(id))
     },
 
-    // The library also calls this to revoke an access token alone. Only `destroy` of the grant ends a grant.
+    // Does nothing: the library also calls it to revoke one access token. `destroy` of the grant ends them all.
     revokeByGrantId: async () => {},
     findByUid: async () => undefined,
     findByUserCode: async () => undefined,

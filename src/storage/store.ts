@@ -10,22 +10,22 @@
 //   A key has a record, a tombstone, or nothing. A record has a value. A removal leaves a tombstone, which
 //   refuses late writes of the removed record. Records and tombstones have a version. It rises by one with
 //   every change of the key: a write, a consumption or a removal. The version of nothing is 0.
-//   An expired record or tombstone is nothing, to every operation. The store frees its space later. It may
-//   compare `expires` with its own clock or that of the process: `check` reports a difference.
+//   An entry expires when the clock reaches `expires`. Then it is nothing, to every operation; the store
+//   frees its space later. The clock is that of the store or of the process: `check` reports a difference.
 //   A record can be marked as consumed once (a used code, an ended session). The mark stays when the record
 //   is written again. A record that is written over a tombstone has no mark, and no indexes of the former
 //   record.
 //
 // Keys
-//   A key, and the name of an index, has up to 100 ASCII characters without spaces. The slot of
-//   `{SLOT}REST` is SLOT; the slot of any other key is the key itself (slotOf). `write` and `getMany` receive keys of one slot. Thus a store can
-//   put each slot on a server of its own, as Redis Cluster does. Other operations may span slots.
+//   A key, and the name of an index, has up to 100 ASCII characters without spaces. The slot of `{SLOT}REST`
+//   is SLOT; any other key is its own slot (slotOf). `write` and `getMany` receive keys of one slot: a store
+//   can put each slot on a server of its own, as Redis Cluster does. Other operations may span slots.
 //
 // Indexes
 //   A write may name indexes. `walk` finds the record under them until it expires or is removed.
 //   A later write keeps the indexes of the record, and adds those it names.
 //
-// Which changes are refused (X), depending on the state of the key
+// Refused changes, by the state of the key. X: always; `unless V`: if `version` is not V; blank: never
 //                                nothing   record              tombstone
 //   Put without version                                        X
 //   Put with version             unless 0  unless its version  unless its version
@@ -36,15 +36,15 @@
 // Guarantees
 //   Atomic: `write` and `getMany` happen in one step, for every process that shares the store.
 //   Durable: after `write` or `restore` has resolved, a crash does not lose the change, as far as the
-//   operator's settings of the database go (docs/redis.md). A removal that finds a tombstone makes
-//   that durable: a caller can repeat a removal that no replica has confirmed.
+//   operator's settings of the database go (docs/redis.md). A removal that is refused by a
+//   tombstone also waits until that is durable: a caller can repeat a removal that no replica has confirmed.
 //   Current: a read sees every write that resolved before the read began.
 //   Repeatable: when the client of the database sends a write again because a reply was lost, `write`
 //   returns the first result. A change is never applied twice.
 //   Unavailable, not empty: an operation that fails rejects with StoreUnavailable, within about a second.
 //   It never returns undefined instead: the library would take that for an unknown token, and clients would
 //   discard theirs. A write that was rejected may have happened.
-//   Removable: a full store still accepts batches that only remove.
+//   Removable: a store without space left still accepts batches that only remove.
 
 /** The current time in epoch seconds, rounded down. */
 export const now = () => Math.floor(Date.now() / 1000)
@@ -129,7 +129,7 @@ export interface Store {
 
   /**
    * Checks whether the store is safe for an installation: its settings, disk, clock, replicas. Rejects with
-   * StoreUnavailable if it cannot be reached. `identity` is the name of a check of records.ts.
+   * StoreUnavailable if it cannot be reached. No check is named `identity`: records.ts adds it.
    */
   check(): Promise<Check[]>
 
@@ -137,13 +137,13 @@ export interface Store {
   close(): Promise<void>
 
   /**
-   * The latest time without writes that this process has seen. It extends the grace period of refresh
+   * The latest period in which this process saw no write succeed. It extends the grace period of refresh
    * tokens. Absent for a store that fails together with the process.
    */
   readonly outage?: Outage
 }
 
-/** A time without successful writes, in epoch seconds; `to` is absent while it lasts. */
+/** A period without successful writes, in epoch seconds; `to` is absent while it lasts. */
 export interface Outage {
   from: number
   to?: number
