@@ -19,9 +19,21 @@ const SLOW = [
   'test/operation/*.test.ts',
   'test/races/*.test.ts',
   ...['checks', 'durability', 'faults'].map(name => `test/store/redis-${name}.test.ts`),
-  ...['deploy', 'operator-commands', 'outage', 'reload', 'secret-change', 'service', 'workers'].map(
-    name => `test/flow/${name}.test.ts`,
-  ),
+  // Start many processes: the service, and the command line.
+  ...[
+    'accounts-transfer',
+    'accounts-why',
+    'deploy',
+    'operator-commands',
+    'operator-events',
+    'outage',
+    'reload',
+    'secret-change',
+    'service',
+    'store-backup',
+    'upstream-commands',
+    'workers',
+  ].map(name => `test/flow/${name}.test.ts`),
   ...['accessibility', 'upstream'].map(name => `test/pages/${name}.chromium.test.ts`),
 ]
 
