@@ -19,11 +19,13 @@ const SLOW = [
   'test/operation/*.test.ts',
   'test/races/*.test.ts',
   ...['checks', 'durability', 'faults'].map(name => `test/store/redis-${name}.test.ts`),
-  // Start many processes: the service, and the command line.
+  // Start many processes, the service and the command line, or wait for time limits.
   ...[
+    'accounts-source',
     'accounts-transfer',
     'accounts-why',
     'deploy',
+    'key-rotation',
     'operator-commands',
     'operator-events',
     'outage',
@@ -31,6 +33,7 @@ const SLOW = [
     'secret-change',
     'service',
     'store-backup',
+    'store-copy',
     'upstream-commands',
     'workers',
   ].map(name => `test/flow/${name}.test.ts`),
