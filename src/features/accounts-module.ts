@@ -95,13 +95,10 @@ export async function openDirectory(
 async function loadSource(module: string): Promise<AccountsSource> {
   const wrong = (message: string) =>
     new ConfigError([{ file: module, rule: 'accounts-module', message }])
-  // Without a timer, Node exits with 0 when an import never ends and nothing else is under way.
-  const keepAlive = setInterval(() => {}, IMPORT_TIMEOUT_MS)
-  const source = await withTimeout(IMPORT_TIMEOUT_MS, () => import(pathToFileURL(module).href))
-    .catch((error: unknown) => {
-      throw wrong(`cannot be imported: ${reasonOf(error)}`)
-    })
-    .finally(() => clearInterval(keepAlive))
+  const imported = () => import(pathToFileURL(module).href)
+  const source = await withTimeout(IMPORT_TIMEOUT_MS, imported).catch((error: unknown) => {
+    throw wrong(`cannot be imported: ${reasonOf(error)}`)
+  })
   const missing = ['find', 'authenticate'].filter(name => typeof source[name] !== 'function')
   if (missing.length) throw wrong(`does not export a function ${missing.join(' and a function ')}`)
   return source

@@ -85,10 +85,14 @@ export async function withTimeout<T>(
   work: (options: { signal: AbortSignal }) => Promise<T>,
 ): Promise<T> {
   const signal = AbortSignal.timeout(ms)
+  // The timer of the signal does not keep the process alive: a command would end without a result.
+  const keepAlive = setInterval(() => {}, ms)
   const late = new Promise<never>((_, reject) => {
     signal.onabort = () => reject(new DOMException(`no answer within ${ms} ms`, 'TimeoutError'))
   })
-  return await Promise.race([Promise.try(() => work({ signal })), late])
+  return await Promise.race([Promise.try(() => work({ signal })), late]).finally(() =>
+    clearInterval(keepAlive),
+  )
 }
 
 /** Finds addresses of a host that may be connected to; throws an error for the operator if none may. */
