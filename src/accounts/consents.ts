@@ -124,9 +124,10 @@ export function createConsents(records: Records) {
 
   /** When it returns, no code or opaque token of that client for that account is valid. */
   async function withdraw(accountId: string, clientId: string): Promise<void> {
-    // If the process dies after this, the application stays listed, and the user can repeat the withdrawal.
+    // The grants end before the consent, too: if the process dies in between, the application stays listed,
+    // and the user can repeat the withdrawal.
     await revokeGrants(records, accountId, clientId)
-    // The grants are revoked again after the consent, from which requests in flight can make new ones.
+    // Requests in flight can make new grants until the consent is removed.
     await records.remove(...consentName(accountId, clientId), TOMBSTONE_TTL_SECONDS)
     await revokeGrants(records, accountId, clientId)
   }

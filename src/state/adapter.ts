@@ -28,8 +28,8 @@
 // Revocation of              removes                                        in
 //   an access token          its record                                     `destroy`
 //   a refresh token          the grant, then the family                     refresh-tokens.ts
-//   a consent (withdrawal)   the consent, then all grants for the client    accounts/consents.ts
-//   a session (sign-out)     its grants without a refresh token, itself     sessions.ts
+//   a consent (withdrawal)   the consent, and all grants for the client     accounts/consents.ts
+//   a session (sign-out)     the session; its grants without refresh token  sessions.ts
 // A removal leaves a tombstone, which refuses late writes. A withdrawal removes the consent, and a sign-out
 // marks the session as consumed, before it lists the grants. A grant that is saved too late for the list is
 // revoked by its own request: in step 1 (consent), or when it saves the session. Each use of an opaque token
