@@ -11,6 +11,7 @@ import { ASSERTION, jwk, KEYED, signAssertion } from '../support/keyed.ts'
 import { CLIENTS, SECRET } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
+const MAX_CPU_MICROSECONDS = 1_000_000
 const KEYED_URI = 'https://keyed.example.org/callback'
 
 let elsewhere: Server
@@ -107,9 +108,11 @@ describe.each(Object.entries(USES))('%s', (name, isTaken) => {
     const taken: string[] = []
     const slow: string[] = []
     for (const [what, jwt] of forged) {
-      const began = performance.now()
+      const before = process.cpuUsage()
       if (await isTaken(jwt)) taken.push(what)
-      if (performance.now() - began > 1000) slow.push(what)
+      // The server is in this process. Other work on the machine does not count.
+      const { user, system } = process.cpuUsage(before)
+      if (user + system > MAX_CPU_MICROSECONDS) slow.push(what)
     }
     expect(taken).toEqual([])
     expect(slow).toEqual([])
