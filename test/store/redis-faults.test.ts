@@ -78,6 +78,16 @@ describe('hung', () => {
   })
 })
 
+test('a reply that arrives while this process is busy is no failure of the store', async () => {
+  const key = fresh()
+  await put(store, key, bytes('kept'), { expires: now() + 600 })
+  const replies = Promise.all([store.get(key), remove(store, fresh(), now())])
+  const end = Date.now() + 2000
+  while (Date.now() < end);
+  expect(await replies).toMatchObject([{ key }, false])
+  expect(await store.get(key)).toMatchObject({ key })
+})
+
 describe('the reply is lost, and the command is retried', () => {
   let link: FlakyLink
   let flaky: Store

@@ -10,11 +10,11 @@ import type { RedisSettings } from '../../config/schema/usher.ts'
 const CONNECT_TIMEOUT_MS = 3000
 const DEMOTED = /READONLY|^(LOADING|MASTERDOWN|NOAUTH|ERR WAIT cannot be used)/
 
-/** In milliseconds. A Redis that is down or hangs causes an error within a second. */
+/** Times are in milliseconds. Commands have the limit of `inTime`. */
 const OPTIONS = {
   connectTimeout: 800,
-  commandTimeout: 800,
-  socketTimeout: 1000,
+  // Longer than this process may be busy: a connection whose replies wait to be read must not be closed.
+  socketTimeout: 3000,
   disconnectTimeout: 100,
   keepAlive: 5000,
   enableOfflineQueue: false,
@@ -93,11 +93,15 @@ export async function connect(connection: Connection): Promise<void> {
   }
 }
 
-/** Rejects after `ms`, also for a command that waits behind others on its connection. */
+/**
+ * Rejects after `ms`, also for a command that waits behind others on its connection. When this process was
+ * busy for so long, it first reads the answers that have arrived meanwhile, which Node does between a timer
+ * and `setImmediate`; ioredis's `commandTimeout` would reject them.
+ */
 export function inTime<T>(ms: number, answer: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const late = () => reject(new Error(`there was no answer in ${ms} ms`))
-    const timer = setTimeout(late, ms)
+    const timer = setTimeout(() => setImmediate(late), ms)
     answer.then(resolve, reject).finally(() => clearTimeout(timer))
   })
 }
