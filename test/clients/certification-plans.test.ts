@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { decodeJwt, exportJWK, generateKeyPair } from 'jose'
+import { decodeJwt, exportJWK, generateKeyPair, type JSONWebKeySet } from 'jose'
 import * as openid from 'openid-client'
 import { expect, onTestFinished, test } from 'vitest'
 import { PLANS } from '../../docs/certification/plans.ts'
@@ -51,8 +51,8 @@ test('config: discovery has the required metadata, and the JWKS has no private k
     'issuer authorization_endpoint token_endpoint userinfo_endpoint jwks_uri scopes_supported response_types_supported grant_types_supported subject_types_supported id_token_signing_alg_values_supported claims_supported'
   expect(Object.keys(json)).toEqual(expect.arrayContaining(required.split(' ')))
   expect(json.id_token_signing_alg_values_supported).toContain('RS256')
-  const jwks = await send(usher, '/api/oauth/jwks')
-  for (const key of jwks.json.keys as object[]) expect(key).not.toHaveProperty('d')
+  const jwks = await send<JSONWebKeySet>(usher, '/api/oauth/jwks')
+  for (const key of jwks.json.keys) expect(key).not.toHaveProperty('d')
 })
 
 test('rp-initiated-logout: with hint, redirect URI and state, the user returns with the state', async () => {

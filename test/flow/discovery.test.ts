@@ -1,3 +1,4 @@
+import type { JSONWebKeySet } from 'jose'
 import { expect } from 'vitest'
 import { test, usher } from '../support/fixtures.ts'
 import { send } from '../support/wire.ts'
@@ -65,11 +66,10 @@ test('discovery advertises only implemented features', () => {
 })
 
 test('the JWKS has a key for every advertised ID token algorithm', async () => {
-  const { json } = await send(usher, '/api/oauth/jwks')
-  const keys = json.keys as { alg: string; kid: string }[]
+  const { json } = await send<JSONWebKeySet>(usher, '/api/oauth/jwks')
   expect(metadata.id_token_signing_alg_values_supported).toEqual(expect.arrayContaining(['RS256']))
   for (const alg of metadata.id_token_signing_alg_values_supported as string[]) {
-    expect(keys.map(key => key.alg)).toContain(alg)
+    expect(json.keys.map(key => key.alg)).toContain(alg)
   }
 })
 

@@ -2,7 +2,7 @@
 
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { decodeProtectedHeader } from 'jose'
+import { decodeProtectedHeader, type JSONWebKeySet } from 'jose'
 import { describe, expect } from 'vitest'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { forgeries } from '../support/forgeries.ts'
@@ -94,8 +94,8 @@ async function honest(use: string) {
   const { code, request } = await authorize(usher, { browser })
   const { body } = await redeem(usher, code, request)
   const { kid } = decodeProtectedHeader(body.id_token)
-  const { json } = await send(usher, '/api/oauth/jwks')
-  const key = (json.keys as { kid: string }[]).find(key => key.kid === kid)
+  const { json } = await send<JSONWebKeySet>(usher, '/api/oauth/jwks')
+  const key = json.keys.find(key => key.kid === kid)
   if (!key) throw new Error('signed by no key of ours')
   return { ...common, jwt: body.id_token, key }
 }

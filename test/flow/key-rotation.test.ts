@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
-import { decodeProtectedHeader } from 'jose'
+import { decodeProtectedHeader, type JSONWebKeySet } from 'jose'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { createDirectory } from '../../src/accounts/directory.ts'
@@ -121,14 +121,16 @@ async function signIn() {
 const token = (i: number, body: Record<string, string>) =>
   send(node(i), '/api/oauth/token', { headers: basic('web', SECRET), body })
 
+const jwksOf = async (node: Node) => (await send<JSONWebKeySet>(node, '/api/oauth/jwks')).json
+
 /** Resolves when all nodes publish the keys of the store. The fake clock does not wait for them. */
 async function untilAllNodesAgree() {
   const keys = await openSigningKeys(installation.records, settings)
-  const kids = (list: { kid: string }[]) => list.map(({ kid }) => kid).join()
+  const kids = (list: { kid?: string }[]) => list.map(({ kid }) => kid).join()
   const inStore = kids(await keys.load())
   for (let attempt = 0; attempt < 400; attempt++) {
-    const sets = await Promise.all(nodes.map(node => send(node, '/api/oauth/jwks')))
-    if (sets.every(({ json }) => kids(Object(json).keys) === inStore)) return
+    const sets = await Promise.all(nodes.map(jwksOf))
+    if (sets.every(set => kids(set.keys) === inStore)) return
     await setTimeout(25)
   }
   throw new Error('the nodes have other keys than the store')
@@ -179,7 +181,7 @@ test('from announcement to removal of a key, every cached JWKS verifies every ID
 
   const [first] = await around(WINDOW * SECOND, { restarting: 0 })
   expect(first).toBe(kidOf(ada.id_token))
-  const published = async () => Object((await send(node(1), '/api/oauth/jwks')).json).keys.length
+  const published = async () => (await jwksOf(node(1))).keys.length
   expect(await published()).toBe(3)
 
   expect(await around(29 * DAY, { restarting: 1 })).toEqual(new Set([first]))

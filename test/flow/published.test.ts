@@ -5,6 +5,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { JSONWebKeySet } from 'jose'
 import { pino } from 'pino'
 import { describe, expect, vi } from 'vitest'
 import { readSettings } from '../../src/config/load.ts'
@@ -100,7 +101,7 @@ test('after a reload, or with another key, the response changes at once', async 
   server.on('request', handle)
   const place = { issuer: settings.issuer, address: `http://127.0.0.1:${port}` }
   try {
-    const [document, keys] = [await send(place, DISCOVERY), await send(place, JWKS)]
+    const [document, keys] = [await send(place, DISCOVERY), await send<JSONWebKeySet>(place, JWKS)]
     writeFileSync(join(folder, 'usher.yaml'), '{ features: { claims_parameter: false } }')
     vi.stubEnv('USHER_CONFIG', folder)
     vi.stubEnv('PORT', port)
@@ -112,7 +113,7 @@ test('after a reload, or with another key, the response changes at once', async 
     await (await openSigningKeys(installation.records, settings)).rotate()
     writeFileSync(join(folder, 'usher.yaml'), '{}')
     await reload()
-    const kids = ({ json }: Reply) => Object(json).keys.map(({ kid }: { kid: string }) => kid)
+    const kids = ({ json }: Reply<JSONWebKeySet>) => json.keys.map(({ kid }) => kid)
     expect(kids(await send(place, JWKS)).length).toBeGreaterThan(kids(keys).length)
     expect(kids(await send(place, JWKS))).toEqual(expect.arrayContaining(kids(keys)))
   } finally {

@@ -191,7 +191,7 @@ test('the store contains no token or secret, in any encoding', async () => {
   const usher = await start({ store: `sqlite:${path}`, env })
   const token = await invite(usher)
   const { json } = await register(usher, token)
-  const { client_id, client_secret, registration_access_token: managing } = Object(json)
+  const { client_id, client_secret, registration_access_token: managing } = json
   const files = ['', '-wal'].map(end => readFileSync(path + end).toString('latin1')).join('')
   for (const secret of [token, client_secret, managing, client_id, METADATA.client_name]) {
     expect(files).not.toContain(secret)

@@ -65,7 +65,7 @@ test(
     ])
     expect([removed.code, uninvited.code]).toEqual([0, 0])
     expect(await registered(service).list()).toEqual([])
-    expect((await manage(service, Object(json))).status).toBe(401)
+    expect((await manage(service, json)).status).toBe(401)
     expect((await register(service, token)).status).toBe(401)
     const facts: string[] = []
     await takeAuditEvents(service.records, ({ event }) => facts.push(event))

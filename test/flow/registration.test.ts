@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { request } from 'node:http'
 import * as openid from 'openid-client'
 import { expect, onTestFinished } from 'vitest'
+import { required } from '../../src/config/schema/values.ts'
 import { Browser } from '../support/browser.ts'
 import { signInWith } from '../support/client-library.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
@@ -17,7 +18,7 @@ import {
   register,
   registerNew,
 } from '../support/registration.ts'
-import { CLIENTS, startUsher } from '../support/usher.ts'
+import { CLIENTS, startUsher, type Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const DISCOVERY = '/.well-known/openid-configuration'
@@ -90,7 +91,7 @@ test('a client reads and updates its registration with one token, and keeps its 
     client_secret_expires_at: __,
     client_id_issued_at: ___,
     ...current
-  } = Object(read.json)
+  } = read.json
   const update = await manage(usher, first, { ...current, client_name: 'Another name' })
   expect([update.status, update.json.client_name]).toEqual([200, 'Another name'])
   expect(update.json.registration_access_token).toBe(token)
@@ -174,17 +175,20 @@ test('a registration access token manages only its own client, and no client of 
   expect((await manage(usher, wrong)).status).toBe(401)
 })
 
+/** Copies a record to the store of another provider. */
+async function copyRecord(kind: string, id: string, { records }: Usher) {
+  const { value } = await usher.records.read<object>(kind, id)
+  await records.save(kind, id, required(value))
+}
+
 test('a client_id that a client file has cannot be managed by registration', async () => {
   const { client_id, registration_access_token } = await registerNew(usher)
-  const managed = await usher.records.read('RegistrationAccessToken', registration_access_token)
-  const kept = await usher.records.read('Client', client_id)
   const file = { ...CLIENTS.web, client_id, client_name: 'Of a file' }
   const other = await startUsher({ ...ON, clients: { file } })
   try {
-    await other.records.save('Client', client_id, Object(kept.value))
-    const token = registration_access_token
-    await other.records.save('RegistrationAccessToken', token, Object(managed.value))
-    const answer = await manage(other, { client_id, registration_access_token } as never)
+    await copyRecord('Client', client_id, other)
+    await copyRecord('RegistrationAccessToken', registration_access_token, other)
+    const answer = await manage(other, { client_id, registration_access_token })
     expect([answer.status, answer.json.error]).toEqual([403, 'invalid_request'])
   } finally {
     await other.close()
@@ -194,14 +198,13 @@ test('a client_id that a client file has cannot be managed by registration', asy
 test('while the feature is off, it has no endpoint, is not in discovery, and its clients are unknown', async () => {
   const on = await send(usher, DISCOVERY)
   expect(on.json.registration_endpoint).toBe(`${usher.issuer}${REGISTER}`)
-  const { client_id } = await registerNew(usher)
-  const kept = await usher.records.read('Client', client_id)
+  const mine = await registerNew(usher)
+  const { client_id } = mine
   const off = await startUsher()
   try {
-    await off.records.save('Client', client_id, Object(kept.value))
+    await copyRecord('Client', client_id, off)
     expect((await send(off, DISCOVERY)).json).not.toHaveProperty('registration_endpoint')
     expect((await register(off, await invite(off))).status).toBe(404)
-    const mine = { client_id } as never
     expect((await manage(off, mine)).status).toBe(404)
     const page = await new Browser(off.issuer).open(`/api/oauth/authorize?client_id=${client_id}`)
     expect([page.status, page.text]).toEqual([400, expect.stringContaining('invalid_client')])

@@ -1,6 +1,12 @@
 // Signature and encryption of ID tokens and UserInfo responses.
 
-import { decodeProtectedHeader, exportJWK, generateKeyPair, jwtVerify } from 'jose'
+import {
+  decodeProtectedHeader,
+  exportJWK,
+  generateKeyPair,
+  type JSONWebKeySet,
+  jwtVerify,
+} from 'jose'
 import * as openid from 'openid-client'
 import { expect } from 'vitest'
 import { configurationOf, signInWith } from '../support/client-library.ts'
@@ -47,8 +53,8 @@ test.each(SIGNED)('ID token and UserInfo can be signed with %s', async alg => {
   const headers = { authorization: `Bearer ${tokens.access_token}` }
   const { text, headers: listed } = await send(usher, '/api/oauth/userinfo', { headers })
   expect(listed.get('content-type')).toBe('application/jwt; charset=utf-8')
-  const { json } = await send(usher, '/api/oauth/jwks')
-  const keys = (json.keys as { alg: string; kid: string }[]).filter(key => key.alg === alg)
+  const { json } = await send<JSONWebKeySet>(usher, '/api/oauth/jwks')
+  const keys = json.keys.filter(key => key.alg === alg)
   const { kid } = decodeProtectedHeader(text)
   const key = keys.find(key => key.kid === kid)
   if (!key) throw new Error(`no key ${kid}`)

@@ -1,7 +1,7 @@
 // A client that caches the JWKS of one node for exactly the max-age of its Cache-Control. It does not request
 // the JWKS earlier, not even for an unknown key.
 
-import { createLocalJWKSet, jwtVerify } from 'jose'
+import { createLocalJWKSet, type JSONWebKeySet, jwtVerify } from 'jose'
 import { send } from './wire.ts'
 
 type Node = Parameters<typeof send>[0]
@@ -23,10 +23,10 @@ export class JwksKeeper {
   }
 
   async #fetch() {
-    const { status, headers, json } = await send(this.#node, '/api/oauth/jwks')
+    const { status, headers, json } = await send<JSONWebKeySet>(this.#node, '/api/oauth/jwks')
     const [, age] = /max-age=(\d+)/.exec(headers.get('cache-control') ?? '') ?? []
     if (status !== 200 || !age) throw new Error(`the JWKS: ${status}, max-age ${age}`)
-    this.#keys = createLocalJWKSet(Object(json))
+    this.#keys = createLocalJWKSet(json)
     this.#until = Date.now() + Number(age) * 1000
     this.fetched++
   }

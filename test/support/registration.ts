@@ -7,7 +7,7 @@ import {
 } from '../../src/features/registered-clients.ts'
 import type { Records } from '../../src/storage/records.ts'
 import { now } from '../../src/storage/store.ts'
-import { type Reply, send } from './wire.ts'
+import { send } from './wire.ts'
 
 export const REGISTER = '/api/oauth/register'
 export const ON = { usher: { features: { dynamic_registration: true } } }
@@ -24,7 +24,7 @@ export async function invite({ records }: { records: Records }, most = 10, ...re
 
 export const registered = ({ records }: { records: Records }) => createRegisteredClients(records)
 
-export function register(place: Place, token: string, metadata: object = METADATA): Promise<Reply> {
+export function register(place: Place, token: string, metadata: object = METADATA) {
   return sendJson(place, REGISTER, 'POST', token, metadata)
 }
 
@@ -43,17 +43,18 @@ export async function registerNew(
 ): Promise<Registration> {
   const { status, json, text } = await register(usher, await invite(usher, 1, ...relaxed), metadata)
   if (status !== 201) throw new Error(`not registered: ${status} ${text}`)
-  return Object(json)
+  return json
 }
 
 /** Sends GET without metadata and PUT with metadata, or `method`. */
 export function manage(
   place: Place,
-  { client_id, registration_access_token: token }: Registration,
+  client: Pick<Registration, 'client_id' | 'registration_access_token'>,
   metadata?: object,
   method = metadata ? 'PUT' : 'GET',
-): Promise<Reply> {
-  return sendJson(place, `${REGISTER}/${client_id}`, method, token, metadata)
+) {
+  const path = `${REGISTER}/${client.client_id}`
+  return sendJson(place, path, method, client.registration_access_token, metadata)
 }
 
 function sendJson(place: Place, path: string, method: string, token: string, metadata?: object) {
@@ -61,7 +62,7 @@ function sendJson(place: Place, path: string, method: string, token: string, met
     authorization: `Bearer ${token}`,
     ...(metadata && { 'content-type': 'application/json' }),
   }
-  return send(place, path, {
+  return send<Registration>(place, path, {
     method,
     headers,
     body: metadata && JSON.stringify(metadata),

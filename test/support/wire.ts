@@ -4,12 +4,13 @@ import { request } from 'node:http'
 import { connect } from 'node:net'
 import type { Browser } from './browser.ts'
 
-export interface Reply {
+/** A response. A successful one has the members of `T` in its JSON. */
+export interface Reply<T = unknown> {
   status: number
   headers: Headers
   text: string
   /** The body as JSON; an empty object for another content type. */
-  json: Record<string, unknown>
+  json: Record<string, unknown> & T
   /** The Location header. */
   location?: URL
 }
@@ -24,14 +25,14 @@ export interface WireOptions {
 type Place = { issuer: string; address: string }
 
 /** Sends exactly this path to the port of the Usher. Default of the Host header: the issuer's host. */
-export function send(
+export function send<T>(
   { issuer, address }: Place,
   path: string | URL,
   { method, headers = {}, body }: WireOptions = {},
-): Promise<Reply> {
+): Promise<Reply<T>> {
   const isText = typeof body === 'string' || body === undefined
   const content = isText ? body : new URLSearchParams(body).toString()
-  const { promise, resolve, reject } = Promise.withResolvers<Reply>()
+  const { promise, resolve, reject } = Promise.withResolvers<Reply<T>>()
   const outgoing = request(
     {
       host: new URL(address).hostname,
@@ -92,7 +93,7 @@ export function talk({ address }: Place, bytes: string, timeout = 500): Promise<
   return promise
 }
 
-function reply(status: number, headers: Headers, text: string, issuer: string): Reply {
+function reply<T>(status: number, headers: Headers, text: string, issuer: string): Reply<T> {
   const isJson = /^application\/([\w.-]+\+)?json/.test(headers.get('content-type') ?? '')
   const location = headers.get('location')
   return {
