@@ -120,10 +120,22 @@ async function userInfo({ tokens }: Session): Promise<unknown> {
   return client.fetchUserInfo(await configuration(), tokens.access_token, sub).catch(describe)
 }
 
-function describe(error: unknown): object {
-  const { name, code, status, error: oauth, error_description, cause } = Object(error)
-  const challenge = Array.isArray(cause) ? cause[0]?.parameters : undefined
-  return { failed: name, code, status, error: oauth, error_description, ...challenge }
+/** Returns what a page shows of an error: the answer of the provider, if there was one. */
+function describe(thrown: unknown): object {
+  if (thrown instanceof client.ResponseBodyError) {
+    const { name, code, status, error, error_description } = thrown
+    return { failed: name, code, status, error, error_description }
+  }
+  if (thrown instanceof client.AuthorizationResponseError) {
+    const { name, code, error, error_description } = thrown
+    return { failed: name, code, error, error_description }
+  }
+  if (thrown instanceof client.WWWAuthenticateChallengeError) {
+    const { name, code, status, cause } = thrown
+    return { failed: name, code, status, ...cause[0]?.parameters }
+  }
+  const { name, code } = thrown as client.ClientError
+  return { failed: name, code }
 }
 
 function home({ tokens, refresh_token, came_back }: Session, info: unknown): string {
