@@ -129,9 +129,10 @@ test('dynamic: a client with keys registers, signs a user in without PKCE, and d
   const { url } = await signInAndAllow(browser, USER.username, USER.password)
   const checks = { expectedState: request.state }
   const tokens = await openid.authorizationCodeGrant(config, url, checks)
-  const client = config.clientMetadata()
-  expect(tokens.claims()?.aud).toBe(client.client_id)
-  expect((await manage(usher, Object(client), undefined, 'DELETE')).status).toBe(204)
+  const { client_id, registration_access_token } = config.clientMetadata()
+  expect(tokens.claims()?.aud).toBe(client_id)
+  const client = { client_id, registration_access_token: String(registration_access_token) }
+  expect((await manage(usher, client, undefined, 'DELETE')).status).toBe(204)
 })
 
 test('fapi2: pushed requests, private_key_jwt and DPoP; a request_uri opens twice and completes once', async () => {

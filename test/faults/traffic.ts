@@ -47,7 +47,7 @@ export async function insist<T>(
 ): Promise<{ answer: T; again: boolean }> {
   const started = performance.now()
   for (let pause = PAUSE_MS.first, again = false; ; again = true) {
-    const answer = await attempt().catch((error: unknown) => {
+    const answer = await attempt().catch(error => {
       if (!isCut(error)) throw error
     })
     if (answer !== undefined) return { answer, again }
@@ -59,8 +59,7 @@ export async function insist<T>(
 }
 
 /** True if the error of `fetch` or of a socket means a cut connection or a timeout. */
-function isCut(error: unknown): boolean {
-  const { name, code, message } = Object(error)
+function isCut({ name, code = '', message }: NodeJS.ErrnoException): boolean {
   return (
     ['NoAnswer', 'TimeoutError', 'AbortError'].includes(name) ||
     ['fetch failed', 'terminated'].includes(message) ||

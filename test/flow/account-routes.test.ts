@@ -91,7 +91,10 @@ test('the tables contain every route of the account pages', () => {
   const routes = [
     ...app.matchAll(/\.(get|post|put|patch|delete|all)\((?:PLACES\.(\w+)|'([^']*)')/g),
   ]
-    .map(([, method = '', place = '', path]) => [method, path ?? Object(PLACES)[place]])
+    .map(([, method = '', place, path]): [string, string] => [
+      method,
+      path ?? PLACES[place as keyof typeof PLACES],
+    ])
     .filter(([, path]) => path === '/account' || path.startsWith('/account/'))
   const expected = [
     ...[...PAGES, ...Object.keys(CHANGES)].map(path => ['get', path]),

@@ -5,6 +5,7 @@ import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { credentials } from '../support/people.ts'
+import { send } from '../support/wire.ts'
 
 const test = usherTest({
   files: {
@@ -21,9 +22,8 @@ async function headingOf(path: string, language: string) {
 }
 
 test('discovery lists the languages, including those of the operator', async () => {
-  const response = await fetch(`${usher.issuer}/.well-known/openid-configuration`)
-  const { ui_locales_supported } = Object(await response.json())
-  expect(ui_locales_supported).toEqual(['en', 'ar', 'de', 'es', 'fr', 'ja', 'pt'])
+  const { json } = await send(usher, '/.well-known/openid-configuration')
+  expect(json.ui_locales_supported).toEqual(['en', 'ar', 'de', 'es', 'fr', 'ja', 'pt'])
 })
 
 test.each([

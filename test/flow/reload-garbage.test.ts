@@ -37,10 +37,10 @@ afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 
-const get = async (path: string) => Object(await (await fetch(service.issuer + path)).json())
+const get = async (path: string) => (await fetch(service.issuer + path)).json()
 async function kids(): Promise<string[]> {
-  const { keys } = await get('/api/oauth/jwks')
-  return keys.map(({ kid }: { kid: string }) => kid)
+  const { keys } = (await get('/api/oauth/jwks')) as { keys: { kid: string }[] }
+  return keys.map(({ kid }) => kid)
 }
 const published = async () => (await kids()).length
 async function isLatest() {

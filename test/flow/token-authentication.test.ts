@@ -30,8 +30,7 @@ const test = usherTest({
 })
 
 async function codeForm(client_id = 'web') {
-  const { redirect_uris } = CLIENTS[client_id] as { redirect_uris: string[] }
-  const redirect_uri = redirect_uris[0] ?? ''
+  const redirect_uri = CLIENTS[client_id]?.redirect_uris[0] ?? ''
   const { code, request } = await authorize(usher, { browser, client_id, redirect_uri })
   const { code_verifier } = request
   return { grant_type: 'authorization_code', code, redirect_uri, code_verifier }

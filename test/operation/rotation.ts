@@ -65,7 +65,8 @@ export async function rotation(): Promise<string[]> {
           counts.verifications++
         } catch (error) {
           // The node is restarting: the client fetches the JWKS when the node is back.
-          if (/^ECONN/.test(Object(error).code)) counts.unavailable++
+          const { code = '' } = error as NodeJS.ErrnoException
+          if (code.startsWith('ECONN')) counts.unavailable++
           else failures.push(`${elapsed()} s, keeper ${i}: ${error}`)
         }
       }
@@ -97,7 +98,7 @@ export async function rotation(): Promise<string[]> {
     const phases: string[] = []
     for (const [i, time] of KILLS.entries()) {
       await setTimeout(Math.max(0, time - elapsed()) * 1000)
-      const { stdout } = await run(['src/cli.ts', 'keys', 'list', '--json'], Object(env))
+      const { stdout } = await run(['src/cli.ts', 'keys', 'list', '--json'], env)
       const { keys } = JSON.parse(stdout) as { keys: { state: string; until?: number }[] }
       phases.push([...new Set(keys.map(({ state }) => state))].join('+'))
       until ||= keys.find(key => key.until)?.until ?? 0

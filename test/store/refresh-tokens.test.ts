@@ -137,11 +137,12 @@ describe.each(STORES)('on %s', (_, start) => {
         const graceful = createRefresher(records, 30)
         const { token, grantId } = await graceful.begin()
         const answers = await graceful.atOnce(n, token)
-        const next = new Set(answers.map(answer => Object(answer).value))
+        const won = answers.filter(answer => answer.status === 'fulfilled')
+        expect(won).toHaveLength(n)
+        const next = new Set(won.map(({ value }) => value))
         expect(next.size).toBe(1)
-        expect(next).not.toContain(undefined)
         expect(graceful.events).toEqual({ reuse: [], replay: n - 1 })
-        await graceful.refresh([...next][0])
+        await graceful.refresh(String(won[0]?.value))
         expect(await graceful.isAlive(grantId)).toBe(true)
       }
     },

@@ -7,7 +7,7 @@ import { text } from 'node:stream/consumers'
 const ROOT = join(import.meta.dirname, '../..')
 
 /** Returns stdout, stderr, the exit code, and the duration in milliseconds. */
-export async function run(words: string[], env: Record<string, string> = {}, input = '') {
+export async function run(words: string[], env: NodeJS.ProcessEnv = {}, input = '') {
   const started = performance.now()
   const child = spawn('node', words, { cwd: ROOT, env: { ...process.env, ...env } })
   child.stdin.end(input)

@@ -70,7 +70,7 @@ export async function withGenerated(page: string): Promise<string> {
 
 /** The keys of a schema in config/schema/, in the order of the schema. */
 export function keysOf(file: string): Key[] {
-  return walk(Object(jsonSchemas())[file])
+  return walk(jsonSchemas()[file])
 }
 
 /** The leaves, and each object with a description. `within` becomes `requiredWith`. */

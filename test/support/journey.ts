@@ -19,8 +19,7 @@ export function authorizationRequest(
   params: Record<string, string | undefined> = {},
 ): Request {
   const client_id = params.client_id ?? 'web'
-  const { redirect_uris } = Object(CLIENTS[client_id]) as { redirect_uris?: string[] }
-  const redirect_uri = params.redirect_uri ?? redirect_uris?.[0] ?? ''
+  const redirect_uri = params.redirect_uri ?? CLIENTS[client_id]?.redirect_uris[0] ?? ''
   const code_verifier = randomBytes(32).toString('base64url')
   const state = randomBytes(8).toString('base64url')
   const nonce = randomBytes(8).toString('base64url')
@@ -82,6 +81,7 @@ export async function authorize(
 export interface Answer {
   status: number
   headers: Headers
+  /** The body as JSON; for another content type an object with its `text`. */
   body: Record<string, unknown> & {
     access_token: string
     refresh_token: string
@@ -97,14 +97,14 @@ export async function post(
   path: string,
   { client_id = 'web', secret = SECRET, ...form }: Record<string, string> & { client_id?: string },
 ): Promise<Answer> {
-  const { token_endpoint_auth_method = 'client_secret_basic' } = Object(CLIENTS[client_id])
+  const method = CLIENTS[client_id]?.token_endpoint_auth_method ?? 'client_secret_basic'
   const body = new URLSearchParams(form)
   const headers: Record<string, string> = {}
-  if (token_endpoint_auth_method === 'client_secret_basic') {
+  if (method === 'client_secret_basic') {
     headers.authorization = `Basic ${Buffer.from(`${client_id}:${secret}`).toString('base64')}`
   } else {
     body.set('client_id', client_id)
-    if (token_endpoint_auth_method === 'client_secret_post') body.set('client_secret', secret)
+    if (method === 'client_secret_post') body.set('client_secret', secret)
   }
   const response = await fetch(new URL(path, issuer), { method: 'POST', body, headers })
   const text = await response.text()
@@ -112,7 +112,7 @@ export async function post(
   return {
     status: response.status,
     headers: response.headers,
-    body: isJson ? JSON.parse(text) : Object(text),
+    body: isJson ? JSON.parse(text) : { text },
   }
 }
 

@@ -28,8 +28,14 @@ export const PASSWORD = 'correct horse battery staple'
 export const SECRET = 'a-secret-of-at-least-thirty-two-characters'
 export const WEB = 'https://app.example.org/callback'
 
+interface Client {
+  redirect_uris: string[]
+  token_endpoint_auth_method?: string
+  [field: string]: unknown
+}
+
 /** The clients of most tests. Their redirect URIs are never fetched. */
-export const CLIENTS: Record<string, object> = {
+export const CLIENTS: Record<string, Client> = {
   web: {
     client_id: 'web',
     client_name: 'Web application',

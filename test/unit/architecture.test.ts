@@ -216,6 +216,12 @@ test('there are no default exports and no barrels', () => {
   expect(found.map(({ path }) => path)).toEqual([])
 })
 
+test('no file of src, the tests or the documentation uses the function `Object` as a cast', () => {
+  const files = readTree('{src,test,docs}/**/*.ts')
+  const casts = files.filter(({ text }) => /\bObject\(/.test(text))
+  expect(casts.map(({ path }) => path)).toEqual([])
+})
+
 test('every file starts with its purpose', () => {
   const silent = source.filter(({ text }) => !text.startsWith('// '))
   expect(silent.map(({ path }) => path)).toEqual([])

@@ -10,6 +10,7 @@ import { expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { checkSettings } from '../../src/commands/config.ts'
 import { readSettings } from '../../src/config/load.ts'
+import { mapOf } from '../../src/config/schema/values.ts'
 import {
   COMPLETE,
   client,
@@ -81,17 +82,18 @@ const truncated = NAMES.flatMap(name => {
 })
 
 function pathsOf(node: unknown, path: string[] = []): string[][] {
-  const children = Object.entries(Object(typeof node === 'object' ? node : undefined))
+  const children = Object.entries(mapOf(node))
   return children.flatMap(([key, child]) => [[...path, key], ...pathsOf(child, [...path, key])])
 }
 
+const isMap = (node: unknown) => typeof node === 'object' && !Array.isArray(node)
 const at = (node: unknown, path: string[]) =>
-  path.reduce<unknown>((parent, key) => Object(parent)[key], node)
+  path.reduce<unknown>((parent, key) => mapOf(parent)[key], node)
 
 function changed(name: Name, path: string[], value: unknown): Files {
-  const document: unknown = parse(RIGHT[name])
-  Object(at(document, path.slice(0, -1)))[path.at(-1) ?? ''] = value
-  return { [name]: Object(document) }
+  const document = mapOf(parse(RIGHT[name]))
+  mapOf(at(document, path.slice(0, -1)))[path.at(-1) ?? ''] = value
+  return { [name]: document }
 }
 
 /** The report shows the names of unknown keys, and not their values. */
@@ -107,7 +109,7 @@ const wrongTypes = NAMES.flatMap(name =>
 
 const unknownKeys = NAMES.flatMap(name =>
   [[], ...pathsOf(parse(RIGHT[name]))]
-    .filter(path => Object(at(parse(RIGHT[name]), path)).constructor === Object)
+    .filter(path => isMap(at(parse(RIGHT[name]), path)))
     .map(path => ({
       name: `${name} ${path.join('.')}: an unknown key`,
       files: changed(name, [...path, 'clinet_secret'], CANARY),

@@ -2,6 +2,7 @@
 
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
+import { mapOf } from '../../src/config/schema/values.ts'
 import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
 
 const FILES = {
@@ -24,7 +25,7 @@ const WRONG: Record<string, unknown> = {
 
 /** Every path to a key or item in a document. */
 function pathsOf(node: unknown, path: string[] = []): string[][] {
-  const children = Object.entries(Object(typeof node === 'object' ? node : undefined))
+  const children = Object.entries(mapOf(node))
   return children.flatMap(([key, child]) => [[...path, key], ...pathsOf(child, [...path, key])])
 }
 
@@ -44,10 +45,10 @@ const FREE_TEXT = [
 ]
 
 function withValue(name: Name, path: string[], value: unknown): Files {
-  const document: unknown = parse(FILES[name])
-  const parent = path.slice(0, -1).reduce((node, key) => Object(node)[key], document)
-  Object(parent)[path.at(-1) ?? ''] = value
-  return { ...FILES, [name]: Object(document) }
+  const document = mapOf(parse(FILES[name]))
+  const parent = path.slice(0, -1).reduce((node, key) => mapOf(node[key]), document)
+  parent[path.at(-1) ?? ''] = value
+  return { ...FILES, [name]: document }
 }
 
 const KEYS = (Object.keys(FILES) as Name[]).flatMap(name =>
@@ -59,7 +60,7 @@ test('the keys below are all keys of the schemas', () => {
 })
 
 test.each(KEYS)('$name refuses every wrong value of $key, at $key', ({ name, key, path }) => {
-  const original = path.reduce<unknown>((node, step) => Object(node)[step], parse(FILES[name]))
+  const original = path.reduce<unknown>((node, step) => mapOf(node)[step], parse(FILES[name]))
   for (const [kind, value] of Object.entries(WRONG)) {
     if (typeof original === 'boolean' && kind === 'true') continue
     if (FREE_TEXT.includes(key) && kind === 'string') continue

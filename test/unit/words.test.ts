@@ -4,6 +4,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
+import { mapOf } from '../../src/config/schema/values.ts'
 import { CODES, TITLES } from '../../src/pages/error.ts'
 import { createLanguages } from '../../src/pages/words.ts'
 
@@ -23,7 +24,7 @@ const sources = [
 const words = keysOf(parse(readFileSync(join(PAGES, 'locales/en.yaml'), 'utf8')))
 
 function keysOf(tree: unknown, prefix = ''): string[] {
-  return Object.entries(Object(tree)).flatMap(([key, value]) =>
+  return Object.entries(mapOf(tree)).flatMap(([key, value]) =>
     typeof value === 'string' ? [prefix + key] : keysOf(value, `${prefix}${key}.`),
   )
 }
@@ -135,7 +136,7 @@ test('every placeholder of a text gets a value where it is used', () => {
 
 function placesIn(key: string): string[] {
   const tree: unknown = parse(readFileSync(join(PAGES, 'locales/en.yaml'), 'utf8'))
-  const text = key.split('.').reduce<unknown>((node, step) => Object(node)[step], tree)
+  const text = key.split('.').reduce<unknown>((node, step) => mapOf(node)[step], tree)
   return [...String(text).matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name).toSorted()
 }
 

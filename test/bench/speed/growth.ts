@@ -92,7 +92,11 @@ async function fill({ service }: Variant, live: number, template: string): Promi
     holders.push((await directory.add({ username: `holder-${i}` })).id)
   }
   const copied = await app.AccessToken.adapter.find(template)
-  const { generateTokenId } = Object(app.AccessToken.prototype)
+  /** The library's own method, which its types do not declare. */
+  const generateTokenId: (this: object) => string = Reflect.get(
+    app.AccessToken.prototype,
+    'generateTokenId',
+  )
   const tokens: Token[] = []
   let grants = 0
   async function write() {
