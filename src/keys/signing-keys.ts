@@ -56,18 +56,6 @@ interface Scheduled {
 /** The record in the store. */
 type Schedule = { keys: Scheduled[] }
 
-/** Rules for the schedule. All times are in seconds. */
-export interface KeyRules {
-  rotate_every: number
-  announce: number
-  /** Longest lifetime of anything signed: as a token, or as `id_token_hint`. */
-  retain: number
-  /** Algorithms that clients and APIs name. */
-  wanted: string[]
-  /** Keys of the operator, which replace generated keys. */
-  imported: SigningKey[]
-}
-
 const STATES = ['current', 'next', 'retired'] as const
 
 /** A key in the schedule, for operators. */
@@ -81,36 +69,30 @@ export interface KeyStatus {
   until?: number
 }
 
-/** The signing keys of an installation. */
-export type SigningKeys = ReturnType<typeof createSigningKeys>
-
-/** Returns the signing keys of this installation, with the rules of its configuration. */
-export async function openSigningKeys(records: Records, settings: Settings): Promise<SigningKeys> {
-  const { session, id_token } = settings.lifetimes
-  return createSigningKeys(records, {
-    ...settings.keys,
-    // An ID token is accepted as a hint for the lifetime of its session. JWT access tokens have a
-    // lifetime of their own.
-    retain: Math.max(session + id_token, MAX_JWT_SECONDS),
-    wanted: [
-      ...settings.clients
-        .flatMap(client => Object.entries(client))
-        .flatMap(([key, alg]) => (key.endsWith('_signed_response_alg') ? [String(alg)] : [])),
-      ...Object.values(settings.resources).map(({ token_signing_alg }) => token_signing_alg),
-    ],
-    imported: await Promise.all(settings.importedKeys.map(importKey)),
-  })
-}
-
 /** Returns the key ids in the store. Creates no keys. */
 export async function publishedKids(records: Records): Promise<string[]> {
   const { value } = await records.read<Schedule>('SigningKeys', 'current')
   return (value?.keys ?? []).map(({ key }) => key.kid)
 }
 
-/** Returns the signing keys in the store. */
-export function createSigningKeys(records: Records, rules: KeyRules) {
-  const imported = new Map(rules.imported.map(key => [key.kid, key]))
+/** Returns the signing keys of this installation, with the rules of its configuration. */
+export async function openSigningKeys(records: Records, settings: Settings) {
+  const { rotate_every, announce } = settings.keys
+  const { session, id_token } = settings.lifetimes
+  // Seconds for which a key is published after its successor has begun to sign: the longest lifetime of
+  // what it signed. An ID token is accepted as a hint for the lifetime of its session. JWT access tokens
+  // have a lifetime of their own.
+  const retain = Math.max(session + id_token, MAX_JWT_SECONDS)
+  /** Algorithms that clients and APIs name. */
+  const wanted = [
+    ...settings.clients
+      .flatMap(client => Object.entries(client))
+      .flatMap(([key, alg]) => (key.endsWith('_signed_response_alg') ? [String(alg)] : [])),
+    ...Object.values(settings.resources).map(({ token_signing_alg }) => token_signing_alg),
+  ]
+  /** Keys of the operator, which replace generated keys. */
+  const imports = await Promise.all(settings.importedKeys.map(importKey))
+  const imported = new Map(imports.map(key => [key.kid, key]))
 
   /** Changes the schedule in one transaction, and returns it. */
   async function amend(change: (schedule: Scheduled[]) => Scheduled[] | Promise<Scheduled[]>) {
@@ -129,18 +111,17 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
     const schedule = before.filter(entry => (statusOf(before, entry).until ?? Infinity) > time)
     const isScheduled = ({ kid }: SigningKey) => schedule.some(({ key }) => key.kid === kid)
     /** A new key signs at once only if its algorithm has no other. */
-    const startOf = (alg: string) =>
-      signersOf(schedule, alg).length ? time + rules.announce : time
-    for (const [i, key] of rules.imported.entries()) {
+    const startOf = (alg: string) => (signersOf(schedule, alg).length ? time + announce : time)
+    for (const [i, key] of imports.entries()) {
       // A key before a scheduled one has been used already. It is not scheduled again.
-      if (rules.imported.slice(i).some(isScheduled)) continue
+      if (imports.slice(i).some(isScheduled)) continue
       schedule.push({ key: publicPart(key), from: startOf(key.alg) })
     }
     if (imported.size) return schedule
     for (const alg of algorithmsOf(schedule)) {
       const from = startOf(alg)
       const latest = signersOf(schedule, alg).at(-1)
-      const isDue = !latest || latest.from + rules.rotate_every <= from
+      const isDue = !latest || latest.from + rotate_every <= from
       if (isDue) schedule.push({ key: await makeKey(alg), from })
     }
     return schedule
@@ -149,7 +130,7 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
   /** Algorithms that get keys. One with a key keeps getting successors, even if no client names it. */
   const algorithmsOf = (schedule: Scheduled[]) =>
     ALL_ALGORITHMS.filter(
-      alg => [...ALGORITHMS, ...rules.wanted].includes(alg) || signersOf(schedule, alg).length,
+      alg => [...ALGORITHMS, ...wanted].includes(alg) || signersOf(schedule, alg).length,
     )
 
   /** Returns the keys of an algorithm in the order in which they sign. */
@@ -165,7 +146,7 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
     if (from > now()) return { kid, alg, state: 'next', from }
     // An imported key whose file was removed is published until it has a successor.
     const successor = signers.find(other => other.from > from)
-    return { kid, alg, state: 'retired', from, until: successor && successor.from + rules.retain }
+    return { kid, alg, state: 'retired', from, until: successor && successor.from + retain }
   }
 
   /** Returns the states of all keys: by state, then by algorithm, then by time. */
@@ -188,9 +169,9 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
     return inOrder(await amend(plan))
   }
 
-  /** Creates new keys that sign after `announce` seconds; 0 if the current keys may have leaked. */
-  async function rotate(announce = rules.announce): Promise<KeyStatus[]> {
-    const from = now() + announce
+  /** Creates new keys that sign after `seconds`; 0 if the current keys may have leaked. */
+  async function rotate(seconds = announce): Promise<KeyStatus[]> {
+    const from = now() + seconds
     const schedule = await amend(async before => {
       const made = algorithmsOf(before).map(async alg => ({ key: await makeKey(alg), from }))
       // The new keys replace those that have not begun to sign.

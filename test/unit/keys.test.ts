@@ -1,17 +1,12 @@
 // The signing keys: their algorithms, their storage, their publication and their rotation.
 
-import { createPublicKey } from 'node:crypto'
+import { createPrivateKey, createPublicKey } from 'node:crypto'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { calculateJwkThumbprint } from 'jose'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import {
-  createSigningKeys,
-  type KeyRules,
-  makeKey,
-  type SigningKey,
-} from '../../src/keys/signing-keys.ts'
+import { makeKey, openSigningKeys, type SigningKey } from '../../src/keys/signing-keys.ts'
 import { type Installation, openInstallation } from '../../src/storage/open.ts'
 import type { Records } from '../../src/storage/records.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
@@ -21,14 +16,12 @@ const STORE = `sqlite:${folder}/usher.db`
 const PRIVATE = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k', 'priv']
 
 const DAY = 24 * 3600
-const RULES: KeyRules = {
-  rotate_every: 90 * DAY,
-  announce: DAY,
-  retain: 30 * DAY,
-  wanted: [],
-  imported: [],
-}
-const loadSigningKeys = (records: Records) => createSigningKeys(records, RULES).load()
+const pemOf = (key: SigningKey) =>
+  createPrivateKey({ key, format: 'jwk' }).export({ type: 'pkcs8', format: 'pem' }).toString()
+/** The keys of an installation with the default settings. */
+const open = (records: Records, imported: SigningKey[] = []) =>
+  openSigningKeys(records, { ...usher.settings, importedKeys: imported.map(pemOf) })
+const loadSigningKeys = async (records: Records) => (await open(records)).load()
 
 let first: Installation
 let second: Installation
@@ -38,14 +31,11 @@ let usher: Usher
 beforeAll(async () => {
   first = await openInstallation(STORE, [])
   second = await openInstallation(STORE, [])
-  const [mine, theirs, started] = await Promise.all([
-    loadSigningKeys(first.records),
-    loadSigningKeys(second.records),
-    startUsher(),
-  ])
+  usher = await startUsher()
+  const both = [first, second].map(({ records }) => loadSigningKeys(records))
+  const [mine = [], theirs = []] = await Promise.all(both)
   keys = mine
   others = theirs
-  usher = started
 })
 afterAll(async () => {
   await Promise.all([usher.close(), first.store.close(), second.store.close()])
@@ -121,9 +111,11 @@ describe('as time passes', () => {
   const start = Date.now()
   const at = (seconds: number) =>
     vi.useFakeTimers({ toFake: ['Date'], now: start + seconds * 1000 })
-  const open = (rules: Partial<KeyRules> = {}) => createSigningKeys(records, { ...RULES, ...rules })
-  const states = async (keys = open()) =>
-    (await keys.list()).map(({ alg, state }) => `${state} ${alg}`)
+  const load = async (...imported: SigningKey[]) => (await open(records, imported)).load()
+  const rotate = async (seconds?: number) => (await open(records)).rotate(seconds)
+  const retire = async (kid: string) => (await open(records)).retire(kid)
+  const states = async () =>
+    (await (await open(records)).list()).map(({ alg, state }) => `${state} ${alg}`)
   beforeEach(async () => {
     const { records: opened, store } = await openInstallation('sqlite::memory:', [])
     records = opened
@@ -136,84 +128,84 @@ describe('as time passes', () => {
   })
 
   test('a key is published a day before it signs, and until its last signature expires', async () => {
-    const [first] = await open().load()
+    const [first] = await load()
     at(89 * DAY - 10)
-    expect(await open().load()).toHaveLength(3)
+    expect(await load()).toHaveLength(3)
     at(89 * DAY + 10)
-    const announced = await open().load()
+    const announced = await load()
     expect(announced).toHaveLength(6)
     expect(announced[0]).toEqual(first)
     expect(await states()).toEqual([...ALL('current'), ...ALL('next')])
     at(90 * DAY + 20)
-    const [signing, ...others] = await open().load()
+    const [signing, ...others] = await load()
     expect(signing?.kid).toBe(
       announced.find(({ kid, alg }) => alg === 'RS256' && kid !== first?.kid)?.kid,
     )
     expect(others).toContainEqual(first)
     expect(await states()).toEqual([...ALL('current'), ...ALL('retired')])
-    at(120 * DAY + 30)
+    at(120 * DAY + 700)
     expect(await states()).toEqual(ALL('current'))
   })
 
   test('nodes that look at the same moment make one next key of each kind', async () => {
-    await open().load()
+    await load()
     at(89 * DAY + 10)
-    const loads = await Promise.all(Array.from({ length: 4 }, () => open().load()))
+    const loads = await Promise.all(Array.from({ length: 4 }, () => load()))
     for (const load of loads) expect(load).toEqual(loads[0])
     expect(loads[0]).toHaveLength(6)
   })
 
   test('after a year without a running service, a new key is announced before it signs', async () => {
-    const before = await open().load()
+    const before = await load()
     at(365 * DAY)
-    expect((await open().load()).slice(0, 3)).toEqual(before)
+    expect((await load()).slice(0, 3)).toEqual(before)
     expect(await states()).toEqual([...ALL('current'), ...ALL('next')])
   })
 
   test('a rotation by an operator is announced, or signs at once', async () => {
-    const before = await open().load()
-    await open().rotate()
-    expect((await open().load()).slice(0, 3)).toEqual(before)
+    const before = await load()
+    await rotate()
+    expect((await load()).slice(0, 3)).toEqual(before)
     expect(await states()).toEqual([...ALL('current'), ...ALL('next')])
-    await open().rotate(0)
-    expect((await open().load())[0]).not.toEqual(before[0])
+    await rotate(0)
+    expect((await load())[0]).not.toEqual(before[0])
     expect(await states()).toEqual([...ALL('current'), ...ALL('retired')])
   })
 
   test('a compromised key is removed at once, but not the one that signs', async () => {
-    const [leaked] = await open().load()
+    const [leaked] = await load()
     const { kid = '' } = leaked ?? {}
-    expect(await open().retire(kid)).toBe('current')
-    await open().rotate(0)
-    expect(await open().retire(kid)).toBe('retired')
-    expect(await open().load()).not.toContainEqual(leaked)
-    expect(await open().retire(kid)).toBeUndefined()
+    expect(await retire(kid)).toBe('current')
+    await rotate(0)
+    expect(await retire(kid)).toBe('retired')
+    expect(await load()).not.toContainEqual(leaked)
+    expect(await retire(kid)).toBeUndefined()
   })
 
   test('imported keys sign after they were announced, and generated keys sign after their removal', async () => {
-    const own = await open().load()
+    const own = await load()
     const [one, two] = [await makeKey('RS256'), await makeKey('RS256')]
-    expect((await open({ imported: [one] }).load())[0]).toEqual(own[0])
+    expect((await load(one))[0]).toEqual(own[0])
     at(DAY + 10)
-    expect((await open({ imported: [one] }).load())[0]).toEqual(one)
-    await open({ imported: [one, two] }).load()
+    expect((await load(one))[0]).toEqual(one)
+    await load(one, two)
     at(2 * DAY + 20)
-    const keys = await open({ imported: [one, two] }).load()
+    const keys = await load(one, two)
     expect(keys[0]).toEqual(two)
     expect(keys).toContainEqual(one)
     at(3 * DAY)
-    const without = await open({ imported: [two] }).load()
+    const without = await load(two)
     expect(without[0]).toEqual(two)
     const { d, p, q, dp, dq, qi, ...publicOne } = one
     expect(without).toContainEqual(publicOne)
-    expect((await open().load())[0]?.kid).toBe(own[0]?.kid)
+    expect((await load())[0]?.kid).toBe(own[0]?.kid)
   })
 
   test('a removed imported key stays published until another key replaces it', async () => {
     const [one, two, three] = await Promise.all(['RS256', 'RS256', 'RS256'].map(makeKey))
     if (!one || !two || !three) throw new Error('a key is missing')
     const kids = async (...imported: SigningKey[]) =>
-      (await open({ imported }).load()).map(({ kid }) => kid)
+      (await load(...imported)).map(({ kid }) => kid)
     await kids(one)
     at(50 * DAY)
     await kids(one, two)
@@ -229,18 +221,18 @@ describe('as time passes', () => {
 
   test('a retired imported key is not imported again from its file', async () => {
     const imported = await Promise.all([makeKey('RS256'), makeKey('RS256')])
-    await open({ imported: imported.slice(0, 1) }).load()
-    await open({ imported }).load()
+    await load(...imported.slice(0, 1))
+    await load(...imported)
     for (const day of [2, 40, 41, 42, 80]) {
       at(day * DAY)
-      expect((await open({ imported }).load())[0], `day ${day}`).toEqual(imported[1])
+      expect((await load(...imported))[0], `day ${day}`).toEqual(imported[1])
     }
-    expect(await open({ imported }).load()).toHaveLength(1)
+    expect(await load(...imported)).toHaveLength(1)
   })
 
   test('the private part of an imported key is not in the store', async () => {
     const imported = [await makeKey('EdDSA')]
-    await open({ imported }).load()
+    await load(...imported)
     const { value } = await records.read('SigningKeys', 'current')
     expect(JSON.stringify(value)).toContain(imported[0]?.x)
     expect(JSON.stringify(value)).not.toContain(imported[0]?.d)
