@@ -41,27 +41,41 @@ export const profileSchema = z.strictObject({
 /** Fields of an account that an operator sets, with defaults filled in. */
 export type Profile = z.output<typeof profileSchema>
 
+const ID = /^usr_[0-9a-z]{26}$/
+/** Epoch seconds. */
+const time = z.int().min(0).optional()
+/** `subject`: `sub` of the ID tokens of the issuer. */
+const linkSchema = z.strictObject({ issuer: z.url(), subject: z.string().min(1) })
+
 /** A user of an upstream issuer, who can sign in to an account. */
-export interface Link {
-  issuer: string
-  /** `sub` of the ID tokens of the issuer. */
-  subject: string
-}
+export type Link = z.output<typeof linkSchema>
+
+const transferSchema = profileSchema.extend({
+  id: z
+    .string()
+    .regex(ID, 'must be usr_ and 26 characters of 0-9a-z; leave it out for a new one')
+    .optional(),
+  enabled: z.boolean().default(true),
+  password_hash: z.string().superRefine(refusing(hashProblem)).optional(),
+  /** The password is temporary: it expires then, and the user must change it first. */
+  change_password_by: time,
+  /** Absent: no upstream issuer. */
+  links: z.array(linkSchema).optional(),
+  created: time,
+  /** Sign-ins up to this time have ended. */
+  ended: time,
+  updated: time,
+})
+
+/** An account from another system, which may lack fields. */
+export type Transfer = z.output<typeof transferSchema>
 
 /** A user account. `id` is the `sub` of its tokens. */
-export interface Account extends Profile {
+export interface Account extends Omit<Transfer, 'password_hash'> {
   id: string
-  enabled: boolean
   /** PHC string. Without it the account has no password sign-in. */
   password?: string
-  /** Epoch seconds. The password is temporary: it expires then, and the user must change it first. */
-  change_password_by?: number
-  /** Absent: no upstream issuer. */
-  links?: Link[]
-  /** Epoch seconds. */
   created: number
-  /** Epoch seconds. Sign-ins up to this time have ended. */
-  ended?: number
   updated: number
 }
 
@@ -81,27 +95,6 @@ export function claimsOf(account: Account, claims: ClaimsFile['claims']): Record
   const values = Object.entries(claims).map(([claim, { from }]) => [claim, sources.get(from)])
   return Object.fromEntries(values.filter(([, value]) => value !== undefined && value !== null))
 }
-
-const ID = /^usr_[0-9a-z]{26}$/
-/** Epoch seconds. */
-const time = z.int().min(0).optional()
-
-const transferSchema = profileSchema.extend({
-  id: z
-    .string()
-    .regex(ID, 'must be usr_ and 26 characters of 0-9a-z; leave it out for a new one')
-    .optional(),
-  enabled: z.boolean().default(true),
-  password_hash: z.string().superRefine(refusing(hashProblem)).optional(),
-  change_password_by: time,
-  links: z.array(z.strictObject({ issuer: z.url(), subject: z.string().min(1) })).optional(),
-  created: time,
-  ended: time,
-  updated: time,
-})
-
-/** An account from another system, which may lack fields. */
-export type Transfer = z.output<typeof transferSchema>
 
 /** An account that cannot be added or changed. The message never quotes the account, which may contain a hash. */
 export class InvalidAccount extends Error {
