@@ -66,6 +66,8 @@ const MAX_SESSIONS = 100
 
 /** Returns the functions that find, save, list and end sessions. */
 export function createSessions(records: Records) {
+  const signOuts = signOutQueue(records)
+
   /** The session to which a cookie value leads. */
   async function find(cookie: string): Promise<SessionRecord | undefined> {
     const { value: pointer } = await records.read<Pointer>('SessionCookie', cookie)
@@ -169,9 +171,19 @@ export function createSessions(records: Records) {
     await records.consume('Session', uid)
     const { value } = await records.read<SessionRecord>('Session', uid)
     if (!value) return
-    await enqueueSignOut(records, value)
+    await notifyClients(value)
     await revokeWithSession(records, Object.keys(value.grants ?? {}))
     await records.remove('Session', uid, TOMBSTONE_SECONDS)
+  }
+
+  /** Enqueues a notification for each client of a session, once for each session. */
+  async function notifyClients({ uid, accountId, authorizations = {} }: SessionRecord) {
+    const notifications = Object.entries(authorizations).map(async ([client_id, { sid }]) => {
+      if (accountId && sid && client_id !== ACCOUNT_CLIENT) {
+        await signOuts.enqueue({ uid, accountId, client_id, sid })
+      }
+    })
+    await Promise.all(notifications)
   }
 
   async function endAll(accountId: string): Promise<void> {
@@ -180,21 +192,6 @@ export function createSessions(records: Records) {
   }
 
   return { find, findByUid, list, save, retire, succeed, adopt, end, endAll }
-}
-
-/** Enqueues a notification for each client of a session, once for each session. */
-export async function enqueueSignOut(
-  records: Records,
-  session: Pick<SessionRecord, 'uid' | 'accountId' | 'authorizations'>,
-): Promise<void> {
-  const { uid, accountId, authorizations = {} } = session
-  const { enqueue } = signOutQueue(records)
-  const notifications = Object.entries(authorizations).map(async ([client_id, { sid }]) => {
-    if (accountId && sid && client_id !== ACCOUNT_CLIENT) {
-      await enqueue({ uid, accountId, client_id, sid })
-    }
-  })
-  await Promise.all(notifications)
 }
 
 const randomId = () => randomBytes(16).toString('base64url')

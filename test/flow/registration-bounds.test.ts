@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
 import { copyStore, resealAll } from '../../src/commands/store.ts'
 import { createInvitations, MAX_CLIENTS } from '../../src/features/registered-clients.ts'
-import { enqueueSignOut } from '../../src/state/sessions.ts'
+import { signOutQueue } from '../../src/state/delivery-queue.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { StoreUnavailable } from '../../src/storage/store.ts'
 import { Browser } from '../support/browser.ts'
@@ -177,8 +177,8 @@ test('if a feature of a registered client is switched off, only that client fail
   expect([page.status, page.text]).toEqual([400, expect.stringContaining('subject_type')])
   expect((await open(scoped)).url.pathname).toMatch(/^\/interaction\//)
   const sub = await after.addAccount(ADA)
-  const authorizations = { [pairwise.client_id]: { sid: 'y' } }
-  await enqueueSignOut(after.records, { uid: 'x', accountId: sub.id, authorizations })
+  const { client_id } = pairwise
+  await signOutQueue(after.records).enqueue({ uid: 'x', accountId: sub.id, client_id, sid: 'y' })
   await after.deliver('new')
   expect(after.output.join('')).not.toContain('logout_failed')
 })

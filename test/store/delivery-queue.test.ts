@@ -2,7 +2,7 @@
 
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { type SignOut, signOutQueue } from '../../src/state/delivery-queue.ts'
-import { enqueueSignOut } from '../../src/state/sessions.ts'
+import { createSessions, type SessionRecord } from '../../src/state/sessions.ts'
 import { openInstallation } from '../../src/storage/open.ts'
 import type { Records } from '../../src/storage/records.ts'
 import { startRedis } from '../support/redis.ts'
@@ -45,12 +45,23 @@ describe.each([
   afterAll(() => close())
 
   const one = () => nodes[0] as Records
-  const leave = (uid: string) =>
-    enqueueSignOut(one(), {
-      uid,
-      accountId: 'usr_ada',
-      authorizations: { wiki: { sid: 'w' }, chat: { sid: 'c' }, 'usher-account': { sid: 'a' } },
-    })
+  const clients = [
+    { client_id: 'wiki', sid: 'w' },
+    { client_id: 'chat', sid: 'c' },
+  ]
+  /** The end of a session puts these into the queue; its repetition does so again. */
+  const leave = (uid: string) => {
+    const { enqueue } = signOutQueue(one())
+    return Promise.all(clients.map(client => enqueue({ uid, accountId: 'usr_ada', ...client })))
+  }
+  async function endSession(session: Pick<SessionRecord, 'accountId' | 'authorizations'>) {
+    const { save, end } = createSessions(one())
+    const uid = fresh()
+    const exp = Date.now() / 1000 + 60
+    await save({ uid, jti: fresh(), exp, ...session }, 60)
+    await end(uid)
+    return uid
+  }
   /** Takes all due deliveries at every node at the same time. `isAgain` returns whether to retry one. */
   async function take(
     queue: 'new' | 'again',
@@ -98,9 +109,18 @@ describe.each([
     expect(await take('new')).toHaveLength(2)
   })
 
-  test('a session without applications adds no delivery', async () => {
-    await enqueueSignOut(one(), { uid: fresh(), accountId: 'usr_ada', authorizations: {} })
-    await enqueueSignOut(one(), { uid: fresh(), authorizations: { wiki: { sid: 'w' } } })
+  test('the end of a session adds a delivery for each application, and none for the account', async () => {
+    const authorizations = { wiki: { sid: 'w' }, chat: { sid: 'c' }, 'usher-account': { sid: 'a' } }
+    const uid = await endSession({ accountId: 'usr_ada', authorizations })
+    const taken = await take('new')
+    const inOrder = taken.toSorted((a, b) => b.client_id.localeCompare(a.client_id))
+    expect(inOrder).toMatchObject(clients.map(client => ({ uid, ...client })))
+    expect(taken).toHaveLength(2)
+  })
+
+  test('a session without applications, or without an account, adds no delivery', async () => {
+    await endSession({ accountId: 'usr_ada', authorizations: {} })
+    await endSession({ authorizations: { wiki: { sid: 'w' } } })
     expect(await take('new')).toEqual([])
   })
 })
