@@ -78,11 +78,6 @@ export function createDirectory(records: Records) {
   /** Every account, in no order. */
   const all = () => records.walk<Account>('accounts', 'all')
 
-  async function list(): Promise<Account[]> {
-    const accounts = await Array.fromAsync(all())
-    return accounts.sort((a, b) => a.username.localeCompare(b.username))
-  }
-
   /** Throws `InvalidAccount` for a taken username, or a `ZodError` for an invalid profile. */
   async function add(input: unknown, password?: string, more: Partial<Account> = {}) {
     const profile = profileSchema.parse(input)
@@ -206,7 +201,6 @@ export function createDirectory(records: Records) {
     findByLink,
     findByEmail,
     all,
-    list,
     add,
     transfer,
     change,

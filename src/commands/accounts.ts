@@ -33,7 +33,8 @@ export async function add({ values }: Invocation) {
 export async function list({ values, args: [text] }: Invocation) {
   const { directory } = await openOwnDirectory()
   const has = (part = '') => foldUsername(part).includes(foldUsername(text ?? ''))
-  const accounts = await directory.list()
+  const accounts = await Array.fromAsync(directory.all())
+  accounts.sort((a, b) => a.username.localeCompare(b.username))
   const found = accounts.filter(({ username, name, email }) => [username, name, email].some(has))
   const width = Math.max(0, ...found.map(({ username }) => username.length))
   const describe = ({ id, username, name, email, enabled }: Account) => {

@@ -7,6 +7,8 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createDirectory } from '../../src/accounts/directory.ts'
+import { openInstallation } from '../../src/storage/open.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const folder = mkdtempSync(join(tmpdir(), 'usher-cli-'))
@@ -115,6 +117,15 @@ test('accounts find compares usernames, names and e-mail addresses, in any spell
   expect(await find('grace')).toBe('No account has this text.\n')
   const { stdout } = await usher(['accounts', 'find', 'ada', '--json'])
   expect(JSON.parse(stdout)).toMatchObject([{ username: 'ada', email: 'countess@example.org' }])
+})
+
+test('accounts list is in the order of the usernames', async () => {
+  const USHER_STORE = `sqlite:${join(folder, 'several.db')}`
+  const { store, records } = await openInstallation(USHER_STORE, [])
+  for (const username of ['grace', 'Alan', 'ada']) await createDirectory(records).add({ username })
+  await store.close()
+  const { stdout } = await usher(['accounts', 'list', '--json'], '', { USHER_STORE })
+  expect(JSON.parse(stdout)).toMatchObject(['ada', 'Alan', 'grace'].map(username => ({ username })))
 })
 
 test('accounts remove requires a confirmation', async () => {

@@ -95,7 +95,7 @@ async function journey() {
   await browser.submit({ decision: 'allow' })
   keep('code', browser.page.params.get('code'))
 
-  const [account] = await usher.directory.list()
+  const [account] = await Array.fromAsync(usher.directory.all())
   const [session] = await sessionsOf(usher, account?.id ?? '')
   keep('session uid', session?.uid)
   keep('session id', session?.jti)

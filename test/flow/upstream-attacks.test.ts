@@ -47,7 +47,7 @@ async function signIn(behaviour: Behaviour = {}, name = 'example', browser = new
 }
 const newBrowser = () => new Browser(usher.issuer, fetch, [issuer.issuer, second.issuer])
 const isSignedIn = (browser: Browser) => /^(Allow access)$/.test(browser.heading)
-const accounts = async () => (await usher.directory.list()).length
+const accounts = async () => (await Array.fromAsync(usher.directory.all())).length
 const seconds = () => Math.floor(Date.now() / 1000)
 
 test('a valid response signs the user in', async () => {

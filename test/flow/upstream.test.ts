@@ -52,10 +52,10 @@ describe('accounts: create', () => {
     expect(claims.sub).toMatch(/^usr_[0-9a-z]{26}$/)
     expect(claims.amr).toEqual(['example', 'pwd'])
     expect(claims.preferred_username).toBe('ada')
-    const [there] = await pair.upstream.directory.list()
+    const there = await pair.upstream.directory.findByUsername('ada')
     expect(claims.sub).not.toBe(there?.id)
     expect((await idTokenBy(pair)).sub).toBe(claims.sub)
-    expect(await pair.usher.directory.list()).toHaveLength(1)
+    expect(await Array.fromAsync(pair.usher.directory.all())).toHaveLength(1)
   })
 
   test('every sign-in updates the fields, except the username', async () => {

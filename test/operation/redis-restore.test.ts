@@ -53,9 +53,9 @@ async function addAccount(url: string, username?: string): Promise<string[]> {
   const { store, records } = await openInstallation(url, [SECRET])
   const directory = createDirectory(records)
   if (username) await directory.add({ username })
-  const accounts = await directory.list()
+  const accounts = await Array.fromAsync(directory.all())
   await store.close()
-  return accounts.map(({ username }) => username)
+  return accounts.map(({ username }) => username).toSorted()
 }
 
 async function countKeys(url: string): Promise<number> {
