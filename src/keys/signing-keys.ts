@@ -42,10 +42,6 @@ async function named(jwk: JWK, alg: string): Promise<SigningKey> {
   return { ...jwk, kid: await calculateJwkThumbprint(jwk), alg, use: 'sig' }
 }
 
-function publicPart({ d, p, q, dp, dq, qi, ...key }: SigningKey): SigningKey {
-  return key
-}
-
 interface Scheduled {
   /** The public part of an imported key: the private key stays in its file. */
   key: SigningKey
@@ -115,7 +111,8 @@ export async function openSigningKeys(records: Records, settings: Settings) {
     for (const [i, key] of imports.entries()) {
       // A key before a scheduled one has been used already. It is not scheduled again.
       if (imports.slice(i).some(isScheduled)) continue
-      schedule.push({ key: publicPart(key), from: startOf(key.alg) })
+      const { d, p, q, dp, dq, qi, ...publicPart } = key
+      schedule.push({ key: publicPart, from: startOf(key.alg) })
     }
     if (imported.size) return schedule
     for (const alg of algorithmsOf(schedule)) {
