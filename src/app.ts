@@ -9,6 +9,7 @@ import { ciba } from './features/ciba.ts'
 import { clientDocuments } from './features/client-metadata-documents.ts'
 import { deviceFlow } from './features/device.ts'
 import { dpop } from './features/dpop.ts'
+import { fapi } from './features/fapi.ts'
 import { logout } from './features/logout.ts'
 import { mutualTls } from './features/mtls.ts'
 import { registration } from './features/registration.ts'
@@ -69,6 +70,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     resourceIndicators(dependencies),
     dpop(dependencies),
     mutualTls(settings, routes.byCertificate),
+    fapi,
     responseModes(settings, views),
     registration(settings, records),
     clientDocuments(settings),

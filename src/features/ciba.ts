@@ -17,6 +17,7 @@ import { RECENT_SECONDS } from '../pages/site.ts'
 import { findClient } from '../provider/clients.ts'
 import type { Dependencies, LibraryFeatures } from '../provider/feature.ts'
 import { createGrants } from '../provider/grants.ts'
+import { nbfProblem } from '../provider/requests.ts'
 import { answerOnce } from '../state/reuse.ts'
 import { now } from '../storage/store.ts'
 import { createAccessRequests, createRequestPages } from './ciba-requests.ts'
@@ -102,6 +103,14 @@ export function ciba(dependencies: Dependencies): PageFeature {
         .post(PLACES.answer, site.submitted(answer, RECENT_SECONDS))
     },
     adapters: { [MODEL]: () => ({ upsert }) },
+    clientMetadata: ({ grant_types, backchannel_token_delivery_mode = 'poll' }) =>
+      grant_types.includes(CIBA_GRANT) ? { backchannel_token_delivery_mode } : {},
+    requestObjectProblem({ route }, claims) {
+      if (route !== 'backchannel_authentication') return undefined
+      // CIBA §7.1.1
+      const missing = ['iat', 'jti'].find(name => claims[name] === undefined)
+      return missing ? `${missing} is needed` : nbfProblem(claims)
+    },
     // The user of a login_hint need not exist.
     async findAccount(ctx, hint) {
       const { route, params } = ctx.oidc

@@ -11,13 +11,9 @@ import {
 import { hashOf, hashSecret, isExpired } from '../config/client-secret.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError, type Finding } from '../config/report/finding.ts'
-import {
-  ACCOUNT_CLIENT,
-  CIBA_GRANT,
-  type ClientMetadata,
-  clientSchema,
-} from '../config/schema/client.ts'
+import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
+import type { Feature } from './feature.ts'
 
 /** Our client metadata beyond RFC 7591. */
 export const USHER_METADATA = [
@@ -34,37 +30,20 @@ export const USHER_METADATA = [
 export const rotates = (client: Client | undefined) => client?.rotate_refresh_tokens !== false
 
 /** Returns the metadata of a client file for the library. */
-export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
-  const { backchannel_token_delivery_mode = 'poll', response_types } = client
+export function toLibrary(client: ClientMetadata, features: Feature[]): LibraryClientMetadata {
+  const { response_types } = client
   const isCodeOnly = response_types.every(type => !flowOf(type))
   return {
     ...client,
     // `openid-client` 6 sends the secret in the body by default.
     any_secret_method: client.token_endpoint_auth_method === undefined,
-    ...(client.grant_types.includes(CIBA_GRANT) && { backchannel_token_delivery_mode }),
     response_types: client.grant_types.includes('authorization_code') ? response_types : [],
     // With `fragment` the library tells a wrong response type from a wrong mode; requests.ts refuses it.
     response_modes: isCodeOnly ? [...client.response_modes, 'fragment'] : client.response_modes,
-    ...(client.profile === 'fapi2' && fapiMetadata(client)),
+    ...Object.assign({}, ...features.map(feature => feature.clientMetadata?.(client))),
     // The library insists on a secret; this one is never compared (compareHashes in library-overrides.ts).
     ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
   } as LibraryClientMetadata
-}
-
-/**
- * The metadata that the FAPI 2.0 Security Profile demands. config/rules/client.ts refuses files that contradict
- * the profile; requests.ts checks the JWTs of the clients.
- */
-const fapiMetadata = (client: ClientMetadata) => {
-  const { id_token_signed_response_alg: alg, authorization_signed_response_alg = 'ES256' } = client
-  return {
-    authorization_signed_response_alg,
-    require_pushed_authorization_requests: true,
-    dpop_bound_access_tokens: !client.tls_client_certificate_bound_access_tokens,
-    id_token_signed_response_alg: alg === 'RS256' ? 'ES256' : alg,
-    // A token that is bound to a key needs no rotation (FAPI 2.0 §5.3.2.1).
-    rotate_refresh_tokens: false,
-  }
 }
 
 /** The client of the account pages: it leads through the sign-in page and back, and redeems no code. */

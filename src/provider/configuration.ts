@@ -83,7 +83,7 @@ function configuration(
 
   return {
     adapter,
-    clients: [...settings.clients.map(toLibrary), accountClient(issuer)],
+    clients: [...settings.clients.map(file => toLibrary(file, features)), accountClient(issuer)],
     jwks: { keys: keys.map(asLibraryKey) },
     routes: routesOf(enabled).paths,
     ttl: lifetimes(settings),
@@ -100,7 +100,8 @@ function configuration(
     clientDefaults: { grant_types: ['authorization_code', 'refresh_token'] },
     extraClientMetadata: { properties: USHER_METADATA },
     allowOmittingSingleRegisteredRedirectUri: false,
-    assertJwtClientAuthClaimsAndHeader: assertAssertion,
+    assertJwtClientAuthClaimsAndHeader: (ctx, claims, header) =>
+      assertAssertion(ctx, claims, header, features),
     // The origins of redirect URIs, from which browser applications call. Other applications have `null`.
     clientBasedCORS: (_ctx, origin, { redirectUris = [] }) =>
       origin !== 'null' && redirectUris.some(uri => new URL(uri).origin === origin),
@@ -177,11 +178,8 @@ function configuration(
       },
       requestObjects: {
         enabled: enabled.request_objects,
-        assertJwtClaimsAndHeader: assertRequestObject,
-      },
-      fapi: {
-        enabled: true,
-        profile: (_ctx, client) => (client?.profile === 'fapi2' ? '2.0' : undefined),
+        assertJwtClaimsAndHeader: (ctx, claims, header) =>
+          assertRequestObject(ctx, claims, header, features),
       },
       jwtUserinfo: { enabled: enabled.signed_userinfo },
       encryption: { enabled: enabled.encryption },

@@ -50,6 +50,11 @@ type Need = (oidc: Oidc) => boolean
 /** A check of a prompt. `error`: the answer for `prompt=none`. */
 type Check = [prompt: string, reason: string, error: string, description: string, isNeeded: Need]
 
+/** The claims, or the header, of a JWT. */
+export type JwtClaims = Record<string, unknown>
+/** Says what is wrong with a JWT of a client, beyond the rules of requests.ts. `alg`: of its header. */
+type JwtCheck = (oidc: Oidc, claims: JwtClaims, alg: unknown) => string | undefined
+
 /** Changes an answer of the library, after the library has made it. */
 export type Finisher = (ctx: Context, oidc: Oidc) => Promise<void> | void
 
@@ -75,12 +80,18 @@ export interface Feature {
   clientAuthMethods?: ClientAuthMethod[]
 
   // Clients
+  /** Metadata that the feature adds to a client file, or changes in it. */
+  clientMetadata?(client: ClientMetadata): Record<string, unknown>
+  /** For client assertions (RFC 7523). */
+  assertionProblem?: JwtCheck
   /** Metadata of a client that is not in the config folder, for pages. Undefined when it has none. */
   describeClient?(provider: Provider, id: string): Promise<ClientMetadata | undefined>
 
   // Authorization
   /** Called for each authorization request, pushed ones too. Throws to refuse it. */
   checkRequest?(ctx: KoaContextWithOIDC): void
+  /** For request objects (RFC 9101). */
+  requestObjectProblem?: JwtCheck
   /** Checks of prompts. They follow those of the core, in the order of the features. */
   checks?: Check[]
   /** Called when a grant is made for this client, before it is saved. */

@@ -12,8 +12,6 @@ import type { Records } from '../storage/records.ts'
 import type { Dependencies, LibraryProvider, Oidc } from './feature.ts'
 import type { Outcome } from './interactions.ts'
 
-const DEVICE_ROUTES = ['code_verification', 'device_resume']
-
 /** The answer to the consent page, when the user who is signed in now gave it. */
 export function decisionOf({ result, session }: Oidc): Decision | undefined {
   const { consent } = (result ?? {}) as Outcome
@@ -25,7 +23,7 @@ export const sentDetails = ({ params }: Oidc): Detail[] =>
   JSON.parse(String(params?.authorization_details ?? '[]'))
 
 /** Whether this is the device flow: users consent each time, as the device may be another's (RFC 8628 §5.4). */
-export const isDevice = ({ route }: Oidc) => DEVICE_ROUTES.includes(route)
+export const isDevice = ({ entities }: Oidc) => entities.DeviceCode !== undefined
 
 type Allowed = Pick<Consent, 'accountId' | 'scopes' | 'declined'>
 

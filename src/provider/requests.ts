@@ -2,12 +2,12 @@
 // assertions (RFC 7523).
 
 import { decodeJwt } from 'jose'
-import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { mapOf } from '../config/schema/values.ts'
 import { longParameter, MAX_URL_BYTES } from '../http/limits.ts'
 import { now } from '../storage/store.ts'
 import { harmless } from './failures.ts'
-import type { Feature } from './feature.ts'
+import type { Feature, JwtClaims } from './feature.ts'
 
 const OFFLINE_ACCESS = 'offline_access'
 
@@ -68,17 +68,14 @@ function sentScopes({ method, oidc, query }: KoaContextWithOIDC): string[] {
 
 const TYPES = ['jwt', 'oauth-authz-req+jwt', 'application/oauth-authz-req+jwt']
 const MAX_JWT_LIFETIME_SECONDS = 600
-/** FAPI 2.0 Message Signing §5.3.1; FAPI 1.0 Advanced §5.2.2, for FAPI-CIBA. */
-const MAX_FAPI_REQUEST_AGE_SECONDS = 3600
+const MAX_REQUEST_AGE_SECONDS = 3600
 
-type Claims = Record<string, unknown>
-
-/** Checks the claims and the header of a request object (RFC 9101). */
+/** Checks the claims and the header of a request object (RFC 9101), in place of the library. */
 export function assertRequestObject(
   { oidc }: KoaContextWithOIDC,
-  claims: Claims,
-  { alg, typ, crit, b64 }: Claims,
-  client: Client,
+  claims: JwtClaims,
+  { alg, typ, crit, b64 }: JwtClaims,
+  features: Feature[],
 ): void {
   // The library wraps a pushed request in a JWT of its own; its contents were checked when it was pushed.
   if (oidc.entities.PushedAuthorizationRequest) return
@@ -91,32 +88,40 @@ export function assertRequestObject(
   // The library makes text of all other parameters.
   const resources = [claims.resource ?? ''].flat()
   if (resources.some(one => typeof one !== 'string')) refuse('resource must be text')
-  if (claims.sub === client.clientId) refuse('sub must not be the client (RFC 9101 §10.8)')
+  if (claims.sub === oidc.client?.clientId) refuse('sub must not be the client (RFC 9101 §10.8)')
   if (crit !== undefined || b64 !== undefined) refuse('crit and b64 are not understood')
-  // This check replaces the library's, which has the rules of CIBA (§7.1.1) and FAPI 2.0 as well.
-  const isFapi = oidc.isFapi('2.0')
-  const isCiba = oidc.route === 'backchannel_authentication'
-  const required = [['exp'], isFapi || isCiba ? ['nbf'] : [], isCiba ? ['iat', 'jti'] : []].flat()
-  const missing = required.find(name => claims[name] === undefined)
-  if (missing) refuse(`${missing} is needed`)
-  if (isTooLong(claims)) refuse('exp must be at most ten minutes ahead')
-  const isRecent = Number(claims.nbf) >= now() - MAX_FAPI_REQUEST_AGE_SECONDS
-  if (required.includes('nbf') && !isRecent) refuse('nbf is over 60 minutes old')
-  if (isFapi && alg === 'RS256') refuse(NO_RS256)
+  if (isTooLong(claims)) refuse(TOO_LONG)
+  for (const { requestObjectProblem } of features) {
+    const problem = requestObjectProblem?.(oidc, claims, alg)
+    if (problem) refuse(problem)
+  }
 }
 
 /** Checks the claims and the header of a client assertion (RFC 7523), in place of the library. */
-export function assertAssertion({ oidc }: KoaContextWithOIDC, claims: Claims, { alg }: Claims) {
+export function assertAssertion(
+  { oidc }: KoaContextWithOIDC,
+  claims: JwtClaims,
+  { alg }: JwtClaims,
+  features: Feature[],
+): void {
   const refuse = (detail: string) => {
     throw new errors.InvalidClientAuth({ detail })
   }
   // A list would be valid at another server too (draft-ietf-oauth-rfc7523bis; CVE-2025-27370).
   if (typeof claims.aud !== 'string') refuse('aud must be a single string')
-  if (isTooLong(claims)) refuse('exp must be at most ten minutes ahead')
-  if (!oidc.isFapi('2.0')) return
-  if (alg === 'RS256') refuse(NO_RS256)
-  if (claims.aud !== oidc.issuer) refuse('aud must be the issuer')
+  if (isTooLong(claims)) refuse(TOO_LONG)
+  for (const { assertionProblem } of features) {
+    const problem = assertionProblem?.(oidc, claims, alg)
+    if (problem) refuse(problem)
+  }
 }
 
-const NO_RS256 = 'FAPI 2.0 has no RS256'
-const isTooLong = ({ exp }: Claims) => !(Number(exp) - now() <= MAX_JWT_LIFETIME_SECONDS)
+const TOO_LONG = 'exp is needed, at most ten minutes ahead'
+const isTooLong = ({ exp }: JwtClaims) => !(Number(exp) - now() <= MAX_JWT_LIFETIME_SECONDS)
+
+/** Says what is wrong with `nbf` (FAPI 2.0 Message Signing §5.3.1; FAPI 1.0 Advanced §5.2.2, for FAPI-CIBA). */
+export function nbfProblem({ nbf }: JwtClaims): string | undefined {
+  if (nbf === undefined) return 'nbf is needed'
+  const isRecent = Number(nbf) >= now() - MAX_REQUEST_AGE_SECONDS
+  return isRecent ? undefined : 'nbf is over 60 minutes old'
+}

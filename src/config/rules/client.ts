@@ -142,7 +142,7 @@ function featureFindings({ value, at }: Client, settings: ProviderSettings): Fin
 
 const KEYED = ['private_key_jwt', 'tls_client_auth', 'self_signed_tls_client_auth']
 const STRONG = [undefined, 'PS256', 'ES256', 'EdDSA']
-/** The values that FAPI 2.0 allows. An absent key is set by provider/clients.ts. */
+/** The values that FAPI 2.0 allows. An absent key is set by features/fapi.ts. */
 const FAPI2: Record<string, unknown[]> = {
   token_endpoint_auth_method: KEYED,
   require_pkce: [undefined, true],
