@@ -37,7 +37,7 @@ const BACKUP_FORMAT = 1
 // biome-ignore format: a table
 const LEFT_OUT = [
   'AccessToken', 'AuthorizationCode', 'BackchannelAuthenticationRequest', 'ClientCredentials',
-  'DeviceCode', 'Grant', 'Interaction', 'OperatorFact', 'Ping', 'Probe', 'PushedAuthorizationRequest',
+  'DeviceCode', 'Grant', 'Interaction', 'OperatorEvent', 'Ping', 'Probe', 'PushedAuthorizationRequest',
   'RefreshToken', 'ReplayDetection', 'Session', 'SessionCookie', 'SignOut', 'UserCode',
 ]
 

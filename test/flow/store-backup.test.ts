@@ -8,6 +8,8 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { takeAuditEvents } from '../../src/state/operator-events.ts'
+import { openInstallation } from '../../src/storage/open.ts'
 import { Browser } from '../support/browser.ts'
 import { authorize, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -91,6 +93,22 @@ describe.each([
     await after.close()
   }, 30_000)
 })
+
+test('a restore does not repeat audit events of the command line', async () => {
+  const [from, to, file] = [`sqlite:${newFile()}`, `sqlite:${newFile()}`, newFile()]
+  await (await startUsher({ store: from, env: { USHER_SECRET } })).close()
+  expect(await usher(['accounts', 'add', '--username', 'ada'], from)).toMatchObject({ code: 0 })
+  expect(await usher(['store', 'backup', file], from)).toMatchObject({ code: 0 })
+  expect(await usher(['store', 'restore', file], to)).toMatchObject({ code: 0 })
+  const events = async (location: string) => {
+    const { store, records } = await openInstallation(location, [Buffer.alloc(32, 'backup')])
+    const names: string[] = []
+    await takeAuditEvents(records, ({ event }) => names.push(event))
+    return store.close().then(() => names)
+  }
+  expect(await events(from)).toEqual(['account_added'])
+  expect(await events(to)).toEqual([])
+}, 30_000)
 
 describe('a restore is refused, with nothing written,', () => {
   let file: string
