@@ -58,12 +58,11 @@ export async function backup({ args: [file = ''] }: Invocation) {
   const seen = new Set<string>()
   async function* lines() {
     yield lineOf({ usher_backup: BACKUP_FORMAT, at: new Date().toISOString() })
-    for await (const { value, ...entry } of store.scan()) {
-      const { key } = entry
+    for await (const { key, value, ...entry } of store.scan()) {
       if (!value || seen.has(key)) continue
       if (key !== NAMING_KEY && LEFT_OUT.includes(kindOf(key, value))) continue
       seen.add(key)
-      yield lineOf({ ...entry, value: textOf(value) })
+      yield lineOf({ key, ...entry, value: textOf(value) })
     }
     yield lineOf({ records: seen.size })
   }
@@ -84,10 +83,10 @@ const lineOf = (value: object) => `${JSON.stringify(value)}\n`
 export async function restore({ args: [file = ''] }: Invocation) {
   if (!existsSync(file)) throw new Failure(`File ${file} not found.`)
   const { store, secrets } = await openConfiguredStore()
-  let namingKey: Entry | undefined
-  for await (const entry of entriesOf(file)) if (entry.key === NAMING_KEY) namingKey = entry
-  if (!namingKey?.value) throw new Failure(`${file} holds no installation.`)
-  createSeal(secrets).open(NAMING_KEY, namingKey.value)
+  let namingKey: Uint8Array | undefined
+  for await (const { key, value } of entriesOf(file)) if (key === NAMING_KEY) namingKey = value
+  if (!namingKey) throw new Failure(`${file} holds no installation.`)
+  createSeal(secrets).open(NAMING_KEY, namingKey)
   const count = await fill(store, 'USHER_STORE', namingKey, entriesOf(file))
   hint(`${count} records are restored.\n${WITHOUT}`)
 }
@@ -164,17 +163,16 @@ export async function copyStore(from: Store, to: Store): Promise<number> {
   return fill(to, '--to', await readNamingKey(from), from.scan())
 }
 
-/** Returns the entry of the naming key. Throws a `Failure` for a store without one. */
-async function readNamingKey(from: Store, name = '--from'): Promise<Entry> {
+/** Returns the value of the naming key. Throws a `Failure` for a store without one. */
+async function readNamingKey(from: Store, name = '--from'): Promise<Uint8Array> {
   const entry = await from.get(NAMING_KEY)
   if (!entry?.value) throw new Failure(`${name} holds no installation.`)
-  return entry
+  return entry.value
 }
 
-/** `name`: what the operator calls the target. */
-async function fill(to: Store, name: string, namingKey: Entry, entries: AsyncIterable<Entry>) {
-  const { key, value = new Uint8Array() } = namingKey
-  const found = await to.get(key)
+/** `name`: what the operator calls the target. `value`: the one of the naming key. */
+async function fill(to: Store, name: string, value: Uint8Array, entries: AsyncIterable<Entry>) {
+  const found = await to.get(NAMING_KEY)
   if (found) {
     const which = textOf(found.value) === textOf(value) ? 'this' : 'another'
     throw new Failure(
@@ -189,7 +187,7 @@ async function fill(to: Store, name: string, namingKey: Entry, entries: AsyncIte
     await to.restore(entry)
     if (entry.value) reportProgress('copied', ++records)
   })
-  const { failed } = await to.write([{ key, value, version: 0 }])
+  const { failed } = await to.write([{ key: NAMING_KEY, value, version: 0 }])
   if (failed === undefined) return records
   throw new Failure(`${name} became an installation meanwhile: Usher was started on it.`)
 }
