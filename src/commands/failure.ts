@@ -238,7 +238,7 @@ const REASONS: [error: string, detail: RegExp, ...reason: [Reason] | Said][] = [
   ['invalid_target', ANY, target],
   ['unsupported_response_type', ANY, unregistered('response_type', 'response_types')],
   ['unsupported_grant_type', ANY, unregistered('grant_type', 'grant_types')],
-  ['unauthorized_client', ANY, unregistered('grant_type', 'grant_types')],
+  ['invalid_request', /grant type is not/, unregistered('grant_type', 'grant_types')],
   [IGNORED, ANY, ignored],
   ...Object.entries(SIGN_IN).map(([reason, said]): [string, RegExp, ...Said] =>
     ['sign_in', new RegExp(`^${reason}$`), ...said]),

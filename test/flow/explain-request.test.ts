@@ -253,6 +253,10 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
     () => posting({ grant_type: 'password' }, BASIC),
     { sent: 'password', registered: ['authorization_code', 'refresh_token'] },
   ],
+  'a grant_type that the client does not have': [
+    () => posting({ grant_type: 'client_credentials' }, BASIC),
+    { sent: 'client_credentials', registered: ['authorization_code', 'refresh_token'] },
+  ],
   'no redirect_uri with the code': [
     () => posting({ grant_type: 'authorization_code', code: 'none-of-ours' }, BASIC),
     { wrong: expect.stringContaining("'redirect_uri'"), sent: 'grant_type, code' },
