@@ -2,13 +2,14 @@
 // the initial access tokens that they register with.
 
 import { randomBytes } from 'node:crypto'
-import { existsSync, readdirSync } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import { existsSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import { hashOf, hashSecret, type SecretHash } from '../config/client-secret.ts'
 import { configFolder, type Reading, readSettings, type Settings } from '../config/load.ts'
-import { appendToList, readKey } from '../config/report/yaml.ts'
-import type { ClientMetadata } from '../config/schema/client.ts'
-import { isTime, mapOf } from '../config/schema/values.ts'
+import { ConfigError } from '../config/report/finding.ts'
+import { appendToList, openYaml } from '../config/report/yaml.ts'
+import { type ClientMetadata, secretHash } from '../config/schema/client.ts'
+import { mapOf } from '../config/schema/values.ts'
 import {
   createInvitations,
   createRegisteredClients,
@@ -116,12 +117,11 @@ A running service reads the file within two seconds. docs/applications has a pag
 /** `clients secret NAME`: works while the folder has errors, as for a client that needs its secret. */
 export async function secret({ values, args: [name = ''] }: Invocation) {
   const file = join(configFolder(), 'clients', `${basename(name, '.yaml')}.yaml`)
-  if (!existsSync(file)) {
-    const files = existsSync(dirname(file)) ? readdirSync(dirname(file)) : []
-    throw notFound('File', file, files, ' NAME is the name of the file.')
-  }
-  const method = readKey(file, 'token_endpoint_auth_method') ?? 'client_secret_basic'
-  if (!/^client_secret_/.test(method)) {
+  if (!existsSync(file)) throw notFound('File', file, [], ' NAME is the name of the file.')
+  const { data, problems } = openYaml(file)
+  if (problems.length) throw new ConfigError(problems)
+  const { token_endpoint_auth_method: method = 'client_secret_basic' } = mapOf(data)
+  if (!/^client_secret_/.test(String(method))) {
     throw new Failure(`${file}: a client that authenticates by ${method} has no secret.`)
   }
   const end = readUntil(values.until, ' To end a secret now, delete its line.')
@@ -131,9 +131,11 @@ export async function secret({ values, args: [name = ''] }: Invocation) {
     throw new Failure(`A secret has at least ${MIN_SECRET_CHARACTERS} random characters.`)
   }
   const secret = given ?? randomBytes(32).toString('base64url')
-  const list = appendToList(file, 'client_secret_hashes', hashSecret(secret), item =>
-    until && isEntry(item) ? endingBy(item, until) : item,
-  )
+  const list = appendToList(file, 'client_secret_hashes', hashSecret(secret), item => {
+    if (!until || !isEntry(item)) return item
+    const isSooner = typeof item === 'object' && Date.parse(item.until) <= Date.parse(until)
+    return isSooner ? item : { hash: hashOf(item), until }
+  })
   if (given === undefined) process.stdout.write(`${secret}\n`)
   hint(`Its hash is in ${file}, which a running service reads; the secret is stored nowhere.`)
   const secrets = list.filter(isEntry)
@@ -142,16 +144,8 @@ export async function secret({ values, args: [name = ''] }: Invocation) {
   }
 }
 
-/** Returns the entry with an expiry that is not later than `until`. */
-export function endingBy(entry: SecretHash, until: string): SecretHash {
-  const isSooner = typeof entry === 'object' && Date.parse(entry.until) <= Date.parse(until)
-  return isSooner ? entry : { hash: hashOf(entry), until }
-}
-
 /** The file may have errors. */
-const isEntry = (item: unknown): item is SecretHash =>
-  typeof item === 'string' ||
-  (typeof mapOf(item).hash === 'string' && isTime(String(mapOf(item).until)))
+const isEntry = (item: unknown): item is SecretHash => secretHash.safeParse(item).success
 
 /** `clients invite`: prints an initial access token, alone on the first line. */
 export async function invite({ values }: Invocation) {

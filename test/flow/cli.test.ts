@@ -155,6 +155,33 @@ test('clients secret writes the hash, keeps the comments, and prints the secret 
   expect((await usher(['clients', 'list'])).stdout).toContain('wiki  Wiki  client_secret_basic')
 })
 
+test('the expiry of a client secret becomes earlier, but never later', async () => {
+  const file = join(config, 'clients', 'ends.yaml')
+  const fields =
+    'client_id: ends\nclient_name: Ends\nredirect_uris: [https://ends.example.org/cb]\n'
+  writeFileSync(file, fields)
+  const expiries = async (until: string) => {
+    await usher(['clients', 'secret', 'ends', '--until', until])
+    return readFileSync(file, 'utf8').match(/(?<=until: )[\w:-]+/g)
+  }
+  await usher(['clients', 'secret', 'ends'])
+  const [first, second] = ['2090-02-01T00:00:00Z', '2090-01-01T00:00:00Z']
+  expect(await expiries('2090-02-01')).toEqual([first])
+  expect(await expiries('2090-01-01')).toEqual([second, second])
+  expect(await expiries('2090-02-01')).toEqual([second, second, first])
+  rmSync(file)
+})
+
+test('clients secret reports a file that cannot be parsed, with the position, and does not change it', async () => {
+  const file = join(config, 'clients', 'open.yaml')
+  writeFileSync(file, 'client_id: [open\n')
+  const { stderr, code } = await usher(['clients', 'secret', 'open'])
+  expect(code).toBe(1)
+  expect(stderr).toContain(`${file}:2:1`)
+  expect(readFileSync(file, 'utf8')).toBe('client_id: [open\n')
+  rmSync(file)
+})
+
 test('config check lists findings as text and as JSON', async () => {
   const broken = mkdtempSync(join(folder, 'broken-'))
   writeFileSync(join(broken, 'usher.yaml'), 'id_token:\n  claims: all\nbrand: x\n')

@@ -6,7 +6,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { endingBy } from '../../src/commands/clients.ts'
 import { hashSecret } from '../../src/config/client-secret.ts'
 import { readFolder } from '../../src/config/load.ts'
 import { matchesHash } from '../../src/provider/clients.ts'
@@ -73,7 +72,6 @@ test('the old and the new secret are both valid until the old one expires, witho
 describe('a secret', () => {
   const hash = hashSecret('of Ada')
   const soon = new Date(Date.now() + 60_000).toISOString()
-  const later = new Date(Date.now() + 120_000).toISOString()
   const over = new Date(Date.now() - 1).toISOString()
 
   test('is valid until its expiry, and not longer', () => {
@@ -82,11 +80,5 @@ describe('a secret', () => {
     expect(matchesHash('of Ada', [{ hash, until: over }])).toBe(false)
     expect(matchesHash('of Ada', [{ hash, until: over }, hashSecret('of Grace')])).toBe(false)
     expect(matchesHash('of Grace', [{ hash, until: soon }])).toBe(false)
-  })
-
-  test('that has an expiry never gets a later one', () => {
-    expect(endingBy(hash, soon)).toEqual({ hash, until: soon })
-    expect(endingBy({ hash, until: later }, soon)).toEqual({ hash, until: soon })
-    expect(endingBy({ hash, until: soon }, later)).toEqual({ hash, until: soon })
   })
 })

@@ -37,12 +37,6 @@ export function appendToList(file: string, key: string, value: string, amend: Am
   return list.toJS(doc)
 }
 
-/** Returns one text of a file, which may be wrong in other places. */
-export function readKey(file: string, key: string): string | undefined {
-  const value = parseDocument(readFileSync(file, 'utf8')).get(key)
-  return typeof value === 'string' ? value : undefined
-}
-
 /** Parses a file. Never throws: a missing file is an empty one, any other problem is a finding. */
 export function openYaml(file: string) {
   const lineCounter = new LineCounter()

@@ -47,7 +47,8 @@ const jwks = z.strictObject({
 const hash = matching(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret NAME')
 
 const until = z.string().refine(isTime, 'is a day, or a time in UTC: 2026-12-01T00:00Z')
-const secretHash = z.union(
+/** An item of `client_secret_hashes`. */
+export const secretHash = z.union(
   [hash, z.strictObject({ hash, until })],
   'a hash, or {hash, until}: make one with: npm run usher -- clients secret NAME',
 )
