@@ -3,7 +3,7 @@
 import { text } from 'node:stream/consumers'
 import { readStoreSettings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
-import { isTime, readDuration } from '../config/schema/values.ts'
+import { isMap, isTime, readDuration } from '../config/schema/values.ts'
 import type { AuditEventName } from '../http/audit.ts'
 import { queueAuditEvent } from '../state/operator-events.ts'
 import { openInstallation } from '../storage/open.ts'
@@ -71,9 +71,6 @@ export function shown(value: unknown): string {
   if (isMap(value)) return JSON.stringify(value)
   return Array.isArray(value) ? value.map(shown).join(', ') || 'none' : String(value)
 }
-
-const isMap = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Prints to standard error: what was done, and what to do next. */
 export function hint(message: string): void {

@@ -2,6 +2,7 @@
 
 import { isSecret } from './key-list.ts'
 import type { Settings } from './load.ts'
+import { isMap } from './schema/values.ts'
 
 // biome-ignore format: a table
 /** Settings that take effect only after a restart. */
@@ -33,18 +34,15 @@ function comparable({ clients, resources, warnings: _, ...rest }: Settings) {
 }
 
 /** A list is one value: an item that is added in the middle is one change. */
-const isTree = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-
 function compare(path: string[], was: unknown, is: unknown): string[] {
-  if (isTree(was) && isTree(is)) {
+  if (isMap(was) && isMap(is)) {
     const keys = [...new Set([...Object.keys(was), ...Object.keys(is)])].sort()
     return keys.flatMap(key => compare([...path, key], was[key], is[key]))
   }
   if (JSON.stringify(was) === JSON.stringify(is)) return []
   const name = path.join('.')
   if (is === undefined) return [`- ${name}`]
-  if (was === undefined) return [isTree(is) ? `+ ${name}` : `+ ${name}: ${shown(path, is)}`]
+  if (was === undefined) return [isMap(is) ? `+ ${name}` : `+ ${name}: ${shown(path, is)}`]
   return [`${name}: ${shown(path, was)} → ${shown(path, is)}`]
 }
 
@@ -53,7 +51,7 @@ const MAX_VALUE_CHARS = 80
 
 function shown(path: string[], value: unknown): string {
   if (isSecret(path)) return '(not shown)'
-  if (isTree(value)) return '(a map)'
+  if (isMap(value)) return '(a map)'
   const text = JSON.stringify(value)
   return text.length > MAX_VALUE_CHARS ? `${text.slice(0, MAX_VALUE_CHARS)}…` : text
 }

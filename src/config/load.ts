@@ -10,7 +10,7 @@ import { ConfigError, type Finding, inOrder } from './report/finding.ts'
 import { didYouMean } from './report/wording.ts'
 import { entriesOf } from './report/yaml.ts'
 import { clientFindings, scopeFindings } from './rules/client.ts'
-import { isWarning } from './rules/messages.ts'
+import { isWarning, strayFile } from './rules/messages.ts'
 import { logoFindings, readLook } from './rules/pages.ts'
 import * as provider from './rules/provider.ts'
 import { detailFindings, resourceFindings } from './rules/resource.ts'
@@ -152,14 +152,11 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
   return { usher, issuer, development, secrets, findings, accounts }
 }
 
-/** Returns a finding for each entry of the folder that nothing reads: its name is probably misspelt. */
+/** Returns a finding for each entry of the folder that nothing reads. */
 function strayFindings(folder: string, module = ''): Finding[] {
   const [ofModule] = relative(folder, module).split(sep)
   const names = namesIn(folder).filter(name => ![...KNOWN, ofModule].includes(name))
-  return names.map(name => {
-    const message = `nothing reads this${didYouMean(name, KNOWN)}`
-    return { file: join(folder, name), rule: 'stray-file', message }
-  })
+  return names.map(name => strayFile(folder, name, KNOWN))
 }
 
 function languageFindings({ file }: FileResult<unknown>): Finding[] {

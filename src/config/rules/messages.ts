@@ -1,7 +1,8 @@
 // The words of rules that look at several keys or files. The rules are beside this file, by kind of file.
 
-import { basename } from 'node:path'
+import { basename, join } from 'node:path'
 import type { Finding, Locate } from '../report/finding.ts'
+import { didYouMean } from '../report/wording.ts'
 
 /** Messages by rule. */
 const MESSAGES = {
@@ -90,4 +91,10 @@ export function findingsOf({ file, at }: { file: string; at: Locate }, checks: C
   return broken.map(([, rule, key]) =>
     at(key.split('.'), rule, ALL[rule].replace('NAME', basename(file, '.yaml'))),
   )
+}
+
+/** Returns the finding about a file that nothing reads: its name is probably misspelt. */
+export function strayFile(folder: string, name: string, known: string[]): Finding {
+  const message = `nothing reads this${didYouMean(name, known)}`
+  return { file: join(folder, name), rule: 'stray-file', message }
 }

@@ -1,14 +1,13 @@
 // Rules about the operator's look of the pages: pictures, colours, templates, and the contrast of each.
 
 import { readdirSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import tinycolor from 'tinycolor2'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
-import { didYouMean } from '../report/wording.ts'
 import { entriesOf, readBytes, readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
-import { findingsOf } from './messages.ts'
+import { findingsOf, strayFile } from './messages.ts'
 
 const { mix, mostReadable, readability } = tinycolor
 
@@ -91,10 +90,8 @@ function readPages(folder: string, pictures: string[], findings: Finding[]) {
     const file = join(folder, 'pages', name)
     if (name.startsWith('.') || paths.includes(resolve(file))) continue
     const { text = '', problem } = readText(file)
-    if (!FILES.includes(name)) {
-      const message = `nothing reads this${didYouMean(name, FILES)}`
-      findings.push({ file, rule: 'stray-file', message })
-    } else if (problem) findings.push({ file, rule: 'file', message: problem })
+    if (!FILES.includes(name)) findings.push(strayFile(dirname(file), name, FILES))
+    else if (problem) findings.push({ file, rule: 'file', message: problem })
     else pages[name] = text
   }
   return pages

@@ -28,6 +28,10 @@ export function displayTextProblem(text: string, maxLength: number): string | un
 export const mapOf = (value: unknown): Record<string, unknown> =>
   typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 
+/** Whether a value is a map; a list is none. */
+export const isMap = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
 /** Returns the value; throws if it is missing, which is a mistake of the caller. */
 export function required<T>(value: T | undefined): T {
   if (value === undefined) throw new Error('a required value is missing')
@@ -46,8 +50,8 @@ export function readJson(text: string) {
 /** Returns the values of nested maps with their paths, `a.b`. An empty map is a value. */
 export const leavesOf = (map: object, above = ''): [path: string, value: unknown][] =>
   Object.entries(map).flatMap(([name, value]) => {
-    const isMap = !Array.isArray(value) && Object.keys(mapOf(value)).length > 0
-    return isMap ? leavesOf(value, `${above}${name}.`) : [[above + name, value]]
+    const hasKeys = isMap(value) && Object.keys(value).length > 0
+    return hasKeys ? leavesOf(value, `${above}${name}.`) : [[above + name, value]]
   })
 
 /** Returns a refinement from a function that returns what is wrong with a value. */
