@@ -33,11 +33,10 @@ export function readEnvironment(env: NodeJS.ProcessEnv, findings: Finding[]) {
     if (problem) findings.push(wrongVariable(`${name}_FILE`, 'file', `its file ${problem}`))
     return text?.trim()
   }
-  const given: NodeJS.ProcessEnv = { ...env, USHER_STORE: read('USHER_STORE') }
   const secret = read('USHER_SECRET')
   const overlays: Overlays = new Map()
   for (const [name, path] of Object.entries(VARIABLES)) {
-    const { [name]: text } = given
+    const text = name === 'USHER_STORE' ? read(name) : env[name]
     const isPort = path.endsWith('.port') && /^\d+$/.test(text ?? '')
     if (text) overlays.set(path, { name, value: isPort ? Number(text) : text })
   }

@@ -81,7 +81,7 @@ function validate<S extends z.ZodObject>(schema: S, data: unknown) {
   }
   const { data: value, error } = schema.safeParse(data, { error: inWords })
   const misspelt = new Set<string>()
-  const found = (error?.issues ?? []).flatMap((issue): Problem[] => {
+  const found = (error?.issues ?? []).flatMap((issue): Parameters<Locate>[] => {
     const { path, message } = issue
     if (issue.code !== 'unrecognized_keys') return [[path, ruleOf(issue), message]]
     const names = known.get(path.join('.')) ?? []
@@ -96,8 +96,6 @@ function validate<S extends z.ZodObject>(schema: S, data: unknown) {
   if (more) wrong.push([[], 'more', `${more} more findings in this file`])
   return { value, wrong }
 }
-
-type Problem = Parameters<Locate>
 
 function overlay(data: unknown, overlays: Overlays): unknown {
   for (const [path, { value }] of overlays) {

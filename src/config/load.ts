@@ -15,7 +15,7 @@ import { logoFindings, readLook } from './rules/pages.ts'
 import * as provider from './rules/provider.ts'
 import { detailFindings, resourceFindings } from './rules/resource.ts'
 import * as upstream from './rules/upstream.ts'
-import { type ClientMetadata, isLoopbackHost } from './schema/client.ts'
+import { type ClientMetadata, LOOPBACK_HOSTS } from './schema/client.ts'
 import { flatten } from './schema/locale.ts'
 import { allScopes } from './schema/resource.ts'
 import type { ClaimsFile } from './schema/usher.ts'
@@ -48,8 +48,7 @@ export const variable = (name: string) => process.env[name] || undefined
 export function readStoreSettings(): Pick<Settings, 'store' | 'secrets' | 'redis' | 'accounts'> {
   const { usher, secrets, accounts, findings } = readUsher(process.env, configFolder())
   if (findings.length || !usher.value) throw new ConfigError(findings)
-  const { store, redis } = usher.value
-  return { store, secrets, redis, accounts }
+  return { ...usher.value, secrets, accounts }
 }
 
 /** Reads everything, or throws a `ConfigError` with every finding. */
@@ -146,7 +145,7 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
   const usher = readFile(join(folder, 'usher.yaml'), 'usher', findings, overlays)
   const issuer = usher.value?.issuer ?? `http://localhost:${usher.value?.listen.port ?? ''}`
   const { protocol, hostname } = new URL(issuer)
-  const development = protocol === 'http:' && isLoopbackHost(hostname)
+  const development = protocol === 'http:' && LOOPBACK_HOSTS.has(hostname)
   const accounts = provider.readAccounts(usher, folder, findings)
   if (isValid(usher)) findings.push(...provider.startFindings(usher, hasSecret, development))
   return { usher, issuer, development, secrets, findings, accounts }

@@ -9,7 +9,7 @@ import {
   CIBA_GRANT,
   type ClientFile,
   DEVICE_GRANT,
-  isLoopbackHost,
+  LOOPBACK_HOSTS,
   schemeProblem,
 } from '../schema/client.ts'
 import type { UsherFile } from '../schema/usher.ts'
@@ -169,7 +169,7 @@ function fapiFindings({ value, written, at }: Client): Finding[] {
 /** A custom scheme has no host, and any client can have a loopback address. */
 function haveOneHost(uris: string[]): boolean {
   const [first, ...others] = new Set(uris.map(uri => new URL(uri).host))
-  return Boolean(first) && !others.length && !isLoopbackHost(new URL(uris[0] ?? '').hostname)
+  return Boolean(first) && !others.length && !LOOPBACK_HOSTS.has(new URL(uris[0] ?? '').hostname)
 }
 
 function hasKeyFor(jwks: ClientFile['jwks'], alg: string): boolean {

@@ -3,7 +3,6 @@
 import { z } from 'zod'
 import {
   colour,
-  httpsUrl,
   isTime,
   mapOf,
   matching,
@@ -113,7 +112,7 @@ export const clientSchema = z.strictObject({
   backchannel_logout_session_required: z.boolean().optional().describe('true: logout tokens and ID tokens name the session (sid). false: logout tokens name only the user (sub)'),
   backchannel_token_delivery_mode: z.enum(['poll', 'ping']).optional().describe('How the client learns that the user answered (features.ciba). poll: it sends token requests every few seconds. ping: it is notified at `backchannel_client_notification_endpoint`, then sends a token request. Absent: poll'),
   backchannel_client_notification_endpoint: requestedUri.regex(/^https:/, 'must be https, on loopback too').optional().describe('An https address that receives these notifications. An address that is not public must be in egress.allow of usher.yaml'),
-  initiate_login_uri: httpsUrl.optional().describe('An https address of the application that begins a sign-in (OIDC Core §4)'),
+  initiate_login_uri: webUrl.refine(uri => /^https:/i.test(uri), 'must be https').optional().describe('An https address of the application that begins a sign-in (OIDC Core §4)'),
   token_endpoint_auth_method: z.enum(METHODS).optional().describe('How the client authenticates; exactly this method is accepted. Absent: with its secret, by client_secret_basic or client_secret_post. client_secret_basic, client_secret_post: with a secret (`client_secret_hashes`). private_key_jwt: with a key of `jwks`. tls_client_auth: with a certificate that matches one of the tls_client_auth_… keys below. self_signed_tls_client_auth: with a certificate in `jwks` (x5c). none: not at all, for browser and native applications'),
   client_secret: z.string().min(1).optional().describe('The secret in plain text, for a loopback issuer only. Otherwise use `client_secret_hashes`'),
   client_secret_hashes: z.array(secretHash).optional().describe('Hashes of the secrets that are accepted; several while a secret is replaced. {hash, until} is accepted until that time. usher clients secret NAME --until 7d adds a hash, and sets that time for the others'),
@@ -190,7 +189,8 @@ function jwkProblem(jwk: Record<string, unknown>): string | undefined {
   return isShort ? `RSA needs ${RSA_BITS} bits or more` : undefined
 }
 
-const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
+/** Host names of loopback addresses. */
+export const LOOPBACK_HOSTS = new Set(['localhost', '127.0.0.1', '[::1]'])
 const DANGEROUS = /^(javascript|data|file|vbscript|blob|about|wss?):$/
 
 /** Returns what is wrong with a redirect URI for every kind of client; undefined if it is valid. */
@@ -223,10 +223,7 @@ export function schemeProblem(uri: string, client: { native: boolean; loopbackIs
   if (protocol !== 'http:') {
     return client.native ? undefined : 'a scheme of your own needs application_type: native'
   }
-  if (!LOOPBACK.has(hostname)) return 'must be https; http is only for loopback addresses'
+  if (!LOOPBACK_HOSTS.has(hostname)) return 'must be https; http is only for loopback addresses'
   if (client.native || client.loopbackIssuer) return undefined
   return 'must be https; http on loopback is only for application_type: native'
 }
-
-/** Whether a host name is a loopback address. */
-export const isLoopbackHost = (hostname: string) => LOOPBACK.has(hostname)

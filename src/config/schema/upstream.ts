@@ -15,12 +15,6 @@ const domain = matching(/^[a-z\d-]+(\.[a-z\d-]+)+$/i, 'is a domain: example.org'
 const claimName = z.string().min(1)
 
 // biome-ignore format: a table
-const allow = {
-  email_domains: z.array(domain).min(1).optional().describe('Users whose verified e-mail address is in one of these domains'),
-  claims: z.record(claimName, z.string().describe('The value of this claim')).default({}).describe('Users whose ID token has each of these claims with this value, or with a list that contains it: { hd: example.org }'),
-}
-
-// biome-ignore format: a table
 /** Schema of an upstream file. */
 export const upstreamSchema = z.strictObject({
   issuer: issuer.describe('The issuer, byte for byte as the iss of its ID tokens. Its discovery document is read from it. A host that is not public must be in egress.allow of usher.yaml'),
@@ -35,7 +29,10 @@ export const upstreamSchema = z.strictObject({
     .describe('How the button looks'),
   accounts: z.enum(['create', 'link']).default('link').describe('create: the first sign-in of a user adds an account. link: only users whose account is linked to this issuer can sign in: under Sign-in methods on the account page, or by usher accounts link'),
   link_by_verified_email: z.boolean().default(false).describe('Whether the first sign-in links an account that has the same verified e-mail address. A person who controls an address at this issuer can then sign in to the account that has it'),
-  allow: z.strictObject(allow).prefault({}).describe('Which users may sign in; absent: every user of the issuer'),
+  allow: z.strictObject({
+    email_domains: z.array(domain).min(1).optional().describe('Users whose verified e-mail address is in one of these domains'),
+    claims: z.record(claimName, z.string().describe('The value of this claim')).default({}).describe('Users whose ID token has each of these claims with this value, or with a list that contains it: { hd: example.org }'),
+  }).prefault({}).describe('Which users may sign in; absent: every user of the issuer'),
   claims: z.record(field, claimName.describe('The claim for this field')).default({ username: 'preferred_username', name: 'name', email: 'email' }).describe('The claim of the ID token for each field of the account: username, name, email or attributes.NAME. Every sign-in updates the fields, except username'),
   acr: z.record(z.string().min(1), z.string().min(1).describe('Our acr for this acr of the issuer')).default({}).describe('The acr of this provider for an acr of the issuer. Clients request ours in acr_values, and the issuer gets its own'),
   sign_out: z.enum(['none', 'offer', 'return']).default('offer').describe('Whether users who sign out can sign out at the issuer, too, if it has an end_session_endpoint. offer: the browser then stays at the issuer. return: it comes back, for which https://…/sign-in/NAME/signed-out must be registered there as a post-logout redirect URI'),

@@ -167,18 +167,14 @@ const source = matching(
   'a claim comes from username, name, email, email_verified, updated_at or attributes.NAME',
 )
 // biome-ignore format: a table
-const claim = z.strictObject({
-  scope: scopeName.describe('The scope that grants this claim. A scope exists when a claim belongs to it'),
-  from: source.describe('The field of the account: username, name, email, email_verified, updated_at or attributes.NAME'),
-})
-// biome-ignore format: a table
-const scope = z.strictObject({
-  description: wordsByLanguage(200).describe('Shown on the consent page: a text, or one for each language: { en: …, de: … }'),
-})
-// biome-ignore format: a table
 const claimsSchema = z.strictObject({
-  claims: z.record(z.string().min(1), claim).default({}).describe('The claims that applications can get, by name'),
-  scopes: z.record(scopeName, scope).default({}).describe('Descriptions of the scopes in `claims`'),
+  claims: z.record(z.string().min(1), z.strictObject({
+    scope: scopeName.describe('The scope that grants this claim. A scope exists when a claim belongs to it'),
+    from: source.describe('The field of the account: username, name, email, email_verified, updated_at or attributes.NAME'),
+  })).default({}).describe('The claims that applications can get, by name'),
+  scopes: z.record(scopeName, z.strictObject({
+    description: wordsByLanguage(200).describe('Shown on the consent page: a text, or one for each language: { en: …, de: … }'),
+  })).default({}).describe('Descriptions of the scopes in `claims`'),
 })
 
 /** usher.yaml with defaults. */

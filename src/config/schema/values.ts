@@ -88,9 +88,6 @@ export const webUrl = z
   .url({ protocol: /^https?$/ })
   .refine(isPlainUrl, 'has no user name, password, spaces or backslashes')
 
-/** An https address. */
-export const httpsUrl = webUrl.refine(text => /^https:/i.test(text), 'must be https')
-
 /** The name of a scope (RFC 6749 §3.3). */
 export const scopeName = nameLike(
   /^[\x21\x23-\x5B\x5D-\x7E]+$/,
