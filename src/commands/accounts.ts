@@ -36,7 +36,7 @@ export async function list({ values, args: [text] }: Invocation) {
   const accounts = await Array.fromAsync(directory.all())
   accounts.sort((a, b) => a.username.localeCompare(b.username))
   const found = accounts.filter(({ username, name, email }) => [username, name, email].some(has))
-  const width = Math.max(0, ...found.map(({ username }) => username.length))
+  const width = found.reduce((most, { username }) => Math.max(most, username.length), 0)
   const describe = ({ id, username, name, email, enabled }: Account) => {
     const about = [enabled ? '' : '(disabled)', name, text === undefined ? '' : email]
     return [id, '', username.padEnd(width), '', ...about.filter(Boolean)].join(' ')

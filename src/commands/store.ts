@@ -35,10 +35,11 @@ const BACKUP_FORMAT = 1
  * rotated or revoked token valid again, or repeat a notification.
  */
 // biome-ignore format: a table
-const LEFT_OUT = [
+export const LEFT_OUT = [
   'AccessToken', 'AuthorizationCode', 'BackchannelAuthenticationRequest', 'ClientCredentials',
   'DeviceCode', 'Grant', 'Interaction', 'OperatorEvent', 'Ping', 'Probe', 'PushedAuthorizationRequest',
-  'RefreshToken', 'ReplayDetection', 'Session', 'SessionCookie', 'SignOut', 'UserCode',
+  'RefreshToken', 'ReplayDetection', 'Session', 'SessionCookie', 'SignOut', 'UpstreamLogout',
+  'UpstreamRequest', 'UpstreamSession', 'UserCode',
 ]
 
 const WITHOUT =

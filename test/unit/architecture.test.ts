@@ -3,6 +3,7 @@
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 import { expect, test } from 'vitest'
+import { LEFT_OUT } from '../../src/commands/store.ts'
 
 const ROOT = `${import.meta.dirname}/../../`
 const readTree = (pattern: string) =>
@@ -241,4 +242,10 @@ test.each<[part: string, limit: number, fits: (path: string) => boolean]>([
   const lines = codeLines(fits)
   expect(lines).toBeGreaterThan(limit / 2)
   expect(lines).toBeLessThanOrEqual(limit)
+})
+
+test('each kind of record that a backup leaves out is one that src writes', () => {
+  const others = source.filter(({ path }) => path !== 'src/commands/store.ts')
+  const text = others.map(file => file.text).join('\n')
+  expect(LEFT_OUT.filter(kind => !new RegExp(`\\b${kind}\\b`).test(text))).toEqual([])
 })
