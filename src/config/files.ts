@@ -86,8 +86,9 @@ function validate<S extends z.ZodObject>(schema: S, data: unknown) {
     if (issue.code !== 'unrecognized_keys') return [[path, ruleOf(issue), message]]
     const names = known.get(path.join('.')) ?? []
     return issue.keys.map(key => {
-      misspelt.add([...path, meant(key, names)].join('.'))
-      return [[...path, key], 'unknown-key', unknownKey(key, names, placesOf(key))]
+      const near = meant(key, names)
+      misspelt.add([...path, near].join('.'))
+      return [[...path, key], 'unknown-key', unknownKey(key, near, names, placesOf(key))]
     })
   })
   // A misspelt key is one mistake: the right key is not reported as missing.

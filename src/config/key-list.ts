@@ -45,7 +45,9 @@ export const placeOf = ({ file }: Pick<Key, 'file'>) =>
 
 /** Returns the places where a key of this name is valid. */
 export function placesOf(name: string): string[] {
-  const isNamed = ({ file, path }: Key) => file !== 'locale' && `.${path}`.endsWith(`.${name}`)
+  const end = `.${name}`
+  const isNamed = ({ file, path }: Key) =>
+    file !== 'locale' && (path === name || path.endsWith(end))
   const keys = allKeys().filter(isNamed)
   return keys.map(key => `${key.path} in ${placeOf(key)}`)
 }

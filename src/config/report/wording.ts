@@ -14,10 +14,17 @@ const HINTS: Record<string, string> = {
   name: 'unknown key; did you mean client_name or branding.name?',
 }
 
-/** Returns the message for an unknown key; `elsewhere` lists the places where the key is valid. */
-export function unknownKey(key: string, known: string[], elsewhere: string[]): string {
+/**
+ * Returns the message for an unknown key. `near`: the known key that was probably meant; `elsewhere`: the
+ * places where the key is valid.
+ */
+export function unknownKey(
+  key: string,
+  near: string | undefined,
+  known: string[],
+  elsewhere: string[],
+): string {
   if (Object.hasOwn(HINTS, key)) return HINTS[key] ?? ''
-  const near = meant(key, known)
   if (near) return `unknown key; did you mean ${near}?`
   if (elsewhere.length) return `unknown key here; there is ${elsewhere.slice(0, 2).join(' or ')}`
   const isShort = known.length > 0 && known.length < 12
