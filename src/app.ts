@@ -49,6 +49,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   checkOperatorTemplates(settings)
   const routes = routesOf(settings.features)
   const directory = await openDirectory(settings, records, log)
+  // Features need the views, and the views need the features: `describeClient` is defined below.
   const views = createViews(settings, id => describeClient(id))
   const errorPages = createErrorPages(settings.issuer, views)
   // An interaction that has expired has its own text.
@@ -63,6 +64,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     requestedClaims: createRequestedClaims(settings),
   }
 
+  // Loaded only where there are upstream issuers, with its library.
   const upstreams = Object.keys(settings.upstreams).length
     ? (await import('./features/upstream/feature.ts')).upstreamSignIn(dependencies)
     : undefined
@@ -92,6 +94,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   pages.get('/errors', errorPages.explain)
 
   const app = new Koa({ proxy: true })
+  // The provider signs its cookies, and a mount at `/` reads the keys of the outer application.
   app.keys = provider.keys
   app.on('error', logFaults(log))
   app.use(securityHeaders(settings.issuer))

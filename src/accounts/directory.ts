@@ -172,7 +172,7 @@ export function createDirectory(records: Records) {
     const hash = await hashPassword(password)
     const permanent = { password: hash, change_password_by: undefined }
     const since = await endAccess(id, account => ({ ...account, ...permanent }))
-    return session && sessions.succeed(session, since, ttl)
+    return session && sessions.createSuccessor(session, since, ttl)
   }
 
   /** Returns false if the temporary password, or the sign-in with it (epoch seconds), is no longer valid. */

@@ -23,7 +23,7 @@ import type { Dependencies, Feature, ShowError } from './feature.ts'
 import { createGrants } from './grants.ts'
 import { createBrowserBinding } from './interactions.ts'
 import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
-import { assignTokenIds, createOverridden } from './library-overrides.ts'
+import { createOverridden } from './library-overrides.ts'
 import { createPolicy } from './policy.ts'
 import { assertAssertion, assertRequestObject, checkRequest } from './requests.ts'
 import { routesOf } from './routes.ts'
@@ -55,11 +55,9 @@ export async function createProvider(
     ...Object.assign({}, ...features.map(({ adapters }) => adapters)),
   })
   const setup = configuration(dependencies, features, pages, adapter)
-  const provider = createOverridden(settings.issuer, setup, records, features)
+  const provider = createOverridden(settings.issuer, setup, { records, tokenIds }, features)
   // Scheme, host and address of a request are those that `http/edge.ts` set.
   provider.proxy = true
-  // Values of codes and tokens begin with the id of their grant (state/grants.ts).
-  assignTokenIds(provider, tokenIds)
   logEvents(provider, log, metrics)
   await checkClients(provider, settings)
   return provider
@@ -107,8 +105,8 @@ function configuration(
       origin !== 'null' && redirectUris.some(uri => new URL(uri).origin === origin),
     enabledJWA: algorithms(keys),
 
-    // `audience` is ignored. The library calls this validator for each authorization request, pushed ones
-    // too, even if `audience` is absent.
+    // `audience` is ignored. Its validator is the one hook of the library for every authorization request,
+    // pushed ones too: it is called even if `audience` is absent.
     extraParams: { audience: ctx => checkRequest(ctx, features) },
     scopes: Object.keys(scopes),
     acrValues: acrValuesOf(settings),
@@ -130,15 +128,15 @@ function configuration(
         if (known) return known
       }
       const { session, client, params } = ctx.oidc
-      // `loadExistingGrant` reads this consent next, and so does `rotateRefreshToken`.
-      const isConsentNext = session ?? params?.grant_type === 'refresh_token'
+      // `loadExistingGrant` reads this consent next, and so does `rotateRefreshToken`: one command reads both.
+      const isConsentNext = session !== undefined || params?.grant_type === 'refresh_token'
       if (client && isConsentNext) await consents.readAhead(id, client.clientId)
       const account = await directory.findEnabled(id, session?.loginTs)
       return account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }
     },
 
     interactions: {
-      // An expired page leads back to this client. Nothing else trusts the parameter.
+      // Only the page of an expired interaction uses `client_id`: it links to this client.
       url: (_ctx, { uid, params }) =>
         `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`,
       policy: createPolicy(dependencies, features),
@@ -152,10 +150,12 @@ function configuration(
     // session that have no refresh token.
     expiresWithSession: () => false,
     extraTokenClaims: ({ oidc }, token) => {
+      // The last place where a token without a scope can be refused before it is issued.
       requireScope(token)
       return authenticationOf(oidc)
     },
     rotateRefreshToken: async ({ oidc }) => {
+      // A refresh is a use of the consent, too.
       const { accountId, clientId = '' } = required(oidc.entities.RefreshToken)
       await consents.touch(accountId, clientId)
       return rotates(oidc.client)

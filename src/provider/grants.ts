@@ -60,7 +60,7 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
    * Makes a grant for `saveWithGrant` (state/grants.ts), whose tag is `jti`; undefined without a consent.
    * `signedIn`: epoch seconds of the sign-in.
    *
-   * When the grant is saved, the consent and the sign-in must still stand. Ending access first writes that it
+   * When the grant is saved, the consent and the sign-in must still be valid. Ending access first writes that it
    * ended and then looks for grants: either it finds the grant, or the check finds that access has ended.
    */
   async function make(

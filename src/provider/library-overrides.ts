@@ -12,15 +12,20 @@ import type { Feature, GrantHandler, ResponseMode } from './feature.ts'
 /** The library accepts DPoP proofs from clocks that are ahead by this, but forgets their `jti` earlier. */
 const CLOCK_SKEW_SECONDS = 300
 
-/** Returns the provider with all overrides, except token ids (`assignTokenIds`). */
+/** Functions that return the value of a code or token, by model. `id`: the value that the library has made. */
+type TokenIds = Record<string, (token: object, id: string) => string>
+
+/** Returns the provider with all overrides. */
 export function createOverridden(
   issuer: string,
   configuration: Configuration,
-  records: Records,
+  { records, tokenIds }: { records: Records; tokenIds: TokenIds },
   features: Feature[],
 ): Provider {
   // The constructor of the library registers its grant handlers and response modes. There is no option to
   // wrap or replace them. Removed by: options for both.
+  // Response modes: the form_post page of the library needs JavaScript, and errors get our descriptions.
+  // Grant handlers: what one use of a grant issues is one batch, and features answer `slow_down`.
   class Overridden extends Provider {
     override registerResponseMode(name: string, handler: ResponseMode) {
       const [ours] = features.flatMap(({ responseModes }) => responseModes?.(this)[name] ?? [])
@@ -36,7 +41,6 @@ export function createOverridden(
       handler: (ctx: TokenEndpointGrantContext<P>) => Promise<void> | void,
       ...parameters: (string | readonly string[] | ReadonlySet<string>)[]
     ) {
-      // Everything that one use of a grant issues is written in one batch, before the answer.
       const inBatch: GrantHandler = ctx =>
         records.batch(async () => handler(ctx as TokenEndpointGrantContext<P>))
       const wrapped = features
@@ -46,6 +50,7 @@ export function createOverridden(
     }
   }
   const provider = new Overridden(issuer, configuration)
+  assignTokenIds(provider, tokenIds)
   compareHashes(provider)
   deliverLater(provider)
   detectReplays(provider, records, features)
@@ -95,11 +100,11 @@ function detectReplays({ ReplayDetection }: Provider, records: Records, features
   }
 }
 
-/** Gives codes and tokens the values of `ids`, by model. Removed by: a `generateTokenId` option. */
-export function assignTokenIds(
-  provider: Provider,
-  ids: Record<string, (token: object, id: string) => string>,
-): void {
+/**
+ * The value of a code or token begins with the id of its grant (state/grants.ts). Removed by: a
+ * `generateTokenId` option.
+ */
+function assignTokenIds(provider: Provider, ids: TokenIds): void {
   for (const [model, idOf] of Object.entries(ids)) {
     const { prototype }: { prototype: { generateTokenId(): string } } = Reflect.get(provider, model)
     const { generateTokenId: generate } = prototype

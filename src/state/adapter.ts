@@ -3,7 +3,7 @@
 //   model                               file               behaviour
 //   AuthorizationCode, DeviceCode,
 //   BackchannelAuthenticationRequest,
-//   AccessToken                         here               read with their grant, which the library checks;
+//   AccessToken                         codes.ts           read with their grant, which the library checks;
 //                                                          a code works once. JWTs are not stored
 //   RefreshToken                        refresh-tokens.ts  one record for all rotations of a token (family)
 //   Session                             sessions.ts        a save changes only what its request changed
@@ -37,6 +37,7 @@
 
 import { type Adapter, Provider } from 'oidc-provider'
 import type { Records } from '../storage/records.ts'
+import { createTaggedAdapter, noteCodeReuse, savedWithGrant, TAGGED } from './codes.ts'
 import {
   grantName,
   grantsOfAccount,
@@ -44,24 +45,11 @@ import {
   type Payload,
   recordIdOf,
   revokeGrant,
-  saveWithGrant,
   taggedValue,
-  tagOf,
 } from './grants.ts'
 import { createRefreshTokens, type Lifetimes } from './refresh-tokens.ts'
-import { alreadyUsed, answerOnce, assertClientConnected, noteReuse } from './reuse.ts'
+import { alreadyUsed, answerOnce, assertClientConnected } from './reuse.ts'
 import { createSessions, type SessionRecord } from './sessions.ts'
-
-/**
- * Models whose values begin with a tag, which is the id of their grant. In the device flow and CIBA, the
- * grant is made later, with this id.
- */
-const TAGGED = [
-  'AuthorizationCode',
-  'DeviceCode',
-  'BackchannelAuthenticationRequest',
-  'AccessToken',
-]
 
 /** Methods that replace those of the plain adapter. */
 export type AdapterPart = (plain: Adapter) => Partial<Adapter>
@@ -99,9 +87,9 @@ export function createState(
       ...createPlainAdapter(model, records),
       ...(isTagged && createTaggedAdapter(model, records)),
     }
-    const own = { ...plain, ...core[model]?.(plain) }
-    const complete = { ...own, ...features[model]?.(own) }
-    return isTagged ? withGrant(complete, records) : complete
+    const ofCore = { ...plain, ...core[model]?.(plain) }
+    const complete = { ...ofCore, ...features[model]?.(ofCore) }
+    return isTagged ? savedWithGrant(complete, records) : complete
   }
   const tagged = ({ format, grantId }: NewToken, id: string) =>
     format === 'jwt' ? id : taggedValue(grantId)
@@ -146,60 +134,6 @@ function createPlainAdapter(model: string, records: Records) {
   }
 }
 
-/** For models whose ids begin with a tag. */
-function createTaggedAdapter(model: string, records: Records) {
-  async function endReused(payload: Payload | undefined): Promise<never> {
-    await assertClientConnected()
-    if (payload?.grantId) {
-      await revokeGrant(records, payload.grantId)
-      noteReuse('code_reuse', payload)
-    }
-    throw alreadyUsed(model)
-  }
-
-  return {
-    async find(id: string): Promise<Payload | undefined> {
-      const grantId = tagOf(id)
-      if (!grantId) return undefined
-      // Reads the grant in the same command: the library reads it next, and the request remembers it.
-      const grant = grantName(grantId)
-      const { value, version, consumed } = await records.read<Payload>(model, recordIdOf(id), grant)
-      // A repeated revocation waits for the replicas again: the first one may not have reached them.
-      const isRevoked = !value && version > 0 && Provider.ctx?.oidc.route === 'revocation'
-      if (isRevoked) await records.remove(model, recordIdOf(id))
-      if (!value || (value.grantId ?? grantId) !== grantId) return undefined
-      if (!consumed) return value
-      await assertClientConnected()
-      if (Provider.ctx) usedCodes.set(Provider.ctx, value)
-      return { ...value, consumed }
-    },
-
-    async consume(id: string): Promise<void> {
-      await assertClientConnected()
-      const { value, consumed } = await records.read<Payload>(model, recordIdOf(id))
-      if (!value || consumed) return endReused(value)
-      // The user has refused (device flow, CIBA): no token will be issued.
-      if (value.error) return void (await records.consume(model, recordIdOf(id)))
-      await records.consumeLater(model, recordIdOf(id), () => endReused(value))
-    },
-  }
-}
-
-/** Saves the first code or token of a grant together with the grant (provider/grants.ts). */
-function withGrant(adapter: Adapter, records: Records): Adapter {
-  return {
-    ...adapter,
-    upsert(id, payload, ttl) {
-      const { grant } = Provider.ctx?.oidc ?? {}
-      const own = grant?.jti === payload.grantId ? grant : undefined
-      return saveWithGrant(records, own, () => adapter.upsert(id, payload, ttl))
-    },
-  }
-}
-
-/** Used codes, by the request that presents them. The audit event needs them when the grant is destroyed. */
-const usedCodes = new WeakMap<object, Payload>()
-
 function createGrantAdapter(records: Records, { grant }: Lifetimes) {
   /** Whether a refresh token is requested, and the user has allowed it. */
   function isForRefresh() {
@@ -222,8 +156,7 @@ function createGrantAdapter(records: Records, { grant }: Lifetimes) {
 
     async destroy(id: string) {
       await revokeGrant(records, id)
-      const code = Provider.ctx && usedCodes.get(Provider.ctx)
-      if (code?.grantId === id) noteReuse('code_reuse', code)
+      noteCodeReuse(id)
     },
   }
 }

@@ -116,7 +116,7 @@ export function createSessions(records: Records) {
         ...merged,
         jti: merged.signInId === signInId ? jti : (theirs?.jti ?? jti),
         authorizations: merge(authorizations, base?.authorizations, theirs?.authorizations),
-        grants: living({ ...theirs?.grants, ...grants }),
+        grants: unexpired({ ...theirs?.grants, ...grants }),
       }
     }
     const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
@@ -126,17 +126,17 @@ export function createSessions(records: Records) {
     // A slow request can set the cookie to a replaced value, which the browser then keeps.
     const { value: pointer } = records.lastRead<Pointer>('SessionCookie', jti) ?? {}
     const isShort = (pointer?.exp ?? 0) < now() + ttl
-    if (isReplaced || isShort) await point(jti, { uid, signInId, exp: now() + 2 * ttl })
+    if (isReplaced || isShort) await savePointer(jti, { uid, signInId, exp: now() + 2 * ttl })
     if (accountId && isSignIn) await endOldest(accountId, uid)
   }
 
-  const point = (cookie: string, pointer: Pointer) =>
+  const savePointer = (cookie: string, pointer: Pointer) =>
     records.save('SessionCookie', cookie, pointer, { ttl: pointer.exp - now() })
 
   /** Limits a replaced cookie value to `FORMER_COOKIE_SECONDS`. */
   async function retire(cookie: string, uid: string): Promise<void> {
     const { signInId } = records.lastRead<SessionRecord>('Session', uid)?.value ?? {}
-    await point(cookie, { uid, signInId, exp: now() + FORMER_COOKIE_SECONDS })
+    await savePointer(cookie, { uid, signInId, exp: now() + FORMER_COOKIE_SECONDS })
   }
 
   /** The sessions in which an account is signed in. */
@@ -152,7 +152,7 @@ export function createSessions(records: Records) {
   }
 
   /** Another session for the same browser, signed in at `loginTs`. `ttl`: seconds. */
-  async function succeed(old: SessionRecord, loginTs: number, ttl: number) {
+  async function createSuccessor(old: SessionRecord, loginTs: number, ttl: number) {
     const [uid, jti] = [randomId(), randomId()]
     const session = { ...old, uid, jti, loginTs, exp: now() + ttl, authorizations: {} }
     await save(session, ttl)
@@ -162,7 +162,9 @@ export function createSessions(records: Records) {
   /** Lists a grant that was made outside of a request of the session; false when the session has ended. */
   function adopt(uid: string, grants: Record<string, number>): Promise<boolean> {
     const change = ({ value, consumed }: Found<SessionRecord>) =>
-      consumed ? undefined : value && { ...value, grants: living({ ...value.grants, ...grants }) }
+      consumed
+        ? undefined
+        : value && { ...value, grants: unexpired({ ...value.grants, ...grants }) }
     return records.update('Session', uid, change, ({ exp }) => ({ ttl: exp - now() }))
   }
 
@@ -191,7 +193,7 @@ export function createSessions(records: Records) {
     await Promise.all(all.map(({ uid }) => end(uid)))
   }
 
-  return { find, findByUid, list, save, retire, succeed, adopt, end, endAll }
+  return { find, findByUid, list, save, retire, createSuccessor, adopt, end, endAll }
 }
 
 const randomId = () => randomBytes(16).toString('base64url')
@@ -200,7 +202,7 @@ const grantsIn = (authorizations: SessionRecord['authorizations'] = {}) =>
   Object.values(authorizations).flatMap(({ grantId }) => grantId ?? [])
 
 /** Drops grants whose time is over: they have expired, or have a refresh token. */
-function living(grants: Record<string, number>): Record<string, number> {
+function unexpired(grants: Record<string, number>): Record<string, number> {
   return Object.fromEntries(Object.entries(grants).filter(([, until]) => until > now()))
 }
 

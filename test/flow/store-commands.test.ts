@@ -130,7 +130,7 @@ test('once an hour, a request also notes the use of the consent: at most one com
   expect(await commandsOf(authorizeAndRedeem)).toBeLessThanOrEqual(11)
 })
 
-test('revocation of a refresh token costs the same, however often it was rotated', async () => {
+test('revocation of a refresh token costs no more after many rotations', async () => {
   const cost = async (refreshes: number) => {
     let { refresh_token } = await tokens(usher, { browser, prompt: 'login' })
     for (let i = 0; i < refreshes; i++) {
@@ -138,5 +138,5 @@ test('revocation of a refresh token costs the same, however often it was rotated
     }
     return commandsOf(form('revoke', refresh_token))
   }
-  expect(await cost(20)).toBe(await cost(1))
+  expect(await cost(20)).toBeLessThanOrEqual(await cost(1))
 })

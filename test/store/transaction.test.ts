@@ -54,7 +54,7 @@ describe('records of one slot', () => {
         expect((await readBoth()).value).toEqual({ grant: 'g' })
         expect(await grant()).toEqual({ of: 'ada' })
       })
-    expect(await costs(both)).toBe(1)
+    expect(await costs(both)).toBeLessThanOrEqual(1)
   })
 
   test('are not read together with a record of another slot', async () => {
@@ -143,7 +143,7 @@ describe('deferred writes', () => {
           expect((await others.read('Kept', inSlot(id))).value).toEqual({ id: inSlot(id) })
         }
       })
-    expect(await costs(work)).toBe(1)
+    expect(await costs(work)).toBeLessThanOrEqual(1)
     const inTwo = () => records.transaction(() => Promise.all([leave(inSlot('x')), leave('y')]))
     expect(await costs(inTwo)).toBeLessThanOrEqual(2)
   })

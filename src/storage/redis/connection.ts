@@ -80,7 +80,9 @@ export async function connect(connection: Connection): Promise<void> {
   let reason: unknown
   connection.on('error', error => {
     const { lastNodeError: last } = error
-    reason ??= last ? new Error(`none of its nodes lets us in: ${last.message}`) : error
+    reason ??= last
+      ? new Error(`no node of the cluster accepts the connection: ${last.message}`)
+      : error
   })
   connection.on('sentinelError', error => {
     reason = error
