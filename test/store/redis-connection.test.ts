@@ -198,7 +198,7 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
     const password_file = fileWith('wrong-CANARY')
     const wrong = { ...settings, username: 'usher', password_file }
     expect(await refusal(urlWith(''), wrong)).toContain('WRONGPASS')
-    expect(await refusal(urlWith(''), settings)).toMatch(/NOAUTH|none of its nodes/)
+    expect(await refusal(urlWith(''), settings)).toMatch(/NOAUTH|no node of the cluster/)
     expect(await refusal(urlWith(''), { ...wrong, password_file: fileWith('') })).toMatch(
       /is empty/,
     )
