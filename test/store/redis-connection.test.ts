@@ -329,7 +329,11 @@ test.each([
     /sentinel 127.*closed/,
   ],
   ['a second Sentinel', 'redis+sentinel://127.0.0.1:PORT, 127.0.0.1/usher', /sentinel 127.*closed/],
-  ['a Cluster', 'redis+cluster://usher:CANARY@127.0.0.1:PORT,127.0.0.1:PORT', /no node of the cluster/],
+  [
+    'a Cluster',
+    'redis+cluster://usher:CANARY@127.0.0.1:PORT,127.0.0.1:PORT',
+    /no node of the cluster/,
+  ],
   ['a socket', 'redis+unix://usher:CANARY@/nowhere/redis.sock', /ENOENT/],
   ['a name', 'redis://usher:CANARY@redis.invalid', /ENOTFOUND|EAI_AGAIN/],
   ['a URL', 'redis://usher:CANARY/x@127.0.0.1', /Invalid URL/],
