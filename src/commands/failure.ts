@@ -208,8 +208,8 @@ const FETCH = 'that URL; a host that is not public needs egress.allow in usher.y
 /** The first row that fits is used. */
 // biome-ignore format: a table
 const REASONS: [error: string, detail: RegExp, ...reason: [Reason] | Said][] = [
-  ['invalid_client', /client not found|client is invalid/, unknownClient],
-  ['invalid_client', /^fetch failed|unexpected response|too large|JSON/,
+  ['invalid_client', /client not found/, unknownClient],
+  ['invalid_client', /^(the host|port|connect|no answer) |certificate$|unexpected|too large|JSON/,
     'there is no document at CLIENT (DETAIL)', FETCH],
   ['invalid_client', /jwks_uri|invalid_client_metadata/,
     'there is no JWKS at the jwks_uri of CLIENT (DETAIL)', FETCH],

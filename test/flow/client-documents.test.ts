@@ -212,15 +212,21 @@ test.each(REFUSED)(
 test('config explain reports that the document could not be fetched', async () => {
   documents['/text'] = 'a text'
   documents['/large'] = { ...ASSISTANT, client_name: 'x'.repeat(6000) }
-  for (const path of ['/nowhere', '/text', '/large', '/elsewhere']) {
-    const { headers } = await begin(site + path)
+  const addresses = ['/nowhere', '/text', '/large', '/elsewhere'].map(path => site + path)
+  const unreachable = [
+    'https://127.0.0.1:1/x',
+    'https://nowhere.invalid/x',
+    'https://localhost:1/x',
+  ]
+  for (const client_id of [...addresses, ...unreachable]) {
+    const { headers } = await begin(client_id)
     const id = headers.get('x-request-id') ?? ''
     const read = () => findFailure(usher.records, id)
     await expect.poll(read).toBeTruthy()
     const failure = await read()
     if (!failure) throw new Error('nothing is remembered')
     const { wrong } = explainFailure({ failure })
-    expect(wrong).toContain(`there is no document at ${site}${path} (`)
+    expect(wrong).toContain(`there is no document at ${client_id} (`)
   }
 })
 
