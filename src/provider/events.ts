@@ -17,7 +17,7 @@ import { logIgnored } from './requests.ts'
 const ERROR_EVENTS = [
   'authorization.error', 'backchannel_authentication.error', 'code_verification.error',
   'device_authorization.error', 'device_resume.error', 'end_session.error',
-  'end_session_confirm.error', 'grant.error', 'introspection.error',
+  'end_session_confirm.error', 'end_session_success.error', 'grant.error', 'introspection.error',
   'pushed_authorization_request.error', 'registration_create.error', 'registration_delete.error',
   'registration_read.error', 'registration_update.error', 'revocation.error',
   'userinfo.error',

@@ -269,6 +269,10 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
     () => posting({}, 'Bearer none-of-ours', '/api/oauth/userinfo'),
     { change: expect.stringContaining('the access token is unknown, expired or revoked') },
   ],
+  'an unknown client, after the sign-out': [
+    () => fetch(`${usher.issuer}/api/oauth/logout/success?client_id=nowhere`),
+    { wrong: expect.stringContaining('no client has this client_id'), sent: 'nowhere' },
+  ],
   'a way back that is not registered': [
     () =>
       fetch(
