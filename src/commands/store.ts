@@ -30,11 +30,11 @@ import { Failure, hint, type Invocation, opened, refuseMemory, reportProgress } 
 const CONCURRENCY = 100
 const BACKUP_FORMAT = 1
 
+// biome-ignore format: a table
 /**
  * Kinds of records that a backup leaves out. An old copy would make a used code, an ended session or a
  * rotated or revoked token valid again, or repeat a notification.
  */
-// biome-ignore format: a table
 export const LEFT_OUT = [
   'AccessToken', 'AuthorizationCode', 'BackchannelAuthenticationRequest', 'ClientCredentials',
   'DeviceCode', 'Grant', 'Interaction', 'OperatorEvent', 'Ping', 'Probe', 'PushedAuthorizationRequest',
