@@ -16,7 +16,7 @@ const OF_CIBA = {
   client_registration: 'static_client',
 }
 
-export interface Plan {
+interface Plan {
   /** The folder beside this file with the configuration of Usher. Absent: the name. */
   folder?: string
   /** The file in suite/ with the configuration of the suite. Absent: the name. */

@@ -18,7 +18,7 @@ const PAGES = 20
 /** Rounds of calm and flood alternate, so that the machine is the same for both. */
 const ROUNDS = 5
 
-export interface Flood {
+interface Flood {
   aim: Order['aim']
   /** The durations of `/token` between the floods and during them, in milliseconds. */
   calm: Times

@@ -11,7 +11,7 @@ const FREE_GUESSES = 5
 /** The wait after the free guesses. It doubles with each further guess. */
 const FIRST_WAIT_SECONDS = 5
 
-export interface Guesses {
+interface Guesses {
   deployment: string
   /** Concurrent guesses, each from another network. */
   guesses: number

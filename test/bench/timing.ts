@@ -20,7 +20,7 @@ const KINDS: Record<string, Kind> = {
   throttled: () => ['throttled', PASSWORD],
 }
 
-export interface Timing {
+interface Timing {
   kind: string
   median: number
   /** The difference to the median of a wrong password, in milliseconds. */

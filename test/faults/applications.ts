@@ -24,7 +24,7 @@ export const REDIRECTS: Record<string, string> = { keyed: KEYED.redirect_uris[0]
 const ASSERTION_LIFETIME_SECONDS = 300
 
 /** Signs an assertion, which is valid for one request. */
-export function assertion(issuer: string): Promise<string> {
+function assertion(issuer: string): Promise<string> {
   const exp = Math.floor(Date.now() / 1000) + ASSERTION_LIFETIME_SECONDS
   return signAssertion(issuer, { claims: { exp } })
 }

@@ -33,7 +33,7 @@ type Ground = Stage & {
   proof(): Promise<void>
 }
 
-export interface Seconds {
+interface Seconds {
   baseline: number
   /** Replaces the duration of the faults. */
   fault?: number

@@ -56,26 +56,26 @@ export interface User {
 }
 
 /** A one-time artefact that was used successfully. */
-export interface Used {
+interface Used {
   kind: 'code' | 'request_uri' | 'interaction' | 'jti' | 'refresh_token'
   at: number
   /** Uses it again at this node; true if the provider accepts it. */
   again(address: string): Promise<boolean>
 }
 
-export interface Line {
+interface Line {
   at: number
   operation: string
   facts: string[]
 }
 
 /** A 4xx response to a valid request. */
-export interface Refusal {
+interface Refusal {
   at: number
   detail: string
 }
 
-export interface Violation extends Refusal {
+interface Violation extends Refusal {
   letter: Letter
 }
 

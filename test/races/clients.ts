@@ -10,7 +10,7 @@ import type { Node } from './deployment.ts'
 const CROWD = 50
 export const crowdRedirect = (i: number) => `https://crowd${i}.example.org/callback`
 
-export interface ClientFile {
+interface ClientFile {
   client_id: string
   [key: string]: unknown
 }

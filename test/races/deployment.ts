@@ -63,7 +63,7 @@ export interface Deployment {
   stop(): Promise<void>
 }
 
-export interface Lifetimes {
+interface Lifetimes {
   [name: string]: string
 }
 

@@ -27,7 +27,7 @@ export interface Race {
 }
 
 /** A deployment with a signed-in user. */
-export interface Scene {
+interface Scene {
   deployment: Deployment
   /** The browser of Ada, who has allowed everything to the client web. */
   ada: Browser
@@ -74,7 +74,7 @@ export function atOnce<T>(n: number, act: (i: number) => Promise<T>): Promise<T[
 export const isOk = ({ status }: Reply) => status === 200
 export const hasCode = ({ location }: Reply) => location?.searchParams.has('code') ?? false
 
-export async function setScene(deployment: Deployment): Promise<Scene> {
+async function setScene(deployment: Deployment): Promise<Scene> {
   const ada = await signIn(deployment)
   await allowWeb(deployment.node(0), ada)
   return { deployment, ada, turn: 0 }

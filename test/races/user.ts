@@ -14,7 +14,7 @@ export const ONLINE = 'openid profile'
 type Params = Record<string, string | undefined>
 
 /** A page of an interaction that waits for an answer. */
-export interface Question {
+interface Question {
   url: URL
   csrf: string
   request: Request
@@ -113,7 +113,7 @@ export async function isSignedIn(node: Node, browser: Browser): Promise<boolean>
 }
 
 /** An empty form of the account pages. */
-export interface AccountForm {
+interface AccountForm {
   path: string
   csrf: string
 }

@@ -20,7 +20,7 @@ export function asRequest<T>(oidc: object, work: () => T, auditEvents: object[] 
   return als.run({ oidc, socket, state: { auditEvents }, get: () => '', ip: '' }, work)
 }
 
-export interface Request {
+interface Request {
   /** Runs `part` within this request. */
   run<T>(part: () => Promise<T>): Promise<T>
   /** The session of the request in the library. */
@@ -72,7 +72,7 @@ export async function createLibrary(): Promise<Library> {
   }
 }
 
-export type Session = SessionRecord & { oldId?: string }
+type Session = SessionRecord & { oldId?: string }
 
 /** A request that has read its session and not yet saved it. */
 export interface Visit {

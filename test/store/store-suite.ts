@@ -467,7 +467,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
 }
 
 /** Waits until a condition is true. */
-export async function until(condition: () => Promise<boolean>, patience = 5000): Promise<void> {
+async function until(condition: () => Promise<boolean>, patience = 5000): Promise<void> {
   const end = Date.now() + patience
   while (!(await condition())) {
     if (Date.now() > end) throw new Error('it never came true')

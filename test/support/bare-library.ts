@@ -22,7 +22,7 @@ export interface Call {
   argument: string
 }
 
-export interface BareOptions {
+interface BareOptions {
   keys: SigningKey[]
   /** Awaited at the start of each call of the adapter. */
   before?: (call: Call) => Promise<void> | void

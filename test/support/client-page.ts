@@ -113,7 +113,7 @@ export async function stagePage(page: string): Promise<Stage> {
   return stage
 }
 
-export interface Shown {
+interface Shown {
   url: URL
   status: number
   text: string

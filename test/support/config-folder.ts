@@ -9,7 +9,7 @@ import { ConfigError, type Finding } from '../../src/config/report/finding.ts'
 /** Files by path in the folder: text, bytes, or an object, written as JSON (which is YAML). */
 export type Files = Record<string, string | Uint8Array | object>
 
-export interface Reading {
+interface Reading {
   settings?: Settings
   /** File names are relative to the folder. */
   findings: Finding[]

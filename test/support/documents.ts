@@ -28,7 +28,7 @@ export function block(name: string): string {
 }
 
 /** One key of a configuration file. */
-export interface Key {
+interface Key {
   path: string
   schema: Schema
   /** The optional key that contains it; null if the key itself is optional. */

@@ -48,7 +48,7 @@ export interface Container {
   stop(): Promise<number | null>
 }
 
-export interface RunOptions {
+interface RunOptions {
   env: Record<string, string>
   /** The folder mounted at /data, writable. */
   data?: string

@@ -4,7 +4,7 @@
 import { mkdirSync } from 'node:fs'
 import type { Page } from 'playwright-core'
 
-export interface Look {
+interface Look {
   name: string
   media: NonNullable<Parameters<Page['emulateMedia']>[0]>
   viewport: { width: number; height: number }
@@ -23,7 +23,7 @@ const DARK = { colorScheme: 'dark', forcedColors: 'none' } as const
 
 const PLAIN: Look = { name: 'light', media: LIGHT, viewport: WIDE }
 
-export const LOOKS: Look[] = [
+const LOOKS: Look[] = [
   PLAIN,
   { name: 'dark', media: DARK, viewport: WIDE, rules: SEEN },
   { name: 'narrow', media: LIGHT, viewport: { width: 320, height: 640 }, rules: SEEN },

@@ -88,7 +88,7 @@ export function fieldsOf(page: Page, fields: Record<string, string> = {}): Recor
   return { ...Object.fromEntries(own), ...fields }
 }
 
-export interface Sending {
+interface Sending {
   method?: string
   headers?: Record<string, string>
   form?: Record<string, string>

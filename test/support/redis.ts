@@ -26,7 +26,7 @@ export interface RedisServer {
   stop(): Promise<void>
 }
 
-export interface RedisOptions {
+interface RedisOptions {
   /** A port of 127.0.0.1. Default: a unix socket. */
   port?: number
   /** Further arguments of its command line. */
