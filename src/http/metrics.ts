@@ -10,7 +10,7 @@ const BUCKETS_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 const HELP = {
   usher_store_command_seconds: 'Redis commands',
   usher_request_seconds: 'Requests, without probes',
-  usher_facts_total: 'Events of the audit log',
+  usher_audit_events_total: 'Events of the audit log',
   usher_token_requests_total: 'Answers of the token endpoint: ok, or the error',
   usher_config_generation: 'Configurations in force since the start',
   usher_config_last_reload_ok:
@@ -38,7 +38,7 @@ export function createMetrics() {
 
   const commands = timer('usher_store_command_seconds', 'command', 'outcome')
   const requests = timer('usher_request_seconds', 'route', 'status')
-  const auditEvents = counter('usher_facts_total', 'event')
+  const auditEvents = counter('usher_audit_events_total', 'event')
   const grants = counter('usher_token_requests_total', 'grant_type', 'outcome')
   const generation = gauge('max', 'usher_config_generation')
   const isLatest = gauge('min', 'usher_config_last_reload_ok')

@@ -31,12 +31,12 @@ export async function measureGuesses(shape: Shape): Promise<Guesses> {
   const deployment = await deploy(shape, {}, { ...PROXY, security })
   try {
     const remembered = await signIn(deployment)
-    const before = await deployment.facts('sign_in_failed')
+    const before = await deployment.auditEvents('sign_in_failed')
     const guessing = guess(deployment)
     const open = () => openSignInPage(deployment, remembered)
     const signIns = await signInRepeatedly(deployment, open, guessing)
     const { guesses, seconds } = await guessing
-    const checked = (await deployment.facts('sign_in_failed')) - before
+    const checked = (await deployment.auditEvents('sign_in_failed')) - before
     const allowed = FREE_GUESSES + Math.floor(Math.log2(seconds / FIRST_WAIT_SECONDS + 1))
     return { deployment: deployment.name, guesses, checked, allowed, seconds, ...signIns }
   } finally {

@@ -89,8 +89,8 @@ test('metrics count events and requests by route, without labels that grow with 
   await post(usher, '/api/oauth/token', { grant_type: 'made-up-by-a-caller' })
   await fetch(`${usher.issuer}/nowhere/${'x'.repeat(20)}`)
   const text = await usher.metrics.text()
-  expect(text).toMatch(/usher_facts_total{event="refresh_reuse"} 1\n/)
-  expect(text).toMatch(/usher_facts_total{event="sign_in_succeeded"} \d+\n/)
+  expect(text).toMatch(/usher_audit_events_total{event="refresh_reuse"} 1\n/)
+  expect(text).toMatch(/usher_audit_events_total{event="sign_in_succeeded"} \d+\n/)
   expect(text).toMatch(/usher_token_requests_total{grant_type="refresh_token",outcome="ok"} \d+\n/)
   expect(text).toMatch(
     /usher_token_requests_total{grant_type="refresh_token",outcome="invalid_grant"} \d+\n/,

@@ -100,7 +100,7 @@ test('a failed notification is retried five times within an hour, each time with
   const times = sent.map(({ iat = 0 }) => iat)
   const pauses = times.slice(1).map((time, i) => time - (times[i] ?? 0))
   expect(pauses.map(pause => Math.round(pause / 60))).toEqual([1, 5, 15, 40])
-  expect(await node.metrics.text()).toMatch(/usher_facts_total\{event="logout_given_up"\} 1/)
+  expect(await node.metrics.text()).toMatch(/usher_audit_events_total\{event="logout_given_up"\} 1/)
 })
 
 test('a client that answers after an outage is notified once', async () => {

@@ -197,5 +197,7 @@ test('notifications are in the audit log and the metrics', async () => {
     .find(({ event }) => /^logout/.test(event))
   expect(received).toMatchObject({ log: 'audit', event: 'logout_delivered', client_id: 'wiki' })
   expect(received).toMatchObject({ account: ada, attempt: 1 })
-  expect(await usher.metrics.text()).toMatch(/usher_facts_total\{event="logout_delivered"\} \d/)
+  expect(await usher.metrics.text()).toMatch(
+    /usher_audit_events_total\{event="logout_delivered"\} \d/,
+  )
 })

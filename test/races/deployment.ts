@@ -53,7 +53,7 @@ export interface Deployment {
   /** The number of log lines about a stolen refresh token. */
   thefts(): number
   /** The number of audit events with this name, from the metrics: a flood does not log each. */
-  facts(event: string): Promise<number>
+  auditEvents(event: string): Promise<number>
   /** The number of responses with status 503. */
   unavailable(): number
   /** The number of responses with another status of 500 and above. */
@@ -122,7 +122,7 @@ export async function deploy(
     },
     lines: i => logs[i % logs.length]?.lines ?? 0,
     thefts: () => sum(log => log.thefts),
-    async facts(event) {
+    async auditEvents(event) {
       const ports = services.map(({ env }) => env.USHER_METRICS_PORT)
       const counts = await Promise.all(ports.map(port => countFacts(port, event)))
       return counts.reduce((total, count) => total + count, 0)
@@ -171,7 +171,9 @@ function writeConfig(folder: string, settings: object) {
 
 async function countFacts(port = '', event: string): Promise<number> {
   const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
-  return Number(new RegExp(`usher_facts_total{event="${event}"} (\\d+)`).exec(text)?.[1] ?? 0)
+  return Number(
+    new RegExp(`usher_audit_events_total{event="${event}"} (\\d+)`).exec(text)?.[1] ?? 0,
+  )
 }
 
 interface Log {

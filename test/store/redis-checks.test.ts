@@ -270,7 +270,7 @@ test('a problem that appears later is shown by /readyz and logged once', async (
     expect(text).toMatch(count)
   }
   for (const event of ['refresh_replay', 'refresh_reuse']) {
-    expect(text).toContain(`usher_facts_total{event="${event}"} 0`)
+    expect(text).toContain(`usher_audit_events_total{event="${event}"} 0`)
   }
   const ours = text.split('\n').filter(line => line.startsWith('usher_'))
   const labels = ours.flatMap(line => line.match(/\w+(?==")/g) ?? [])
