@@ -79,7 +79,8 @@ export function resume({ pid }: RedisServer) {
   } catch {}
 }
 
-async function alone(settings: string[] = []): Promise<Made> {
+/** With `everysec`, `kill -9` loses acknowledged writes while the disk is busy (docs/redis.md). */
+async function alone(settings = ['--appendfsync', 'always']): Promise<Made> {
   const [port] = await freePorts(1)
   const server = await startRedis({ port, settings })
   return { url: server.url, servers: [server] }

@@ -13,7 +13,7 @@ import { bytes, fresh, now } from './store-suite.ts'
 let server: RedisServer
 let store: Store
 beforeAll(async () => {
-  server = await startRedis()
+  server = await startRedis({ settings: ['--appendfsync', 'always'] })
   store = await openRedisStore(server.url)
 })
 afterAll(async () => {
