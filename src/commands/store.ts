@@ -171,7 +171,7 @@ async function readNamingKey(from: Store, name = '--from'): Promise<Uint8Array> 
   return entry.value
 }
 
-/** `name`: what the operator calls the target. `value`: the one of the naming key. */
+/** `name`: what the operator calls the target. `value`: the naming key, encrypted. */
 async function fill(to: Store, name: string, value: Uint8Array, entries: AsyncIterable<Entry>) {
   const found = await to.get(NAMING_KEY)
   if (found) {

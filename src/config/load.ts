@@ -155,7 +155,7 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
 function strayFindings(folder: string, module = ''): Finding[] {
   const [ofModule] = relative(folder, module).split(sep)
   const names = namesIn(folder).filter(name => ![...KNOWN, ofModule].includes(name))
-  return names.map(name => strayFile(folder, name, KNOWN))
+  return names.map(name => strayFile(join(folder, name), KNOWN))
 }
 
 function languageFindings({ file }: FileResult<unknown>): Finding[] {

@@ -128,7 +128,7 @@ function configuration(
         if (known) return known
       }
       const { session, client, params } = ctx.oidc
-      // `loadExistingGrant` reads this consent next, and so does `rotateRefreshToken`: one command reads both.
+      // `loadExistingGrant` and `rotateRefreshToken` read this consent next: one command reads it and the account.
       const isConsentNext = session !== undefined || params?.grant_type === 'refresh_token'
       if (client && isConsentNext) await consents.readAhead(id, client.clientId)
       const account = await directory.findEnabled(id, session?.loginTs)

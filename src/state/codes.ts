@@ -1,12 +1,12 @@
-// Codes and opaque access tokens. Their values begin with the id of their grant (the tag). They are read with
-// their grant, and saved with it. A code works once; adapter.ts describes how it becomes tokens.
+// Codes and opaque access tokens. The value of each begins with the id of its grant (the tag), and the store
+// reads and saves both together. A code works once; adapter.ts describes how it becomes tokens.
 
 import { type Adapter, Provider } from 'oidc-provider'
 import type { Records } from '../storage/records.ts'
 import { grantName, type Payload, recordIdOf, revokeGrant, saveWithGrant, tagOf } from './grants.ts'
 import { alreadyUsed, assertClientConnected, noteReuse } from './reuse.ts'
 
-/** The models. In the device flow and CIBA the grant is made later, with the id that the value begins with. */
+/** Models whose values begin with a tag. In the device flow and CIBA, the grant is made later, with this id. */
 export const TAGGED = [
   'AuthorizationCode',
   'DeviceCode',
@@ -59,8 +59,8 @@ export function savedWithGrant(adapter: Adapter, records: Records): Adapter {
     ...adapter,
     upsert(id, payload, ttl) {
       const { grant } = Provider.ctx?.oidc ?? {}
-      const itsGrant = grant?.jti === payload.grantId ? grant : undefined
-      return saveWithGrant(records, itsGrant, () => adapter.upsert(id, payload, ttl))
+      const tokenGrant = grant?.jti === payload.grantId ? grant : undefined
+      return saveWithGrant(records, tokenGrant, () => adapter.upsert(id, payload, ttl))
     },
   }
 }

@@ -124,7 +124,7 @@ export async function deploy(
     thefts: () => sum(log => log.thefts),
     async auditEvents(event) {
       const ports = services.map(({ env }) => env.USHER_METRICS_PORT)
-      const counts = await Promise.all(ports.map(port => countFacts(port, event)))
+      const counts = await Promise.all(ports.map(port => countAuditEvents(port, event)))
       return counts.reduce((total, count) => total + count, 0)
     },
     unavailable: () => sum(log => log.unavailable),
@@ -169,7 +169,7 @@ function writeConfig(folder: string, settings: object) {
   for (const client of CLIENTS) write(`clients/${client.client_id}.yaml`, client)
 }
 
-async function countFacts(port = '', event: string): Promise<number> {
+async function countAuditEvents(port = '', event: string): Promise<number> {
   const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
   return Number(
     new RegExp(`usher_audit_events_total{event="${event}"} (\\d+)`).exec(text)?.[1] ?? 0,

@@ -1,6 +1,6 @@
 // The words of rules that look at several keys or files. The rules are beside this file, by kind of file.
 
-import { basename, join } from 'node:path'
+import { basename } from 'node:path'
 import type { Finding, Locate } from '../report/finding.ts'
 import { didYouMean } from '../report/wording.ts'
 
@@ -94,7 +94,7 @@ export function findingsOf({ file, at }: { file: string; at: Locate }, checks: C
 }
 
 /** Returns the finding about a file that nothing reads: its name is probably misspelt. */
-export function strayFile(folder: string, name: string, known: string[]): Finding {
-  const message = `nothing reads this${didYouMean(name, known)}`
-  return { file: join(folder, name), rule: 'stray-file', message }
+export function strayFile(file: string, known: string[]): Finding {
+  const message = `nothing reads this${didYouMean(basename(file), known)}`
+  return { file, rule: 'stray-file', message }
 }

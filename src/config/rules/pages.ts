@@ -1,7 +1,7 @@
 // Rules about the operator's look of the pages: pictures, colours, templates, and the contrast of each.
 
 import { readdirSync } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import tinycolor from 'tinycolor2'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
@@ -90,7 +90,7 @@ function readPages(folder: string, pictures: string[], findings: Finding[]) {
     const file = join(folder, 'pages', name)
     if (name.startsWith('.') || paths.includes(resolve(file))) continue
     const { text = '', problem } = readText(file)
-    if (!FILES.includes(name)) findings.push(strayFile(dirname(file), name, FILES))
+    if (!FILES.includes(name)) findings.push(strayFile(file, FILES))
     else if (problem) findings.push({ file, rule: 'file', message: problem })
     else pages[name] = text
   }

@@ -96,9 +96,9 @@ export async function connect(connection: Connection): Promise<void> {
 }
 
 /**
- * Rejects after `ms`, also for a command that waits behind others on its connection. When this process was
- * busy for so long, it first reads the answers that have arrived meanwhile, which Node does between a timer
- * and `setImmediate`; ioredis's `commandTimeout` would reject them.
+ * Rejects after `ms`, also for a command that waits behind others on its connection. Answers that arrived
+ * while this process was busy are read first: Node reads sockets between a timer and `setImmediate`. The
+ * `commandTimeout` of ioredis would reject them.
  */
 export function inTime<T>(ms: number, answer: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
