@@ -1,6 +1,8 @@
 // The structure of src: the direction of imports, the place of each package, and the size.
 
-import { globSync, readFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { dirname, join, normalize } from 'node:path'
 import { expect, test } from 'vitest'
 import { LEFT_OUT } from '../../src/commands/store.ts'
@@ -62,26 +64,49 @@ const HOMES: Record<string, RegExp> = {
   'koa-mount': /^src\/app\.ts$/,
 }
 
-// Limits of the size. Lines of code are lines without blank lines and comments.
+// Limits of the size. Lines of code are lines without blank lines and comments, after the formatter: an
+// exemption from it makes no room.
 
 /** Lines of code of src, without sign-in at upstream issuers. */
-const LINES = 11_500
+const LINES = 12_760
 const UPSTREAM = 'src/features/upstream/'
 /** Lines of code of sign-in at upstream issuers. */
 const UPSTREAM_LINES = 700
 /** Lines of code outside of `src/features/` and `src/commands/`. */
-const CORE_LINES = 8_800
+const CORE_LINES = 9_600
+/** Exemptions from the formatter: tables that are read down their columns. */
+const EXEMPTIONS = 36
+const EXEMPTION = /^\s*\/\/ biome-ignore format.*\n/gm
 /** Files of TypeScript and Lua in src. */
 const FILES = 150
 /** Lines of one TypeScript file, with blank lines and comments. */
 const LONGEST_FILE = 270
 const linesOf = (text: string) => text.split('\n').length - 1
 
+/** The source as the formatter would write it without exemptions. */
+function formattedCode() {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-format-'))
+  try {
+    const { formatter, javascript } = JSON.parse(readFileSync(join(ROOT, 'biome.json'), 'utf8'))
+    writeFileSync(join(folder, 'biome.json'), JSON.stringify({ formatter, javascript }))
+    for (const { path, text } of code) {
+      mkdirSync(dirname(join(folder, path)), { recursive: true })
+      writeFileSync(join(folder, path), text.replace(EXEMPTION, ''))
+    }
+    const biome = join(ROOT, 'node_modules/.bin/biome')
+    const { status, stderr } = spawnSync(biome, ['format', '--write', '.'], { cwd: folder })
+    if (status !== 0) throw new Error(String(stderr))
+    return code.map(({ path }) => ({ path, text: readFileSync(join(folder, path), 'utf8') }))
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+}
+
 /** Counts the lines of code of TypeScript and Lua in files whose path fits. */
-function codeLines(fits: (path: string) => boolean): number {
+function codeLines(files: { path: string; text: string }[], fits: (path: string) => boolean) {
   const isCode = (line: string) => !/^\s*(\/\/|--|\/?\*|$)/.test(line)
-  const files = code.filter(({ path }) => fits(path))
-  return files.flatMap(({ text }) => text.split('\n')).filter(isCode).length
+  const chosen = files.filter(({ path }) => fits(path))
+  return chosen.flatMap(({ text }) => text.split('\n')).filter(isCode).length
 }
 
 test('src has files', () => {
@@ -234,14 +259,25 @@ test('no file is too long, and there are not too many', () => {
   expect(code.length).toBeLessThanOrEqual(FILES)
 })
 
-test.each<[part: string, limit: number, fits: (path: string) => boolean]>([
-  ['src without upstream issuers', LINES, path => !path.startsWith(UPSTREAM)],
-  ['sign-in at upstream issuers', UPSTREAM_LINES, path => path.startsWith(UPSTREAM)],
-  ['the core', CORE_LINES, path => !/^src\/(features|commands)\//.test(path)],
-])('%s has at most %d lines of code', (_part, limit, fits) => {
-  const lines = codeLines(fits)
-  expect(lines).toBeGreaterThan(limit / 2)
-  expect(lines).toBeLessThanOrEqual(limit)
+test('src fits its limits of size after the formatter', () => {
+  const formatted = formattedCode()
+  const sizes = {
+    'src without upstream issuers': codeLines(formatted, path => !path.startsWith(UPSTREAM)),
+    'sign-in at upstream issuers': codeLines(formatted, path => path.startsWith(UPSTREAM)),
+    'the core': codeLines(formatted, path => !/^src\/(features|commands)\//.test(path)),
+    'exemptions from the formatter': code.flatMap(({ text }) => text.match(EXEMPTION) ?? []).length,
+  }
+  const limits = {
+    'src without upstream issuers': LINES,
+    'sign-in at upstream issuers': UPSTREAM_LINES,
+    'the core': CORE_LINES,
+    'exemptions from the formatter': EXEMPTIONS,
+  }
+  const over = Object.entries(limits).filter(([part, limit]) => {
+    const size = sizes[part as keyof typeof sizes]
+    return size > limit || size < limit / 2
+  })
+  expect(over, JSON.stringify(sizes)).toEqual([])
 })
 
 test('each kind of record that a backup leaves out is one that src writes', () => {
