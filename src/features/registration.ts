@@ -11,6 +11,7 @@ import type { ClientMetadata } from '../config/schema/client.ts'
 import { shippedTags, shippedWords } from '../config/schema/locale.ts'
 import { allScopes } from '../config/schema/resource.ts'
 import { note } from '../http/audit.ts'
+import { USHER_METADATA } from '../provider/clients.ts'
 import type { Feature } from '../provider/feature.ts'
 import { keysPeriod } from '../provider/keys.ts'
 import type { Records } from '../storage/records.ts'
@@ -30,7 +31,10 @@ export function registration(settings: Settings, records: Records): Feature {
   /** Replaces the sent metadata by those that are registered. */
   function validate({ oidc }: KoaContextWithOIDC, properties: Properties) {
     const { client_id, client_id_issued_at, client_secret, client_secret_expires_at } = properties
-    const sent = readMetadata({ ...oidc.body }, String(client_id), settings)
+    // An update has all metadata of the answer before it (RFC 7592 §2.2), also what an invitation set.
+    const body: Properties = { ...oidc.body }
+    for (const key of USHER_METADATA) if (body[key] === oidc.client?.[key]) delete body[key]
+    const sent = readMetadata(body, String(client_id), settings)
     if (oidc.client) keepSubjects(oidc.client, sent)
     const { consent, require_pkce, ...metadata } = sent
     const hasSecret = SECRET_METHODS.includes(String(metadata.token_endpoint_auth_method))
@@ -131,12 +135,12 @@ const MAX_METADATA_BYTES = 16 * 1024
 const MAX_NAME_LENGTH = 80
 
 const OPERATORS = 'is for the operator of this provider to say'
-/** Refused, because a client that asks for it relies on it. Any other unknown key is left out. */
+/**
+ * Metadata that is refused. The library keeps every key of Usher's own that a metadata document has, so
+ * each of them is refused here. Any other unknown key is left out (RFC 7591 §2).
+ */
 const REFUSED: Record<string, string> = {
-  client_secret_hashes: OPERATORS,
-  consent: OPERATORS,
-  profile: OPERATORS,
-  require_pkce: OPERATORS,
+  ...Object.fromEntries(USHER_METADATA.map(key => [key, OPERATORS])),
   backchannel_logout_uri: 'is not for clients that register themselves',
   sector_identifier_uri: 'is not fetched: the redirect_uris of a pairwise client have one host',
   software_statement: 'is not read: send the metadata themselves',

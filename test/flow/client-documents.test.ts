@@ -16,6 +16,7 @@ import { makeCertificate } from '../support/certificates.ts'
 import { BANKING, detailsRequest, PAYMENT } from '../support/details.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { textOf, words } from '../support/people.ts'
+import { OPERATORS } from '../support/registration.ts'
 import { assertion, PUBLIC_JWKS } from '../support/signers.ts'
 import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
@@ -163,8 +164,10 @@ const REFUSED: [what: string, document: object | string, why: RegExp][] = [
   ['has another client_id', { ...ASSISTANT, client_id: 'https://other.example' }, /does not match/],
   ['has a secret', { ...ASSISTANT, client_secret: 's'.repeat(40) }, /client_secret/],
   ['omits the authentication method', { redirect_uris: [CALLBACK] }, /client_secret/],
-  ['needs no consent', { ...ASSISTANT, consent: 'implicit' }, /consent is for the operator/],
-  ['needs no PKCE', { ...ASSISTANT, require_pkce: false }, /require_pkce is for the operator/],
+  ...OPERATORS.map((metadata): [string, object, RegExp] => {
+    const [key] = Object.keys(metadata)
+    return [`has ${key}`, { ...ASSISTANT, ...metadata }, new RegExp(`${key} is for the operator`)]
+  }),
   ['has a jwks_uri', { ...ASSISTANT, jwks_uri: 'https://localhost/keys' }, /jwks_uri/],
   [
     'has a sector_identifier_uri',

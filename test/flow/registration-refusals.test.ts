@@ -6,11 +6,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createInvitations, registrationSchema } from '../../src/features/registered-clients.ts'
+import { USHER_METADATA } from '../../src/provider/clients.ts'
 import {
   CALLBACK,
   invite,
   METADATA,
   ON,
+  OPERATORS,
   REGISTER,
   register,
   registered,
@@ -125,10 +127,8 @@ const REFUSED: [metadata: object, error: string, description: RegExp][] = [
   [{ subject_type: 'pairwise' },                 'invalid_client_metadata', /^subject_type needs a setting that is off/],
   [{ id_token_signed_response_alg: 'none' },     'invalid_client_metadata', /^id_token_signed_response_alg/],
   [{ id_token_signed_response_alg: 'HS256' },    'invalid_client_metadata', /^id_token_signed_response_alg/],
-  [{ consent: 'implicit' },                      'invalid_client_metadata', /^consent is for the operator/],
-  [{ require_pkce: false },                      'invalid_client_metadata', /^require_pkce is for the operator/],
-  [{ profile: 'fapi2' },                         'invalid_client_metadata', /^profile is for the operator/],
-  [{ client_secret_hashes: [] },                 'invalid_client_metadata', /^client_secret_hashes is for the operator/],
+  ...OPERATORS.map((metadata): [object, string, RegExp] =>
+    [metadata, 'invalid_client_metadata', new RegExp(`^${Object.keys(metadata)[0]} is for the operator`)]),
 ]
 
 test('every key leads to a registration or a refusal, without a 5xx', async () => {
@@ -164,6 +164,11 @@ test('every key leads to a registration or a refusal, without a 5xx', async () =
     }
   }
   expect([...statuses].toSorted()).toEqual([201, 400])
+})
+
+test('every key of the metadata that Usher adds to RFC 7591 is for the operator', () => {
+  const keys = OPERATORS.flatMap(metadata => Object.keys(metadata))
+  expect(keys.toSorted()).toEqual(USHER_METADATA.toSorted())
 })
 
 test('invalid metadata, and metadata for the operator, are refused by name, and nothing is written', async () => {

@@ -73,6 +73,16 @@ test('a registered client must use PKCE, unless its initial access token allows 
   }
   expect((await open(strict.client_id)).params.get('error')).toBe('invalid_request')
   expect((await open(relaxed.client_id)).url.pathname).toMatch(/^\/interaction\//)
+  const {
+    client_secret_expires_at: _,
+    client_id_issued_at: __,
+    ...read
+  } = (await manage(usher, relaxed)).json
+  const { registration_access_token: ___, registration_client_uri: ____, ...current } = read
+  expect(current.require_pkce).toBe(false)
+  expect((await manage(usher, relaxed, current)).status).toBe(200)
+  expect((await open(relaxed.client_id)).url.pathname).toMatch(/^\/interaction\//)
+  expect((await manage(usher, relaxed, { ...current, require_pkce: true })).status).toBe(400)
   const browserApp = { ...METADATA, token_endpoint_auth_method: 'none' }
   const secretless = await registerNew(usher, browserApp, 'without-pkce')
   expect(secretless).not.toHaveProperty('client_secret')

@@ -14,6 +14,17 @@ export const ON = { usher: { features: { dynamic_registration: true } } }
 export const CALLBACK = 'https://stranger.example.net/callback'
 export const METADATA = { client_name: 'Strange application', redirect_uris: [CALLBACK] }
 
+/** Metadata that only the operator sets, in a client file. Each is refused from anybody else. */
+export const OPERATORS: Record<string, unknown>[] = [
+  { consent: 'implicit' },
+  { require_pkce: false },
+  { profile: 'fapi2' },
+  { client_secret_hashes: [] },
+  { require_sign_in: 'password' },
+  { rotate_refresh_tokens: false },
+  { any_secret_method: true },
+]
+
 type Place = { issuer: string; address: string }
 
 /** An initial access token for `most` registrations, as `usher clients invite` creates it. */
