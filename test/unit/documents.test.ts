@@ -18,13 +18,17 @@ test.each(reference)('the tables of %s are those of the source (npm run referenc
   await expect(await withGenerated(page(path))).toMatchFileSnapshot(join(ROOT, path))
 })
 
+const DESCRIPTIONS: Record<string, object> = parse(read('src/config/schema/descriptions.yaml'))
+
 test.each(['usher', 'claims', 'client', 'resource', 'detail', 'upstream'])(
-  'every key of %s has a description',
+  'every key of %s has a description, and every description a key',
   file => {
     const keys = keysOf(file)
     expect(keys.length).toBeGreaterThan(2)
     const silent = keys.filter(({ schema }) => !schema.description)
     expect(silent.map(({ path }) => path)).toEqual([])
+    const described = Object.keys(DESCRIPTIONS[file] ?? {})
+    expect(described.toSorted()).toEqual(keys.map(({ path }) => path).toSorted())
   },
 )
 

@@ -84,14 +84,13 @@ const schema = property.refine(
   'is an object, without the property type, which every detail has',
 )
 
-// biome-ignore format: a table
 /** Schema of a file in details/. */
 export const detailSchema = z.strictObject({
-  type: typeName.describe('The name by which clients request it; it never changes'),
-  resource: z.string().describe('The `resource` of the API in resources/ that it is for. Only tokens for this API carry such details'),
-  schema: schema.describe('A JSON Schema (2020-12) of its properties, except `type`'),
-  description: wordsByLanguage(300).describe('The sentence on the consent page. {NAME} is replaced by the value of this property: Pay {amount} to {recipient}'),
-  labels: z.record(z.string(), wordsByLanguage(100).describe('The words for this property or value')).default({}).describe('The words on the consent page for properties that `description` does not contain, by name (amount.currency), and for the values of an enum, by name and value (amount.currency.EUR). Without them, the page shows the title in `schema`, and the value itself'),
+  type: typeName,
+  resource: z.string(),
+  schema,
+  description: wordsByLanguage(300),
+  labels: z.record(z.string(), wordsByLanguage(100)).default({}),
 })
 
 /** A file of details/ with defaults. */

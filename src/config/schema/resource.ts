@@ -3,7 +3,7 @@
 
 import { z } from 'zod'
 import { type ClientFile, SIGNING_ALGORITHMS } from './client.ts'
-import { durationText, scopeName, seconds, words, wordsByLanguage } from './values.ts'
+import { durationText, scopesByName, seconds, words } from './values.ts'
 
 const VISIBLE = 'is 1 to 255 visible ASCII characters'
 const visible = z.string().regex(/^[\x21-\x7E]{1,255}$/, { error: VISIBLE, abort: true })
@@ -13,25 +13,19 @@ const identifier = visible.refine(
 )
 
 const clientIds = z.array(z.string()).min(1)
-const scopes = z
-  .record(
-    scopeName,
-    z.strictObject({ description: wordsByLanguage(200).describe('Shown on the consent page') }),
-  )
-  .refine(scopes => Object.keys(scopes).length > 0, 'must have at least one')
+const hasKeys = (map: object) => Object.keys(map).length > 0
 
-// biome-ignore format: a table
 /** Schema of a resource file. */
 export const resourceSchema = z.strictObject({
-  resource: identifier.describe('The identifier of the API: an absolute URI, compared byte for byte with the parameter resource of clients (RFC 8707). It never changes'),
-  resource_name: words(80).describe('The name that users see on the consent page above the `scopes`'),
-  audience: visible.optional().describe('The aud of tokens for this API; absent: `resource`. The API must refuse tokens with any other aud'),
-  scopes: scopes.describe('The scopes of the API, by name'),
-  token_format: z.enum(['opaque', 'jwt']).default('opaque').describe('opaque: the API introspects the token (`introspected_by`), so revocation takes effect at once. jwt: the API verifies the token itself (RFC 9068); it stays valid until it expires'),
-  token_signing_alg: z.enum(SIGNING_ALGORITHMS).default('RS256').describe('The signing algorithm of tokens when `token_format` is jwt'),
-  token_lifetime: durationText('1 d').transform(seconds).optional().describe('Lifetime of tokens for this API; at most 10 min when `token_format` is jwt. Absent: lifetimes.access_token, within that limit'),
-  clients: clientIds.optional().describe('The client_id of each client that may request tokens for this API. The scope of the client limits the `scopes` further. Absent: every client of clients/, and no other. Applications that registered themselves (app_…) or have a metadata document (https://…) must be named here'),
-  introspected_by: clientIds.optional().describe('The client_id of the API itself, or several: they may introspect tokens for this API'),
+  resource: identifier,
+  resource_name: words(80),
+  audience: visible.optional(),
+  scopes: scopesByName.refine(hasKeys, 'must have at least one'),
+  token_format: z.enum(['opaque', 'jwt']).default('opaque'),
+  token_signing_alg: z.enum(SIGNING_ALGORITHMS).default('RS256'),
+  token_lifetime: durationText('1 d').transform(seconds).optional(),
+  clients: clientIds.optional(),
+  introspected_by: clientIds.optional(),
 })
 
 /** A resource file with defaults. */

@@ -62,6 +62,10 @@ export const refusing =
     if (message) ctx.addIssue({ code: 'custom', message, params: { rule } })
   }
 
+/** A map of keys that may be absent: each key has a default, or is optional. */
+export const section = <S extends z.ZodRawShape>(shape: S) =>
+  z.strictObject(shape).prefault({} as z.input<z.ZodObject<S>>)
+
 /** Text that matches a pattern. */
 export const matching = (pattern: RegExp, message: string) => z.string().regex(pattern, message)
 
@@ -115,6 +119,12 @@ export const wordsByLanguage = (maxLength: number) =>
     [words(maxLength), z.record(languageTag, words(maxLength))],
     `a text of at most ${maxLength} characters, or one for each language: { en: …, de: … }`,
   )
+
+/** Scopes by name, with the sentence on the consent page. */
+export const scopesByName = z.record(
+  scopeName,
+  z.strictObject({ description: wordsByLanguage(200) }),
+)
 
 const DURATION = 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d'
 const UNITS = { s: 1, min: 60, h: 3600, d: 86_400 }
