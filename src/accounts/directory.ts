@@ -19,10 +19,14 @@ import { accountName, createConsents } from './consents.ts'
 import { checkPassword, hashPassword, needsRehash } from './password.ts'
 import { createUniqueNames, linkName, usernameOf } from './unique-names.ts'
 
-// biome-ignore format: a table
 /** Reason for a refused sign-in with a password, for the log only. */
 export type Refusal =
-  | 'disabled' | 'malformed' | 'no_password' | 'password_expired' | 'unknown' | 'wrong_password'
+  | 'disabled'
+  | 'malformed'
+  | 'no_password'
+  | 'password_expired'
+  | 'unknown'
+  | 'wrong_password'
 
 /** The account that a sign-in names, before its password is checked. */
 export interface Candidate {

@@ -22,18 +22,17 @@ const REQUEST_TIMEOUT_MS = 5_000
 const MAX_CLOCK_DIFFERENCE_SECONDS = 5
 
 /** The remedy for each check that fails. */
-// biome-ignore format: a table
 const FIXES = {
-  config:  'npm run usher -- config check',
-  store:   'start what `store` in usher.yaml (or USHER_STORE) names, and let this user open it',
-  secret:  'set USHER_SECRET to the value that this store was made or resealed with',
-  tls:     'the certificate must be trusted; for an authority of your own: NODE_EXTRA_CA_CERTS=FILE',
-  proxy:   'the proxy must pass Host, set X-Forwarded-Proto, and be in `proxy` of usher.yaml',
+  config: 'npm run usher -- config check',
+  store: 'start what `store` in usher.yaml (or USHER_STORE) names, and let this user open it',
+  secret: 'set USHER_SECRET to the value that this store was made or resealed with',
+  tls: 'the certificate must be trusted; for an authority of your own: NODE_EXTRA_CA_CERTS=FILE',
+  proxy: 'the proxy must pass Host, set X-Forwarded-Proto, and be in `proxy` of usher.yaml',
   service: 'check which host the name and the reverse proxy lead to',
-  ready:   'the log of the service has the cause and its fix: store_check, store_unavailable',
-  jwks:    'doctor and the service must use the same store: USHER_STORE',
+  ready: 'the log of the service has the cause and its fix: store_check, store_unavailable',
+  jwks: 'doctor and the service must use the same store: USHER_STORE',
   cookies: 'the reverse proxy must not rewrite Set-Cookie',
-  cors:    'the reverse proxy must neither set nor remove Access-Control headers',
+  cors: 'the reverse proxy must neither set nor remove Access-Control headers',
 }
 
 /** The discovery document, or another JSON object. */

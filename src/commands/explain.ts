@@ -16,12 +16,12 @@ import { type Invocation, notFound, outline, print, shown } from './command.ts'
 import { readLoggedFailure, recallFailure } from './failed-request.ts'
 import { type ClientSource, explainFailure } from './failure.ts'
 
-// biome-ignore format: a table
 /** Variables that replace no key, with their descriptions. */
 const OTHER_VARIABLES: Record<string, string> = {
   USHER_CONFIG: 'The config folder; absent: config',
   USHER_STORE_FILE: 'A file that contains USHER_STORE',
-  USHER_SECRET: 'The key that encrypts the store: at least 32 random bytes as base64url. Several, separated by spaces: the first encrypts, all decrypt. Absent: a loopback issuer with SQLite generates one, and keeps it beside the store',
+  USHER_SECRET:
+    'The key that encrypts the store: at least 32 random bytes as base64url. Several, separated by spaces: the first encrypts, all decrypt. Absent: a loopback issuer with SQLite generates one, and keeps it beside the store',
   USHER_SECRET_FILE: 'A file that contains USHER_SECRET',
 }
 

@@ -2,13 +2,10 @@
 
 import { isSecret } from './key-list.ts'
 import type { Settings } from './load.ts'
-import { isMap } from './schema/values.ts'
+import { isMap, namesIn } from './schema/values.ts'
 
-// biome-ignore format: a table
 /** Settings that take effect only after a restart. */
-export const FIXED = [
-  'issuer', 'listen', 'workers', 'store', 'redis', 'metrics', 'accounts', 'secrets',
-] as const
+export const FIXED = namesIn('issuer listen workers store redis metrics accounts secrets')
 
 /** Returns the values of `FIXED`. */
 export const fixedOf = (settings: Settings): Partial<Settings> =>

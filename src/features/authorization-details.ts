@@ -38,12 +38,11 @@ export function authorizationDetails({ details: types, features }: Settings): Fe
           rar.filter(({ type }) => types[type]?.resource),
       },
     },
-    // biome-ignore format: a row
-    checks: [['consent', 'authorization_details', 'consent_required',
-      'the user has not allowed the authorization details', lacksDecision]],
+    checks: [['consent', 'authorization_details', 'consent_required', NOT_ALLOWED, lacksDecision]],
   }
 }
 
+const NOT_ALLOWED = 'the user has not allowed the authorization details'
 /** Without a recorded decision: the access was removed while the page was open, or another user answered. */
 const lacksDecision = (oidc: Oidc) =>
   Boolean(oidc.params?.authorization_details) && !(oidc.grant?.jti && decisionOf(oidc))

@@ -64,9 +64,7 @@ export function deviceFlow(
         },
       },
     },
-    // biome-ignore format: a row
-    checks: [['consent', 'device', 'interaction_required',
-      'the device flow was started elsewhere, perhaps by another user', isUndecided]],
+    checks: [['consent', 'device', 'interaction_required', STARTED_ELSEWHERE, isUndecided]],
     adapters: { DeviceCode: deviceCodeAdapter(records) },
     grantHandlers: { [DEVICE_GRANT]: handler => slowDownPending(records, handler) },
     answers: { device_authorization: finish },
@@ -76,6 +74,7 @@ export function deviceFlow(
   }
 }
 
+const STARTED_ELSEWHERE = 'the device flow was started elsewhere, perhaps by another user'
 const isUndecided = (oidc: Oidc) => isDevice(oidc) && !decisionOf(oidc)
 
 /** Shows the page at the end of the flow. */

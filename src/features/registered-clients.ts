@@ -4,23 +4,22 @@
 
 import { randomBytes } from 'node:crypto'
 import { clientSchema, requestedUri } from '../config/schema/client.ts'
+import { namesIn } from '../config/schema/values.ts'
 import { TOMBSTONE_SECONDS } from '../state/grants.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
-// biome-ignore format: a table
-const KEYS = {
-  client_id: true, client_name: true, client_uri: true, policy_uri: true, tos_uri: true,
-  contacts: true, application_type: true, scope: true, jwks: true, subject_type: true,
-  redirect_uris: true, post_logout_redirect_uris: true, initiate_login_uri: true,
-  response_modes: true, authorization_signed_response_alg: true,
-  request_object_signing_alg: true, require_signed_request_object: true,
-  id_token_signed_response_alg: true, id_token_encrypted_response_alg: true,
-  id_token_encrypted_response_enc: true, userinfo_signed_response_alg: true,
-  userinfo_encrypted_response_alg: true, userinfo_encrypted_response_enc: true,
-  default_max_age: true, require_auth_time: true, dpop_bound_access_tokens: true,
-  require_pushed_authorization_requests: true, require_pkce: true, consent: true,
-} as const
+/** Metadata that registrations share with client files. */
+const SHARED = namesIn(
+  'client_id client_name client_uri policy_uri tos_uri contacts application_type scope jwks',
+  'subject_type redirect_uris post_logout_redirect_uris initiate_login_uri response_modes',
+  'authorization_signed_response_alg request_object_signing_alg require_signed_request_object',
+  'id_token_signed_response_alg id_token_encrypted_response_alg id_token_encrypted_response_enc',
+  'userinfo_signed_response_alg userinfo_encrypted_response_alg userinfo_encrypted_response_enc',
+  'default_max_age require_auth_time dpop_bound_access_tokens',
+  'require_pushed_authorization_requests require_pkce consent',
+)
+const shared = Object.fromEntries(SHARED.map(key => [key, true]))
 const { token_endpoint_auth_method: methods, grant_types, response_types } = clientSchema.shape
 
 /**
@@ -29,7 +28,7 @@ const { token_endpoint_auth_method: methods, grant_types, response_types } = cli
  * an operator sets them. `jwks_uri` is not for files, which have the keys themselves.
  */
 export const registrationSchema = clientSchema
-  .pick(KEYS)
+  .pick(shared as Record<(typeof SHARED)[number], true>)
   .extend({
     token_endpoint_auth_method: methods
       .unwrap()

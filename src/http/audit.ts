@@ -3,6 +3,7 @@
 
 import type { ParameterizedContext } from 'koa'
 import type { Logger } from 'pino'
+import { namesIn } from '../config/schema/values.ts'
 
 declare module 'koa' {
   interface DefaultState {
@@ -13,25 +14,18 @@ declare module 'koa' {
 /** An audit event with its fields. */
 export type AuditEvent = { event: AuditEventName } & Record<string, unknown>
 
-// biome-ignore format: a table
 /** The names of the audit events. Log queries of operators contain them, so they never change. */
-export const AUDIT_EVENTS = [
-  'access_refused', 'access_removed', 'access_requested',
-  'account_added', 'account_changed', 'account_disabled', 'account_enabled',
-  'account_linked', 'account_unlinked', 'account_removed',
-  'accounts_exported', 'accounts_imported',
-  'client_invited', 'client_registered', 'client_removed', 'client_updated',
-  'invitation_revoked',
-  'code_reuse', 'refresh_replay', 'refresh_reuse', 'token_revoked', 'tokens_issued',
-  'consent_given',
-  'device_code_failed', 'device_code_throttled', 'device_connected',
-  'key_retired', 'keys_rotated',
-  'logout_delivered', 'logout_failed', 'logout_given_up',
-  'ping_delivered', 'ping_failed', 'ping_given_up',
-  'password_changed', 'password_set',
-  'session_ended', 'sign_in_failed', 'sign_in_succeeded', 'sign_in_throttled', 'signed_out',
-  'store_copied', 'store_resealed',
-] as const
+export const AUDIT_EVENTS = namesIn(
+  'access_refused access_removed access_requested consent_given',
+  'account_added account_changed account_disabled account_enabled account_linked account_unlinked',
+  'account_removed accounts_exported accounts_imported password_changed password_set',
+  'client_invited client_registered client_removed client_updated invitation_revoked',
+  'code_reuse refresh_replay refresh_reuse token_revoked tokens_issued',
+  'device_code_failed device_code_throttled device_connected',
+  'key_retired keys_rotated store_copied store_resealed',
+  'logout_delivered logout_failed logout_given_up ping_delivered ping_failed ping_given_up',
+  'session_ended sign_in_failed sign_in_succeeded sign_in_throttled signed_out',
+)
 
 /** The name of an audit event. */
 export type AuditEventName = (typeof AUDIT_EVENTS)[number]

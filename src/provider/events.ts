@@ -6,6 +6,7 @@ import type { Context } from 'koa'
 import type { errors, KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { GRANT_TYPES } from '../config/schema/client.ts'
+import { namesIn } from '../config/schema/values.ts'
 import { createAudit, note } from '../http/audit.ts'
 import { faultOf } from '../http/log.ts'
 import type { Metrics } from '../http/metrics.ts'
@@ -13,20 +14,18 @@ import type { Queue } from '../state/delivery-queue.ts'
 import type { Attempt, Environment, Feature } from './feature.ts'
 import { logIgnored } from './requests.ts'
 
-// biome-ignore format: a table
-const ERROR_EVENTS = [
-  'authorization.error', 'backchannel_authentication.error', 'code_verification.error',
-  'device_authorization.error', 'device_resume.error', 'end_session.error',
-  'end_session_confirm.error', 'end_session_success.error', 'grant.error', 'introspection.error',
-  'pushed_authorization_request.error', 'registration_create.error', 'registration_delete.error',
-  'registration_read.error', 'registration_update.error', 'revocation.error',
-  'userinfo.error',
-]
+/** Names of the library's error events, without `.error`. */
+const ERROR_EVENTS = namesIn(
+  'authorization backchannel_authentication code_verification device_authorization device_resume',
+  'end_session end_session_confirm end_session_success grant introspection',
+  'pushed_authorization_request registration_create registration_delete registration_read',
+  'registration_update revocation userinfo',
+)
 
 /** Logs and counts events. Listeners must not throw, and log names only: their arguments hold tokens. */
 export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
   const emitter: EventEmitter = provider
-  for (const event of ERROR_EVENTS) emitter.on(event, logError)
+  for (const name of ERROR_EVENTS) emitter.on(`${name}.error`, logError)
   emitter.on('grant.success', (ctx: KoaContextWithOIDC) => {
     metrics.tokenRequest(grantTypeOf(ctx), 'ok')
     logIgnored(ctx)

@@ -2,6 +2,7 @@
 // REQUEST_ID` (commands/failure.ts): names of parameters, and the values that give no access.
 
 import type { Context } from 'koa'
+import { namesIn } from '../config/schema/values.ts'
 import { createQuota } from '../http/limits.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -31,21 +32,18 @@ const MAX_SAVED_PER_MINUTE = 60
 const MAX_SHOWN_CHARACTERS = 200
 
 /** Parameters that are stored with their values. */
-// biome-ignore format: a table
-const SHOWN = [
-  'client_id', 'redirect_uri', 'post_logout_redirect_uri', 'response_type', 'response_mode', 'scope',
-  'grant_type', 'prompt', 'max_age', 'code_challenge_method', 'resource', 'token_type_hint',
-  'client_assertion_type', 'ui_locales',
-]
+const SHOWN: string[] = namesIn(
+  'client_id redirect_uri post_logout_redirect_uri response_type response_mode scope grant_type prompt',
+  'max_age code_challenge_method resource token_type_hint client_assertion_type ui_locales',
+)
 /** Other parameters are stored by name only: each name is harmless on a terminal. */
 const PARAMETER_NAME = /^[a-z_]{1,40}$/
 const MAX_NAMES = 20
 /** Answers that are part of the protocol, not failures. */
-// biome-ignore format: a table
-const ANSWERS = [
-  'login_required', 'consent_required', 'interaction_required', 'access_denied', 'use_dpop_nonce',
-  'authorization_pending', 'slow_down',
-]
+const ANSWERS: string[] = namesIn(
+  'login_required consent_required interaction_required access_denied use_dpop_nonce',
+  'authorization_pending slow_down',
+)
 
 /** Returns the function that saves failed requests; it is called after each request. */
 export function createFailureLog(records: Records) {

@@ -4,7 +4,6 @@ import { closest, distance } from 'fastest-levenshtein'
 import type { z } from 'zod'
 
 /** Suggestions for keys that other products or other files have. */
-// biome-ignore format: a table
 const HINTS: Record<string, string> = {
   jwks_uri: 'client files contain the public keys themselves: put them into jwks',
   secret: 'no file contains secrets: use USHER_SECRET, or client_secret_hashes of a client',
@@ -66,7 +65,6 @@ export const plainWords: z.core.$ZodErrorMap = issue => {
   const quote = issue.expected === 'string' && typeof input !== 'object' ? ': put it in quotes' : ''
   return `must be ${TYPES[issue.expected] ?? `a ${issue.expected}`}${quote}`
 }
-// biome-ignore format: a table
 const TYPES: Record<string, string> = {
   array: 'a list: [one, another]',
   int: 'a whole number',

@@ -7,6 +7,7 @@ import {
   mapOf,
   matching,
   nameLike,
+  namesIn,
   path,
   refusing,
   tagProblem,
@@ -68,14 +69,11 @@ const clientId = nameLike(
 )
   .refine(id => !/^usr_/.test(id), 'usr_ is how subjects begin; a client must not look like one')
   .refine(id => id !== ACCOUNT_CLIENT, `${ACCOUNT_CLIENT} is the client of the account pages`)
-const METHODS = [
-  'none',
-  'client_secret_basic',
-  'client_secret_post',
-  'private_key_jwt',
-  'tls_client_auth',
-  'self_signed_tls_client_auth',
-] as const
+const METHODS = namesIn(
+  'none client_secret_basic client_secret_post',
+  'private_key_jwt tls_client_auth self_signed_tls_client_auth',
+)
+
 /** Grant type of the device flow (RFC 8628 §3.4). */
 export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
 /** Grant type of CIBA (OpenID Connect CIBA §10.1). */
@@ -102,15 +100,8 @@ export const RESPONSE_TYPES = [
   'code id_token token',
 ] as const
 /** Response modes that a client file can name. */
-export const RESPONSE_MODES = [
-  'query',
-  'form_post',
-  'jwt',
-  'query.jwt',
-  'form_post.jwt',
-  'fragment',
-] as const
-const CONTENT_ENCRYPTION = ['A128CBC-HS256', 'A256CBC-HS512', 'A128GCM', 'A256GCM'] as const
+export const RESPONSE_MODES = namesIn('query form_post jwt query.jwt form_post.jwt fragment')
+const CONTENT_ENCRYPTION = namesIn('A128CBC-HS256 A256CBC-HS512 A128GCM A256GCM')
 const SCOPES = 'must be one text with spaces between scopes: openid profile'
 
 const branding = z.strictObject({ logo: path, accent: colour, accent_dark: colour }).partial()
