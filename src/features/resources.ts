@@ -9,12 +9,12 @@ import { audienceOf, isFor, lifetimeOf, scopesFor } from '../config/schema/resou
 import type { SigningKey } from '../keys/signing-keys.ts'
 import { findClient } from '../provider/clients.ts'
 import type { Dependencies, Feature, Oidc } from '../provider/feature.ts'
-import { sentDetails } from '../provider/grants.ts'
+import { sentDetails, signInOf } from '../provider/grants.ts'
 import { canSign } from '../provider/keys.ts'
 import { mayUse } from './authorization-details.ts'
 
 /** An access token, or a refresh token, which has no `aud`. */
-type Token = Partial<Pick<AccessToken, 'clientId' | 'accountId' | 'aud'>>
+type Token = Partial<Pick<AccessToken, 'clientId' | 'accountId' | 'aud' | 'grantId'>>
 
 /** Returns the feature. Throws a `ConfigError` that names every API without a key for its tokens. */
 export function resourceIndicators({ settings, keys, directory }: Dependencies): Feature {
@@ -66,7 +66,8 @@ export function resourceIndicators({ settings, keys, directory }: Dependencies):
     const isOwn = token.clientId === client.clientId
     if (!isOwn && !isMadeFor(client, token)) return false
     if (!isOwn && !(await findClient(oidc.provider, token.clientId))) return false
-    return !token.accountId || (await directory.findEnabled(token.accountId)) !== undefined
+    if (!token.accountId) return true
+    return Boolean(await directory.findEnabled(token.accountId, await signInOf(oidc, token)))
   }
 
   return {

@@ -20,7 +20,7 @@ import {
 import { accountClient, checkClients, rotates, toLibrary, USHER_METADATA } from './clients.ts'
 import { logEvents } from './events.ts'
 import type { Dependencies, Feature, ShowError } from './feature.ts'
-import { createGrants } from './grants.ts'
+import { createGrants, signInOf } from './grants.ts'
 import { createBrowserBinding } from './interactions.ts'
 import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
 import { createOverridden } from './library-overrides.ts'
@@ -122,7 +122,7 @@ function configuration(
     pairwiseIdentifier: pairwiseSubjects(records),
     // `false`: the library does not fetch this URI. Only the trusted config folder can set it.
     sectorIdentifierUriValidate: () => false,
-    findAccount: async (ctx, id) => {
+    findAccount: async (ctx, id, token) => {
       for (const { findAccount } of features) {
         const known = await findAccount?.(ctx, id)
         if (known) return known
@@ -131,7 +131,8 @@ function configuration(
       // `loadExistingGrant` and `rotateRefreshToken` read this consent next: one command reads it and the account.
       const isConsentNext = session !== undefined || params?.grant_type === 'refresh_token'
       if (client && isConsentNext) await consents.readAhead(id, client.clientId)
-      const account = await directory.findEnabled(id, session?.loginTs)
+      const signedIn = token ? await signInOf(ctx.oidc, token) : session?.loginTs
+      const account = await directory.findEnabled(id, signedIn)
       return account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }
     },
 

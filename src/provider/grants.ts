@@ -25,7 +25,8 @@ export const sentDetails = ({ params }: Oidc): Detail[] =>
 /** Whether this is the device flow: users consent each time, as the device may be another's (RFC 8628 §5.4). */
 export const isDevice = ({ entities }: Oidc) => entities.DeviceCode !== undefined
 
-type Allowed = Pick<Consent, 'accountId' | 'scopes' | 'declined'>
+/** `jti`, `iat`: those of the grant; see `signInOf`. */
+type Allowed = Pick<Consent, 'accountId' | 'scopes' | 'declined'> & { jti: string; iat?: number }
 
 /** See `createGrants`. */
 export type Grants = ReturnType<typeof createGrants>
@@ -39,9 +40,9 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
   }
 
   /** Returns a grant with the scopes and claims of a consent. It is not saved yet. */
-  function grantOf({ Grant }: LibraryProvider, client: Client, allowed: Allowed, jti: string) {
-    const { accountId, scopes, declined } = allowed
-    const grant = Object.assign(new Grant({ accountId, clientId: client.clientId }), { jti })
+  function grantOf({ Grant }: LibraryProvider, client: Client, allowed: Allowed) {
+    const { accountId, scopes, declined, jti, iat } = allowed
+    const grant = Object.assign(new Grant({ accountId, clientId: client.clientId }), { jti, iat })
     for (const { scope, resource } of scopes.map(readKey)) {
       if (resource === undefined) grant.addOIDCScope(scope)
       else grant.addResourceScope(resource, scope)
@@ -72,7 +73,7 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
     const { clientId } = client
     const consent = await consents.find(accountId, clientId)
     if (!consent || consent.appearance !== appearanceOf(client)) return undefined
-    const grant = grantOf(provider, client, consent, jti)
+    const grant = grantOf(provider, client, { ...consent, jti, iat: signedIn })
     holdGrant(grant, async () => {
       await consents.readAhead(accountId, clientId)
       const account = await directory.findEnabled(accountId, signedIn)
@@ -92,8 +93,8 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
     const accountId = required(oidc.session?.accountId)
     if (clientId === ACCOUNT_CLIENT) {
       // It needs no consent. It is not saved, because the account pages redeem no code.
-      const allowed = { accountId, scopes: ['openid'], declined: [] }
-      return grantOf(oidc.provider, client, allowed, newTag())
+      const allowed = { accountId, scopes: ['openid'], declined: [], jti: newTag() }
+      return grantOf(oidc.provider, client, allowed)
     }
     if (client.consent === 'implicit' && !isDevice(oidc)) {
       await recordImplicit(accountId, clientId, requestedClaims.scopesOf(oidc))
@@ -117,6 +118,17 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
   }
 
   return { make, fromConsent }
+}
+
+/**
+ * Returns the sign-in under which a code or token was issued (epoch seconds): the `iat` of its grant. The end of
+ * access compares it with `ended` of the account. An access token has no other time: its own `iat` may be in
+ * the second in which access ended.
+ */
+export async function signInOf({ entities, provider }: Oidc, { grantId }: { grantId?: string }) {
+  const grant = entities.Grant ?? (await provider.Grant.find(grantId ?? ''))
+  // The library refuses a token without a grant.
+  return grant?.iat
 }
 
 /**
