@@ -188,9 +188,15 @@ describe('accounts: link', () => {
   })
 })
 
+const BY_EMAIL = {
+  accounts: 'link',
+  link_by_verified_email: true,
+  allow: { email_domains: ['example.org'] },
+}
+
 describe('link_by_verified_email', () => {
   test('links an account when both sides have verified the address, and only then', async () => {
-    const pair = await startUpstream({ accounts: 'link', link_by_verified_email: true })
+    const pair = await startUpstream(BY_EMAIL)
     const ada = await pair.usher.addAccount(ADA)
     await pair.usher.addAccount({ ...GRACE, email_verified: true })
     await pair.upstream.addAccount(ADA)
@@ -201,7 +207,7 @@ describe('link_by_verified_email', () => {
   })
 
   test('links the account once when the user signs in in several tabs at the same time', async () => {
-    const pair = await startUpstream({ accounts: 'link', link_by_verified_email: true })
+    const pair = await startUpstream(BY_EMAIL)
     const ada = await pair.usher.addAccount(ADA)
     await pair.upstream.addAccount(ADA)
     slowDown(pair.usher)

@@ -59,7 +59,9 @@ const WARNINGS = {
   'secret-expired': 'has expired: delete it. To make another: npm run usher -- clients secret NAME',
   'resource-unread': 'no API can validate these tokens: set introspected_by or token_format: jwt',
   'upstream-email':
-    'a person who controls an address at this issuer can sign in to the account that has it: name the domains that are yours in allow.email_domains',
+    'has no effect: this issuer verifies addresses of the domains in allow.email_domains only, and there are none',
+  'upstream-addresses':
+    'no address of this issuer is verified, and some applications find users by unverified ones: set allow.email_domains, or list the other fields in claims (OpenID Connect Core §5.7)',
   'upstream-open': 'every user of this issuer gets an account: name those who may sign in in allow',
   'logo-contrast': 'is hard to see on the light or the dark page: set `logo` and `logo_dark`',
   'proxy-everyone':

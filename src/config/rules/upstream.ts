@@ -15,7 +15,7 @@ type File = ValidFile<UpstreamFile>
 type Usher = ValidFile<UsherFile>
 type Client = ValidFile<ClientFile>
 /** Settings that upstreams are checked against. `development`: the issuer is http on loopback. */
-type Context = Pick<UsherFile, 'accounts'> & { development: boolean }
+type Context = Pick<UsherFile, 'accounts'> & { development: boolean; upstreams: object }
 
 /** Returns the upstreams by name, with the contents of the files that they name. */
 export function readUpstreams(files: File[], folder: string, findings: Finding[]) {
@@ -32,10 +32,13 @@ export function readUpstreams(files: File[], folder: string, findings: Finding[]
 }
 
 /** Returns the findings about an upstream, with the warnings. */
-export function upstreamFindings(file: File, { accounts, development }: Context): Finding[] {
-  const { client_secret_file, private_key_file, issuer, allow } = file.value
+export function upstreamFindings(file: File, context: Context): Finding[] {
+  const { accounts, development, upstreams } = context
+  const { client_secret_file, private_key_file, issuer, allow, claims } = file.value
   const isOpen = !allow.email_domains && !Object.keys(allow.claims).length
   const isByEmail = file.value.link_by_verified_email && !allow.email_domains
+  const isOneOfMany = Object.keys(upstreams).length > 1
+  const isUnverified = isOneOfMany && claims.email && !allow.email_domains
   const isName = /^(?!password\.)[a-z][a-z\d-]*\.yaml$/.test(basename(file.file))
   const isPlain = schemeProblem(issuer, { native: false, loopbackIssuer: development })
   return findingsOf(file, [
@@ -44,6 +47,7 @@ export function upstreamFindings(file: File, { accounts, development }: Context)
     [accounts.module, 'upstream-accounts', 'issuer'],
     [!client_secret_file === !private_key_file, 'upstream-credentials', 'client_secret_file'],
     [isByEmail, 'upstream-email', 'link_by_verified_email'],
+    [isUnverified, 'upstream-addresses', 'claims.email'],
     [file.value.accounts === 'create' && isOpen, 'upstream-open', 'accounts'],
   ])
 }

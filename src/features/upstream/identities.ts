@@ -53,49 +53,33 @@ export async function accountFor(
   upstream: Upstream,
   claims: IDToken,
 ): Promise<Account | UpstreamRefusal | 'disabled'> {
-  if (!isAllowed(upstream, claims)) return 'not_allowed'
+  const said = readClaims(upstream, claims)
+  if (!said.isAllowed) return 'not_allowed'
   const link = linkOf(upstream, claims.sub)
   try {
-    const known =
-      (await directory.findByLink(link)) ?? (await linkByEmail(directory, upstream, claims))
-    if (known) return known.enabled ? await update(directory, known, upstream, claims) : 'disabled'
-    return upstream.accounts === 'link' ? 'not_linked' : await create(directory, upstream, claims)
+    const known = (await directory.findByLink(link)) ?? (await linkByEmail(directory, said, link))
+    if (known) return known.enabled ? await update(directory, known, said) : 'disabled'
+    return upstream.accounts === 'link'
+      ? 'not_linked'
+      : await create(directory, said, upstream, link)
   } catch (error) {
     if (error instanceof InvalidAccount) return 'username_taken'
     throw error
   }
 }
 
-/** Whether `allow` admits this user. */
-export function isAllowed({ allow }: Upstream, claims: IDToken): boolean {
-  const { email_domains, claims: required } = allow
-  const isInDomain = !email_domains || email_domains.includes(domainOf(verifiedEmail(claims)))
-  return (
-    isInDomain &&
-    Object.entries(required).every(([name, value]) => [claims[name]].flat().includes(value))
-  )
-}
-
-/** Returns the domain of an e-mail address, in lower case; empty if there is none. */
-export const domainOf = (address: string) => address.toLowerCase().split('@')[1] ?? ''
-
-function verifiedEmail({ email, email_verified }: IDToken): string {
-  return email_verified === true && typeof email === 'string' ? email.toLowerCase() : ''
-}
-
-/** Both sides must have verified the address, and only one account may have it. */
-async function linkByEmail(directory: OwnDirectory, upstream: Upstream, claims: IDToken) {
-  const email = verifiedEmail(claims)
-  if (!upstream.link_by_verified_email || !email) return undefined
-  const [account, ...others] = await directory.findByEmail(email)
-  if (!account?.email_verified || others.length) return undefined
-  return addLink(directory, account.id, linkOf(upstream, claims.sub))
-}
-
-const validProfile = profileSchema.partial()
-
-/** Returns the fields of the account that the claims have. A field that is not valid is left out. */
-function profileOf({ claims: sources }: Upstream, claims: IDToken) {
+/**
+ * Decides what an ID token says about a user: which claim of this issuer may admit the user, and set,
+ * change, verify or link what. docs/identity-providers/README.md has the same as a table.
+ */
+export function readClaims(upstream: Upstream, claims: IDToken) {
+  const { allow, claims: sources, link_by_verified_email } = upstream
+  const { email, email_verified } = claims
+  // Another issuer, or an operator, decides about the addresses of other domains.
+  const isVouched =
+    email_verified === true &&
+    isText(email) &&
+    Boolean(allow.email_domains?.includes(domainOf(email)))
   const fields: Record<string, unknown> = {}
   const attributes: Account['attributes'] = {}
   for (const [field, claim] of Object.entries(sources)) {
@@ -103,24 +87,43 @@ function profileOf({ claims: sources }: Upstream, claims: IDToken) {
     const value = claims[claim]
     if (value === undefined) continue
     if (attribute) attributes[attribute] = value as Account['attributes'][string]
+    // A field that is not valid is left out.
     else if (validProfile.safeParse({ [field]: value }).success) fields[field] = value
   }
   const { username, ...profile } = fields
-  const email_verified = profile.email !== undefined && claims.email_verified === true
   return {
+    isAllowed:
+      (isVouched || !allow.email_domains) &&
+      Object.entries(allow.claims).every(([name, value]) => [claims[name]].flat().includes(value)),
+    /** The address by which an account may be linked. */
+    linkable: link_by_verified_email && isVouched ? email : undefined,
     username,
-    profile: { ...profile, ...('email' in profile && { email_verified }) },
+    profile: { ...profile, ...('email' in profile && { email_verified: isVouched }) },
     attributes,
   }
 }
+type Said = ReturnType<typeof readClaims>
 
-async function update(
-  directory: OwnDirectory,
-  account: Account,
-  upstream: Upstream,
-  claims: IDToken,
-) {
-  const { profile, attributes } = profileOf(upstream, claims)
+const validProfile = profileSchema.partial()
+const isText = (value: unknown) => typeof value === 'string'
+
+/** Returns the domain of an e-mail address, in lower case; empty if there is none. */
+export const domainOf = (address: string) => address.toLowerCase().split('@')[1] ?? ''
+
+/**
+ * Both sides must have verified the address, and only one account may have it. The address of an account
+ * with a link came from an issuer, or belongs to a user who signs in there: its owner may be another.
+ */
+async function linkByEmail(directory: OwnDirectory, { linkable }: Said, link: Link) {
+  if (linkable === undefined) return undefined
+  const holders = await directory.findByEmail(linkable)
+  // Another tab may just have added this link.
+  const [account, ...others] = holders.filter(holder => !otherLinks(link, holder).length)
+  if (!account?.email_verified || others.length) return undefined
+  return addLink(directory, account.id, link)
+}
+
+async function update(directory: OwnDirectory, account: Account, { profile, attributes }: Said) {
   const edit = (current: Account): Account => ({
     ...current,
     ...profile,
@@ -134,11 +137,15 @@ async function update(
  * The username is the mapped claim, the e-mail address, or made from the `sub`. At sign-in a username wins
  * over an address: a username that is the address of another account would keep its user from signing in.
  */
-async function create(directory: OwnDirectory, upstream: Upstream, claims: IDToken) {
-  const { username, profile, attributes } = profileOf(upstream, claims)
-  const fallback = `${upstream.name}-${claims.sub}`.slice(0, 128)
+async function create(
+  directory: OwnDirectory,
+  { username, profile, attributes }: Said,
+  { name }: Upstream,
+  link: Link,
+) {
+  const fallback = `${name}-${link.subject}`.slice(0, 128)
   const wanted = String(username ?? ('email' in profile ? profile.email : fallback))
   const [holder] = await directory.findByEmail(foldUsername(wanted))
   const fields = { ...profile, attributes, username: holder ? fallback : wanted }
-  return directory.add(fields, undefined, { links: [linkOf(upstream, claims.sub)] })
+  return directory.add(fields, undefined, { links: [link] })
 }

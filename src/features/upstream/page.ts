@@ -7,7 +7,7 @@ import type { OwnDirectory } from '../../accounts/directory.ts'
 import { note } from '../../http/audit.ts'
 import { PLACES } from '../../pages/page-data.ts'
 import type { SignedIn, Site, Submitted } from '../../pages/site.ts'
-import { addLink, isAllowed, linkOf, removeLink } from './identities.ts'
+import { addLink, linkOf, readClaims, removeLink } from './identities.ts'
 import type { Connection } from './issuer.ts'
 
 const OUTCOMES = ['added', 'removed', 'failed', 'taken'] as const
@@ -60,7 +60,7 @@ export function createSignInsPage(
 
     /** Links the account to a user of the issuer; without claims, reports that it failed. */
     async add(ctx: Context, { id }: Account, { upstream }: Connection, claims?: IDToken) {
-      if (!claims || !isAllowed(upstream, claims)) return report(ctx, 'failed')
+      if (!claims || !readClaims(upstream, claims).isAllowed) return report(ctx, 'failed')
       const link = linkOf(upstream, claims.sub)
       const account = await addLink(directory, id, link).catch((error: unknown) => {
         if (!(error instanceof InvalidAccount)) throw error
