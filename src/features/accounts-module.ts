@@ -19,7 +19,7 @@ import { withTimeout } from '../http/egress.ts'
 import { revokeGrants } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
-import { now, reasonOf, StoreUnavailable } from '../storage/store.ts'
+import { now, PeerUnavailable, reasonOf } from '../storage/store.ts'
 
 /** Timeout of each call of the module. */
 const SOURCE_TIMEOUT_MS = 1000
@@ -75,13 +75,6 @@ export type Authenticate = (
 /** Exports of the accounts module. */
 export type AccountsSource = { find: Find; authenticate: Authenticate }
 
-/** Answered with 503, like an unavailable store. */
-class SourceUnavailable extends StoreUnavailable {
-  override name = 'SourceUnavailable'
-  override error_description =
-    'the provider cannot reach its accounts; nothing is wrong with the request'
-}
-
 /** Returns the accounts of a configuration. Throws a `ConfigError` for a module that cannot be used. */
 export async function openDirectory(
   { accounts }: Pick<Settings, 'accounts'>,
@@ -123,7 +116,7 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
   ): Promise<KnownAccount | 'malformed' | undefined> {
     const found = await withTimeout(SOURCE_TIMEOUT_MS, work).catch((error: unknown) => {
       const detail = `${name} of accounts.module: ${reasonOf(error)}`
-      throw new SourceUnavailable(detail, { cause: error })
+      throw new PeerUnavailable(detail, { cause: error })
     })
     if (found === null) return undefined
     const { success, data, error } = sourceAccountSchema.safeParse(found)

@@ -207,6 +207,12 @@ export class StoreUnavailable extends Error {
   }
 }
 
+/** Another server that the answer depends on is unavailable: the accounts, an upstream issuer, a client. */
+export class PeerUnavailable extends StoreUnavailable {
+  override name = 'PeerUnavailable'
+  override error_description = 'another server is unavailable; nothing is wrong with the request'
+}
+
 /** The reason of an error for operators, who may see more than clients. */
 export function reasonOf(error: unknown): string {
   if (error instanceof StoreUnavailable) return error.error_detail

@@ -1,5 +1,6 @@
 import type { JWTPayload } from 'jose'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { StoreUnavailable } from '../../src/storage/store.ts'
 import { Browser } from '../support/browser.ts'
 import {
   type Behaviour,
@@ -275,7 +276,7 @@ describe('an issuer that does not answer', () => {
 
 describe('logout tokens', () => {
   const EVENTS = { 'http://schemas.openid.net/event/backchannel-logout': {} }
-  const send = async (claims: JWTPayload, header: object = {}) => {
+  const send = async (claims: JWTPayload, header: object = {}, to = usher) => {
     const logout_token = await issuer.sign(
       {
         iss: issuer.issuer,
@@ -289,7 +290,7 @@ describe('logout tokens', () => {
       },
       { typ: 'logout+jwt', ...header },
     )
-    const url = `${usher.issuer}/sign-in/example/backchannel-logout`
+    const url = `${to.issuer}/sign-in/example/backchannel-logout`
     const body = new URLSearchParams({ logout_token })
     return { status: (await fetch(url, { method: 'POST', body })).status, body }
   }
@@ -349,11 +350,65 @@ describe('logout tokens', () => {
     expect(await isOut(browser)).toBe(false)
   })
 
+  test.each([
+    ['sub', {}],
+    ['sid', { sub: undefined, sid: 'here' }],
+  ])(
+    'by %s are answered 503 when the store fails at any operation, and end the session when repeated',
+    async (_, claims) => {
+      const { store } = usher
+      const original = { ...store }
+      const operations = ['get', 'getMany', 'write', 'walk'] as const
+      let isFailed = true
+      for (let k = 0; isFailed; k++) {
+        const browser = await signedIn()
+        const jti = `fault ${JSON.stringify(claims)} ${k}`
+        let left = k
+        isFailed = false
+        for (const name of operations) {
+          const call: (...args: unknown[]) => unknown = original[name].bind(store)
+          Object.assign(store, {
+            [name](...args: unknown[]) {
+              if (left-- !== 0) return call(...args)
+              isFailed = true
+              throw new StoreUnavailable('away')
+            },
+          })
+        }
+        const { status } = await send({ ...claims, jti }).finally(() =>
+          Object.assign(store, original),
+        )
+        expect(status, `operation ${k}`).toBe(isFailed ? 503 : 200)
+        if (isFailed) expect((await send({ ...claims, jti })).status).toBe(200)
+        expect(await isOut(browser), `operation ${k}`).toBe(true)
+        expect((await send({ ...claims, jti })).status).toBe(400)
+      }
+    },
+  )
+
+  test.each<[string, NonNullable<Behaviour['faults']>]>([
+    ['its discovery document is not sent', { '/.well-known/openid-configuration': 'silent' }],
+    ['its discovery document is a 502', { '/.well-known/openid-configuration': 502 }],
+    ['its JWKS is not sent', { '/jwks': 'silent' }],
+    ['its JWKS is a 503', { '/jwks': 503 }],
+    ['its JWKS breaks off', { '/jwks': 'reset' }],
+  ])('of an issuer are answered 503 while %s, and 200 afterwards', async (_, faults) => {
+    const fresh = await startUsher(withUpstreams({ example: { issuer: issuer.issuer } }))
+    issuer.state.behaviour = { faults }
+    const jti = crypto.randomUUID()
+    expect((await send({ jti }, {}, fresh)).status).toBe(503)
+    issuer.state.behaviour = {}
+    expect((await send({ jti }, {}, fresh)).status).toBe(200)
+    await fresh.close()
+  })
+
   test('are accepted once', async () => {
     const { status, body } = await send({ jti: 'once' })
     expect(status).toBe(200)
     const url = `${usher.issuer}/sign-in/example/backchannel-logout`
     expect((await fetch(url, { method: 'POST', body })).status).toBe(400)
+    const again = await Promise.all(Array.from({ length: 6 }, () => send({ jti: 'at once' })))
+    expect(again.map(({ status }) => status).toSorted()).toEqual([200, 400, 400, 400, 400, 400])
   })
 })
 

@@ -15,6 +15,8 @@ export interface Behaviour {
   signedBy?: 'another key' | 'no key'
   /** The token endpoint, or every endpoint, sends no response. */
   silent?: 'token' | 'all'
+  /** By path: sends this status or no response, or closes the connection. */
+  faults?: Record<string, number | 'silent' | 'reset'>
   /** Discovery has no end_session_endpoint. */
   withoutLogout?: boolean
   /** Discovery names another issuer. */
@@ -61,7 +63,10 @@ export async function startHostileIssuer(client_id = 'usher') {
   const server = createServer(async (req, res) => {
     const url = new URL(req.url ?? '', issuer)
     const { behaviour } = state
-    if (behaviour.silent === 'all') return
+    const fault = behaviour.faults?.[url.pathname]
+    if (behaviour.silent === 'all' || fault === 'silent') return
+    if (fault === 'reset') return req.socket.destroy()
+    if (fault) return res.writeHead(fault).end()
     const json = (body: object) =>
       res.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(body))
     if (url.pathname === '/.well-known/openid-configuration') {

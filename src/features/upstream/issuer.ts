@@ -1,15 +1,23 @@
 // An upstream issuer as its client: discovery, the authorization request, and the ID token for a code.
 
-import { createRemoteJWKSet, customFetch, importPKCS8, type JWTVerifyGetKey } from 'jose'
+import { createRemoteJWKSet, customFetch, errors, importPKCS8, type JWTVerifyGetKey } from 'jose'
 import * as oidc from 'openid-client'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import { withTimeout } from '../../http/egress.ts'
 import { importKey } from '../../keys/signing-keys.ts'
+import { PeerUnavailable, reasonOf } from '../../storage/store.ts'
 
 /** Time for all requests of one step. The user waits for it. */
 const TIMEOUT_MS = 1_800
 /** Age at which the discovery document is read again. openid-client renews the keys itself. */
 const MAX_AGE_MS = 3_600_000
+
+/** Errors of a JWT whose key the issuer does not have. Other errors are those of the issuer. */
+const KEY_ERRORS = [
+  errors.JWKSNoMatchingKey,
+  errors.JWKSMultipleMatchingKeys,
+  errors.JOSENotSupported,
+]
 
 /** The state of one authorization request at the issuer. */
 export interface Checks {
@@ -99,8 +107,14 @@ export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_ur
       return claims
     },
 
-    /** The keys of the issuer, for JWTs that it sends by itself. */
-    keys: async (): Promise<JWTVerifyGetKey> => (await inTime(discovered)).keys,
+    /** Returns the key of a JWT that the issuer sends by itself. Throws `PeerUnavailable` if it cannot be read. */
+    async key(...header: Parameters<JWTVerifyGetKey>) {
+      const found = async () => (await discovered()).keys(...header)
+      return inTime(found).catch((error: unknown) => {
+        if (KEY_ERRORS.some(kind => error instanceof kind)) throw error
+        throw new PeerUnavailable(`the keys of ${issuer}: ${reasonOf(error)}`, { cause: error })
+      })
+    },
   }
 }
 

@@ -1,6 +1,6 @@
 // Logout tokens of an upstream issuer (OpenID Connect Back-Channel Logout 1.0): end sessions of the user.
 
-import { jwtVerify } from 'jose'
+import { type JWTPayload, jwtVerify } from 'jose'
 import type { Context } from 'koa'
 import type { OwnDirectory } from '../../accounts/directory.ts'
 import { mapOf } from '../../config/schema/values.ts'
@@ -8,6 +8,7 @@ import { note } from '../../http/audit.ts'
 import { readForm } from '../../http/forms.ts'
 import { createSessions } from '../../state/sessions.ts'
 import type { Records } from '../../storage/records.ts'
+import { reasonOf, StoreUnavailable } from '../../storage/store.ts'
 import { linkOf } from './identities.ts'
 import type { Connection } from './issuer.ts'
 
@@ -29,7 +30,7 @@ export function createLogoutReceiver(
 ) {
   /** Returns the claims; rejects for a token that is not valid (§2.6). */
   async function verify(token: string) {
-    const { payload, protectedHeader } = await jwtVerify(token, await issuer.keys(), {
+    const { payload, protectedHeader } = await jwtVerify(token, issuer.key, {
       issuer: upstream.issuer,
       audience: upstream.client_id,
       maxTokenAge: MAX_AGE_SECONDS,
@@ -42,15 +43,11 @@ export function createLogoutReceiver(
       throw new Error('typ is of another JWT')
     }
     if (typeof sub !== 'string' && typeof sid !== 'string') throw new Error('has no sub and no sid')
-    const id = `${upstream.issuer} ${jti}`
-    const options = { version: 0, ttl: REMEMBERED_SECONDS }
-    const isFirst = await records.save('UpstreamLogout', id, {}, options)
-    if (!isFirst) throw new Error('was already used')
-    return { sub, sid }
+    return { sub, sid, jti }
   }
 
   /** Ends the session of a known `sid`, or else all sessions of the user. Returns the id of the account. */
-  async function end({ sub, sid }: Awaited<ReturnType<typeof verify>>) {
+  async function end({ sub, sid }: Pick<JWTPayload, 'sub'> & { sid?: unknown }) {
     const sessions = createSessions(records)
     const id = `${upstream.issuer} ${sid}`
     const { value: known } = await records.read<UpstreamSession>('UpstreamSession', id)
@@ -66,12 +63,19 @@ export function createLogoutReceiver(
 
   return async (ctx: Context) => {
     ctx.set('Cache-Control', 'no-store')
-    const form = await readForm(ctx)
-    const claims = await verify(form.value('logout_token')).catch((error: unknown) => {
-      const error_description = `logout_token: ${error instanceof Error ? error.message : error}`
+    const refuse = (error: unknown): never => {
+      if (error instanceof StoreUnavailable) throw error
+      const error_description = `logout_token: ${reasonOf(error)}`
       return ctx.throw(400, { error: 'invalid_request', error_description })
-    })
+    }
+    const form = await readForm(ctx)
+    const { jti, ...claims } = await verify(form.value('logout_token')).catch(refuse)
+    const id = `${upstream.issuer} ${jti}`
+    if ((await records.read('UpstreamLogout', id)).value) refuse('was already used')
     const account = await end(claims)
+    // The last write: after a fault the issuer can send the token again. Of several at once one succeeds.
+    const options = { version: 0, ttl: REMEMBERED_SECONDS }
+    if (!(await records.save('UpstreamLogout', id, {}, options))) refuse('was already used')
     if (account) note(ctx, 'session_ended', { account, upstream: upstream.name })
     ctx.body = ''
   }
