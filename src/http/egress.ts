@@ -29,7 +29,7 @@ const isRouted = among(['2000::/3'])
 const isPublic = (address: string) => !isSpecial(address) && (!isIPv6(address) || isRouted(address))
 
 /** The connections of outgoing requests. A response has at most `MAX_RESPONSE_BYTES`. */
-export function createAgent(settings: Settings['egress']): Agent {
+function createAgent(settings: Settings['egress']): Agent {
   const findAddresses = createLookup(settings)
   return new Agent({
     maxResponseSize: MAX_RESPONSE_BYTES,
@@ -43,32 +43,42 @@ export function createAgent(settings: Settings['egress']): Agent {
   })
 }
 
-/** A `fetch` for the library, for addresses that clients name. Follows no redirect. */
-export function createFetch(settings: Settings['egress']) {
+/**
+ * A `fetch` for addresses that operators name. Follows no redirect. Decodes nothing: a compressed body of
+ * 160 bytes can have gigabytes. `reads`: whether a response has a body that is read.
+ */
+export function createPlainFetch(
+  settings: Settings['egress'],
+  reads = (_method: string, _status: number) => true,
+) {
   const dispatcher = createAgent(settings)
-
-  async function send(url: string, { method, headers, body }: RequestInit, signal: AbortSignal) {
-    const isRead = method !== 'POST'
-    const answer = await request(url, {
-      dispatcher,
-      method: isRead ? 'GET' : 'POST',
-      headers: new Headers(headers),
-      body: body ? String(body) : null,
-      signal,
-    })
+  return async (input: string | URL | Request, { body, signal, ...options }: RequestInit = {}) => {
+    const headers = new Headers(options.headers)
+    headers.set('accept-encoding', 'identity')
+    const method = options.method === 'POST' ? 'POST' : 'GET'
+    const sent = { dispatcher, method, headers, body: body ? String(body) : null, signal }
+    const answer = await request(String(input), sent)
     const { statusCode: status } = answer
-    const text = isRead && status === 200 ? await answer.body.text() : null
-    // The response to a notification is not read; it may have no end.
+    const isRead = reads(method, status)
+    const encoding = isRead && answer.headers['content-encoding']
+    const text = isRead && !encoding ? await answer.body.text() : null
+    // It may have no end.
     if (text === null) answer.body.dump().catch(() => {})
+    if (encoding) throw new Error(`the content-encoding ${encoding} was not requested`)
     const fields = Object.entries(answer.headers).map(([name, value]) => [name, String(value)])
-    return new Response(text, { status, headers: Object.fromEntries(fields) })
+    return new Response(text || null, { status, headers: Object.fromEntries(fields) })
   }
+}
+
+/** A `fetch` for the library, for addresses that clients name. The response to a notification is not read. */
+export function createFetch(settings: Settings['egress']) {
+  const send = createPlainFetch(settings, (method, status) => method === 'GET' && status === 200)
 
   return async (input: string | URL | Request, options: RequestInit = {}): Promise<Response> => {
     const waited = setTimeout(FAILURE_MS, undefined, { ref: false })
     try {
       const response = await withTimeout(REQUEST_TIMEOUT_MS, ({ signal }) =>
-        send(String(input), options, signal),
+        send(input, { ...options, signal }),
       )
       if (options.method !== 'POST' && !readJson(await response.clone().text())) await waited
       return response

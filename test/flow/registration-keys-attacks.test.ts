@@ -54,7 +54,7 @@ test('at most 120 requests a minute go to all jwks_uri together, and known keys 
 
 const RIGHT = await setOf('old')
 // biome-ignore format: a table
-const WRONG: [what: string, text: string, status?: number][] = [
+const WRONG: [what: string, text: string, status?: number, headers?: object][] = [
   ['is a 404',              'not found', 404],
   ['is an error with keys', RIGHT, 500],
   ['is no JSON',            '<html>'],
@@ -65,12 +65,13 @@ const WRONG: [what: string, text: string, status?: number][] = [
   ['has a shared secret',   '{"keys":[{"kty":"oct","k":"AAAA"}]}'],
   ['has an incomplete key',       '{"keys":[{"kty":"EC","crv":"P-256"}]}'],
   ['has an invalid key',   '{"keys":[{"kty":"EC","crv":"P-256","x":"a","y":"b","kid":"old"}]}'],
+  ['has a content-encoding', RIGHT, 200, { 'content-encoding': 'gzip' }],
   ['is too long',   ' '.repeat(64 * 1024) + RIGHT],
 ]
 test.each(WRONG)(
   'a client is refused without a 5xx when the response of its jwks_uri %s',
-  async (_, text, status) => {
-    site.answer(text, status)
+  async (_, text, status, headers) => {
+    site.answer(text, status, headers)
     const { status: refused, json } = await authenticateWith(
       'old',
       await site.register(usher),

@@ -1,3 +1,4 @@
+import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import type { JWTPayload } from 'jose'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { StoreUnavailable } from '../../src/storage/store.ts'
@@ -274,6 +275,33 @@ describe('an issuer that does not answer', () => {
   })
 })
 
+// A decoder would return JSON of 64 MiB for the first one.
+const LONG = `{"keys":[]${' '.repeat(64 * 1024 * 1024)}}`
+const ENCODED: [string, Uint8Array][] = [
+  ['br, br', brotliCompressSync(brotliCompressSync(LONG))],
+  ['gzip', gzipSync('{"keys":[]}')],
+  ['X-GZIP', gzipSync('{"keys":[]}')],
+  ['zstd', zstdCompressSync('{"keys":[]}')],
+  ['deflate', deflateSync('{"keys":[]}')],
+]
+describe.each(ENCODED)('a response with the content-encoding %s', (encoding, body) => {
+  test.each(['/.well-known/openid-configuration', '/jwks', '/token'])(
+    'at %s is refused without being decoded',
+    async path => {
+      const fresh = await startUsher(withUpstreams({ example: { issuer: issuer.issuer } }))
+      issuer.state.behaviour = { bodies: { [path]: { encoding, body } } }
+      issuer.state.encodings = []
+      const browser = new Browser(fresh.issuer, fetch, [issuer.issuer])
+      await browser.open(authorizationRequest(fresh).url)
+      await browser.submit({ decision: 'example' })
+      expect(browser.heading).toBe('Sign in')
+      expect(fresh.output.join('')).toContain(`the content-encoding ${encoding} was not requested`)
+      expect(new Set(issuer.state.encodings)).toEqual(new Set(['identity']))
+      await fresh.close()
+    },
+  )
+})
+
 describe('logout tokens', () => {
   const EVENTS = { 'http://schemas.openid.net/event/backchannel-logout': {} }
   const send = async (claims: JWTPayload, header: object = {}, to = usher) => {
@@ -366,10 +394,9 @@ describe('logout tokens', () => {
         let left = k
         isFailed = false
         for (const name of operations) {
-          const call: (...args: unknown[]) => unknown = original[name].bind(store)
           Object.assign(store, {
             [name](...args: unknown[]) {
-              if (left-- !== 0) return call(...args)
+              if (left-- !== 0) return Reflect.apply(original[name], store, args)
               isFailed = true
               throw new StoreUnavailable('away')
             },

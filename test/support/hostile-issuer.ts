@@ -17,6 +17,8 @@ export interface Behaviour {
   silent?: 'token' | 'all'
   /** By path: sends this status or no response, or closes the connection. */
   faults?: Record<string, number | 'silent' | 'reset'>
+  /** By path: sends this body. */
+  bodies?: Record<string, { encoding: string; body: Uint8Array }>
   /** Discovery has no end_session_endpoint. */
   withoutLogout?: boolean
   /** Discovery names another issuer. */
@@ -31,9 +33,11 @@ export async function startHostileIssuer(client_id = 'usher') {
   const other = await generateKeyPair('RS256')
   const jwk = { ...(await exportJWK(publicKey)), kid: 'one', use: 'sig', alg: 'RS256' }
   const nonces = new Map<string, string>()
-  const state: { behaviour: Behaviour; requests: URL[]; idToken: string } = {
-    behaviour: {},
-    requests: [],
+  const state = {
+    behaviour: {} as Behaviour,
+    requests: [] as URL[],
+    /** The accept-encoding of each request. */
+    encodings: [] as string[],
     idToken: '',
   }
   let codes = 0
@@ -67,8 +71,14 @@ export async function startHostileIssuer(client_id = 'usher') {
     if (behaviour.silent === 'all' || fault === 'silent') return
     if (fault === 'reset') return req.socket.destroy()
     if (fault) return res.writeHead(fault).end()
-    const json = (body: object) =>
-      res.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+    const type = { 'content-type': 'application/json' }
+    const { encoding, body } = behaviour.bodies?.[url.pathname] ?? {}
+    // Browsers request the authorization endpoint.
+    if (url.pathname !== '/authorize') {
+      state.encodings.push(String(req.headers['accept-encoding']))
+    }
+    if (encoding) return res.writeHead(200, { ...type, 'content-encoding': encoding }).end(body)
+    const json = (body: object) => res.writeHead(200, type).end(JSON.stringify(body))
     if (url.pathname === '/.well-known/openid-configuration') {
       return json({
         issuer: behaviour.elsewhere ? 'https://elsewhere.example.org' : issuer,

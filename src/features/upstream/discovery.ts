@@ -1,10 +1,9 @@
 // The check of an upstream issuer by `usher doctor`.
 
-import { request } from 'undici'
 import type { Settings } from '../../config/load.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import { mapOf } from '../../config/schema/values.ts'
-import { createAgent } from '../../http/egress.ts'
+import { createPlainFetch } from '../../http/egress.ts'
 import { ok, reasonOf, wrong } from '../../storage/store.ts'
 
 const FIX = 'issuer is the iss of its ID tokens; a private host needs egress.allow in usher.yaml'
@@ -15,8 +14,8 @@ export async function checkDiscovery({ name, issuer }: Upstream, egress: Setting
   const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
   try {
     const signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS)
-    const { body } = await request(url, { dispatcher: createAgent(egress), signal })
-    const { issuer: found, end_session_endpoint } = mapOf(await body.json())
+    const response = await createPlainFetch(egress)(url, { signal })
+    const { issuer: found, end_session_endpoint } = mapOf(await response.json())
     if (found !== issuer) return wrong(name, `${url} is of the issuer ${found ?? 'none'}`, FIX)
     const signOut = end_session_endpoint ? '' : '; no end_session_endpoint to sign out there'
     return ok(name, `${issuer} has a discovery document${signOut}`)

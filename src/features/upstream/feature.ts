@@ -10,12 +10,11 @@
 
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
-import { fetch } from 'undici'
 import { createDirectory } from '../../accounts/directory.ts'
 import type { Login, SignInMethod } from '../../accounts/sign-in-method.ts'
 import { mapOf } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
-import { createAgent } from '../../http/egress.ts'
+import { createPlainFetch } from '../../http/egress.ts'
 import { PLACES } from '../../pages/page-data.ts'
 import type { PageFeature } from '../../pages/routes.ts'
 import { problemPath } from '../../pages/sign-in.ts'
@@ -39,9 +38,7 @@ interface UpstreamRequest extends Checks {
 /** Returns the feature, with a method of sign-in for each issuer, and the sign-out there. */
 export function upstreamSignIn({ settings, records }: Environment) {
   const { issuer: own, egress, lifetimes, upstreams } = settings
-  const dispatcher = createAgent(egress)
-  const send = ((url: string, options: object) =>
-    fetch(url, { ...options, dispatcher })) as typeof globalThis.fetch
+  const send = createPlainFetch(egress)
   const directory = createDirectory(records)
   const connections = Object.values(upstreams).map(upstream => ({
     upstream,
@@ -102,7 +99,8 @@ export function upstreamSignIn({ settings, records }: Environment) {
   /** Returns the claims of a response; undefined for one that is not valid: the log has the reason. */
   const redeem = (ctx: Context, { upstream, issuer }: Connection, request: UpstreamRequest) =>
     issuer.redeem(new URL(ctx.url, own), request).catch((error: unknown) => {
-      const parts = ['error', 'code', 'message'].map(name => mapOf(error)[name])
+      const { error: name, code, message, cause } = mapOf(error)
+      const parts = [name, code, message, mapOf(cause).message]
       const reason = harmless(parts.filter(Boolean).join(': '))
       note(ctx, 'sign_in_failed', { upstream: upstream.name, reason })
       return undefined
