@@ -2,6 +2,7 @@
 // and attackers change addresses within a network freely; limits are therefore kept by network.
 
 import { BlockList, isIPv6 } from 'node:net'
+import ipaddr from 'ipaddr.js'
 import type { Context } from 'koa'
 
 /** The network and user agent of a request. */
@@ -41,19 +42,15 @@ export function clientInfoOf(ctx: Pick<Context, 'ip' | 'get'>): ClientInfo {
 }
 
 /** The network of an office or a household in CIDR notation: a /24, or a /48 of IPv6. */
-export const prefixOf = (address: string) => cidrOf(address, 3)
+export const prefixOf = (address: string) => cidrOf(address, 48)
 
 /** A smaller network in CIDR notation: a /24, or a /64 of IPv6. */
-export const networkOf = (address: string) => cidrOf(address, 4)
+export const networkOf = (address: string) => cidrOf(address, 64)
 
-/** `length`: groups of 16 bits of an IPv6 network. */
-function cidrOf(address: string, length: number): string {
+/** `bits`: of an IPv6 network. */
+function cidrOf(address: string, bits: number): string {
   if (!isIPv6(address)) return `${address.split('.').slice(0, 3).join('.')}.0/24`
-  const [head = [], tail = []] = address.split('::').map(half => half.split(':').filter(Boolean))
-  const zeros = Array.from({ length: 8 - head.length - tail.length }, () => '0')
-  const groups = [...head, ...zeros, ...tail].slice(0, length)
-  const { hostname } = new URL(`http://[${groups.join(':')}::]`)
-  return `${hostname.slice(1, -1)}/${16 * length}`
+  return `${ipaddr.IPv6.networkAddressFromCIDR(`${address}/${bits}`)}/${bits}`
 }
 
 /** Returns a function that tests whether an address is one of `entries`, or in a range among them. */

@@ -4,8 +4,9 @@
 
 import dns, { type LookupAddress } from 'node:dns'
 import { lookup, Resolver } from 'node:dns/promises'
-import { isIP, isIPv6 } from 'node:net'
+import { isIP } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
+import ipaddr from 'ipaddr.js'
 import { Agent, buildConnector, request } from 'undici'
 import type { Settings } from '../config/load.ts'
 import { readJson } from '../config/schema/values.ts'
@@ -18,15 +19,11 @@ export const FAILURE_MS = 2_700
 const DNS_TIMEOUT = { timeout: 1_000, tries: 2 }
 const MAX_RESPONSE_BYTES = 64 * 1024
 
-/** IANA Special-Purpose Address Registries; of IPv6, only 2000::/3 is routed in the Internet. */
-const isSpecial = among([
-  ...['0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12'],
-  ...['192.0.0.0/24', '192.0.2.0/24', '192.88.99.0/24', '192.168.0.0/16', '198.18.0.0/15'],
-  ...['198.51.100.0/24', '203.0.113.0/24', '224.0.0.0/4', '240.0.0.0/4'],
-  ...['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'],
-])
-const isRouted = among(['2000::/3'])
-const isPublic = (address: string) => !isSpecial(address) && (!isIPv6(address) || isRouted(address))
+/** Of IPv6, only 2000::/3 is routed in the Internet. */
+const isRouted = among(['0.0.0.0/0', '2000::/3'])
+/** Whether an address is in no IANA Special-Purpose Address Registry. */
+const isPublic = (address: string) =>
+  ipaddr.parse(address).range() === 'unicast' && isRouted(address)
 
 /** The connections of outgoing requests. A response has at most `MAX_RESPONSE_BYTES`. */
 function createAgent(settings: Settings['egress']): Agent {

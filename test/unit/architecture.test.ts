@@ -62,6 +62,7 @@ const HOMES: Record<string, RegExp> = {
   '@node-rs/argon2': /^src\/accounts\/(password|foreign-hash)\.ts$/,
   '@koa/router': /^src\/(app|pages\/routes)\.ts$/,
   'koa-mount': /^src\/app\.ts$/,
+  'ipaddr.js': /^src\/http\//,
 }
 
 // Limits of the size. Lines of code are lines without blank lines and comments, after the formatter: an
