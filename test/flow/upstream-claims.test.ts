@@ -103,3 +103,55 @@ describe('an issuer vouches only for the domains in its own allow.email_domains'
     expect(sub).not.toBe(id)
   })
 })
+
+describe('a claim that the issuer no longer sends', () => {
+  const here = { sub: 'leaver', name: 'Ada', groups: ['admins'], team: 'engines' }
+  const accountOf = async (claims: Claims) => {
+    const { sub = '' } = await signIn('groups', {
+      ...here,
+      ...verified('leaver@corp.example'),
+      ...claims,
+    })
+    return usher.directory.find(sub)
+  }
+
+  test.each<[string, Claims, object]>([
+    ['nothing', {}, { groups: ['admins'], team: 'engines' }],
+    ['the groups', { groups: undefined }, { team: 'engines' }],
+    ['an attribute beside another', { team: undefined }, { groups: ['admins'] }],
+    ['groups that are null', { groups: null }, { team: 'engines' }],
+    ['all but an empty list', { groups: [] }, { groups: [], team: 'engines' }],
+    ['every attribute', { groups: undefined, team: undefined }, {}],
+  ])('is %s: the attribute is deleted', async (_, absent, attributes) => {
+    await accountOf({})
+    expect((await accountOf(absent))?.attributes).toEqual(attributes)
+  })
+
+  test.each([undefined, null])('is the name (%s): it stays', async name => {
+    expect((await accountOf({ name }))?.name).toBe('Ada')
+  })
+
+  test('leaves attributes that the file does not name', async () => {
+    const { id = '' } = (await accountOf({})) ?? {}
+    await usher.directory.change(id, account => ({
+      ...account,
+      attributes: { ...account.attributes, desk: 4 },
+    }))
+    expect((await accountOf({ groups: undefined }))?.attributes).toEqual({
+      desk: 4,
+      team: 'engines',
+    })
+  })
+
+  test.each<[string, Claims]>([
+    ['the address', { email: undefined }],
+    ['the address, but not its email_verified', { email: undefined, email_verified: true }],
+    ['an address that is null', { email: null, email_verified: true }],
+    ['a valid address', { email: 'nowhere', email_verified: true }],
+    ['email_verified', { email_verified: undefined }],
+  ])('is %s: it is no longer verified', async (_, absent) => {
+    const { id = '' } = (await accountOf({})) ?? {}
+    await usher.directory.change(id, account => ({ ...account, email_verified: true }))
+    expect(await accountOf(absent)).toMatchObject({ id, email_verified: false })
+  })
+})

@@ -81,14 +81,14 @@ export function readClaims(upstream: Upstream, claims: IDToken) {
     isText(email) &&
     Boolean(allow.email_domains?.includes(domainOf(email)))
   const fields: Record<string, unknown> = {}
-  const attributes: Account['attributes'] = {}
+  const attributes: Partial<Account['attributes']> = {}
   for (const [field, claim] of Object.entries(sources)) {
     const [, attribute] = /^attributes\.(.+)$/.exec(field) ?? []
-    const value = claims[claim]
-    if (value === undefined) continue
-    if (attribute) attributes[attribute] = value as Account['attributes'][string]
+    const value = claims[claim] ?? undefined
+    if (attribute) attributes[attribute] = value as Account['attributes'][string] | undefined
     // A field that is not valid is left out.
-    else if (validProfile.safeParse({ [field]: value }).success) fields[field] = value
+    else if (value !== undefined && validProfile.safeParse({ [field]: value }).success)
+      fields[field] = value
   }
   const { username, ...profile } = fields
   return {
@@ -98,7 +98,12 @@ export function readClaims(upstream: Upstream, claims: IDToken) {
     /** The address by which an account may be linked. */
     linkable: link_by_verified_email && isVouched ? email : undefined,
     username,
-    profile: { ...profile, ...('email' in profile && { email_verified: isVouched }) },
+    /** An address that the issuer no longer sends stays, and is no longer verified. */
+    profile: {
+      ...profile,
+      ...(sources.email && { email_verified: 'email' in profile && isVouched }),
+    },
+    /** Undefined: the issuer has no such claim (any more), and the attribute is deleted. */
     attributes,
   }
 }
@@ -123,11 +128,14 @@ async function linkByEmail(directory: OwnDirectory, { linkable }: Said, link: Li
   return addLink(directory, account.id, link)
 }
 
+const present = (attributes: Said['attributes']): Account['attributes'] =>
+  JSON.parse(JSON.stringify(attributes))
+
 async function update(directory: OwnDirectory, account: Account, { profile, attributes }: Said) {
   const edit = (current: Account): Account => ({
     ...current,
     ...profile,
-    attributes: { ...current.attributes, ...attributes },
+    attributes: present({ ...current.attributes, ...attributes }),
   })
   if (isDeepStrictEqual(edit(account), account)) return account
   return (await directory.change(account.id, edit)) ?? 'not_linked'
@@ -146,6 +154,10 @@ async function create(
   const fallback = `${name}-${link.subject}`.slice(0, 128)
   const wanted = String(username ?? ('email' in profile ? profile.email : fallback))
   const [holder] = await directory.findByEmail(foldUsername(wanted))
-  const fields = { ...profile, attributes, username: holder ? fallback : wanted }
+  const fields = {
+    ...profile,
+    attributes: present(attributes),
+    username: holder ? fallback : wanted,
+  }
   return directory.add(fields, undefined, { links: [link] })
 }
