@@ -9,7 +9,7 @@
 import cluster from 'node:cluster'
 import { once } from 'node:events'
 import { setTimeout } from 'node:timers/promises'
-import { fixedOf } from './config/diff.ts'
+import { fixedOf, losses } from './config/diff.ts'
 import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError } from './config/report/finding.ts'
 import { createLog } from './http/log.ts'
@@ -27,8 +27,11 @@ const DRAIN_MS = 13_000
 async function main() {
   const settings = readSettings()
   if (cluster.isPrimary && settings.workers > 1) return supervise(settings)
+  if (cluster.isPrimary) return serve(settings)
   // A worker that starts later takes the settings that the others keep until a restart.
-  const [held] = cluster.isWorker ? await once(process, 'message') : []
+  const [held] = await once(process, 'message')
+  const lost = losses(held, settings)
+  if (lost.length) throw new ConfigError(lost)
   await serve({ ...settings, ...held })
 }
 
@@ -37,7 +40,8 @@ async function supervise(settings: Settings) {
   const log = createLog(0)
   const metrics = createClusterMetrics()
   // All workers share these. Each worker reads the secrets itself.
-  const { secrets: _, ...held } = fixedOf(settings)
+  const { secrets: _, ...fixed } = fixedOf(settings)
+  const held = { ...fixed, parts: settings.parts }
   let state: 'starting' | 'serving' | 'ending' = 'starting'
 
   /** Starts a worker, and another one when it ends. */

@@ -6,7 +6,7 @@ import type { RequestListener } from 'node:http'
 import { setTimeout } from 'node:timers/promises'
 import pLimit from 'p-limit'
 import { createApp } from './app.ts'
-import { differences, fixedDifferences, fixedOf } from './config/diff.ts'
+import { differences, fixedDifferences, fixedOf, losses } from './config/diff.ts'
 import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError, toRecord } from './config/report/finding.ts'
 import { createAudit } from './http/audit.ts'
@@ -37,6 +37,8 @@ export async function run(first: Settings, context: Context, readiness: Readines
   async function reload() {
     isPending = false
     const wanted = readSettings()
+    const lost = losses(inForce.settings, wanted)
+    if (lost.length) throw new ConfigError(lost)
     const next = { ...wanted, ...fixedOf(inForce.settings) }
     const changes = differences(inForce.settings, next)
     if (changes.length) {

@@ -16,12 +16,20 @@ import { Failure, hint, type Invocation, print } from './command.ts'
 /** `config check [FOLDER]`: fails when there is a finding; warnings are only shown. */
 export async function check({ values, args: [folder] }: Invocation) {
   const { settings, findings, warnings } = await validate(folder)
+  if (settings && !settings.parts.includes('usher.yaml')) warnings.push(emptiness(settings))
   const right = settings && `Nothing is wrong: ${summaryOf(settings)}.`
   const report = right ?? describe(findings, 'problem').trimEnd()
   const advice = warnings.length ? ['', describe(warnings, 'warning').trimEnd()] : []
   const record = { findings: findings.map(toRecord), warnings: warnings.map(toRecord) }
   print(values, record, [report, ...advice])
   if (findings.length) throw new Failure(`Findings: ${findings.length}.`)
+}
+
+/** The warning about a folder without settings: it is valid, but probably not meant. */
+function emptiness({ folder, clients }: Settings): Finding {
+  const all = `every setting has its default${clients.length ? '' : ', and there is no client'}`
+  const message = `is missing or empty: ${all}. A service that runs with settings refuses this folder`
+  return { file: join(folder, 'usher.yaml'), rule: 'empty', message }
 }
 
 /** The issuer and the client ids, in one line. */

@@ -1,7 +1,9 @@
 // Differences between two configurations, as lines for the log, without values of secrets.
 
+import { join } from 'node:path'
 import { isSecret } from './key-list.ts'
 import type { Settings } from './load.ts'
+import type { Finding } from './report/finding.ts'
 import { isMap, namesIn } from './schema/values.ts'
 
 /** Settings that take effect only after a restart. */
@@ -16,12 +18,30 @@ export function fixedDifferences(before: Settings, after: Settings): string[] {
   return FIXED.filter(key => JSON.stringify(before[key]) !== JSON.stringify(after[key]))
 }
 
+const ON_PURPOSE = 'If this is on purpose, restart the service'
+
+/**
+ * Returns a finding for each loss that a running service refuses: its issuer, a file, or the last file of a
+ * folder. Thus a folder that is empty for some seconds changes nothing.
+ */
+export function losses(before: Pick<Settings, 'issuer' | 'parts'>, after: Settings): Finding[] {
+  const { folder, issuer, parts } = after
+  const lost = before.parts.filter(part => !parts.includes(part))
+  const findings = lost.map((part): Finding => {
+    const message = `is missing or empty, and the running service still uses it. ${ON_PURPOSE}`
+    return { file: join(folder, part), rule: 'loss', message }
+  })
+  if (issuer === before.issuer) return findings
+  const message = `would change from ${before.issuer} to ${issuer}. ${ON_PURPOSE}`
+  return [...findings, { file: join(folder, 'usher.yaml'), key: 'issuer', rule: 'loss', message }]
+}
+
 /** Returns lines such as `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts`. */
 export const differences = (before: Settings, after: Settings): string[] =>
   compare([], comparable(before), comparable(after))
 
 /** The clients by their ids, and the APIs without their default: every client of the folder. */
-function comparable({ clients, resources, warnings: _, ...rest }: Settings) {
+function comparable({ clients, resources, warnings: _, parts: __, ...rest }: Settings) {
   const all = JSON.stringify(clients.map(({ client_id }) => client_id))
   const apis = Object.entries(resources).map(([name, { clients, ...api }]) => {
     return [name, JSON.stringify(clients) === all ? api : { ...api, clients }]

@@ -16,6 +16,8 @@ const MAX_FINDINGS = 50
 /** A file of the folder, as it was read. */
 export interface FileResult<T> {
   file: string
+  /** The file has no key, or does not exist. */
+  isEmpty: boolean
   /** The content with defaults. Absent if the file has findings. */
   value?: T
   /** The content before defaults. */
@@ -64,11 +66,13 @@ export function readFile<N extends keyof typeof SCHEMAS>(
   }
 
   findings.push(...problems)
+  const isEmpty = Object.keys(mapOf(data)).length === 0
   const written = overlay(data ?? {}, overlays)
   const schema = kind === 'client' ? inLanguages(SCHEMAS[kind], written) : SCHEMAS[kind]
   const { value, wrong } = validate(schema, written)
   if (!problems.length) findings.push(...wrong.map(problem => at(...problem)))
-  return { file, written: mapOf(written), at, origin, value: problems.length ? undefined : value }
+  const validated = problems.length ? undefined : value
+  return { file, isEmpty, written: mapOf(written), at, origin, value: validated }
 }
 
 /** Returns the value, or what is wrong with it. */

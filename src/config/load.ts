@@ -83,6 +83,14 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const settings = {
     ...usher.value,
     folder,
+    /** The files with keys, and the folders with files. A running service refuses to lose one. */
+    parts: [
+      ...new Set(
+        [usher, claims, ...clients, ...apis, ...details, ...upstreams]
+          .filter(({ isEmpty }) => !isEmpty)
+          .map(({ file }) => relative(folder, file).split(sep)[0] ?? ''),
+      ),
+    ],
     /** An origin. Clients compare it byte for byte. */
     issuer,
     /** A loopback http issuer: generated secrets, the demo account and http redirects are allowed. */

@@ -216,6 +216,15 @@ test('config check underlines the error, and exits with 0 if there are only warn
   })
 })
 
+test('config check says that a folder without settings and clients is empty', async () => {
+  const empty = mkdtempSync(join(folder, 'empty-'))
+  const report = await usher(['config', 'check', empty])
+  expect(report.stdout).toContain('clients: none')
+  expect(report.stdout).toMatch(/usher\.yaml +is missing or empty: .*there is no client/)
+  writeFileSync(join(empty, 'usher.yaml'), 'branding: { name: Engines }')
+  expect((await usher(['config', 'check', empty])).stdout).not.toContain('empty:')
+})
+
 test('config explain shows the effective values, and suggests the key for a misspelled one', async () => {
   const key = await usher(['config', 'explain', 'listen.port', '--json'])
   expect(JSON.parse(key.stdout).keys[0]).toMatchObject({ value: 3000, variable: 'PORT' })

@@ -104,7 +104,7 @@ test('a key whose file is removed stays published and verifies, and another key 
   const { params } = await signInAndAllow(browser, 'demo', password)
   const { body } = await redeem(service, params.get('code') ?? '', request)
   const hint = new URLSearchParams({ id_token_hint: body.id_token })
-  writeFileSync(join(config, 'usher.yaml'), '')
+  writeFileSync(join(config, 'usher.yaml'), 'keys: {}')
   expect(await reload()).toContain('config_loaded')
   expect(await kids()).toEqual(expect.arrayContaining(before))
   expect(await kids()).toHaveLength(before.length + 3)

@@ -3,8 +3,10 @@
 
 import {
   cpSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   rmSync,
   symlinkSync,
   unlinkSync,
@@ -14,9 +16,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { PRODUCTION, resource } from '../support/config-folder.ts'
 import { memoryOf } from '../support/inspector.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { type Service, startService } from '../support/service.ts'
+import { writeConfig } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const folder = mkdtempSync(join(tmpdir(), 'usher-reload-'))
@@ -135,6 +139,127 @@ test('a client with an invalid value changes nothing, too', async () => {
   const { findings } = await logged('config_refused')
   expect(findings).toMatchObject([{ line: 1, key: 'initiate_login_uri', rule: 'value' }])
   seen = service.stdout().length
+  unlinkSync(join(config, 'clients/wiki.yaml'))
+  await logged('config_loaded')
+})
+
+/** Makes an edit of a running service, and restores the folder after `see`. */
+async function whileEdited(edit: (folder: string) => void, see: () => Promise<void>) {
+  const before = join(folder, 'before')
+  cpSync(config, before, { recursive: true })
+  edit(config)
+  try {
+    await see()
+  } finally {
+    seen = service.stdout().length
+    cpSync(before, config, { recursive: true })
+    rmSync(before, { recursive: true })
+  }
+  await logged('config_loaded')
+  expect(await readyz()).toEqual({ status: 'ready' })
+}
+const remove = (name: string) => (folder: string) => rmSync(join(folder, name), { recursive: true })
+const put = (name: string, text: string) => (folder: string) =>
+  writeFileSync(join(folder, name), text)
+const inSubfolders = (folder: string) => {
+  for (const name of ['resources', 'upstreams']) rmSync(join(folder, name), { recursive: true })
+}
+const LOSSES: [string, (folder: string) => void, string[]][] = [
+  ['usher.yaml is removed', remove('usher.yaml'), ['usher.yaml']],
+  ['usher.yaml becomes empty', put('usher.yaml', ''), ['usher.yaml']],
+  ['usher.yaml has only comments', put('usher.yaml', '# issuer: nothing\n'), ['usher.yaml']],
+  ['claims.yaml is removed', remove('claims.yaml'), ['claims.yaml']],
+  ['the last client is removed', remove('clients/demo.yaml'), ['clients']],
+  ['the folder of clients is removed', remove('clients'), ['clients']],
+  ['the other folders are removed', inSubfolders, ['resources', 'upstreams']],
+  [
+    'the folder becomes empty',
+    folder => {
+      for (const name of readdirSync(folder)) remove(name)(folder)
+    },
+    ['claims.yaml', 'clients', 'resources', 'upstreams', 'usher.yaml'],
+  ],
+]
+
+test.each(LOSSES)(
+  'while %s, the configuration in force stays, and the log says how to do it on purpose',
+  async (_, edit, names) => {
+    if (!existsSync(join(config, 'resources'))) {
+      for (const name of ['resources', 'upstreams']) mkdirSync(join(config, name))
+      write('resources/files.yaml', resource())
+      writeFileSync(join(folder, 'secret'), SECRET)
+      write('upstreams/corp.yaml', {
+        issuer: 'https://corp.example.org',
+        client_id: 'usher',
+        client_secret_file: '../secret',
+        label: 'Corp',
+      })
+      await logged('config_loaded')
+      seen = service.stdout().length
+    }
+    await whileEdited(edit, async () => {
+      const { findings } = await logged('config_refused')
+      expect(findings).toEqual(
+        names.map(name => ({
+          file: join(config, name),
+          rule: 'loss',
+          message: expect.stringContaining('restart'),
+        })),
+      )
+      expect(await readyz()).toEqual({ status: 'ready', checks: { config: 'warning' } })
+      expect(await headingFor('demo')).toBe('Sign in')
+    })
+  },
+)
+
+test('an edit that changes the issuer is refused, and the old issuer stays', async () => {
+  await whileEdited(put('usher.yaml', 'issuer: http://127.0.0.1:3000'), async () => {
+    expect(await logged('config_refused')).toMatchObject({
+      findings: [
+        {
+          file: join(config, 'usher.yaml'),
+          key: 'issuer',
+          rule: 'loss',
+          message: expect.stringMatching(/from http:\/\/localhost:\d+ to .*restart/),
+        },
+      ],
+    })
+    const answer = await fetch(`${service.issuer}/.well-known/openid-configuration`)
+    expect(await answer.json()).toMatchObject({ issuer: service.issuer })
+  })
+})
+
+test('a service with a public issuer keeps answering while usher.yaml is empty', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-public-'))
+  const file = join(folder, 'usher.yaml')
+  const issuer = 'https://id.example.org'
+  writeConfig(folder, { usher: { issuer, proxy: ['127.0.0.1'] } })
+  const { USHER_SECRET } = PRODUCTION
+  const publicService = await startService({
+    USHER_CONFIG: folder,
+    USHER_STORE: `sqlite:${join(folder, 'usher.db')}`,
+    USHER_SECRET,
+  })
+  const headers = { 'x-forwarded-proto': 'https', 'x-forwarded-host': 'id.example.org' }
+  const get = (path: string) => fetch(`${publicService.issuer}${path}`, { headers })
+  writeFileSync(file, '')
+  const refused = () => publicService.stdout().includes('"event":"config_refused"')
+  await expect.poll(refused, { timeout: 8000 }).toBe(true)
+  expect(publicService.stdout()).toContain(`would change from ${issuer} to http://localhost`)
+  expect(await (await get('/.well-known/openid-configuration')).json()).toMatchObject({ issuer })
+  expect(await (await get('/readyz')).json()).toMatchObject({ checks: { config: 'warning' } })
+  expect(await publicService.stop()).toBe(0)
+  rmSync(folder, { recursive: true })
+})
+
+test('a client can be removed while another one stays', async () => {
+  write('clients/wiki.yaml', client('wiki'))
+  await logged('config_loaded')
+  seen = service.stdout().length
+  unlinkSync(join(config, 'clients/demo.yaml'))
+  expect(await logged('config_loaded')).toMatchObject({ changes: ['- clients.demo'] })
+  seen = service.stdout().length
+  cpSync(join(ROOT, 'config/clients'), join(config, 'clients'), { recursive: true })
   unlinkSync(join(config, 'clients/wiki.yaml'))
   await logged('config_loaded')
 })

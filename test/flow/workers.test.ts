@@ -1,7 +1,7 @@
 // Several worker processes behind one listener act as one service for users, clients, operators and
 // Prometheus, also when one of them dies.
 
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -158,6 +158,19 @@ describe('on a SQLite file', () => {
     await expect.poll(() => waits().slice(1, 4), { timeout: 15_000 }).toEqual([500, 1000, 2000])
     expect((await ask(service, '/readyz')).status).toBe(200)
     configure({ workers: 2 })
+    await untilBothServe(service)
+  })
+
+  test('a worker does not start from a folder that lost its clients', async () => {
+    const clients = join(folder, 'clients')
+    const lost = eventsOf(service, 'worker_lost').length
+    renameSync(clients, `${folder}-clients`)
+    process.kill(pidsOf(service)[1] ?? 0, 'SIGKILL')
+    const waits = () => eventsOf(service, 'worker_lost').length - lost
+    await expect.poll(waits, { timeout: 15_000 }).toBeGreaterThan(1)
+    expect(service.stderr()).toContain('clients  is missing or empty')
+    expect((await ask(service, '/readyz')).status).toBe(200)
+    renameSync(`${folder}-clients`, clients)
     await untilBothServe(service)
   })
 
