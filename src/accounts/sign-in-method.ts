@@ -29,9 +29,13 @@ export interface SignInMethod {
   isDirect(ctx: Context, about: { loginHint: string; isOnly: boolean }): boolean
   /**
    * Returns the URL at which the user signs in. Throws if the method is unavailable. `uid`: of the
-   * interaction; `params`: of the authorization request.
+   * interaction; `params`: of the authorization request; `another`: the user who is signed in is not wanted.
    */
-  begin(interaction: { uid: string; params: Record<string, unknown> }): Promise<string>
+  begin(interaction: {
+    uid: string
+    another: boolean
+    params: Record<string, unknown>
+  }): Promise<string>
 }
 
 /** Returns the method by which a session signed in. */

@@ -63,8 +63,11 @@ export function ciba(dependencies: Dependencies): PageFeature {
       throw new errors.UnknownUserId('a login_hint is a username, or a sub')
     },
 
-    verifyUserCode(_ctx, _account, code) {
+    verifyUserCode({ oidc }, _account, code) {
       if (code !== undefined) throw new errors.InvalidRequest('user_code is not supported')
+      // The library would not compare it with the user of the hint.
+      if (oidc.claims.id_token?.sub?.value !== undefined)
+        throw new errors.InvalidRequest('claims must not name a user: login_hint, or id_token_hint')
     },
 
     async triggerAuthenticationDevice({ oidc, state }, request, { accountId }, client) {

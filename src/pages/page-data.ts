@@ -179,6 +179,8 @@ export interface PageData {
     username: string
     /** The user is signed in and has to enter the password again. */
     again: boolean
+    /** The client expects another user than the one who is signed in. */
+    expectsOther?: boolean
     /** Why the sign-in failed, as text. */
     problem?: string
     /** The request id of a failed sign-in: `usher config explain` gives its reason. */

@@ -37,7 +37,7 @@ export function signInPage({ views, records, authentication, settings, signInMet
   }
 
   async function render(ctx: Context, interaction: Interaction, tried?: Tried): Promise<undefined> {
-    const { another, redirectUri, loginHint, clientId } = interaction
+    const { another, expectsOther, redirectUri, loginHint, clientId } = interaction
     const { hasPassword, others } = methodsFor(ctx, interaction)
     const current = another ? undefined : ctx.state.account
     const username = tried?.username ?? loginHint ?? current?.username ?? ''
@@ -47,6 +47,7 @@ export function signInPage({ views, records, authentication, settings, signInMet
       client: client?.client_name ?? words.t('account.title'),
       uncheckedHost: client?.isUnchecked && redirectUri ? hostOf(redirectUri) : undefined,
       again: Boolean(current),
+      expectsOther,
       problem: tried && words.t(`sign_in.${tried.problem}`),
       failed: tried && (tried.reference ?? ctx.state.requestId),
       passwordFailed: tried?.problem === 'failed',
@@ -73,13 +74,15 @@ export function signInPage({ views, records, authentication, settings, signInMet
   return {
     async show(ctx: Context, interaction: Interaction) {
       const { hasPassword, others } = methodsFor(ctx, interaction)
-      const { loginHint = '', another } = interaction
+      const { loginHint = '', another, isRepeated } = interaction
       const problem = PROBLEMS.find(known => known === ctx.query.problem)
       const [reference] = /^[0-9a-f]{16}$/.exec(String(ctx.query.reference)) ?? []
       if (problem) return render(ctx, interaction, { problem, reference, status: 200 })
       const isOnly = others.length === 1 && !hasPassword
       const direct = others.find(({ isDirect }) => isDirect(ctx, { loginHint, isOnly }))
-      return direct && !another ? begin(ctx, interaction, direct) : render(ctx, interaction)
+      // Without the page, an issuer that returns the same sign-in again would be an endless redirect.
+      const isDirect = direct && !another && !isRepeated
+      return isDirect ? begin(ctx, interaction, direct) : render(ctx, interaction)
     },
 
     async submit(ctx: Context, interaction: Interaction, form: Form) {

@@ -58,6 +58,9 @@ export interface Outcome {
 export const wantsAnother = (result: unknown) =>
   mapOf(mapOf(result).select_account).another === true
 
+/** Checks of the login prompt that fail for every user but one. */
+const USER_CHECKS = ['id_token_hint', 'claims_id_token_sub_value']
+
 /** A pending interaction. Nothing in it comes from the browser. */
 export type Interaction = Awaited<ReturnType<ReturnType<typeof createInteractions>['read']>>
 
@@ -73,6 +76,8 @@ export function createInteractions(provider: Provider, settings: Deployment) {
       if (uid !== ctx.params.uid || !isBound(ctx, prompt.details))
         ctx.throw(400, { error: 'interaction_gone' })
       const { login_hint, ui_locales } = params
+      const expectsOther =
+        session?.accountId !== undefined && prompt.reasons.some(name => USER_CHECKS.includes(name))
       return {
         uid,
         prompt,
@@ -89,8 +94,12 @@ export function createInteractions(provider: Provider, settings: Deployment) {
         accountId: session?.accountId,
         /** The sign-in that waits for a new password. */
         pending: lastSubmission?.change_password as Outcome['change_password'],
-        /** The user has just chosen to use another account. */
-        another: wantsAnother(lastSubmission),
+        /** The client expects another user than the one who is signed in. */
+        expectsOther,
+        /** Another user is to sign in: the user has just chosen this, or the client expects it. */
+        another: expectsOther || wantsAnother(lastSubmission),
+        /** The user has just signed in, and the request demands another sign-in. */
+        isRepeated: lastSubmission?.login !== undefined,
         /** The client's access was removed, or its name or hosts changed, while the page was open. */
         withdrawn:
           prompt.name === 'consent' &&

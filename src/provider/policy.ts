@@ -1,5 +1,6 @@
 // Prompts: when users sign in, choose an account or consent.
 
+import { decodeJwt } from 'jose'
 import { interactionPolicy } from 'oidc-provider'
 import { methodOf } from '../accounts/sign-in-method.ts'
 import { required } from '../config/schema/values.ts'
@@ -33,6 +34,15 @@ export function createPolicy(dependencies: Dependencies, features: Feature[]) {
   // After a sign-in with a temporary password. No user is signed in before the answer.
   policy.add(new Prompt({ name: 'change_password' }), 0)
   consent.checks.remove('native_client_prompt')
+  // The library validates the hint of a new request. It does not read it again on the user code page, or when
+  // the request is resumed, and would then accept any user (OIDC Core §3.1.2.2).
+  const hint = required(required(policy.get('login')).checks.get('id_token_hint'))
+  const { check } = hint
+  hint.check = ctx => {
+    const text = ctx.oidc.params?.id_token_hint
+    if (text) ctx.oidc.entity('IdTokenHint', { payload: decodeJwt(String(text)) })
+    return check(ctx)
+  }
 
   // biome-ignore format: a table
   const rows: NonNullable<Feature['checks']> = [

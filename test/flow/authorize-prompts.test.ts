@@ -1,11 +1,16 @@
-import { decodeJwt } from 'jose'
+import { decodeJwt, exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { expect, vi } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { browser, usher, usherTest } from '../support/fixtures.ts'
+import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, redeem, signInAndAllow } from '../support/journey.ts'
-import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
+import { credentials, newTab, signedIn, textOf, words } from '../support/people.ts'
+import { ADA, CLIENTS, GRACE, SECRET } from '../support/usher.ts'
+import { basic, send } from '../support/wire.ts'
 
 const TIMED = 'https://timed.example.org/callback'
+
+const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
+const jwks = { keys: [{ ...(await exportJWK(publicKey)), kid: 'one', alg: 'ES256', use: 'sig' }] }
 
 const test = usherTest({
   clients: {
@@ -15,8 +20,16 @@ const test = usherTest({
       client_id: 'timed',
       redirect_uris: [TIMED],
       require_auth_time: true,
+      jwks,
+    },
+    pairwise: {
+      ...CLIENTS.web,
+      client_id: 'pairwise',
+      redirect_uris: ['https://pairwise.example.org/callback'],
+      subject_type: 'pairwise',
     },
   },
+  usher: { features: { pairwise_subjects: true } },
   accounts: [ADA, GRACE],
 })
 test.beforeAll(async () => {
@@ -140,4 +153,138 @@ test('an id_token_hint of another user does not continue this session', async ()
   const { body } = await redeem(usher, grace.code, grace.request)
   const { page } = await open({ prompt: 'none', id_token_hint: body.id_token })
   expect(page.params.get('error')).toBe('login_required')
+})
+
+/** An ID token of Ada for a client. */
+async function hintOf(client_id: string, redirect_uri?: string) {
+  const { code, request } = await authorize(usher, { client_id, redirect_uri })
+  return (await redeem(usher, code, request)).body.id_token
+}
+
+type Way = (
+  params: Params,
+) => Promise<{ url: URL; request: ReturnType<typeof authorizationRequest> }>
+const timed = { client_id: 'timed', redirect_uri: TIMED }
+const authorizeAt = (params: Record<string, string>) =>
+  new URL(`/api/oauth/authorize?${new URLSearchParams(params)}`, usher.issuer)
+
+/** How an authorization request can name its user. */
+const WAYS: Record<string, Way> = {
+  async id_token_hint(params) {
+    const id_token_hint = await hintOf('timed', TIMED)
+    const request = authorizationRequest(usher, { ...timed, ...params, id_token_hint })
+    return { url: request.url, request }
+  },
+  async 'claims.id_token.sub'(params) {
+    const claims = JSON.stringify({ id_token: { sub: { value: ada } } })
+    const request = authorizationRequest(usher, { ...timed, ...params, claims })
+    return { url: request.url, request }
+  },
+  async 'the pairwise subject of id_token_hint'(params) {
+    const redirect_uri = 'https://pairwise.example.org/callback'
+    const client = { client_id: 'pairwise', redirect_uri }
+    const id_token_hint = await hintOf('pairwise', redirect_uri)
+    const request = authorizationRequest(usher, { ...client, ...params, id_token_hint })
+    return { url: request.url, request }
+  },
+  async 'a pushed id_token_hint'(params) {
+    const { request } = (await WAYS.id_token_hint?.(params)) ?? expect.fail()
+    const body = [...request.url.searchParams]
+    const headers = basic('timed', SECRET)
+    const { json } = await send(usher, '/api/oauth/par', { body, headers })
+    const url = authorizeAt({ client_id: 'timed', request_uri: String(json.request_uri) })
+    return { url, request }
+  },
+  async 'an id_token_hint in a request object'(params) {
+    const { request } = (await WAYS.id_token_hint?.(params)) ?? expect.fail()
+    const claims = Object.fromEntries(request.url.searchParams)
+    const signed = await new SignJWT(claims)
+      .setProtectedHeader({ alg: 'ES256', kid: 'one' })
+      .setIssuer('timed')
+      .setAudience(usher.issuer)
+      .setExpirationTime('1 min')
+      .sign(privateKey)
+    return { url: authorizeAt({ client_id: 'timed', request: signed }), request }
+  },
+}
+
+/** Signs in; the page that signs out the former user submits itself. */
+async function finishAs(username: string, who: Browser) {
+  for (let page = 0; page < 3 && who.page.ours; page++) {
+    await signInAndAllow(who, username)
+    if (who.heading === words('navigate.title')) await who.submit()
+  }
+  return who.page
+}
+
+/** Answers the pages as Grace, twice; the client must not get a code. */
+async function insistAsGrace(who: Browser) {
+  for (let page = 0; page < 2; page++) {
+    if (who.heading === words('select_account.title')) await who.submit({ decision: 'continue' })
+    expect(who.heading).toBe(words('sign_in.title'))
+    await who.submit(credentials('grace'))
+    expect(who.page.ours, String(who.page.url)).toBe(true)
+  }
+  expect(textOf(who.page.text)).toMatch(/expects another user than the one who is signed in/)
+  expect(who.page.html.querySelector('input[name=username]')?.attributes.value).toBe('')
+}
+
+test.for<[way: string, params: Params, username?: string]>([
+  ['id_token_hint', {}],
+  ['id_token_hint', {}, 'grace'],
+  ['id_token_hint', { prompt: 'login' }, 'grace'],
+  ['id_token_hint', { prompt: 'select_account' }, 'grace'],
+  ['id_token_hint', { max_age: '1' }],
+  ['claims.id_token.sub', { prompt: 'select_account' }, 'grace'],
+  ['the pairwise subject of id_token_hint', {}],
+  ['a pushed id_token_hint', {}, 'grace'],
+  ['an id_token_hint in a request object', {}],
+])('%s, with %j: another user who signs in is asked again (session: %s)', async row => {
+  const [way, params, username] = row
+  const who = username ? await signedIn(usher, username) : new Browser(usher.issuer)
+  const { url, request } = (await WAYS[way]?.(params)) ?? expect.fail()
+  await who.open(url)
+  await insistAsGrace(who)
+  const page = await finishAs('ada', who)
+  const { body } = await redeem(usher, page.params.get('code') ?? '', request)
+  expect(body.error_description).toBeUndefined()
+  if (request.client_id === 'timed') expect(decodeJwt(body.id_token).sub).toBe(ada)
+})
+
+test('a user who is not the one of the hint can cancel', async () => {
+  const who = await signedIn(usher, 'grace')
+  await who.open((await WAYS.id_token_hint?.({}))?.url ?? '')
+  const { params } = await who.submit({ decision: 'cancel' })
+  expect(Object.fromEntries(params)).toMatchObject({ error: 'access_denied' })
+})
+
+test('an id_token_hint is compared again when the user changes in another tab', async () => {
+  const who = new Browser(usher.issuer)
+  await who.open((await WAYS.id_token_hint?.({ prompt: 'consent' }))?.url ?? '')
+  await who.submit(credentials('ada'))
+  expect(who.heading).toBe(words('consent.title'))
+  const tab = newTab(who)
+  await tab.open(authorizationRequest(usher, { prompt: 'login' }).url)
+  await finishAs('grace', tab)
+  expect(tab.page.params.has('code')).toBe(true)
+  const page = await who.submit({ decision: 'allow' })
+  expect(page.ours, String(page.url)).toBe(true)
+})
+
+test.for(Object.keys(WAYS))('%s: with prompt=none the answer is login_required', async way => {
+  const who = await signedIn(usher, 'grace')
+  const page = await who.open((await WAYS[way]?.({ prompt: 'none' }))?.url ?? '')
+  expect(page.params.get('error')).toBe('login_required')
+})
+
+// Other rules that a resumed request could skip: each is checked after a page that does not sign in.
+test.each<[string, Params]>([
+  ['max_age', { max_age: '1' }],
+  ['prompt=login', { prompt: 'select_account login' }],
+])('%s is enforced after the account was chosen', async (_, params) => {
+  const who = await signedIn(usher, 'ada')
+  await nextSecond(Math.floor(Date.now() / 1000) + 1)
+  await open({ prompt: 'select_account', ...params }, who)
+  await who.submit({ decision: 'continue' })
+  expect(who.heading).toBe(words('sign_in.title'))
 })

@@ -122,6 +122,12 @@ test('id_token_hint names the user of that ID token', async () => {
   await expect(openid.initiateBackchannelAuthentication(other, params)).rejects.toThrow()
 })
 
+test('the claims parameter cannot name another user than the hint', async () => {
+  const claims = JSON.stringify({ id_token: { sub: { value: ada } } })
+  const { status, json } = await sendRequest(usher, { login_hint: 'grace', claims })
+  expect([status, json.error]).toEqual([400, 'invalid_request'])
+})
+
 test('a request for an API shows its scopes, and the token is for it', async () => {
   const params = { scope: 'openid files:read files:write', login_hint: 'ada', resource: FILES }
   const request = await openid.initiateBackchannelAuthentication(config, params)

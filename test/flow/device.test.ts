@@ -192,3 +192,21 @@ test('while the feature is off there is no page, endpoint or grant type, and no 
     await off.close()
   }
 })
+
+test('the user of id_token_hint connects the device, and no other user', async () => {
+  const first = await begin('openid')
+  const browser = await signedIn(usher)
+  await enter(browser, first.user_code)
+  await browser.submit({ decision: 'allow' })
+  const { id_token } = await poll(first.device_code)
+  const hint = { scope: 'openid', id_token_hint: String(id_token) }
+  const { device_code, user_code } = await openid.initiateDeviceAuthorization(config, hint)
+  const other = await signedIn(usher, 'grace')
+  await enter(other, user_code)
+  for (let page = 0; page < 2; page++) {
+    expect(other.heading).toBe(words('sign_in.title'))
+    await other.submit(credentials('grace'))
+  }
+  expect(other.heading).toBe(words('sign_in.title'))
+  expect(await poll(device_code)).toMatchObject({ error: 'authorization_pending' })
+})

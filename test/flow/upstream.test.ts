@@ -73,6 +73,24 @@ describe('accounts: create', () => {
     expect(account?.username).toBe('ada')
   })
 
+  test('the user of id_token_hint signs in at the issuer, and no other user', async () => {
+    const browser = pair.browser()
+    const first = authorizationRequest(pair.usher)
+    await browser.open(first.url)
+    await pair.signIn(browser, 'ada')
+    const { body } = await redeem(pair.usher, browser.page.params.get('code') ?? '', first)
+    const other = pair.browser()
+    // The issuer itself would be the next page without the hint of another user.
+    const hint = { id_token_hint: body.id_token, login_hint: 'grace@example.org' }
+    await other.open(authorizationRequest(pair.usher, hint).url)
+    await pair.continueAt(other, 'grace')
+    expect([other.page.ours, other.heading]).toEqual([true, 'Sign in'])
+    expect(other.page.text).toContain('expects another user than the one who is signed in')
+    await other.submit({ decision: 'example' })
+    const asked = other.pages.findLast(page => page.url.origin === pair.upstream.issuer)
+    expect(asked?.text).toContain('Choose an account')
+  })
+
   test('a disabled account cannot sign in', async () => {
     const { sub = '' } = await idTokenBy(pair, 'grace')
     await pair.usher.directory.endAccess(sub, account => ({ ...account, enabled: false }))

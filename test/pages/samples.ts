@@ -188,6 +188,7 @@ export const STATES: State[] = [
     passwordFailed: true,
   })),
   state('sign-in-again', 'sign-in', () => ({ ...signIn, username: USER.username, again: true })),
+  state('sign-in-expects-other', 'sign-in', () => ({ ...signIn, expectsOther: true })),
   state('sign-in-email', 'sign-in', () => ({ ...signIn, byEmail: true })),
   state('sign-in-methods', 'sign-in', () => ({ ...signIn, methods: METHODS })),
   ...['failed', 'unavailable', 'unknown'].map(problem =>

@@ -81,14 +81,14 @@ export function upstreamSignIn({ settings, records }: Environment) {
       label,
       isDirect: (ctx, { loginHint, isOnly }) =>
         (isOnly || domains.includes(domainOf(loginHint))) && !signOut.isSignedOut(ctx),
-      begin({ uid, params: { login_hint = '', max_age, acr_values = '', prompt = '' } }) {
+      begin({ uid, another, params: { login_hint = '', max_age, acr_values = '', prompt = '' } }) {
         const isForced = String(prompt).split(' ').includes('login') || Number(max_age) === 0
         const maxAge = isForced ? 0 : max_age === undefined ? undefined : Number(max_age)
         const asked = String(acr_values).split(' ')
         const wanted = Object.keys(acr).filter(value => asked.includes(acr[value] ?? ''))
         const hints = {
           ...(login_hint !== '' && { login_hint: String(login_hint) }),
-          ...(isForced && { prompt: 'login' }),
+          ...((isForced || another) && { prompt: isForced ? 'login' : 'select_account' }),
           ...(wanted.length && { acr_values: wanted.join(' ') }),
         }
         return begin(connection, uid, hints, { maxAge })
