@@ -27,12 +27,7 @@ import { checkOperatorTemplates } from './pages/templates.ts'
 import { createViews } from './pages/views.ts'
 import { createRequestedClaims } from './provider/claims.ts'
 import { createProvider } from './provider/configuration.ts'
-import {
-  authorizeByPost,
-  canonicalPaths,
-  finishAnswers,
-  limitBodies,
-} from './provider/endpoints.ts'
+import { byPost, canonicalPaths, finishAnswers, limitBodies } from './provider/endpoints.ts'
 import { described } from './provider/error-descriptions.ts'
 import { createDeliver, logFaults } from './provider/events.ts'
 import { createFailureLog } from './provider/failures.ts'
@@ -103,6 +98,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(originForm(settings.issuer))
   app.use(health(readiness))
   app.use(edge(settings, Object.values(routes.byCertificate)))
+  app.use(byPost(views, routes))
   app.use(limits)
   // Caches the reads of a request and defers its writes; no database transaction (storage/transaction.ts).
   app.use((_ctx, next) => records.transaction(next))
@@ -116,7 +112,6 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   )
   app.use(pages.routes())
   app.use(canonicalPaths(routes))
-  app.use(authorizeByPost)
   app.use(limitBodies(routes))
   app.use(finishAnswers(views, routes, settings, features))
   app.use(mount(provider))

@@ -36,8 +36,11 @@ export const createCsrf = (signatures: Signatures) => ({
   },
 })
 
-/** Browsers name the origin of a request in `Sec-Fetch-Site`, older ones in `Origin`. */
-function isSameOrigin(ctx: Context): boolean {
+/**
+ * Whether a page of this origin, or no page, sent the request. Browsers name the origin in `Sec-Fetch-Site`,
+ * older ones in `Origin`.
+ */
+export function isSameOrigin(ctx: Context): boolean {
   const site = ctx.get('Sec-Fetch-Site')
   if (site) return site === 'same-origin'
   const origin = ctx.get('Origin')

@@ -17,15 +17,11 @@ export const MAX_CHARACTERS = {
 
 /** Refuses a URL that is too long with 414, and a parameter that is too long with 400. */
 export const limits: Middleware = (ctx, next) => {
-  refuseLongUrl(ctx, ctx.url)
+  if (Buffer.byteLength(ctx.url) > MAX_URL_BYTES)
+    ctx.throw(414, `longer than ${MAX_URL_BYTES} bytes`)
   const error_description = longParameter(ctx.query)
   if (error_description) ctx.throw(400, { error: 'invalid_request', error_description })
   return next()
-}
-
-/** Throws 414 for a path and query of more than `MAX_URL_BYTES`. */
-export function refuseLongUrl(ctx: Context, url: string): void {
-  if (Buffer.byteLength(url) > MAX_URL_BYTES) ctx.throw(414, `longer than ${MAX_URL_BYTES} bytes`)
 }
 
 /** The description of the first parameter that is too long; undefined if none is. */

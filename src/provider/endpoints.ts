@@ -6,12 +6,12 @@ import { errors } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
-import { readForm } from '../http/forms.ts'
-import { MAX_URL_BYTES, refuseLongUrl } from '../http/limits.ts'
+import { isSameOrigin, readForm } from '../http/forms.ts'
+import { MAX_URL_BYTES } from '../http/limits.ts'
 import { described } from './error-descriptions.ts'
 import { logError } from './events.ts'
 import type { Feature, Finisher, Oidc } from './feature.ts'
-import { AUTHORIZATION, DISCOVERY, type Routes } from './routes.ts'
+import { DISCOVERY, type Routes } from './routes.ts'
 
 /** Discovery and JWKS: for how long clients may cache them. */
 const MAX_CACHE_SECONDS = 3600
@@ -33,16 +33,31 @@ export function canonicalPaths({ methodsAt }: Routes): Middleware {
   }
 }
 
+/** Proxies refuse longer headers of a response by default; nginx allows 4 kB. */
+const MAX_LOCATION_BYTES = 3 * 1024
+
 /**
- * Repeats an authorization request by POST as GET (OIDC Core §3.1.2.1). Browsers send only cookies with
- * `SameSite=None` in a cross-site POST.
+ * Accepts authorization requests and sign-outs by POST (OIDC Core §3.1.2.1, RP-Initiated Logout §2), and treats
+ * them like GET. In a POST from another site, browsers send only cookies with `SameSite=None`. The browser is
+ * therefore redirected to GET, or sends a long request again from a page of this origin.
  */
-export const authorizeByPost: Middleware = async (ctx, next) => {
-  if (ctx.method !== 'POST' || ctx.path !== AUTHORIZATION.path) return next()
-  const url = `${AUTHORIZATION.path}?${await readForm(ctx, MAX_URL_BYTES)}`
-  refuseLongUrl(ctx, url)
-  ctx.status = 303
-  ctx.redirect(url)
+export function byPost({ handOver }: AnswerPages, { endpoints }: Routes): Middleware {
+  const { authorization, end_session } = endpoints
+  return async (ctx, next) => {
+    if (ctx.method !== 'POST' || ![authorization, end_session].includes(ctx.path)) return next()
+    const isSignOut = ctx.path === end_session
+    // All parameters of a sign-out are optional.
+    const isEmpty = isSignOut && !ctx.request.length && !ctx.get('Transfer-Encoding')
+    ctx.querystring = isEmpty ? '' : String(await readForm(ctx, MAX_URL_BYTES))
+    const isLong = ctx.url.length > MAX_LOCATION_BYTES
+    if (isSameOrigin(ctx) && (isSignOut || isLong)) {
+      ctx.method = 'GET'
+      return next()
+    }
+    if (isLong) return handOver(ctx, ctx.path, ctx.query)
+    ctx.status = 303
+    ctx.redirect(ctx.url)
+  }
 }
 
 /** Limits bodies that can have a request object, before the library decodes its nested members. */

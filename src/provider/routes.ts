@@ -27,7 +27,7 @@ const ROUTES = {
   revocation:                   { path: '/api/oauth/revoke',     methods: 'POST',      certificate: true, feature: 'revocation' },
   introspection:                { path: '/api/oauth/introspect', methods: 'POST',      certificate: true, feature: 'introspection' },
   pushed_authorization_request: { path: '/api/oauth/par',        methods: 'POST',      certificate: true, feature: 'pushed_authorization_requests' },
-  end_session:                  { path: '/api/oauth/logout',     methods: 'GET',       feature: 'rp_initiated_logout' },
+  end_session:                  { path: '/api/oauth/logout',     methods: 'GET, POST', feature: 'rp_initiated_logout' },
   device_authorization:         { path: '/api/oauth/device_authorization', methods: 'POST', certificate: true, feature: 'device_flow' },
   backchannel_authentication:   { path: '/api/oauth/backchannel_authentication', methods: 'POST', certificate: true, feature: 'ciba' },
   code_verification:            { path: '/device',               methods: 'GET, POST', feature: 'device_flow' },
@@ -62,8 +62,8 @@ export function routesOf(features: Features) {
   const confirm = `${paths.end_session}/confirm`
   const methods = new Map([
     ...DISCOVERY.map(path => [path, 'GET'] as const),
-    ...there.map(([, { path, methods }]) => [path, methods] as const),
     [paths.end_session, 'GET'],
+    ...there.map(([, { path, methods }]) => [path, methods] as const),
     [`${paths.end_session}/success`, 'GET'],
     [confirm, 'POST'],
   ])

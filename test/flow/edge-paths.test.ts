@@ -108,3 +108,24 @@ test.each([
   expect(answer.headers.get('allow')).toBe(allow)
   expect(answer.json.error).toBe('method_not_allowed')
 })
+
+/** The methods that the specifications demand of each endpoint. HEAD comes with GET (RFC 9110 §9.1). */
+const METHODS: Record<string, string> = {
+  '/.well-known/openid-configuration': 'GET HEAD',
+  '/.well-known/oauth-authorization-server': 'GET HEAD',
+  '/api/oauth/jwks': 'GET HEAD',
+  '/api/oauth/authorize': 'GET HEAD POST',
+  '/api/oauth/userinfo': 'GET HEAD POST',
+  '/api/oauth/logout': 'GET HEAD POST',
+  '/api/oauth/token': 'POST',
+  '/api/oauth/par': 'POST',
+  '/api/oauth/introspect': 'POST',
+  '/api/oauth/revoke': 'POST',
+}
+
+test.each(Object.entries(METHODS))('%s takes %s, and no other method', async (path, methods) => {
+  for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']) {
+    const isTaken = (await send(usher, path, { method })).status !== 405
+    expect([method, isTaken]).toEqual([method, methods.split(' ').includes(method)])
+  }
+})

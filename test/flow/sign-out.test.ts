@@ -1,3 +1,4 @@
+import { parse } from 'node-html-parser'
 import { expect } from 'vitest'
 import type { Browser } from '../support/browser.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
@@ -14,6 +15,7 @@ import {
   words,
 } from '../support/people.ts'
 import { ADA, GRACE } from '../support/usher.ts'
+import { send, sendAs, type WireOptions } from '../support/wire.ts'
 
 const test = usherTest({ accounts: [ADA, GRACE] })
 test.beforeEach(() => usher.consents.removeAll(ada))
@@ -43,6 +45,72 @@ test('sign-out requires a confirmation, with any hint', async () => {
     expect(browser.heading, JSON.stringify(params)).toBe('Sign out')
     expect(await isSignedIn(browser)).toBe(true)
   }
+})
+
+/** Sends a sign-out by POST as a browser does from a page, and leaves the browser at the page of Usher. */
+const POSTS: Record<string, (browser: Browser, form: Record<string, string>) => Promise<unknown>> =
+  {
+    // A browser sends no cookies from another site.
+    'another site': (browser, form) => postFrom(browser, form, 'https://app.example.org'),
+    'another origin of this site': (browser, form) => postFrom(browser, form, 'http://localhost:1'),
+    'a page of the issuer': (browser, form) => postFrom(browser, form, usher.issuer),
+  }
+
+async function postFrom(browser: Browser, form: Record<string, string>, origin: string) {
+  const isSameSite = new URL(origin).hostname === new URL(usher.issuer).hostname
+  const cookie = isSameSite ? { cookie: await browser.cookies() } : undefined
+  const site = origin === usher.issuer ? 'same-origin' : isSameSite ? 'same-site' : 'cross-site'
+  const headers = { accept: 'text/html', origin, 'sec-fetch-site': site, ...cookie }
+  const answer = await send(usher, LOGOUT, { body: form, headers })
+  expect(answer.headers.getSetCookie().join()).not.toContain('session=;')
+  if (answer.location) return browser.open(answer.location)
+  if (isSameSite && answer.text.includes(words('sign_out.title'))) {
+    await sendAs(browser, usher, LOGOUT, { body: form, headers })
+    return browser.open(`${LOGOUT}?${new URLSearchParams(form)}`)
+  }
+  // A long request: the page of the issuer sends it again.
+  const fields = parse(answer.text).querySelectorAll('input[type=hidden]')
+  const body = fields.map(({ attributes }): [string, string] => [
+    attributes.name ?? '',
+    attributes.value ?? '',
+  ])
+  expect(Object.fromEntries(body)).toEqual(form)
+  const again = { 'sec-fetch-site': 'same-origin', origin: usher.issuer, accept: 'text/html' }
+  const page = await sendAs(browser, usher, LOGOUT, { body, headers: again })
+  expect(page.text).toContain(words('sign_out.title'))
+  return browser.open(`${LOGOUT}?${new URLSearchParams(form)}`)
+}
+
+test.for(Object.keys(POSTS))('a POST from %s asks like a GET', async from => {
+  const { browser, id_token } = await onlineTokens(usher)
+  const state = 'x y&z=é'
+  const hint = { id_token_hint: id_token, post_logout_redirect_uri: BYE, state }
+  const long = { ...hint, logout_hint: 'x'.repeat(4000) }
+  const forms: Record<string, string>[] = [{}, { client_id: 'web' }, hint, long]
+  for (const form of forms) {
+    await POSTS[from]?.(browser, form)
+    expect(browser.heading, JSON.stringify(form)).toBe('Sign out')
+    expect(await isSignedIn(browser)).toBe(true)
+  }
+  await browser.submit({ logout: 'yes' })
+  expect(browser.page.url.href.startsWith(BYE)).toBe(true)
+  expect(browser.page.params.get('state')).toBe(state)
+  expect(await isSignedIn(browser)).toBe(false)
+})
+
+test('a POST of a program gets the page itself, and bodies of other types are refused', async () => {
+  const { browser, id_token } = await onlineTokens(usher)
+  const asked = (options: WireOptions) =>
+    sendAs(browser, usher, LOGOUT, { method: 'POST', ...options })
+  for (const body of [{ id_token_hint: id_token }, undefined]) {
+    const { status, text } = await asked({ body })
+    expect([status, parse(text).querySelector('h1')?.text]).toEqual([200, 'Sign out'])
+  }
+  const json = { body: '{}', headers: { 'content-type': 'application/json' } }
+  expect((await asked(json)).status).toBe(415)
+  const wrong = await asked({ body: { post_logout_redirect_uri: `${BYE}x`, client_id: 'web' } })
+  expect(wrong.status).toBe(400)
+  expect((await asked({ body: { state: 'x'.repeat(100_000) } })).status).toBe(413)
 })
 
 test('the page explains which access ends and which stays', async () => {

@@ -75,6 +75,32 @@ describe.each([{ javaScriptEnabled: true }, { javaScriptEnabled: false }])('%j',
   })
 })
 
+test.each([
+  ['a short sign-out', true, ''],
+  ['a long sign-out', true, 'x'.repeat(4000)],
+  ['a long sign-out without scripts', false, 'x'.repeat(4000)],
+])('%s by POST from another site asks the user who is signed in', async (_, scripts, hint) => {
+  const visit = await start({ javaScriptEnabled: scripts })
+  const { page } = visit
+  const web = stage.party('web')
+  await visit.signInAt(web)
+  await page.waitForURL(`${web.origin}/`)
+  const { id_token = '' } = web.session().tokens
+  await page.goto(third.elsewhere)
+  await page.setContent(`<form method="post" action="${stage.usher.issuer}/api/oauth/logout">
+    <input name="id_token_hint" value="${id_token}"><input name="logout_hint" value="${hint}">
+    <input name="post_logout_redirect_uri" value="${web.origin}/signed-out"><button>Go</button></form>`)
+  await visit.button('Go').click()
+  if (!scripts) await visit.button('Continue').click()
+  await page.waitForURL(/logout/)
+  expect(await visit.heading()).toBe('Sign out')
+  await visit.button('Sign out').click()
+  await page.waitForURL(`${web.origin}/signed-out`)
+  await page.goto(`${stage.usher.issuer}/account`)
+  expect(await visit.heading()).toBe('Sign in')
+  expect(visit.complaints).toEqual(NO_COMPLAINTS)
+})
+
 describe('a client can redirect users from its callback to a third origin', () => {
   test.each(['wanderer', 'form-post-wanderer'])('%s', async client_id => {
     const visit = await start()
