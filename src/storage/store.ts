@@ -23,7 +23,8 @@
 //
 // Indexes
 //   A write may name indexes. `walk` finds the record under them until it expires or is removed.
-//   A later write keeps the indexes of the record, and adds those it names.
+//   A later write keeps the indexes of the record, and adds those it names. The cost of `walk` depends on the
+//   records under the index, not on those that were removed before: timers walk an index every second.
 //
 // Refused changes, by the state of the key. X: always; `unless V`: if `version` is not V; blank: never
 //                                nothing   record              tombstone

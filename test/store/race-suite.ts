@@ -74,6 +74,24 @@ export function raceSuite(name: string, open: () => Promise<Store[]>): void {
       expect((await first().get(key))?.version).toBe(50)
     })
 
+    test('a record that is written anew during its removal stays in its index', async () => {
+      for (let round = 0; round < ROUNDS; round++) {
+        const [key, index] = [fresh(), fresh()]
+        const anew = { expires: now() + 60, indexes: [index] }
+        await put(first(), key, bytes('old'), anew)
+        await atOnce(12, async (store, i): Promise<unknown> => {
+          if (i % 3 === 0) return remove(store, key, now() + 60)
+          if (i % 3 === 1) return list(store, index)
+          while (!(await put(store, key, bytes('new'), { ...anew, version: 2 }))) {
+            const { version } = (await store.get(key)) ?? {}
+            if (version !== 1) return
+          }
+        })
+        const isThere = (await first().get(key))?.value !== undefined
+        expect(await list(first(), index)).toHaveLength(isThere ? 1 : 0)
+      }
+    })
+
     test('after a removal and concurrent writes, the record does not exist', async () => {
       for (let round = 0; round < ROUNDS; round++) {
         const [key, index] = [fresh(), fresh()]

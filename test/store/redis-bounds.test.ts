@@ -81,7 +81,10 @@ test('the observer gets each command once, with result and duration', async () =
   await consume(store, key, now())
   await remove(store, key, now() + 60)
   expect(observed.map(([command, , failed]) => [command, failed])).toEqual(
-    ['index', 'index', 'write', 'mget', 'write', 'write'].map(command => [command, false]),
+    ['index', 'index', 'write', 'mget', 'write', 'write', 'index', 'index'].map(command => [
+      command,
+      false,
+    ]),
   )
   for (const [, seconds] of observed) {
     expect(seconds).toBeGreaterThan(0)

@@ -8,7 +8,7 @@
 // The slot of a key is the text between braces, so records of one slot are on one server and one script
 // writes them. An index is in a slot of its own: a record is added there first, by a script of its own.
 // A record that is written repeatedly is listed for longer than its lifetime. Thus most writes need one
-// command.
+// command. A removed record is taken out of its indexes afterwards (scripts/index.lua).
 
 import { randomBytes } from 'node:crypto'
 import { REDIS_DEFAULTS } from '../../config/schema/usher.ts'
@@ -61,13 +61,11 @@ export async function openRedisStore(
   /** The records that name the index. */
   async function members(keys: string[], index: string): Promise<Entry[]> {
     const found = await readEach(keys)
-    // Repeats removals that no replica may have yet: a caller that revokes all relies on them.
+    // A removal that was interrupted, or that no replica has confirmed: a caller that revokes all relies on it.
+    // Its repetition takes it out of the index. The version protects a record that was written over it meanwhile.
     const removed = found.filter(({ value }) => !value)
-    if (servers.isReplicated()) {
-      // The version protects a record that was written over the tombstone meanwhile.
-      const removals = removed.map(({ key, version }) => ({ key, version, tombstone: now() }))
-      await Promise.all(removals.map(removal => writeAll([removal])))
-    }
+    const removals = removed.map(({ key, version }) => ({ key, version, tombstone: now() }))
+    await Promise.all(removals.map(removal => writeAll([removal])))
     return found.filter(({ value, indexes }) => value && indexes?.includes(index))
   }
 
@@ -83,13 +81,16 @@ export async function openRedisStore(
     }
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const args = writes.flatMap(argumentsOf)
-      const [outcome, position = 0, names = ''] = await servers.write('write', first, () =>
+      const [outcome, position = 0, names = '', listed] = await servers.write('write', first, () =>
         writer.usherWrite(keys.length, ...keys, operation, ...args),
       )
-      if (outcome === 'written') return {}
-      if (outcome === 'failed') return { failed: position - 1 }
-      const unindexed = writes[position - 1]
-      if (unindexed) await addToIndexes(Object.assign(unindexed, { indexes: names.split(' ') }))
+      const indexes = names.split(' ').filter(Boolean)
+      const change = writes[position - 1] ?? writes[0]
+      if (change && outcome === 'unindexed') await addToIndexes(Object.assign(change, { indexes }))
+      else {
+        if (change) await takeOut(change.key, indexes, listed)
+        return outcome === 'failed' ? { failed: position - 1 } : {}
+      }
     }
     throw new StoreUnavailable('Redis: a record is written to by too many requests at once')
   }
@@ -104,6 +105,14 @@ export async function openRedisStore(
       .map(name => servers.write('index', name, () => writer.usherIndex(1, name, key, until)))
     await Promise.all(added)
     write.indexed = until
+  }
+
+  /** Takes a removed record out of its indexes, once its removal is durable. `listed`: `n` of the record. */
+  async function takeOut(key: string, indexes: string[], listed = 0): Promise<void> {
+    const commands = indexes
+      .map(indexKey)
+      .map(name => servers.send('index', () => writer.usherIndex(1, name, key, listed, 'remove')))
+    await Promise.all(commands)
   }
 
   return {
@@ -189,7 +198,8 @@ function entryOf(key: string, packed: Buffer | null | undefined): Entry | undefi
   const lineEnd = packed.indexOf('\n')
   try {
     const { v, c, e, i, t } = JSON.parse(packed.toString('utf8', 0, lineEnd))
-    const value = t ? undefined : packed.subarray(lineEnd + 1)
+    if (t) return { key, version: v, expires: e }
+    const value = packed.subarray(lineEnd + 1)
     return { key, value, version: v, consumed: c, expires: e, indexes: i?.split(' ') }
   } catch {
     throw new StoreUnavailable(

@@ -5,11 +5,12 @@
 --       as JSON: version, expires, and for a put indexes (with spaces between) and `indexed`, until when
 --       all of those list it; `consumed` makes it a consumption, `tombstone` a removal
 -- Answers { 'written' }, { 'failed', position }, or { 'unindexed', position, indexes }: the caller has to
--- add the record to these, and try again.
+-- add the record to these, and try again. The answer to a removal has the indexes of the removed record and
+-- its `n`, also when it was removed before: the caller has to take it out of them.
 --
 -- A record is one string: a line of JSON, and the value.
 --   v version, o operation that wrote it, e expires, c consumed, i indexes, n listed in them until,
---   t present for a tombstone
+--   t present for a tombstone, which keeps i and n
 -- A lost reply makes the client send a script again: it finds its operation, and answers the same.
 local operation = ARGV[1]
 
@@ -74,8 +75,9 @@ for i, change in ipairs(changes) do
   local head = change.head
   if not isAllowed(change, head) then
     -- The caller that removed it may have failed, because no replica confirmed the removal.
-    if change.tombstone and head.t then touch(change.key) end
-    return { 'failed', i }
+    if not (change.tombstone and head.t) then return { 'failed', i } end
+    touch(change.key)
+    return { 'failed', i, head.i or '', head.n or 0 }
   end
   if not (change.tombstone or change.consumed) then
     local isMissing
@@ -91,7 +93,8 @@ end
 for _, change in ipairs(changes) do
   local head, version = change.head, change.head.v + 1
   if change.tombstone then
-    write(change.key, { v = version, o = operation, e = change.tombstone, t = 1 }, '')
+    local indexed = { v = version, o = operation, e = change.tombstone, t = 1, i = head.i, n = head.n }
+    write(change.key, indexed, '')
   elseif change.consumed then
     head.v, head.o, head.c = version, operation, change.consumed
     write(change.key, head, change.standing)
@@ -102,4 +105,7 @@ for _, change in ipairs(changes) do
     }, change.value)
   end
 end
-return { 'written' }
+-- A batch may leave some of its removed records in their indexes: `walk` takes those out.
+local first = changes[1] or {}
+if not first.tombstone then return { 'written' } end
+return { 'written', 0, first.head.i or '', first.head.n or 0 }

@@ -1,0 +1,197 @@
+// Work that a timer or a request does when nothing has happened since: it does not grow with entries that were
+// removed before.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { StatementSync } from 'node:sqlite'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { createConsents } from '../../src/accounts/consents.ts'
+import { createAccessRequests } from '../../src/features/ciba-requests.ts'
+import {
+  createInvitations,
+  createRegisteredClients,
+} from '../../src/features/registered-clients.ts'
+import { signOutQueue } from '../../src/state/delivery-queue.ts'
+import { grantName, grantsOfAccount, revokeGrants } from '../../src/state/grants.ts'
+import { queueAuditEvent, takeAuditEvents } from '../../src/state/operator-events.ts'
+import { createSessions } from '../../src/state/sessions.ts'
+import { openRecords, type Records } from '../../src/storage/records.ts'
+import { openRedisStore } from '../../src/storage/redis/store.ts'
+import { openSqliteStore } from '../../src/storage/sqlite.ts'
+import type { Store } from '../../src/storage/store.ts'
+import { startRedis } from '../support/redis.ts'
+import { startPair } from '../support/redis-together.ts'
+import { fresh, now } from './store-suite.ts'
+
+const OLD_ENTRIES = 250
+
+interface Stage {
+  store: Store
+  /** Commands so far; in SQLite statements and the rows that they returned. */
+  count(): Promise<number>
+  stop(): Promise<unknown>
+}
+
+async function onSqlite(): Promise<Stage> {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-idle-'))
+  const statements = (['all', 'run'] as const).map(name => vi.spyOn(StatementSync.prototype, name))
+  const costOf = ({ value }: { value?: unknown }) => (Array.isArray(value) ? 1 + value.length : 1)
+  return {
+    store: await openSqliteStore(join(folder, 'usher.db')),
+    async count() {
+      const costs = statements.flatMap(({ mock }) => mock.results.map(costOf))
+      return costs.reduce((sum, cost) => sum + cost, 0)
+    },
+    async stop() {
+      vi.restoreAllMocks()
+      rmSync(folder, { recursive: true })
+    },
+  }
+}
+
+async function onRedis(url: string, stop: () => Promise<unknown>): Promise<Stage> {
+  const operator = new Redis(url)
+  return {
+    store: await openRedisStore(url),
+    async count() {
+      const stats = await operator.info('commandstats')
+      // Those that this test sends, and those of the replica.
+      const calls = stats.matchAll(/cmdstat_(?!info|replconf|ping)[^:]+:calls=(\d+)/g)
+      return [...calls].reduce((sum, [, n]) => sum + Number(n), 0)
+    },
+    async stop() {
+      operator.disconnect()
+      await stop()
+    },
+  }
+}
+
+const STAGES: [string, () => Promise<Stage>][] = [
+  ['SQLite', onSqlite],
+  [
+    'Redis',
+    async () => {
+      const { url, stop } = await startRedis()
+      return onRedis(url, stop)
+    },
+  ],
+  [
+    'Redis with a replica',
+    async () => {
+      const pair = await startPair()
+      return onRedis(pair.primary.url, pair.stop)
+    },
+  ],
+]
+
+interface Work {
+  /** Adds an entry, for example to the queue. */
+  add(): Promise<unknown>
+  /** Removes all entries, as the product does. */
+  finish(): Promise<unknown>
+  /** What a timer or a request does afterwards. */
+  round(): Promise<unknown>
+}
+
+/** By name: a timer, or a request that walks an index. */
+const WORK: Record<string, (records: Records) => Work> = {
+  'the delivery of logout tokens'(records) {
+    const { enqueue, deliverDue } = signOutQueue(records)
+    const deliver = async () => {
+      await deliverDue('new', async () => false)
+      await deliverDue('again', async () => false)
+    }
+    const add = () => enqueue({ uid: fresh(), accountId: 'usr_ada', client_id: 'wiki', sid: 's' })
+    return { add, finish: () => deliver().then(deliver), round: deliver }
+  },
+  'the delivery of pings'(records) {
+    const settings = { lifetimes: { interaction: 900 }, security: { ciba_requests: 5 } }
+    const { pings } = createAccessRequests(records, settings as never)
+    const deliver = () => pings.deliverDue('new', async () => false)
+    const add = () => pings.enqueue({ id: fresh(), accountId: 'usr_ada', client_id: 'till' })
+    return { add, finish: () => deliver().then(deliver), round: deliver }
+  },
+  'audit events of the command line'(records) {
+    const take = () => takeAuditEvents(records, () => {})
+    return { add: () => queueAuditEvent(records, 'keys_rotated'), finish: take, round: take }
+  },
+  'the sessions of an account'(records) {
+    const { save, list, endAll } = createSessions(records)
+    const accountId = fresh()
+    const session = () => ({ uid: fresh(), jti: fresh(), exp: now() + 3600, accountId })
+    // Not a sign-in, which would end the oldest of many.
+    const add = () => save(session(), 3600)
+    return { add, finish: () => endAll(accountId), round: () => list(accountId) }
+  },
+  'the grants of an account'(records) {
+    const accountId = fresh()
+    const indexes = [grantsOfAccount(accountId)]
+    const add = async () => {
+      const jti = fresh()
+      await records.save(...grantName(jti), { jti, accountId }, { ttl: 3600, version: 0, indexes })
+    }
+    const revoke = () => revokeGrants(records, accountId)
+    return { add, finish: revoke, round: revoke }
+  },
+  'the consents of an account'(records) {
+    const { decide, removeAll, list } = createConsents(records)
+    const accountId = fresh()
+    const add = () => decide(accountId, fresh(), { scopes: ['email'], declined: [], version: 0 })
+    return { add, finish: () => removeAll(accountId), round: () => list(accountId) }
+  },
+  'registered clients'(records) {
+    const { add, list, remove } = createRegisteredClients(records)
+    const ids: string[] = []
+    const register = () => {
+      const client_id = fresh()
+      ids.push(client_id)
+      return add({ client: { client_id }, since: now(), invitation: 'one' })
+    }
+    return { add: register, finish: () => Promise.all(ids.map(remove)), round: list }
+  },
+  invitations(records) {
+    const { make, list, revoke } = createInvitations(records)
+    const add = () => make({ exp: now() + 3600, most: 1, policies: [] })
+    const finish = async () => Promise.all((await list()).map(revoke))
+    return { add, finish, round: list }
+  },
+  'the check of the store': records => ({
+    add: async () => records.save('Probe', fresh(), {}, { ttl: 60 }),
+    finish: async () => {},
+    round: () => records.check(),
+  }),
+}
+
+describe.each(STAGES)('%s', (_, start) => {
+  let stage: Stage
+  let records: Records
+  beforeAll(async () => {
+    stage = await start()
+    records = await openRecords(stage.store, [Buffer.alloc(32, 'idle')])
+  })
+  afterAll(async () => {
+    await stage.store.close()
+    await stage.stop()
+  })
+
+  async function costOf(round: () => Promise<unknown>): Promise<number> {
+    const before = await stage.count()
+    await round()
+    return (await stage.count()) - before
+  }
+
+  test.each(Object.entries(WORK))(
+    '%s: a round costs the same before and after many entries',
+    async (...row) => {
+      const [, prepare] = row
+      const { add, finish, round } = prepare(records)
+      await round()
+      const before = await costOf(round)
+      for (let i = 0; i < OLD_ENTRIES; i += 50) await Promise.all(Array.from({ length: 50 }, add))
+      await finish()
+      expect(await costOf(round)).toBe(before)
+    },
+  )
+})
