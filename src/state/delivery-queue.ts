@@ -1,4 +1,5 @@
-// Notifications to clients (back-channel logout, CIBA pings), delivered at least once.
+// Notifications to clients (back-channel logout, CIBA pings), delivered at least once, unless no node runs for a
+// week. A delivered notification is removed, and costs nothing afterwards.
 //
 //   KIND `id attempt` → notification, attempt, due    one record an attempt, indexed as 'new' or 'again'
 //
@@ -31,7 +32,7 @@ interface Kind<T> {
 
 /** Longer than a client may take to answer. */
 const CLAIM_SECONDS = 30
-const RECORD_TTL_SECONDS = 2 * 3600
+const RECORD_TTL_SECONDS = 7 * 24 * 3600
 /** Limits of one node. */
 const MAX_CONCURRENT_DELIVERIES = 50
 const MAX_DELIVERIES_A_ROUND = 200
@@ -42,7 +43,7 @@ export function createDeliveryQueue<T extends object>(
   { names: [kind, index], idOf, pauses }: Kind<T>,
 ) {
   type Entry = T & Delivery
-  // In one slot, so that one command reads many: the index has delivered notifications until they expire.
+  // In one slot, so that one command reads many.
   const keyOf = (entry: Entry) => ({ slot: kind, id: `${idOf(entry)} ${entry.attempt}` })
 
   async function put(entry: Entry) {

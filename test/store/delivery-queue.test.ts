@@ -97,6 +97,12 @@ describe.each([
     expect(await take('again')).toEqual([])
   })
 
+  test('a delivery waits for days until a node runs', async () => {
+    await leave(fresh())
+    pass(6 * 24 * 3600)
+    expect(await take('new')).toHaveLength(2)
+  })
+
   test('a delivery of a node that dies is taken by another node', async () => {
     await leave(fresh())
     let taken = 0
