@@ -2,17 +2,16 @@
 
 import { basename } from 'node:path'
 import { closest } from 'fastest-levenshtein'
-import type { Refusal } from '../accounts/directory.ts'
 import { isExpired, type SecretHash, withoutSecret } from '../config/client-secret.ts'
 import type { ValidFile } from '../config/files.ts'
 import type { Settings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
 import { allScopes } from '../config/schema/resource.ts'
-import { UPSTREAM_REFUSALS, type UpstreamRefusal } from '../features/upstream/identities.ts'
 import { DESCRIPTIONS } from '../provider/error-descriptions.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
 import { timeOf } from './command.ts'
+import { type Said, SIGN_IN } from './why.ts'
 
 /** A client: its file, or its registration. */
 export type ClientSource = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'origin'>
@@ -50,12 +49,12 @@ export const ANY_SECRET = 'client_secret_basic or client_secret_post'
 /** Returns the explanation; for an error that is not in the table, the detail of the library. */
 export function explainFailure(facts: Facts): Explanation {
   const { error, detail = '', sent, names } = facts.failure
-  const row = REASONS.find(([code, pattern]) => code === error && pattern.test(detail))
-  const [, , reason, change = ''] = row ?? []
-  if (typeof reason === 'function') return reason(facts)
-  if (reason) {
-    const wrong = reason.replace('CLIENT', nameOf(facts)).replace('DETAIL', detail)
-    return { wrong, change: change.replace('ACCOUNT', sent.account ?? 'NAME') }
+  const rows = Object.hasOwn(REASONS, error) ? REASONS[error] : undefined
+  const row = rows?.find(({ detail: pattern }) => pattern?.test(detail) ?? true)
+  if (row && 'reason' in row) return row.reason(facts)
+  if (row) {
+    const wrong = row.wrong.replace('CLIENT', nameOf(facts)).replace('DETAIL', detail)
+    return { wrong, change: row.change.replace('ACCOUNT', sent.account ?? 'NAME') }
   }
   const page = facts.settings && `; ${facts.settings.issuer}/errors#${error} explains ${error}`
   return {
@@ -181,65 +180,78 @@ const ignored: Reason = ({ failure: { detail = '' }, settings }) => {
   }
 }
 
-/** A problem, and its remedy. */
-type Said = [wrong: string, change: string]
-
-// biome-ignore format: a table
-/** Why a sign-in was refused, by the reason in the log. */
-export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled', Said> = {
-  unknown: ['no account has this username or id. An address needs email in sign_in.by, and one account with it verified',
-    'the spelling; the accounts: npm run usher -- accounts list'],
-  disabled: ['the account is disabled', 'npm run usher -- accounts enable ACCOUNT'],
-  no_password: ['the account has no password', 'npm run usher -- accounts password ACCOUNT'],
-  password_expired: ['the temporary password has expired',
-    'npm run usher -- accounts password ACCOUNT --must-change'],
-  wrong_password: ['the password is wrong',
-    'the user types it again; a new one: npm run usher -- accounts password ACCOUNT'],
-  malformed: ['accounts.module returned an account that is not valid',
-    'the module: account_malformed in the log names the fields'],
-  ...UPSTREAM_REFUSALS,
-  throttled: ['too many attempts for this account, or from its network; the password was not checked',
-    'wait, because the limit expires by itself. Until when: npm run usher -- accounts why ACCOUNT'],
-}
-
-const ANY = /(?:)/
 const FETCH = 'that URL; a host that is not public needs egress.allow in usher.yaml'
+const responseType = unregistered('response_type', 'response_types')
+const grantType = unregistered('grant_type', 'grant_types')
 
-/** The first row that fits is used. */
-// biome-ignore format: a table
-const REASONS: [error: string, detail: RegExp, ...reason: [Reason] | Said][] = [
-  ['invalid_client', /client not found/, unknownClient],
-  ['invalid_client', /^(the host|port|connect|no answer) |certificate$|unexpected|too large|JSON/,
-    'there is no document at CLIENT (DETAIL)', FETCH],
-  ['invalid_client', /jwks_uri|invalid_client_metadata/,
-    'there is no JWKS at the jwks_uri of CLIENT (DETAIL)', FETCH],
-  ['invalid_client', /registered client auth|invalid secret/, authentication],
-  ['invalid_client', /expired|not active|in the future/,
-    `DETAIL: the client_assertion. Clocks may differ by ${CLOCK_TOLERANCE_SECONDS} s`,
-    'the clocks of both sides (NTP); exp is a minute ahead, a new assertion each time'],
-  ['invalid_client', /\baud\b|audience/, 'the client_assertion is not for this provider',
-    'aud is one text: the issuer, the token endpoint or the endpoint called; for fapi2 the issuer'],
-  ['invalid_redirect_uri', ANY, unregistered('redirect_uri', 'redirect_uris')],
-  ['invalid_request', /post_logout/,
-    unregistered('post_logout_redirect_uri', 'post_logout_redirect_uris')],
-  ['invalid_request', /response_type is not/, unregistered('response_type', 'response_types')],
-  ['invalid_grant', /already/,
-    'it was used before, and works once. The tokens of the first use are revoked',
-    'the application: two processes, or a retry, use the same one'],
-  ['invalid_grant', /code (not|is)/,
-    'the code expired (lifetimes.code), was revoked, or was never issued',
-    'the application redeems it at once'],
-  ['invalid_grant', /token (not|is)/,
-    'it expired (lifetimes.refresh_token, refresh_token_idle), was revoked, or was never issued',
-    'the application sends the user to sign in again'],
-  ['invalid_grant', /client mismatch/, 'it was issued to another client',
-    'the application sends it with the client_id that it was issued to'],
-  ['invalid_scope', /not allowed/, unregistered('scope', 'scope')],
-  ['invalid_target', ANY, target],
-  ['unsupported_response_type', ANY, unregistered('response_type', 'response_types')],
-  ['unsupported_grant_type', ANY, unregistered('grant_type', 'grant_types')],
-  ['invalid_request', /grant type is not/, unregistered('grant_type', 'grant_types')],
-  [IGNORED, ANY, ignored],
-  ...Object.entries(SIGN_IN).map(([reason, said]): [string, RegExp, ...Said] =>
-    ['sign_in', new RegExp(`^${reason}$`), ...said]),
-]
+/** A reason, or what it says. `detail`: the details of the library that it is for; absent: all. */
+type Row = { detail?: RegExp } & (Said | { reason: Reason })
+
+/** The rows of each error. The first that fits is used. */
+const REASONS: Record<string, Row[]> = {
+  invalid_client: [
+    { detail: /client not found/, reason: unknownClient },
+    {
+      detail: /^(the host|port|connect|no answer) |certificate$|unexpected|too large|JSON/,
+      wrong: 'there is no document at CLIENT (DETAIL)',
+      change: FETCH,
+    },
+    {
+      detail: /jwks_uri|invalid_client_metadata/,
+      wrong: 'there is no JWKS at the jwks_uri of CLIENT (DETAIL)',
+      change: FETCH,
+    },
+    { detail: /registered client auth|invalid secret/, reason: authentication },
+    {
+      detail: /expired|not active|in the future/,
+      wrong: `DETAIL: the client_assertion. Clocks may differ by ${CLOCK_TOLERANCE_SECONDS} s`,
+      change: 'the clocks of both sides (NTP); exp is a minute ahead, a new assertion each time',
+    },
+    {
+      detail: /\baud\b|audience/,
+      wrong: 'the client_assertion is not for this provider',
+      change:
+        'aud is one text: the issuer, the token endpoint or the endpoint called; for fapi2 the issuer',
+    },
+  ],
+  invalid_redirect_uri: [{ reason: unregistered('redirect_uri', 'redirect_uris') }],
+  invalid_request: [
+    {
+      detail: /post_logout/,
+      reason: unregistered('post_logout_redirect_uri', 'post_logout_redirect_uris'),
+    },
+    { detail: /response_type is not/, reason: responseType },
+    { detail: /grant type is not/, reason: grantType },
+  ],
+  invalid_grant: [
+    {
+      detail: /already/,
+      wrong: 'it was used before, and works once. The tokens of the first use are revoked',
+      change: 'the application: two processes, or a retry, use the same one',
+    },
+    {
+      detail: /code (not|is)/,
+      wrong: 'the code expired (lifetimes.code), was revoked, or was never issued',
+      change: 'the application redeems it at once',
+    },
+    {
+      detail: /token (not|is)/,
+      wrong:
+        'it expired (lifetimes.refresh_token, refresh_token_idle), was revoked, or was never issued',
+      change: 'the application sends the user to sign in again',
+    },
+    {
+      detail: /client mismatch/,
+      wrong: 'it was issued to another client',
+      change: 'the application sends it with the client_id that it was issued to',
+    },
+  ],
+  invalid_scope: [{ detail: /not allowed/, reason: unregistered('scope', 'scope') }],
+  invalid_target: [{ reason: target }],
+  unsupported_response_type: [{ reason: responseType }],
+  unsupported_grant_type: [{ reason: grantType }],
+  [IGNORED]: [{ reason: ignored }],
+  sign_in: Object.entries(SIGN_IN).map(([reason, said]) => {
+    return { detail: new RegExp(`^${reason}$`), ...said }
+  }),
+}

@@ -1,18 +1,51 @@
-// `usher accounts why`: what prevents an account from signing in.
+// `usher accounts why`: what prevents an account from signing in. `config explain` has the same reasons.
 
 import { isIP } from 'node:net'
 import { type Account, foldUsername } from '../accounts/account.ts'
 import { accountCounter, networkCounter, signInLimits } from '../accounts/authentication.ts'
-import { isExpired } from '../accounts/directory.ts'
+import { isExpired, type Refusal } from '../accounts/directory.ts'
 import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
 import { readSettings } from '../config/load.ts'
 import { openDirectory } from '../features/accounts-module.ts'
+import { UPSTREAM_REFUSALS, type UpstreamRefusal } from '../features/upstream/identities.ts'
 import { now } from '../storage/store.ts'
 import { Failure, type Invocation, openState, print, secondOf } from './command.ts'
 import { findAccount } from './directory.ts'
-import { SIGN_IN } from './failure.ts'
 
 const EVERYWHERE = 'every network, except in browsers in which the user signed in before'
+
+/** A problem, and its remedy. */
+export type Said = { wrong: string; change: string }
+
+const ACCOUNTS = 'npm run usher -- accounts'
+
+/** Why a sign-in was refused, by the reason in the log. */
+export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled', Said> = {
+  unknown: {
+    wrong:
+      'no account has this username or id. An address needs email in sign_in.by, and one account with it verified',
+    change: `the spelling; the accounts: ${ACCOUNTS} list`,
+  },
+  disabled: { wrong: 'the account is disabled', change: `${ACCOUNTS} enable ACCOUNT` },
+  no_password: { wrong: 'the account has no password', change: `${ACCOUNTS} password ACCOUNT` },
+  password_expired: {
+    wrong: 'the temporary password has expired',
+    change: `${ACCOUNTS} password ACCOUNT --must-change`,
+  },
+  wrong_password: {
+    wrong: 'the password is wrong',
+    change: `the user types it again; a new one: ${ACCOUNTS} password ACCOUNT`,
+  },
+  malformed: {
+    wrong: 'accounts.module returned an account that is not valid',
+    change: 'the module: account_malformed in the log names the fields',
+  },
+  ...UPSTREAM_REFUSALS,
+  throttled: {
+    wrong: 'too many attempts for this account, or from its network; the password was not checked',
+    change: `wait, because the limit expires by itself. Until when: ${ACCOUNTS} why ACCOUNT`,
+  },
+}
 
 /** `accounts why ACCOUNT [--ip ADDRESS]`: reads what prevents a sign-in, and changes nothing. */
 export async function why({ values, args: [name = ''] }: Invocation) {
@@ -43,12 +76,12 @@ export async function why({ values, args: [name = ''] }: Invocation) {
 }
 
 /** `until`: epoch seconds. */
-type Obstacle = { reason: keyof typeof SIGN_IN; wrong: string; change: string; until?: number }
+type Obstacle = Said & { reason: keyof typeof SIGN_IN; until?: number }
 
 /** `module` keeps the passwords of its accounts. */
 function obstaclesOf(account: Account | undefined, module?: string): Obstacle[] {
   const obstacle = (reason: keyof typeof SIGN_IN) => {
-    const [wrong, change] = SIGN_IN[reason]
+    const { wrong, change } = SIGN_IN[reason]
     const elsewhere = account && module && `change it where ${module} reads it`
     return { reason, wrong, change: elsewhere || change.replace('ACCOUNT', account?.id ?? '') }
   }

@@ -12,13 +12,19 @@ const LINK = 'npm run usher -- accounts link ACCOUNT --upstream NAME --subject S
 
 /** Why a sign-in at an upstream issuer was refused, by the reason in the log, and the remedy. */
 export const UPSTREAM_REFUSALS = {
-  not_allowed: ['`allow` in the file of upstreams/ does not admit this user', 'allow in that file'],
-  not_linked: ['no account is linked to this user of the issuer, and accounts is link', LINK],
-  username_taken: [
-    'the username of the new account, or the user of the issuer, belongs to another account',
-    LINK,
-  ],
-} satisfies Record<string, [wrong: string, change: string]>
+  not_allowed: {
+    wrong: '`allow` in the file of upstreams/ does not admit this user',
+    change: 'allow in that file',
+  },
+  not_linked: {
+    wrong: 'no account is linked to this user of the issuer, and accounts is link',
+    change: LINK,
+  },
+  username_taken: {
+    wrong: 'the username of the new account, or the user of the issuer, belongs to another account',
+    change: LINK,
+  },
+}
 /** Reason for a refused sign-in at an upstream issuer, for the log only. */
 export type UpstreamRefusal = keyof typeof UPSTREAM_REFUSALS
 
