@@ -10,6 +10,7 @@ import type { ClientFile } from '../config/schema/client.ts'
 import { allScopes } from '../config/schema/resource.ts'
 import { DESCRIPTIONS } from '../provider/error-descriptions.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
+import { CLOCK_TOLERANCE_SECONDS } from '../provider/requests.ts'
 import { timeOf } from './command.ts'
 import { type Said, SIGN_IN } from './why.ts'
 
@@ -34,9 +35,6 @@ export interface Explanation {
   change: string
 }
 type Reason = (facts: Facts) => Explanation
-
-/** The default of the library for `clockTolerance`; a test pins it. */
-export const CLOCK_TOLERANCE_SECONDS = 15
 
 /** A value that is not in the log. */
 export const UNKNOWN = 'not known'

@@ -4,6 +4,7 @@
 import type { Context } from 'koa'
 import { CIBA_GRANT, DEVICE_GRANT } from '../config/schema/client.ts'
 import type { ErrorAnswer } from '../http/errors.ts'
+import { assertionProblem } from './requests.ts'
 
 const ACCESS_TOKEN =
   'the access token is unknown, expired or revoked; get a new one at the token endpoint'
@@ -13,6 +14,9 @@ const ACCESS_TOKEN =
 export const DESCRIPTIONS: Record<string, string | undefined> = {
   'client authentication failed': 'check client_id, its secret or assertion, and token_endpoint_auth_method',
   'a public client cannot introspect': 'client_id must be of a confidential client: a public client cannot introspect',
+  'client assertion tokens must only be used once': 'client_assertion was used before: send a new one, with another jti, in each request',
+  'aud must be the issuer': 'client_assertion: aud must be the issuer, under profile: fapi2',
+  'FAPI 2.0 has no RS256': 'client_assertion: alg must be PS256, ES256 or EdDSA, under profile: fapi2',
   'client is invalid': 'client_id is unknown; it must be the client_id of a registered client',
   'no client authentication mechanism provided': 'client_id is required; a confidential client also authenticates',
   'client_id mismatch': 'client_id must be the same in Authorization, client_assertion and the body',
@@ -72,6 +76,19 @@ export function described<T extends Partial<ErrorAnswer>>(ctx: Context, answer: 
   const texts = [ctx.state.log.detail, text].map(String)
   const isInvalidSource = error === 'invalid_grant' && texts.some(text => INVALID_SOURCE.test(text))
   const source = isInvalidSource && INVALID_SOURCES[String(ctx.oidc?.params?.grant_type)]
-  const error_description = texts.map(text => DESCRIPTIONS[text]).find(Boolean) || source
+  const error_description =
+    (error === 'invalid_client' && ofAssertion(ctx)) ||
+    texts.map(text => DESCRIPTIONS[text]).find(Boolean) ||
+    source
   return error && error_description ? { ...answer, error_description } : answer
+}
+
+/** Says which rule a client assertion breaks. */
+function ofAssertion({ oidc }: Context): string | undefined {
+  try {
+    const problem = oidc?.params?.client_assertion && assertionProblem(oidc)
+    return problem && `client_assertion: ${problem}`
+  } catch {
+    return 'client_assertion must be a signed JWT (RFC 7523)'
+  }
 }

@@ -1,13 +1,13 @@
 // Checks of requests beside the library's: authorization requests, request objects (RFC 9101) and client
 // assertions (RFC 7523).
 
-import { decodeJwt } from 'jose'
+import { decodeJwt, decodeProtectedHeader } from 'jose'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { mapOf } from '../config/schema/values.ts'
 import { longParameter, MAX_URL_BYTES } from '../http/limits.ts'
 import { now } from '../storage/store.ts'
 import { harmless } from './failures.ts'
-import type { Feature, JwtClaims } from './feature.ts'
+import type { Feature, JwtClaims, Oidc } from './feature.ts'
 
 const OFFLINE_ACCESS = 'offline_access'
 
@@ -66,15 +66,16 @@ function sentScopes({ method, oidc, query }: KoaContextWithOIDC): string[] {
   return typeof scope === 'string' ? scope.split(' ').filter(Boolean) : []
 }
 
-const TYPES = ['jwt', 'oauth-authz-req+jwt', 'application/oauth-authz-req+jwt']
 const MAX_JWT_LIFETIME_SECONDS = 600
 const MAX_REQUEST_AGE_SECONDS = 3600
+/** The default of the library for `clockTolerance`; a test pins it. */
+export const CLOCK_TOLERANCE_SECONDS = 15
 
 /** Checks the claims and the header of a request object (RFC 9101), in place of the library. */
 export function assertRequestObject(
   { oidc }: KoaContextWithOIDC,
   claims: JwtClaims,
-  { alg, typ, crit, b64 }: JwtClaims,
+  header: JwtClaims,
   features: Feature[],
 ): void {
   // The library wraps a pushed request in a JWT of its own; its contents were checked when it was pushed.
@@ -82,17 +83,14 @@ export function assertRequestObject(
   const refuse = (problem: string) => {
     throw new errors.InvalidRequestObject(`the request object: ${problem}`)
   }
-  // No other JWT of the client is accepted as a request object, or the reverse (RFC 8725 §3.11).
-  if (typ !== undefined && !TYPES.includes(String(typ).toLowerCase()))
-    refuse('typ is of another JWT')
   // The library makes text of all other parameters.
   const resources = [claims.resource ?? ''].flat()
   if (resources.some(one => typeof one !== 'string')) refuse('resource must be text')
   if (claims.sub === oidc.client?.clientId) refuse('sub must not be the client (RFC 9101 §10.8)')
-  if (crit !== undefined || b64 !== undefined) refuse('crit and b64 are not understood')
-  if (isTooLong(claims)) refuse(TOO_LONG)
+  const problem = headerProblem(header, 'oauth-authz-req+jwt') ?? timeProblem(claims)
+  if (problem) refuse(problem)
   for (const { requestObjectProblem } of features) {
-    const problem = requestObjectProblem?.(oidc, claims, alg)
+    const problem = requestObjectProblem?.(oidc, claims, header.alg)
     if (problem) refuse(problem)
   }
 }
@@ -101,23 +99,55 @@ export function assertRequestObject(
 export function assertAssertion(
   { oidc }: KoaContextWithOIDC,
   claims: JwtClaims,
-  { alg }: JwtClaims,
+  header: JwtClaims,
   features: Feature[],
 ): void {
-  const refuse = (detail: string) => {
-    throw new errors.InvalidClientAuth({ detail })
-  }
-  // A list would be valid at another server too (draft-ietf-oauth-rfc7523bis; CVE-2025-27370).
-  if (typeof claims.aud !== 'string') refuse('aud must be a single string')
-  if (isTooLong(claims)) refuse(TOO_LONG)
-  for (const { assertionProblem } of features) {
-    const problem = assertionProblem?.(oidc, claims, alg)
-    if (problem) refuse(problem)
-  }
+  const problems = features.map(feature => feature.assertionProblem?.(oidc, claims, header.alg))
+  const detail = assertionProblem(oidc) ?? problems.find(Boolean)
+  if (detail) throw new errors.InvalidClientAuth({ detail })
 }
 
-const TOO_LONG = 'exp is needed, at most ten minutes ahead'
-const isTooLong = ({ exp }: JwtClaims) => !(Number(exp) - now() <= MAX_JWT_LIFETIME_SECONDS)
+/**
+ * Says which rule the client assertion of a request breaks, without its signature and its client: an
+ * unknown client gets the same answer. Undefined if it breaks none.
+ */
+export function assertionProblem(oidc: Oidc): string | undefined {
+  const sent = String(oidc.params?.client_assertion)
+  const { iss, sub, aud, jti, ...times } = decodeJwt(sent)
+  const audiences = oidc.clientJwtAuthExpectedAudience()
+  if (!sub || iss !== sub) return 'iss and sub must both be the client_id'
+  // A list would be valid at another server too (draft-ietf-oauth-rfc7523bis; CVE-2025-27370).
+  if (typeof aud !== 'string') return `aud must be a single string: ${oidc.issuer}`
+  if (!audiences.has(aud)) return `aud must be one of ${[...audiences].join(', ')}`
+  if (!jti) return 'jti is required: a new one for each assertion'
+  return (
+    timeProblem(times) ?? headerProblem(decodeProtectedHeader(sent), 'client-authentication+jwt')
+  )
+}
+
+/**
+ * Says what is wrong with the header of a JWT that a client or an issuer has signed. No other JWT of the
+ * signer is accepted in its place (RFC 8725 §3.11). `own`: the `typ` of this kind of JWT.
+ */
+export function headerProblem({ typ, crit, b64 }: JwtClaims, own: string): string | undefined {
+  const type = String(typ)
+    .toLowerCase()
+    .replace(/^application\//, '')
+  if (typ !== undefined && !['jwt', own].includes(type)) return `typ must be absent, JWT or ${own}`
+  return crit === undefined && b64 === undefined ? undefined : 'crit and b64 are not understood'
+}
+
+function timeProblem(claims: JwtClaims): string | undefined {
+  const secondsTo = (name: string) => Number(claims[name]) - now()
+  if (!(secondsTo('exp') <= MAX_JWT_LIFETIME_SECONDS)) {
+    return `exp is required, at most ten minutes (${MAX_JWT_LIFETIME_SECONDS} s) ahead`
+  }
+  if (secondsTo('exp') <= -CLOCK_TOLERANCE_SECONDS) return 'exp must not be in the past'
+  const early = ['nbf', 'iat'].find(name => secondsTo(name) > CLOCK_TOLERANCE_SECONDS)
+  return (
+    early && `${early} must not be in the future; clocks may differ by ${CLOCK_TOLERANCE_SECONDS} s`
+  )
+}
 
 /** Says what is wrong with `nbf` (FAPI 2.0 Message Signing §5.3.1; FAPI 1.0 Advanced §5.2.2, for FAPI-CIBA). */
 export function nbfProblem({ nbf }: JwtClaims): string | undefined {

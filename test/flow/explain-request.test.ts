@@ -6,13 +6,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import {
-  CLOCK_TOLERANCE_SECONDS,
-  type Explanation,
-  explainFailure,
-} from '../../src/commands/failure.ts'
+import { type Explanation, explainFailure } from '../../src/commands/failure.ts'
 import { readFolder } from '../../src/config/load.ts'
 import { type FailedRequest, findFailure } from '../../src/provider/failures.ts'
+import { CLOCK_TOLERANCE_SECONDS } from '../../src/provider/requests.ts'
 import { APIS, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { run } from '../support/command.ts'

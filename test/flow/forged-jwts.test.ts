@@ -1,13 +1,22 @@
 // Forged request objects, client assertions and hints are refused, and no URL in them is fetched.
 
+import { KeyObject, randomUUID, sign } from 'node:crypto'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { decodeProtectedHeader, type JSONWebKeySet } from 'jose'
 import { describe, expect } from 'vitest'
+import { CIBA_GRANT } from '../../src/config/schema/client.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { forgeries } from '../support/forgeries.ts'
 import { authorizationRequest, authorize, redeem } from '../support/journey.ts'
-import { ASSERTION, jwk, KEYED, signAssertion } from '../support/keyed.ts'
+import {
+  ASSERTION,
+  assertionClaims,
+  jwk,
+  KEYED,
+  privateKey,
+  signAssertion,
+} from '../support/keyed.ts'
 import { CLIENTS, SECRET } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
@@ -22,7 +31,9 @@ const test = usherTest(async () => {
     res.end(JSON.stringify({ keys: [] }))
   })
   await new Promise<void>(resolve => elsewhere.listen(0, '127.0.0.1', resolve))
-  return { clients: { ...CLIENTS, keyed: KEYED }, usher: { features: { encryption: true } } }
+  const keyed = { ...KEYED, grant_types: ['authorization_code', 'refresh_token', CIBA_GRANT] }
+  const features = { encryption: true, ciba: true }
+  return { clients: { ...CLIENTS, keyed }, usher: { features } }
 })
 test.afterAll(() => {
   elsewhere.close()
@@ -33,6 +44,12 @@ function requestClaims() {
   const params = { client_id: 'keyed', redirect_uri: KEYED_URI, response_type: 'code' }
   const { url } = authorizationRequest(usher, params)
   return { ...Object.fromEntries(url.searchParams), sub: undefined }
+}
+
+/** The parameters of a backchannel authentication request. An unknown user gets no request. */
+function backchannelClaims() {
+  const nbf = Math.floor(Date.now() / 1000)
+  return { client_id: undefined, sub: undefined, nbf, scope: 'openid', login_hint: randomUUID() }
 }
 
 /** Sends the JWT in each place. Returns whether it was accepted. */
@@ -51,6 +68,13 @@ const USES: Record<string, (jwt: string) => Promise<boolean>> = {
     const { status } = await send(usher, '/api/oauth/par', { body })
     expect(status).toBeLessThan(500)
     return status === 201
+  },
+  async 'backchannel request object'(request) {
+    const client_assertion = await signAssertion(usher.issuer)
+    const body = { request, client_assertion_type: ASSERTION, client_assertion }
+    const { status } = await send(usher, '/api/oauth/backchannel_authentication', { body })
+    expect(status).toBeLessThan(500)
+    return status === 200
   },
   async 'client assertion'(client_assertion) {
     const form = { grant_type: 'refresh_token', refresh_token: 'x', client_id: 'keyed' }
@@ -78,19 +102,18 @@ const USES: Record<string, (jwt: string) => Promise<boolean>> = {
   },
 }
 
+/** The claims of a JWT that the client signs, for this use. */
+function claimsOf(use: string): Record<string, unknown> | undefined {
+  if (use === 'client assertion') return {}
+  if (use === 'backchannel request object') return backchannelClaims()
+  return use.includes('object') ? requestClaims() : undefined
+}
+
 async function honest(use: string) {
   const at = `http://127.0.0.1:${(elsewhere.address() as AddressInfo).port}`
   const common = { secret: SECRET, elsewhere: at }
-  if (use === 'client assertion') {
-    return { ...common, jwt: await signAssertion(usher.issuer), key: jwk }
-  }
-  if (use.includes('object')) {
-    return {
-      ...common,
-      jwt: await signAssertion(usher.issuer, { claims: requestClaims() }),
-      key: jwk,
-    }
-  }
+  const claims = claimsOf(use)
+  if (claims) return { ...common, jwt: await signAssertion(usher.issuer, { claims }), key: jwk }
   const { code, request } = await authorize(usher, { browser })
   const { body } = await redeem(usher, code, request)
   const { kid } = decodeProtectedHeader(body.id_token)
@@ -121,6 +144,47 @@ describe.each(Object.entries(USES))('%s', (name, isTaken) => {
   })
 })
 
+/** The own `typ` of each JWT that a client signs. */
+const OWN_TYPES = {
+  'request object': 'oauth-authz-req+jwt',
+  'pushed request object': 'oauth-authz-req+jwt',
+  'backchannel request object': 'oauth-authz-req+jwt',
+  'client assertion': 'client-authentication+jwt',
+}
+
+// RFC 8725 §3.11, RFC 7515 §4.1.11
+test.each(Object.entries(OWN_TYPES))(
+  'a %s with a valid signature is accepted with its own typ or none, and refused with crit or the typ of another JWT',
+  async (use, own) => {
+    const uses = Object.values(OWN_TYPES)
+    const foreign = ['logout+jwt', 'dpop+jwt', 'at+jwt', 'secevent+jwt', 'JOSE', '', 7, null]
+    const types = [...foreign, ...uses.filter(type => type !== own)]
+    const accepted = [{}, ...['JWT', 'jwt', own, `application/${own}`].map(typ => ({ typ }))]
+    const critical = [
+      { crit: ['b64'], b64: true },
+      { crit: ['exp'], exp: 1 },
+      { crit: [] },
+      { b64: true },
+    ]
+    const all = [...accepted, ...types.map(typ => ({ typ })), ...critical]
+    const taken: object[] = []
+    for (const header of all) {
+      const jwt = await signAs(header, claimsOf(use) ?? {})
+      if (await USES[use]?.(jwt)) taken.push(header)
+    }
+    expect(taken).toEqual(accepted)
+  },
+)
+
+/** Signs a JWT with any header; libraries refuse to make some of them. */
+function signAs(header: object, claims: Record<string, unknown>) {
+  const payload = { ...assertionClaims(usher.issuer), ...claims }
+  const parts = [{ alg: 'ES256', kid: 'one', ...header }, payload]
+  const data = parts.map(part => Buffer.from(JSON.stringify(part)).toString('base64url')).join('.')
+  const key = { key: KeyObject.from(privateKey), dsaEncoding: 'ieee-p1363' } as const
+  return `${data}.${sign('sha256', Buffer.from(data), key).toString('base64url')}`
+}
+
 describe('a request object with a valid signature is refused with', () => {
   const later = (seconds: number) => Math.floor(Date.now() / 1000) + seconds
   test.each<[string, Record<string, unknown>]>([
@@ -135,6 +199,7 @@ describe('a request object with a valid signature is refused with', () => {
     ['an exp in more than ten minutes', { exp: later(660) }],
     ['an exp that never comes', { exp: 1e300 }],
     ['an nbf to come', { nbf: later(300) }],
+    ['an iat to come', { iat: later(300) }],
     ['another client_id', { client_id: 'web' }],
     ['a request in it', { request: 'x.y.z' }],
     ['a request_uri in it', { request_uri: 'https://evil.example/' }],

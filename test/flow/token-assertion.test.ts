@@ -54,7 +54,9 @@ const REFUSED = { status: 401, json: { error: 'invalid_client' } }
 test('an assertion for the issuer authenticates the client once', async () => {
   const assertion = await sign()
   expect(await use(assertion)).toMatchObject(LET_IN)
-  expect(await use(assertion)).toMatchObject(REFUSED)
+  const again = await use(assertion)
+  expect(again).toMatchObject(REFUSED)
+  expect(again.json.error_description).toMatch(/^client_assertion was used before/)
   expect(await use(await sign())).toMatchObject(LET_IN)
 })
 
@@ -95,29 +97,52 @@ test.each([
   expect(answer.status).not.toBe(401)
 })
 
-describe('an assertion is refused with', () => {
-  test.each<[string, () => Record<string, unknown>]>([
-    ['another endpoint as audience', () => ({ aud: `${usher.issuer}/api/oauth/revoke` })],
-    ['a list of audiences', () => ({ aud: [usher.issuer] })],
-    ['a list with a stranger in it', () => ({ aud: [usher.issuer, 'https://evil.example'] })],
-    ['an audience with a slash more', () => ({ aud: `${usher.issuer}/` })],
-    ['another audience', () => ({ aud: 'https://evil.example' })],
-    ['no audience', () => ({ aud: undefined })],
-    ['another issuer', () => ({ iss: 'web' })],
-    ['another subject', () => ({ sub: 'web' })],
-    ['no jti', () => ({ jti: undefined })],
-    ['no exp', () => ({ exp: undefined })],
-    ['an end in the past', () => ({ exp: now() - 60 })],
-    ['an end in more than ten minutes', () => ({ exp: now() + 660 })],
-    ['an end that never comes', () => ({ exp: 1e300 })],
-    ['an end that is no number', () => ({ exp: '9999999999' })],
-    ['a beginning in the future', () => ({ nbf: now() + 300 })],
-  ])('%s', async (_, change) => {
+// Each description names the claim and its rule. An unknown client gets the same: only the assertion is described.
+// biome-ignore format: a table
+const WRONG: [what: string, change: () => Record<string, unknown>, description: RegExp][] = [
+  ['another endpoint as audience', () => ({ aud: `${usher.issuer}/api/oauth/revoke` }), /^client_assertion: aud must be one of http.*token/],
+  ['a list of audiences', () => ({ aud: [usher.issuer] }), /^client_assertion: aud must be a single string: http/],
+  ['a list with a stranger in it', () => ({ aud: [usher.issuer, 'https://evil.example'] }), /aud must be a single string/],
+  ['an audience with a slash more', () => ({ aud: `${usher.issuer}/` }), /aud must be one of/],
+  ['another audience', () => ({ aud: 'https://evil.example' }), /aud must be one of/],
+  ['no audience', () => ({ aud: undefined }), /aud must be a single string/],
+  ['another issuer', () => ({ iss: 'web' }), /^client_assertion: iss and sub must both be the client_id$/],
+  ['no issuer', () => ({ iss: undefined }), /iss and sub must both be/],
+  ['no subject', () => ({ sub: undefined }), /iss and sub must both be/],
+  ['another subject', () => ({ sub: 'web' }), /^client_id must be the same in/],
+  ['no jti', () => ({ jti: undefined }), /^client_assertion: jti is required/],
+  ['no exp', () => ({ exp: undefined }), /^client_assertion: exp is required, at most ten minutes \(600 s\) ahead/],
+  ['an end in the past', () => ({ exp: now() - 60 }), /exp must not be in the past/],
+  ['an end in more than ten minutes', () => ({ exp: now() + 660 }), /exp is required, at most ten minutes/],
+  ['an end in an hour, as Authlib sends it', () => ({ exp: now() + 3600 }), /exp is required, at most ten minutes/],
+  ['an end that never comes', () => ({ exp: 1e300 }), /exp is required, at most ten minutes/],
+  ['an end that is no number', () => ({ exp: '9999999999' }), /exp is required, at most ten minutes/],
+  ['a beginning in the future', () => ({ nbf: now() + 300 }), /^client_assertion: nbf must not be in the future; clocks may differ by 15 s/],
+  ['an issue in the future', () => ({ iat: now() + 300, exp: now() + 360 }), /^client_assertion: iat must not be in the future/],
+]
+
+describe('an assertion is refused, and the description names the claim, with', () => {
+  test.each(WRONG)('%s', async (_, change, description) => {
     const answer = await use(await sign(change()))
     expect([400, 401]).toContain(answer.status)
     expect(answer.json.error).toMatch(/^invalid_(client|request)$/)
+    expect(answer.json.error_description).toMatch(description)
   })
+})
 
+test('the description of an assertion does not depend on whether the client exists', async () => {
+  const unknown = await sign({ iss: 'nobody', sub: 'nobody', exp: now() + 3600 })
+  const { status, json } = await use(unknown, { client_id: 'nobody' })
+  expect([status, json.error]).toEqual([401, 'invalid_client'])
+  expect(json.error_description).toMatch(/^client_assertion: exp is required/)
+  const forged = await use(await sign({}, otherKey.privateKey))
+  const other = await sign({ iss: 'nobody', sub: 'nobody' })
+  const stranger = await use(other, { client_id: 'nobody' })
+  expect(forged.json.error_description).toMatch(/^check client_id, its secret or assertion/)
+  expect(stranger.json.error_description).toBe(forged.json.error_description)
+})
+
+describe('an assertion is refused with', () => {
   test('the key of another client', async () => {
     expect(await use(await sign({}, otherKey.privateKey))).toMatchObject(REFUSED)
   })

@@ -351,6 +351,9 @@ describe('logout tokens', () => {
       [{ sub: undefined }],
       [{ jti: undefined }],
       [{}, { typ: 'at+jwt' }],
+      [{}, { typ: 'dpop+jwt' }],
+      [{}, { typ: 'client-authentication+jwt' }],
+      [{}, { crit: ['b64'], b64: true }],
     ] as [JWTPayload, object?][]) {
       expect((await send(claims, header)).status).toBe(400)
     }

@@ -6,6 +6,7 @@ import type { OwnDirectory } from '../../accounts/directory.ts'
 import { mapOf } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
 import { readForm } from '../../http/forms.ts'
+import { headerProblem } from '../../provider/requests.ts'
 import { createSessions } from '../../state/sessions.ts'
 import type { Records } from '../../storage/records.ts'
 import { reasonOf, StoreUnavailable } from '../../storage/store.ts'
@@ -39,9 +40,8 @@ export function createLogoutReceiver(
     const { events, nonce, sub, sid, jti = '' } = payload
     const isLogout = typeof mapOf(events)[LOGOUT_EVENT] === 'object'
     if (!isLogout || nonce !== undefined) throw new Error('is not a logout token')
-    if (protectedHeader.typ && !/^(logout\+jwt|jwt)$/i.test(protectedHeader.typ)) {
-      throw new Error('typ is of another JWT')
-    }
+    const problem = headerProblem({ ...protectedHeader }, 'logout+jwt')
+    if (problem) throw new Error(problem)
     if (typeof sub !== 'string' && typeof sid !== 'string') throw new Error('has no sub and no sid')
     return { sub, sid, jti }
   }
