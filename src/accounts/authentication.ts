@@ -13,7 +13,7 @@ import { now } from '../storage/store.ts'
 import { type Account, foldUsername, isUsername } from './account.ts'
 import type { Directory } from './directory.ts'
 import { admit } from './password.ts'
-import { type Counter, createRateLimit } from './rate-limit.ts'
+import { type Counter, createRateLimit, type Limit } from './rate-limit.ts'
 import { PASSWORD_ACR } from './sign-in-method.ts'
 
 /** Credentials as the user typed them. */
@@ -36,6 +36,8 @@ export const signInLimits = ({ account_attempts, network_attempts }: Settings['s
 const FAILURE_MS = 1000
 /** Random delay of a failure. It hides differences of a millisecond. */
 const JITTER_MS = 20
+/** Changes of a password, of one account or session: sixty, and then one a minute. */
+const FORMS: Limit = { attempts: 60, maxWaitSeconds: 60 }
 
 /** Name of the counter of an account. */
 export const accountCounter = (id: string) => `account ${id}`
@@ -98,7 +100,15 @@ export function createAuthentication(
     return { account }
   }
 
-  return { signIn, check, remember: browsers.remember }
+  /** Counts a form that leads to a hash, before the hash. Throws 429 if it comes too early. */
+  async function countForm(ctx: Context, name: string): Promise<void> {
+    if (await attempts.count([[`password forms of ${name}`, FORMS]])) return
+    ctx.set('Retry-After', String(FORMS.maxWaitSeconds))
+    const error_description = 'too many changes of the password; try again in a minute'
+    ctx.throw(429, { error: 'temporarily_unavailable', error_description })
+  }
+
+  return { signIn, check, countForm, remember: browsers.remember }
 }
 
 /** Accounts of one browser. */

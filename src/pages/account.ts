@@ -10,11 +10,10 @@ import type { SignedIn, Site, Submitted } from './site.ts'
 import type { Words } from './words.ts'
 
 /** Returns the problems of a form with a new password, by field; undefined if there are none. */
-function problemsOf({ t }: Words, form: Form, { isUnchanged = false, isKnown = true }) {
+function problemsOf({ t }: Words, form: Form, { isUnchanged = false }) {
   const password = form.value('password')
   const problem = passwordProblem(password) ?? (isUnchanged ? 'unchanged' : undefined)
   const problems = {
-    current: isKnown ? undefined : t('password.wrong'),
     password: problem && t(`password.${problem}`),
     repeat: password === form.value('repeat') ? undefined : t('password.differs'),
   }
@@ -51,14 +50,20 @@ export function createAccountPages(site: Site) {
       if (account.password === undefined) ctx.throw(404)
       const current = form.value('current')
       const password = form.value('password')
+      const isUnchanged = password === current
+      const problems = problemsOf(views.words(ctx), form, { isUnchanged })
+      if (problems) return views.page(ctx, 'password', { problems }, 400)
+      await authentication.countForm(ctx, session.uid)
       // A change always needs the current password: an open browser is not enough (ASVS 6.2.3).
       const about = { client_id: ACCOUNT_CLIENT }
       const credentials = { username: account.username, password: current }
       const known = await authentication.check(ctx, credentials, about)
-      const isKnown = known?.id === account.id
-      const isUnchanged = password === current
-      const problems = problemsOf(views.words(ctx), form, { isKnown, isUnchanged })
-      if (problems) return views.page(ctx, 'password', { problems }, 400)
+      if (known?.id !== account.id) {
+        const problems = { current: views.words(ctx).t('password.wrong') }
+        return views.page(ctx, 'password', { problems }, 400)
+      }
+      // Each change begins a new session.
+      await authentication.countForm(ctx, account.id)
       const { session_idle: ttl } = settings.lifetimes
       const successor = await directory.changePassword?.(account.id, password, session.uid, ttl)
       note(ctx, 'password_changed', { account: account.id })
@@ -72,7 +77,7 @@ export function createAccountPages(site: Site) {
 }
 
 /** Returns the page of the change_password prompt, on which the user replaces a temporary password. */
-export function newPasswordPage({ views, directory }: Site) {
+export function newPasswordPage({ views, directory, authentication }: Site) {
   async function read(ctx: Context, { pending }: Interaction) {
     const account = pending && (await directory.findEnabled(pending.accountId, pending.ts))
     ctx.state.account = account
@@ -88,8 +93,13 @@ export function newPasswordPage({ views, directory }: Site) {
     async submit(ctx: Context, interaction: Interaction, form: Form) {
       const { account, pending } = await read(ctx, interaction)
       const password = form.value('password')
-      const isUnchanged = await admit(() => checkPassword(password, account.password))
-      const problems = problemsOf(views.words(ctx), form, { isUnchanged })
+      const problemsIf = (isUnchanged: boolean) =>
+        problemsOf(views.words(ctx), form, { isUnchanged })
+      let problems = problemsIf(false)
+      if (!problems) {
+        await authentication.countForm(ctx, account.id)
+        problems = problemsIf(await admit(() => checkPassword(password, account.password)))
+      }
       if (problems) return void views.page(ctx, 'new-password', { problems }, 400)
       if (!(await directory.replaceTemporaryPassword?.(account.id, password, pending.ts))) {
         return ctx.throw(400, { error: 'interaction_gone' })

@@ -8,6 +8,7 @@ import {
   ageSessions,
   copyOf,
   credentials,
+  fieldsOf,
   isSignedIn,
   open,
   send,
@@ -119,9 +120,10 @@ test.each([
   ['it is the old one', { password: PASSWORD, repeat: PASSWORD }, { password: 'unchanged' }],
   ['the two differ', { repeat: `${NEW} ` }, { repeat: 'differs' }],
   [
+    // The old one is not checked: a check takes a hash.
     'everything is wrong',
     { current: 'x', password: 'short', repeat: 'shirt' },
-    { current: 'wrong', password: 'too_short', repeat: 'differs' },
+    { password: 'too_short', repeat: 'differs' },
   ],
 ])('nothing changes when %s, and the page shows the error at the field', async (...row) => {
   const [, fields, problems] = row
@@ -187,6 +189,32 @@ test('a change and a wrong old password are one audit event each, without a pass
   expect(facts[1]).toMatchObject({ account: ada })
   for (const secret of [PASSWORD, NEW, 'not the password'])
     expect(lines.join()).not.toContain(secret)
+})
+
+test('only forms that cost a hash are counted, and too many get 429 before the hash', async () => {
+  const browser = await signedIn(usher)
+  const before = usher.output.length
+  const page = await browser.open(PAGE)
+  const full = { current: PASSWORD, password: NEW, repeat: NEW }
+  const submit = (fields: Record<string, string>) =>
+    send(browser, PAGE, { form: fieldsOf(page, { ...full, ...fields }) })
+  const cheap: Record<string, string>[] = [
+    { password: 'short', repeat: 'short' },
+    { password: 'password1234', repeat: 'password1234' },
+    { repeat: 'another' },
+    { password: PASSWORD, repeat: PASSWORD },
+  ]
+  for (const fields of Array.from({ length: 16 }, () => cheap).flat()) {
+    expect((await submit(fields)).status).toBe(400)
+  }
+  // The current password was not checked.
+  expect(usher.output.slice(before).join()).not.toContain('sign_in_')
+  const wrong = Array.from({ length: 62 }, () => submit({ current: 'wrong' }))
+  const statuses = (await Promise.all(wrong)).map(({ status }) => status)
+  expect(new Set(statuses)).toEqual(new Set([400, 429]))
+  const { status, headers } = await submit({})
+  expect([status, headers.get('retry-after')]).toEqual([429, '60'])
+  expect(await canSignIn(PASSWORD)).toBe(true)
 })
 
 test('an account without a password at the provider has no page to change it', async () => {

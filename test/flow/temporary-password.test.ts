@@ -9,6 +9,7 @@ import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, redeem, refresh, tokens } from '../support/journey.ts'
 import {
   credentials,
+  fieldsOf,
   isSignedIn,
   newTab,
   open,
@@ -303,4 +304,19 @@ test('a user who is signed in by another method replaces a temporary password on
   expect((await usher.directory.find(ada))?.change_password_by).toBeUndefined()
   expect(await canSignIn(NEW)).toBe(true)
   await authorize(usher, { username: 'grace' })
+})
+
+// The last test: the changes of this account are then limited.
+test('only forms that cost a hash are counted, and too many get 429 before the hash', async () => {
+  const { browser } = await choosing()
+  const { page } = browser
+  const submit = async (fields: Record<string, string>) =>
+    (await send(browser, page.url, { form: fieldsOf(page, { ...CHOSEN, ...fields }) })).status
+  const cheap = { password: 'password1234', repeat: 'password1234' }
+  for (const _ of Array(70).keys()) expect(await submit(cheap)).toBe(400)
+  const unchanged = { password: TEMPORARY, repeat: TEMPORARY }
+  const statuses = await Promise.all(Array.from({ length: 70 }, () => submit(unchanged)))
+  expect(statuses.filter(status => status === 400).length).toBeLessThanOrEqual(60)
+  expect(new Set(statuses)).toEqual(new Set([400, 429]))
+  expect(await submit({})).toBe(429)
 })
