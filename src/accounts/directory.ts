@@ -3,7 +3,7 @@
 //   Account id → account        indexed under 'accounts'
 
 import { randomBytes } from 'node:crypto'
-import { revokeGrants } from '../state/grants.ts'
+import { revokeGrant, revokeGrants } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -167,6 +167,17 @@ export function createDirectory(records: Records) {
     return (account?.ended ?? now()) + 1
   }
 
+  /** Ends the sessions that began with a method of sign-in, and every grant that was made in them. */
+  async function endSignIns(id: string, method: string): Promise<void> {
+    for (const { uid, amr, grants = {}, authorizations = {} } of await sessions.list(id)) {
+      if (!Array.isArray(amr) || !amr.includes(method)) continue
+      const latest = Object.values(authorizations).flatMap(({ grantId }) => grantId ?? [])
+      const all = [...Object.keys(grants), ...latest]
+      await Promise.all(all.map(grantId => revokeGrant(records, grantId)))
+      await sessions.end(uid)
+    }
+  }
+
   /**
    * Sets the password and ends all access of the account. Returns a new session of `ttl` seconds for the
    * browser of session `uid`, or undefined if that session has ended.
@@ -212,6 +223,7 @@ export function createDirectory(records: Records) {
     changePassword,
     replaceTemporaryPassword,
     endAccess,
+    endSignIns,
     remove,
   }
 }

@@ -6,7 +6,7 @@ import { hashPassword, passwordProblem } from '../accounts/password.ts'
 import { readSettings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
 import { readJson } from '../config/schema/values.ts'
-import { addLink, removeLink } from '../features/upstream/identities.ts'
+import { addLink, withoutIssuer } from '../features/upstream/identities.ts'
 import { now } from '../storage/store.ts'
 import { Failure, hint, type Invocation, print, readStdin, requireEntry } from './command.ts'
 import { openAccount, openOwnAccount, openOwnDirectory } from './directory.ts'
@@ -52,7 +52,7 @@ export async function link({ values, args: [name = ''] }: Invocation) {
   const { id, username, directory, audit } = await openOwnAccount(name)
   const link = { issuer, subject: String(values.subject) }
   await addLink(directory, id, link)
-  await audit('account_linked', { account: id, upstream: values.upstream })
+  await audit('account_linked', { account: id, upstream: values.upstream, subject: values.subject })
   hint(`${username} can sign in with ${values.upstream}.`)
 }
 
@@ -60,13 +60,18 @@ export async function link({ values, args: [name = ''] }: Invocation) {
 export async function unlink({ values, args: [name = ''] }: Invocation) {
   const issuer = issuerOf(values.upstream)
   const { account, id, username, directory, audit } = await openOwnAccount(name)
-  const link = account.links?.find(link => link.issuer === issuer)
-  if (!link) throw new Failure(`${username} has no link to ${values.upstream}.`)
-  if (!(await removeLink(directory, id, link))) {
+  const removed = account.links?.filter(link => link.issuer === issuer) ?? []
+  if (!removed.length) throw new Failure(`${username} has no link to ${values.upstream}.`)
+  if (!withoutIssuer(account, issuer)) {
     throw new Failure(`This is the only way for ${username} to sign in: set a password first.`)
   }
-  await audit('account_unlinked', { account: id, upstream: values.upstream })
-  hint(`${username} can no longer sign in with ${values.upstream}.`)
+  await directory.endAccess(id, current => withoutIssuer(current, issuer) ?? current)
+  for (const { subject } of removed) {
+    await audit('account_unlinked', { account: id, upstream: values.upstream, subject })
+  }
+  hint(
+    `${username} can no longer sign in with ${values.upstream}; all sessions and tokens have ended.`,
+  )
 }
 
 function issuerOf(name: unknown): string {
@@ -118,12 +123,15 @@ export async function enable({ args: [name = ''] }: Invocation) {
 /** `accounts password ACCOUNT`: ends every session and token. Prints a password that it generates. */
 export async function password({ values, args: [name = ''] }: Invocation) {
   const { given, generated, change_password_by } = await readPassword(values)
-  const { id, username, directory, audit } = await openOwnAccount(name)
+  const { account, id, username, directory, audit } = await openOwnAccount(name)
   const hash = await hashPassword(given ?? generated)
   await directory.endAccess(id, current => ({ ...current, password: hash, change_password_by }))
   if (given === undefined) process.stdout.write(`${generated}\n`)
   await audit('password_set', { account: id, change_password_by })
   hint(`The password of ${username} is changed; all sessions and tokens have ended.`)
+  for (const { issuer, subject } of account.links ?? []) {
+    hint(`A sign-in at ${issuer} as ${subject} stays possible: npm run usher -- accounts unlink`)
+  }
 }
 
 /** `accounts remove ACCOUNT --yes`. */

@@ -2,10 +2,12 @@
 // may do what".
 
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { StoreUnavailable } from '../../src/storage/store.ts'
 import { Browser } from '../support/browser.ts'
 import { type HostileIssuer, startHostileIssuer } from '../support/hostile-issuer.ts'
-import { authorizationRequest, redeem } from '../support/journey.ts'
+import { authorizationRequest, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
+import { isSignedIn, signedIn } from '../support/people.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { CLIENTS, startUsher, type Usher } from '../support/usher.ts'
 
@@ -16,11 +18,14 @@ const FIELDS = { username: 'preferred_username', name: 'name', email: 'email' }
 const FILES: Record<string, object> = {
   corp: { ...CORP, link_by_verified_email: true },
   partner: { allow: { claims: { org: 'partner' } } },
+  // Users of other tests add and remove this one.
+  link: { accounts: 'link' },
   // Trusts no domain: the setting has no effect.
   open: { link_by_verified_email: true },
   groups: { claims: { ...FIELDS, 'attributes.groups': 'groups', 'attributes.team': 'team' } },
 }
 type Claims = Record<string, unknown>
+const OFFLINE = 'openid offline_access'
 
 const issuers: Record<string, HostileIssuer> = {}
 let usher: Usher
@@ -37,11 +42,11 @@ afterAll(async () => {
 })
 
 /** Signs in at an issuer whose ID token has these claims. Without a code, the page says why. */
-async function browserAt(name: string, claims: Claims) {
+async function browserAt(name: string, claims: Claims, params: Record<string, string> = {}) {
   const { state } = issuers[name] as HostileIssuer
   state.behaviour = { claims: { preferred_username: undefined, email: undefined, ...claims } }
   const browser = new Browser(usher.issuer, fetch, [issuers[name]?.issuer ?? ''])
-  const request = authorizationRequest(usher, { client_id: 'first' })
+  const request = authorizationRequest(usher, { client_id: 'first', ...params })
   await browser.open(request.url)
   await browser.submit({ decision: name })
   return { browser, request }
@@ -153,5 +158,106 @@ describe('a claim that the issuer no longer sends', () => {
     const { id = '' } = (await accountOf({})) ?? {}
     await usher.directory.change(id, account => ({ ...account, email_verified: true }))
     expect(await accountOf(absent)).toMatchObject({ id, email_verified: false })
+  })
+})
+
+describe('an account has one link to an issuer', () => {
+  const METHODS = '/account/sign-ins'
+  const trusted = (browser: Browser) => {
+    const both = new Browser(usher.issuer, fetch, [issuers.link?.issuer ?? ''])
+    both.jar = browser.jar
+    return both
+  }
+  const events = (event: string) =>
+    usher.output.map(line => JSON.parse(line)).filter(line => line.event === event)
+
+  /** A browser of a user with a password, who adds the user `subject` of the issuer. */
+  async function added(username: string, subject: string, browser?: Browser) {
+    const own = browser ?? trusted(await signedIn(usher, username))
+    const { state } = issuers.link as HostileIssuer
+    state.behaviour = { claims: { sub: subject } }
+    await own.open(METHODS)
+    await own.submit({ add: 'link' })
+    return own
+  }
+  const linksOf = async (username: string) =>
+    (await usher.directory.findByUsername(username))?.links?.map(({ subject }) => subject)
+
+  test('a second user of the issuer is refused, and cannot sign in', async () => {
+    await local('owner')
+    const browser = await added('owner', 'owner-there')
+    expect(browser.page.text).toContain('You can now sign in this way.')
+    await added('owner', 'hijacker', browser)
+    expect(browser.page.text).toContain('Nothing was added')
+    expect(await linksOf('owner')).toEqual(['owner-there'])
+    await expect(signIn('link', { sub: 'hijacker' })).rejects.toThrow('You cannot sign in this way')
+    await added('owner', 'owner-there', browser)
+    expect(browser.page.text).toContain('You can now sign in this way.')
+    expect(events('account_linked').at(-1)).toMatchObject({
+      upstream: 'link',
+      subject: 'owner-there',
+    })
+  })
+
+  test('Remove removes every link to the issuer, also those of an earlier version', async () => {
+    const { id } = await local('several')
+    const browser = await added('several', 'several-1')
+    const issuer = issuers.link?.issuer ?? ''
+    const elsewhere = { issuer: 'https://elsewhere.example', subject: 'several' }
+    await usher.directory.change(id, ({ links = [], ...account }) => ({
+      ...account,
+      links: [...links, { issuer, subject: 'several-2' }, elsewhere],
+    }))
+    await browser.open(METHODS)
+    await browser.submit({ remove: 'link' })
+    expect(browser.page.text).toContain('You can no longer sign in this way.')
+    expect(await linksOf('several')).toEqual(['several'])
+    const subjects = events('account_unlinked').map(({ subject }) => subject)
+    expect(subjects).toEqual(expect.arrayContaining(['several-1', 'several-2']))
+    for (const sub of ['several-1', 'several-2']) {
+      await expect(signIn('link', { sub })).rejects.toThrow('You cannot sign in this way')
+    }
+  })
+
+  test('Remove ends the sessions and tokens of sign-ins at the issuer, and no others', async () => {
+    await local('mover')
+    const byPassword = await added('mover', 'mover-there')
+    const own = await tokens(usher, { username: 'mover', scope: OFFLINE })
+    const { browser, request } = await browserAt('link', { sub: 'mover-there' }, { scope: OFFLINE })
+    const code = browser.page.params.get('code') ?? ''
+    const { body } = await redeem(usher, code, request)
+    expect((await userinfo(usher, body.access_token)).status).toBe(200)
+    await byPassword.open(METHODS)
+    await byPassword.submit({ remove: 'link' })
+    expect(await isSignedIn(browser)).toBe(false)
+    expect((await userinfo(usher, body.access_token)).status).toBe(401)
+    expect((await refresh(usher, body.refresh_token, 'first')).body.error).toBe('invalid_grant')
+    expect(await isSignedIn(byPassword)).toBe(true)
+    expect((await refresh(usher, own.refresh_token)).status).toBe(200)
+  })
+
+  test('Remove can be repeated after a crash at any write', async () => {
+    await local('unlucky')
+    const byPassword = await added('unlucky', 'unlucky-there')
+    const { write } = usher.store
+    let isDone = false
+    for (let failing = 1; !isDone; failing++) {
+      await added('unlucky', 'unlucky-there', byPassword)
+      const { browser } = await browserAt('link', { sub: 'unlucky-there' })
+      await byPassword.open(METHODS)
+      let writes = 0
+      const spy = vi.spyOn(usher.store, 'write').mockImplementation(async changes => {
+        if (++writes >= failing) throw new StoreUnavailable('cut')
+        return write.call(usher.store, changes)
+      })
+      await byPassword.submit({ remove: 'link' })
+      spy.mockRestore()
+      isDone = byPassword.page.status === 200
+      byPassword.pages.pop()
+      await byPassword.submit({ remove: 'link' })
+      expect(byPassword.page.text, `write ${failing}`).toContain('You can no longer sign in')
+      expect(await isSignedIn(browser), `write ${failing}`).toBe(false)
+      expect(await linksOf('unlucky')).toEqual([])
+    }
   })
 })

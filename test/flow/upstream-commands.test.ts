@@ -36,6 +36,9 @@ test('accounts link, find and unlink; export and import keep links', async () =>
   const taken = await usher(['accounts', 'link', 'grace', ...link])
   expect(taken).toMatchObject({ code: 1, stderr: expect.stringContaining('another account') })
 
+  const second = await usher(['accounts', 'link', 'ada', ...link.with(-1, '5678')])
+  expect(second).toMatchObject({ code: 1, stderr: expect.stringContaining('unlink it first') })
+
   const found = await usher(['accounts', 'find', 'EXAMPLE.org', '--json'])
   const links = [{ issuer: issuer.issuer, subject: '1234' }]
   expect(JSON.parse(found.stdout)).toMatchObject([{ username: 'ada', links }])
@@ -45,7 +48,8 @@ test('accounts link, find and unlink; export and import keep links', async () =>
   const last = await usher(['accounts', 'unlink', 'ada', '--upstream', 'example'])
   expect(last).toMatchObject({ code: 1, stderr: expect.stringContaining('the only way') })
   const password = ['accounts', 'password', 'ada', '--password-stdin']
-  await usher(password, 'correct horse battery staple')
+  const reset = await usher(password, 'correct horse battery staple')
+  expect(reset.stderr).toContain(`A sign-in at ${issuer.issuer} as 1234 stays possible`)
   expect((await usher(['accounts', 'unlink', 'ada', '--upstream', 'example'])).code).toBe(0)
   expect((await usher(['accounts', 'link', 'grace', ...link])).code).toBe(0)
   const unknown = await usher([

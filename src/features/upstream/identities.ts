@@ -31,26 +31,29 @@ export type UpstreamRefusal = keyof typeof UPSTREAM_REFUSALS
 /** The link of an account to a user of the issuer. */
 export const linkOf = ({ issuer }: Upstream, subject: string): Link => ({ issuer, subject })
 
-const otherLinks = (link: Link, { links = [] }: Account) =>
-  links.filter(other => !isDeepStrictEqual(other, link))
+const linksBut = (links: Link[] = [], issuer: string) =>
+  links.filter(link => link.issuer !== issuer)
 
-/** Lets a user of an upstream issuer sign in to the account. Throws `InvalidAccount`. */
+/**
+ * Lets a user of an upstream issuer sign in to the account. Throws `InvalidAccount`, also for a second user
+ * of the issuer: the account page could not tell them apart, and a hijacker could stay unnoticed.
+ */
 export function addLink(directory: OwnDirectory, id: string, link: Link) {
-  return directory.change(id, account => ({
-    ...account,
-    links: [...otherLinks(link, account), link],
-  }))
+  return directory.change(id, account => {
+    const { links = [] } = account
+    if (links.some(other => isDeepStrictEqual(other, link))) return account
+    const others = linksBut(links, link.issuer)
+    if (others.length === links.length) return { ...account, links: [...links, link] }
+    throw new InvalidAccount(
+      'The account has a link to another user of this issuer: unlink it first.',
+    )
+  })
 }
 
-/** Reverses `addLink`. Returns undefined, and changes nothing, for the only way to sign in. */
-export async function removeLink(directory: OwnDirectory, id: string, link: Link) {
-  let isRemoved = false
-  const account = await directory.change(id, account => {
-    const links = otherLinks(link, account)
-    isRemoved = links.length > 0 || account.password !== undefined
-    return isRemoved ? { ...account, links } : account
-  })
-  return isRemoved ? account : undefined
+/** Returns the account without any link to the issuer; undefined if that is its only way to sign in. */
+export function withoutIssuer(account: Account, issuer: string): Account | undefined {
+  const links = linksBut(account.links, issuer)
+  return links.length || account.password !== undefined ? { ...account, links } : undefined
 }
 
 /** Returns the account, with its fields as the issuer has them now; or why there is none. */
@@ -129,7 +132,9 @@ async function linkByEmail(directory: OwnDirectory, { linkable }: Said, link: Li
   if (linkable === undefined) return undefined
   const holders = await directory.findByEmail(linkable)
   // Another tab may just have added this link.
-  const [account, ...others] = holders.filter(holder => !otherLinks(link, holder).length)
+  const [account, ...others] = holders.filter(({ links = [] }) =>
+    links.every(other => isDeepStrictEqual(other, link)),
+  )
   if (!account?.email_verified || others.length) return undefined
   return addLink(directory, account.id, link)
 }

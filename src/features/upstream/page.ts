@@ -4,10 +4,11 @@ import type { Context } from 'koa'
 import type { IDToken } from 'openid-client'
 import { type Account, InvalidAccount, type Link } from '../../accounts/account.ts'
 import type { OwnDirectory } from '../../accounts/directory.ts'
+import type { Upstream } from '../../config/schema/upstream.ts'
 import { note } from '../../http/audit.ts'
 import { PLACES } from '../../pages/page-data.ts'
 import type { SignedIn, Site, Submitted } from '../../pages/site.ts'
-import { addLink, linkOf, readClaims, removeLink } from './identities.ts'
+import { addLink, linkOf, readClaims, withoutIssuer } from './identities.ts'
 import type { Connection } from './issuer.ts'
 
 const OUTCOMES = ['added', 'removed', 'failed', 'taken'] as const
@@ -24,6 +25,16 @@ export function createSignInsPage(
   const report = (ctx: Context, outcome: Outcome) =>
     ctx.redirect(`${PLACES.signIns}?outcome=${outcome}`)
 
+  /** Returns false, and changes nothing, if the issuer is the only way to sign in. */
+  async function remove(id: string, { issuer }: Upstream): Promise<boolean> {
+    let after: Account | undefined
+    await directory.change(id, account => {
+      after = withoutIssuer(account, issuer)
+      return after ?? account
+    })
+    return after !== undefined
+  }
+
   return {
     show(ctx: Context, { account: { links = [], password } }: SignedIn) {
       const words = views.words(ctx)
@@ -31,7 +42,7 @@ export function createSignInsPage(
       const outcome = OUTCOMES.find(known => known === ctx.query.outcome)
       views.page(ctx, 'sign-ins', {
         hasPassword,
-        isLast: links.length === 1 && !hasPassword,
+        isLast: new Set(links.map(({ issuer }) => issuer)).size === 1 && !hasPassword,
         methods: connections.map(connection => ({
           name: connection.upstream.name,
           label: words.textOf(connection.upstream.label),
@@ -51,10 +62,15 @@ export function createSignInsPage(
         const url = await begin(added, user).catch(() => undefined)
         return url ? views.navigate(ctx, url) : report(ctx, 'failed')
       }
-      const link = account.links?.find(link => removed && isOf(removed, link))
-      if (!link || !(await removeLink(directory, account.id, link)))
-        return ctx.redirect(PLACES.signIns)
-      note(ctx, 'account_unlinked', { account: account.id, upstream: removed?.upstream.name })
+      const isRemoved = removed && (await remove(account.id, removed.upstream))
+      if (!isRemoved) return ctx.redirect(PLACES.signIns)
+      // After the link, so that no new session begins meanwhile.
+      await directory.endSignIns(account.id, removed.upstream.name)
+      for (const { issuer, subject } of account.links ?? []) {
+        const { name, issuer: unlinked } = removed.upstream
+        const about = { account: account.id, upstream: name, subject }
+        if (issuer === unlinked) note(ctx, 'account_unlinked', about)
+      }
       report(ctx, 'removed')
     },
 
@@ -66,7 +82,7 @@ export function createSignInsPage(
         if (!(error instanceof InvalidAccount)) throw error
       })
       if (!account) return report(ctx, 'taken')
-      note(ctx, 'account_linked', { account: id, upstream: upstream.name })
+      note(ctx, 'account_linked', { account: id, upstream: upstream.name, subject: link.subject })
       report(ctx, 'added')
     },
   }
