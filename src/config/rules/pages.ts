@@ -2,14 +2,11 @@
 
 import { readdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import tinycolor from 'tinycolor2'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import { entriesOf, readBytes, readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
 import { findingsOf, strayFile } from './messages.ts'
-
-const { mix, mostReadable, readability } = tinycolor
 
 /** Maximum size of a picture. A logo is sent with every first page. */
 const MAX_PICTURE_BYTES = 256 * 1024
@@ -47,7 +44,7 @@ function colourFindings({ at, value: { branding = {} } }: Branded): Finding[] {
     const scheme = key.endsWith('dark') ? 'dark' : 'light'
     if (!colour) return []
     const isText = key.startsWith('accent')
-    const ratio = isText ? contrastIn(scheme, colour) : readability(SCHEMES[scheme].text, colour)
+    const ratio = isText ? contrastIn(scheme, colour) : contrast(SCHEMES[scheme].text, colour)
     if (ratio >= MIN_TEXT_CONTRAST) return []
     // Rounded down: 4.499 is not enough.
     const measured = `${(Math.floor(ratio * 100) / 100).toFixed(2)}:1`
@@ -67,9 +64,10 @@ export function logoFindings(usher: ValidFile<UsherFile>, pictures: Record<strin
     const { [key]: name = '' } = branding
     const text = Buffer.from(pictures[name] ?? '', 'base64').toString()
     if (!name.endsWith('.svg') || /prefers-color-scheme|currentColor/.test(text)) return []
-    const colours = text.match(/(?<=(?:fill|stroke)\s*[=:]\s*["']?\s*)#[0-9a-f]{3,6}\b/gi) ?? []
+    const colours =
+      text.match(/(?<=(?:fill|stroke)\s*[=:]\s*["']?\s*)#(?:[0-9a-f]{3}){1,2}\b/gi) ?? []
     const [page = ''] = SCHEMES[scheme].backgrounds
-    const isSeen = colours.some(colour => readability(colour, page) >= MIN_GRAPHICS_CONTRAST)
+    const isSeen = colours.some(colour => contrast(colour, page) >= MIN_GRAPHICS_CONTRAST)
     return findingsOf(usher, [[!isSeen && colours.length, 'logo-contrast', `branding.${key}`]])
   })
 }
@@ -109,19 +107,47 @@ export type Scheme = keyof typeof SCHEMES
 export const MIN_TEXT_CONTRAST = 4.5
 /** WCAG 2.2, 1.4.11. */
 const MIN_GRAPHICS_CONTRAST = 3
-const INKS = ['#ffffff', '#0d1526']
+const LIGHT_INK = '#ffffff'
+const DARK_INK = '#0d1526'
 
 /** Returns the lowest contrast of a colour against the backgrounds of a scheme. */
-export const contrastIn = (scheme: Scheme, colour: tinycolor.ColorInput) =>
-  Math.min(...SCHEMES[scheme].backgrounds.map(background => readability(colour, background)))
+export const contrastIn = (scheme: Scheme, colour: string) =>
+  Math.min(...SCHEMES[scheme].backgrounds.map(background => contrast(colour, background)))
 
 /** Returns the nearest colour that is readable as text: the colour itself, a darker or a lighter one. */
 export function readableIn(scheme: Scheme, colour: string): string {
   const { towards } = SCHEMES[scheme]
-  const mixes = Array.from({ length: 101 }, (_, percent) => mix(colour, towards, percent))
-  const readable = mixes.find(mixed => contrastIn(scheme, mixed) >= MIN_TEXT_CONTRAST)
-  return readable?.toHexString() ?? towards
+  const mixes = Array.from({ length: 101 }, (_, percent) => mix(colour, towards, percent / 100))
+  return mixes.find(mixed => contrastIn(scheme, mixed) >= MIN_TEXT_CONTRAST) ?? towards
 }
 
 /** Returns the colour for text on `colour`. */
-export const inkOn = (colour: string) => mostReadable(colour, INKS).toHexString()
+export const inkOn = (colour: string) =>
+  contrast(LIGHT_INK, colour) >= contrast(DARK_INK, colour) ? LIGHT_INK : DARK_INK
+
+/** Contrast ratio of two colours (WCAG 2.2). */
+function contrast(one: string, other: string): number {
+  const [dark = 0, light = 0] = [one, other].map(luminanceOf).sort((a, b) => a - b)
+  return (light + 0.05) / (dark + 0.05)
+}
+
+/** Relative luminance of a colour (WCAG 2.2). */
+function luminanceOf(colour: string): number {
+  const [red = 0, green = 0, blue = 0] = channelsOf(colour)
+    .map(channel => channel / 255)
+    .map(part => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+}
+
+/** Returns the colour at `share` of the way between two. */
+function mix(from: string, to: string, share: number): string {
+  const target = channelsOf(to)
+  const mixed = channelsOf(from).map((channel, i) => channel + ((target[i] ?? 0) - channel) * share)
+  return `#${Buffer.from(mixed.map(Math.round)).toString('hex')}`
+}
+
+/** The red, green and blue of `#rrggbb` or `#rgb`, 0 to 255 each. */
+const channelsOf = (colour: string) =>
+  Buffer.from(colour.slice(1).replace(/^(.)(.)(.)$/, '$1$1$2$2$3$3'), 'hex')
+    .values()
+    .toArray()
