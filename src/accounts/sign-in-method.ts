@@ -38,7 +38,5 @@ export interface SignInMethod {
   }): Promise<string>
 }
 
-/** Returns the method by which a session signed in. */
-export function methodOf(amr: string[] = [], upstreams: Record<string, Upstream>): string {
-  return amr.find(name => Object.hasOwn(upstreams, name)) ?? PASSWORD
-}
+/** Returns the method by which a session signed in: the first name in its `amr`. */
+export const methodOf = ([first]: string[] = []) => (first === 'pwd' ? PASSWORD : first)

@@ -9,6 +9,7 @@
 import type { Context } from 'koa'
 import { errors } from 'oidc-provider'
 import type { Decision } from '../accounts/consents.ts'
+import { methodOf } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
 import { required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
@@ -38,6 +39,10 @@ interface AccessRequest {
   until: number
   /** The user must have signed in after this time (epoch seconds). */
   signedIn?: number
+  /** The `acr` that the user must have signed in with, if any is requested. */
+  acrs?: string[]
+  /** True if no other `acr` suffices. Otherwise any later sign-in does. */
+  isAcrEssential?: boolean
   /** The version of the consent that the answer builds on. */
   version: number
   isDenied?: true
@@ -96,7 +101,7 @@ type Outcome = 'allowed' | 'denied' | 'gone' | 'withdrawn'
 
 /** Returns the handlers of the pages. */
 export function createRequestPages(site: Site, requests: AccessRequests, grants: Grants) {
-  const { views, enter, provider, records, consents } = site
+  const { views, signIn, provider, records, consents } = site
   const { BackchannelAuthenticationRequest: Requests } = provider
   const ask = createConsentPage(site)
   const sessions = createSessions(records)
@@ -121,15 +126,22 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
     })
   }
 
-  /** Returns the open request, once the user has signed in as recently as the client demands. */
+  /** Returns the open request, once the user has signed in as the client demands. */
   async function requestFor(ctx: Context, user: SignedIn): Promise<AccessRequest | undefined> {
-    const { id, ended } = user.account
-    const open = await requests.list(id, ended)
+    const { account, session } = user
+    const open = await requests.list(account.id, account.ended)
     const request = open.find(({ handle }) => handle === ctx.query.request)
     if (!request) return void (await list(ctx, user, 'gone'))
-    const { signedIn = 0 } = request
-    const isRecent = user.session.since >= signedIn || (await enter(ctx, now() - signedIn))
-    return isRecent ? request : undefined
+    const { signedIn = 0, since, client_id, acrs = [], isAcrEssential } = request
+    const { require_sign_in = methodOf(session.amr) } = views.configuredClient(ctx, client_id) ?? {}
+    const mayMiss = acrs.length === 0 || (!isAcrEssential && session.since >= since)
+    const demands = {
+      ...(session.since < signedIn && { max_age: String(now() - signedIn) }),
+      ...(require_sign_in !== methodOf(session.amr) && { require_sign_in }),
+      ...(!mayMiss && !acrs.includes(session.acr ?? '') && { acr_values: acrs.join(' ') }),
+    }
+    if (!Object.keys(demands).length) return request
+    signIn(ctx, demands)
   }
 
   /** Gives a request its result. Without a decision the user denies it. */

@@ -8,12 +8,14 @@ import { randomUUID } from 'node:crypto'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { foldUsername } from '../accounts/account.ts'
 import { createRateLimit, type Limit } from '../accounts/rate-limit.ts'
+import type { Settings } from '../config/load.ts'
 import { CIBA_GRANT } from '../config/schema/client.ts'
 import { displayTextProblem } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import { RECENT_SECONDS } from '../pages/site.ts'
+import { acrValuesOf } from '../provider/claims.ts'
 import { findClient } from '../provider/clients.ts'
 import type { Dependencies, LibraryFeatures } from '../provider/feature.ts'
 import { createGrants } from '../provider/grants.ts'
@@ -83,6 +85,7 @@ export function ciba(dependencies: Dependencies): PageFeature {
         since: Math.max(now(), ended + 1),
         until: now() + request.expiration,
         signedIn: earliestSignIn(oidc),
+        ...acrsOf(oidc, settings),
         version: (await consents.read(accountId, client_id)).version,
       })
       if (isAsked) {
@@ -155,6 +158,13 @@ export function ciba(dependencies: Dependencies): PageFeature {
 /** CIBA §13: access_denied has the status 403. */
 const refused = (description: string) =>
   Object.assign(new errors.AccessDenied(description), { status: 403, statusCode: 403 })
+
+/** The requested `acr` of those that sign-ins have; `acr_values` are voluntary (OIDC Core §5.5.1.1). */
+function acrsOf({ claims }: KoaContextWithOIDC['oidc'], settings: Settings) {
+  const { essential = false, value, values = [value] } = claims?.id_token?.acr ?? {}
+  const acrs = acrValuesOf(settings).filter(acr => values.includes(acr))
+  return { acrs, isAcrEssential: essential }
+}
 
 /** Epoch seconds after which the user must have signed in, by `prompt=login` or `max_age`. */
 function earliestSignIn({ params, prompts }: KoaContextWithOIDC['oidc']): number | undefined {

@@ -28,8 +28,8 @@ export const problemPath = ({ state }: Context, uid: string, problem: Problem) =
 
 /** Returns the page of the login prompt. */
 export function signInPage({ views, records, authentication, settings, signInMethods }: Site) {
-  function methodsFor(ctx: Context, { clientId }: Interaction) {
-    const { require_sign_in: only } = views.configuredClient(ctx, clientId) ?? {}
+  function methodsFor(ctx: Context, { clientId, params }: Interaction) {
+    const { require_sign_in: only } = views.configuredClient(ctx, clientId) ?? params
     const { methods } = settings.sign_in
     const isUsed = (name: string) => (only ? name === only : (methods?.includes(name) ?? true))
     const others = signInMethods.filter(({ name }) => isUsed(name))

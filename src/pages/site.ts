@@ -62,10 +62,12 @@ export function createSite(
     ctx.state.account = account
     ctx.state.csrf = session && csrf.token(subject(ctx, session))
     if (account && isFresh) return { account, session }
-    views.navigate(ctx, signInUrl(ctx, maxAge))
+    signIn(ctx, maxAge === undefined ? {} : { max_age: String(maxAge) })
   }
 
-  function signInUrl({ url, path }: Context, maxAge?: number): string {
+  /** Sends the browser to sign-in, and then back. `demands`: parameters of the authorization request. */
+  function signIn(ctx: Context, demands: Record<string, string>) {
+    const { url, path } = ctx
     const query = new URLSearchParams({
       client_id: ACCOUNT_CLIENT,
       response_type: 'code',
@@ -75,9 +77,9 @@ export function createSite(
       // The code is never redeemed, so the verifier is not kept.
       code_challenge: randomBytes(32).toString('base64url'),
       code_challenge_method: 'S256',
-      ...(maxAge !== undefined && { max_age: String(maxAge) }),
+      ...demands,
     })
-    return `${AUTHORIZATION.path}?${query}`
+    views.navigate(ctx, `${AUTHORIZATION.path}?${query}`)
   }
 
   // The subject contains the URL: a token is valid only for the change that its page shows.
@@ -103,6 +105,7 @@ export function createSite(
     },
 
     enter,
+    signIn,
 
     /** Returns a handler for a page of the signed-in user. */
     signedIn:

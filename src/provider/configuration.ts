@@ -3,7 +3,7 @@
 
 import { type Configuration, Provider } from 'oidc-provider'
 import { claimsOf } from '../accounts/account.ts'
-import { RESPONSE_TYPES } from '../config/schema/client.ts'
+import { ACCOUNT_CLIENT, RESPONSE_TYPES } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
 import { required } from '../config/schema/values.ts'
 import { cookieNames, createSignatures, originCookie, pathCookie } from '../http/cookies.ts'
@@ -107,7 +107,13 @@ function configuration(
 
     // `audience` is ignored. Its validator is the one hook of the library for every authorization request,
     // pushed ones too: it is called even if `audience` is absent.
-    extraParams: { audience: ctx => checkRequest(ctx, features) },
+    extraParams: {
+      audience: ctx => checkRequest(ctx, features),
+      // For the account pages, which act for a client that has this rule (features/ciba-requests.ts).
+      require_sign_in({ oidc: { client, params } }) {
+        if (params && client?.clientId !== ACCOUNT_CLIENT) params.require_sign_in = undefined
+      },
+    },
     scopes: Object.keys(scopes),
     acrValues: acrValuesOf(settings),
     claims: claimsByScope(claims),

@@ -24,10 +24,10 @@ export function createPolicy(dependencies: Dependencies, features: Feature[]) {
     const wanted = acrValues.filter(value => asked.includes(value))
     return wanted.length > 0 && !wanted.includes(acr) && !result?.login
   }
-  const lacksMethod = ({ client, session }: Oidc) =>
-    session?.accountId && client?.require_sign_in
-      ? client.require_sign_in !== methodOf(session.amr, settings.upstreams)
-      : false
+  const lacksMethod = ({ client, session, params }: Oidc) => {
+    const only = client?.require_sign_in ?? params?.require_sign_in
+    return Boolean(session?.accountId && only && only !== methodOf(session.amr))
+  }
   const select = new Prompt({ name: 'select_account', requestable: true })
   select.checks.clear()
   policy.add(select, 0)

@@ -1,10 +1,11 @@
 // Attacks on CIBA: floods of requests, guessing of accounts, misleading messages, and ended access.
 
-import { expect, vi } from 'vitest'
+import { decodeJwt } from 'jose'
+import { describe, expect, vi } from 'vitest'
 import { grantsOfAccount } from '../../src/state/grants.ts'
 import { createSessions } from '../../src/state/sessions.ts'
 import { StoreUnavailable } from '../../src/storage/store.ts'
-import type { Browser } from '../support/browser.ts'
+import { Browser } from '../support/browser.ts'
 import {
   answer,
   cibaClient,
@@ -16,10 +17,20 @@ import {
   startRequest,
 } from '../support/ciba.ts'
 import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
+import { type HostileIssuer, startHostileIssuer } from '../support/hostile-issuer.ts'
 import { interleaving } from '../support/interleave.ts'
-import { refresh } from '../support/journey.ts'
-import { fieldsOf, newTab, send, signedIn, words } from '../support/people.ts'
-import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
+import { authorizationRequest, refresh } from '../support/journey.ts'
+import {
+  ageSessions,
+  credentials,
+  fieldsOf,
+  newTab,
+  send,
+  signedIn,
+  words,
+} from '../support/people.ts'
+import { withUpstreams } from '../support/upstream.ts'
+import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
 
 /** A browser in which Ada is signed in. */
 let browser: Browser
@@ -208,4 +219,103 @@ test('an answer during the end of its session leaves no access behind, and no gr
     expect(await poll(usher, id)).not.toHaveProperty('access_token')
     expect(await usher.records.list(...grantsOfAccount(grace))).toEqual([])
   }
+})
+
+describe('a client that demands a sign-in at an issuer', () => {
+  const STRONG = 'urn:example:strong'
+  const ESSENTIAL = { id_token: { acr: { essential: true, values: [STRONG] } } }
+  let issuer: HostileIssuer
+  let strict: Usher
+  let account: string
+  test.beforeAll(async () => {
+    issuer = await startHostileIssuer()
+    const { usher: settings, files } = withUpstreams({
+      link: { issuer: issuer.issuer, accounts: 'link', acr: { strong: STRONG } },
+    })
+    strict = await startUsher({
+      clients: {
+        till: cibaClient('till', { require_sign_in: 'link' }),
+        desk: cibaClient('desk'),
+        safe: cibaClient('safe', { require_sign_in: 'password' }),
+      },
+      usher: { ...settings, features: { ciba: true, claims_parameter: true } },
+      files,
+    })
+    const { id } = await strict.addAccount(ADA)
+    const links = [{ issuer: issuer.issuer, subject: 'ada-there' }]
+    await strict.directory.change(id, before => ({ ...before, links }))
+    account = id
+  })
+  test.afterAll(async () => {
+    await strict.close()
+    await issuer.close()
+  })
+
+  const byPassword = async () => {
+    const own = new Browser(strict.issuer, fetch, [issuer.issuer])
+    await own.open('/account')
+    await own.submit(credentials())
+    // The request follows the sign-in by a second.
+    await ageSessions(strict, account, 10)
+    return own
+  }
+
+  test.each<[string, string, Record<string, string>, string]>([
+    ['require_sign_in', 'till', {}, 'anything'],
+    ['acr_values', 'desk', { acr_values: `other ${STRONG}` }, 'strong'],
+    ['an essential acr', 'desk', { claims: JSON.stringify(ESSENTIAL) }, 'strong'],
+  ])('by %s gets tokens after that sign-in only', async (_, client, params, acr) => {
+    issuer.state.behaviour = { claims: { acr } }
+    const own = await byPassword()
+    const id = await startRequest(strict, params, client)
+    const [address = ''] = await pendingRequests(own)
+    await own.open(address)
+    if (own.heading !== words('consent.title')) await own.submit({ decision: 'link' })
+    expect(own.heading).toBe(words('consent.title'))
+    await own.submit({ decision: 'allow' })
+    const { id_token } = await poll(strict, id, client)
+    expect(decodeJwt(String(id_token)).amr).toEqual(['link'])
+    await forgetRequests(strict, account)
+  })
+
+  test('by require_sign_in: password gets no tokens of a session at the issuer', async () => {
+    issuer.state.behaviour = {}
+    const own = new Browser(strict.issuer, fetch, [issuer.issuer])
+    await own.open('/account')
+    await own.submit({ decision: 'link' })
+    const id = await startRequest(strict, {}, 'safe')
+    const [address = ''] = await pendingRequests(own)
+    await own.open(address)
+    expect(own.heading).toBe(words('sign_in.title'))
+    expect(own.page.text).not.toContain('value="link"')
+    await own.submit(credentials())
+    await own.submit({ decision: 'allow' })
+    expect(await poll(strict, id, 'safe')).toHaveProperty('access_token')
+    await forgetRequests(strict, account)
+  })
+
+  test('by voluntary acr_values gets tokens after another sign-in, by an essential acr none', async () => {
+    issuer.state.behaviour = {}
+    for (const [params, isAllowed] of [
+      [{ acr_values: STRONG }, true],
+      [{ claims: JSON.stringify(ESSENTIAL) }, false],
+    ] as const) {
+      const own = await byPassword()
+      const id = await startRequest(strict, params, 'desk')
+      await own.open((await pendingRequests(own)).at(-1) ?? '')
+      expect(own.heading).toBe(words('sign_in.title'))
+      await own.submit(credentials())
+      expect(own.heading === words('consent.title')).toBe(isAllowed)
+      if (isAllowed) await own.submit({ decision: 'allow' })
+      const tokens = await poll(strict, id, 'desk')
+      expect(tokens.access_token !== undefined).toBe(isAllowed)
+      await forgetRequests(strict, account)
+    }
+  })
+
+  test('can send no require_sign_in itself', async () => {
+    const page = new Browser(usher.issuer)
+    await page.open(authorizationRequest(usher, { require_sign_in: 'link' }).url)
+    expect(page.page.text).toContain('type="password"')
+  })
 })
