@@ -45,7 +45,8 @@ const MESSAGES = {
   'introspection-off': 'needs a setting that is off: `features.introspection` in usher.yaml',
 
   // Upstream issuers
-  'upstream-name': 'rename its file: a-z first, then a-z, 0-9 and -; the name password is taken',
+  'upstream-name':
+    'rename its file: a-z first, then a-z, 0-9 and -; password, continue, cancel and the amr values of RFC 8176 are taken',
   'upstream-accounts': 'needs accounts in `store`, and `accounts.module` keeps them elsewhere',
   'upstream-credentials': 'is required, or private_key_file instead of it',
 }

@@ -17,6 +17,11 @@ type Client = ValidFile<ClientFile>
 /** Settings that upstreams are checked against. `development`: the issuer is http on loopback. */
 type Context = Pick<UsherFile, 'accounts'> & { development: boolean; upstreams: object }
 
+const AMR =
+  'face fpt geo hwk iris kba mca mfa otp pin pop pwd rba retina sc sms swk tel user vbm wia'
+/** Names with another meaning: the password, buttons of the sign-in page, values of `amr` (RFC 8176 §2). */
+const TAKEN_NAMES = [PASSWORD, 'continue', 'cancel', ...AMR.split(' ')]
+
 /** Returns the upstreams by name, with the contents of the files that they name. */
 export function readUpstreams(files: File[], folder: string, findings: Finding[]) {
   const upstreams = files.map(({ file, value, at }): [string, Upstream] => {
@@ -39,7 +44,8 @@ export function upstreamFindings(file: File, context: Context): Finding[] {
   const isByEmail = file.value.link_by_verified_email && !allow.email_domains
   const isOneOfMany = Object.keys(upstreams).length > 1
   const isUnverified = isOneOfMany && claims.email && !allow.email_domains
-  const isName = /^(?!password\.)[a-z][a-z\d-]*\.yaml$/.test(basename(file.file))
+  const name = basename(file.file, '.yaml')
+  const isName = /^[a-z][a-z\d-]*$/.test(name) && !TAKEN_NAMES.includes(name)
   const isPlain = schemeProblem(issuer, { native: false, loopbackIssuer: development })
   return findingsOf(file, [
     [isPlain, 'plain-http', 'issuer'],
