@@ -14,7 +14,7 @@ export function logout(
   { features }: Settings,
   records: Records,
   views: Views,
-  upstreamOf?: (session: Oidc['session']) => Promise<URL | undefined>,
+  upstreamOf?: (ctx: Context, session: Oidc['session']) => Promise<URL | undefined>,
 ): Feature {
   const clientOf = async (ctx: Context, client?: { clientId: string }) =>
     client && (await views.client(ctx, client.clientId))
@@ -28,7 +28,7 @@ export function logout(
           const xsrf = String(session?.state?.secret ?? '')
           const action = ctx.oidc.urlFor('end_session_confirm')
           const { client_name } = (await clientOf(ctx, client)) ?? {}
-          const upstream = (await upstreamOf?.(session))?.host
+          const upstream = (await upstreamOf?.(ctx, session))?.host
           views.page(ctx, 'sign-out', { action, xsrf, client: client_name, upstream })
         },
         // Users who chose to stay signed in return to the client, too.

@@ -7,6 +7,7 @@ import { PASSWORD } from '../config/schema/upstream.ts'
 import { mapOf } from '../config/schema/values.ts'
 import type { Form } from '../http/forms.ts'
 import type { Interaction } from '../provider/interactions.ts'
+import { reasonOf, StoreUnavailable } from '../storage/store.ts'
 import { hostOf } from './consent.ts'
 import type { Site } from './site.ts'
 
@@ -25,6 +26,15 @@ interface Tried {
 /** Returns the path of the sign-in page with the problem of a sign-in elsewhere. */
 export const problemPath = ({ state }: Context, uid: string, problem: Problem) =>
   `/interaction/${uid}?${new URLSearchParams({ problem, reference: state.requestId })}`
+
+/** Returns a function that logs an error of a method of sign-in. It throws an error of the store again. */
+export const methodFailed =
+  ({ state }: Context, name: string) =>
+  (error: unknown): undefined => {
+    if (error instanceof StoreUnavailable) throw error
+    const { cause } = mapOf(error)
+    state.log.detail = `${name}: ${reasonOf(cause instanceof Error ? cause : error)}`
+  }
 
 /** Returns the page of the login prompt. */
 export function signInPage({ views, records, authentication, settings, signInMethods }: Site) {
@@ -63,10 +73,7 @@ export function signInPage({ views, records, authentication, settings, signInMet
 
   /** Sends the browser to another method. An error of the method becomes a problem on the page. */
   async function begin(ctx: Context, interaction: Interaction, method: SignInMethod) {
-    const url = await method.begin(interaction).catch((error: unknown) => {
-      const reason = mapOf(error).cause ?? error
-      ctx.state.log.detail = `${method.name}: ${mapOf(reason).message}`
-    })
+    const url = await method.begin(interaction).catch(methodFailed(ctx, method.name))
     if (!url) return render(ctx, interaction, { problem: 'upstream_unavailable', status: 503 })
     views.navigate(ctx, url)
   }

@@ -1,6 +1,6 @@
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import type { JWTPayload } from 'jose'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { StoreUnavailable } from '../../src/storage/store.ts'
 import { Browser } from '../support/browser.ts'
 import {
@@ -169,15 +169,68 @@ describe('authorization responses', () => {
     expect(browser.heading).toBe('Sign in')
   })
 
-  test('are refused in another browser (login CSRF)', async () => {
-    const attacker = await signIn({ response: { state: undefined } })
+  test('are refused in another browser (login CSRF), without a use of the code or the request', async () => {
+    const claims = { sub: 'elsewhere', preferred_username: 'elsewhere' }
+    const attacker = await signIn({ response: { state: undefined }, claims })
+    const before = await accounts()
     const victim = newBrowser()
     await victim.open(authorizationRequest(usher).url)
-    await victim.open(callbackOf(issuer))
-    expect(victim.page.status).toBe(400)
-    await victim.open('/account')
-    expect(victim.heading).toBe('Sign in')
+    for (const other of [victim, newBrowser()]) {
+      issuer.state.idToken = 'none'
+      await other.open(callbackOf(issuer))
+      expect(other.page.status).toBe(400)
+      expect(issuer.state.idToken).toBe('none')
+      await other.open('/account')
+      expect(other.heading).toBe('Sign in')
+    }
+    expect(await accounts()).toBe(before)
     expect(attacker.page.status).toBe(400)
+    await attacker.open(callbackOf(issuer))
+    expect(isSignedIn(attacker)).toBe(true)
+  })
+
+  test('that add a method of sign-in are refused in another session, without a use of the request', async () => {
+    await usher.addAccount({ username: 'adder' })
+    const browser = newBrowser()
+    await browser.open('/account')
+    await browser.submit(credentials('adder'))
+    await browser.open('/account/sign-ins')
+    issuer.state.behaviour = { response: { state: undefined }, claims: { sub: 'added' } }
+    await browser.submit({ add: 'example' })
+    issuer.state.idToken = 'none'
+    const [signedOut, other] = [newBrowser(), await signIn({ claims: { sub: 'another' } })]
+    issuer.state.idToken = 'none'
+    const callback = callbackOf(issuer, 'example', issuer.issuer, -2)
+    for (const elsewhere of [signedOut, other]) {
+      await elsewhere.open(callback)
+      expect(elsewhere.page.status).toBe(400)
+    }
+    expect(issuer.state.idToken).toBe('none')
+    await browser.open(callback)
+    expect(browser.page.text).toContain('You can now sign in this way.')
+  })
+
+  test('have a state that is neither an interaction nor a session', async () => {
+    await usher.addAccount({ username: 'owner' })
+    const browser = newBrowser()
+    await browser.open('/account')
+    const interaction = browser.page.url.pathname.split('/').at(-1) ?? ''
+    await browser.submit({ decision: 'example' })
+    const states = [issuer.state.requests.at(-1)?.searchParams.get('state')]
+    const own = newBrowser()
+    await own.open('/account')
+    await own.submit(credentials('owner'))
+    const { id = '' } = (await usher.directory.findByUsername('owner')) ?? {}
+    const [session] = await usher.sessions.list(id)
+    await own.open('/account/sign-ins')
+    await own.submit({ add: 'example' })
+    states.push(issuer.state.requests.at(-1)?.searchParams.get('state'))
+    expect(interaction.length).toBeGreaterThan(20)
+    for (const state of states) {
+      for (const uid of [interaction, session?.uid]) {
+        expect(state).not.toContain(uid)
+      }
+    }
   })
 
   test('are accepted once, also at the same time', async () => {
@@ -191,9 +244,14 @@ describe('authorization responses', () => {
 })
 
 /** Returns the path of the response to the last request of an issuer. */
-function callbackOf({ state, issuer }: HostileIssuer, name = 'example', iss = issuer): string {
-  const { searchParams } = state.requests.at(-1) as URL
-  const code = `code-${state.requests.length}`
+function callbackOf(
+  { state, issuer }: HostileIssuer,
+  name = 'example',
+  iss = issuer,
+  nth = -1,
+): string {
+  const { searchParams } = state.requests.at(nth) as URL
+  const code = `code-${state.requests.length + nth + 1}`
   const query = new URLSearchParams({ code, state: searchParams.get('state') ?? '', iss })
   return `/sign-in/${name}/callback?${query}`
 }
@@ -263,6 +321,69 @@ test('max_age needs a recent auth_time of the issuer', async () => {
   expect(await ask(undefined)).toBe(true)
   expect(await ask(seconds() - 3600)).toBe(true)
   expect(await ask(seconds())).toBe(false)
+})
+
+describe('a sign-in at the issuer longer ago than lifetimes.session', () => {
+  const DAYS_30 = 30 * 24 * 3600
+  const sent = () => issuer.state.requests.map(({ searchParams }) => searchParams.get('max_age'))
+
+  test('is repeated there, with max_age', async () => {
+    issuer.state.requests.length = 0
+    const browser = await signIn({ claims: { auth_time: seconds() - DAYS_30 - 100 } })
+    expect(sent()).toEqual([null, String(DAYS_30)])
+    // The issuer ignored max_age.
+    expect(browser.page.text).toContain(FAILED)
+    issuer.state.behaviour = { claims: { auth_time: seconds() - DAYS_30 + 3600 } }
+    await browser.submit({ decision: 'example' })
+    expect(isSignedIn(browser)).toBe(true)
+    expect(sent()).toEqual([null, String(DAYS_30), null])
+  })
+})
+
+describe('the log has why an issuer is unavailable', () => {
+  const DISCOVERY = '/.well-known/openid-configuration'
+  const detail = (at: Usher) => at.output.map(line => JSON.parse(line)).filter(line => line.detail)
+  let fresh: Usher
+  beforeEach(async () => {
+    fresh = await startUsher(withUpstreams({ example: { issuer: issuer.issuer } }))
+    return () => fresh.close()
+  })
+  afterEach(() => {
+    vi.useRealTimers()
+  })
+
+  test('when a user adds it', async () => {
+    await fresh.addAccount({ username: 'local' })
+    const browser = new Browser(fresh.issuer, fetch, [issuer.issuer])
+    await browser.open('/account')
+    await browser.submit(credentials('local'))
+    await browser.open('/account/sign-ins')
+    issuer.state.behaviour = { faults: { [DISCOVERY]: 'reset' } }
+    await browser.submit({ add: 'example' })
+    expect(browser.page.url.search).toBe('?outcome=failed')
+    expect(detail(fresh)[0]?.detail).toMatch(/^example: other side closed/)
+    issuer.state.behaviour = {}
+    await browser.open('/account/sign-ins')
+    const { write } = fresh.store
+    fresh.store.write = () => Promise.reject(new StoreUnavailable('away'))
+    await browser.submit({ add: 'example' })
+    fresh.store.write = write
+    expect(browser.page.status).toBe(503)
+  })
+
+  test('when a user signs out, or its discovery document cannot be read again', async () => {
+    issuer.state.behaviour = { withoutLogout: true }
+    const browser = new Browser(fresh.issuer, fetch, [issuer.issuer])
+    await browser.open('/account')
+    await browser.submit({ decision: 'example' })
+    await browser.open('/api/oauth/logout')
+    expect(browser.heading).toBe('Sign out')
+    expect(detail(fresh)[0]?.detail).toMatch(/^example: .*end_session_endpoint/)
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 3_601_000 })
+    issuer.state.behaviour = { faults: { [DISCOVERY]: 502 } }
+    await browser.open('/api/oauth/logout')
+    expect(fresh.output.join('')).toMatch(/"upstream":"example".*no discovery document/)
+  })
 })
 
 describe('an issuer that does not answer', () => {
@@ -347,6 +468,11 @@ describe('logout tokens', () => {
       [{ iat: seconds() - 600, exp: seconds() + 60 }],
       [{ events: {} }],
       [{ events: undefined }],
+      ...[null, [], 'x', true].map(event => [
+        { events: { [Object.keys(EVENTS)[0] ?? '']: event } },
+      ]),
+      [{ events: Object.assign([], EVENTS) }],
+      [{ events: [EVENTS] }],
       [{ nonce: 'an ID token has one' }],
       [{ sub: undefined }],
       [{ jti: undefined }],
@@ -371,6 +497,20 @@ describe('logout tokens', () => {
     expect(await isOut(elsewhere)).toBe(true)
   })
 
+  test('end each session that began in the session of their sid', async () => {
+    const [first, second, other] = [
+      await signedIn('shared'),
+      await signedIn('shared'),
+      await signedIn('not shared'),
+    ]
+    expect((await send({ sub: undefined, sid: 'shared' })).status).toBe(200)
+    expect([await isOut(first), await isOut(second), await isOut(other)]).toEqual([
+      true,
+      true,
+      false,
+    ])
+  })
+
   test('cannot be ID tokens of the issuer', async () => {
     const browser = await signedIn()
     const body = new URLSearchParams({ logout_token: issuer.state.idToken })
@@ -383,16 +523,18 @@ describe('logout tokens', () => {
 
   test.each([
     ['sub', {}],
-    ['sid', { sub: undefined, sid: 'here' }],
+    ['sid', { sub: undefined }],
   ])(
     'by %s are answered 503 when the store fails at any operation, and end the session when repeated',
-    async (_, claims) => {
+    async (_, sent) => {
       const { store } = usher
       const original = { ...store }
       const operations = ['get', 'getMany', 'write', 'walk'] as const
       let isFailed = true
       for (let k = 0; isFailed; k++) {
-        const browser = await signedIn()
+        const sid = `of fault ${k}`
+        const claims = { ...sent, ...('sub' in sent && { sid }) }
+        const browser = await signedIn(sid)
         const jti = `fault ${JSON.stringify(claims)} ${k}`
         let left = k
         isFailed = false
@@ -428,7 +570,8 @@ describe('logout tokens', () => {
     const jti = crypto.randomUUID()
     expect((await send({ jti }, {}, fresh)).status).toBe(503)
     issuer.state.behaviour = {}
-    expect((await send({ jti }, {}, fresh)).status).toBe(200)
+    // A request for the keys may still be waiting.
+    await expect.poll(async () => (await send({ jti }, {}, fresh)).status).toBe(200)
     await fresh.close()
   })
 

@@ -1,10 +1,14 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import type { Browser } from '../support/browser.ts'
 import { authorizationRequest, redeem } from '../support/journey.ts'
 import { slowDown } from '../support/people.ts'
-import { LABEL, startUpstream, type Upstream } from '../support/upstream.ts'
-import { ADA, CLIENTS, GRACE, PASSWORD } from '../support/usher.ts'
+import { LABEL, startUpstream, type Upstream, withUpstreams } from '../support/upstream.ts'
+import { ADA, CLIENTS, GRACE, PASSWORD, startUsher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
 
 const METHODS = '/account/sign-ins'
 const MAPPED_ACR = 'urn:example:strong'
@@ -276,6 +280,43 @@ describe('sign_in.methods and require_sign_in', () => {
 })
 
 const LOCAL = { egress: { allow: ['localhost', '127.0.0.1'] } }
+
+test.each([
+  ...['password', 'continue', 'cancel', 'pwd', 'mfa', 'otp', 'sms', 'user'],
+  ...['Example', '1st', 'a_b'],
+])('no file of upstreams/ can be %s.yaml', async name => {
+  const start = startUsher(withUpstreams({ [name]: { issuer: 'https://sso.example.org' } }))
+  await expect(start).rejects.toThrow('upstream-name')
+})
+
+test('a session at an issuer whose file was removed is no sign-in by password', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-upstream-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
+  const clients = { ...CLIENTS, post: { ...CLIENTS.post, require_sign_in: 'password' } }
+  const common = {
+    store: `sqlite:${join(folder, 'usher.db')}`,
+    env: { USHER_SECRET: Buffer.alloc(32, 'upstream').toString('base64url') },
+    clients,
+  }
+  const pair = await startUpstream({}, common)
+  await pair.upstream.addAccount(ADA)
+  const browser = pair.browser()
+  await browser.open('/account')
+  await pair.signIn(browser)
+  expect(browser.heading).toBe('Your account')
+  const without = await startUsher(common)
+  const cookie = await browser.jar.getCookieString(pair.usher.issuer)
+  for (const [client_id, isSignedIn] of [
+    ['web', true],
+    ['post', false],
+  ] as const) {
+    const { url } = authorizationRequest(without, { client_id, prompt: 'none' })
+    const { location } = await send(without, url, { headers: { cookie } })
+    expect(location?.searchParams.get('error') === 'login_required').toBe(!isSignedIn)
+  }
+  await without.close()
+  await pair.close()
+})
 
 test('an issuer at a private address that is not allowed is not contacted', async () => {
   const pair = await startUpstream({}, { usher: { egress: { allow: [] } } })

@@ -1,15 +1,16 @@
 // Sign-in at upstream issuers: OpenID Providers of the organisation, which authenticate users for Usher.
 //
-//   UpstreamRequest UID    one authorization request at an issuer, by the interaction that needs it, or by
-//                          the session of a user who adds a method of sign-in; used once
-//   UpstreamSession        (issuer, sid) → session, for logout tokens
+//   UpstreamRequest ID     one authorization request at an issuer, by a keyed hash of the interaction that
+//                          needs it, or of the session of a user who adds a method of sign-in; used once
+//   UpstreamSession        a session that began at an issuer, indexed by (issuer, sid), for logout tokens
 //   UpstreamLogout JTI     logout tokens that were used
 //
-// `state` is UID.RANDOM. The browser returns to /sign-in/NAME/callback, a path for each issuer, so that a
+// `state` is ID.RANDOM. The browser returns to /sign-in/NAME/callback, a path for each issuer, so that a
 // response of one issuer is never taken for that of another (mix-up).
 
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
+import type { IDToken } from 'openid-client'
 import { createDirectory } from '../../accounts/directory.ts'
 import type { Login, SignInMethod } from '../../accounts/sign-in-method.ts'
 import { mapOf } from '../../config/schema/values.ts'
@@ -25,24 +26,26 @@ import { createBrowserBinding, orGone } from '../../provider/interactions.ts'
 import { now } from '../../storage/store.ts'
 import { accountFor, domainOf } from './identities.ts'
 import { type Checks, type Connection, createIssuer } from './issuer.ts'
-import { createLogoutReceiver, type UpstreamSession } from './logout.ts'
+import { createLogoutReceiver, type UpstreamSession, upstreamIndex } from './logout.ts'
 import { createSignInsPage } from './page.ts'
 import { createSignOut } from './sign-out.ts'
 
 /** One authorization request at an issuer. `linkTo`: the account to which the user adds the issuer. */
 interface UpstreamRequest extends Checks {
   upstream: string
+  /** Of the interaction or the session. */
+  uid: string
   linkTo?: string
 }
 
 /** Returns the feature, with a method of sign-in for each issuer, and the sign-out there. */
-export function upstreamSignIn({ settings, records }: Environment) {
+export function upstreamSignIn({ settings, records, log }: Environment) {
   const { issuer: own, egress, lifetimes, upstreams } = settings
   const send = createPlainFetch(egress)
   const directory = createDirectory(records)
   const connections = Object.values(upstreams).map(upstream => ({
     upstream,
-    issuer: createIssuer(upstream, send, `${own}/sign-in/${upstream.name}/callback`),
+    issuer: createIssuer(upstream, send, `${own}/sign-in/${upstream.name}/callback`, log),
   }))
 
   const { isBound } = createBrowserBinding(settings)
@@ -56,22 +59,22 @@ export function upstreamSignIn({ settings, records }: Environment) {
     about: Pick<UpstreamRequest, 'maxAge' | 'linkTo'> = {},
   ): Promise<string> {
     const random = () => randomBytes(32).toString('base64url')
-    const checks = { state: `${uid}.${random()}`, nonce: random(), verifier: random(), ...about }
+    const id = records.keyedHash('upstream request', uid).toString('base64url')
+    const checks = { state: `${id}.${random()}`, nonce: random(), verifier: random(), ...about }
     const url = await issuer.authorizationUrl(checks, hints)
-    const request: UpstreamRequest = { ...checks, upstream: upstream.name }
-    await records.save('UpstreamRequest', uid, request, { ttl: lifetimes.interaction })
+    const request: UpstreamRequest = { ...checks, uid, upstream: upstream.name }
+    await records.save('UpstreamRequest', id, request, { ttl: lifetimes.interaction })
     return url.href
   }
 
-  /** Returns the request that a response belongs to, for exactly one caller. */
-  async function take(ctx: Context, { upstream }: Connection) {
+  /** Returns the request that a response belongs to. `take` returns true for exactly one caller. */
+  async function requestOf(ctx: Context, { upstream }: Connection) {
     const state = String(ctx.query.state)
-    const [uid = ''] = state.split('.')
-    const { value, version } = await records.read<UpstreamRequest>('UpstreamRequest', uid)
+    const [id = ''] = state.split('.')
+    const { value, version } = await records.read<UpstreamRequest>('UpstreamRequest', id)
     const isOurs = value?.state === state && value.upstream === upstream.name
-    const isFirst = isOurs && (await records.save('UpstreamRequest', uid, {}, { version, ttl: 60 }))
-    if (!isFirst) return ctx.throw(400, { error: 'interaction_gone' })
-    return { uid, request: value }
+    const take = () => records.save('UpstreamRequest', id, {}, { version, ttl: 60 })
+    return isOurs ? { request: value, take } : gone(ctx)
   }
 
   const methodFor = (connection: Connection): SignInMethod => {
@@ -107,41 +110,50 @@ export function upstreamSignIn({ settings, records }: Environment) {
     })
 
   /**
-   * Saves a sign-in as the answer of an interaction. Returns the path where the browser goes on. The browser
-   * does not send the library's cookies of the interaction to the path of the callback.
+   * Returns the interaction that waits for a sign-in in this browser. The browser does not send the library's
+   * cookies of the interaction to the path of the callback.
    */
-  async function finish(ctx: Context, { provider }: Site, uid: string, login: Login) {
+  async function pendingIn(ctx: Context, { provider }: Site, uid: string) {
     const interaction = await provider.Interaction.find(uid)
     const { prompt } = interaction ?? {}
     const isPending = prompt?.name === 'login' && isBound(ctx, prompt.details)
-    if (!interaction || !isPending) return ctx.throw(400, { error: 'interaction_gone' })
+    return interaction && isPending ? interaction : gone(ctx)
+  }
+
+  /** Saves a sign-in as the answer of an interaction. Returns the path where the browser goes on. */
+  async function finish(ctx: Context, site: Site, uid: string, login: Login) {
+    const interaction = await pendingIn(ctx, site, uid)
     interaction.result = { ...interaction.lastSubmission, login }
     await orGone(ctx, () => interaction.persist())
     return interaction.returnTo
   }
 
-  /** Completes the sign-in of an interaction. Returns the path where the browser goes next. */
+  /** Completes the sign-in of an interaction. Returns the URL where the browser goes next. */
   async function signIn(
     ctx: Context,
     site: Site,
     connection: Connection,
-    { uid, request }: Awaited<ReturnType<typeof take>>,
+    { uid, maxAge }: UpstreamRequest,
+    claims?: IDToken,
   ): Promise<string> {
     const { upstream } = connection
-    const claims = await redeem(ctx, connection, request)
     if (!claims) return problemPath(ctx, uid, 'upstream_failed')
+    const { auth_time = now() } = claims
+    // A session lasts from the sign-in at the issuer. The user signs in there again instead, once.
+    const isOver = auth_time + lifetimes.session <= now() && maxAge !== lifetimes.session
+    if (isOver) return begin(connection, uid, {}, { maxAge: lifetimes.session })
     const account = await accountFor(directory, upstream, claims)
     if (typeof account === 'string') {
       const { sub: subject } = claims
       note(ctx, 'sign_in_failed', { upstream: upstream.name, reason: account, subject })
       return problemPath(ctx, uid, 'upstream_unknown')
     }
-    const { amr, acr, auth_time, sid } = claims
+    const { amr, acr, sid } = claims
     const methods = Array.isArray(amr) ? amr.filter(isText) : []
     const login = {
       accountId: account.id,
       // The user may have signed in at the issuer before all sessions of the account were ended here.
-      ts: Math.max(Math.min(auth_time ?? now(), now()), (account.ended ?? 0) + 1),
+      ts: Math.max(Math.min(auth_time, now()), (account.ended ?? 0) + 1),
       amr: [upstream.name, ...methods.filter(name => !Object.hasOwn(upstreams, name))],
       acr: isText(acr) ? upstream.acr[acr] : undefined,
       upstreamSession: isText(sid) ? `${upstream.issuer} ${sid}` : undefined,
@@ -161,16 +173,17 @@ export function upstreamSignIn({ settings, records }: Environment) {
     for (const connection of connections) {
       const path = `/sign-in/${connection.upstream.name}`
       pages.get(`${path}/callback`, async ctx => {
-        const taken = await take(ctx, connection)
-        const { uid, request } = taken
-        if (request.linkTo === undefined) {
-          return ctx.redirect(await signIn(ctx, site, connection, taken))
-        }
-        const user = await site.enter(ctx)
-        const isSame = user?.session.uid === uid && user.account.id === request.linkTo
-        if (!isSame) return ctx.throw(400, { error: 'interaction_gone' })
+        const { request, take } = await requestOf(ctx, connection)
+        const { uid, linkTo } = request
+        const user = linkTo === undefined ? undefined : await site.enter(ctx)
+        const isHere = user?.session.uid === uid && user.account.id === linkTo
+        // A response in another browser uses up neither the request nor the code.
+        if (linkTo === undefined) await pendingIn(ctx, site, uid)
+        else if (!isHere) gone(ctx)
+        if (!(await take())) gone(ctx)
         const claims = await redeem(ctx, connection, request)
-        await signIns.add(ctx, user.account, connection, claims)
+        if (user) await signIns.add(ctx, user.account, connection, claims)
+        else ctx.redirect(await signIn(ctx, site, connection, request, claims))
       })
       pages.get(`${path}/signed-out`, signOut.comeBack)
       pages.post(`${path}/backchannel-logout`, createLogoutReceiver(records, directory, connection))
@@ -186,7 +199,8 @@ export function upstreamSignIn({ settings, records }: Environment) {
     const id = mapOf(result.login).upstreamSession
     const known: UpstreamSession = { uid, account }
     if (typeof id === 'string') {
-      await records.save('UpstreamSession', id, known, { ttl: lifetimes.session })
+      const options = { ttl: lifetimes.session, indexes: [upstreamIndex(id)] }
+      await records.save('UpstreamSession', `${id} ${uid}`, known, options)
     }
   }
 
@@ -198,4 +212,5 @@ export function upstreamSignIn({ settings, records }: Environment) {
   }
 }
 
+const gone = (ctx: Context): never => ctx.throw(400, { error: 'interaction_gone' })
 const isText = (value: unknown) => typeof value === 'string'

@@ -2,8 +2,10 @@
 
 import { createRemoteJWKSet, customFetch, errors, importPKCS8, type JWTVerifyGetKey } from 'jose'
 import * as oidc from 'openid-client'
+import type { Logger } from 'pino'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import { withTimeout } from '../../http/egress.ts'
+import { faultOf } from '../../http/log.ts'
 import { importKey } from '../../keys/signing-keys.ts'
 import { PeerUnavailable, reasonOf } from '../../storage/store.ts'
 
@@ -35,8 +37,13 @@ export interface Connection {
 }
 
 /** Returns the client of an issuer. Every function rejects after `TIMEOUT_MS`. */
-export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_uri: string) {
-  const { issuer, client_id, scopes } = upstream
+export function createIssuer(
+  upstream: Upstream,
+  send: typeof fetch,
+  redirect_uri: string,
+  log: Logger,
+) {
+  const { name, issuer, client_id, scopes } = upstream
   let latest: ReturnType<typeof discover> | undefined
   let readAt = 0
 
@@ -62,6 +69,7 @@ export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_ur
     readAt = Date.now()
     latest = discover().catch(error => {
       latest = former
+      log.warn({ upstream: name, fault: faultOf(error) }, 'no discovery document of the issuer')
       return former ?? Promise.reject(error)
     })
     return latest

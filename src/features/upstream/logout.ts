@@ -3,7 +3,7 @@
 import { type JWTPayload, jwtVerify } from 'jose'
 import type { Context } from 'koa'
 import type { OwnDirectory } from '../../accounts/directory.ts'
-import { mapOf } from '../../config/schema/values.ts'
+import { isMap } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
 import { readForm } from '../../http/forms.ts'
 import { headerProblem } from '../../provider/requests.ts'
@@ -17,11 +17,14 @@ const LOGOUT_EVENT = 'http://schemas.openid.net/event/backchannel-logout'
 const MAX_AGE_SECONDS = 120
 const REMEMBERED_SECONDS = 600
 
-/** The session of a `sid` of the issuer. */
+/** A session of Usher that began in a session of the issuer. */
 export interface UpstreamSession {
   uid: string
   account: string
 }
+
+/** The index of the sessions that began in one session of an issuer. `id`: its `iss` and `sid`. */
+export const upstreamIndex = (id: string): [string, string] => ['sessions of upstream', id]
 
 /** Returns the handler of `backchannel_logout_uri`: 200, or 400 for a token that is not valid (§2.8). */
 export function createLogoutReceiver(
@@ -38,7 +41,7 @@ export function createLogoutReceiver(
       requiredClaims: ['iat', 'jti', 'events'],
     })
     const { events, nonce, sub, sid, jti = '' } = payload
-    const isLogout = typeof mapOf(events)[LOGOUT_EVENT] === 'object'
+    const isLogout = isMap(events) && isMap(events[LOGOUT_EVENT])
     if (!isLogout || nonce !== undefined) throw new Error('is not a logout token')
     const problem = headerProblem({ ...protectedHeader }, 'logout+jwt')
     if (problem) throw new Error(problem)
@@ -46,15 +49,12 @@ export function createLogoutReceiver(
     return { sub, sid, jti }
   }
 
-  /** Ends the session of a known `sid`, or else all sessions of the user. Returns the id of the account. */
+  /** Ends the sessions of a known `sid`, or else all of the user. Returns the id of the account. */
   async function end({ sub, sid }: Pick<JWTPayload, 'sub'> & { sid?: unknown }) {
     const sessions = createSessions(records)
-    const id = `${upstream.issuer} ${sid}`
-    const { value: known } = await records.read<UpstreamSession>('UpstreamSession', id)
-    if (known) {
-      await sessions.end(known.uid)
-      return known.account
-    }
+    const known = await records.list<UpstreamSession>(...upstreamIndex(`${upstream.issuer} ${sid}`))
+    await Promise.all(known.map(({ uid }) => sessions.end(uid)))
+    if (known[0]) return known[0].account
     const account = sub && (await directory.findByLink(linkOf(upstream, sub)))
     if (!account) return undefined
     await sessions.endAll(account.id)

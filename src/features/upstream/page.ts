@@ -7,6 +7,7 @@ import type { OwnDirectory } from '../../accounts/directory.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import { note } from '../../http/audit.ts'
 import { PLACES } from '../../pages/page-data.ts'
+import { methodFailed } from '../../pages/sign-in.ts'
 import type { SignedIn, Site, Submitted } from '../../pages/site.ts'
 import { addLink, linkOf, readClaims, withoutIssuer } from './identities.ts'
 import type { Connection } from './issuer.ts'
@@ -59,7 +60,7 @@ export function createSignInsPage(
         connections.find(({ upstream }) => upstream.name === form.value(field))
       const [added, removed] = [named('add'), named('remove')]
       if (added) {
-        const url = await begin(added, user).catch(() => undefined)
+        const url = await begin(added, user).catch(methodFailed(ctx, added.upstream.name))
         return url ? views.navigate(ctx, url) : report(ctx, 'failed')
       }
       const isRemoved = removed && (await remove(account.id, removed.upstream))

@@ -4,8 +4,10 @@
 
 import type { Context } from 'koa'
 import type { OwnDirectory } from '../../accounts/directory.ts'
+import { methodOf } from '../../accounts/sign-in-method.ts'
 import type { Settings } from '../../config/load.ts'
 import { cookieNames, originCookie } from '../../http/cookies.ts'
+import { methodFailed } from '../../pages/sign-in.ts'
 import type { Finisher, Oidc } from '../../provider/feature.ts'
 import { routesOf } from '../../provider/routes.ts'
 import type { Connection } from './issuer.ts'
@@ -30,8 +32,8 @@ export function createSignOut(
   }
 
   /** Returns the URL at which the user of a session can sign out; undefined if that is not offered. */
-  async function urlOf(session: Oidc['session']): Promise<URL | undefined> {
-    const isOf = ({ upstream }: Connection) => session?.amr?.includes(upstream.name)
+  async function urlOf(ctx: Context, session: Oidc['session']): Promise<URL | undefined> {
+    const isOf = ({ upstream }: Connection) => methodOf(session?.amr) === upstream.name
     const { upstream, issuer } = connections.find(isOf) ?? {}
     if (!upstream || upstream.sign_out === 'none') return undefined
     const { links = [] } = (await directory.find(session?.accountId ?? '')) ?? {}
@@ -41,14 +43,14 @@ export function createSignOut(
       ...(logout_hint && { logout_hint }),
       ...(upstream.sign_out === 'return' && { post_logout_redirect_uri }),
     }
-    return issuer?.logoutUrl(parameters).catch(() => undefined)
+    return issuer?.logoutUrl(parameters).catch(methodFailed(ctx, upstream.name))
   }
 
   /** The library redirects to the client, or to the page that says that the user signed out. */
   const signedOut: Finisher = async (ctx, { params, session }) => {
     const next = ctx.response.get('Location')
     if (!next || !params?.logout) return
-    const url = params.logout === 'upstream' ? await urlOf(session) : undefined
+    const url = params.logout === 'upstream' ? await urlOf(ctx, session) : undefined
     mark(ctx, url ? next : done)
     if (url) ctx.redirect(url.href)
   }
