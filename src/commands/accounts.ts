@@ -19,7 +19,7 @@ export async function add({ values }: Invocation) {
   const profile = readProfile(values, profileSchema)
   const { given, generated, change_password_by } = await readPassword(values)
   const password = given ?? (change_password_by ? generated : undefined)
-  const { directory, audit } = await openOwnDirectory()
+  const { directory, audit } = await openOwnDirectory('create')
   const { id } = await directory.add(profile, password, { change_password_by })
   process.stdout.write(password === given ? `${id}\n` : `${id}\n${password}\n`)
   await audit('account_added', { account: id, change_password_by })

@@ -161,7 +161,7 @@ export async function invite({ values }: Invocation) {
   }
   const policies = policy ? [RULES, WITHOUT_PKCE] : [RULES]
   const { features } = readSettings()
-  const { records, audit } = await openState()
+  const { records, audit } = await openState('create')
   const invitation = await createInvitations(records).make({ exp, most, policies })
   const { handle, jti } = invitation
   await audit('client_invited', { invitation: handle, most, until: timeOf(exp), policies })

@@ -6,7 +6,8 @@ import { didYouMean } from '../config/report/wording.ts'
 import { isMap, isTime, readDuration } from '../config/schema/values.ts'
 import type { AuditEventName } from '../http/audit.ts'
 import { queueAuditEvent } from '../state/operator-events.ts'
-import { openInstallation } from '../storage/open.ts'
+import { openInstallation, openStore, storeExists, unlock } from '../storage/open.ts'
+import { NAMING_KEY } from '../storage/seal.ts'
 import { now } from '../storage/store.ts'
 
 /** Options, by name. */
@@ -24,15 +25,25 @@ export class Failure extends Error {
   override name = 'Failure'
 }
 
+const MEMORY = 'sqlite::memory:'
+
 /** The stores that a command opened. They are closed when it ends. */
 export const opened = new AsyncDisposableStack()
 
-/** Opens the store of the configuration, beside a running service. */
-export async function openState() {
+/**
+ * Opens the store of the configuration, beside a running service. A store without an installation stays
+ * empty by default: the state is then an empty one in memory.
+ */
+export async function openState(ifEmpty: 'create' | 'keep' = 'keep') {
   const { store: location, secrets, redis } = readStoreSettings()
   refuseMemory('USHER_STORE', location)
-  const { store, records } = await openInstallation(location, secrets, redis)
+  const isOpened = ifEmpty === 'create' || storeExists(location)
+  const store = await openStore(isOpened ? location : MEMORY, redis)
   opened.defer(() => store.close())
+  const isUsed = ifEmpty === 'create' || (await store.get(NAMING_KEY))
+  const { records } = await (isUsed
+    ? unlock(store, location, secrets)
+    : openInstallation(MEMORY, []))
   /** Records an audit event, which a running node writes to its log. */
   const audit = (event: AuditEventName, about?: object) => queueAuditEvent(records, event, about)
   return { records, audit }
@@ -40,7 +51,7 @@ export async function openState() {
 
 /** `name`: how the operator named the store. */
 export function refuseMemory(name: string, location: string): void {
-  if (location !== 'sqlite::memory:') return
+  if (location !== MEMORY) return
   throw new Failure(`${name}: ${location} is inside the running service. Name a file or a Redis.`)
 }
 

@@ -6,14 +6,14 @@ import { openDirectory } from '../features/accounts-module.ts'
 import { Failure, notFound, openState } from './command.ts'
 
 /** Opens the accounts of Usher. Throws a `Failure` where `accounts.module` keeps them. */
-export async function openOwnDirectory() {
+export async function openOwnDirectory(ifEmpty?: 'create') {
   if (readStoreSettings().accounts.module) {
     throw new Failure(
       'accounts.module in usher.yaml keeps the accounts: change them there.\n' +
         'These commands work here: accounts show, accounts why, sessions, grants.',
     )
   }
-  const { records, audit } = await openState()
+  const { records, audit } = await openState(ifEmpty)
   return { directory: createDirectory(records), audit }
 }
 

@@ -15,7 +15,7 @@ export async function rotate({ values }: Invocation) {
   if (readSettings().importedKeys.length) {
     throw new Failure('The keys are imported: add a new file to keys.import in usher.yaml.')
   }
-  const { keys, audit } = await openKeys()
+  const { keys, audit } = await openKeys('create')
   const schedule = await keys.rotate(values.now ? 0 : undefined)
   await audit('keys_rotated', { at_once: Boolean(values.now) })
   show(values, schedule)
@@ -35,8 +35,8 @@ export async function retire({ args: [kid = ''] }: Invocation) {
   hint('Every node removes the key from the JWKS within ten seconds; its signatures are invalid.')
 }
 
-async function openKeys() {
-  const { records, audit } = await openState()
+async function openKeys(ifEmpty?: 'create') {
+  const { records, audit } = await openState(ifEmpty)
   return { keys: await openSigningKeys(records, readSettings()), audit }
 }
 
@@ -45,5 +45,5 @@ function show(values: Invocation['values'], keys: KeyStatus[]): void {
     const span = until === undefined ? `from ${timeOf(from)}` : `until ${timeOf(until)}`
     return `${state.padEnd(8)} ${alg.padEnd(6)} ${span}  ${kid}`
   })
-  print(values, { keys }, lines)
+  print(values, { keys }, lines, 'There are no keys yet: the first start makes them.')
 }

@@ -11,7 +11,7 @@
 //
 // A backup file is text, one JSON value a line: a head, the records, and how many those are.
 
-import { createWriteStream, existsSync } from 'node:fs'
+import { createWriteStream, existsSync, statSync } from 'node:fs'
 import { open, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { Readable } from 'node:stream'
@@ -20,7 +20,7 @@ import { readStoreSettings } from '../config/load.ts'
 import { usherSchema } from '../config/schema/usher.ts'
 import { readJson } from '../config/schema/values.ts'
 import { queueAuditEvent } from '../state/operator-events.ts'
-import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts'
+import { openStore, readSecret, secretFile, storeExists, storeFile } from '../storage/open.ts'
 import { openRecords } from '../storage/records.ts'
 import { createSeal, NAMING_KEY } from '../storage/seal.ts'
 import { type Entry, reasonOf, requireTrust, type Store } from '../storage/store.ts'
@@ -46,12 +46,12 @@ const WITHOUT =
   'Sessions, codes, tokens, grants and replay records are not part of a backup, because an old copy ' +
   'would make used ones valid again: users sign in again, and applications request new tokens.'
 
-/** `store backup FILE`: works while the service runs. */
-export async function backup({ args: [file = ''] }: Invocation) {
+/** `store backup FILE [--overwrite]`: works while the service runs. */
+export async function backup({ values, args: [file = ''] }: Invocation) {
   if (!existsSync(dirname(file))) throw new Failure(`Folder ${dirname(file)} not found.`)
-  const { store, secrets } = await openConfiguredStore()
-  await readNamingKey(store, 'USHER_STORE')
+  const { store, secrets, namingKey } = await openInstalledStore()
   const seal = createSeal(secrets)
+  seal.open(NAMING_KEY, namingKey)
   const partial = `${file}.partial`
   /** The kind of a record stands before the first line end of its contents (records.ts). */
   const kindOf = (key: string, value: Uint8Array) =>
@@ -69,6 +69,11 @@ export async function backup({ args: [file = ''] }: Invocation) {
   }
   try {
     await pipeline(lines, createWriteStream(partial, { mode: 0o600, flush: true }))
+    // A store that was emptied meanwhile has lost its identity.
+    if (textOf(await readNamingKey(store, 'USHER_STORE')) !== textOf(namingKey)) {
+      throw new Failure('USHER_STORE became another installation meanwhile.')
+    }
+    if (!values.overwrite) await requireReplaceable(file, namingKey, seen)
     await rename(partial, file)
   } catch (error) {
     await rm(partial, { force: true })
@@ -78,16 +83,33 @@ export async function backup({ args: [file = ''] }: Invocation) {
   hint(WITHOUT)
 }
 
+/** Throws a `Failure` for a file that is no backup, one of another installation, or one of more records. */
+async function requireReplaceable(file: string, namingKey: Uint8Array, keys: Set<string>) {
+  if (!existsSync(file) || statSync(file).size === 0) return
+  // After `store reseal` the naming key looks different, and the names of the records are the same.
+  const isKnown = ({ key, value }: Entry) =>
+    key === NAMING_KEY ? textOf(value) === textOf(namingKey) : keys.has(key)
+  const before = await Array.fromAsync(entriesOf(file), isKnown).catch(() => undefined)
+  const count = before?.length ?? 0
+  const problem = !before
+    ? 'is no backup of Usher, or not all of one'
+    : !before.includes(true)
+      ? 'is a backup of another installation'
+      : count > keys.size && `has ${count} records, and the new backup ${keys.size}`
+  if (problem) throw new Failure(`${file} ${problem}. To replace it: --overwrite`)
+}
+
 const lineOf = (value: object) => `${JSON.stringify(value)}\n`
 
 /** `store restore FILE`: fills an empty store, while no node runs on it. */
 export async function restore({ args: [file = ''] }: Invocation) {
   if (!existsSync(file)) throw new Failure(`File ${file} not found.`)
-  const { store, secrets } = await openConfiguredStore()
+  const { location, secrets } = readConfigured()
   let namingKey: Uint8Array | undefined
   for await (const { key, value } of entriesOf(file)) if (key === NAMING_KEY) namingKey = value
   if (!namingKey) throw new Failure(`${file} holds no installation.`)
   createSeal(secrets).open(NAMING_KEY, namingKey)
+  const store = await openAt('USHER_STORE', location)
   const count = await fill(store, 'USHER_STORE', namingKey, entriesOf(file))
   hint(`${count} records are restored.\n${WITHOUT}`)
 }
@@ -110,7 +132,7 @@ export async function reseal() {
   if (!readStoreSettings().secrets.length) {
     throw new Failure('Set USHER_SECRET to the new secret and the former one.')
   }
-  const { store, secrets } = await openConfiguredStore()
+  const { store, secrets } = await openInstalledStore()
   const count = await resealAll(store, secrets)
   await queueAuditEvent(await openRecords(store, secrets), 'store_resealed', { records: count })
   hint(`${count} records are encrypted again; USHER_SECRET needs only its first value now.`)
@@ -143,7 +165,7 @@ export async function copy({ values }: Invocation) {
   const [from, to] = [readLocation(values, 'from'), readLocation(values, 'to')]
   if (from === to) throw new Failure('--from and --to name the same store.')
   const file = storeFile(from)
-  if (file && !existsSync(file)) throw new Failure(`--from: file ${file} not found.`)
+  if (!storeExists(from)) throw new Failure(`--from: file ${file} not found.`)
   const source = await openAt('--from', from)
   // A source without an installation is refused before the file of the target is made.
   await readNamingKey(source)
@@ -210,13 +232,21 @@ function readLocation(values: Invocation['values'], option: string): string {
   return data
 }
 
-/** The store of the configuration, which may be empty. */
-async function openConfiguredStore() {
+/** The location of the configured store, and its secrets. */
+function readConfigured() {
   const { store: location } = readStoreSettings()
   refuseMemory('USHER_STORE', location)
   const { secrets } = findSecret(storeFile(location))
   if (!secrets.length) throw new Failure('Set USHER_SECRET to the secret of the store.')
-  return { store: await openAt('USHER_STORE', location), secrets }
+  return { location, secrets }
+}
+
+/** Opens the store of the configuration. Throws a `Failure`, and creates no file, without an installation. */
+async function openInstalledStore() {
+  const { location, secrets } = readConfigured()
+  if (!storeExists(location)) throw new Failure('USHER_STORE holds no installation.')
+  const store = await openAt('USHER_STORE', location)
+  return { store, secrets, namingKey: await readNamingKey(store, 'USHER_STORE') }
 }
 
 /** `name`: how the operator named the store. A Redis is opened as `redis` in usher.yaml says. */

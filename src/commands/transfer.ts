@@ -16,7 +16,7 @@ const CONCURRENCY = 100
 /** `accounts import [FILE]`: a wrong line is reported, and does not stop the others. */
 export async function importAccounts({ args: [file] }: Invocation) {
   const lines = Readable.from((await read(file)).split('\n'))
-  const { directory, audit } = await openOwnDirectory()
+  const { directory, audit } = await openOwnDirectory('create')
   const counts = { added: 0, present: 0, wrong: 0, empty: 0 }
   let done = 0
   try {

@@ -65,10 +65,13 @@ export interface KeyStatus {
   until?: number
 }
 
+async function readSchedule(records: Records): Promise<Scheduled[]> {
+  return (await records.read<Schedule>('SigningKeys', 'current')).value?.keys ?? []
+}
+
 /** Returns the key ids in the store. Creates no keys. */
 export async function publishedKids(records: Records): Promise<string[]> {
-  const { value } = await records.read<Schedule>('SigningKeys', 'current')
-  return (value?.keys ?? []).map(({ key }) => key.kid)
+  return (await readSchedule(records)).map(({ key }) => key.kid)
 }
 
 /** Returns the signing keys of this installation, with the rules of its configuration. */
@@ -161,9 +164,10 @@ export async function openSigningKeys(records: Records, settings: Settings) {
     return inOrder(schedule).flatMap(({ kid }) => keys.get(kid) ?? [])
   }
 
-  /** Returns the states of all published keys, in the order of `load`. */
+  /** Returns the states of all published keys, in the order of `load`. Creates no keys. */
   async function list(): Promise<KeyStatus[]> {
-    return inOrder(await amend(plan))
+    const all = inOrder(await readSchedule(records))
+    return all.filter(({ until = Number.POSITIVE_INFINITY }) => until > now())
   }
 
   /** Creates new keys that sign after `seconds`; 0 if the current keys may have leaked. */

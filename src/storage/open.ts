@@ -5,6 +5,7 @@ import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'n
 import { dirname, join } from 'node:path'
 import type { RedisSettings } from '../config/schema/usher.ts'
 import { openRecords } from './records.ts'
+import { NAMING_KEY } from './seal.ts'
 import { openSqliteStore } from './sqlite.ts'
 import type { Observer, Store } from './store.ts'
 
@@ -18,11 +19,12 @@ export function openInstallation(location: string, secrets: Uint8Array[], redis?
 
 /**
  * Returns a store with its records and the secrets that decrypt them; the first one encrypts. `secrets` empty:
- * one is made and kept beside the embedded store. Throws when none of them fits, and closes the store.
+ * one is made and kept beside a new embedded store. Throws when none of them fits, and closes the store.
  */
 export async function unlock(store: Store, location: string, secrets: Uint8Array[]) {
   try {
-    const known = secrets.length ? secrets : [generatedSecret(storeFile(location) ?? '')]
+    const file = storeFile(location) ?? ''
+    const known = secrets.length ? secrets : [await generatedSecret(store, file)]
     return { store, secrets: known, records: await openRecords(store, known) }
   } catch (error) {
     await store.close()
@@ -35,6 +37,12 @@ export const storeFile = (location: string) => /^sqlite:(.*)/s.exec(location)?.[
 
 /** The file of the secret that is generated for an embedded store. */
 export const secretFile = (storeFile: string) => join(dirname(storeFile), 'usher.secret')
+
+/** False where the file of an embedded store is missing. Opening the store would create it. */
+export function storeExists(location: string): boolean {
+  const file = storeFile(location)
+  return !file || existsSync(file)
+}
 
 /** A Redis URL may hold a password, and is not repeated. */
 export async function openStore(location: string, redis?: RedisSettings, observe?: Observer) {
@@ -55,10 +63,11 @@ export async function openStore(location: string, redis?: RedisSettings, observe
 const SECRET_BYTES = 32
 
 /** Processes that start together agree on the file that one of them makes. */
-function generatedSecret(storeFile: string): Uint8Array {
+async function generatedSecret(store: Store, storeFile: string): Promise<Uint8Array> {
   if (storeFile === ':memory:') return randomBytes(SECRET_BYTES)
   const file = secretFile(storeFile)
-  if (!existsSync(file)) {
+  // An installation has its secret already. Another one cannot decrypt it.
+  if (!(await store.get(NAMING_KEY)) && !existsSync(file)) {
     // The file is linked when it is complete: no process ever reads half a secret.
     const made = `${file}.${randomBytes(6).toString('hex')}`
     const secret = randomBytes(SECRET_BYTES).toString('base64url')
@@ -74,8 +83,13 @@ function generatedSecret(storeFile: string): Uint8Array {
   return readSecret(file)
 }
 
-/** Returns the secret in a file. Throws when it has fewer than 32 bytes. */
+/** Returns the secret in a file. Throws when the file is missing, or has fewer than 32 bytes. */
 export function readSecret(file: string): Uint8Array {
+  if (!existsSync(file)) {
+    throw new Error(
+      `${file} is missing, which encrypts this store: put it back, or set USHER_SECRET`,
+    )
+  }
   const secret = Buffer.from(readFileSync(file, 'utf8'), 'base64url')
   if (secret.length >= SECRET_BYTES) return secret
   throw new Error(`${file} does not hold a secret of ${SECRET_BYTES} bytes`)

@@ -2,14 +2,23 @@
 // runs.
 
 import { spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { TABLE } from '../../src/commands/table.ts'
 import { takeAuditEvents } from '../../src/state/operator-events.ts'
-import { openInstallation } from '../../src/storage/open.ts'
+import { openInstallation, storeFile } from '../../src/storage/open.ts'
 import { Browser } from '../support/browser.ts'
 import { authorize, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -38,6 +47,7 @@ async function usher(args: string[], store: string, env: Record<string, string> 
   const child = spawn('node', ['src/cli.ts', ...args], {
     cwd: ROOT,
     env: { ...process.env, USHER_SECRET, USHER_STORE: store, ...env },
+    stdio: ['ignore', 'ignore', 'pipe'],
   })
   const [stderr, code] = await Promise.all([
     text(child.stderr),
@@ -93,6 +103,129 @@ describe.each([
     await after.close()
   }, 30_000)
 })
+
+describe('a backup replaces', () => {
+  /** A store with accounts, and a backup of it. */
+  async function backedUp(...usernames: string[]) {
+    const [store, file] = [`sqlite:${newFile()}`, newFile()]
+    for (const name of usernames) await usher(['accounts', 'add', '--username', name], store)
+    expect(await usher(['store', 'backup', file], store)).toMatchObject({ code: 0 })
+    return { store, file, content: readFileSync(file, 'utf8') }
+  }
+  /** Backs up `store` to `file`, without and with `--overwrite`. */
+  async function replaced(file: string, store: string, reason: string) {
+    const before = readFileSync(file, 'utf8')
+    const refused = await usher(['store', 'backup', file], store)
+    const stderr = `${file} ${reason}. To replace it: --overwrite\n`
+    expect(refused).toEqual({ stderr, code: 1 })
+    expect(readFileSync(file, 'utf8')).toBe(before)
+    expect(readdirSync(dirname(file))).toEqual(['file'])
+    expect(await usher(['store', 'backup', file, '--overwrite'], store)).toMatchObject({ code: 0 })
+    expect(readFileSync(file, 'utf8')).not.toBe(before)
+  }
+
+  test('one of more records only with --overwrite, and one of fewer at once', async () => {
+    const { store, file } = await backedUp('ada', 'grace')
+    await usher(['accounts', 'remove', 'grace', '--yes'], store)
+    await replaced(file, store, 'has 5 records, and the new backup 3')
+    await usher(['accounts', 'add', '--username', 'alan'], store)
+    expect(await usher(['store', 'backup', file], store)).toMatchObject({ code: 0 })
+  }, 60_000)
+
+  test('one of another installation only with --overwrite, however small', async () => {
+    const { file } = await backedUp('ada')
+    const { store } = await backedUp('ada', 'grace', 'alan')
+    await replaced(file, store, 'is a backup of another installation')
+  }, 60_000)
+
+  test('a file that is no backup, or not all of one, only with --overwrite', async () => {
+    const { store, file, content } = await backedUp('ada')
+    for (const other of ['notes\n', content.slice(0, -20)]) {
+      writeFileSync(file, other)
+      await replaced(file, store, 'is no backup of Usher, or not all of one')
+    }
+  }, 60_000)
+
+  test('an empty file, and a backup from before a change of the secret', async () => {
+    const { store, file } = await backedUp('ada')
+    const env = { USHER_SECRET: Buffer.alloc(32, 'next').toString('base64url') }
+    const both = { USHER_SECRET: `${env.USHER_SECRET} ${USHER_SECRET}` }
+    expect(await usher(['store', 'reseal'], store, both)).toMatchObject({ code: 0 })
+    expect(await usher(['store', 'backup', file], store, env)).toMatchObject({ code: 0 })
+    writeFileSync(file, '')
+    expect(await usher(['store', 'backup', file], store, env)).toMatchObject({ code: 0 })
+  }, 60_000)
+})
+
+/** Arguments of the commands that need some. */
+const ARGUMENTS: Record<string, string[]> = {
+  'accounts show': ['ada'],
+  'accounts why': ['ada'],
+  'accounts set': ['ada', '--name', 'Ada'],
+  'accounts find': ['ada'],
+  'accounts link': ['ada', '--upstream', 'corp', '--subject', '1'],
+  'accounts unlink': ['ada', '--upstream', 'corp'],
+  'accounts disable': ['ada'],
+  'accounts enable': ['ada'],
+  'accounts password': ['ada'],
+  'accounts remove': ['ada', '--yes'],
+  'clients show': ['app_0123456789abcdef01234567'],
+  'clients uninvite': ['0123'],
+  'clients remove': ['app_0123456789abcdef01234567', '--yes'],
+  'clients secret': ['none'],
+  'config explain': ['0123456789abcdef'],
+  'config schema': [newFile()],
+  'grants list': ['ada'],
+  'grants withdraw': ['ada', 'web'],
+  'keys retire': ['none'],
+  'sessions list': ['ada'],
+  'sessions end': ['ada'],
+  'pages preview': [newFile()],
+  'store backup': [newFile()],
+  'store restore': [newFile()],
+  'store copy': ['--from', `sqlite:${newFile()}`, '--to', `sqlite:${newFile()}`],
+}
+/** Commands that make an installation in an empty store. */
+const MAKERS = ['accounts add', 'accounts import', 'clients invite', 'keys rotate']
+
+describe.each([
+  ['SQLite', () => `sqlite:${newFile()}`],
+  ['Redis', () => database(8)],
+])('on an empty %s', (_, storeOf) => {
+  test('every command that adds nothing creates nothing', async () => {
+    const config = mkdtempSync(join(folder, 'config-'))
+    const features = { dynamic_registration: true }
+    writeFileSync(join(config, 'usher.yaml'), JSON.stringify({ features }))
+    const store = storeOf()
+    const path = storeFile(store)
+    const operator = path ? undefined : new Redis(store)
+    const left = async () => (path ? readdirSync(dirname(path)) : operator?.keys('*'))
+    for (const [, usage] of TABLE) {
+      const name = usage.replace(/ [^a-z].*/, '')
+      if (MAKERS.includes(name)) continue
+      // Without a secret of its own, SQLite generates one.
+      const env = { USHER_CONFIG: config, ...(path && { USHER_SECRET: '' }) }
+      await usher([...name.split(' '), ...(ARGUMENTS[name] ?? [])], store, env)
+      expect(await left(), name).toEqual([])
+    }
+    operator?.disconnect()
+  }, 120_000)
+})
+
+test('a store that has lost its generated secret does not get another one', async () => {
+  const file = newFile()
+  const env = { USHER_SECRET: '' }
+  await usher(['accounts', 'add', '--username', 'ada'], `sqlite:${file}`, env)
+  const secret = join(dirname(file), 'usher.secret')
+  rmSync(secret)
+  for (const name of ['list', 'add --username grace']) {
+    const words = ['accounts', ...name.split(' ')]
+    const { stderr, code } = await usher(words, `sqlite:${file}`, env)
+    expect(code, name).toBe(1)
+    expect(stderr).toContain(`${secret} is missing`)
+    expect(existsSync(secret)).toBe(false)
+  }
+}, 30_000)
 
 test('a restore does not repeat audit events of the command line', async () => {
   const [from, to, file] = [`sqlite:${newFile()}`, `sqlite:${newFile()}`, newFile()]
