@@ -88,6 +88,9 @@ export function hint(message: string): void {
   process.stderr.write(`${message}\n`)
 }
 
+/** `1 record is` or `2 records are`. */
+export const recordsAre = (count: number) => (count === 1 ? '1 record is' : `${count} records are`)
+
 /** Reports progress after every 10,000 records. */
 export function reportProgress(step: string, done: number): void {
   if (done && done % 10_000 === 0) hint(`${done} ${step} …`)

@@ -1,5 +1,5 @@
-// `usher store`: moves an installation to another store, or to a file and back, or to another secret. Names stay
-// hashed and contents encrypted, so the same USHER_SECRET opens the copy.
+// `usher store`: moves an installation to another store, or to another secret. Names stay hashed and contents
+// encrypted, so the same USHER_SECRET opens the copy. backup.ts writes and reads files.
 //
 //   1  the target is checked, as at a start: a Redis that evicts records is refused
 //   2  the target is cleared of what an unfinished copy left there
@@ -7,125 +7,29 @@
 //   4  the naming key is written: from here on the target is an installation, and refuses a copy
 //
 // A copy keeps versions and tombstones: by them, a removal wins over a consent page that was open before
-// it. A backup has no tombstones, and leaves out some kinds of records.
-//
-// A backup file is text, one JSON value a line: a head, the records, and how many those are.
+// it.
 
-import { createWriteStream, existsSync, statSync } from 'node:fs'
-import { open, rename, rm } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { existsSync } from 'node:fs'
 import { Readable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
 import { readStoreSettings } from '../config/load.ts'
 import { usherSchema } from '../config/schema/usher.ts'
-import { readJson } from '../config/schema/values.ts'
 import { queueAuditEvent } from '../state/operator-events.ts'
 import { openStore, readSecret, secretFile, storeExists, storeFile } from '../storage/open.ts'
 import { openRecords } from '../storage/records.ts'
 import { createSeal, NAMING_KEY } from '../storage/seal.ts'
 import { type Entry, reasonOf, requireTrust, type Store } from '../storage/store.ts'
-import { Failure, hint, type Invocation, opened, refuseMemory, reportProgress } from './command.ts'
+import {
+  Failure,
+  hint,
+  type Invocation,
+  opened,
+  recordsAre,
+  refuseMemory,
+  reportProgress,
+} from './command.ts'
 
 /** Records in flight, of some kB each. */
 const CONCURRENCY = 100
-const BACKUP_FORMAT = 1
-
-// biome-ignore format: a table
-/**
- * Kinds of records that a backup leaves out. An old copy would make a used code, an ended session or a
- * rotated or revoked token valid again, or repeat a notification.
- */
-export const LEFT_OUT = [
-  'AccessToken', 'AuthorizationCode', 'BackchannelAuthenticationRequest', 'ClientCredentials',
-  'DeviceCode', 'Grant', 'Interaction', 'OperatorEvent', 'Ping', 'Probe', 'PushedAuthorizationRequest',
-  'RefreshToken', 'ReplayDetection', 'Session', 'SessionCookie', 'SignOut', 'UpstreamLogout',
-  'UpstreamRequest', 'UpstreamSession', 'UserCode',
-]
-
-const WITHOUT =
-  'Sessions, codes, tokens, grants and replay records are not part of a backup, because an old copy ' +
-  'would make used ones valid again: users sign in again, and applications request new tokens.'
-
-/** `store backup FILE [--overwrite]`: works while the service runs. */
-export async function backup({ values, args: [file = ''] }: Invocation) {
-  if (!existsSync(dirname(file))) throw new Failure(`Folder ${dirname(file)} not found.`)
-  const { store, secrets, namingKey } = await openInstalledStore()
-  const seal = createSeal(secrets)
-  seal.open(NAMING_KEY, namingKey)
-  const partial = `${file}.partial`
-  /** The kind of a record stands before the first line end of its contents (records.ts). */
-  const kindOf = (key: string, value: Uint8Array) =>
-    String(seal.open(key, value)).replace(/\n.*/s, '')
-  const seen = new Set<string>()
-  async function* lines() {
-    yield lineOf({ usher_backup: BACKUP_FORMAT, at: new Date().toISOString() })
-    for await (const { key, value, ...entry } of store.scan()) {
-      if (!value || seen.has(key)) continue
-      if (key !== NAMING_KEY && LEFT_OUT.includes(kindOf(key, value))) continue
-      seen.add(key)
-      yield lineOf({ key, ...entry, value: textOf(value) })
-    }
-    yield lineOf({ records: seen.size })
-  }
-  try {
-    await pipeline(lines, createWriteStream(partial, { mode: 0o600, flush: true }))
-    // A store that was emptied meanwhile has lost its identity.
-    if (textOf(await readNamingKey(store, 'USHER_STORE')) !== textOf(namingKey)) {
-      throw new Failure('USHER_STORE became another installation meanwhile.')
-    }
-    if (!values.overwrite) await requireReplaceable(file, namingKey, seen)
-    await rename(partial, file)
-  } catch (error) {
-    await rm(partial, { force: true })
-    throw error
-  }
-  hint(`${seen.size} records are in ${file}, encrypted with USHER_SECRET: keep that too.`)
-  hint(WITHOUT)
-}
-
-/** Throws a `Failure` for a file that is no backup, one of another installation, or one of more records. */
-async function requireReplaceable(file: string, namingKey: Uint8Array, keys: Set<string>) {
-  if (!existsSync(file) || statSync(file).size === 0) return
-  // After `store reseal` the naming key looks different, and the names of the records are the same.
-  const isKnown = ({ key, value }: Entry) =>
-    key === NAMING_KEY ? textOf(value) === textOf(namingKey) : keys.has(key)
-  const before = await Array.fromAsync(entriesOf(file), isKnown).catch(() => undefined)
-  const count = before?.length ?? 0
-  const problem = !before
-    ? 'is no backup of Usher, or not all of one'
-    : !before.includes(true)
-      ? 'is a backup of another installation'
-      : count > keys.size && `has ${count} records, and the new backup ${keys.size}`
-  if (problem) throw new Failure(`${file} ${problem}. To replace it: --overwrite`)
-}
-
-const lineOf = (value: object) => `${JSON.stringify(value)}\n`
-
-/** `store restore FILE`: fills an empty store, while no node runs on it. */
-export async function restore({ args: [file = ''] }: Invocation) {
-  if (!existsSync(file)) throw new Failure(`File ${file} not found.`)
-  const { location, secrets } = readConfigured()
-  let namingKey: Uint8Array | undefined
-  for await (const { key, value } of entriesOf(file)) if (key === NAMING_KEY) namingKey = value
-  if (!namingKey) throw new Failure(`${file} holds no installation.`)
-  createSeal(secrets).open(NAMING_KEY, namingKey)
-  const store = await openAt('USHER_STORE', location)
-  const count = await fill(store, 'USHER_STORE', namingKey, entriesOf(file))
-  hint(`${count} records are restored.\n${WITHOUT}`)
-}
-
-/** The records of a backup; throws where it is not whole. */
-async function* entriesOf(file: string): AsyncGenerator<Entry> {
-  // The first line is the head.
-  let [count, end] = [-1, -2]
-  for await (const line of (await open(file)).readLines()) {
-    const { usher_backup, records, value, ...entry } = readJson(line) ?? {}
-    if (count === -1 && usher_backup !== BACKUP_FORMAT) break
-    if (records !== undefined) end = records
-    else if (count++ >= 0) yield { ...entry, value: Buffer.from(value, 'base64') }
-  }
-  if (end !== count) throw new Failure(`${file} is no backup of Usher, or not all of one.`)
-}
 
 /** `store reseal`: encrypts every record with the first of USHER_SECRET. */
 export async function reseal() {
@@ -135,7 +39,7 @@ export async function reseal() {
   const { store, secrets } = await openInstalledStore()
   const count = await resealAll(store, secrets)
   await queueAuditEvent(await openRecords(store, secrets), 'store_resealed', { records: count })
-  hint(`${count} records are encrypted again; USHER_SECRET needs only its first value now.`)
+  hint(`${recordsAre(count)} encrypted again; USHER_SECRET needs only its first value now.`)
 }
 
 /**
@@ -172,7 +76,7 @@ export async function copy({ values }: Invocation) {
   const target = await openAt('--to', to)
   const count = await copyStore(source, target)
   const { secrets, variable } = findSecret(file)
-  hint(`${count} records are copied${await noteCopy(target, secrets, count)}.`)
+  hint(`${recordsAre(count)} copied${await noteCopy(target, secrets, count)}.`)
   // A Redis URL may contain a password, and is not printed.
   const store = storeFile(to) === undefined ? 'USHER_STORE as --to was' : `USHER_STORE=${to}`
   hint(`Next: start every node with ${store} and ${variable}, and none on --from.`)
@@ -187,14 +91,22 @@ export async function copyStore(from: Store, to: Store): Promise<number> {
 }
 
 /** Returns the value of the naming key. Throws a `Failure` for a store without one. */
-async function readNamingKey(from: Store, name = '--from'): Promise<Uint8Array> {
+export async function readNamingKey(from: Store, name = '--from'): Promise<Uint8Array> {
   const entry = await from.get(NAMING_KEY)
   if (!entry?.value) throw new Failure(`${name} holds no installation.`)
   return entry.value
 }
 
-/** `name`: what the operator calls the target. `value`: the naming key, encrypted. */
-async function fill(to: Store, name: string, value: Uint8Array, entries: AsyncIterable<Entry>) {
+/**
+ * Fills an empty store. `name`: what the operator calls it. `value`: the naming key, encrypted. Returns the
+ * number of records, without tombstones.
+ */
+export async function fill(
+  to: Store,
+  name: string,
+  value: Uint8Array,
+  entries: AsyncIterable<Entry>,
+) {
   const found = await to.get(NAMING_KEY)
   if (found) {
     const which = textOf(found.value) === textOf(value) ? 'this' : 'another'
@@ -221,7 +133,8 @@ const forEach = (entries: AsyncIterable<Entry>, work: (entry: Entry) => Promise<
     .filter(({ key }: Entry) => key !== NAMING_KEY)
     .forEach(work, { concurrency: CONCURRENCY })
 
-const textOf = (bytes?: Uint8Array) => bytes && Buffer.from(bytes).toString('base64')
+/** Bytes as base64. */
+export const textOf = (bytes?: Uint8Array) => bytes && Buffer.from(bytes).toString('base64')
 
 function readLocation(values: Invocation['values'], option: string): string {
   const value = values[option]
@@ -233,7 +146,7 @@ function readLocation(values: Invocation['values'], option: string): string {
 }
 
 /** The location of the configured store, and its secrets. */
-function readConfigured() {
+export function readConfigured() {
   const { store: location } = readStoreSettings()
   refuseMemory('USHER_STORE', location)
   const { secrets } = findSecret(storeFile(location))
@@ -242,7 +155,7 @@ function readConfigured() {
 }
 
 /** Opens the store of the configuration. Throws a `Failure`, and creates no file, without an installation. */
-async function openInstalledStore() {
+export async function openInstalledStore() {
   const { location, secrets } = readConfigured()
   if (!storeExists(location)) throw new Failure('USHER_STORE holds no installation.')
   const store = await openAt('USHER_STORE', location)
@@ -250,7 +163,7 @@ async function openInstalledStore() {
 }
 
 /** `name`: how the operator named the store. A Redis is opened as `redis` in usher.yaml says. */
-async function openAt(name: string, location: string): Promise<Store> {
+export async function openAt(name: string, location: string): Promise<Store> {
   const store = await openStore(location, readStoreSettings().redis).catch(({ message }: Error) => {
     throw new Failure(`${name}: ${message}`)
   })

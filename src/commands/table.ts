@@ -43,7 +43,7 @@ export const TABLE: [run: string, usage: string, about: string][] = [
   ['sessions.end', 'sessions end ACCOUNT [SESSION]', 'end one session of an account, by the handle in sessions list, or all of them'],
   ['pages.preview', 'pages preview [FOLDER] [--lang TAG,…]', 'write every page in every state and language to a folder, to view in a browser'],
   ['store.copy', 'store copy --from STORE --to STORE', 'copy all records to another store (sqlite:PATH, redis://…); stop every node first'],
-  ['store.backup', 'store backup FILE [--overwrite]', 'write a backup to a file, while nodes run; it replaces no larger or other one without --overwrite'],
-  ['store.restore', 'store restore FILE', 'fill an empty store from a backup; stop every node first'],
+  ['backup.backup', 'store backup FILE [--overwrite]', 'write a backup to a file, while nodes run; it replaces no larger or other one without --overwrite'],
+  ['backup.restore', 'store restore FILE', 'fill an empty store from a backup; stop every node first'],
   ['store.reseal', 'store reseal', 'after a change of the secret: encrypt all records with the first of USHER_SECRET'],
 ]

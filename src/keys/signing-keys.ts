@@ -114,6 +114,8 @@ export async function openSigningKeys(records: Records, settings: Settings) {
     for (const [i, key] of imports.entries()) {
       // A key before a scheduled one has been used already. It is not scheduled again.
       if (imports.slice(i).some(isScheduled)) continue
+      // In an empty or restored store, an earlier key of its algorithm may have been retired.
+      if (!before.length && imports.slice(i + 1).some(({ alg }) => alg === key.alg)) continue
       const { d, p, q, dp, dq, qi, ...publicPart } = key
       schedule.push({ key: publicPart, from: startOf(key.alg) })
     }

@@ -25,7 +25,7 @@ export function deriveKey(secret: Uint8Array, purpose: string): Buffer {
 }
 
 /** Encrypts and decrypts values. */
-type Seal = ReturnType<typeof createSeal>
+export type Seal = ReturnType<typeof createSeal>
 
 /** Creates a seal. The first secret encrypts, all of them decrypt. */
 export function createSeal(secrets: Uint8Array[]) {

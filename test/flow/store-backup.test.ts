@@ -3,12 +3,14 @@
 
 import { spawn } from 'node:child_process'
 import {
+  copyFileSync,
   existsSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -17,8 +19,10 @@ import { text } from 'node:stream/consumers'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { TABLE } from '../../src/commands/table.ts'
+import { createInvitations } from '../../src/features/registered-clients.ts'
+import { publishedKids } from '../../src/keys/signing-keys.ts'
 import { takeAuditEvents } from '../../src/state/operator-events.ts'
-import { openInstallation, storeFile } from '../../src/storage/open.ts'
+import { openInstallation, openStore, storeFile } from '../../src/storage/open.ts'
 import { Browser } from '../support/browser.ts'
 import { authorize, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -127,7 +131,7 @@ describe('a backup replaces', () => {
   test('one of more records only with --overwrite, and one of fewer at once', async () => {
     const { store, file } = await backedUp('ada', 'grace')
     await usher(['accounts', 'remove', 'grace', '--yes'], store)
-    await replaced(file, store, 'has 5 records, and the new backup 3')
+    await replaced(file, store, 'has more records: 5, and the new backup 3')
     await usher(['accounts', 'add', '--username', 'alan'], store)
     expect(await usher(['store', 'backup', file], store)).toMatchObject({ code: 0 })
   }, 60_000)
@@ -224,6 +228,101 @@ test('a store that has lost its generated secret does not get another one', asyn
     expect(code, name).toBe(1)
     expect(stderr).toContain(`${secret} is missing`)
     expect(existsSync(secret)).toBe(false)
+  }
+}, 30_000)
+
+/** A backup of every record in a store, as earlier versions wrote it. */
+async function backupOfAll(location: string): Promise<string> {
+  const store = await openStore(location)
+  const lines: object[] = [{ usher_backup: 1, at: new Date().toISOString() }]
+  for await (const { value, ...entry } of store.scan()) {
+    if (value) lines.push({ ...entry, value: Buffer.from(value).toString('base64') })
+  }
+  lines.push({ records: lines.length - 1 })
+  await store.close()
+  const file = newFile()
+  writeFileSync(file, lines.map(line => `${JSON.stringify(line)}\n`).join(''))
+  return file
+}
+describe.each([
+  [
+    'a backup',
+    async (store: string) => {
+      const file = newFile()
+      expect(await usher(['store', 'backup', file], store)).toMatchObject({ code: 0 })
+      return file
+    },
+  ],
+  ['a backup of an earlier version, which has every kind of record,', backupOfAll],
+])('a restore from %s', (_, backup) => {
+  test('revives no signing key, invitation, session or token, and says what it revives', async () => {
+    const [from, to] = [`sqlite:${newFile()}`, `sqlite:${newFile()}`]
+    const env = { USHER_SECRET }
+    const options = { env, usher: { features: { dynamic_registration: true } } }
+    const before = await startUsher({ ...options, store: from })
+    const ada = await before.addAccount(ADA)
+    const held = await tokens(before)
+    const invitations = createInvitations(before.records)
+    const exp = Math.floor(Date.now() / 1000) + 3600
+    await invitations.make({ exp, most: 1, policies: ['rules'] })
+    const file = await backup(from)
+    await before.close()
+
+    const restored = await usher(['store', 'restore', file], to)
+    expect(restored.code).toBe(0)
+    for (const words of [
+      /signing keys/,
+      /invitations/,
+      /passwords \(also temporary ones/,
+      /consents/,
+      /links to upstream issuers/,
+      /disabled or removed/,
+      /keys rotate --now, then keys retire KID/,
+    ]) {
+      expect(restored.stderr).toMatch(words)
+    }
+    const { store, records } = await openInstallation(to, [Buffer.alloc(32, 'backup')])
+    expect(await publishedKids(records)).toEqual([])
+    await store.close()
+    const after = await startUsher({ ...options, store: to })
+    expect(await createInvitations(after.records).list()).toEqual([])
+    expect((await refresh(after, held.refresh_token)).body).toMatchObject({
+      error: 'invalid_grant',
+    })
+    expect(await after.directory.find(ada.id)).toMatchObject({ username: ADA.username })
+    await after.close()
+  }, 60_000)
+})
+
+test('a record that no secret decrypts is left out of a backup, which then fails, and prevents a restore', async () => {
+  const [location, file] = [`sqlite:${newFile()}`, newFile()]
+  await usher(['accounts', 'add', '--username', 'ada'], location)
+  const store = await openStore(location)
+  await store.write([{ key: 'damaged', value: Buffer.from('damaged'.repeat(10)) }])
+  await store.close()
+  const { stderr, code } = await usher(['store', 'backup', file], location)
+  expect(code).toBe(1)
+  expect(stderr).toContain('Records that USHER_SECRET cannot decrypt: 1, left out.')
+  expect(await usher(['store', 'restore', file], `sqlite:${newFile()}`)).toMatchObject({ code: 0 })
+  const path = newFile()
+  const refused = await usher(['store', 'restore', await backupOfAll(location)], `sqlite:${path}`)
+  expect(refused).toMatchObject({ code: 1 })
+  expect(existsSync(path)).toBe(false)
+}, 60_000)
+
+test('a backup follows no link at FILE.partial, and only its owner can read the file', async () => {
+  const [location, file, other] = [`sqlite:${newFile()}`, newFile(), newFile()]
+  await usher(['accounts', 'add', '--username', 'ada'], location)
+  writeFileSync(other, 'of another user', { mode: 0o666 })
+  for (const place of [
+    (to: string) => symlinkSync(other, to),
+    (to: string) => copyFileSync(other, to),
+  ]) {
+    place(`${file}.partial`)
+    expect(await usher(['store', 'backup', file], location)).toMatchObject({ code: 0 })
+    expect(readFileSync(other, 'utf8')).toBe('of another user')
+    expect(statSync(file).mode & 0o777).toBe(0o600)
+    expect(readdirSync(dirname(file))).toEqual(['file'])
   }
 }, 30_000)
 

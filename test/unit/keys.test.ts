@@ -219,6 +219,13 @@ describe('as time passes', () => {
     expect(await kids(three)).toEqual([three.kid])
   })
 
+  test('in a store without keys, the last imported key of each algorithm signs, and no earlier one', async () => {
+    const made = ['RS256', 'ES256', 'RS256'].map(makeKey)
+    const [, ec, rsa] = await Promise.all(made)
+    const loaded = await load(...(await Promise.all(made)))
+    expect(loaded.map(({ kid }) => kid)).toEqual([rsa?.kid, ec?.kid])
+  })
+
   test('a retired imported key is not imported again from its file', async () => {
     const imported = await Promise.all([makeKey('RS256'), makeKey('RS256')])
     await load(...imported.slice(0, 1))

@@ -1,0 +1,130 @@
+// `usher store backup` and `usher store restore`. A backup has no tombstones, and only the kinds of records
+// that storage/kinds.ts allows.
+//
+// A backup file is text, one JSON value a line: a head, the records, and how many those are.
+
+import { createWriteStream, existsSync, statSync } from 'node:fs'
+import { open, rename, rm } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { readJson } from '../config/schema/values.ts'
+import { BACKUP_KINDS } from '../storage/kinds.ts'
+import { createSeal, NAMING_KEY, type Seal } from '../storage/seal.ts'
+import type { Entry } from '../storage/store.ts'
+import { Failure, hint, type Invocation, recordsAre } from './command.ts'
+import { fill, openAt, openInstalledStore, readConfigured, readNamingKey, textOf } from './store.ts'
+
+const BACKUP_FORMAT = 1
+const WITHOUT =
+  'Sessions, codes, tokens, grants and replay records are not part of a backup, nor are invitations and ' +
+  'signing keys, because an old copy would make used ones valid again: users sign in again, and ' +
+  'applications request new tokens. The next start makes new signing keys.'
+const REVIVED = `All else is as on the day of the backup: passwords (also temporary ones that were used), consents,
+links to upstream issuers, accounts and clients that were disabled or removed since. End them again:
+accounts password, accounts disable, accounts unlink, grants withdraw, clients remove.
+After a leak of a key that signs now: keys rotate --now, then keys retire KID.`
+
+/** `store backup FILE [--overwrite]`: works while the service runs. */
+export async function backup({ values, args: [file = ''] }: Invocation) {
+  if (!existsSync(dirname(file))) throw new Failure(`Folder ${dirname(file)} not found.`)
+  const { store, secrets, namingKey } = await openInstalledStore()
+  const seal = createSeal(secrets)
+  seal.open(NAMING_KEY, namingKey)
+  const partial = `${file}.partial`
+  const seen = new Set<string>()
+  let damaged = 0
+  async function* lines() {
+    yield lineOf({ usher_backup: BACKUP_FORMAT, at: new Date().toISOString() })
+    for await (const entry of store.scan()) {
+      if (!entry.value || seen.has(nameOf(entry))) continue
+      const isPart = isBackedUp(entry, seal)
+      if (isPart === undefined) damaged++
+      if (!isPart) continue
+      seen.add(nameOf(entry))
+      yield lineOf({ ...entry, value: textOf(entry.value) })
+    }
+    yield lineOf({ records: seen.size })
+  }
+  try {
+    // A link that another user has put there is removed, and never followed.
+    await rm(partial, { force: true })
+    await pipeline(lines, createWriteStream(partial, { mode: 0o600, flags: 'wx', flush: true }))
+    // A store that was emptied meanwhile has lost its identity.
+    const value = await readNamingKey(store, 'USHER_STORE')
+    if (!seen.has(nameOf({ key: NAMING_KEY, value }))) {
+      throw new Failure('USHER_STORE became another installation meanwhile.')
+    }
+    if (!values.overwrite) await requireReplaceable(file, seen, seal)
+    await rename(partial, file)
+  } catch (error) {
+    await rm(partial, { force: true })
+    throw error
+  }
+  const count = recordsAre(seen.size)
+  hint(`${count} in ${file}, encrypted with USHER_SECRET: keep that too.\n${WITHOUT}`)
+  if (damaged) throw new Failure(`Records that USHER_SECRET cannot decrypt: ${damaged}, left out.`)
+}
+
+/** Throws a `Failure` for a file that is no backup, one of another installation, or one of more records. */
+async function requireReplaceable(file: string, names: Set<string>, seal: Seal) {
+  if (!existsSync(file) || statSync(file).size === 0) return
+  const parts = Readable.from(entriesOf(file)).filter(entry => isBackedUp(entry, seal) !== false)
+  const before: Entry[] | undefined = await parts.toArray().catch(() => undefined)
+  const count = before?.length ?? 0
+  const problem = !before
+    ? 'is no backup of Usher, or not all of one'
+    : !before.some(entry => names.has(nameOf(entry)))
+      ? 'is a backup of another installation'
+      : count > names.size && `has more records: ${count}, and the new backup ${names.size}`
+  if (problem) throw new Failure(`${file} ${problem}. To replace it: --overwrite`)
+}
+
+/** A name that two backups have in common only if they are of the same installation. */
+const nameOf = ({ key, value }: Pick<Entry, 'key' | 'value'>) =>
+  key === NAMING_KEY ? String(textOf(value)) : key
+
+/** Whether a backup has the record. Undefined for one that no secret decrypts. */
+function isBackedUp({ key, value = new Uint8Array() }: Entry, seal: Seal): boolean | undefined {
+  try {
+    // The kind of a record stands before the first line end of its contents (records.ts).
+    const [kind = ''] = seal.open(key, value).toString().split('\n', 1)
+    return key === NAMING_KEY || BACKUP_KINDS.includes(kind)
+  } catch {
+    return undefined
+  }
+}
+
+const lineOf = (value: object) => `${JSON.stringify(value)}\n`
+
+/** `store restore FILE`: fills an empty store, while no node runs on it. */
+export async function restore({ args: [file = ''] }: Invocation) {
+  if (!existsSync(file)) throw new Failure(`File ${file} not found.`)
+  const { location, secrets } = readConfigured()
+  const seal = createSeal(secrets)
+  let namingKey: Uint8Array | undefined
+  for await (const entry of entriesOf(file)) {
+    if (entry.key === NAMING_KEY) namingKey = entry.value
+    // Throws before anything is written.
+    if (entry.value) seal.open(entry.key, entry.value)
+  }
+  if (!namingKey) throw new Failure(`${file} holds no installation.`)
+  const store = await openAt('USHER_STORE', location)
+  // A backup of an earlier version has other records as well.
+  const entries = Readable.from(entriesOf(file)).filter(entry => isBackedUp(entry, seal) === true)
+  const count = await fill(store, 'USHER_STORE', namingKey, entries)
+  hint(`${recordsAre(count)} restored.\n${WITHOUT}\n${REVIVED}`)
+}
+
+/** The records of a backup; throws where it is not whole. */
+async function* entriesOf(file: string): AsyncGenerator<Entry> {
+  // The first line is the head.
+  let [count, end] = [-1, -2]
+  for await (const line of (await open(file)).readLines()) {
+    const { usher_backup, records, value, ...entry } = readJson(line) ?? {}
+    if (count === -1 && usher_backup !== BACKUP_FORMAT) break
+    if (records !== undefined) end = records
+    else if (count++ >= 0) yield { ...entry, value: Buffer.from(value, 'base64') }
+  }
+  if (end !== count) throw new Failure(`${file} is no backup of Usher, or not all of one.`)
+}
