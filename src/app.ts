@@ -32,7 +32,7 @@ import { described } from './provider/error-descriptions.ts'
 import { createDeliver, logFaults } from './provider/events.ts'
 import { createFailureLog } from './provider/failures.ts'
 import type { Dependencies, Environment, ShowError } from './provider/feature.ts'
-import { anonymousWrites, PLAIN_ERRORS, routesOf } from './provider/routes.ts'
+import { anonymousWrites, ERROR_FORMATS, routesOf } from './provider/routes.ts'
 import { stateLifetimes } from './provider/tokens.ts'
 
 /**
@@ -94,7 +94,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.on('error', logFaults(log))
   app.use(securityHeaders(settings.issuer))
   app.use(requestLog(log, metrics, createFailureLog(records)))
-  app.use(errors(errorPages, { bare: PLAIN_ERRORS, development: settings.development }))
+  app.use(errors(errorPages, { ...ERROR_FORMATS, development: settings.development }))
   app.use(originForm(settings.issuer))
   app.use(health(readiness))
   app.use(edge(settings, Object.values(routes.byCertificate)))
@@ -112,7 +112,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   )
   app.use(pages.routes())
   app.use(canonicalPaths(routes))
-  app.use(limitBodies(routes))
+  app.use(limitBodies)
   app.use(finishAnswers(views, routes, settings, features))
   app.use(mount(provider))
   /** Sends the queued notifications that are due, each to its client. */

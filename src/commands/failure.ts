@@ -228,6 +228,11 @@ const REASONS: Record<string, Row[]> = {
       change: 'the application: two processes, or a retry, use the same one',
     },
     {
+      detail: /^(device code|backchannel)/,
+      wrong: 'it expired (lifetimes.interaction), was revoked, or was never issued',
+      change: 'the application starts the request again',
+    },
+    {
       detail: /code (not|is)/,
       wrong: 'the code expired (lifetimes.code), was revoked, or was never issued',
       change: 'the application redeems it at once',
@@ -245,7 +250,7 @@ const REASONS: Record<string, Row[]> = {
     },
   ],
   invalid_scope: [{ detail: /not allowed/, reason: unregistered('scope', 'scope') }],
-  invalid_target: [{ reason: target }],
+  invalid_target: [{ detail: /^(?!.*(absolute URI|fragment))/, reason: target }],
   unsupported_response_type: [{ reason: responseType }],
   unsupported_grant_type: [{ reason: grantType }],
   [IGNORED]: [{ reason: ignored }],

@@ -22,15 +22,26 @@ interface ErrorPages {
 const isLoopback = among(['127.0.0.0/8', '::1'])
 const RETRY_AFTER_SECONDS = '1'
 
-/**
- * Turns thrown errors into responses. `bare`: paths whose error responses have only the members of their
- * specification. `development`: requests from a loopback address get the operator's `detail` as well.
- */
+interface ErrorFormats {
+  /** Paths whose error responses have only the members of their specification. */
+  bare: string[]
+  /** Paths whose responses scripts of any origin may read. */
+  cors: string[]
+  /** Whether the responses at a path are JSON, whatever `Accept` says. */
+  isForPrograms(path: string): boolean
+  /** Requests from a loopback address get the operator's `detail` as well. */
+  development: boolean
+}
+
+/** Turns thrown errors into responses. */
 export function errors(
   pages: ErrorPages,
-  { bare, development }: { bare: string[]; development: boolean },
+  { bare, cors, isForPrograms, development }: ErrorFormats,
 ): Middleware {
   return async (ctx, next) => {
+    // The library reads this header, too. Java sends `text/html` by default.
+    const prefersHtml = isForPrograms(ctx.path) && ctx.accepts('json', 'html') === 'html'
+    if (prefersHtml) ctx.req.headers.accept = 'application/json'
     try {
       await next()
     } catch (thrown) {
@@ -47,6 +58,7 @@ export function errors(
       // Clients would read this header as an error of their token.
       ctx.remove('WWW-Authenticate')
     }
+    if (ctx.status >= 400 && cors.includes(ctx.path)) allowOrigin(ctx)
     const { error, error_description } = mapOf(ctx.body)
     if (typeof error !== 'string') return
     const { requestId: request_id, log } = ctx.state
@@ -57,6 +69,16 @@ export function errors(
     const error_uri = pages.errorUri(error)
     ctx.body = { ...ctx.body, error_uri, request_id, ...(isShown && { detail }) }
   }
+}
+
+/**
+ * Lets a script read an error, as the library does: also one that came before the library, and that its own
+ * origin is refused. Without these headers the script would see a network error.
+ */
+function allowOrigin(ctx: Context) {
+  ctx.vary('Origin')
+  ctx.set('Access-Control-Allow-Origin', ctx.get('Origin') || '*')
+  ctx.append('Access-Control-Expose-Headers', 'WWW-Authenticate, Retry-After, X-Request-Id')
 }
 
 /** Koa and the library set `expose` on errors that are meant for the caller. */

@@ -6,6 +6,8 @@ import { prefixOf } from './client-info.ts'
 
 /** Bytes of path and query together. */
 export const MAX_URL_BYTES = 8 * 1024
+/** Bytes of a body at the endpoints for programs: the limit of the library. */
+export const MAX_BODY_BYTES = 56 * 1024
 /** Characters of single parameters, in the query, the body or a request object. */
 export const MAX_CHARACTERS = {
   state: 1024,
@@ -68,7 +70,8 @@ export function limitAnonymous(
   }
 
   return async (ctx, next) => {
-    if (!paths.includes(ctx.path)) return next()
+    // A preflight stores nothing. A script learns nothing from one that is refused.
+    if (!paths.includes(ctx.path) || ctx.method === 'OPTIONS') return next()
     const network = prefixOf(ctx.ip)
     const isClient = byClient.includes(ctx.path)
     const mayAuthenticate = isClient && ctx.get('Authorization') !== ''
@@ -78,7 +81,9 @@ export function limitAnonymous(
       const error_description = 'too many requests from this network; try again in a minute'
       return ctx.throw(429, { error: 'temporarily_unavailable', error_description })
     }
-    const size = RECORD_BYTES + ctx.url.length + (ctx.request.length ?? 0)
+    // The length of a chunked body is not known yet.
+    const body = ctx.request.length ?? (ctx.get('Transfer-Encoding') ? MAX_URL_BYTES : 0)
+    const size = RECORD_BYTES + ctx.url.length + body
     requests.add(network, 1)
     bytes.add(network, size)
     await next()

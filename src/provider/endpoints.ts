@@ -7,7 +7,7 @@ import type { Settings } from '../config/load.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { isSameOrigin, readForm } from '../http/forms.ts'
-import { MAX_URL_BYTES } from '../http/limits.ts'
+import { MAX_BODY_BYTES, MAX_URL_BYTES } from '../http/limits.ts'
 import { described } from './error-descriptions.ts'
 import { logError } from './events.ts'
 import type { Feature, Finisher, Oidc } from './feature.ts'
@@ -60,17 +60,11 @@ export function byPost({ handOver }: AnswerPages, { endpoints }: Routes): Middle
   }
 }
 
-/** Limits bodies that can have a request object, before the library decodes its nested members. */
-export function limitBodies({ endpoints }: Routes): Middleware {
-  const { pushed_authorization_request: pushed, device_authorization: device } = endpoints
-  const paths = [pushed, device, endpoints.backchannel_authentication]
-  return (ctx, next) => {
-    if (!paths.includes(ctx.path)) return next()
-    if (ctx.get('Transfer-Encoding')) ctx.throw(411)
-    if ((ctx.request.length ?? 0) > MAX_URL_BYTES)
-      ctx.throw(413, `longer than ${MAX_URL_BYTES} bytes`)
-    return next()
-  }
+/** Refuses a body that is too long with 413, before the library reads it. */
+export const limitBodies: Middleware = (ctx, next) => {
+  if ((ctx.request.length ?? 0) <= MAX_BODY_BYTES) return next()
+  const error_description = `the body must have at most ${MAX_BODY_BYTES} bytes`
+  ctx.throw(413, { error: 'invalid_request', error_description })
 }
 
 /** Pages in place of answers of the library. */
@@ -122,6 +116,8 @@ export function finishAnswers(
     if (!oidc) return
     ctx.state.log.client_id = oidc.client?.clientId
     if (ctx.status === 500) refuseClientFault(ctx, oidc)
+    // A chunked body.
+    if (ctx.state.log.detail === 'request entity too large') ctx.status = 413
     if (mapOf(ctx.body).error) ctx.body = described(ctx, ctx.body)
     const ofFeatures = features.map(({ answers }) => answers?.[oidc.route])
     for (const finish of [...ofFeatures, finishers[oidc.route] ?? signOut]) {

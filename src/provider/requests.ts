@@ -24,7 +24,23 @@ export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[]): void
   }
   for (const feature of features) feature.checkRequest?.(ctx)
   keepOfflineAccess(ctx)
+  const scopes = scopeProblem(ctx)
+  if (scopes) throw new errors.InvalidScope(scopes, '')
   logIgnored(ctx)
+}
+
+/** Says why a request has no scope that could be granted (RFC 6749 §3.3); undefined if it has one. */
+export function scopeProblem(ctx: KoaContextWithOIDC): string | undefined {
+  const { requestParamOIDCScopes, requestParamScopes, resourceServers = {}, params } = ctx.oidc
+  const known = [requestParamOIDCScopes, ...Object.values(resourceServers).map(api => api.scopes)]
+  const isKnown = known.some(scopes => !scopes.isDisjointFrom(requestParamScopes))
+  if (isKnown || params?.authorization_details) return undefined
+  const sent = sentScopes(ctx).join(' ')
+  if (!sent) return 'scope is required: values of scopes_supported, such as openid'
+  if (/[,;+]/.test(sent)) return 'scope must have spaces between its values, not , ; or +'
+  if (/[A-Z]/.test(sent))
+    return 'scope is case-sensitive: its values are spelled as in scopes_supported, such as openid'
+  return 'scope must have a value that this client can get, of scopes_supported, or of an API with its resource'
 }
 
 // The library has just dropped `offline_access`, unless `prompt` has `consent`. OIDC Core §11 lets

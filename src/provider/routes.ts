@@ -34,6 +34,11 @@ const ROUTES = {
   registration:                 { path: '/api/oauth/register',   methods: 'POST',      feature: 'dynamic_registration' },
 } satisfies Record<string, Route>
 
+/** By the library's names. */
+const WITH_CORS =
+  'token userinfo jwks revocation introspection pushed_authorization_request device_authorization'.split(
+    ' ',
+  )
 /** The library's name of an endpoint. */
 type RouteName = keyof typeof ROUTES
 export const { authorization: AUTHORIZATION } = ROUTES
@@ -43,6 +48,17 @@ export function endpointOf(path: string): string | undefined {
   const isAt = ([, { path: at }]: [string, Route]) => path === at || path.startsWith(`${at}/`)
   return Object.entries(ROUTES).find(isAt)?.[0]
 }
+
+/** Whether programs call an endpoint: it answers JSON, whatever `Accept` says (RFC 6749 §5.2). */
+const isForPrograms = (path: string) =>
+  /^\/(api\/oauth|\.well-known)\/|\/backchannel-logout$/i.test(path) &&
+  !['authorization', 'end_session'].includes(endpointOf(path) ?? '')
+
+/** The endpoints that scripts of browser applications call. Their responses have CORS headers. */
+const CORS_PATHS = [
+  ...DISCOVERY,
+  ...Object.entries(ROUTES).flatMap(([name, { path }]) => (WITH_CORS.includes(name) ? path : [])),
+]
 
 /** The sign-out page without the feature; discovery does not list it. */
 const SIGN_OUT = '/account/sign-out'
@@ -89,8 +105,13 @@ export function routesOf(features: Features) {
   }
 }
 
-/** Endpoints whose errors have `error` and `error_description` only (CIBA §13). */
-export const PLAIN_ERRORS = [ROUTES.backchannel_authentication.path]
+/** The form of errors at the endpoints. */
+export const ERROR_FORMATS = {
+  /** Endpoints whose errors have `error` and `error_description` only (CIBA §13). */
+  bare: [ROUTES.backchannel_authentication.path],
+  cors: CORS_PATHS,
+  isForPrograms,
+}
 
 /** Paths where anonymous requests are stored. `byClient`: those where clients authenticate. */
 export function anonymousWrites({ paths, confirm }: Routes) {

@@ -54,6 +54,20 @@ test.each(Object.entries(WRITES))('%s has a limit for each network', async (name
   expect(usher.output.join('')).toContain('"refused":"limits.anonymous"')
 })
 
+test('a script can read that its network is refused, and a preflight is not counted', async () => {
+  const headers = { ...from('203.0.115.7'), origin: 'https://spa.example.org' }
+  const preflight = { ...headers, 'access-control-request-method': 'POST' }
+  for (let i = 0; i <= MOST; i++) {
+    expect((await send(usher, PAR, { method: 'OPTIONS', headers: preflight })).status).toBe(204)
+  }
+  const push = () => send(usher, PAR, { headers, body: parametersOf(SPA) })
+  for (let i = 0; i < MOST; i++) expect((await push()).status).toBe(201)
+  const refused = await push()
+  expect(refused.status).toBe(429)
+  expect(refused.headers.get('access-control-allow-origin')).toBe('https://spa.example.org')
+  expect((await send(usher, PAR, { method: 'OPTIONS', headers: preflight })).status).toBe(204)
+})
+
 test('a network of IPv6 is a /48', async () => {
   const ask = (address: string) => send(usher, '/api/oauth/logout', { headers: from(address) })
   const many = Array.from({ length: MOST }, (_, i) => ask(`2001:db8:1:${i}::1`))

@@ -42,6 +42,16 @@ const AUTHORIZATION: [mistake: string, params: Record<string, string | undefined
   ['a max_age that is no number', { max_age: 'x' }, /^max_age must be a number of seconds/],
   ['an unknown resource', { resource: 'https://nothing.example' }, /resource/],
   ['a resource without its scopes', { resource: FILES, scope: 'openid' }, /scope of the resource/],
+  ['no scope', { scope: undefined }, /^scope is required/],
+  ['an empty scope', { scope: ' ' }, /^scope is required|invalid characters/],
+  ['no scope and no nonce', { scope: undefined, nonce: undefined }, /^scope is required/],
+  ['commas in the scope', { scope: 'openid,profile,email' }, /^scope must have spaces/],
+  ['commas in the scope, and no nonce', { scope: 'openid,profile,email', nonce: undefined }, /^scope must have spaces/],
+  ['a literal + in the scope', { scope: 'openid+profile' }, /^scope must have spaces/],
+  ['capitals in the scope', { scope: 'OpenID Profile' }, /^scope is case-sensitive/],
+  ['capitals in the scope, and no nonce', { scope: 'OPENID', nonce: undefined }, /^scope is case-sensitive/],
+  ['an unknown scope only', { scope: 'calendars', nonce: undefined }, /^scope must have a value/],
+  ['a scope of an API without its resource', { scope: 'files:read', nonce: undefined }, /^scope must have a value/],
   ['an invalid id_token_hint', { id_token_hint: 'x' }, /^id_token_hint must be an ID token/],
   ['registration metadata', { registration: '{}' }, /^registration must be absent/],
   ['a request_uri of its own', { request_uri: 'https://web.example.org/request' }, /^request_uri must be absent, or/],
@@ -52,6 +62,30 @@ test.each(AUTHORIZATION)('authorization request with %s', async (_, params, answ
   const { location } = await send(usher, authorizationRequest(usher, params).url)
   const returned = new URLSearchParams(location?.search || location?.hash.slice(1))
   expect(returned.get('error_description')).toMatch(answer)
+  const isScope = Object.hasOwn(params, 'scope') && params.resource === undefined
+  if (isScope) expect(returned.get('error')).toBe('invalid_scope')
+})
+
+test.each(['openid,email', 'OpenID', undefined])(
+  'scope=%s is refused in a pushed request',
+  async scope => {
+    const line = usher.output.length
+    const { url } = authorizationRequest(usher, { scope })
+    const { status, json } = await send(usher, '/api/oauth/par', {
+      headers: BASIC,
+      body: [...url.searchParams],
+    })
+    expect([status, json.error]).toEqual([400, 'invalid_scope'])
+    expect(json.error_description).toMatch(/^scope /)
+    await loggedAfter(line, '"error":"invalid_scope"')
+  },
+)
+
+test('scopes without openid, or of an API with its resource, are enough', async () => {
+  for (const params of [{ scope: 'profile' }, { scope: 'files:read', resource: FILES }]) {
+    const { url } = authorizationRequest(usher, { nonce: undefined, ...params })
+    expect((await send(usher, url)).location?.pathname).toMatch(/^\/interaction\//)
+  }
 })
 
 test('error_description is in the JSON response and on the error page', async () => {
@@ -142,6 +176,26 @@ test('a used code, other scopes at a refresh, and requests in another format get
   expect(json.json.error_description).toMatch(/application\/x-www-form-urlencoded/)
   const get = await send(usher, TOKEN, { headers: BASIC, method: 'GET' })
   expect(get.json.error_description).toBe('this endpoint takes POST')
+})
+
+test('an Authorization header of another form gets the description of its endpoint', async () => {
+  const userinfo = (authorization: string) =>
+    send(usher, '/api/oauth/userinfo', { headers: { authorization } })
+  for (const sent of ['x', 'Bearer', 'Bearer a b']) {
+    const { status, json } = await userinfo(sent)
+    expect([status, json.error_description]).toEqual([400, 'Authorization must be: Bearer TOKEN'])
+  }
+  const { json } = await manage(usher, await registerNew(usher))
+  expect(json.error).toBeUndefined()
+  const at = String(json.registration_client_uri)
+  const wrong = await send(usher, new URL(at).pathname, { headers: { authorization: 'x' } })
+  expect(wrong.json.error_description).toBe('Authorization must be: Bearer TOKEN')
+  const created = {
+    body: '{}',
+    headers: { 'content-type': 'application/json', authorization: 'x' },
+  }
+  const register = await send(usher, '/api/oauth/register', created)
+  if (register.status >= 400) expect(register.json.error_description).not.toContain('Basic')
 })
 
 test('UserInfo without a token, or with an expired one, gets a description', async () => {

@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest'
 import { test, usher } from '../support/fixtures.ts'
 import { SECRET } from '../support/usher.ts'
-import { basic, send } from '../support/wire.ts'
+import { basic, send, type WireOptions } from '../support/wire.ts'
 
 /** Path, method, and the status of a request without parameters. */
 const HANDLERS: [string, string, number][] = [
@@ -129,3 +129,65 @@ test.each(Object.entries(METHODS))('%s takes %s, and no other method', async (pa
     expect([method, isTaken]).toEqual([method, methods.split(' ').includes(method)])
   }
 })
+
+const JAVA = 'text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2'
+const FORM = { 'content-type': 'application/x-www-form-urlencoded' }
+
+/** Endpoints for programs, with their methods. */
+const PROGRAMS = ['token', 'userinfo', 'introspect', 'revoke', 'par', 'jwks', 'register', 'x']
+
+test.each(PROGRAMS)('errors of %s are JSON, whatever Accept says', async name => {
+  const path = `/api/oauth/${name}`
+  for (const accept of [JAVA, 'text/html', 'text/*', 'text/html;q=1, application/json;q=0.5']) {
+    for (const [status, options] of Object.entries<WireOptions>({
+      '400, 401, 404 or 405': { method: 'POST', body: 'x', headers: FORM },
+      405: { method: 'PATCH' },
+      413: { method: 'POST', body: 'x'.repeat(60_000), headers: FORM },
+      415: { method: 'POST', body: '<x/>', headers: { 'content-type': 'text/xml' } },
+      421: { headers: { host: 'other.example' } },
+    })) {
+      const headers = { accept, ...options.headers }
+      const answer = await send(usher, path, { ...options, headers })
+      expect([status, answer.headers.get('content-type')], `${accept} ${answer.status}`).toEqual([
+        status,
+        expect.stringMatching(/^application\/(jwk-set\+)?json/),
+      ])
+    }
+  }
+})
+
+test('errors of endpoints for browsers are pages, where the browser prefers them', async () => {
+  for (const path of ['/api/oauth/authorize', '/api/oauth/logout/confirm', '/unknown']) {
+    const { headers } = await send(usher, path, { headers: { accept: JAVA } })
+    expect(headers.get('content-type')).toMatch(/^text\/html/)
+  }
+})
+
+const CHUNKED = ['token', 'introspect', 'revoke', 'par', 'authorize', 'logout']
+
+test.each(CHUNKED)('a chunked body is read at %s, up to the limit', async name => {
+  const path = `/api/oauth/${name}`
+  const ask = async (form: Record<string, string>, isChunked: boolean) => {
+    const body = String(new URLSearchParams(form))
+    const headers = { ...FORM, ...basic('web', SECRET) }
+    const { status, text } = await sendChunked(path, body, headers, isChunked)
+    return [status, text.replace(/"request_id.*|urn:ietf[^"]*|name="xsrf".*/g, '')]
+  }
+  const form = { client_id: 'web', grant_type: 'x', token: 'x', scope: 'x', logout_hint: 'x' }
+  expect(await ask(form, true)).toEqual(await ask(form, false))
+  const [status] = await ask({ ...form, state: 'x'.repeat(100_000) }, true)
+  expect(status).toBe(413)
+})
+
+/** Sends a body with its length, or in two chunks. */
+async function sendChunked(
+  path: string,
+  body: string,
+  headers: Record<string, string>,
+  isChunked: boolean,
+) {
+  const stream = new Blob([body.slice(0, 3), body.slice(3)]).stream()
+  const init = { method: 'POST', headers, body: isChunked ? stream : body, duplex: 'half' } as const
+  const response = await fetch(`${usher.issuer}${path}`, { ...init, redirect: 'manual' })
+  return { status: response.status, text: await response.text() }
+}

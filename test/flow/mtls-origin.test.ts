@@ -62,7 +62,7 @@ test('behind a proxy, a client finds the mTLS endpoints in discovery, and its DP
   expect(await openid.tokenIntrospection(config, given.access_token)).toMatchObject({
     active: true,
   })
-  const device = await openid.initiateDeviceAuthorization(config, {})
+  const device = await openid.initiateDeviceAuthorization(config, { scope: 'openid' })
   expect(device.verification_uri).toBe(`${usher.issuer}/device`)
   expect(device.verification_uri_complete).toContain(`${usher.issuer}/device?user_code=`)
   const paths = ['token', 'introspect', 'device_authorization'].map(name => `/api/oauth/${name}`)

@@ -41,14 +41,16 @@ test.each(STRANGERS)(
   async origin => {
     const answer = await redeemFrom(origin)
     expect(answer.json).not.toHaveProperty('access_token')
-    expect(allowed(answer)).toBeNull()
+    // The script may read that its origin is refused, and nothing else.
+    expect([answer.status, allowed(answer)]).toEqual([400, origin])
+    expect(answer.json.error_description).toBe(`origin ${origin} not allowed for client: spa`)
   },
 )
 
 test('the origin of a custom scheme is not allowed', async () => {
   const answer = await redeemFrom('null', 'native')
   expect(answer.json).not.toHaveProperty('access_token')
-  expect(allowed(answer)).toBeNull()
+  expect(answer.status).toBe(400)
 })
 
 test('a browser application reads UserInfo from its own origin only', async () => {
@@ -60,7 +62,7 @@ test('a browser application reads UserInfo from its own origin only', async () =
   for (const origin of STRANGERS) {
     const answer = await ask(origin)
     expect(answer.json).not.toHaveProperty('sub')
-    expect(allowed(answer)).toBeNull()
+    expect(answer.status).toBe(400)
   }
 })
 
@@ -69,9 +71,39 @@ test('a page cannot send requests for a confidential client', async () => {
     const headers = { ...basic('web', SECRET), origin: 'https://evil.example' }
     const body = { token: 'x', grant_type: 'refresh_token', refresh_token: 'x', client_id: 'web' }
     const answer = await send(usher, `/api/oauth/${path}`, { headers, body })
-    expect(answer.status).toBe(400)
-    expect(allowed(answer)).toBeNull()
+    expect([answer.status, answer.json.error]).toEqual([400, 'invalid_request'])
   }
+})
+
+describe('answers that come before the library', () => {
+  const elsewhere = { host: 'other.example' }
+  const long = { body: { client_id: 'spa', x: 'x'.repeat(60_000) } }
+  const CORS = ['token', 'userinfo', 'jwks', 'revoke', 'introspect', 'par']
+
+  test.each(CORS)('have CORS headers at %s', async end => {
+    const path = `/api/oauth/${end}`
+    const origin = { origin: OWN }
+    for (const [status, options] of [
+      [421, { headers: { ...elsewhere, ...origin } }],
+      [421, { method: 'OPTIONS', headers: { ...elsewhere, ...origin } }],
+      [405, { method: 'DELETE', headers: origin }],
+      ...(end === 'jwks' ? [] : [[413, { ...long, headers: origin }] as const]),
+    ] as const) {
+      const answer = await send(usher, path, options)
+      expect([answer.status, allowed(answer)]).toEqual([status, OWN])
+      expect(answer.headers.get('vary')).toMatch(/\borigin\b/i)
+      expect(answer.headers.get('access-control-expose-headers')).toContain('Retry-After')
+      expect(answer.headers.get('access-control-allow-credentials')).toBeNull()
+    }
+  })
+
+  test('have none at endpoints without CORS, and on pages', async () => {
+    for (const path of ['/api/oauth/authorize', '/api/oauth/logout', '/account', '/api/oauth/x']) {
+      const headers = { origin: OWN, ...elsewhere }
+      const answer = await send(usher, path, { headers })
+      expect([answer.status, allowed(answer)]).toEqual([421, null])
+    }
+  })
 })
 
 describe('a preflight', () => {
