@@ -10,7 +10,7 @@ import { clientDocuments } from './features/client-metadata-documents.ts'
 import { deviceFlow } from './features/device.ts'
 import { dpop } from './features/dpop.ts'
 import { fapi } from './features/fapi.ts'
-import { logout } from './features/logout.ts'
+import { logout, receivesLogoutTokens } from './features/logout.ts'
 import { mutualTls } from './features/mtls.ts'
 import { registration } from './features/registration.ts'
 import { resourceIndicators } from './features/resources.ts'
@@ -34,6 +34,7 @@ import { createFailureLog } from './provider/failures.ts'
 import type { Dependencies, Environment, ShowError } from './provider/feature.ts'
 import { anonymousWrites, ERROR_FORMATS, routesOf } from './provider/routes.ts'
 import { stateLifetimes } from './provider/tokens.ts'
+import { createSessions } from './state/sessions.ts'
 
 /**
  * Returns the application of one configuration. Throws a `ConfigError` for a client or a template that
@@ -43,7 +44,8 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   const { settings, records, log, metrics } = environment
   checkOperatorTemplates(settings)
   const routes = routesOf(settings.features)
-  const directory = await openDirectory(settings, records, log)
+  const sessions = createSessions(records, receivesLogoutTokens(settings))
+  const directory = await openDirectory(settings, records, sessions, log)
   // Features need the views, and the views need the features: `describeClient` is defined below.
   const views = createViews(settings, id => describeClient(id))
   const errorPages = createErrorPages(settings.issuer, views)
@@ -54,6 +56,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   }
   const dependencies: Dependencies = {
     ...environment,
+    sessions,
     directory,
     consents: createConsents(records),
     requestedClaims: createRequestedClaims(settings),

@@ -62,9 +62,8 @@ const indexes = ({ email }: Account): [string, string][] => [
 export const isExpired = ({ change_password_by: due }: Account) => due !== undefined && due <= now()
 
 /** Returns the accounts in a store. */
-export function createDirectory(records: Records) {
+export function createDirectory(records: Records, sessions = createSessions(records)) {
   const consents = createConsents(records)
-  const sessions = createSessions(records)
   const names = createUniqueNames(records, find)
 
   async function find(id: string): Promise<Account | undefined> {

@@ -11,8 +11,7 @@ type AccountSessions = ReturnType<typeof createAccountSessions>
 export type SignedInBrowser = Awaited<ReturnType<AccountSessions['list']>>[number]
 
 /** Returns the signed-in browsers in a store. */
-export function createAccountSessions(records: Records) {
-  const sessions = createSessions(records)
+export function createAccountSessions(records: Records, sessions = createSessions(records)) {
   const consents = createConsents(records)
 
   /** The browser used last comes first. */

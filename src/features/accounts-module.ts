@@ -17,7 +17,7 @@ import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { withTimeout } from '../http/egress.ts'
 import { revokeGrants } from '../state/grants.ts'
-import { createSessions } from '../state/sessions.ts'
+import { createSessions, type Sessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
 import { now, PeerUnavailable, reasonOf } from '../storage/store.ts'
 
@@ -79,10 +79,11 @@ export type AccountsSource = { find: Find; authenticate: Authenticate }
 export async function openDirectory(
   { accounts }: Pick<Settings, 'accounts'>,
   records: Records,
+  sessions = createSessions(records),
   log?: Logger,
 ): Promise<Directory> {
-  if (!accounts.module) return createDirectory(records)
-  return createSourceDirectory(records, await loadSource(accounts.module), log)
+  if (!accounts.module) return createDirectory(records, sessions)
+  return createSourceDirectory(records, sessions, await loadSource(accounts.module), log)
 }
 
 async function loadSource(module: string): Promise<AccountsSource> {
@@ -104,8 +105,12 @@ interface Outside {
   ended?: number
 }
 
-function createSourceDirectory(records: Records, source: AccountsSource, log?: Logger): Directory {
-  const sessions = createSessions(records)
+function createSourceDirectory(
+  records: Records,
+  sessions: Sessions,
+  source: AccountsSource,
+  log?: Logger,
+): Directory {
   const recent = new Map<string, Promise<Account | undefined>>()
   const outsideOf = async (id: string) => (await records.read<Outside>('Outside', id)).value
 

@@ -44,7 +44,7 @@ export type Site = ReturnType<typeof createSite>
 
 /** Returns the dependencies of the pages. */
 export function createSite(
-  { settings, secrets, records, directory, consents }: Dependencies,
+  { settings, secrets, records, sessions, directory, consents }: Dependencies,
   views: Views,
   provider: LibraryProvider,
   features: PageExtensions[],
@@ -94,7 +94,7 @@ export function createSite(
     csrf,
     authentication: createAuthentication(records, directory, signatures('devices'), settings),
     consents,
-    sessions: createAccountSessions(records),
+    sessions: createAccountSessions(records, sessions),
     interactions: createInteractions(provider, settings),
 
     signInMethods: features.flatMap(({ signInMethods = [] }) => signInMethods),

@@ -8,7 +8,7 @@ import { flowOf } from '../config/schema/features.ts'
 import { required } from '../config/schema/values.ts'
 import { cookieNames, createSignatures, originCookie, pathCookie } from '../http/cookies.ts'
 import { createFetch } from '../http/egress.ts'
-import { createState } from '../state/adapter.ts'
+import { type AdapterPart, createState } from '../state/adapter.ts'
 import { deriveKey } from '../storage/seal.ts'
 import {
   acrValuesOf,
@@ -41,9 +41,9 @@ export async function createProvider(
   features: Feature[],
   pages: LibraryPages,
 ): Promise<Provider> {
-  const { settings, records, log, metrics } = dependencies
+  const { settings, records, sessions, log, metrics } = dependencies
   const { isBound } = createBrowserBinding(settings)
-  const { adapter, tokenIds } = createState(records, stateLifetimes(settings), {
+  const parts: Record<string, AdapterPart> = {
     // Hides an interaction from other browsers. On pages, where `ctx` is absent, interactions.ts checks it.
     Interaction: ({ find }) => ({
       async find(id) {
@@ -53,7 +53,8 @@ export async function createProvider(
       },
     }),
     ...Object.assign({}, ...features.map(({ adapters }) => adapters)),
-  })
+  }
+  const { adapter, tokenIds } = createState(records, stateLifetimes(settings), parts, sessions)
   const setup = configuration(dependencies, features, pages, adapter)
   const provider = createOverridden(settings.issuer, setup, { records, tokenIds }, features)
   // Scheme, host and address of a request are those that `http/edge.ts` set.

@@ -12,6 +12,7 @@ import type { Metrics } from '../http/metrics.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
 import type { AdapterPart } from '../state/adapter.ts'
 import type { Queue } from '../state/delivery-queue.ts'
+import type { Sessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
 import type { RequestedClaims } from './claims.ts'
 
@@ -29,6 +30,7 @@ export interface Environment {
 
 /** The objects that the provider and its features use. */
 export interface Dependencies extends Environment {
+  sessions: Sessions
   directory: Directory
   consents: Consents
   requestedClaims: RequestedClaims

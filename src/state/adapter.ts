@@ -49,7 +49,7 @@ import {
 } from './grants.ts'
 import { createRefreshTokens, type Lifetimes } from './refresh-tokens.ts'
 import { alreadyUsed, answerOnce, assertClientConnected } from './reuse.ts'
-import { createSessions, type SessionRecord } from './sessions.ts'
+import { createSessions, type SessionRecord, type Sessions } from './sessions.ts'
 
 /** Methods that replace those of the plain adapter. */
 export type AdapterPart = (plain: Adapter) => Partial<Adapter>
@@ -62,11 +62,12 @@ export function createState(
   records: Records,
   lifetimes: Lifetimes,
   features: Record<string, AdapterPart>,
+  sessions = createSessions(records),
 ) {
   const refreshTokens = createRefreshTokens(records, lifetimes)
   const core: Record<string, AdapterPart> = {
     Grant: () => createGrantAdapter(records, lifetimes),
-    Session: () => createSessionAdapter(records, lifetimes),
+    Session: () => createSessionAdapter(sessions, lifetimes),
     // `save` of the next token of the family marks the former one as used.
     RefreshToken() {
       const { find, save, destroy } = refreshTokens
@@ -161,8 +162,8 @@ function createGrantAdapter(records: Records, { grant }: Lifetimes) {
   }
 }
 
-function createSessionAdapter(records: Records, { grant }: Lifetimes) {
-  const { find, findByUid, save, retire, end } = createSessions(records)
+function createSessionAdapter(sessions: Sessions, { grant }: Lifetimes) {
+  const { find, findByUid, save, retire, end } = sessions
   return {
     find,
 

@@ -64,8 +64,17 @@ const FORMER_COOKIE_SECONDS = 60
 /** When an account has more, the one with the earliest sign-in ends. */
 const MAX_SESSIONS = 100
 
-/** Returns the functions that find, save, list and end sessions. */
-export function createSessions(records: Records) {
+/** See `createSessions`. */
+export type Sessions = ReturnType<typeof createSessions>
+
+/**
+ * Returns the functions that find, save, list and end sessions. `isNotified`: whether a client is notified of the
+ * end of a session. The command line knows no clients: the delivery leaves out those that are not.
+ */
+export function createSessions(
+  records: Records,
+  isNotified = (clientId: string) => clientId !== ACCOUNT_CLIENT,
+) {
   const signOuts = signOutQueue(records)
 
   /** The session to which a cookie value leads. */
@@ -181,7 +190,7 @@ export function createSessions(records: Records) {
   /** Enqueues a notification for each client of a session, once for each session. */
   async function notifyClients({ uid, accountId, authorizations = {} }: SessionRecord) {
     const notifications = Object.entries(authorizations).map(async ([client_id, { sid }]) => {
-      if (accountId && sid && client_id !== ACCOUNT_CLIENT) {
+      if (accountId && sid && isNotified(client_id)) {
         await signOuts.enqueue({ uid, accountId, client_id, sid })
       }
     })

@@ -1,13 +1,14 @@
 import { decodeJwt } from 'jose'
-import { expect } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, redeem, tokens } from '../support/journey.ts'
-import { newTab, open, sessionsOf } from '../support/people.ts'
+import { newTab, open, sessionsOf, signedIn } from '../support/people.ts'
 import { type Receiver, startReceiver } from '../support/receiver.ts'
-import { ADA, CLIENTS, GRACE, startUsher } from '../support/usher.ts'
+import { ADA, CLIENTS, GRACE, PASSWORD, startUsher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
+const NEW = 'another battery, another staple'
 let wiki: Receiver
 let chat: Receiver
 const test = usherTest(async () => {
@@ -147,6 +148,43 @@ test('the removal of an account notifies its applications', async () => {
   await usher.directory.remove(alan)
   await usher.deliver('new')
   expect(await wiki.claims(usher.issuer)).toMatchObject({ sub: alan.id })
+})
+
+test.each<[string, (browser: Browser) => Promise<unknown>]>([
+  ['a sign-out', signOut],
+  [
+    'a sign-out on another page',
+    async () => {
+      const other = await signedIn(usher)
+      await other.open('/account/sessions/end?session=others')
+      await other.submit({})
+    },
+  ],
+  [
+    'a change of password',
+    async browser => {
+      await browser.open('/account/password')
+      await browser.submit({ current: PASSWORD, password: NEW, repeat: NEW })
+    },
+  ],
+])('%s adds no notification for an application without backchannel_logout_uri', async (_, end) => {
+  const { password } = (await usher.directory.find(ada)) ?? {}
+  const { browser } = await signedInTo(wiki)
+  await tokens(usher, { browser })
+  await end(browser)
+  const queued = await usher.records.list<{ client_id: string }>('sign-outs', 'new')
+  expect(queued.map(({ client_id }) => client_id)).toEqual(['wiki'])
+  await usher.directory.change(ada, account => ({ ...account, password }))
+})
+
+test('without the feature no notification is added', async () => {
+  const features = { backchannel_logout: false }
+  const other = await startUsher({ usher: { features } })
+  onTestFinished(() => other.close())
+  await other.addAccount(ADA)
+  const { browser } = await tokens(other)
+  await signOut(browser)
+  expect(await other.records.list('sign-outs', 'new')).toEqual([])
 })
 
 test('an application without consent is not notified', async () => {

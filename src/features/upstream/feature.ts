@@ -21,7 +21,7 @@ import type { PageFeature } from '../../pages/routes.ts'
 import { problemPath } from '../../pages/sign-in.ts'
 import { RECENT_SECONDS, type Site } from '../../pages/site.ts'
 import { harmless } from '../../provider/failures.ts'
-import type { Environment, Finisher } from '../../provider/feature.ts'
+import type { Dependencies, Finisher } from '../../provider/feature.ts'
 import { createBrowserBinding, orGone } from '../../provider/interactions.ts'
 import { now } from '../../storage/store.ts'
 import { accountFor, domainOf } from './identities.ts'
@@ -39,10 +39,10 @@ interface UpstreamRequest extends Checks {
 }
 
 /** Returns the feature, with a method of sign-in for each issuer, and the sign-out there. */
-export function upstreamSignIn({ settings, records, log }: Environment) {
+export function upstreamSignIn({ settings, records, sessions, log }: Dependencies) {
   const { issuer: own, egress, lifetimes, upstreams } = settings
   const send = createPlainFetch(egress)
-  const directory = createDirectory(records)
+  const directory = createDirectory(records, sessions)
   const connections = Object.values(upstreams).map(upstream => ({
     upstream,
     issuer: createIssuer(upstream, send, `${own}/sign-in/${upstream.name}/callback`, log),
@@ -186,7 +186,10 @@ export function upstreamSignIn({ settings, records, log }: Environment) {
         else ctx.redirect(await signIn(ctx, site, connection, request, claims))
       })
       pages.get(`${path}/signed-out`, signOut.comeBack)
-      pages.post(`${path}/backchannel-logout`, createLogoutReceiver(records, directory, connection))
+      pages.post(
+        `${path}/backchannel-logout`,
+        createLogoutReceiver(records, sessions, directory, connection),
+      )
     }
   }
 

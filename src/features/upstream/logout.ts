@@ -7,7 +7,7 @@ import { isMap } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
 import { readForm } from '../../http/forms.ts'
 import { headerProblem } from '../../provider/requests.ts'
-import { createSessions } from '../../state/sessions.ts'
+import type { Sessions } from '../../state/sessions.ts'
 import type { Records } from '../../storage/records.ts'
 import { reasonOf, StoreUnavailable } from '../../storage/store.ts'
 import { linkOf } from './identities.ts'
@@ -29,6 +29,7 @@ export const upstreamIndex = (id: string): [string, string] => ['sessions of ups
 /** Returns the handler of `backchannel_logout_uri`: 200, or 400 for a token that is not valid (§2.8). */
 export function createLogoutReceiver(
   records: Records,
+  sessions: Sessions,
   directory: OwnDirectory,
   { upstream, issuer }: Connection,
 ) {
@@ -51,7 +52,6 @@ export function createLogoutReceiver(
 
   /** Ends the sessions of a known `sid`, or else all of the user. Returns the id of the account. */
   async function end({ sub, sid }: Pick<JWTPayload, 'sub'> & { sid?: unknown }) {
-    const sessions = createSessions(records)
     const known = await records.list<UpstreamSession>(...upstreamIndex(`${upstream.issuer} ${sid}`))
     await Promise.all(known.map(({ uid }) => sessions.end(uid)))
     if (known[0]) return known[0].account
