@@ -2,13 +2,29 @@
 // that fixes it.
 
 import type { Redis } from 'ioredis'
-import type { Check } from '../store.ts'
+import { ok, warning, wrong } from '../store.ts'
 
 /** Seconds by which the clocks of a node and of Redis may differ. */
 const CLOCK = { warning: 1, wrong: 5 }
-const CLOCK_FIX = 'keep the clocks of all machines right (chrony, systemd-timesyncd)'
 const OLDEST_VERSION = '6.2'
 const STATES = ['ok', 'warning', 'wrong']
+
+const FIXES = {
+  role: 'name the primary, or Sentinel (redis+sentinel://)',
+  version: 'use Redis 6.2 or later, or Valkey',
+  eviction: 'redis-cli CONFIG SET maxmemory-policy noeviction',
+  persistence: 'redis-cli CONFIG SET appendonly yes',
+  disk: 'look at its log and the space on its disk',
+  memory: 'raise maxmemory: when it is full, no user can sign in',
+  replicas: 'start a replica, or set redis.durability: primary',
+  minReplicas: 'redis-cli CONFIG SET min-replicas-to-write 1',
+  access: 'redis-cli CONFIG SET requirepass PASSWORD, and a file with it: redis.password_file',
+  clock: 'keep the clocks of all machines right (chrony, systemd-timesyncd)',
+}
+const NO_FILE = 'no append-only file: a restart may take back minutes, or everything'
+const NO_REPLICA = 'none is connected: every write is refused until one is'
+const ALONE = 'cut off from its replicas, it takes writes that the next failover takes back'
+const OPEN = 'no password: every client that reaches it can read, change and delete everything'
 
 type Info = Record<string, string>
 
@@ -36,17 +52,14 @@ export async function checkServers(servers: Redis[], infos: Info[], replicated: 
     const difference = seconds + microseconds / 1e6 - (asked + Date.now()) / 2000
     return findings(info, replicated, Math.abs(difference), servers[i]?.options.password)
   })
-  const found = (await Promise.all(rows)).flat().filter(([, isCase]) => isCase)
-  const checks = found.map(([name, , state, found, fix]): Check => ({ name, state, found, fix }))
+  const checks = (await Promise.all(rows)).flat()
   // A later one replaces an earlier one of its name.
   const worstLast = STATES.flatMap(state => checks.filter(check => check.state === state))
   return [...new Map(worstLast.map(check => [check.name, check])).values()]
 }
 
-type Row = [name: string, isCase: unknown, state: Check['state'], found: string, fix?: string]
-
 /** The worst case of each name counts. A client that connects without a password is the user `default`. */
-function findings(info: Info, replicated: boolean, apart: number, password?: string | null): Row[] {
+function findings(info: Info, replicated: boolean, apart: number, password?: string | null) {
   const { redis_version = '0', valkey_version, maxmemory_policy = 'noeviction' } = info
   const version = valkey_version ? `Valkey ${valkey_version}` : `Redis ${redis_version}`
   const isOld = redis_version.localeCompare(OLDEST_VERSION, 'en', { numeric: true }) < 0
@@ -60,40 +73,28 @@ function findings(info: Info, replicated: boolean, apart: number, password?: str
   // INFO has this count only if `min-replicas-to-write` is set.
   const isAlone = count && !info.min_slaves_good_slaves
   const difference = `${apart.toFixed(1)} s apart from Redis`
-  // biome-ignore format: a table
-  return [
-    ['role', true, 'ok', 'primary'],
-    ['role', info.role === 'slave', 'wrong', 'a replica: nothing can be written here',
-      'name the primary, or Sentinel (redis+sentinel://)'],
-    ['version', true, 'ok', version],
-    ['version', isOld, 'wrong', version, 'use Redis 6.2 or later, or Valkey'],
-    ['eviction', true, 'ok', maxmemory_policy],
-    ['eviction', maxmemory_policy !== 'noeviction', 'wrong',
-      `${maxmemory_policy}: it throws tokens and accounts away when memory is short`,
-      'redis-cli CONFIG SET maxmemory-policy noeviction'],
-    ['persistence', true, 'ok', 'append-only file'],
-    ['persistence', info.aof_enabled !== '1', 'warning',
-      'no append-only file: a restart may take back minutes, or everything',
-      'redis-cli CONFIG SET appendonly yes'],
-    ['persistence', isFailing, 'warning', 'its last write to the disk failed',
-      'look at its log and the space on its disk'],
-    ['memory', true, 'ok', used],
-    ['memory', share >= 0.8, 'warning', used,
-      'raise maxmemory: when it is full, no user can sign in'],
-    ['replicas', true, 'ok', `${count}; ${waiting}`],
-    ['replicas', replicated && !count, 'wrong',
-      'none is connected: every write is refused until one is',
-      'start a replica, or set redis.durability: primary'],
-    ['min-replicas', true, 'ok', count ? 'no write without a replica' : 'there are no replicas'],
-    ['min-replicas', isAlone, 'warning',
-      'cut off from its replicas, it takes writes that the next failover takes back',
-      'redis-cli CONFIG SET min-replicas-to-write 1'],
-    ['access', true, 'ok', 'a password is needed'],
-    ['access', !password, 'warning',
-      'no password: every client that reaches it can read, change and delete everything',
-      'redis-cli CONFIG SET requirepass PASSWORD, and a file with it: redis.password_file'],
-    ['clock', true, 'ok', difference],
-    ['clock', apart >= CLOCK.warning, 'warning', difference, CLOCK_FIX],
-    ['clock', apart >= CLOCK.wrong, 'wrong', difference, CLOCK_FIX],
+  const evicts = `${maxmemory_policy}: it throws tokens and accounts away when memory is short`
+  const cases = [
+    ok('role', 'primary'),
+    info.role === 'slave' && wrong('role', 'a replica: nothing can be written here', FIXES.role),
+    ok('version', version),
+    isOld && wrong('version', version, FIXES.version),
+    ok('eviction', maxmemory_policy),
+    maxmemory_policy !== 'noeviction' && wrong('eviction', evicts, FIXES.eviction),
+    ok('persistence', 'append-only file'),
+    info.aof_enabled !== '1' && warning('persistence', NO_FILE, FIXES.persistence),
+    isFailing && warning('persistence', 'its last write to the disk failed', FIXES.disk),
+    ok('memory', used),
+    share >= 0.8 && warning('memory', used, FIXES.memory),
+    ok('replicas', `${count}; ${waiting}`),
+    replicated && !count && wrong('replicas', NO_REPLICA, FIXES.replicas),
+    ok('min-replicas', count ? 'no write without a replica' : 'there are no replicas'),
+    isAlone && warning('min-replicas', ALONE, FIXES.minReplicas),
+    ok('access', 'a password is needed'),
+    !password && warning('access', OPEN, FIXES.access),
+    ok('clock', difference),
+    apart >= CLOCK.warning && warning('clock', difference, FIXES.clock),
+    apart >= CLOCK.wrong && wrong('clock', difference, FIXES.clock),
   ]
+  return cases.filter(found => typeof found === 'object')
 }
