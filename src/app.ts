@@ -73,7 +73,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     fapi,
     responseModes(settings, views),
     registration(settings, records),
-    clientDocuments(settings),
+    clientDocuments(dependencies),
     deviceFlow(dependencies, views, showError),
     authorizationDetails(settings),
     ciba(dependencies),

@@ -212,6 +212,13 @@ const REASONS: Record<string, Row[]> = {
         'aud is one text: the issuer, the token endpoint or the endpoint called; for fapi2 the issuer',
     },
   ],
+  temporarily_unavailable: [
+    {
+      detail: /^(query|connect|no answer|answered|other side)/,
+      wrong: 'there is no document at CLIENT, or no JWKS at its jwks_uri (DETAIL)',
+      change: FETCH,
+    },
+  ],
   invalid_redirect_uri: [{ reason: unregistered('redirect_uri', 'redirect_uris') }],
   invalid_request: [
     {

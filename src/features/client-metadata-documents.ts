@@ -5,15 +5,18 @@
 import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
+import { required } from '../config/schema/values.ts'
 import { createQuota } from '../http/limits.ts'
-import type { Feature, LibraryFeatures } from '../provider/feature.ts'
+import { faultOf } from '../http/log.ts'
+import type { Environment, Feature, LibraryFeatures } from '../provider/feature.ts'
+import { outageIn, PeerUnavailable } from '../storage/store.ts'
 import { readMetadata, refuse } from './registration.ts'
 
 const MAX_FETCHES_PER_MINUTE = 120
 const CACHE_SECONDS = { min: 60, max: 3600 }
 
 /** Returns the feature client ID metadata documents. */
-export function clientDocuments(settings: Settings): Feature {
+export function clientDocuments({ settings, log }: Pick<Environment, 'settings' | 'log'>): Feature {
   const hasRoom = createQuota(MAX_FETCHES_PER_MINUTE, 60)
   const clientIdMetadataDocument: LibraryFeatures['clientIdMetadataDocument'] = {
     enabled: settings.features.client_id_metadata_documents,
@@ -32,8 +35,16 @@ export function clientDocuments(settings: Settings): Feature {
   return {
     settings: { clientIdMetadataDocument },
     async describeClient({ Client }, id) {
-      const client = id.startsWith('https://') && (await Client.find(id).catch(() => undefined))
-      return client ? metadataOf(client, settings) : undefined
+      if (!id.startsWith('https://')) return undefined
+      try {
+        return metadataOf(required(await Client.find(id)), settings)
+      } catch (error) {
+        const outage = outageIn(error)
+        if (outage && !(outage instanceof PeerUnavailable)) throw outage
+        log.warn({ client_id: id, fault: faultOf(error) }, 'no metadata document of a client')
+        // Without its document, the client has no name but its id.
+        return outage && ({ client_id: id, client_name: id } as ClientMetadata)
+      }
     },
   }
 }

@@ -131,7 +131,13 @@ async function resolve(host: string): Promise<string[]> {
   const resolver = new Resolver(DNS_TIMEOUT)
   resolver.setServers(dns.getServers())
   const answers = await Promise.allSettled([resolver.resolve4(host), resolver.resolve6(host)])
-  return answers.flatMap(answer => (answer.status === 'fulfilled' ? answer.value : []))
+  const found = answers.flatMap(answer => (answer.status === 'fulfilled' ? answer.value : []))
+  // A name server that did not answer, or could not.
+  const failed = answers.find(
+    answer => answer.status === 'rejected' && !/^(ENOTFOUND|ENODATA)$/.test(answer.reason.code),
+  )
+  if (!found.length && failed?.status === 'rejected') throw failed.reason
+  return found
 }
 
 /** TLS sessions are not resumed: a ticket from one server could be sent to another. */

@@ -16,6 +16,8 @@ declare module 'koa' {
     isQuiet?: boolean
     /** Further fields of the log line. Never a secret, and never an id that gives access. */
     log: Record<string, unknown>
+    /** An unavailable store or server that the library took for an error of the client. */
+    outage?: Error
     /** An error that is a fault of Usher or its store. */
     fault?: unknown
   }

@@ -8,7 +8,8 @@ import { AUDIT_EVENTS, type AuditEventName } from './audit.ts'
 const BUCKETS_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
 
 const HELP = {
-  usher_store_command_seconds: 'Redis commands',
+  usher_store_command_seconds:
+    'Redis commands. With SQLite only: sweep, the removal of expired records',
   usher_request_seconds: 'Requests, without probes',
   usher_audit_events_total: 'Events of the audit log',
   usher_token_requests_total: 'Answers of the token endpoint: ok, or the error',

@@ -13,6 +13,7 @@ import type { Settings } from '../config/load.ts'
 import { ConfigError, type Finding } from '../config/report/finding.ts'
 import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
+import { outageIn } from '../storage/store.ts'
 import type { Feature } from './feature.ts'
 
 /** Our client metadata beyond RFC 7591. */
@@ -88,7 +89,11 @@ export interface Receiver extends Client {
 /** Undefined also for a registered client that needs a feature which is now off. */
 export async function findClient(provider: Provider, id = ''): Promise<Receiver | undefined> {
   const found = await provider.Client.find(id).catch(error => {
-    if (error instanceof errors.InvalidClientMetadata) return undefined
+    const outage = outageIn(error)
+    if (outage) throw outage
+    // Also the document of a client that is gone or not valid.
+    if (error instanceof errors.InvalidClientMetadata || error instanceof errors.InvalidClient)
+      return undefined
     throw error
   })
   return found as Receiver | undefined

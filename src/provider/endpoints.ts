@@ -115,6 +115,7 @@ export function finishAnswers(
     const oidc: Oidc | undefined = ctx.oidc
     if (!oidc) return
     ctx.state.log.client_id = oidc.client?.clientId
+    if (ctx.state.outage) throw ctx.state.outage
     if (ctx.status === 500) refuseClientFault(ctx, oidc)
     // A chunked body.
     if (ctx.state.log.detail === 'request entity too large') ctx.status = 413

@@ -11,6 +11,7 @@ import { createAudit, note } from '../http/audit.ts'
 import { faultOf } from '../http/log.ts'
 import type { Metrics } from '../http/metrics.ts'
 import type { Queue } from '../state/delivery-queue.ts'
+import { outageIn } from '../storage/store.ts'
 import type { Attempt, Environment, Feature } from './feature.ts'
 import { logIgnored } from './requests.ts'
 
@@ -36,8 +37,8 @@ export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
     if (!('access_token' in answer || 'id_token' in answer)) return
     note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: 'implicit' })
   })
-  emitter.on('grant.error', (ctx: KoaContextWithOIDC, { error = '' }) =>
-    metrics.tokenRequest(grantTypeOf(ctx), error),
+  emitter.on('grant.error', (ctx: KoaContextWithOIDC) =>
+    metrics.tokenRequest(grantTypeOf(ctx), String(ctx.state.log.error)),
   )
   emitter.on('end_session.success', (ctx: KoaContextWithOIDC) =>
     note(ctx, 'signed_out', { account: ctx.oidc.session?.accountId }),
@@ -58,7 +59,10 @@ export function logFaults(log: Logger) {
 
 /** Notes why a request was refused, for its log line. */
 export function logError(ctx: Context, thrown: Partial<errors.OIDCProviderError>): void {
-  const { error, error_detail, error_description } = thrown
+  const outage = outageIn(thrown)
+  // The library wrapped it in an error of the client.
+  if (outage !== thrown) ctx.state.outage = outage
+  const { error, error_detail, error_description } = outage ?? thrown
   Object.assign(ctx.state.log, { error, detail: error_detail ?? error_description })
 }
 

@@ -83,7 +83,7 @@ function failedRequest(ctx: Context): Described | undefined {
   const authentication = authenticationOf(ctx, params)
   // An empty request has nothing to explain; `usher doctor` sends one.
   const given = Object.keys(params)
-  if (ctx.status >= 500 || (!given.length && authentication === 'none')) return undefined
+  if (error === 'server_error' || (!given.length && authentication === 'none')) return undefined
   const sent = SHOWN.filter(name => given.includes(name))
   const others = given.filter(name => !SHOWN.includes(name) && PARAMETER_NAME.test(name))
   return {

@@ -6,7 +6,7 @@ import { type Configuration, ExternalSigningKey } from 'oidc-provider'
 import { ENCRYPTION_ALGORITHMS, SIGNING_ALGORITHMS } from '../config/schema/client.ts'
 import { createQuota } from '../http/limits.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
-import { now } from '../storage/store.ts'
+import { now, PeerUnavailable, reasonOf } from '../storage/store.ts'
 
 /**
  * Returns the accepted algorithms (RFC 8725 §3.1): never `none`, a shared secret (HS256, `dir`, A*KW) or
@@ -65,29 +65,48 @@ const KEYS_PERIOD_SECONDS = 300
  */
 export const keysPeriod = () => Math.floor(now() / KEYS_PERIOD_SECONDS)
 
+/** Errors of a connection. Others stay, such as that of an address that is not allowed. */
+const CONNECTION_ERROR = /^(E[A-Z]+|EAI_AGAIN|UND_ERR_SOCKET|UND_ERR_[A-Z]+_TIMEOUT)$/
+
+/** Throws `PeerUnavailable` where a later request may succeed: the client did nothing wrong. */
+function passing(fetch: Fetch): Fetch {
+  return async (input, options) => {
+    const response = await fetch(input, options).catch((error: NodeJS.ErrnoException) => {
+      const { name, code = '' } = error
+      if (name !== 'TimeoutError' && !CONNECTION_ERROR.test(code)) throw error
+      throw new PeerUnavailable(reasonOf(error), { cause: error })
+    })
+    const { status } = response
+    if (status < 500 && status !== 429) return response
+    throw new PeerUnavailable(`answered ${status}`)
+  }
+}
+
 /**
  * Returns a `fetch` for the library. The library reads `jwks_uri` when no key of a client fits, which any
  * request can cause: key sets are cached and their number is limited. Other requests pass.
  */
 export function cacheKeySets(fetch: Fetch): Fetch {
+  const get = passing(fetch)
   const hasRoom = createQuota(MAX_FETCHES_PER_MINUTE, 60)
   const answers = new Map<string, { until: number; text: Promise<string> }>()
 
   async function read(address: string, options: RequestInit): Promise<string> {
-    const response = await fetch(address, { ...options, redirect: 'manual' })
+    const response = await get(address, { ...options, redirect: 'manual' })
     if (response.status === 200) return response.text()
     await response.body?.cancel()
     throw new Error(`answered ${response.status}`)
   }
 
   return async (input, options = {}) => {
+    if (options.method !== 'GET') return fetch(input, options)
     // The library follows redirects for key sets only.
-    if (options.method !== 'GET' || options.redirect) return fetch(input, options)
+    if (options.redirect) return get(input, options)
     const address = String(input)
     for (const [asked, { until }] of answers) if (until <= now()) answers.delete(asked)
     const kept = answers.get(address)
     if (kept) return new Response(await kept.text)
-    if (!hasRoom()) throw new Error('too many key sets are requested')
+    if (!hasRoom()) throw new PeerUnavailable('too many key sets are requested')
     const text = read(address, options)
     answers.set(address, { until: now() + CACHE_SECONDS, text })
     return new Response(await text)

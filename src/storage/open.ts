@@ -48,7 +48,7 @@ export function storeExists(location: string): boolean {
 export async function openStore(location: string, redis?: RedisSettings, observe?: Observer) {
   const file = storeFile(location)
   try {
-    if (file) return await openSqliteStore(file)
+    if (file) return await openSqliteStore(file, observe)
     const { openRedisStore } = await import('./redis/store.ts')
     return await openRedisStore(location, redis, observe)
   } catch (error) {

@@ -6,7 +6,14 @@
 
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import { checkFile, entryOf, openFile, prepare, type Row, unlessBusy } from './sqlite-file.ts'
-import { type Change, type Entry, now, type Store, StoreUnavailable } from './store.ts'
+import {
+  type Change,
+  type Entry,
+  now,
+  type Observer,
+  type Store,
+  StoreUnavailable,
+} from './store.ts'
 
 const SWEEP_EVERY_MS = 10_000
 /** Rows deleted in one step, while nothing else runs, and the pause until the next step. */
@@ -17,14 +24,20 @@ const PAGE_ROWS = 500
 const SLOW_COMMIT_MS = 5
 
 /** Opens a path, made with its folders when missing, or `:memory:`. Throws for another format. */
-export async function openSqliteStore(file: string) {
+export async function openSqliteStore(file: string, observe?: Observer) {
   const db = await openFile(file)
   const sql = prepare(db)
   /** The writes of the next commit, and the promise of their results. */
   let writes: (() => unknown)[] = []
   let committed: Promise<unknown[]> | undefined
   let lastCommitMs = 0
-  const sweeper = setInterval(() => sweep().catch(() => {}), SWEEP_EVERY_MS).unref()
+  const noteSweep = (failed: boolean) => observe?.('sweep', 0, failed)
+  const sweepAndNote = () =>
+    sweep().then(
+      () => noteSweep(false),
+      () => noteSweep(true),
+    )
+  const sweeper = setInterval(sweepAndNote, SWEEP_EVERY_MS).unref()
 
   /** Deletes everything that has expired, a few rows at a time. */
   async function sweep(): Promise<void> {

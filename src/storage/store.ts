@@ -181,7 +181,7 @@ export function requireTrust(checks: Check[]) {
   if (wrong.length) throw new Error(`the store cannot be trusted${lines.join('')}`)
 }
 
-/** Called after each command to a store in another process. */
+/** Called after each command to a store in another process, and after each sweep of the embedded one. */
 export type Observer = (command: string, seconds: number, failed: boolean) => void
 
 /** The slot of a key: the text between the first braces, or else the whole key, as Redis Cluster has it. */
@@ -212,6 +212,12 @@ export class StoreUnavailable extends Error {
 export class PeerUnavailable extends StoreUnavailable {
   override name = 'PeerUnavailable'
   override error_description = 'another server is unavailable; nothing is wrong with the request'
+}
+
+/** Returns the unavailable store or server that an error is, or that caused it. */
+export function outageIn(error: unknown): StoreUnavailable | undefined {
+  if (error instanceof StoreUnavailable) return error
+  return error instanceof Error ? outageIn(error.cause) : undefined
 }
 
 /** The reason of an error for operators, who may see more than clients. */

@@ -7,10 +7,14 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
+import { errors } from 'oidc-provider'
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { pino } from 'pino'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
+import { clientDocuments } from '../../src/features/client-metadata-documents.ts'
 import { findFailure } from '../../src/provider/failures.ts'
+import { PeerUnavailable, StoreUnavailable } from '../../src/storage/store.ts'
 import { Browser } from '../support/browser.ts'
 import { makeCertificate } from '../support/certificates.ts'
 import { BANKING, detailsRequest, PAYMENT } from '../support/details.ts'
@@ -40,6 +44,8 @@ const usher_yaml = {
 /** Documents by path: the members besides client_id, or the whole response body. */
 const documents: Record<string, object | string> = {}
 const asked: string[] = []
+/** How the server fails. */
+let isDown: number | 'reset' | undefined
 let server: Server
 let site: string
 let usher: Usher
@@ -49,7 +55,9 @@ beforeAll(async () => {
   server = createServer(tls, ({ url = '' }, res) => {
     asked.push(url)
     const found = documents[url]
-    if (url === '/elsewhere') res.writeHead(302, { location: '/assistant' })
+    if (isDown === 'reset') return void res.destroy()
+    if (isDown) res.writeHead(isDown)
+    else if (url === '/elsewhere') res.writeHead(302, { location: '/assistant' })
     else if (!found) res.writeHead(404)
     const client_id = site + url
     res.end(typeof found === 'string' ? found : JSON.stringify({ client_id, ...found }))
@@ -229,8 +237,66 @@ test('config explain reports that the document could not be fetched', async () =
     const failure = await read()
     if (!failure) throw new Error('nothing is remembered')
     const { wrong } = explainFailure({ failure })
-    expect(wrong).toContain(`there is no document at ${client_id} (`)
+    expect(wrong).toContain(`there is no document at ${client_id}`)
   }
+})
+
+test('a document that cannot be fetched now is a 503, on every page and at the token endpoint', async () => {
+  documents['/down'] = ASSISTANT
+  const client_id = `${site}/down`
+  const at = await startUsher({ clients: {}, usher: usher_yaml })
+  await at.addAccount(ADA)
+  const browser = new Browser(at.issuer)
+  const asking = authorizationRequest(at, { client_id, redirect_uri: CALLBACK })
+  await browser.open(asking.url)
+  await browser.submit({ username: 'ada', password: PASSWORD, decision: 'continue' })
+  const page = await signInAndAllow(browser, 'ada')
+  const code = page.url.searchParams.get('code') ?? ''
+  const redeem = () =>
+    send(at, '/api/oauth/token', {
+      body: {
+        grant_type: 'authorization_code',
+        code,
+        client_id,
+        redirect_uri: CALLBACK,
+        code_verifier: asking.code_verifier,
+      },
+    })
+  // The cached document has expired.
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 61_000 })
+  for (const fault of [503, 429, 'reset'] as const) {
+    documents['/down'] = String(fault)
+    isDown = fault
+    expect((await begin(client_id, at)).status).toBe(503)
+    expect(await redeem()).toMatchObject({
+      status: 503,
+      json: { error: 'temporarily_unavailable' },
+    })
+    await browser.open('/account/applications')
+    expect([browser.page.status, browser.page.text.includes(client_id)]).toEqual([200, true])
+  }
+  isDown = undefined
+  documents['/down'] = ASSISTANT
+  vi.useRealTimers()
+  expect((await redeem()).json.error).not.toBe('invalid_client')
+  await at.close()
+})
+
+test('an unavailable store is not a client without a document', async () => {
+  const { settings, provider } = usher
+  const { describeClient } = clientDocuments({ settings, log: pino({ enabled: false }) })
+  const { find } = provider.Client
+  const describeWith = async (error: Error) => {
+    provider.Client.find = () => Promise.reject(error)
+    return describeClient?.(provider, site)
+  }
+  const away = new StoreUnavailable('away')
+  const gone = (cause: Error) => Object.assign(new errors.InvalidClient('fetch failed'), { cause })
+  await expect(describeWith(away)).rejects.toBe(away)
+  await expect(describeWith(gone(away))).rejects.toBe(away)
+  expect(await describeWith(gone(new PeerUnavailable('x')))).toMatchObject({ client_name: site })
+  expect(await describeWith(gone(new Error('is no JSON')))).toBeUndefined()
+  provider.Client.find = find
 })
 
 test('a client cannot allow itself authorization details in its document', async () => {

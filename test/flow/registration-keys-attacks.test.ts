@@ -1,5 +1,6 @@
 // Limits of requests to the jwks_uri of clients: their number, their addresses and their size.
 
+import type { ServerResponse } from 'node:http'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
 import { findFailure } from '../../src/provider/failures.ts'
@@ -56,7 +57,7 @@ const RIGHT = await setOf('old')
 // biome-ignore format: a table
 const WRONG: [what: string, text: string, status?: number, headers?: object][] = [
   ['is a 404',              'not found', 404],
-  ['is an error with keys', RIGHT, 500],
+  ['is a redirect with keys', RIGHT, 302],
   ['is no JSON',            '<html>'],
   ['is a list',             '[]'],
   ['is null',               'null'],
@@ -123,3 +124,24 @@ test('no internal address is requested unless the operator allows it', async () 
     await strict.close()
   }
 })
+
+test.each<[string, (res: ServerResponse) => void]>([
+  ['is a 500', res => res.writeHead(500).end(RIGHT)],
+  ['is a 503', res => res.writeHead(503).end()],
+  ['is a 429', res => res.writeHead(429).end()],
+  ['breaks off', res => res.destroy()],
+  ['does not come', () => {}],
+])(
+  'a client is answered 503, and later accepted, when the response of its jwks_uri %s',
+  async (_, respond) => {
+    const id = await site.register(usher)
+    site.answerWith((_req, res) => respond(res))
+    const { status, json, headers } = await authenticateWith('old', id, usher)
+    expect([status, json.error]).toEqual([503, 'temporarily_unavailable'])
+    expect(headers.get('retry-after')).toBeTruthy()
+    expect(headers.get('www-authenticate')).toBeNull()
+    site.answer(RIGHT)
+    moveClock(31)
+    expect(await outcome(usher, id, 'old')).toBe('invalid_grant')
+  },
+)
