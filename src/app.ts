@@ -103,8 +103,6 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(edge(settings, Object.values(routes.byCertificate)))
   app.use(byPost(views, routes))
   app.use(limits)
-  // Caches the reads of a request and defers its writes; no database transaction (storage/transaction.ts).
-  app.use((_ctx, next) => records.transaction(next))
   app.use(
     limitAnonymous(settings.limits, {
       ...anonymousWrites(routes),
@@ -116,7 +114,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(pages.routes())
   app.use(canonicalPaths(routes))
   app.use(limitBodies)
-  app.use(finishAnswers(views, routes, settings, features))
+  app.use(finishAnswers(views, routes, environment, features))
   app.use(mount(provider))
   /** Sends the queued notifications that are due, each to its client. */
   const deliver = createDeliver(provider, features, environment)

@@ -18,6 +18,7 @@ import { createLog, logRejections } from './http/log.ts'
 import { createMetrics, createMetricsListener, type Metrics } from './http/metrics.ts'
 import { run } from './reload.ts'
 import { takeAuditEvents } from './state/operator-events.ts'
+import { currentRequest } from './state/request.ts'
 import { openStore, unlock } from './storage/open.ts'
 import type { Records } from './storage/records.ts'
 import { type Check, requireTrust } from './storage/store.ts'
@@ -42,9 +43,9 @@ export async function serve(settings: Settings) {
   const { store: location, secrets, redis } = settings
   const store = await openStore(location, redis, metrics.storeCommand)
   requireTrust(await store.check())
-  const installation = await unlock(store, location, secrets)
+  const installation = await unlock(store, location, secrets, currentRequest)
   const { records } = installation
-  const probe = () => records.save('Probe', 'ready', {}, { ttl: 60 }).catch(() => false)
+  const probe = () => records.update('Probe', 'ready', () => ({}), { ttl: 60 }).catch(() => false)
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
   await watchStore(records, readiness, audit, metrics)
   const { handle, reload } = await run(settings, { ...installation, log, metrics }, readiness)

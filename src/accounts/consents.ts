@@ -4,7 +4,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Detail } from '../config/schema/details.ts'
 import { revokeGrants } from '../state/grants.ts'
-import type { Found, Id, Records } from '../storage/records.ts'
+import type { Found, Name, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
 /** The consent of one account for one client. */
@@ -51,13 +51,14 @@ const MAX_DETAILS = 20
 /** Longer than any page stays open. */
 const TOMBSTONE_TTL_SECONDS = 24 * 3600
 
-/** Returns the name of an account's record. Its consents share the slot. */
-export const accountName = (id: string): [kind: string, id: Id] => ['Account', { slot: id, id }]
+/** Returns the name of an account's record. */
+export const accountName = (id: string): Name => ['Account', id]
 
 /** Returns the name of a consent's record. */
-export function consentName(accountId: string, clientId: string): [kind: string, id: Id] {
-  return ['Consent', { slot: accountId, id: `${accountId} ${clientId}` }]
-}
+export const consentName = (accountId: string, clientId: string): Name => [
+  'Consent',
+  `${accountId} ${clientId}`,
+]
 
 /** Returns the consents in a store. */
 export function createConsents(records: Records) {
@@ -75,7 +76,7 @@ export function createConsents(records: Records) {
       indexes: [['consents of account', accountId]],
     })
 
-  /** Prefetches an account and a consent in one command. The request keeps both until it writes. */
+  /** Reads an account and a consent at the same time. The request keeps both until it writes. */
   async function readAhead(accountId: string, clientId: string): Promise<void> {
     await records.read(...accountName(accountId), consentName(accountId, clientId))
   }

@@ -55,8 +55,7 @@ export async function resealAll(store: Store, secrets: Uint8Array[]): Promise<nu
     while (entry?.value && !seal.isCurrent(entry.value)) {
       const { key, version, expires } = entry
       const value = seal.seal(key, seal.open(key, entry.value))
-      const { failed } = await store.write([{ key, value, version, expires }])
-      if (failed === undefined) count++
+      if (await store.write({ key, value, version, expires })) count++
       entry = await store.get(key)
     }
     reportProgress('records read', ++read)
@@ -122,8 +121,7 @@ export async function fill(
     await to.restore(entry)
     if (entry.value) reportProgress('copied', ++records)
   })
-  const { failed } = await to.write([{ key: NAMING_KEY, value, version: 0 }])
-  if (failed === undefined) return records
+  if (await to.write({ key: NAMING_KEY, value, version: 0 })) return records
   throw new Failure(`${name} became an installation meanwhile: Usher was started on it.`)
 }
 

@@ -189,7 +189,8 @@ function createSourceDirectory(
         if (!found) return { refusal: 'wrong_password' }
         if (!found.enabled) return { refusal: 'disabled' }
         const account = await accountOf(await subjectOf(found.id), found)
-        await records.save('OutsideName', name, { id: account.id }, { ttl: NAME_TTL_SECONDS })
+        const known = () => ({ id: account.id })
+        await records.update('OutsideName', name, known, { ttl: NAME_TTL_SECONDS })
         return { account }
       },
     }

@@ -7,11 +7,14 @@
 // requests. The record of the library has the decision.
 
 import type { Context } from 'koa'
-import { errors } from 'oidc-provider'
+import {
+  errors,
+  type Grant,
+  type BackchannelAuthenticationRequest as Requested,
+} from 'oidc-provider'
 import type { Decision } from '../accounts/consents.ts'
 import { methodOf } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
-import { required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { createConsentPage, decisionIn } from '../pages/consent.ts'
 import { PLACES } from '../pages/page-data.ts'
@@ -19,7 +22,7 @@ import type { SignedIn, Site, Submitted } from '../pages/site.ts'
 import { findClient } from '../provider/clients.ts'
 import type { Grants } from '../provider/grants.ts'
 import { createDeliveryQueue } from '../state/delivery-queue.ts'
-import { revokeGrant, saveWithGrant, tagOf } from '../state/grants.ts'
+import { revokeGrant } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -146,36 +149,40 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
 
   /** Gives a request its result. Without a decision the user denies it. */
   async function decide(user: SignedIn, request: AccessRequest, decision?: Decision) {
-    const { account, session } = user
+    const { account } = user
     const { id, client_id } = request
     const open = await Requests.find(id)
     const client = await findClient(provider, client_id)
     if (!open || open.grantId || open.error || !client) return 'gone'
-    const jti = required(tagOf(id))
-    const { since, amr = [], acr } = session
     try {
       if (!decision || !(await consents.decide(account.id, client_id, decision))) {
         await provider.backchannelResult(id, new errors.AccessDenied('the user did not allow it'))
         return decision ? 'withdrawn' : 'denied'
       }
-      const grant = await grants.make(provider, client, account.id, { jti, signedIn: since })
-      if (!grant) return 'gone'
-      await saveWithGrant(records, grant, async () => {
-        // Written after the grant: the end of the session finds it.
-        const isOfSession = await sessions.adopt(session.uid, { [jti]: now() + grant.expiration })
-        if (!isOfSession) throw new errors.AccessDenied(undefined, 'the session ended meanwhile')
-        await provider.backchannelResult(id, grant, { acr, amr, authTime: since })
-      })
-      return 'allowed'
+      const grant = await grants.make(provider, client, account.id, user.session.since)
+      return grant && (await allow(user, open, grant)) ? 'allowed' : 'gone'
     } catch (error) {
-      // The request has its result already, or its consent or sign-in has ended.
-      const isOver = error instanceof errors.InvalidGrant || error instanceof errors.AccessDenied
-      if (!isOver) throw error
-      // Allowed in another tab, the request has the same grant.
-      const answered = await Requests.find(id)
-      if (!answered?.grantId) await revokeGrant(records, jti)
-      return 'gone'
+      // The request has its result already.
+      if (error instanceof errors.InvalidGrant) return 'gone'
+      throw error
     }
+  }
+
+  /** Saves the grant, and then the result. False if the request has one already, or the session has ended. */
+  async function allow({ session }: SignedIn, request: Requested, grant: Grant) {
+    const { uid, since, amr = [], acr } = session
+    await grant.save()
+    try {
+      // After the grant, so that the end of the session finds it.
+      if (await sessions.adopt(uid, { [grant.jti]: now() + grant.expiration })) {
+        await provider.backchannelResult(request, grant, { acr, amr, authTime: since })
+        return true
+      }
+    } catch (error) {
+      if (!(error instanceof errors.InvalidGrant)) throw error
+    }
+    await revokeGrant(records, grant.jti)
+    return false
   }
 
   return {

@@ -2,7 +2,7 @@
 // The library reads the form and goes on to consent. Sign-in and a limit of wrong codes come first.
 
 import type { Context, Middleware } from 'koa'
-import { type Adapter, type KoaContextWithOIDC, Provider } from 'oidc-provider'
+import type { Adapter, KoaContextWithOIDC } from 'oidc-provider'
 import { type Counter, createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import { DEVICE_GRANT } from '../config/schema/client.ts'
 import { note } from '../http/audit.ts'
@@ -14,6 +14,7 @@ import type { Views } from '../pages/views.ts'
 import type { Dependencies, Finisher, Oidc, ShowError } from '../provider/feature.ts'
 import { decisionOf, isDevice } from '../provider/grants.ts'
 import type { Payload } from '../state/grants.ts'
+import { currentSession, newGrant } from '../state/request.ts'
 import { answerOnce } from '../state/reuse.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { StoreUnavailable } from '../storage/store.ts'
@@ -144,7 +145,7 @@ const finish: Finisher = (ctx, { issuer }) => {
  */
 export function deviceCodeAdapter(records: Records) {
   return ({ find }: Pick<Adapter, 'find'>) => {
-    const ownUid = () => Provider.ctx?.oidc.session?.uid
+    const ownUid = () => currentSession()?.uid
     const isHeld = ({ inFlight, sessionUid }: Payload) => inFlight && sessionUid !== ownUid()
     const isOver = (code: Payload) => code.accountId || code.error || isHeld(code)
     const save = answerOnce(records, 'DeviceCode', isOver)
@@ -159,6 +160,8 @@ export function deviceCodeAdapter(records: Records) {
           value.id === id ? value : undefined
         const isClaimed = await records.update('UserCode', String(userCode), claim, { ttl })
         if (!isClaimed) throw new StoreUnavailable('this user code is in use')
+        // Before the code, which the device has: it never leads to a grant that is not there.
+        await newGrant(payload.grantId)?.save()
         await save(id, { ...payload, ...(inFlight === true && { sessionUid: ownUid() }) }, ttl)
       },
 

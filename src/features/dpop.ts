@@ -1,8 +1,9 @@
 // Access tokens bound to a key of the client, so that a stolen one cannot be used (DPoP, RFC 9449).
 
 import { decodeJwt } from 'jose'
-import { errors, Provider } from 'oidc-provider'
+import { errors } from 'oidc-provider'
 import type { Environment, Feature } from '../provider/feature.ts'
+import { currentRequest } from '../state/request.ts'
 import { deriveKey } from '../storage/seal.ts'
 
 /** Returns the feature DPoP. */
@@ -26,7 +27,7 @@ export function dpop({ settings: { features }, records }: Environment): Feature 
 /** Whether this is the id of the proof that the request carries. */
 function isProof(jti: string): boolean {
   try {
-    return decodeJwt(Provider.ctx?.get('DPoP') ?? '').jti === jti
+    return decodeJwt(currentRequest()?.get('DPoP') ?? '').jti === jti
   } catch {
     return false
   }

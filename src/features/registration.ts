@@ -2,7 +2,7 @@
 // protocol and makes secrets and tokens. A policy validates the metadata, by the schema and the rules of client
 // files; an adapter limits how many clients there are and how long an unused one is kept.
 
-import { type Adapter, type Client, errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
+import { type Adapter, type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import type { Locate } from '../config/report/finding.ts'
 import { plainWords } from '../config/report/wording.ts'
@@ -14,6 +14,7 @@ import { note } from '../http/audit.ts'
 import { USHER_METADATA } from '../provider/clients.ts'
 import type { Feature } from '../provider/feature.ts'
 import { keysPeriod } from '../provider/keys.ts'
+import { currentRequest } from '../state/request.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import * as registered from './registered-clients.ts'
@@ -70,7 +71,7 @@ export function registration(settings: Settings, records: Records): Feature {
     },
 
     async upsert(client_id, client) {
-      const { ctx } = Provider
+      const ctx = currentRequest()
       if (!ctx) throw new Error('clients are registered by requests only')
       const { InitialAccessToken: token } = ctx.oidc.entities
       if (token) {
@@ -85,7 +86,8 @@ export function registration(settings: Settings, records: Records): Feature {
 
     async destroy(client_id) {
       const isRemoved = await clients.remove(client_id)
-      if (isRemoved && Provider.ctx) note(Provider.ctx, 'client_removed', { client_id })
+      const ctx = currentRequest()
+      if (isRemoved && ctx) note(ctx, 'client_removed', { client_id })
     },
   }
 

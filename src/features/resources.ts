@@ -9,15 +9,17 @@ import { audienceOf, isFor, lifetimeOf, scopesFor } from '../config/schema/resou
 import type { SigningKey } from '../keys/signing-keys.ts'
 import { findClient } from '../provider/clients.ts'
 import type { Dependencies, Feature, Oidc } from '../provider/feature.ts'
-import { sentDetails, signInOf } from '../provider/grants.ts'
+import { sentDetails } from '../provider/grants.ts'
 import { canSign } from '../provider/keys.ts'
+import { signInOf } from '../state/grants.ts'
 import { mayUse } from './authorization-details.ts'
 
 /** An access token, or a refresh token, which has no `aud`. */
 type Token = Partial<Pick<AccessToken, 'clientId' | 'accountId' | 'aud' | 'grantId'>>
 
 /** Returns the feature. Throws a `ConfigError` that names every API without a key for its tokens. */
-export function resourceIndicators({ settings, keys, directory }: Dependencies): Feature {
+export function resourceIndicators(dependencies: Dependencies): Feature {
+  const { settings, records, keys, directory } = dependencies
   const { resources, details: types, lifetimes, features } = settings
   checkResources(settings, keys)
   const apiOf = ({ type }: Detail) => types[type]?.resource
@@ -67,7 +69,7 @@ export function resourceIndicators({ settings, keys, directory }: Dependencies):
     if (!isOwn && !isMadeFor(client, token)) return false
     if (!isOwn && !(await findClient(oidc.provider, token.clientId))) return false
     if (!token.accountId) return true
-    return Boolean(await directory.findEnabled(token.accountId, await signInOf(oidc, token)))
+    return Boolean(await directory.findEnabled(token.accountId, await signInOf(records, token)))
   }
 
   return {

@@ -1,14 +1,15 @@
 // The library's configuration, one decision a line. Settings that are not here have their defaults, on
 // purpose; test/unit/library.test.ts pins the defaults we rely on.
 
-import { type Configuration, Provider } from 'oidc-provider'
-import { claimsOf } from '../accounts/account.ts'
+import type { Configuration, Provider } from 'oidc-provider'
+import { type Account, claimsOf } from '../accounts/account.ts'
 import { ACCOUNT_CLIENT, RESPONSE_TYPES } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
 import { required } from '../config/schema/values.ts'
 import { cookieNames, createSignatures, originCookie, pathCookie } from '../http/cookies.ts'
 import { createFetch } from '../http/egress.ts'
 import { type AdapterPart, createState } from '../state/adapter.ts'
+import { currentRequest } from '../state/request.ts'
 import { deriveKey } from '../storage/seal.ts'
 import {
   acrValuesOf,
@@ -20,7 +21,7 @@ import {
 import { accountClient, checkClients, rotates, toLibrary, USHER_METADATA } from './clients.ts'
 import { logEvents } from './events.ts'
 import type { Dependencies, Feature, ShowError } from './feature.ts'
-import { createGrants, signInOf } from './grants.ts'
+import { createGrants, type Grants } from './grants.ts'
 import { createBrowserBinding } from './interactions.ts'
 import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
 import { createOverridden } from './library-overrides.ts'
@@ -48,15 +49,17 @@ export async function createProvider(
     Interaction: ({ find }) => ({
       async find(id) {
         const found = await find(id)
-        const { ctx } = Provider
+        const ctx = currentRequest()
         return !ctx || isBound(ctx, found?.prompt?.details) ? found : undefined
       },
     }),
     ...Object.assign({}, ...features.map(({ adapters }) => adapters)),
   }
   const { adapter, tokenIds } = createState(records, stateLifetimes(settings), parts, sessions)
-  const setup = configuration(dependencies, features, pages, adapter)
-  const provider = createOverridden(settings.issuer, setup, { records, tokenIds }, features)
+  const grants = createGrants(dependencies)
+  const setup = configuration(dependencies, features, pages, { adapter, grants })
+  const state = { records, tokenIds, checkToken: grants.checkToken }
+  const provider = createOverridden(settings.issuer, setup, state, features)
   // Scheme, host and address of a request are those that `http/edge.ts` set.
   provider.proxy = true
   logEvents(provider, log, metrics)
@@ -68,16 +71,17 @@ function configuration(
   dependencies: Dependencies,
   features: Feature[],
   pages: LibraryPages,
-  adapter: Configuration['adapter'],
+  { adapter, grants }: { adapter: Configuration['adapter']; grants: Grants },
 ): Configuration {
   const { settings, secrets, records, directory, consents, keys } = dependencies
   const { issuer, claims, scopes, development, features: enabled } = settings
-  const grants = createGrants(dependencies)
   const isPermitted = (type: string) => {
     const flow = flowOf(type)
     return !flow || settings.compatibility[flow]
   }
   const methods = ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const
+  const accountFor = (id: string, account: Account | undefined) =>
+    account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }
   const certificateMethods = features.flatMap(({ clientAuthMethods = [] }) => clientAuthMethods)
 
   return {
@@ -134,13 +138,11 @@ function configuration(
         const known = await findAccount?.(ctx, id)
         if (known) return known
       }
-      const { session, client, params } = ctx.oidc
-      // `loadExistingGrant` and `rotateRefreshToken` read this consent next: one command reads it and the account.
-      const isConsentNext = session !== undefined || params?.grant_type === 'refresh_token'
-      if (client && isConsentNext) await consents.readAhead(id, client.clientId)
-      const signedIn = token ? await signInOf(ctx.oidc, token) : session?.loginTs
-      const account = await directory.findEnabled(id, signedIn)
-      return account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }
+      const { session, client } = ctx.oidc
+      if (token) return accountFor(id, await grants.accountOfToken(ctx.oidc, token))
+      // The authorization endpoint reads the consent next.
+      if (client && session) await consents.readAhead(id, client.clientId)
+      return accountFor(id, await directory.findEnabled(id, session?.loginTs))
     },
 
     interactions: {

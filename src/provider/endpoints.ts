@@ -3,14 +3,14 @@
 import { errors as jose } from 'jose'
 import type { Context, Middleware } from 'koa'
 import { errors } from 'oidc-provider'
-import type { Settings } from '../config/load.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { isSameOrigin, readForm } from '../http/forms.ts'
 import { MAX_BODY_BYTES, MAX_URL_BYTES } from '../http/limits.ts'
+import type { Records } from '../storage/records.ts'
 import { described } from './error-descriptions.ts'
 import { logError } from './events.ts'
-import type { Feature, Finisher, Oidc } from './feature.ts'
+import type { Environment, Feature, Finisher, Oidc } from './feature.ts'
 import { DISCOVERY, type Routes } from './routes.ts'
 
 /** Discovery and JWKS: for how long clients may cache them. */
@@ -79,7 +79,7 @@ interface AnswerPages {
 export function finishAnswers(
   { navigate, handOver }: AnswerPages,
   { paths, endpoints, confirm }: Routes,
-  settings: Settings,
+  { settings, records }: Pick<Environment, 'settings' | 'records'>,
   features: Feature[],
 ): Middleware {
   // A client that caches the JWKS for this time has each key before it signs.
@@ -90,7 +90,7 @@ export function finishAnswers(
     jwks: ctx => cacheable(ctx, jwksAge),
     introspection,
     userinfo,
-    revocation,
+    revocation: (ctx, oidc) => revocation(ctx, oidc, records),
     // Signing out leads to the application, where the form may not go by a redirect.
     end_session_confirm(ctx) {
       const location = ctx.response.get('Location')
@@ -186,12 +186,14 @@ function userinfo(ctx: Context, { issuer, entities }: Oidc) {
   refuse(ctx, new errors.InvalidToken('the token is for another resource'))
 }
 
-function revocation(ctx: Context, { entities: { RefreshToken, AccessToken } }: Oidc) {
+async function revocation(ctx: Context, { entities }: Oidc, records: Records) {
   if (ctx.status !== 200) return
+  const { RefreshToken, AccessToken } = entities
   // Some clients insist on JSON where RFC 7009 asks for nothing.
   ctx.body = {}
   const token = RefreshToken ?? AccessToken
-  if (!token) return
+  // A repeated revocation.
+  if (!token) return records.confirmRemovals()
   const about = { client_id: token.clientId, account: token.accountId }
   note(ctx, 'token_revoked', { ...about, token: RefreshToken ? 'refresh' : 'access' })
 }

@@ -2,12 +2,14 @@
 
 import { hash } from 'node:crypto'
 import { type Client, errors, type Grant, type KoaContextWithOIDC } from 'oidc-provider'
-import { type Consent, type Decision, readKey } from '../accounts/consents.ts'
+import type { Account } from '../accounts/account.ts'
+import { type Consent, type Decision, keyOf, readKey } from '../accounts/consents.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import type { Detail } from '../config/schema/details.ts'
 import { required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
-import { holdGrant, newTag, revokeGrant, tagOf } from '../state/grants.ts'
+import { newTag, revokeGrant, signInOf } from '../state/grants.ts'
+import { isTokenRequest } from '../state/request.ts'
 import type { Records } from '../storage/records.ts'
 import type { Dependencies, LibraryProvider, Oidc } from './feature.ts'
 import type { Outcome } from './interactions.ts'
@@ -27,6 +29,9 @@ export const isDevice = ({ entities }: Oidc) => entities.DeviceCode !== undefine
 
 /** `jti`, `iat`: those of the grant; see `signInOf`. */
 type Allowed = Pick<Consent, 'accountId' | 'scopes' | 'declined'> & { jti: string; iat?: number }
+
+/** A code or token of the library. */
+type Used = { accountId?: string; grantId?: string }
 
 /** See `createGrants`. */
 export type Grants = ReturnType<typeof createGrants>
@@ -57,32 +62,36 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
     return grant
   }
 
-  /**
-   * Makes a grant for `saveWithGrant` (state/grants.ts), whose tag is `jti`; undefined without a consent.
-   * `signedIn`: epoch seconds of the sign-in.
-   *
-   * When the grant is saved, the consent and the sign-in must still be valid. Ending access first writes that it
-   * ended and then looks for grants: either it finds the grant, or the check finds that access has ended.
-   */
+  /** Makes a grant, which the caller saves; undefined without a consent. `signedIn`: epoch seconds of the sign-in. */
   async function make(
     provider: LibraryProvider,
     client: Client,
     accountId: string,
-    { jti = newTag(), signedIn }: { jti?: string; signedIn?: number },
-  ): Promise<Grant | undefined> {
-    const { clientId } = client
-    const consent = await consents.find(accountId, clientId)
+    signedIn?: number,
+  ) {
+    const consent = await consents.find(accountId, client.clientId)
     if (!consent || consent.appearance !== appearanceOf(client)) return undefined
-    const grant = grantOf(provider, client, { ...consent, jti, iat: signedIn })
-    holdGrant(grant, async () => {
-      await consents.readAhead(accountId, clientId)
-      const account = await directory.findEnabled(accountId, signedIn)
-      const { value } = await consents.read(accountId, clientId)
-      if (account && value && consent.scopes.every(name => value.scopes.includes(name))) return
-      await revokeGrant(records, jti)
-      throw new errors.AccessDenied(undefined, 'the consent or the sign-in ended meanwhile')
-    })
-    return grant
+    return grantOf(provider, client, { ...consent, jti: newTag(), iat: signedIn })
+  }
+
+  /**
+   * Returns the account of a grant, if it is enabled and its consent covers the grant.
+   *
+   * Ending access first writes that it ended and then looks for grants. Either it finds a grant that is saved
+   * meanwhile, or this finds that access has ended, before a token is issued.
+   */
+  async function accountOf(grant: Grant): Promise<Account | undefined> {
+    const { accountId = '', clientId = '', iat } = grant
+    await consents.readAhead(accountId, clientId)
+    const account = await directory.findEnabled(accountId, iat)
+    const { scopes = [] } = (await consents.find(accountId, clientId)) ?? {}
+    return allowedBy(grant).every(key => scopes.includes(key)) ? account : undefined
+  }
+
+  /** Returns the account of a code or token that is used, if its access has not ended since. */
+  async function accountOfToken({ entities }: Oidc, token: Used) {
+    if (isTokenRequest() && entities.Grant) return accountOf(entities.Grant)
+    return directory.findEnabled(token.accountId ?? '', await signInOf(records, token))
   }
 
   /** Returns the grant of an authorization request, after its consent is recorded. */
@@ -108,28 +117,32 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
       const about = { client_id: clientId, account: accountId, scopes, declined }
       note(ctx, 'consent_given', { ...about, authorization_details })
     }
-    const jti = tagOf(oidc.entities.DeviceCode?.jti ?? '')
-    const signedIn = oidc.session?.loginTs
-    const grant = await make(oidc.provider, client, accountId, { jti, signedIn })
+    const grant = await make(oidc.provider, client, accountId, oidc.session?.loginTs)
     if (!grant) return undefined
     nameSession(records, oidc, clientId)
     await consents.touch(accountId, clientId)
     return grant
   }
 
-  return { make, fromConsent }
+  /** The implicit flow issues a token with its grant. Revokes the grant if access has ended meanwhile, and throws. */
+  async function checkToken({ oidc: { grant } }: KoaContextWithOIDC): Promise<void> {
+    if (!grant || (await accountOf(grant))) return
+    await revokeGrant(records, grant.jti)
+    throw new errors.AccessDenied(undefined, 'the consent or the sign-in ended meanwhile')
+  }
+
+  return { make, accountOfToken, fromConsent, checkToken }
 }
 
-/**
- * Returns the sign-in under which a code or token was issued (epoch seconds): the `iat` of its grant. The end of
- * access compares it with `ended` of the account. An access token has no other time: its own `iat` may be in
- * the second in which access ended.
- */
-export async function signInOf({ entities, provider }: Oidc, { grantId }: { grantId?: string }) {
-  const grant = entities.Grant ?? (await provider.Grant.find(grantId ?? ''))
-  // The library refuses a token without a grant.
-  return grant?.iat
+/** The keys of the scopes in a grant, as in the consent that it was made from. */
+function allowedBy(grant: Grant): string[] {
+  const ofApis = Object.keys(grant.resources ?? {}).flatMap(resource =>
+    wordsOf(grant.getResourceScope(resource)).map(scope => keyOf(scope, resource)),
+  )
+  return [...wordsOf(grant.getOIDCScope()), ...ofApis]
 }
+
+const wordsOf = (text: string) => text.split(' ').filter(Boolean)
 
 /**
  * Sets the `sid` of the client in this session to a keyed hash. The library would take a random one, and

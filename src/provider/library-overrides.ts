@@ -1,8 +1,14 @@
 // Every override of the library. Each says why it is there and what would remove it. Features pass
 // handlers; nothing else assigns to a prototype or a class of the library.
 
-import { type Configuration, Provider, type TokenEndpointGrantContext } from 'oidc-provider'
+import {
+  type Configuration,
+  type KoaContextWithOIDC,
+  Provider,
+  type TokenEndpointGrantContext,
+} from 'oidc-provider'
 import type { ClientMetadata } from '../config/schema/client.ts'
+import { currentRequest, issue } from '../state/request.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { matchesHash } from './clients.ts'
@@ -15,25 +21,33 @@ const CLOCK_SKEW_SECONDS = 300
 /** Functions that return the value of a code or token, by model. `id`: the value that the library has made. */
 type TokenIds = Record<string, (token: object, id: string) => string>
 
+interface State {
+  records: Records
+  tokenIds: TokenIds
+  /** Throws if a token of the implicit flow must not be sent. */
+  checkToken(ctx: KoaContextWithOIDC): Promise<void>
+}
+
 /** Returns the provider with all overrides. */
 export function createOverridden(
   issuer: string,
   configuration: Configuration,
-  { records, tokenIds }: { records: Records; tokenIds: TokenIds },
+  { records, tokenIds, checkToken }: State,
   features: Feature[],
 ): Provider {
   // The constructor of the library registers its grant handlers and response modes. There is no option to
   // wrap or replace them. Removed by: options for both.
   // Response modes: the form_post page of the library needs JavaScript, and errors get our descriptions.
-  // Grant handlers: what one use of a grant issues is one batch, and features answer `slow_down`.
+  // Grant handlers: the commit of a token request comes last, and features answer `slow_down`.
   class Overridden extends Provider {
     override registerResponseMode(name: string, handler: ResponseMode) {
       const [ours] = features.flatMap(({ responseModes }) => responseModes?.(this)[name] ?? [])
       if (ours === 'none') return
       const respond = ours ?? handler
-      super.registerResponseMode(name, (ctx, uri, answer) =>
-        respond.call(this, ctx, uri, described(ctx, answer)),
-      )
+      super.registerResponseMode(name, async (ctx, uri, answer) => {
+        if ('access_token' in answer) await checkToken(ctx)
+        return respond.call(this, ctx, uri, described(ctx, answer))
+      })
     }
 
     override registerGrantType<P extends object>(
@@ -41,11 +55,11 @@ export function createOverridden(
       handler: (ctx: TokenEndpointGrantContext<P>) => Promise<void> | void,
       ...parameters: (string | readonly string[] | ReadonlySet<string>)[]
     ) {
-      const inBatch: GrantHandler = ctx =>
-        records.batch(async () => handler(ctx as TokenEndpointGrantContext<P>))
+      const committed: GrantHandler = ctx =>
+        issue(ctx, () => handler(ctx as TokenEndpointGrantContext<P>))
       const wrapped = features
         .flatMap(({ grantHandlers }) => grantHandlers?.[name] ?? [])
-        .reduce((inner, wrap) => wrap(inner), inBatch)
+        .reduce((inner, wrap) => wrap(inner), committed)
       super.registerGrantType(name, wrapped, ...parameters)
     }
   }
@@ -64,7 +78,9 @@ export function createOverridden(
 function compareHashes({ Client: { prototype } }: Provider): void {
   const { compareClientSecret } = prototype
   prototype.compareClientSecret = function (actual: string) {
-    const sent = Provider.ctx?.get('Authorization') ? 'client_secret_basic' : 'client_secret_post'
+    const sent = currentRequest()?.get('Authorization')
+      ? 'client_secret_basic'
+      : 'client_secret_post'
     if (!this.any_secret_method && sent !== this.tokenEndpointAuthMethod) return false
     const hashes = this.client_secret_hashes as ClientMetadata['client_secret_hashes']
     return hashes ? matchesHash(actual, hashes) : compareClientSecret.call(this, actual)
@@ -91,9 +107,8 @@ function deliverLater({ Client: { prototype } }: Provider): void {
  */
 function detectReplays({ ReplayDetection }: Provider, records: Records, features: Feature[]): void {
   ReplayDetection.unique = async (iss: string, jti: string, exp: number) => {
-    const options = { ttl: exp - now() + CLOCK_SKEW_SECONDS, version: 0 }
-    // Written alone: the consumption of the code is deferred at this point, and must wait for its tokens.
-    const isFirst = await records.saveAlone('ReplayDetection', `${iss}\0${jti}`, {}, options)
+    const options = { ttl: exp - now() + CLOCK_SKEW_SECONDS }
+    const isFirst = await records.save('ReplayDetection', `${iss}\0${jti}`, {}, options)
     const [error] = isFirst ? [] : features.flatMap(({ replayError }) => replayError?.(jti) ?? [])
     if (error) throw error
     return isFirst

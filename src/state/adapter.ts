@@ -1,10 +1,10 @@
 // The library's Adapter over records, the same on every store.
 //
 //   model                               file               behaviour
+//   AuthorizationCode, AccessToken      codes.ts           read with their grant, which the library checks.
+//                                                          JWTs are not stored
 //   AuthorizationCode, DeviceCode,
-//   BackchannelAuthenticationRequest,
-//   AccessToken                         codes.ts           read with their grant, which the library checks;
-//                                                          a code works once. JWTs are not stored
+//   BackchannelAuthenticationRequest    codes.ts           work once
 //   RefreshToken                        refresh-tokens.ts  one record for all rotations of a token (family)
 //   Session                             sessions.ts        a save changes only what its request changed
 //   Grant                               grants.ts          deleting it revokes its opaque tokens
@@ -16,14 +16,14 @@
 // loses a race must throw. The library also saves records that another request has removed.
 //
 // A code becomes tokens
-//   1  provider/grants.ts makes a grant from the consent. Code and opaque tokens begin with its id (the tag),
-//      and are in its slot. `saveWithGrant` writes grant and code in one batch, and then checks that neither
-//      the consent nor the access of the account has ended.
-//   2  `find` reads the code and its grant in one command. A request that fails a check of the library
+//   1  provider/grants.ts makes a grant from the consent. The authorization saves the code and the grant
+//      at the same time, before its answer. Authorization codes and opaque tokens begin with the id of the grant.
+//   2  `find` reads the code and its grant at the same time. A request that fails a check of the library
 //      (client, expiry, PKCE, redirect_uri) does not use the code up, and revokes nothing.
-//   3  `records.batch` (library-overrides.ts) writes the consumption and the tokens in one batch, before the
-//      response; nothing if the handler throws. The store refuses a second consumption: that request writes
-//      no token and revokes the grant, which ends the opaque tokens of the first one (RFC 6749 §4.1.2).
+//   3  The account and the consent must still be in force (`findAccount` in provider/configuration.ts).
+//   4  The request saves its tokens, and then consumes the code: its commit (request.ts). If the code was
+//      consumed before, the request revokes the grant instead, which ends the opaque tokens of both requests
+//      (RFC 6749 §4.1.2).
 //
 // Revocation of              removes                                        in
 //   an access token          its record                                     `destroy`
@@ -31,24 +31,33 @@
 //   a consent (withdrawal)   the consent, and all grants for the client     accounts/consents.ts
 //   a session (sign-out)     the session; its grants without refresh token  sessions.ts
 // A removal leaves a tombstone, which refuses late writes. A withdrawal removes the consent, and a sign-out
-// marks the session as consumed, before it lists the grants. A grant that is saved too late for the list is
-// revoked by its own request: in step 1 (consent), or when it saves the session. Each use of an opaque token
+// marks the session as consumed, before it lists the grants. A grant that is saved too late for the list
+// issues no token (step 3), or is revoked when its request saves the session. Each use of an opaque token
 // reads its grant. JWT access tokens are valid until they expire.
 
-import { type Adapter, Provider } from 'oidc-provider'
-import type { Records } from '../storage/records.ts'
-import { createTaggedAdapter, noteCodeReuse, savedWithGrant, TAGGED } from './codes.ts'
+import type { Adapter } from 'oidc-provider'
+import type { Found, Records } from '../storage/records.ts'
+import { CODES, createCodeAdapter, createTaggedAdapter, TAGGED } from './codes.ts'
 import {
+  type GrantRecord,
   grantName,
   grantsOfAccount,
   isTokenWithoutGrant,
   type Payload,
-  recordIdOf,
   revokeGrant,
   taggedValue,
 } from './grants.ts'
 import { createRefreshTokens, type Lifetimes } from './refresh-tokens.ts'
-import { alreadyUsed, answerOnce, assertClientConnected } from './reuse.ts'
+import {
+  assertClientConnected,
+  currentRequest,
+  currentSession,
+  isForRefresh,
+  isTokenRequest,
+  saved,
+  usedRefreshToken,
+} from './request.ts'
+import { alreadyUsed, answerOnce, noteReuse } from './reuse.ts'
 import { createSessions, type SessionRecord, type Sessions } from './sessions.ts'
 
 /** Methods that replace those of the plain adapter. */
@@ -83,14 +92,14 @@ export function createState(
     }),
   }
   const adapter = (model: string): Adapter => {
-    const isTagged = TAGGED.includes(model)
-    const plain = {
-      ...createPlainAdapter(model, records),
-      ...(isTagged && createTaggedAdapter(model, records)),
+    const plain = createPlainAdapter(model, records)
+    const ofCore = {
+      ...plain,
+      ...(TAGGED.includes(model) && createTaggedAdapter(model, records, plain)),
+      ...(CODES.includes(model) && createCodeAdapter(model, records)),
+      ...core[model]?.(plain),
     }
-    const ofCore = { ...plain, ...core[model]?.(plain) }
-    const complete = { ...ofCore, ...features[model]?.(ofCore) }
-    return isTagged ? savedWithGrant(complete, records) : complete
+    return { ...ofCore, ...features[model]?.(ofCore) }
   }
   const tagged = ({ format, grantId }: NewToken, id: string) =>
     format === 'jwt' ? id : taggedValue(grantId)
@@ -99,33 +108,36 @@ export function createState(
     ...Object.fromEntries(TAGGED.map(model => [model, tagged])),
     // A rotation continues the family of the used token. Otherwise a new family begins.
     RefreshToken({ grantId = '' }) {
-      const { RotatedRefreshToken: used } = Provider.ctx?.oidc.entities ?? {}
-      return used ? refreshTokens.successor(used.jti) : refreshTokens.first(grantId)
+      const used = usedRefreshToken()
+      return used ? refreshTokens.successor(used) : refreshTokens.first(grantId)
     },
   }
   return { adapter, tokenIds }
 }
 
-/** Returns the default methods. `upsert` waits for the next write, or for the end of the batch or request. */
+/** Returns the default methods. */
 function createPlainAdapter(model: string, records: Records) {
   return {
+    // Almost every record is new, and is not read before. A tombstone refuses it.
     async upsert(id: string, payload: Payload, ttl?: number) {
-      await records.saveLater(model, recordIdOf(id), payload, { ttl })
+      const change = ({ value, version }: Found<Payload>) =>
+        value || version === 0 ? payload : undefined
+      await saved(records.update(model, id, change, { ttl }, { version: 0 }))
     },
 
     async find(id: string): Promise<Payload | undefined> {
-      const { value, consumed } = await records.read<Payload>(model, recordIdOf(id))
+      const { value, consumed } = await records.read<Payload>(model, id)
       if (consumed) await assertClientConnected()
       return value && { ...value, ...(consumed && { consumed }) }
     },
 
     async consume(id: string) {
       await assertClientConnected()
-      if (!(await records.consume(model, recordIdOf(id)))) throw alreadyUsed(model)
+      if (!(await records.consume(model, id))) throw alreadyUsed(model)
     },
 
     async destroy(id: string) {
-      await records.remove(model, recordIdOf(id))
+      await records.remove(model, id)
     },
 
     // Does nothing: the library also calls it to revoke one access token. `destroy` of the grant ends them all.
@@ -136,28 +148,25 @@ function createPlainAdapter(model: string, records: Records) {
 }
 
 function createGrantAdapter(records: Records, { grant }: Lifetimes) {
-  /** Whether a refresh token is requested, and the user has allowed it. */
-  function isForRefresh() {
-    const { oidc } = Provider.ctx ?? {}
-    const scopes = oidc?.grant?.getOIDCScopeFiltered(oidc.requestParamScopes)
-    return scopes?.split(' ').includes('offline_access')
-  }
+  const usedType = () => currentRequest()?.oidc.params?.grant_type
 
   return {
-    // `version: 0`: a new grant never replaces a record or a tombstone. With `offline_access` the record and
-    // its index have the long lifetime at once. `exp`, which the library checks, is short until a refresh
+    // A grant never replaces a record or a tombstone. With `offline_access` the record and its index have the long lifetime at once. `exp`, which the library checks, is short until a refresh
     // token is issued.
     async upsert(id: string, payload: Payload, shortTtl?: number) {
       const ttl = isForRefresh() ? grant.withRefreshToken : shortTtl
       const indexes = [grantsOfAccount(String(payload.accountId))]
-      await records.saveLater(...grantName(id), payload, { ttl, version: 0, indexes })
+      await records.save(...grantName(id), payload, { ttl, indexes })
     },
 
     find: async (id: string) => (await records.read<Payload>(...grantName(id))).value,
 
+    // At the token endpoint the library revokes the grant of what was used before.
     async destroy(id: string) {
+      const isCode = isTokenRequest() && usedType() !== 'refresh_token'
+      const { value } = isCode ? await records.read<GrantRecord>(...grantName(id)) : {}
       await revokeGrant(records, id)
-      noteCodeReuse(id)
+      if (value) noteReuse('code_reuse', value)
     },
   }
 }
@@ -174,7 +183,7 @@ function createSessionAdapter(sessions: Sessions, { grant }: Lifetimes) {
 
     // The library calls this for a cookie value that it replaces, and at sign-out.
     async destroy(id: string) {
-      const { session } = Provider.ctx?.oidc ?? {}
+      const session = currentSession()
       if (session && session.jti !== id) return retire(id, session.uid)
       const uid = session?.uid ?? (await find(id))?.uid
       if (uid) await end(uid)

@@ -1,75 +1,59 @@
-// Codes and opaque access tokens. The value of each begins with the id of its grant (the tag), and the store
-// reads and saves both together. A code works once; adapter.ts describes how it becomes tokens.
+// Codes and opaque access tokens. adapter.ts describes how a code becomes tokens.
 
-import { type Adapter, Provider } from 'oidc-provider'
+import type { Adapter } from 'oidc-provider'
 import type { Records } from '../storage/records.ts'
-import { grantName, type Payload, recordIdOf, revokeGrant, saveWithGrant, tagOf } from './grants.ts'
-import { alreadyUsed, assertClientConnected, noteReuse } from './reuse.ts'
+import { grantName, type Payload, revokeGrant, tagOf } from './grants.ts'
+import { assertClientConnected, commit, newGrant } from './request.ts'
+import { alreadyUsed, noteReuse } from './reuse.ts'
 
-/** Models whose values begin with a tag. In the device flow and CIBA, the grant is made later, with this id. */
-export const TAGGED = [
-  'AuthorizationCode',
-  'DeviceCode',
-  'BackchannelAuthenticationRequest',
-  'AccessToken',
-]
+/** Models whose values begin with the id of their grant (the tag), which is read at the same time. */
+export const TAGGED = ['AuthorizationCode', 'AccessToken']
 
-/** Returns the methods for these models; the plain adapter has the others. */
-export function createTaggedAdapter(model: string, records: Records) {
-  async function endReused(payload: Payload | undefined): Promise<never> {
+/** Models that work once, and become tokens. */
+export const CODES = ['AuthorizationCode', 'DeviceCode', 'BackchannelAuthenticationRequest']
+
+/** Returns the methods for a tagged model. The first code or token of a grant saves the grant, too. */
+export function createTaggedAdapter(model: string, records: Records, { upsert }: Adapter) {
+  return {
+    async find(id: string): Promise<Payload | undefined> {
+      const grantId = tagOf(id)
+      if (!grantId) return undefined
+      // The library reads the grant next: the request remembers it.
+      const grant = grantName(grantId)
+      const { value, consumed } = await records.read<Payload>(model, id, grant)
+      if (!value || (value.grantId ?? grantId) !== grantId) return undefined
+      if (consumed) await assertClientConnected()
+      return { ...value, ...(consumed && { consumed }) }
+    },
+
+    async upsert(id: string, payload: Payload, ttl: number) {
+      await Promise.all([newGrant(payload.grantId)?.save(), upsert(id, payload, ttl)])
+    },
+  }
+}
+
+/** Returns `consume`, which makes the consumption of a code the commit of its token request. */
+export function createCodeAdapter(model: string, records: Records) {
+  async function endReused(code: Payload | undefined): Promise<never> {
     await assertClientConnected()
-    if (payload?.grantId) {
-      await revokeGrant(records, payload.grantId)
-      noteReuse('code_reuse', payload)
+    if (code?.grantId) {
+      await revokeGrant(records, code.grantId)
+      noteReuse('code_reuse', code)
     }
     throw alreadyUsed(model)
   }
 
   return {
-    async find(id: string): Promise<Payload | undefined> {
-      const grantId = tagOf(id)
-      if (!grantId) return undefined
-      // Reads the grant in the same command: the library reads it next, and the request remembers it.
-      const grant = grantName(grantId)
-      const { value, version, consumed } = await records.read<Payload>(model, recordIdOf(id), grant)
-      // A repeated revocation waits for the replicas again: the first one may not have reached them.
-      const isRevoked = !value && version > 0 && Provider.ctx?.oidc.route === 'revocation'
-      if (isRevoked) await records.remove(model, recordIdOf(id))
-      if (!value || (value.grantId ?? grantId) !== grantId) return undefined
-      if (!consumed) return value
-      await assertClientConnected()
-      if (Provider.ctx) usedCodes.set(Provider.ctx, value)
-      return { ...value, consumed }
-    },
-
     async consume(id: string): Promise<void> {
       await assertClientConnected()
-      const { value, consumed } = await records.read<Payload>(model, recordIdOf(id))
+      const { value, consumed } = await records.read<Payload>(model, id)
       if (!value || consumed) return endReused(value)
       // The user has refused (device flow, CIBA): no token will be issued.
-      if (value.error) return void (await records.consume(model, recordIdOf(id)))
-      await records.consumeLater(model, recordIdOf(id), () => endReused(value))
+      if (value.error) return void (await records.consume(model, id))
+      const use = async () => {
+        if (!(await records.consume(model, id))) await endReused(value)
+      }
+      await commit(use, { waits: true })
     },
   }
-}
-
-/** Returns the adapter, which then saves the first code or token of a grant together with the grant. */
-export function savedWithGrant(adapter: Adapter, records: Records): Adapter {
-  return {
-    ...adapter,
-    upsert(id, payload, ttl) {
-      const { grant } = Provider.ctx?.oidc ?? {}
-      const tokenGrant = grant?.jti === payload.grantId ? grant : undefined
-      return saveWithGrant(records, tokenGrant, () => adapter.upsert(id, payload, ttl))
-    },
-  }
-}
-
-/** Used codes, by the request that presents them. The audit event needs them when the grant is destroyed. */
-const usedCodes = new WeakMap<object, Payload>()
-
-/** Logs the reuse of a code, when the library revokes its grant `grantId`. */
-export function noteCodeReuse(grantId: string): void {
-  const code = Provider.ctx && usedCodes.get(Provider.ctx)
-  if (code?.grantId === grantId) noteReuse('code_reuse', code)
 }

@@ -43,8 +43,7 @@ export function createDeliveryQueue<T extends object>(
   { names: [kind, index], idOf, pauses }: Kind<T>,
 ) {
   type Entry = T & Delivery
-  // In one slot, so that one command reads many.
-  const keyOf = (entry: Entry) => ({ slot: kind, id: `${idOf(entry)} ${entry.attempt}` })
+  const keyOf = (entry: Entry) => `${idOf(entry)} ${entry.attempt}`
 
   async function put(entry: Entry) {
     const queue: Queue = entry.attempt === 1 ? 'new' : 'again'

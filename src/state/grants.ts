@@ -3,18 +3,16 @@
 //   Grant TAG    one for each authorization, made from the consent; every use of an opaque token
 //                reads it
 //
-// Each authorization has a random tag. It begins the first id of the chain (authorization code,
-// `device_code` or `auth_req_id`), is the id of the grant, and begins every opaque token of the grant.
-// All of them are in the slot of the tag: a token and its grant are read in one command, and a used code,
-// its grant and its tokens are written in one batch. Tags differ between authorizations, so that no two
-// clients can link a user by them.
+// Each authorization has a random tag. It is the id of the grant, and begins the authorization code and every
+// opaque access token: a code or token and its grant can be read at the same time. Tags differ between
+// authorizations, so that no two clients can link a user by them.
 //
 // Deleting a grant revokes all of its opaque tokens, however many there are; their records expire by
 // themselves. JWTs are not stored, and are valid until they expire.
 
 import { randomBytes } from 'node:crypto'
-import type { AdapterPayload, Grant } from 'oidc-provider'
-import type { Id, Records } from '../storage/records.ts'
+import type { AdapterPayload } from 'oidc-provider'
+import type { Name, Records } from '../storage/records.ts'
 
 /** The library's payload of a record. */
 export type Payload = AdapterPayload & Record<string, unknown>
@@ -24,6 +22,8 @@ export interface GrantRecord {
   jti: string
   accountId: string
   clientId: string
+  /** Epoch seconds of the sign-in under which it was made. */
+  iat: number
   /** Epoch seconds. */
   exp: number
   /** A refresh token was issued under it: it outlives its session. */
@@ -54,46 +54,22 @@ export function tagOf(value: string): string | undefined {
 /** Whether a value has the form that the library gives opaque tokens by default. */
 export const isTokenWithoutGrant = (value: string) => value.length === SECRET_LENGTH
 
-/** The record id of a code or token, in the slot of its tag. A value without a tag is its own record id. */
-export function recordIdOf(value: string): Id {
-  const slot = tagOf(value)
-  return slot === undefined ? value : { slot, id: value }
-}
-
 /** The kind and the record id of a grant. */
-export function grantName(grantId: string): [kind: string, id: Id] {
-  return ['Grant', { slot: grantId, id: grantId }]
-}
+export const grantName = (grantId: string): Name => ['Grant', grantId]
 
 /** The index of all grants of an account. */
 export function grantsOfAccount(accountId: string): [kind: string, name: string] {
   return ['grants of account', accountId]
 }
 
-/** Grants that wait for `saveWithGrant`, each with its check. A request may issue no code. */
-const held = new WeakMap<Grant, () => Promise<void>>()
-
-/** Defers a new grant to `saveWithGrant`. `check` throws if its consent or its sign-in has ended. */
-export function holdGrant(grant: Grant, check: () => Promise<void>) {
-  held.set(grant, check)
-}
-
-/** Saves a code or token. A deferred grant is saved in the same batch, and then checked. */
-export async function saveWithGrant(
-  records: Records,
-  grant: Grant | undefined,
-  write: () => Promise<void>,
-): Promise<void> {
-  const check = grant && held.get(grant)
-  if (!check) return write()
-  held.delete(grant)
-  await records.batch(async () => {
-    await grant.save()
-    await write()
-  })
-  // An operation that ends access writes first, and then lists the grants. If its list lacks this one,
-  // `check` finds that access has ended, revokes the grant and throws.
-  await check()
+/**
+ * Returns the sign-in under which a code or token was issued (epoch seconds). The end of access compares it
+ * with `ended` of the account. An access token has no other time: its own `iat` may be in the second in which
+ * access ended. Undefined without a grant; the library refuses such a token.
+ */
+export async function signInOf(records: Records, { grantId = '' }: { grantId?: string }) {
+  const { value } = await records.read<GrantRecord>(...grantName(grantId))
+  return value?.iat
 }
 
 /** After this no code or opaque token of the grant is valid, and it cannot be written again. */

@@ -14,12 +14,12 @@
 //   any other                      reuse: revokes the family and its grant   consumed
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
-import { Provider } from 'oidc-provider'
 import { required } from '../config/schema/values.ts'
-import type { Found, Id, Records } from '../storage/records.ts'
+import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { type GrantRecord, grantName, type Payload, revokeGrant } from './grants.ts'
-import { alreadyUsed, assertClientConnected, noteReuse } from './reuse.ts'
+import { assertClientConnected, commit, isTokenRequest, saved } from './request.ts'
+import { alreadyUsed, noteReuse } from './reuse.ts'
 
 interface Family {
   payload: Payload
@@ -48,8 +48,6 @@ export interface Lifetimes {
 
 /** Returns the functions that create, find, rotate and revoke refresh tokens. */
 export function createRefreshTokens(records: Records, { grace, grant }: Lifetimes) {
-  /** Only the token endpoint uses a refresh token up. Other endpoints just read it. */
-  const isTokenRequest = () => Provider.ctx?.oidc.route === 'token'
   const macOf = (head: Buffer) => records.keyedHash('refresh token', head.toString('base64url'))
 
   function tokenOf(tagAndFamily: Buffer, generation: number): string {
@@ -65,8 +63,7 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     const head = bytes.subarray(0, HEAD_BYTES)
     if (!isWhole || !timingSafeEqual(macOf(head), bytes.subarray(HEAD_BYTES))) return undefined
     const tag = head.subarray(0, TAG_BYTES).toString('base64url')
-    const family = head.subarray(TAG_BYTES, GENERATION_AT).toString('base64url')
-    const id: Id = { slot: tag, id: family }
+    const id = head.subarray(TAG_BYTES, GENERATION_AT).toString('base64url')
     return { head, tag, id, generation: head.readUInt32BE(GENERATION_AT) }
   }
 
@@ -92,11 +89,8 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     if (!parsed) return undefined
     const { tag, id, generation } = parsed
     // The library reads the grant next: the request remembers it.
-    const { value: latest, version } = await records.read<Family>(KIND, id, grantName(tag))
+    const { value: latest } = await records.read<Family>(KIND, id, grantName(tag))
     if (isTokenRequest()) await assertClientConnected()
-    // A revocation that was done before is repeated: it may not have reached a replica.
-    const isRevoked = !latest && version > 0 && Provider.ctx?.oidc.route === 'revocation'
-    if (isRevoked) await records.remove(KIND, id)
     if (latest?.payload.grantId !== tag) return undefined
     const isPredecessor = generation === latest.generation - 1
     const isUsable =
@@ -109,35 +103,35 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     const { id, tag, generation } = required(parse(token))
     const next: Family = { payload: lasting(payload), generation, since: now() }
     if (generation === 0) {
-      await prolongGrant(tag)
-      return records.saveLater(KIND, id, next, { ttl, version: 0 })
+      const first = records.save(KIND, id, next, { ttl })
+      return saved(Promise.all([prolongGrant(tag), first]))
     }
     const found = records.lastRead<Family>(KIND, id)
-    const resolveRace = () => rotate(id, next, ttl, found)
-    if (!found?.value || found.value.generation >= generation) return resolveRace()
-    // Written in one batch with the access token. If another request was first, `resolveRace` decides.
-    await records.saveLater(KIND, id, next, { ttl, version: found.version }, resolveRace)
+    // Within the grace period the client gets the same token again. Without one, the tokens of a crash between
+    // both writes would be lost.
+    await commit(() => rotate(id, next, ttl, found), { waits: grace === 0 })
   }
 
   /** The grant lives as long as its refresh tokens, and outlives the session. */
   async function prolongGrant(grantId: string): Promise<void> {
     const name = grantName(grantId)
-    const { value, version } = await records.read<GrantRecord>(...name)
+    const found =
+      records.lastRead<GrantRecord>(...name) ?? (await records.read<GrantRecord>(...name))
+    const { value, version } = found
     if (!value) throw alreadyUsed(KIND)
     const ttl = grant.withRefreshToken
     const prolonged = { ...value, exp: now() + ttl, hasRefreshToken: true }
-    const refused = () => Promise.reject(alreadyUsed(KIND))
-    await records.saveLater(...name, prolonged, { ttl, version }, refused)
+    if (!(await records.save(...name, prolonged, { ttl, version }))) throw alreadyUsed(KIND)
   }
 
-  async function rotate(id: Id, next: Family, ttl?: number, found?: Found<Family>): Promise<void> {
+  async function rotate(id: string, next: Family, ttl?: number, found?: Found<Family>) {
     const { generation, payload } = next
     let latest: Family | undefined
     const change = ({ value }: Found<Family>) => {
       latest = value
       return value && value.generation < generation ? next : undefined
     }
-    if (await records.update<Family>(KIND, id, change, { ttl })) return
+    if (await records.update<Family>(KIND, id, change, { ttl }, found)) return
     if (!latest) throw alreadyUsed(KIND)
     // `find` has checked the grace period. It is not checked again, because time has passed since.
     if (grace > 0 && latest.generation === generation) {
@@ -155,13 +149,13 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     if (value) await (isTokenRequest() ? endReused(id, value) : end(id, value))
   }
 
-  async function endReused(id: Id, family: Family): Promise<void> {
+  async function endReused(id: string, family: Family): Promise<void> {
     await assertClientConnected()
     if (await end(id, family)) noteReuse('refresh_reuse', family.payload)
   }
 
   /** Revokes the grant first: that ends every token. If the rest fails, a retry does both. */
-  async function end(id: Id, { payload }: Family): Promise<boolean> {
+  async function end(id: string, { payload }: Family): Promise<boolean> {
     if (payload.grantId) await revokeGrant(records, payload.grantId)
     return records.remove(KIND, id)
   }

@@ -18,13 +18,13 @@
 
 import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import { Provider } from 'oidc-provider'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { type ClientInfo, clientInfoOf } from '../http/client-info.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { signOutQueue } from './delivery-queue.ts'
 import { revokeWithSession, TOMBSTONE_SECONDS } from './grants.ts'
+import { currentRequest, currentRoute } from './request.ts'
 
 /** The payload of the library, and what Usher keeps with it. */
 export interface SessionRecord {
@@ -83,10 +83,18 @@ export function createSessions(
     if (!pointer || pointer.exp < now()) return undefined
     const { value, consumed } = await findByUid(pointer.uid)
     if (!value || value.signInId !== pointer.signInId) return undefined
-    const session = { ...value, jti: cookie }
-    // A sign-out failed half-way: only its repetition still gets the session.
-    if (!consumed || Provider.ctx?.oidc.route === 'end_session_confirm') return session
-    await end(session.uid)
+    // A sign-out failed half-way: only its repetition still gets the session. Any other request completes it
+    // when it saves its new session.
+    const ctx = currentRequest()
+    if (!consumed || currentRoute() === 'end_session_confirm') return { ...value, jti: cookie }
+    if (ctx) toEnd.set(ctx, value.uid)
+  }
+
+  /** Completes the sign-out of the session to which the cookie of this request leads. */
+  async function completeSignOut() {
+    const ctx = currentRequest()
+    const uid = ctx && toEnd.get(ctx)
+    if (uid) await end(uid)
   }
 
   const findByUid = (uid: string) => records.read<SessionRecord>('Session', uid)
@@ -96,6 +104,7 @@ export function createSessions(
    * `grantTtl`: seconds for which a grant of this request lives without a refresh token.
    */
   async function save(payload: SessionRecord, ttl: number, grantTtl = 0): Promise<void> {
+    await completeSignOut()
     // The library sets these itself.
     const { kind, iat, ...own } = payload
     const { uid, jti, accountId, authorizations = {} } = own
@@ -105,7 +114,7 @@ export function createSessions(
     const before = grantsIn(base?.authorizations)
     const made = grantsIn(authorizations).filter(id => !before.includes(id))
     const grants = Object.fromEntries(made.map(id => [id, now() + grantTtl]))
-    const { ctx } = Provider
+    const ctx = currentRequest()
     const clientInfo = isSignIn && ctx ? clientInfoOf(ctx) : (base ?? own).clientInfo
     const mine = { ...own, lastUsed: now(), clientInfo }
     let signInId = isSignIn ? randomId() : base?.signInId
@@ -139,8 +148,11 @@ export function createSessions(
     if (accountId && isSignIn) await endOldest(accountId, uid)
   }
 
-  const savePointer = (cookie: string, pointer: Pointer) =>
-    records.save('SessionCookie', cookie, pointer, { ttl: pointer.exp - now() })
+  const savePointer = (cookie: string, pointer: Pointer) => {
+    const options = { ttl: pointer.exp - now() }
+    const known = records.lastRead<Pointer>('SessionCookie', cookie) ?? { version: 0 }
+    return records.update('SessionCookie', cookie, () => pointer, options, known)
+  }
 
   /** Limits a replaced cookie value to `FORMER_COOKIE_SECONDS`. */
   async function retire(cookie: string, uid: string): Promise<void> {
@@ -204,6 +216,9 @@ export function createSessions(
 
   return { find, findByUid, list, save, retire, createSuccessor, adopt, end, endAll }
 }
+
+/** Sessions whose sign-out failed half-way, by the request that presents their cookie. */
+const toEnd = new WeakMap<object, string>()
 
 const randomId = () => randomBytes(16).toString('base64url')
 

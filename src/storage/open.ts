@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { RedisSettings } from '../config/schema/usher.ts'
+import type { CurrentRequest } from './read-cache.ts'
 import { openRecords } from './records.ts'
 import { NAMING_KEY } from './seal.ts'
 import { openSqliteStore } from './sqlite.ts'
@@ -21,11 +22,16 @@ export function openInstallation(location: string, secrets: Uint8Array[], redis?
  * Returns a store with its records and the secrets that decrypt them; the first one encrypts. `secrets` empty:
  * one is made and kept beside a new embedded store. Throws when none of them fits, and closes the store.
  */
-export async function unlock(store: Store, location: string, secrets: Uint8Array[]) {
+export async function unlock(
+  store: Store,
+  location: string,
+  secrets: Uint8Array[],
+  currentRequest?: CurrentRequest,
+) {
   try {
     const file = storeFile(location) ?? ''
     const known = secrets.length ? secrets : [await generatedSecret(store, file)]
-    return { store, secrets: known, records: await openRecords(store, known) }
+    return { store, secrets: known, records: await openRecords(store, known, currentRequest) }
   } catch (error) {
     await store.close()
     throw error

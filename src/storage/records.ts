@@ -6,9 +6,9 @@
 // backup` knows which records to leave out (commands/store.ts).
 
 import { setTimeout } from 'node:timers/promises'
+import { type CurrentRequest, createReadCache } from './read-cache.ts'
 import { createSeal, openIdentity } from './seal.ts'
-import { type Entry, now, ok, type Put, type Store, StoreUnavailable, wrong } from './store.ts'
-import { createTransactions, type Refused } from './transaction.ts'
+import { type Entry, now, ok, type Store, StoreUnavailable, wrong } from './store.ts'
 
 /** Seconds by which records outlive their `exp`: the library, which tolerates clock skew, checks that. */
 const SLACK_SECONDS = 60
@@ -23,70 +23,72 @@ export interface Found<T> {
   consumed?: number
 }
 
+/** An entry that a request has read. `text`: its decrypted value. */
+type Opened = Entry & { text?: string }
+
 interface SaveOptions {
   /** Seconds from now, clamped to 1 s … 400 d; absent: kept until removed. */
   ttl?: number
-  /** The version that must stand; absent: any but a tombstone. */
+  /** The version that must stand; absent: 0, there is no such record. */
   version?: number
   /** Pairs of kind and name, as given to `walk`. */
   indexes?: [kind: string, name: string][]
 }
 
-/**
- * The id of a record of a kind. Records whose ids name the same `slot` are in one slot of a Redis
- * Cluster: they can be read in one command and written in one atomic batch. A text is a slot of its own.
- */
-export type Id = string | { slot: string; id: string }
+/** The kind and the id of a record. */
+export type Name = [kind: string, id: string]
 
 /** Operations on records; see `openRecords`. */
 export type Records = Awaited<ReturnType<typeof openRecords>>
 
 const clamp = (ttl: number) => Math.ceil(Math.min(Math.max(ttl || 1, 1), MAX_TTL_SECONDS))
 
-/** Opens the records of a store; throws when no secret fits, or when the store has another format. */
-export async function openRecords(store: Store, secrets: Uint8Array[]) {
+/**
+ * Opens the records of a store; throws when no secret fits, or when the store has another format. Each request
+ * that `currentRequest` names reads a record once.
+ */
+export async function openRecords(
+  store: Store,
+  secrets: Uint8Array[],
+  currentRequest: CurrentRequest = () => undefined,
+) {
   const seal = createSeal(secrets)
   const { nameOf, problem } = await openIdentity(store, seal)
-  const keyOf = (kind: string, id: Id) =>
-    typeof id === 'string'
-      ? nameOf(`${kind}\0${id}`)
-      : `{${nameOf(`slot\0${id.slot}`)}}${nameOf(`${kind}\0${id.id}`)}`
+  const keyOf = (kind: string, id: string) => nameOf(`${kind}\0${id}`)
   const indexOf = (kind: string, name: string) => keyOf(`index:${kind}`, name)
 
   let lostIdentity: string | undefined
   const guard = () => {
     if (lostIdentity) throw new StoreUnavailable(lostIdentity)
   }
-  const transactions = createTransactions(store, guard)
+  const cache = createReadCache(store, guard, currentRequest)
 
-  function foundIn<T>({ key = '', value, version = 0, consumed }: Partial<Entry> = {}): Found<T> {
-    if (!value) return { version, consumed }
-    const plain = seal.open(key, value)
-    return { version, consumed, value: JSON.parse(plain.toString('utf8', plain.indexOf('\n') + 1)) }
+  /** Decrypts an entry once. Each caller gets an object of its own. */
+  function foundIn<T>(entry?: Opened): Found<T> {
+    if (!entry?.value) return { version: entry?.version ?? 0, consumed: entry?.consumed }
+    const { key, value, version, consumed } = entry
+    entry.text ??= seal.open(key, value).toString()
+    return { version, consumed, value: JSON.parse(entry.text.slice(entry.text.indexOf('\n') + 1)) }
   }
 
-  /** Reads `others`, of the same slot, in the same command, for later reads of this request. */
-  async function read<T>(kind: string, id: Id, ...others: [string, Id][]): Promise<Found<T>> {
-    const names: typeof others = [[kind, id], ...others]
-    const [entry] = await transactions.getMany(names.map(name => keyOf(...name)))
-    return foundIn<T>(entry)
+  /** Reads `others` at the same time, for later reads of this request. */
+  async function read<T>(kind: string, id: string, ...others: Name[]): Promise<Found<T>> {
+    const also = others.map(name => keyOf(...name))
+    return foundIn<T>(await cache.read([keyOf(kind, id), ...also]))
   }
 
-  function putOf(kind: string, id: Id, value: object, options: SaveOptions): Put {
-    const { ttl, indexes, ...rest } = options
+  /** False where the record has another version. A tombstone refuses a new record. */
+  function save(kind: string, id: string, value: object, options: SaveOptions = {}) {
+    const { ttl, indexes, version = 0 } = options
     const key = keyOf(kind, id)
-    return {
-      ...rest,
+    return cache.write({
       key,
+      version,
       value: seal.seal(key, Buffer.from(`${kind}\n${JSON.stringify(value)}`)),
       ...(ttl !== undefined && { expires: now() + clamp(ttl) + SLACK_SECONDS }),
       indexes: indexes?.map(index => indexOf(...index)),
-    }
+    })
   }
-
-  /** False where `version` differs or, without one, on a tombstone. */
-  const save = (kind: string, id: Id, value: object, options: SaveOptions = {}) =>
-    transactions.write(putOf(kind, id, value, options))
 
   /** Yields the records under an index, each once; see `Store`. */
   async function* walk<T>(kind: string, name: string): AsyncGenerator<T> {
@@ -118,40 +120,34 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
     read,
     save,
 
-    /**
-     * Saves a record with the next write of this request, or at its end. Calls `refused` where `save` would
-     * return false. If `refused` throws, no change of this batch is written.
-     */
-    saveLater: (kind: string, id: Id, value: object, options: SaveOptions, refused?: Refused) =>
-      transactions.writeLater(putOf(kind, id, value, options), refused),
-
     /** Returns the record that this request read last; undefined if there was none, or none was read. */
-    lastRead<T>(kind: string, id: Id): Found<T> | undefined {
-      const entry = transactions.lastRead(keyOf(kind, id))
+    lastRead<T>(kind: string, id: string): Found<T> | undefined {
+      const entry = cache.lastRead(keyOf(kind, id))
       return entry && foundIn<T>(entry)
     },
 
-    /** Saves a record in a batch of its own. Deferred changes stay deferred. */
-    saveAlone: (kind: string, id: Id, value: object, options: SaveOptions) =>
-      transactions.writeAlone(putOf(kind, id, value, options)),
-
     /** True for exactly one caller in the life of a record. */
-    consume: (kind: string, id: Id) =>
-      transactions.writeAlone({ key: keyOf(kind, id), consumed: now() }),
-
-    /** Consumes in the batch of `saveLater`. Calls `refused` where `consume` would return false. */
-    consumeLater: (kind: string, id: Id, refused: Refused) =>
-      transactions.writeLater({ key: keyOf(kind, id), consumed: now() }, refused),
+    consume: (kind: string, id: string) => cache.write({ key: keyOf(kind, id), consumed: now() }),
 
     /** True for one caller. With `version`, removes only that version. The tombstone lasts `seconds`. */
-    remove: (kind: string, id: Id, seconds = SLACK_SECONDS, version?: number) =>
-      transactions.writeAlone({ key: keyOf(kind, id), tombstone: now() + clamp(seconds), version }),
+    remove: (kind: string, id: string, seconds = SLACK_SECONDS, version?: number) =>
+      cache.write({ key: keyOf(kind, id), tombstone: now() + clamp(seconds), version }),
+
+    /**
+     * Removes again what this request has found removed: the removal may not have reached a replica. Resolves
+     * when it has.
+     */
+    async confirmRemovals() {
+      const tombstone = now() + SLACK_SECONDS
+      await Promise.all(
+        cache.removed().map(({ key, version }) => cache.write({ key, version, tombstone })),
+      )
+    },
 
     walk,
 
     /** Returns the records of `walk`. */
-    list: <T>(kind: string, name: string) =>
-      transactions.call(() => Array.fromAsync(walk<T>(kind, name))),
+    list: <T>(kind: string, name: string) => cache.call(() => Array.fromAsync(walk<T>(kind, name))),
 
     /**
      * Reads, lets `change` decide, and writes unless another writer came in between; then repeats this.
@@ -166,7 +162,7 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
      */
     async update<T extends object>(
       kind: string,
-      id: Id,
+      id: string,
       change: (found: Found<T>) => T | undefined | Promise<T | undefined>,
       options: SaveOptions | ((next: T) => SaveOptions) = {},
       known?: Found<T>,
@@ -191,9 +187,6 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
       if (outcome !== undefined) return outcome
       throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
     },
-
-    transaction: transactions.run,
-    batch: transactions.batch,
 
     /** A keyed hash that only the nodes of this installation can make: 16 bytes. */
     keyedHash: (purpose: string, text: string) =>

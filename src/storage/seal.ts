@@ -1,11 +1,10 @@
-// Encryption of the store: AES-256-GCM for contents, HMAC-SHA256 for names. Without the secret, a copy of
+// Encryption of the store: AES-256-GCM for contents, keyed hashes for names. Without the secret, a copy of
 // the store is worthless. A sealed value is `key id (4) ‖ nonce (12) ‖ ciphertext ‖ tag (16)`. The name of its
 // record is associated data: a value that is copied to another record cannot be decrypted.
 
 import {
   createCipheriv,
   createDecipheriv,
-  createHmac,
   createSecretKey,
   hash,
   hkdfSync,
@@ -16,6 +15,7 @@ import { type Store, StoreUnavailable } from './store.ts'
 const ID_BYTES = 4
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
+const NAME_HASH = 'sha512-256'
 /** Bytes of a hashed name: 128 bits, enough that no two names ever get the same. */
 const NAME_BYTES = 16
 
@@ -75,7 +75,7 @@ export function createSeal(secrets: Uint8Array[]) {
  */
 export const NAMING_KEY = 'naming-key'
 /** Format version of the store: the byte before the naming key. Raise it for incompatible records. */
-const FORMAT = 2
+const FORMAT = 3
 const WRONG_FORMAT =
   'the store was written by another version of Usher, in a format that this one does not read; ' +
   'start with an empty store (another file, database or redis.key_prefix)'
@@ -88,7 +88,7 @@ export async function openIdentity(store: Store, seal: Seal) {
   let entry = await store.get(NAMING_KEY)
   if (!entry) {
     const made = seal.seal(NAMING_KEY, Buffer.from([FORMAT, ...randomBytes(32)]))
-    await store.write([{ key: NAMING_KEY, value: made, version: 0 }])
+    await store.write({ key: NAMING_KEY, value: made, version: 0 })
     entry = await store.get(NAMING_KEY)
   }
   if (!entry?.value) throw new StoreUnavailable('the naming key could not be read back')
@@ -96,15 +96,18 @@ export async function openIdentity(store: Store, seal: Seal) {
   const plain = seal.open(NAMING_KEY, value)
   if (plain.length !== 33 || plain[0] !== FORMAT) throw new Error(WRONG_FORMAT)
   if (!seal.isCurrent(value)) {
-    await store.write([{ key: NAMING_KEY, value: seal.seal(NAMING_KEY, plain), version }])
+    await store.write({ key: NAMING_KEY, value: seal.seal(NAMING_KEY, plain), version })
   }
 
-  const namingKey = createSecretKey(plain.subarray(1))
+  const namingKey = plain.toString('base64url', 1)
 
   return {
-    /** Keyed hashes (HMAC-SHA256) of ids and index names, as base64url. */
+    /**
+     * Keyed hashes of ids and index names, as base64url: SHA-512/256 of the key and the name. A hash that is
+     * truncated in this way cannot be extended (FIPS 180-4), so that no HMAC is needed.
+     */
     nameOf: (name: string) =>
-      createHmac('sha256', namingKey).update(name).digest().toString('base64url', 0, NAME_BYTES),
+      hash(NAME_HASH, namingKey + name, 'buffer').toString('base64url', 0, NAME_BYTES),
 
     /** Why the store no longer has this identity. */
     async problem(): Promise<string | undefined> {

@@ -18,6 +18,17 @@ const MIN_FREE_BYTES = 256 * 2 ** 20
 /** Version of the tables, kept as `user_version` of the file. Raise it when they change. */
 const FORMAT = 3
 
+/**
+ * `synchronous`: a commit is on the disk when it returns. `cache_size`: 16 MiB of pages, instead of 2.
+ * `mmap_size`: reads come from the page cache of the system without a copy, up to 256 MiB of the file.
+ */
+const SETTINGS = `
+  PRAGMA journal_mode = WAL;
+  PRAGMA synchronous = FULL;
+  PRAGMA cache_size = -16384;
+  PRAGMA mmap_size = 268435456;
+`
+
 /** In a transaction: a process that opens the file meanwhile finds all of it, or nothing. */
 const SCHEMA = `
   BEGIN IMMEDIATE;
@@ -33,11 +44,11 @@ const SCHEMA = `
   COMMIT;
 `
 
-/** A row of `records`, with the names of its indexes. */
+/** A row of `records`, in a scan with the names of its indexes. */
 export type Row = { [name in Exclude<keyof Entry, 'key' | 'version'>]: Entry[name] | null } & {
   key: string
   version: number
-  indexes: string | null
+  indexes?: string | null
 }
 
 /** Opens a path, made with its folders when missing, or `:memory:`. Throws for another format. */
@@ -47,7 +58,7 @@ export async function openFile(file: string): Promise<DatabaseSync> {
     closeSync(openSync(file, 'a', 0o600))
   }
   const db = new DatabaseSync(file)
-  await unlessBusy(() => db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL'))
+  await unlessBusy(() => db.exec(SETTINGS))
   await unlessBusy(() => isNew(db) && db.exec(SCHEMA))
   return db
 }
@@ -81,11 +92,10 @@ function isNew(db: DatabaseSync): boolean {
 /** Every statement, prepared once. */
 export function prepare(db: DatabaseSync) {
   const live = '(r.expires IS NULL OR r.expires > ?)'
-  const select = `SELECT r.key, value, version, consumed, expires,
-    (SELECT group_concat(name, ' ') FROM entries e WHERE e.key = r.key) indexes`
+  const select = 'SELECT r.key, value, version, consumed, expires'
+  const indexes = "(SELECT group_concat(name, ' ') FROM entries e WHERE e.key = r.key) indexes"
   return {
-    get: db.prepare(`${select} FROM records r
-      WHERE key IN (SELECT value FROM json_each(?)) AND ${live}`),
+    get: db.prepare(`${select} FROM records r WHERE key = ? AND ${live}`),
     put: db.prepare(`INSERT INTO records (key, value, version, consumed, expires)
       VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value,
       version = excluded.version, consumed = excluded.consumed, expires = excluded.expires`),
@@ -93,7 +103,9 @@ export function prepare(db: DatabaseSync) {
     index: db.prepare('INSERT OR IGNORE INTO entries (name, key) VALUES (?, ?)'),
     walk: db.prepare(`${select} FROM entries i JOIN records r ON r.key = i.key
       WHERE i.name = ? AND r.value IS NOT NULL AND ${live} AND r.key > ? ORDER BY r.key LIMIT ?`),
-    scan: db.prepare(`${select} FROM records r WHERE ${live} AND key > ? ORDER BY key LIMIT ?`),
+    scan: db.prepare(
+      `${select}, ${indexes} FROM records r WHERE ${live} AND key > ? ORDER BY key LIMIT ?`,
+    ),
     sweep: db.prepare(`DELETE FROM records WHERE key IN
       (SELECT key FROM records WHERE expires <= ? LIMIT ?)`),
   }

@@ -54,23 +54,15 @@ export async function openSqliteStore(file: string, observe?: Observer) {
     }
   }
 
-  /** In one statement, so that no commit of another process comes in between. */
-  function entriesOf(keys: string[]): (Entry | undefined)[] {
-    const rows = sql.get.all(JSON.stringify(keys), now()) as Row[]
-    const entries = new Map(rows.map(row => [row.key, entryOf(row)]))
-    return keys.map(key => entries.get(key))
+  function find(key: string): Entry | undefined {
+    const row = sql.get.get(key, now()) as Row | undefined
+    return row && entryOf(row)
   }
 
-  function applyAll(changes: Change[]) {
-    const standing = entriesOf(changes.map(({ key }) => key))
-    const failed = changes.findIndex((change, i) => !isAllowed(change, standing[i]))
-    if (failed !== -1) return { failed }
-    for (const [i, change] of changes.entries()) apply(change, standing[i])
-    return {}
-  }
-
-  function apply(change: Change, before?: Entry) {
+  function apply(change: Change): boolean {
     const { key } = change
+    const before = find(key)
+    if (!isAllowed(change, before)) return false
     const version = (before?.version ?? 0) + 1
     // An expired record and a removed one leave no indexes.
     if (!before || 'tombstone' in change) sql.delete.run(key)
@@ -78,6 +70,7 @@ export async function openSqliteStore(file: string, observe?: Observer) {
     else if ('value' in change) {
       put({ ...change, version, consumed: before?.consumed }, change.indexes)
     } else if (before) put({ ...before, version, consumed: change.consumed })
+    return true
   }
 
   function put({ key, value, version, consumed, expires }: Entry, indexes: string[] = []) {
@@ -122,9 +115,9 @@ export async function openSqliteStore(file: string, observe?: Observer) {
   }
 
   return {
-    get: async (key: string) => (await access('read', () => entriesOf([key])))[0],
-    getMany: (keys: string[]) => access('read', () => entriesOf(keys)),
-    write: (changes: Change[]) => commit(() => applyAll(changes)),
+    get: (key: string) => access('read', () => find(key)),
+    getMany: (keys: string[]) => access('read', () => keys.map(find)),
+    write: (change: Change) => commit(() => apply(change)),
     walk: (index: string) => pages(last => sql.walk.all(index, now(), last, PAGE_ROWS)),
     scan: () => pages(last => sql.scan.all(now(), last, PAGE_ROWS)),
 
@@ -149,9 +142,7 @@ export async function openSqliteStore(file: string, observe?: Observer) {
 
 function isAllowed(change: Change, before?: Entry): boolean {
   const isRecord = before?.value !== undefined
-  if ('version' in change && change.version !== undefined) {
-    if (change.version !== (before?.version ?? 0)) return false
-  } else if ('value' in change && before && !isRecord) return false
   if ('consumed' in change) return isRecord && before.consumed === undefined
-  return 'value' in change || isRecord
+  const { version = before?.version } = change
+  return version === (before?.version ?? 0) && ('value' in change || isRecord)
 }

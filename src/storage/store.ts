@@ -1,4 +1,4 @@
-// The contract of a store: versioned values with expiry and indexes, written in atomic batches.
+// The contract of a store: versioned values with expiry and indexes, changed one at a time.
 //
 // A store knows nothing of OpenID Connect. It sees neither ids nor contents: keys and index names are keyed
 // hashes, values are encrypted (records.ts). sqlite.ts and redis/store.ts implement the contract. Another
@@ -17,9 +17,8 @@
 //   record.
 //
 // Keys
-//   A key, and the name of an index, has up to 100 ASCII characters without spaces. The slot of `{SLOT}REST`
-//   is SLOT; any other key is its own slot (slotOf). `write` and `getMany` receive keys of one slot: a store
-//   can put each slot on a server of its own, as Redis Cluster does. Other operations may span slots.
+//   A key, and the name of an index, has up to 100 ASCII characters without spaces. A store can put each key
+//   on a server of its own, as Redis Cluster does: no operation depends on two keys at once.
 //
 // Indexes
 //   A write may name indexes. `walk` finds the record under them until it expires or is removed.
@@ -28,14 +27,13 @@
 //
 // Refused changes, by the state of the key. X: always; `unless V`: if `version` is not V; blank: never
 //                                nothing   record              tombstone
-//   Put without version                                        X
-//   Put with version             unless 0  unless its version  unless its version
+//   Put                          unless 0  unless its version  unless its version
 //   Consumption                  X         if consumed before  X
 //   Removal                      X                             X
 //   Removal with version         X         unless its version  X
 //
 // Guarantees
-//   Atomic: `write` and `getMany` happen in one step, for every process that shares the store.
+//   Atomic: `write` happens in one step, for every process that shares the store.
 //   Durable: after `write` or `restore` has resolved, a crash does not lose the change, as far as the
 //   operator's settings of the database go (docs/redis.md). A removal that is refused by a
 //   tombstone also waits until that is durable: a caller can repeat a removal that no replica has confirmed.
@@ -45,7 +43,7 @@
 //   Unavailable, not empty: an operation that fails rejects with StoreUnavailable, within about a second.
 //   It never returns undefined instead: the library would take that for an unknown token, and clients would
 //   discard theirs. A write that was rejected may have happened.
-//   Removable: a store without space left still accepts batches that only remove.
+//   Removable: a store without space left still accepts removals.
 
 /** The current time in epoch seconds, rounded down. */
 export const now = () => Math.floor(Date.now() / 1000)
@@ -60,7 +58,7 @@ export interface Entry {
   consumed?: number
   /** Epoch seconds at which the entry expires; absent: kept until removed. */
   expires?: number
-  /** Indexes of the record, in no order; absent when there are none. Every read returns them. */
+  /** Indexes of the record, in no order; absent when there are none. Only `scan` returns them. */
   indexes?: string[]
 }
 
@@ -69,8 +67,8 @@ export interface Put {
   key: string
   /** The caller does not change these bytes afterwards. */
   value: Uint8Array
-  /** The required version of the key; 0: there must be nothing. Absent: any but that of a tombstone. */
-  version?: number
+  /** The required version of the key; 0: there must be nothing. */
+  version: number
   /** Epoch seconds at which the record expires; absent: kept until removed. */
   expires?: number
   /** Indexes to add to those of the record. */
@@ -93,7 +91,7 @@ export interface Removal {
   version?: number
 }
 
-/** One change of a batch. */
+/** A change of one key. */
 export type Change = Put | Consumption | Removal
 
 /** The operations of a store. */
@@ -101,14 +99,11 @@ export interface Store {
   /** Returns the record or tombstone of a key. */
   get(key: string): Promise<Entry | undefined>
 
-  /** Returns the entries of several keys of one slot, in their order, from one moment. */
+  /** Returns the entries of several keys at the same time, in their order. */
   getMany(keys: string[]): Promise<(Entry | undefined)[]>
 
-  /**
-   * Makes all of these changes, or none of them if one is refused: then `failed` is the position of the
-   * first one that was. Their keys are of one slot, and each key comes once. An empty list succeeds.
-   */
-  write(changes: Change[]): Promise<{ failed?: number }>
+  /** Makes the change. Returns false if it is refused. */
+  write(change: Change): Promise<boolean>
 
   /**
    * Yields the records under an index, each once, in no order. Finds every record that is under the index
@@ -183,9 +178,6 @@ export function requireTrust(checks: Check[]) {
 
 /** Called after each command to a store in another process, and after each sweep of the embedded one. */
 export type Observer = (command: string, seconds: number, failed: boolean) => void
-
-/** The slot of a key: the text between the first braces, or else the whole key, as Redis Cluster has it. */
-export const slotOf = (key: string) => /\{([^}]+)\}/.exec(key)?.[1] ?? key
 
 /**
  * The store did not answer; a write may have happened. Koa and the library read status and error from

@@ -298,7 +298,7 @@ test('a record that no secret decrypts is left out of a backup, which then fails
   const [location, file] = [`sqlite:${newFile()}`, newFile()]
   await usher(['accounts', 'add', '--username', 'ada'], location)
   const store = await openStore(location)
-  await store.write([{ key: 'damaged', value: Buffer.from('damaged'.repeat(10)) }])
+  await store.write({ key: 'damaged', value: Buffer.from('damaged'.repeat(10)), version: 0 })
   await store.close()
   const { stderr, code } = await usher(['store', 'backup', file], location)
   expect(code).toBe(1)

@@ -4,8 +4,9 @@ import type { Adapter } from 'oidc-provider'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 // @ts-expect-error the package has no types for its own adapter; `memoryAdapters` gives it ours
 import { createMemoryAdapter } from '../../node_modules/oidc-provider/lib/adapters/memory_adapter.js'
+import { CODES, TAGGED } from '../../src/state/codes.ts'
 import { alreadyUsed } from '../../src/state/reuse.ts'
-import { type Adapters, adapterSuite, idFor, TOKENS } from './adapter-suite.ts'
+import { type Adapters, adapterSuite, idFor } from './adapter-suite.ts'
 import { createLibrary, type Library, RETENTION } from './protocol.ts'
 import { fresh } from './store-suite.ts'
 
@@ -54,8 +55,6 @@ test('find returns a copy that the library can change', async () => {
     expect(await adapterOf(model).find(id), model).toMatchObject({ deep: { kept: true } })
   }
 })
-
-const CODES = ['AuthorizationCode', 'DeviceCode', 'BackchannelAuthenticationRequest'] as const
 
 describe.each([...CODES, 'PushedAuthorizationRequest'])('%s', model => {
   test('one of 50 concurrent uses succeeds, and the others get an error', async () => {
@@ -117,7 +116,7 @@ test.each(CODES)('%s: a second use ends the grant', async model => {
 })
 
 test('a code or token with the tag of another grant is not found', async () => {
-  for (const model of TOKENS) {
+  for (const model of TAGGED) {
     const jti = idFor(model)
     await adapterOf(model).upsert(jti, { jti, grantId: fresh() }, 60)
     expect(await adapterOf(model).find(jti)).toBeUndefined()

@@ -17,17 +17,15 @@ onEveryStore(records => {
       let isOver = false
       const writing = Array.from({ length: writers }, async () => {
         while (!isOver) {
-          await records().transaction(write)
+          await write()
           // Reads of SQLite are synchronous, and give no other task a turn.
           await setImmediate()
         }
       })
       await setTimeout(20)
-      await records()
-        .transaction(end)
-        .finally(() => {
-          isOver = true
-        })
+      await end().finally(() => {
+        isOver = true
+      })
       await Promise.all(writing)
     }
 

@@ -1,18 +1,28 @@
-// `write` for a single change, and `walk` as a list, as most tests need them.
+// `write` for each kind of change, and `walk` as a list, as most tests need them.
 
 import type { Put, Store } from '../../src/storage/store.ts'
 
-type Options = Omit<Put, 'key' | 'value'>
+type Options = Omit<Put, 'key' | 'value' | 'version'> & { version?: number }
 
-const isWritten = ({ failed }: { failed?: number }) => failed === undefined
+/** Puts a record. Without `version`, over the record that is there; a tombstone refuses it. */
+export async function put(
+  store: Store,
+  key: string,
+  value: Uint8Array,
+  { version, ...options }: Options = {},
+): Promise<boolean> {
+  const isWritten = await store.write({ key, value, version: version ?? 0, ...options })
+  if (isWritten || version !== undefined) return isWritten
+  const there = await store.get(key)
+  return (
+    there?.value !== undefined && put(store, key, value, { ...options, version: there.version })
+  )
+}
 
-export const put = async (store: Store, key: string, value: Uint8Array, options: Options = {}) =>
-  isWritten(await store.write([{ key, value, ...options }]))
+export const consume = (store: Store, key: string, consumed: number) =>
+  store.write({ key, consumed })
 
-export const consume = async (store: Store, key: string, consumed: number) =>
-  isWritten(await store.write([{ key, consumed }]))
-
-export const remove = async (store: Store, key: string, tombstone: number, version?: number) =>
-  isWritten(await store.write([{ key, tombstone, version }]))
+export const remove = (store: Store, key: string, tombstone: number, version?: number) =>
+  store.write({ key, tombstone, version })
 
 export const list = (store: Store, index: string) => Array.fromAsync(store.walk(index))

@@ -1,14 +1,15 @@
 // Calls the adapter as requests of the library do. A test decides when each request begins, reads and
 // writes.
 
-import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
 import type { Adapter } from 'oidc-provider'
 // @ts-expect-error the package has no types for its own context
 import als from '../../node_modules/oidc-provider/lib/helpers/als.js'
+import { required } from '../../src/config/schema/values.ts'
 import { deviceCodeAdapter } from '../../src/features/device.ts'
 import { createState } from '../../src/state/adapter.ts'
 import { createRefreshTokens } from '../../src/state/refresh-tokens.ts'
+import { currentRequest, issue } from '../../src/state/request.ts'
 import type { SessionRecord } from '../../src/state/sessions.ts'
 import { openRecords, type Records } from '../../src/storage/records.ts'
 import { openSqliteStore } from '../../src/storage/sqlite.ts'
@@ -16,8 +17,28 @@ import type { Store } from '../../src/storage/store.ts'
 
 /** Runs work as a part of a request of the library; `oidc` is the library's state of it. */
 export function asRequest<T>(oidc: object, work: () => T, auditEvents: object[] = []): T {
+  return als.run(contextOf(oidc, auditEvents), work)
+}
+
+/** Runs work as a token request, with the commit at its end. */
+export function asTokenRequest<T>(work: () => Promise<T>, auditEvents: object[] = []): Promise<T> {
+  return asTokenRequestOf(contextOf({ route: 'token', entities: {} }, auditEvents), work)
+}
+
+/** The same for a given context. */
+function asTokenRequestOf<T>(ctx: object, work: () => Promise<T>): Promise<T> {
+  return als.run(ctx, async () => {
+    let result: { value: T } | undefined
+    await issue(ctx, async () => {
+      result = { value: await work() }
+    })
+    return required(result).value
+  })
+}
+
+const contextOf = (oidc: object, auditEvents: object[] = []) => {
   const socket = { writable: true }
-  return als.run({ oidc, socket, state: { auditEvents }, get: () => '', ip: '' }, work)
+  return { oidc, socket, state: { auditEvents }, get: () => '', ip: '' }
 }
 
 interface Request {
@@ -40,7 +61,7 @@ export const RETENTION = 600
 
 export async function createLibrary(): Promise<Library> {
   const store = await openSqliteStore(':memory:')
-  const records = await openRecords(store, [Buffer.alloc(32, 1)])
+  const records = await openRecords(store, [Buffer.alloc(32, 1)], currentRequest)
   const lifetimes = {
     grace: 30,
     grant: { withoutRefreshToken: 3600, withRefreshToken: 7 * 24 * 3600 },
@@ -54,16 +75,13 @@ export async function createLibrary(): Promise<Library> {
     refreshTokens: createRefreshTokens(records, lifetimes),
     request({ endsSession = false } = {}) {
       const route = endsSession ? 'end_session_confirm' : 'token'
-      // All parts run one after the other in the transaction of this request.
-      let enter = <T>(part: () => T): T => part()
-      records.transaction(async () => {
-        enter = AsyncLocalStorage.snapshot()
-        await new Promise(() => {})
-      })
+      // All parts run one after the other in this request.
+      const oidc = { route, requestParamScopes: new Set(), entities: {} }
+      const ctx = contextOf(oidc)
       const request: Request = {
-        run: part => {
-          const oidc = { route, session: request.session, requestParamScopes: new Set() }
-          return enter(() => asRequest(oidc, () => records.batch(part)))
+        run(part) {
+          Object.assign(oidc, { session: request.session })
+          return asTokenRequestOf(ctx, part)
         },
       }
       return request
@@ -86,7 +104,10 @@ export interface Visit {
 
 const TTL = 3600
 
-/** Begins a request with this session id in the cookie. Undefined if the session is not found. */
+/**
+ * Begins a request with this session id in the cookie. Undefined if the session is not found: the library then
+ * gives the browser a new one.
+ */
 export async function visit(
   library: Library,
   id: string,
@@ -94,7 +115,9 @@ export async function visit(
 ): Promise<Visit | undefined> {
   const request = library.request(options)
   const found = await request.run(() => library.adapters('Session').find(id))
-  return found ? visitWith(library, request, found as Session) : undefined
+  if (found) return visitWith(library, request, found as Session)
+  const other = { jti: randomId(), uid: randomId(), exp: 4_000_000_000 }
+  await request.run(() => library.adapters('Session').upsert(other.jti, other, TTL))
 }
 
 /** Begins a request with a new session. */

@@ -68,12 +68,6 @@ export function raceSuite(name: string, open: () => Promise<Store[]>): void {
       })
     })
 
-    test('concurrent writes without a version all succeed, with one version each', async () => {
-      const key = fresh()
-      expect(winners(await atOnce(50, (store, i) => put(store, key, bytes(`${i}`), {})))).toBe(50)
-      expect((await first().get(key))?.version).toBe(50)
-    })
-
     test('a record that is written anew during its removal stays in its index', async () => {
       for (let round = 0; round < ROUNDS; round++) {
         const [key, index] = [fresh(), fresh()]

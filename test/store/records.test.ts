@@ -131,8 +131,8 @@ describe('update', () => {
   test('fails without losing a change if another writer is faster every time', async () => {
     const records = await open(newFile())
     await records.save('Counter', 'x', { n: 1 })
-    const overtaken = records.update('Counter', 'x', () => {
-      void records.save('Counter', 'x', { n: 2 })
+    const overtaken = records.update('Counter', 'x', ({ version }) => {
+      void records.save('Counter', 'x', { n: 2 }, { version })
       return { n: 3 }
     })
     await expect(overtaken).rejects.toBeInstanceOf(StoreUnavailable)

@@ -81,7 +81,7 @@ test('the observer gets each command once, with result and duration', async () =
   await consume(store, key, now())
   await remove(store, key, now() + 60)
   expect(observed.map(([command, , failed]) => [command, failed])).toEqual(
-    ['index', 'index', 'write', 'mget', 'write', 'write', 'index', 'index'].map(command => [
+    ['index', 'index', 'write', 'get', 'write', 'write', 'index', 'index'].map(command => [
       command,
       false,
     ]),
@@ -93,7 +93,7 @@ test('the observer gets each command once, with result and duration', async () =
   observed.length = 0
   await server.kill('SIGKILL')
   await store.get(key).catch(() => {})
-  expect(observed.map(([command, , failed]) => [command, failed])).toEqual([['mget', true]])
+  expect(observed.map(([command, , failed]) => [command, failed])).toEqual([['get', true]])
   await server.start()
   const both = () => Promise.all([store.get(key), remove(store, key, now())]).catch(() => 'away')
   await expect.poll(both, { timeout: 5000 }).not.toBe('away')

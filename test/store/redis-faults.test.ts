@@ -28,14 +28,6 @@ const OPERATIONS: [string, (key: string) => Promise<unknown>][] = [
   ['consume', key => consume(store, key, now())],
   ['remove', key => remove(store, key, now() + 60)],
   ['getMany', key => store.getMany([key])],
-  [
-    'a batch',
-    key =>
-      store.write([
-        { key, consumed: now() },
-        { key: `{${key}}`, tombstone: now() },
-      ]),
-  ],
 ]
 
 /** The milliseconds until an operation fails with StoreUnavailable. */

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import type { AuditEvent } from '../../src/http/audit.ts'
 import { grantName } from '../../src/state/grants.ts'
 import { createRefreshTokens } from '../../src/state/refresh-tokens.ts'
+import { currentRequest } from '../../src/state/request.ts'
 import { alreadyUsed } from '../../src/state/reuse.ts'
 import { openRecords, type Records } from '../../src/storage/records.ts'
 import { openRedisStore } from '../../src/storage/redis/store.ts'
@@ -12,7 +13,7 @@ import { openSqliteStore } from '../../src/storage/sqlite.ts'
 import { type Store, StoreUnavailable } from '../../src/storage/store.ts'
 import { startRedis } from '../support/redis.ts'
 import { startCluster } from '../support/redis-together.ts'
-import { asRequest } from './protocol.ts'
+import { asTokenRequest } from './protocol.ts'
 import { fresh } from './store-suite.ts'
 
 const SECRET = Buffer.alloc(32, 1)
@@ -34,7 +35,8 @@ function createRefresher(records: Records, grace: number) {
     const grantId = fresh()
     const token = tokens.first(grantId)
     await records.save(...grantName(grantId), { jti: grantId }, { ttl: TTL })
-    await tokens.save(token, { jti: token, grantId, accountId: grantId, scope: 'openid' }, TTL)
+    const payload = { jti: token, grantId, accountId: grantId, scope: 'openid' }
+    await tokens.save(token, payload, TTL)
     return { token, grantId }
   }
 
@@ -45,7 +47,7 @@ function createRefresher(records: Records, grace: number) {
     const facts: AuditEvent[] = []
     const present = async () => {
       const found = await tokens.find(token)
-      await records.transaction(meanwhile)
+      await meanwhile()
       if (!found) throw USED
       if (found.consumed) {
         await tokens.destroy(token)
@@ -55,8 +57,11 @@ function createRefresher(records: Records, grace: number) {
       await tokens.save(next, { ...found, jti: next }, TTL)
       return next
     }
-    const next = asRequest({ route: 'token' }, () => records.transaction(present), facts)
-    return next.finally(() => noted.push(...facts))
+    try {
+      return await asTokenRequest(present, facts)
+    } finally {
+      noted.push(...facts)
+    }
   }
 
   /** Accounts of the audit events of reuse, or of repeated answers. */
@@ -106,7 +111,7 @@ describe.each(STORES)('on %s', (_, start) => {
   let end: () => Promise<void>
   beforeAll(async () => {
     const { store, stop } = await start()
-    records = await openRecords(store, [SECRET])
+    records = await openRecords(store, [SECRET], currentRequest)
     end = () => store.close().then(stop)
   })
   afterAll(() => end())
@@ -176,7 +181,10 @@ describe.each(STORES)('on %s', (_, start) => {
 
 describe('a used token', () => {
   const open = async (grace = 30) =>
-    createRefresher(await openRecords(await openSqliteStore(':memory:'), [SECRET]), grace)
+    createRefresher(
+      await openRecords(await openSqliteStore(':memory:'), [SECRET], currentRequest),
+      grace,
+    )
 
   test('a retry after the grace period is reuse, although its successor is unused', async () => {
     const { begin, refresh, isAlive } = await open()
@@ -223,7 +231,10 @@ describe('a used token', () => {
 
 test('a client can retry after an outage that was longer than the grace period', async () => {
   const store = await openSqliteStore(':memory:')
-  const { begin, refresh, isAlive } = createRefresher(await openRecords(store, [SECRET]), 30)
+  const { begin, refresh, isAlive } = createRefresher(
+    await openRecords(store, [SECRET], currentRequest),
+    30,
+  )
   const { token, grantId } = await begin()
   const second = await refresh(token)
   const time = Math.floor(Date.now() / 1000)
@@ -238,7 +249,10 @@ test('a client can retry after an outage that was longer than the grace period',
 
 test('an outage does not extend the grace period of a used token', async () => {
   const store = await openSqliteStore(':memory:')
-  const { begin, refresh, isAlive } = createRefresher(await openRecords(store, [SECRET]), 30)
+  const { begin, refresh, isAlive } = createRefresher(
+    await openRecords(store, [SECRET], currentRequest),
+    30,
+  )
   const { token, grantId } = await begin()
   await refresh(token)
   const time = Math.floor(Date.now() / 1000)
@@ -250,7 +264,7 @@ test('an outage does not extend the grace period of a used token', async () => {
 })
 
 test('a request with the latest token ends nothing when other requests rotate the token meanwhile', async () => {
-  const records = await openRecords(await openSqliteStore(':memory:'), [SECRET])
+  const records = await openRecords(await openSqliteStore(':memory:'), [SECRET], currentRequest)
   const { begin, refresh, slowly, isAlive, events } = createRefresher(records, 30)
   const { token, grantId } = await begin()
   const late = slowly(token, async () => {
@@ -263,7 +277,10 @@ test('a request with the latest token ends nothing when other requests rotate th
 
 test('a revocation that failed half-way is completed by a retry', async () => {
   const store = await openSqliteStore(':memory:')
-  const { begin, destroy, find, isAlive } = createRefresher(await openRecords(store, [SECRET]), 30)
+  const { begin, destroy, find, isAlive } = createRefresher(
+    await openRecords(store, [SECRET], currentRequest),
+    30,
+  )
   for (const failing of [1, 2]) {
     const { token, grantId } = await begin()
     let removals = 0
@@ -287,7 +304,7 @@ test('a revocation that failed half-way is completed by a retry', async () => {
 
 test('a generation that a failover lost is accepted by its MAC, and the family continues', async () => {
   const store = await openSqliteStore(':memory:')
-  const records = await openRecords(store, [SECRET])
+  const records = await openRecords(store, [SECRET], currentRequest)
   const { begin, refresh, find, isAlive } = createRefresher(records, 30)
   const { token, grantId } = await begin()
   const second = await refresh(token)
@@ -303,9 +320,15 @@ test('a generation that a failover lost is accepted by its MAC, and the family c
 
 test('a malformed or forged token is refused without a query to the store', async () => {
   const store = await openSqliteStore(':memory:')
-  const { begin, find, successor } = createRefresher(await openRecords(store, [SECRET]), 30)
+  const { begin, find, successor } = createRefresher(
+    await openRecords(store, [SECRET], currentRequest),
+    30,
+  )
   const { token } = await begin()
-  const other = createRefresher(await openRecords(await openSqliteStore(':memory:'), [SECRET]), 30)
+  const other = createRefresher(
+    await openRecords(await openSqliteStore(':memory:'), [SECRET], currentRequest),
+    30,
+  )
   const forged = Buffer.from(token, 'base64url')
   forged.writeUInt32BE(1, 48)
   const read = vi.spyOn(store, 'getMany')
@@ -328,7 +351,7 @@ test('a malformed or forged token is refused without a query to the store', asyn
 
 test('a family is one record however often it rotates, and does not contain its tokens', async () => {
   const store = await openSqliteStore(':memory:')
-  const { begin, refresh } = createRefresher(await openRecords(store, [SECRET]), 30)
+  const { begin, refresh } = createRefresher(await openRecords(store, [SECRET], currentRequest), 30)
   const all = async () => (await copyOf(store)).map(({ key }) => key).sort()
   let { token } = await begin()
   const keys = await all()
@@ -345,6 +368,6 @@ test('a family is one record however often it rotates, and does not contain its 
 const copyOf = (store: Store) => Array.fromAsync(store.scan())
 async function restore(store: Store, entries: Awaited<ReturnType<typeof copyOf>>) {
   for (const { key, value, expires } of entries) {
-    if (value) await store.write([{ key, value, expires }])
+    if (value) await store.write({ key, value, expires, version: 0 })
   }
 }

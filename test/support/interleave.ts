@@ -27,7 +27,7 @@ export function interleaving({ store }: Usher) {
   const { get, getMany, write, walk } = store
   store.get = key => gate().then(() => get.call(store, key))
   store.getMany = keys => gate().then(() => getMany.call(store, keys))
-  store.write = changes => gate().then(() => write.call(store, changes))
+  store.write = change => gate().then(() => write.call(store, change))
   store.walk = async function* (index) {
     await gate()
     yield* walk.call(store, index)

@@ -21,6 +21,7 @@ import {
   openSigningKeys,
   type SigningKey,
 } from '../../src/keys/signing-keys.ts'
+import { currentRequest } from '../../src/state/request.ts'
 import { openStore, unlock } from '../../src/storage/open.ts'
 import { now } from '../../src/storage/store.ts'
 
@@ -130,14 +131,14 @@ export async function startUsher(options: UsherOptions = {}) {
   const metrics = createMetrics()
   const { store: location, redis } = settings
   const store = await openStore(location, redis, metrics.storeCommand)
-  const { records, secrets } = await unlock(store, location, settings.secrets)
+  const { records, secrets } = await unlock(store, location, settings.secrets, currentRequest)
   await records.save('SigningKeys', 'current', { keys: await storedKeys() }, { version: 0 })
   const signingKeys = await openSigningKeys(records, settings)
   const keys = await signingKeys.load()
 
   const output: string[] = []
   const log = pino({ base: null }, { write: line => output.push(line) })
-  const probe = () => records.save('Probe', 'ready', {}).catch(() => false)
+  const probe = () => records.update('Probe', 'ready', () => ({})).catch(() => false)
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
   const app = await createApp({ settings, secrets, records, keys, log, metrics }, readiness)
   handler = app.handle

@@ -68,7 +68,8 @@ test('a username whose account was never written becomes free after the write ti
   const claim = { id, since: Math.floor(Date.now() / 1000) }
   await records.save('Username', foldUsername('Lost'), claim, { version: 0 })
   await expect(directory.add({ username: 'lost' })).rejects.toThrow(InvalidAccount)
-  await records.save('Username', foldUsername('Lost'), { id, since: claim.since - 61 })
+  const late = () => ({ id, since: claim.since - 61 })
+  await records.update('Username', foldUsername('Lost'), late)
   expect(await directory.findByUsername('lost')).toBeUndefined()
   const account = await directory.add({ username: 'lost' })
   expect(await directory.findByUsername('lost')).toEqual(account)

@@ -32,7 +32,7 @@ const SCRIPTS = { usherWrite: script('write'), usherIndex: script('index') }
 type Script<T> = (keys: number, ...args: (string | number | Uint8Array)[]) => Promise<T>
 /** A connection with the commands of scripts/*.lua. */
 export type Connection = (Redis | Cluster) & {
-  usherWrite: Script<[outcome: string, position?: number, indexes?: string, listed?: number]>
+  usherWrite: Script<[outcome: string, indexes?: string, listed?: number]>
   usherIndex: Script<number>
 }
 

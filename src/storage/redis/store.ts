@@ -5,12 +5,12 @@
 //   PREFIXr:KEY     string      a record or a tombstone (scripts/write.lua)      `expires`
 //   PREFIXi:INDEX   sorted set  keys of records, by the time they expire in it   the last of them
 //
-// The slot of a key is the text between braces, so records of one slot are on one server and one script
-// writes them. An index is in a slot of its own: a record is added there first, by a script of its own.
-// A record that is written repeatedly is listed for longer than its lifetime. Thus most writes need one
-// command. A removed record is taken out of its indexes afterwards (scripts/index.lua).
+// A record and its indexes can be on different servers of a Cluster: a record is added to an index first, by
+// a script of its own. A record that is written repeatedly is listed for longer than its lifetime. Thus
+// most writes need one command. A removed record is taken out of its indexes afterwards (scripts/index.lua).
 
 import { randomBytes } from 'node:crypto'
+import { Cluster } from 'ioredis'
 import { REDIS_DEFAULTS } from '../../config/schema/usher.ts'
 import {
   type Change,
@@ -19,7 +19,6 @@ import {
   type Observer,
   type Store,
   StoreUnavailable,
-  slotOf,
 } from '../store.ts'
 import { openServers } from './servers.ts'
 
@@ -46,17 +45,21 @@ export async function openRedisStore(
   const recordKey = (key: string) => `${settings.key_prefix}r:${key}`
   const indexKey = (name: string) => `${settings.key_prefix}i:${name}`
 
-  async function readAll(keys: string[]): Promise<(Entry | undefined)[]> {
+  const read = async (key: string): Promise<Entry | undefined> => {
+    const name = recordKey(key)
+    return entryOf(key, await servers.send('get', () => reader.getBuffer(name)))
+  }
+
+  async function readMany(keys: string[]): Promise<(Entry | undefined)[]> {
+    // The keys are on several servers.
+    if (reader instanceof Cluster) return Promise.all(keys.map(read))
     const names = keys.map(recordKey)
     const all = await servers.send('mget', () => reader.mgetBuffer(...names))
     return keys.map((key, i) => entryOf(key, all[i]))
   }
 
-  /** The entries of keys of any slots, with one command for each slot. */
-  async function readEach(keys: string[]): Promise<Entry[]> {
-    const found = await Promise.all([...Map.groupBy(keys, slotOf).values()].map(readAll))
-    return found.flat().filter(entry => entry !== undefined)
-  }
+  const readEach = async (keys: string[]) =>
+    keys.length ? (await readMany(keys)).filter(entry => entry !== undefined) : []
 
   /** The records that name the index. */
   async function members(keys: string[], index: string): Promise<Entry[]> {
@@ -65,41 +68,37 @@ export async function openRedisStore(
     // Its repetition takes it out of the index. The version protects a record that was written over it meanwhile.
     const removed = found.filter(({ value }) => !value)
     const removals = removed.map(({ key, version }) => ({ key, version, tombstone: now() }))
-    await Promise.all(removals.map(removal => writeAll([removal])))
+    await Promise.all(removals.map(write))
     return found.filter(({ value, indexes }) => value && indexes?.includes(index))
   }
 
-  async function writeAll(changes: Change[]): Promise<{ failed?: number }> {
+  async function write(change: Change): Promise<boolean> {
     // By this id the script recognises a write that is sent again.
     const operation = randomBytes(6).toString('base64url')
-    const keys = changes.map(({ key }) => recordKey(key))
-    const [first = ''] = keys
-    const writes = changes.map((change): Write => ({ ...change }))
-    for (const write of writes) {
-      // A record that is written over most likely stands in its indexes already.
-      if (write.indexes?.length && !write.version) await addToIndexes(write)
-    }
+    const name = recordKey(change.key)
+    const next: Write = { ...change }
+    // A record that is written over most likely stands in its indexes already.
+    if (next.indexes?.length && !next.version) await addToIndexes(next)
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const args = writes.flatMap(argumentsOf)
-      const [outcome, position = 0, names = '', listed] = await servers.write('write', first, () =>
-        writer.usherWrite(keys.length, ...keys, operation, ...args),
+      const { key, value = new Uint8Array(), indexes = [], ...rest } = next
+      const head = JSON.stringify({ ...rest, indexes: indexes.join(' ') })
+      const [outcome, names = '', listed = 0] = await servers.write('write', name, () =>
+        writer.usherWrite(1, name, operation, Buffer.from(value), head),
       )
-      const indexes = names.split(' ').filter(Boolean)
-      const change = writes[position - 1] ?? writes[0]
-      if (change && outcome === 'unindexed') await addToIndexes(Object.assign(change, { indexes }))
+      const found = names.split(' ').filter(Boolean)
+      if (outcome === 'unindexed') await addToIndexes(Object.assign(next, { indexes: found }))
       else {
-        if (change) await takeOut(change.key, indexes, listed)
-        return outcome === 'failed' ? { failed: position - 1 } : {}
+        await takeOut(key, found, listed)
+        return outcome === 'written'
       }
     }
     throw new StoreUnavailable('Redis: a record is written to by too many requests at once')
   }
 
-  /** Adds a record to its indexes, for twice as long as it lives when it was written over another. */
+  /** Adds a record to its indexes, for twice as long as it lives: it may be written again. */
   async function addToIndexes(write: Write): Promise<void> {
-    const { key, indexes = [], expires, version } = write
-    const margin = version === undefined ? 0 : Math.max((expires ?? 0) - now(), 0)
-    const until = expires === undefined ? FOREVER : expires + margin
+    const { key, indexes = [], expires } = write
+    const until = expires === undefined ? FOREVER : expires + Math.max(expires - now(), 0)
     const added = indexes
       .map(indexKey)
       .map(name => servers.write('index', name, () => writer.usherIndex(1, name, key, until)))
@@ -108,7 +107,7 @@ export async function openRedisStore(
   }
 
   /** Takes a removed record out of its indexes, once its removal is durable. `listed`: `n` of the record. */
-  async function takeOut(key: string, indexes: string[], listed = 0): Promise<void> {
+  async function takeOut(key: string, indexes: string[], listed: number): Promise<void> {
     const commands = indexes
       .map(indexKey)
       .map(name => servers.send('index', () => writer.usherIndex(1, name, key, listed, 'remove')))
@@ -116,9 +115,9 @@ export async function openRedisStore(
   }
 
   return {
-    get: key => servers.admit(async () => (await readAll([key]))[0]),
-    getMany: keys => servers.admit(() => readAll(keys)),
-    write: changes => servers.admit(() => writeAll(changes)),
+    get: key => servers.admit(() => read(key)),
+    getMany: keys => servers.admit(() => readMany(keys)),
+    write: change => servers.admit(() => write(change)),
 
     async *walk(index: string) {
       const name = indexKey(index)
@@ -185,11 +184,6 @@ async function* pagesOf(ask: (cursor: string) => Promise<[next: string, page: st
     yield page
     cursor = next
   } while (cursor !== '0')
-}
-
-/** The arguments of scripts/write.lua for a change. */
-function argumentsOf({ key, value = new Uint8Array(), indexes = [], ...change }: Write) {
-  return [Buffer.from(value), JSON.stringify({ ...change, indexes: indexes.join(' ') })]
 }
 
 /** Throws for a value that another version of Usher, or another program, has written. */

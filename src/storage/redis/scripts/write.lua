@@ -1,35 +1,37 @@
--- Makes all changes to records of one slot, or none where one is refused (`write` in store.ts).
+-- Makes a change of one record, unless it is refused (`write` in store.ts).
 --
--- KEYS  the records
--- ARGV  an id of this operation; and two for each record: its value, '' where none is given, and the change
---       as JSON: version, expires, and for a put indexes (with spaces between) and `indexed`, until when
---       all of those list it; `consumed` makes it a consumption, `tombstone` a removal
--- Answers { 'written' }, { 'failed', position }, or { 'unindexed', position, indexes }: the caller has to
--- add the record to these, and try again. The answer to a removal has the indexes of the removed record and
--- its `n`, also when it was removed before: the caller has to take it out of them.
+-- KEYS  the record
+-- ARGV  an id of this operation; the value, '' where none is given; and the change as JSON: version, expires,
+--       and for a put indexes (with spaces between) and `indexed`, until when all of those list it;
+--       `consumed` makes it a consumption, `tombstone` a removal
+-- Answers { 'written' }, { 'refused' }, or { 'unindexed', indexes }: the caller has to add the record to
+-- these, and try again. The answer to a removal has the indexes of the removed record and its `n`, also when it
+-- was removed before: the caller has to take it out of them.
 --
 -- A record is one string: a line of JSON, and the value.
 --   v version, o operation that wrote it, e expires, c consumed, i indexes, n listed in them until,
 --   t present for a tombstone, which keeps i and n
 -- A lost reply makes the client send a script again: it finds its operation, and answers the same.
-local operation = ARGV[1]
+local key, operation, value = KEYS[1], ARGV[1], ARGV[2]
+local change = cjson.decode(ARGV[3])
 
-local function read(key)
+local function read()
   local packed = redis.call('GET', key)
   if not packed then return { v = 0 }, '' end
   local lineEnd = string.find(packed, '\n', 1, true)
   return cjson.decode(string.sub(packed, 1, lineEnd - 1)), string.sub(packed, lineEnd + 1)
 end
 
-local function write(key, head, value)
+local function write(head, value)
   local packed = cjson.encode(head) .. '\n' .. value
   if head.e then redis.call('SET', key, packed, 'EXAT', string.format('%d', head.e))
   else redis.call('SET', key, packed) end
+  return { 'written' }
 end
 
 -- Writes again what is there: WAIT confirms only what was written on its own connection, and this may
 -- have been written on another. Out of memory, SET is refused, and PEXPIRE is not.
-local function touch(key)
+local function touch()
   local left = redis.call('PTTL', key)
   if left > 0 then redis.call('PEXPIRE', key, left)
   elseif left == -1 then redis.call('SET', key, redis.call('GET', key)) end
@@ -37,16 +39,15 @@ end
 
 local function has(names, name) return string.find(' ' .. names .. ' ', ' ' .. name .. ' ', 1, true) end
 
-local function isAllowed(change, head)
+local function isAllowed(head)
   local isRecord = head.v > 0 and not head.t
-  if change.version and change.version ~= head.v then return false end
-  if change.tombstone then return isRecord end
   if change.consumed then return isRecord and not head.c end
-  return change.version or not head.t
+  if change.version and change.version ~= head.v then return false end
+  return isRecord or not change.tombstone
 end
 
 -- The indexes of a record that is put, until when they list it, and whether that is too little.
-local function indexesOf(change, head)
+local function indexesOf(head)
   local all, known = change.indexes, head.i or ''
   for name in string.gmatch(known, '%S+') do
     if not has(all, name) then all = all == '' and name or all .. ' ' .. name end
@@ -59,53 +60,36 @@ local function indexesOf(change, head)
   return all, indexed, isMissing
 end
 
-local changes = {}
-for i, key in ipairs(KEYS) do
-  local change = cjson.decode(ARGV[2 * i + 1])
-  change.key, change.value = key, ARGV[2 * i]
-  change.head, change.standing = read(key)
-  if change.head.o == operation then
-    for _, again in ipairs(KEYS) do touch(again) end
-    return { 'written' }
-  end
-  changes[i] = change
+local head, standing = read()
+local function answer(outcome)
+  if not change.tombstone then return { outcome } end
+  return { outcome, head.i or '', head.n or 0 }
 end
 
-for i, change in ipairs(changes) do
-  local head = change.head
-  if not isAllowed(change, head) then
-    -- The caller that removed it may have failed, because no replica confirmed the removal.
-    if not (change.tombstone and head.t) then return { 'failed', i } end
-    touch(change.key)
-    return { 'failed', i, head.i or '', head.n or 0 }
-  end
-  if not (change.tombstone or change.consumed) then
-    local isMissing
-    change.indexes, change.indexed, isMissing = indexesOf(change, head.t and {} or head)
-    if isMissing then return { 'unindexed', i, change.indexes } end
-  end
+if head.o == operation then
+  touch()
+  return answer('written')
+end
+if not isAllowed(head) then
+  -- The caller that removed it may have failed, because no replica confirmed the removal.
+  if change.tombstone and head.t then touch() end
+  return answer('refused')
 end
 
--- Deletes first: out of memory, Redis refuses a script only at its first growing write.
-for _, change in ipairs(changes) do
-  if change.tombstone then redis.call('DEL', change.key) end
+local version = head.v + 1
+if change.tombstone then
+  -- Deletes first: out of memory, Redis refuses a script only at its first growing write.
+  redis.call('DEL', key)
+  write({ v = version, o = operation, e = change.tombstone, t = 1, i = head.i, n = head.n }, '')
+  return answer('written')
 end
-for _, change in ipairs(changes) do
-  local head, version = change.head, change.head.v + 1
-  if change.tombstone then
-    local indexed = { v = version, o = operation, e = change.tombstone, t = 1, i = head.i, n = head.n }
-    write(change.key, indexed, '')
-  elseif change.consumed then
-    head.v, head.o, head.c = version, operation, change.consumed
-    write(change.key, head, change.standing)
-  else
-    write(change.key, {
-      v = version, o = operation, e = change.expires, i = change.indexes, n = change.indexed,
-      c = not head.t and head.c or nil,
-    }, change.value)
-  end
+if change.consumed then
+  head.v, head.o, head.c = version, operation, change.consumed
+  return write(head, standing)
 end
--- A batch may leave some of its removed records in their indexes: `walk` takes those out.
-local first = changes[1] or {}
-if not first.tombstone then return { 'written' } end
-return { 'written', 0, first.head.i or '', first.head.n or 0 }
+local indexes, indexed, isMissing = indexesOf(head.t and {} or head)
+if isMissing then return { 'unindexed', indexes } end
+return write({
+  v = version, o = operation, e = change.expires, i = indexes, n = indexed,
+  c = not head.t and head.c or nil,
+}, value)

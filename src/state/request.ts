@@ -1,0 +1,90 @@
+// The request of the library that is in progress. Adapters and hooks of the library have no parameter for it, so
+// that it is ambient; no other file of `state/` reads `Provider.ctx`.
+//
+// A token request saves what it issues, all at the same time, and then makes one change that makes it count: the
+// commit. No client knows a token that was never sent. So a crash before the commit loses nothing: the client
+// repeats its request, and what was saved expires unknown.
+
+import { setImmediate } from 'node:timers/promises'
+import { errors, type Grant, type KoaContextWithOIDC, Provider } from 'oidc-provider'
+
+/** Returns the context of the request; undefined on pages, where the library is not called by its routes. */
+export const currentRequest = (): KoaContextWithOIDC | undefined => Provider.ctx
+
+/** Returns the library's name of the endpoint. */
+export const currentRoute = () => currentRequest()?.oidc.route
+
+/** Returns the session of the browser. */
+export const currentSession = () => currentRequest()?.oidc.session
+
+/** Whether a refresh token is used. Only the token endpoint uses it up; other endpoints just read it. */
+export const isTokenRequest = () => currentRoute() === 'token'
+
+/** Returns the grant with this id that the request has made; undefined if it was read from the store. */
+export function newGrant(grantId: string | undefined): Grant | undefined {
+  const grant = currentRequest()?.oidc.grant
+  return grant && grant.jti === grantId && grant.exp === undefined ? grant : undefined
+}
+
+/** Whether a refresh token is requested, and the user has allowed it. */
+export function isForRefresh(): boolean {
+  const { oidc } = currentRequest() ?? {}
+  const scopes = oidc?.grant?.getOIDCScopeFiltered(oidc.requestParamScopes)
+  return scopes?.split(' ').includes('offline_access') ?? false
+}
+
+/** Returns the refresh token that this request has used. */
+export const usedRefreshToken = () => currentRequest()?.oidc.entities.RotatedRefreshToken?.jti
+
+/**
+ * Throws when the client has disconnected. Node closes its socket then (nginx does the same). The client may
+ * have repeated its request elsewhere: what looks like reuse here is then its own request, and revokes
+ * nothing. No code is used up for a response that no client receives. Yields once, so that a closed socket
+ * is noticed.
+ */
+export async function assertClientConnected() {
+  const ctx = currentRequest()
+  await setImmediate()
+  if (ctx?.socket.writable === false) {
+    throw new errors.InvalidRequest('the client has disconnected')
+  }
+}
+
+/** What a token request has to finish before its answer. */
+interface Issuing {
+  saves: Promise<unknown>[]
+  commit?: { change: () => Promise<void>; waits: boolean }
+}
+
+const inProgress = new WeakMap<object, Issuing>()
+
+/** Runs the handler of a grant type, and then its commit. If the handler throws, there is no commit. */
+export async function issue(ctx: object, handler: () => Promise<void> | void): Promise<void> {
+  const issuing: Issuing = { saves: [] }
+  inProgress.set(ctx, issuing)
+  await handler()
+  const { saves, commit } = issuing
+  if (commit?.waits) await Promise.all(saves)
+  await Promise.all([...saves, commit?.change()])
+}
+
+/** Waits for the save of a code or token: in a token request at the end, elsewhere now. */
+export async function saved(save: Promise<unknown>): Promise<void> {
+  const ctx = currentRequest()
+  const issuing = ctx && inProgress.get(ctx)
+  if (!issuing) return void (await save)
+  issuing.saves.push(save)
+  // The handler may throw before anything waits for it.
+  save.catch(() => {})
+}
+
+/**
+ * Makes the change that makes a token request count: at its end, elsewhere now. `waits`: after the saves;
+ * otherwise with them, for a change that the client can repeat.
+ */
+export async function commit(change: () => Promise<void>, { waits }: { waits: boolean }) {
+  const ctx = currentRequest()
+  const issuing = ctx && inProgress.get(ctx)
+  if (!issuing) return change()
+  issuing.commit = { change, waits }
+}
