@@ -100,21 +100,36 @@ test('signing keys are rotated, and a leaked one is removed from the JWKS', SLOW
 })
 
 test(
-  'the documented Redis user has all necessary permissions: an installation is copied to Redis and runs',
+  'Redis as documented refuses clients without a password; its user has all necessary permissions',
   SLOW,
   async () => {
     const port = await freePort()
     const users = join(folder, 'users.acl')
     writeFileSync(users, '')
-    const settings = ['--maxmemory-policy', 'noeviction', '--aclfile', users]
-    const redis = await startRedis({ port, settings })
-    const acl = block('acl').replaceAll('redis-cli', `redis-cli -p ${port}`)
+    // The settings of the page, as it has them.
+    const page = readFileSync(join(ROOT, 'docs/redis.md'), 'utf8')
+    const [, lines = ''] = /^## Server settings\n\n```\n(.*?)```/ms.exec(page) ?? []
+    const settings = lines.replace('/etc/redis/users.acl', users).trim().split('\n')
+    expect(settings).toContain(`aclfile ${users}`)
+    const words = settings.flatMap(line => `--${line}`.split(' '))
+    const redis = await startRedis({ port, settings: words })
+    const acl = block('acl').replaceAll('redis-cli ', `redis-cli -p ${port} `)
     await run(acl, { PASSWORD: 'engines' })
+    const saved = readFileSync(users, 'utf8')
+    expect(saved).toMatch(/^user default (?!.*nopass)/m)
+    for (const command of ['PING', 'GET usher:r:x', 'FLUSHALL', 'CONFIG GET *', 'ACL LIST']) {
+      expect(await run(`redis-cli -p ${port} ${command}`), command).toContain('NOAUTH')
+    }
+    await redis.kill()
+    await redis.start()
+    expect(await run(`redis-cli -p ${port} PING`)).toContain('NOAUTH')
     await service.stop()
     const USHER_STORE_NEW = `redis://usher:engines@127.0.0.1:${port}`
     await run(block('copy'), { USHER_STORE_NEW })
     const moved = { USHER_STORE: USHER_STORE_NEW }
-    expect(await run('usher doctor', moved)).toMatch(/✓ eviction.*\n(.*\n)*✓ replicas/)
+    expect(await run('usher doctor', moved)).toMatch(
+      /✓ eviction.*\n(.*\n)*✓ replicas.*\n(.*\n)*✓ access/,
+    )
     expect(await run('usher accounts list', moved)).toMatch(/ada/)
     service = await startService({ ...moved, USHER_SECRET_FILE: secretFile })
     expect((await fetch(`${service.issuer}/readyz`)).status).toBe(200)

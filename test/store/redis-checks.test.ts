@@ -119,6 +119,33 @@ describe('the checks', () => {
     expect(check).toMatchObject({ state: 'warning', fix: expect.stringContaining('requirepass') })
   })
 
+  const ALL = 'read records, change and delete records, read settings'
+  test.each([
+    ['nopass ~* +@all', ALL],
+    ['nopass ~usher:* +@all -@dangerous', 'read records, change and delete records'],
+    ['nopass ~* +@read', 'read records'],
+    ['nopass +info', ''],
+    ['nopass ~public:* +get', ''],
+    ['off nopass ~* +@all', ''],
+    ['resetpass >other ~* +@all', ''],
+  ])(
+    'with a user of its own, and `default` as %s: a client without a password can "%s"',
+    async (rules, can) => {
+      const [port = 0] = await freePorts(1)
+      const server = await startRedis({ port })
+      closing.push(() => server.stop())
+      const admin = new Redis(server.url)
+      closing.push(async () => admin.disconnect())
+      await admin.call('ACL', 'SETUSER', 'usher', 'on', '>engines', '~usher:*', '+@all')
+      await admin.call('ACL', 'SETUSER', 'default', 'reset', 'on', ...rules.split(' '))
+      const check = await checkOf(await open(`redis://usher:engines@127.0.0.1:${port}`), 'access')
+      const found = `without a password, every client that reaches it can: ${can}`
+      expect(check).toMatchObject(
+        can ? { state: 'warning', found } : { state: 'ok', found: 'a password is needed' },
+      )
+    },
+  )
+
   test.each([
     [0.5, 'ok'],
     [2, 'warning'],

@@ -18,13 +18,14 @@ const FIXES = {
   memory: 'raise maxmemory: when it is full, no user can sign in',
   replicas: 'start a replica, or set redis.durability: primary',
   minReplicas: 'redis-cli CONFIG SET min-replicas-to-write 1',
-  access: 'redis-cli CONFIG SET requirepass PASSWORD, and a file with it: redis.password_file',
+  access:
+    'redis-cli CONFIG SET requirepass PASSWORD, and ACL SAVE where it has an aclfile: docs/redis.md',
   clock: 'keep the clocks of all machines right (chrony, systemd-timesyncd)',
 }
 const NO_FILE = 'no append-only file: a restart may take back minutes, or everything'
 const NO_REPLICA = 'none is connected: every write is refused until one is'
 const ALONE = 'cut off from its replicas, it takes writes that the next failover takes back'
-const OPEN = 'no password: every client that reaches it can read, change and delete everything'
+const OPEN = 'without a password, every client that reaches it can'
 
 type Info = Record<string, string>
 
@@ -44,13 +45,55 @@ const replicasOf = (info: Info) =>
 /** Whether a replica has confirmed a write. A replica is online while it still loads its first copy. */
 export const hasReplica = (info: Info) => replicasOf(info).some(value => /offset=[1-9]/.test(value))
 
-/** Checks servers with their INFO, and returns the worst of each name. `replicated`: writes wait. */
-export async function checkServers(servers: Redis[], infos: Info[], replicated: boolean) {
-  const rows = infos.map(async (info, i) => {
+/** An error after the permissions were checked, such as MOVED of a Cluster. */
+const PERMITTED = /^(?!NOAUTH|NOPERM|DENIED|ERR)[A-Z]+ /
+/** No authentication, no database, and one attempt. */
+const ANONYMOUS = {
+  ...{ username: undefined, password: undefined, db: 0, lazyConnect: true },
+  ...{ enableReadyCheck: false, reconnectOnError: null, retryStrategy: () => null },
+}
+
+/** Connects without a password, and returns what such a client can do. `prefix`: that of all keys. */
+async function anonymousAccess(redis: Redis, prefix: string): Promise<string> {
+  const anonymous = redis.duplicate(ANONYMOUS).on('error', () => {})
+  const can = (ability: string, command: string, ...words: string[]) => {
+    const isPermitted = (error: Error) => PERMITTED.test(error.message)
+    const sent = anonymous.call(command, ...words).then(() => true, isPermitted)
+    return sent.then(isAllowed => (isAllowed ? [ability] : []))
+  }
+  // No record has this name.
+  const key = `${prefix}r:none`
+  try {
+    await anonymous.connect()
+    const all = [
+      can('read records', 'exists', key),
+      can('change and delete records', 'unlink', key),
+      can('read settings', 'config', 'get', 'maxmemory'),
+    ]
+    return (await Promise.all(all)).flat().join(', ')
+  } catch {
+    return ''
+  } finally {
+    anonymous.disconnect()
+  }
+}
+
+/**
+ * Checks servers with their INFO, and returns the worst of each name. `replicated`: writes wait. `prefix`:
+ * that of all keys.
+ */
+export async function checkServers(
+  servers: Redis[],
+  infos: Info[],
+  replicated: boolean,
+  prefix: string,
+) {
+  const rows = servers.map(async (server, i) => {
+    const access = await anonymousAccess(server, prefix)
     const asked = Date.now()
-    const [seconds = 0, microseconds = 0] = ((await servers[i]?.time()) ?? []).map(Number)
+    const [seconds = 0, microseconds = 0] = (await server.time()).map(Number)
     const difference = seconds + microseconds / 1e6 - (asked + Date.now()) / 2000
-    return findings(info, replicated, Math.abs(difference), servers[i]?.options.password)
+    return findings(infos[i] ?? {}, replicated, Math.abs(difference), access)
   })
   const checks = (await Promise.all(rows)).flat()
   // A later one replaces an earlier one of its name.
@@ -58,8 +101,8 @@ export async function checkServers(servers: Redis[], infos: Info[], replicated: 
   return [...new Map(worstLast.map(check => [check.name, check])).values()]
 }
 
-/** The worst case of each name counts. A client that connects without a password is the user `default`. */
-function findings(info: Info, replicated: boolean, apart: number, password?: string | null) {
+/** The worst case of each name counts. `access`: what the user `default` can do without a password. */
+function findings(info: Info, replicated: boolean, apart: number, access: string) {
   const { redis_version = '0', valkey_version, maxmemory_policy = 'noeviction' } = info
   const version = valkey_version ? `Valkey ${valkey_version}` : `Redis ${redis_version}`
   const isOld = redis_version.localeCompare(OLDEST_VERSION, 'en', { numeric: true }) < 0
@@ -91,7 +134,7 @@ function findings(info: Info, replicated: boolean, apart: number, password?: str
     ok('min-replicas', count ? 'no write without a replica' : 'there are no replicas'),
     isAlone && warning('min-replicas', ALONE, FIXES.minReplicas),
     ok('access', 'a password is needed'),
-    !password && warning('access', OPEN, FIXES.access),
+    access && warning('access', `${OPEN}: ${access}`, FIXES.access),
     ok('clock', difference),
     apart >= CLOCK.warning && warning('clock', difference, FIXES.clock),
     apart >= CLOCK.wrong && wrong('clock', difference, FIXES.clock),

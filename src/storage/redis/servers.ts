@@ -72,7 +72,12 @@ export async function openServers(url: string, settings: RedisSettings, observe:
   const check = (): Promise<Check[]> =>
     send('info', async () => {
       if (!masters().length) throw new StoreUnavailable('Redis: no node of the cluster is known')
-      const worst = await checkServers(masters(), await readInfos(), isReplicated)
+      const worst = await checkServers(
+        masters(),
+        await readInfos(),
+        isReplicated,
+        settings.key_prefix,
+      )
       // Reads would stay with a server that was demoted: the address leads to another by now.
       if (worst.some(({ name, state }) => name === 'role' && state === 'wrong')) reconnect()
       return worst
