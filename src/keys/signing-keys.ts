@@ -159,14 +159,18 @@ export async function openSigningKeys(records: Records, settings: Settings) {
     return STATES.flatMap(state => statuses.filter(status => status.state === state))
   }
 
-  /** Returns all published keys. The first one of each algorithm signs, and has its private part. */
+  /**
+   * Returns all published keys. Those of one algorithm stand together: some libraries stop at a key of
+   * another type. The first one of each algorithm signs, and has its private part.
+   */
   async function load(): Promise<SigningKey[]> {
     const schedule = await amend(plan)
     const keys = new Map([...schedule.map(({ key }) => [key.kid, key] as const), ...imported])
-    return inOrder(schedule).flatMap(({ kid }) => keys.get(kid) ?? [])
+    const all = inOrder(schedule).flatMap(({ kid }) => keys.get(kid) ?? [])
+    return ALL_ALGORITHMS.flatMap(name => all.filter(({ alg }) => alg === name))
   }
 
-  /** Returns the states of all published keys, in the order of `load`. Creates no keys. */
+  /** Returns the states of all published keys: by state, then by algorithm. Creates no keys. */
   async function list(): Promise<KeyStatus[]> {
     const all = inOrder(await readSchedule(records))
     return all.filter(({ until = Number.POSITIVE_INFINITY }) => until > now())

@@ -158,18 +158,45 @@ describe('as time passes', () => {
   test('after a year without a running service, a new key is announced before it signs', async () => {
     const before = await load()
     at(365 * DAY)
-    expect((await load()).slice(0, 3)).toEqual(before)
+    expect(signersIn(await load())).toEqual(before)
     expect(await states()).toEqual([...ALL('current'), ...ALL('next')])
   })
 
   test('a rotation by an operator is announced, or signs at once', async () => {
     const before = await load()
     await rotate()
-    expect((await load()).slice(0, 3)).toEqual(before)
+    expect(signersIn(await load())).toEqual(before)
     expect(await states()).toEqual([...ALL('current'), ...ALL('next')])
     await rotate(0)
     expect((await load())[0]).not.toEqual(before[0])
     expect(await states()).toEqual([...ALL('current'), ...ALL('retired')])
+  })
+
+  test('keys of one algorithm stand together, the current one first, during rotations and with imported keys', async () => {
+    const algs = async (...imported: SigningKey[]) =>
+      (await load(...imported)).map(({ alg }) => alg)
+    const expectTogether = async (length: number, ...imported: SigningKey[]) => {
+      const found = await algs(...imported)
+      expect(found).toHaveLength(length)
+      const runs = found.filter((alg, i) => alg !== found[i - 1])
+      expect(runs).toEqual(['RS256', 'ES256', 'EdDSA'])
+    }
+    const current = await load()
+    await rotate()
+    await expectTogether(6)
+    at(2 * DAY)
+    const turned = signersIn(await load())
+    expect(turned).not.toEqual(current)
+    await rotate()
+    await expectTogether(9)
+    expect(signersIn(await load())).toEqual(turned)
+    const imported = await Promise.all(['EdDSA', 'RS256', 'ES256', 'RS256'].map(makeKey))
+    await expectTogether(13, ...imported)
+    at(4 * DAY)
+    await expectTogether(13, ...imported)
+    const [ed, , ec, rsa] = imported
+    expect(signersIn(await load(...imported))).toEqual([rsa, ec, ed])
+    await expectTogether(13)
   })
 
   test('a compromised key is removed at once, but not the one that signs', async () => {
@@ -246,4 +273,7 @@ describe('as time passes', () => {
   })
 })
 
+/** The first key of each algorithm. The library signs with it. */
+const signersIn = (keys: SigningKey[]) =>
+  keys.filter(({ alg }, i) => keys.findIndex(key => key.alg === alg) === i)
 const ALL = (state: string) => ['RS256', 'ES256', 'EdDSA'].map(alg => `${state} ${alg}`)
