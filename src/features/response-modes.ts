@@ -5,6 +5,7 @@ import type { Settings } from '../config/load.ts'
 import { RESPONSE_MODES } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
 import type { Views } from '../pages/views.ts'
+import { withQuery } from '../provider/endpoints.ts'
 import type { Feature, ResponseMode } from '../provider/feature.ts'
 
 /** Returns the feature with our response modes. */
@@ -15,8 +16,11 @@ export function responseModes({ features }: Settings, { handOver }: Views): Feat
     // The library's form_post page has a script of its own and no text for users without JavaScript.
     // A code in the fragment reaches scripts and history, in a JWT or not.
     responseModes: provider => ({
+      query,
+      jwt: inJwt(provider, query),
+      'query.jwt': inJwt(provider, query),
       form_post: handOver,
-      'form_post.jwt': formPostJwt(provider, handOver),
+      'form_post.jwt': inJwt(provider, handOver),
       'fragment.jwt': 'none',
     }),
 
@@ -39,11 +43,19 @@ export function responseModes({ features }: Settings, { handOver }: Views): Feat
   }
 }
 
-function formPostJwt(provider: Provider, handOver: ResponseMode): ResponseMode {
+// The library and Koa would write the redirect URI anew, with other bytes than the registered ones.
+const query: ResponseMode = (ctx, redirectUri, payload) => {
+  const location = withQuery(redirectUri, payload)
+  ctx.status = 303
+  ctx.redirect(location)
+  ctx.set('Location', location)
+}
+
+function inJwt(provider: Provider, respond: ResponseMode): ResponseMode {
   return async (ctx: KoaContextWithOIDC, redirectUri, payload) => {
     const token = new provider.IdToken({}, { ctx })
     for (const [key, value] of Object.entries(payload)) token.set(key, value)
     const response = await token.issue({ use: 'authorization' })
-    await handOver(ctx, redirectUri, { response })
+    await respond(ctx, redirectUri, { response })
   }
 }

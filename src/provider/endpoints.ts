@@ -92,11 +92,11 @@ export function finishAnswers(
     userinfo,
     revocation: (ctx, oidc) => revocation(ctx, oidc, records),
     // Signing out leads to the application, where the form may not go by a redirect.
-    end_session_confirm(ctx) {
+    end_session_confirm(ctx, { entities }) {
       const location = ctx.response.get('Location')
       if (ctx.status !== 303 || !location) return
       ctx.remove('Location')
-      navigate(ctx, location)
+      navigate(ctx, asRegistered(location, entities.Client?.postLogoutRedirectUris))
     },
   }
   // The library signs out without a question, by a bare page of its own, where no user or another one is
@@ -144,6 +144,22 @@ function refuseClientFault(ctx: Context, { params = {}, client }: Oidc) {
   if (isEncrypted && isOfKey) {
     refuse(ctx, new errors.InvalidClientMetadata('nothing can be encrypted to the key in its jwks'))
   }
+}
+
+/** Returns a redirect URI with parameters. The bytes of its own query stay (RFC 6749 §3.1.2). */
+export function withQuery(uri: string, parameters: Record<string, unknown>): string {
+  const added = new URLSearchParams(parameters as Record<string, string>).toString()
+  const separator = uri.includes('?') ? '&' : '?'
+  return added ? uri + (/[?&]$/.test(uri) ? '' : separator) + added : uri
+}
+
+/** Returns the address after sign-out, as it is registered. The library writes it anew, with `state`. */
+function asRegistered(location: string, uris: readonly string[] = []): string {
+  const state = new URL(location).searchParams.get('state')
+  const written = (uri: string) =>
+    Object.assign(new URL(uri), { search: new URL(uri).searchParams }).href
+  const all = uris.map(uri => withQuery(uri, state === null ? {} : { state }))
+  return all.find(uri => written(uri) === written(location)) ?? location
 }
 
 function refuse(ctx: Context, error: errors.OIDCProviderError): never {

@@ -1,6 +1,8 @@
+import { parse } from 'node-html-parser'
 import { describe, expect } from 'vitest'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
+import { signedIn } from '../support/people.ts'
 import { mutantsOf } from '../support/redirect-uris.ts'
 import { CLIENTS, startUsher, WEB } from '../support/usher.ts'
 import { type Reply, send } from '../support/wire.ts'
@@ -10,9 +12,34 @@ const LOOPBACK = 'http://127.0.0.1/callback'
 const LOOPBACK_6 = 'http://[::1]:4711/callback'
 const CUSTOM = 'com.example.app:/callback'
 
+/** Redirect URIs that a URL parser would write in another way, and the characters between them and a response. */
+const ODD: [uri: string, separator: string][] = [
+  ['https://app.example.org/index.php?/oauth/callback', '&'],
+  ['https://app.example.org/callback?', ''],
+  ['https://app.example.org/callback?tenant=1&', ''],
+  ["https://app.example.org/callback?name='a'&path=%2fx+~()", '&'],
+  ['https://app.example.org/callback?a=b=c&&d', '&'],
+  ['https://app.example.org:443/callback', '?'],
+  ["https://app.example.org/it's/{a}|`b^", '?'],
+  ['com.example.app:/callback?/oauth', '&'],
+  ['com.example.app://Callback', '?'],
+]
+
 const test = usherTest({
+  usher: {
+    features: { jwt_response_modes: true },
+    compatibility: { implicit: true, hybrid: true },
+  },
   clients: {
     ...CLIENTS,
+    odd: {
+      ...CLIENTS.first,
+      client_id: 'odd',
+      application_type: 'native',
+      redirect_uris: ODD.map(([uri]) => uri),
+      response_modes: ['query', 'form_post', 'jwt', 'fragment'],
+      response_types: ['code', 'code id_token'],
+    },
     query: { ...CLIENTS.web, client_id: 'query', redirect_uris: [QUERY] },
     native: { ...CLIENTS.native, redirect_uris: [LOOPBACK, LOOPBACK_6, CUSTOM] },
   },
@@ -128,3 +155,29 @@ test.each([
   url.searchParams.set('prompt', 'none')
   expect(problemOf(await send(usher, url))).toBeUndefined()
 })
+
+// RFC 6749 §3.1.2: the query of the endpoint is retained.
+test.each(ODD)(
+  'the bytes of the redirect URI %s stay, in each response',
+  async (uri, separator) => {
+    const params = { client_id: 'odd', redirect_uri: uri, prompt: 'none' }
+    const locationOf = async (more: Record<string, string>) => {
+      const reply = await authorize({ ...params, ...more })
+      return reply.headers.get('location') ?? reply.text
+    }
+    expect(await locationOf({})).toMatch(startingWith(`${uri}${separator}error=login_required&`))
+    const jwt = await locationOf({ response_mode: 'jwt' })
+    expect(jwt).toMatch(startingWith(`${uri}${separator}response=`))
+    const fragment = await locationOf({ response_type: 'code id_token' })
+    expect(fragment).toMatch(startingWith(`${uri}#error=login_required&`))
+    const form = parse(await locationOf({ response_mode: 'form_post' })).querySelector('form')
+    expect(form?.getAttribute('action')).toBe(uri)
+    const headers = { cookie: await (await signedIn(usher)).cookies() }
+    const { headers: answer } = await send(usher, authorizationRequest(usher, params).url, {
+      headers,
+    })
+    expect(answer.get('location')).toMatch(startingWith(`${uri}${separator}code=`))
+  },
+)
+
+const startingWith = (text: string) => new RegExp(`^${RegExp.escape(text)}`)

@@ -68,6 +68,7 @@ const REFUSED: [metadata: object, error: string, description: RegExp][] = [
   [uris('http://127.0.0.1/callback'),            'invalid_redirect_uri', /application_type: native/],
   [uris('https://*.example.net/callback'),       'invalid_redirect_uri', /no wildcards/],
   [uris('https://stranger.example.net/#x'),      'invalid_redirect_uri', /no fragment/],
+  [uris('https://stranger.example.net/?iss=x'),  'invalid_redirect_uri', /^redirect_uris\.0 the query must not have iss/],
   [uris('javascript:alert(1)'),                  'invalid_redirect_uri', /cannot receive a redirect safely/],
   [uris('data:text/html,x'),                     'invalid_redirect_uri', /cannot receive a redirect safely/],
   [uris('https://a@stranger.example.net/'),      'invalid_redirect_uri', /no user name/],

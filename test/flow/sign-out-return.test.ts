@@ -1,14 +1,30 @@
+import { parse } from 'node-html-parser'
 import { expect } from 'vitest'
 import type { Browser } from '../support/browser.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
-import { isSignedIn, onlineTokens, signedIn } from '../support/people.ts'
-import { ADA, GRACE } from '../support/usher.ts'
-
-const test = usherTest({ accounts: [ADA, GRACE] })
-test.beforeEach(() => usher.consents.removeAll(ada))
+import { fieldsOf, isSignedIn, onlineTokens, send, signedIn } from '../support/people.ts'
+import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
 
 const LOGOUT = '/api/oauth/logout'
 const BYE = 'https://app.example.org/bye'
+/** Addresses that a URL parser would write in another way. */
+const ODD = [
+  'https://app.example.org/index.php?/bye',
+  'https://app.example.org/bye?from=a%2fb+c&next',
+  'https://app.example.org:443/goodbye',
+]
+
+const test = usherTest({
+  accounts: [ADA, GRACE],
+  clients: {
+    ...CLIENTS,
+    web: {
+      ...CLIENTS.web,
+      post_logout_redirect_uris: [BYE, ...ODD],
+    },
+  },
+})
+test.beforeEach(() => usher.consents.removeAll(ada))
 
 function logout(browser: Browser, params: Record<string, string> = {}) {
   return browser.open(`${LOGOUT}?${new URLSearchParams(params)}`)
@@ -47,6 +63,21 @@ test('after sign-out the user returns to the application, with its state', async
     expect(`${browser.page.url.origin}${browser.page.url.pathname}`).toBe(BYE)
     expect(Object.fromEntries(browser.page.params)).toEqual({ state })
     await onlineTokens(usher, { browser })
+  }
+})
+
+test.each(ODD)('the bytes of %s stay, with and without a state', async uri => {
+  for (const state of [undefined, 'a state']) {
+    const { browser } = await onlineTokens(usher)
+    const query = { client_id: 'web', post_logout_redirect_uri: uri, ...(state && { state }) }
+    const page = await logout(browser, query)
+    const form = fieldsOf(page, { logout: 'yes' })
+    const answer = await send(browser, '/api/oauth/logout/confirm', { form })
+    const link = parse(await answer.text())
+      .querySelector('a')
+      ?.getAttribute('href')
+    const added = `${uri.includes('?') ? '&' : '?'}state=a+state`
+    expect(link).toBe(uri + (state ? added : ''))
   }
 })
 

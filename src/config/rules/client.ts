@@ -98,10 +98,20 @@ function schemeFindings({ value, at }: Client, development: boolean): Finding[] 
   const client = { native: value.application_type === 'native', loopbackIssuer: development }
   return (['redirect_uris', 'post_logout_redirect_uris'] as const).flatMap(key =>
     value[key].flatMap((uri, i) => {
-      const problem = schemeProblem(uri, client)
-      return problem ? [at([key, i], 'redirect-scheme', problem)] : []
+      const taken = RESERVED[key].find(name => new URL(uri).searchParams.has(name))
+      const clash = taken && `the query must not have ${taken}, which responses add`
+      const problem = clash ?? schemeProblem(uri, client)
+      return problem ? [at([key, i], clash ? 'redirect-query' : 'redirect-scheme', problem)] : []
     }),
   )
+}
+
+/** Parameters of responses. Clients would find them twice in a redirect URI that has them. */
+const RESERVED = {
+  redirect_uris: 'code state iss response session_state error error_description error_uri'.split(
+    ' ',
+  ),
+  post_logout_redirect_uris: ['state'],
 }
 
 /** Keys that need a setting of usher.yaml, for any value or for the values that match. */
