@@ -32,6 +32,10 @@ export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
     logIgnored(ctx)
     note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: grantTypeOf(ctx) })
   })
+  // The reasons of the library and of policy.ts for which a user is asked.
+  emitter.on('interaction.started', ({ state }: Context, { name, reasons = [] }) => {
+    state.log.prompt = `${name}: ${reasons.join(', ')}`
+  })
   // The device flow issues nothing here.
   emitter.on('authorization.success', (ctx: KoaContextWithOIDC, answer = {}) => {
     if (!('access_token' in answer || 'id_token' in answer)) return
