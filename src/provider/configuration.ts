@@ -26,7 +26,7 @@ import { createBrowserBinding } from './interactions.ts'
 import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
 import { createOverridden } from './library-overrides.ts'
 import { createPolicy } from './policy.ts'
-import { assertAssertion, assertRequestObject, checkRequest } from './requests.ts'
+import { assertAssertion, assertRequestObject, checkRequest, requireResource } from './requests.ts'
 import { routesOf } from './routes.ts'
 import { lifetimes, mayRevoke, requireScope, stateLifetimes } from './tokens.ts'
 
@@ -159,10 +159,11 @@ function configuration(
     // The library does not tie tokens to the session. At sign-out, state/sessions.ts revokes the grants of the
     // session that have no refresh token.
     expiresWithSession: () => false,
-    extraTokenClaims: ({ oidc }, token) => {
-      // The last place where a token without a scope can be refused before it is issued.
+    extraTokenClaims: (ctx, token) => {
+      // The last place where a token can be refused before it is issued.
       requireScope(token)
-      return authenticationOf(oidc)
+      requireResource(ctx, token)
+      return authenticationOf(ctx.oidc)
     },
     rotateRefreshToken: async ({ oidc }) => {
       // A refresh is a use of the consent, too.

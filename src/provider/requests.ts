@@ -2,7 +2,7 @@
 // assertions (RFC 7523).
 
 import { decodeJwt, decodeProtectedHeader } from 'jose'
-import { errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { type AccessToken, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { mapOf } from '../config/schema/values.ts'
 import { longParameter, MAX_URL_BYTES } from '../http/limits.ts'
 import { now } from '../storage/store.ts'
@@ -40,7 +40,7 @@ export function scopeProblem(ctx: KoaContextWithOIDC): string | undefined {
   if (/[,;+]/.test(sent)) return 'scope must have spaces between its values, not , ; or +'
   if (/[A-Z]/.test(sent))
     return 'scope is case-sensitive: its values are spelled as in scopes_supported, such as openid'
-  return 'scope must have a value that this client can get, of scopes_supported, or of an API with its resource'
+  return 'scope must have a value that this client can get, of scopes_supported, or of an API: send resource=URL of the API, too'
 }
 
 // The library has just dropped `offline_access`, unless `prompt` has `consent`. OIDC Core §11 lets
@@ -63,14 +63,36 @@ function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
  * (RFC 6749 §3.3), and `audience`.
  */
 export function logIgnored(ctx: KoaContextWithOIDC): void {
-  const { requestParamOIDCScopes, resourceServers = {}, params } = ctx.oidc
+  const { scopes, audience } = ignoredIn(ctx)
+  const ignored = scopes.map(scope => `scope ${harmless(scope)}`)
+  if (audience !== undefined) ignored.unshift('audience')
+  if (!ignored.length) return
+  Object.assign(ctx.state.log, { ignored: ignored.join(', '), detail: NEEDS_RESOURCE })
+}
+
+const NEEDS_RESOURCE =
+  'resource is required: send resource=URL of the API (RFC 8707); audience or a scope alone has no effect'
+
+function ignoredIn(ctx: KoaContextWithOIDC) {
+  const { requestParamOIDCScopes, resourceServers = {}, params, route, body } = ctx.oidc
   const known = Object.values(resourceServers).map(({ scopes }) => scopes)
   const isKnown = (scope: string) =>
     [requestParamOIDCScopes, ...known].some(scopes => scopes.has(scope))
-  const scopes = sentScopes(ctx).filter(scope => !isKnown(scope))
-  const ignored = scopes.map(scope => `scope ${harmless(scope)}`)
-  if (params?.audience !== undefined) ignored.unshift('audience')
-  if (ignored.length) ctx.state.log.ignored = ignored.join(', ')
+  const audience = route === 'token' ? mapOf(body).audience : params?.audience
+  return { scopes: sentScopes(ctx).filter(scope => !isKnown(scope)), audience }
+}
+
+/**
+ * Refuses a token that nothing accepts: the request names an API by `audience` or a scope, not by `resource`
+ * (RFC 8707 §2), and asks for nothing else.
+ */
+export function requireResource(
+  ctx: KoaContextWithOIDC,
+  { aud, scope }: Pick<AccessToken, 'aud' | 'scope'>,
+): void {
+  if (ctx.oidc.route !== 'token' || aud !== undefined || scope) return
+  const { scopes, audience } = ignoredIn(ctx)
+  if (audience !== undefined || scopes.length) throw new errors.InvalidTarget(NEEDS_RESOURCE)
 }
 
 /** Parameters beside a pushed request or a request object are ignored (RFC 9126 §4, RFC 9101 §6.3). */

@@ -8,7 +8,7 @@ import { describe, expect } from 'vitest'
 import { APIS, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest, authorize, tokens } from '../support/journey.ts'
+import { authorizationRequest, authorize, tokens, userinfo } from '../support/journey.ts'
 import { createProver } from '../support/proofs.ts'
 import { manage, ON, registerNew } from '../support/registration.ts'
 import { CLIENTS, SECRET, startUsher, WEB } from '../support/usher.ts'
@@ -273,12 +273,39 @@ test.each([
   await loggedAfter(line, `"ignored":"${ignored}"`)
 })
 
-test('the scope of an API at the token endpoint without its resource is ignored, and logged', async () => {
+/** Token requests of a service, and whether nothing accepts the token that they ask for. */
+const WITHOUT_RESOURCE: [what: string, body: Record<string, string>, isRefused: boolean][] = [
+  ['the scope of an API', { scope: 'pay' }, true],
+  ['an unknown scope', { scope: 'payments' }, true],
+  ['audience', { audience: FILES }, true],
+  ['audience and the scope of an API', { audience: FILES, scope: 'pay' }, true],
+  ['the scope of an API and another one', { scope: 'pay profile' }, false],
+  ['audience and another scope', { audience: FILES, scope: 'profile' }, false],
+]
+test.each(WITHOUT_RESOURCE)('a token for %s without resource: %j', async (_, more, isRefused) => {
   const line = usher.output.length
-  const body = { grant_type: 'client_credentials', scope: 'pay' }
-  const answer = await send(usher, TOKEN, { headers: basic(`service:${SECRET}`), body })
-  expect(answer.status).toBe(200)
-  await loggedAfter(line, '"ignored":"scope pay"')
+  const body = { grant_type: 'client_credentials', ...more }
+  const { status, json } = await send(usher, TOKEN, { headers: basic(`service:${SECRET}`), body })
+  expect([status, json.error]).toEqual(isRefused ? [400, 'invalid_target'] : [200, undefined])
+  if (isRefused) expect(json.error_description).toContain('send resource=URL of the API')
+  else await loggedAfter(line, 'send resource=URL of the API')
+})
+
+test('with a code, audience is logged, because the token is for UserInfo; a refresh for the scope of an API is for the API', async () => {
+  const line = usher.output.length
+  const { code, request } = await authorize(usher, { browser })
+  const { code_verifier } = request
+  const form = { grant_type: 'authorization_code', code, redirect_uri: WEB, code_verifier }
+  const body = { ...form, audience: FILES, scope: 'files:read' }
+  const { status } = await send(usher, TOKEN, { headers: BASIC, body })
+  expect(status).toBe(200)
+  await loggedAfter(line, '"ignored":"audience, scope files:read"')
+  const params = { scope: 'openid offline_access files:read', resource: FILES }
+  const { refresh_token = '' } = await tokens(usher, { browser, ...params })
+  const refresh = { grant_type: 'refresh_token', refresh_token, scope: 'files:read' }
+  const { json } = await send(usher, TOKEN, { headers: BASIC, body: refresh })
+  const api = await userinfo(usher, String(json.access_token))
+  expect([json.scope, api.status]).toEqual(['files:read', 401])
 })
 
 describe('the detail for operators', () => {
