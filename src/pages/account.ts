@@ -9,13 +9,18 @@ import type { Interaction } from '../provider/interactions.ts'
 import type { SignedIn, Site, Submitted } from './site.ts'
 import type { Words } from './words.ts'
 
-/** Returns the problems of a form with a new password, by field; undefined if there are none. */
-function problemsOf({ t }: Words, form: Form, { isUnchanged = false }) {
+/**
+ * Returns the problems of a form with a new password, by field; undefined if there are none. `isUnchanged` may
+ * cost a hash: it is called last, if nothing else is wrong.
+ */
+async function problemsOf({ t }: Words, form: Form, isUnchanged: () => boolean | Promise<boolean>) {
   const password = form.value('password')
-  const problem = passwordProblem(password) ?? (isUnchanged ? 'unchanged' : undefined)
+  const isDifferent = password !== form.value('repeat')
+  const known = passwordProblem(password)
+  const problem = known ?? (!isDifferent && (await isUnchanged()) ? 'unchanged' : undefined)
   const problems = {
     password: problem && t(`password.${problem}`),
-    repeat: password === form.value('repeat') ? undefined : t('password.differs'),
+    repeat: isDifferent ? t('password.differs') : undefined,
   }
   return Object.values(problems).some(Boolean) ? problems : undefined
 }
@@ -50,8 +55,7 @@ export function createAccountPages(site: Site) {
       if (account.password === undefined) ctx.throw(404)
       const current = form.value('current')
       const password = form.value('password')
-      const isUnchanged = password === current
-      const problems = problemsOf(views.words(ctx), form, { isUnchanged })
+      const problems = await problemsOf(views.words(ctx), form, () => password === current)
       if (problems) return views.page(ctx, 'password', { problems }, 400)
       await authentication.countForm(ctx, session.uid)
       // A change always needs the current password: an open browser is not enough (ASVS 6.2.3).
@@ -93,13 +97,10 @@ export function newPasswordPage({ views, directory, authentication }: Site) {
     async submit(ctx: Context, interaction: Interaction, form: Form) {
       const { account, pending } = await read(ctx, interaction)
       const password = form.value('password')
-      const problemsIf = (isUnchanged: boolean) =>
-        problemsOf(views.words(ctx), form, { isUnchanged })
-      let problems = problemsIf(false)
-      if (!problems) {
+      const problems = await problemsOf(views.words(ctx), form, async () => {
         await authentication.countForm(ctx, account.id)
-        problems = problemsIf(await admit(() => checkPassword(password, account.password)))
-      }
+        return admit(() => checkPassword(password, account.password))
+      })
       if (problems) return void views.page(ctx, 'new-password', { problems }, 400)
       if (!(await directory.replaceTemporaryPassword?.(account.id, password, pending.ts))) {
         return ctx.throw(400, { error: 'interaction_gone' })

@@ -128,19 +128,9 @@ export function described<T extends Partial<ErrorAnswer>>(ctx: Context, answer: 
   const texts = [ctx.state.log.detail, text].map(String)
   const isInvalidSource = error === 'invalid_grant' && texts.some(text => INVALID_SOURCE.test(text))
   const source = isInvalidSource && INVALID_SOURCES[String(params?.grant_type)]
-  const description =
-    (error === 'invalid_client' && ofAssertion(ctx)) ||
-    texts.map(text => DESCRIPTIONS[text]).find(Boolean) ||
-    source
+  const isAsserted = error === 'invalid_client' && params?.client_assertion
+  const wrong = isAsserted ? assertionProblem(ctx.oidc) : undefined
+  const own = texts.map(text => DESCRIPTIONS[text]).find(Boolean)
+  const description = wrong ? `client_assertion: ${wrong}` : own || source
   return error && description ? { ...answer, error_description: description } : answer
-}
-
-/** Says which rule a client assertion breaks. */
-function ofAssertion({ oidc }: Context): string | undefined {
-  try {
-    const problem = oidc?.params?.client_assertion && assertionProblem(oidc)
-    return problem && `client_assertion: ${problem}`
-  } catch {
-    return 'client_assertion must be a signed JWT (RFC 7523)'
-  }
 }
