@@ -1,6 +1,7 @@
 // The whole product: features, provider, pages, and the middleware of the Koa application in order.
 
-import Koa from 'koa'
+import Koa, { type Middleware } from 'koa'
+import compose from 'koa-compose'
 import mount from 'koa-mount'
 import { createConsents } from './accounts/consents.ts'
 import { openDirectory } from './features/accounts-module.ts'
@@ -15,7 +16,7 @@ import { mutualTls } from './features/mtls.ts'
 import { registration } from './features/registration.ts'
 import { resourceIndicators } from './features/resources.ts'
 import { responseModes } from './features/response-modes.ts'
-import { edge, originForm, securityHeaders } from './http/edge.ts'
+import { edge, jsonHeaders, originForm, pageHeaders } from './http/edge.ts'
 import { errors } from './http/errors.ts'
 import { health, type Readiness } from './http/health.ts'
 import { limitAnonymous, limits } from './http/limits.ts'
@@ -32,7 +33,12 @@ import { described } from './provider/error-descriptions.ts'
 import { createDeliver, logFaults } from './provider/events.ts'
 import { createFailureLog } from './provider/failures.ts'
 import type { Dependencies, Environment, ShowError } from './provider/feature.ts'
-import { anonymousWrites, ERROR_FORMATS, routesOf } from './provider/routes.ts'
+import {
+  anonymousWrites,
+  ERROR_FORMATS,
+  isEndpointForPrograms,
+  routesOf,
+} from './provider/routes.ts'
 import { stateLifetimes } from './provider/tokens.ts'
 import { createSessions } from './state/sessions.ts'
 
@@ -91,31 +97,44 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   for (const feature of features) feature.addPages?.(pages, site)
   pages.get('/errors', errorPages.explain)
 
-  const app = new Koa({ proxy: true })
-  // The provider signs its cookies, and a mount at `/` reads the keys of the outer application.
-  app.keys = provider.keys
-  app.on('error', logFaults(log))
-  app.use(securityHeaders(settings.issuer))
-  app.use(requestLog(log, metrics, createFailureLog(records)))
-  app.use(errors(errorPages, { ...ERROR_FORMATS, development: settings.development }))
-  app.use(originForm(settings.issuer))
-  app.use(health(readiness))
-  app.use(edge(settings, Object.values(routes.byCertificate)))
-  app.use(byPost(views, routes))
-  app.use(limits)
-  app.use(
+  // What protects both lanes. The log, the errors and the host come first.
+  const edges = [
+    requestLog(log, metrics, createFailureLog(records)),
+    errors(errorPages, { ...ERROR_FORMATS, development: settings.development }),
+    originForm(settings.issuer),
+    health(readiness),
+    edge(settings, Object.values(routes.byCertificate)),
+  ]
+  const bounds = [
+    limits,
     limitAnonymous(settings.limits, {
       ...anonymousWrites(routes),
       // The longest lifetime of what such a request stores.
       seconds: stateLifetimes(settings).pushedRequest,
       isSignedIn: site.isSignedIn,
     }),
-  )
-  app.use(pages.routes())
-  app.use(canonicalPaths(routes))
-  app.use(limitBodies)
-  app.use(finishAnswers(views, routes, environment, features))
-  app.use(mount(provider))
+  ]
+  const library = [
+    canonicalPaths(routes),
+    limitBodies,
+    finishAnswers(views, routes, environment, features),
+    mount(provider),
+  ]
+  const forPrograms = compose([jsonHeaders(settings.issuer), ...edges, ...bounds, ...library])
+  const forPages = compose([
+    pageHeaders(settings.issuer),
+    ...edges,
+    byPost(views, routes),
+    ...bounds,
+    pages.routes() as Middleware,
+    ...library,
+  ])
+
+  const app = new Koa({ proxy: true })
+  // The provider signs its cookies, and a mount at `/` reads the keys of the outer application.
+  app.keys = provider.keys
+  app.on('error', logFaults(log))
+  app.use((ctx, next) => (isEndpointForPrograms(ctx.path) ? forPrograms : forPages)(ctx, next))
   /** Sends the queued notifications that are due, each to its client. */
   const deliver = createDeliver(provider, features, environment)
   return { provider, handle: app.callback(), deliver }

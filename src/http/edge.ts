@@ -125,7 +125,15 @@ function certificateIn(headers: NodeJS.Dict<string[]>, name = '') {
 }
 
 const YEAR_SECONDS = 365 * 24 * 3600
-const HEADERS = {
+const JSON_HEADERS = {
+  'Cache-Control': 'no-store',
+  'Content-Security-Policy': "default-src 'none';frame-ancestors 'none'",
+  // `no-referrer` would make browsers send `Origin: null` with the forms of the provider.
+  'Referrer-Policy': 'same-origin',
+  'X-Content-Type-Options': 'nosniff',
+}
+const PAGE_HEADERS = {
+  ...JSON_HEADERS,
   // `script-src` is named, because the library adds the hash of its one script only where it finds it.
   'Content-Security-Policy':
     "default-src 'none';script-src 'self';style-src 'self';img-src 'self';form-action 'self';base-uri 'none';frame-ancestors 'none'",
@@ -134,24 +142,29 @@ const HEADERS = {
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Resource-Policy': 'same-origin',
   'Origin-Agent-Cluster': '?1',
-  // `no-referrer` would make browsers send `Origin: null` with the forms of the provider.
-  'Referrer-Policy': 'same-origin',
-  'X-Content-Type-Options': 'nosniff',
   'X-DNS-Prefetch-Control': 'off',
   'X-Frame-Options': 'DENY',
   'X-Permitted-Cross-Domain-Policies': 'none',
   'X-XSS-Protection': '0',
 }
 
-/** Sets the headers; an https issuer also tells browsers never to use http. */
-export function securityHeaders(issuer: string): Middleware {
-  const strict = { 'Strict-Transport-Security': `max-age=${YEAR_SECONDS}; includeSubDomains` }
-  const headers = { ...HEADERS, ...(issuer.startsWith('https:') && strict) }
+const STRICT = ['Strict-Transport-Security', `max-age=${YEAR_SECONDS}; includeSubDomains`] as const
+
+/** Sets headers with one call. An https issuer also tells browsers never to use http. */
+function headersOf(issuer: string, headers: Record<string, string>): Middleware {
+  const isStrict = issuer.startsWith('https:')
+  const all = new Map([...Object.entries(headers), ...(isStrict ? [STRICT] : [])])
   return (ctx, next) => {
-    ctx.set(headers)
+    ctx.res.setHeaders(all)
     return next()
   }
 }
+
+/** Sets the headers of pages. */
+export const pageHeaders = (issuer: string) => headersOf(issuer, PAGE_HEADERS)
+
+/** Sets the headers of endpoints that answer JSON. */
+export const jsonHeaders = (issuer: string) => headersOf(issuer, JSON_HEADERS)
 
 /**
  * Removes `form-action` for the `form_post` page, whose form goes to a client. Browsers apply it to every

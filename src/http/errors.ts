@@ -40,8 +40,9 @@ export function errors(
 ): Middleware {
   return async (ctx, next) => {
     // The library reads this header, too. Java sends `text/html` by default.
-    const prefersHtml = isForPrograms(ctx.path) && ctx.accepts('json', 'html') === 'html'
-    if (prefersHtml) ctx.req.headers.accept = 'application/json'
+    const { headers } = ctx.req
+    const mayPreferHtml = headers.accept?.includes('text/') && isForPrograms(ctx.path)
+    if (mayPreferHtml && ctx.accepts('json', 'html') === 'html') headers.accept = 'application/json'
     try {
       await next()
     } catch (thrown) {

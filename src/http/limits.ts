@@ -21,7 +21,7 @@ export const MAX_CHARACTERS = {
 export const limits: Middleware = (ctx, next) => {
   if (Buffer.byteLength(ctx.url) > MAX_URL_BYTES)
     ctx.throw(414, `longer than ${MAX_URL_BYTES} bytes`)
-  const error_description = longParameter(ctx.query)
+  const error_description = ctx.querystring && longParameter(ctx.query)
   if (error_description) ctx.throw(400, { error: 'invalid_request', error_description })
   return next()
 }

@@ -2,7 +2,7 @@
 // The line has the route, never a path, query or body, because these can contain secrets. The number of
 // lines for failed requests is limited, so that a flood fills no disk; the metrics count all of them.
 
-import { randomBytes } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
 import { type Logger, pino } from 'pino'
 import { createAudit, isFailure } from './audit.ts'
@@ -60,9 +60,10 @@ export function requestLog(
 
   return async (ctx, next) => {
     const started = performance.now()
-    const id = randomBytes(8).toString('hex')
+    // Node makes 128 random UUIDs at once: far cheaper than random bytes for each request.
+    const id = randomUUID().replaceAll('-', '').slice(0, 16)
     Object.assign(ctx.state, { requestId: id, log: {}, auditEvents: [] })
-    ctx.set('X-Request-Id', id)
+    ctx.res.setHeader('X-Request-Id', id)
     await next()
     if (ctx.state.isQuiet) return
     const { ip, method, status } = ctx

@@ -106,8 +106,17 @@ export function finishAnswers(
     const isBare = ctx.status === 200 && ctx.type === 'text/html' && !ctx.state.isPage
     if (isBare && xsrf) handOver(ctx, confirm, { xsrf, logout: 'yes' })
   }
+  /** By the library's names of the endpoints: the finishers of the features come first. */
+  const atRoute = new Map<string, Finisher[]>()
+  function finishersAt(route: string): Finisher[] {
+    const known = atRoute.get(route)
+    if (known) return known
+    const ofFeatures = features.flatMap(({ answers }) => answers?.[route] ?? [])
+    const all = [...ofFeatures, finishers[route] ?? signOut]
+    atRoute.set(route, all)
+    return all
+  }
   return async (ctx, next) => {
-    ctx.set('Cache-Control', 'no-store')
     // Our own sign-out page accepts no parameters: no client decides whom it signs out, or where it leads.
     if (!endpoints.end_session && ctx.path === paths.end_session) ctx.querystring = ''
     await next()
@@ -120,10 +129,7 @@ export function finishAnswers(
     // A chunked body.
     if (ctx.state.log.detail === 'request entity too large') ctx.status = 413
     if (mapOf(ctx.body).error) ctx.body = described(ctx, ctx.body)
-    const ofFeatures = features.map(({ answers }) => answers?.[oidc.route])
-    for (const finish of [...ofFeatures, finishers[oidc.route] ?? signOut]) {
-      await finish?.(ctx, oidc)
-    }
+    for (const finish of finishersAt(oidc.route)) await finish(ctx, oidc)
   }
 }
 

@@ -49,9 +49,9 @@ export function endpointOf(path: string): string | undefined {
   return Object.entries(ROUTES).find(isAt)?.[0]
 }
 
-/** Whether programs call an endpoint: it answers JSON, whatever `Accept` says (RFC 6749 §5.2). */
-const isForPrograms = (path: string) =>
-  /^\/(api\/oauth|\.well-known)\/|\/backchannel-logout$/i.test(path) &&
+/** Whether only programs call a path: an endpoint of the protocol that shows no page. */
+export const isEndpointForPrograms = (path: string) =>
+  /^\/(api\/oauth|\.well-known)\//i.test(path) &&
   !['authorization', 'end_session'].includes(endpointOf(path) ?? '')
 
 /** The endpoints that scripts of browser applications call. Their responses have CORS headers. */
@@ -110,7 +110,9 @@ export const ERROR_FORMATS = {
   /** Endpoints whose errors have `error` and `error_description` only (CIBA §13). */
   bare: [ROUTES.backchannel_authentication.path],
   cors: CORS_PATHS,
-  isForPrograms,
+  /** Answers JSON, whatever `Accept` says (RFC 6749 §5.2). */
+  isForPrograms: (path: string) =>
+    isEndpointForPrograms(path) || path.endsWith('/backchannel-logout'),
 }
 
 /** Paths where anonymous requests are stored. `byClient`: those where clients authenticate. */

@@ -61,6 +61,7 @@ const HOMES: Record<string, RegExp> = {
   eta: /^src\/pages\//,
   '@node-rs/argon2': /^src\/accounts\/(password|foreign-hash)\.ts$/,
   '@koa/router': /^src\/(app|pages\/routes)\.ts$/,
+  'koa-compose': /^src\/app\.ts$/,
   'koa-mount': /^src\/app\.ts$/,
   'ipaddr.js': /^src\/http\//,
 }
