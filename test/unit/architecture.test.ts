@@ -70,12 +70,12 @@ const HOMES: Record<string, RegExp> = {
 // exemption from it makes no room.
 
 /** Lines of code of src, without sign-in at upstream issuers. */
-const LINES = 12_340
+const LINES = 12_600
 const UPSTREAM = 'src/features/upstream/'
 /** Lines of code of sign-in at upstream issuers. */
 const UPSTREAM_LINES = 700
 /** Lines of code outside of `src/features/` and `src/commands/`. */
-const CORE_LINES = 9_190
+const CORE_LINES = 9_400
 /** Exemptions from the formatter: tables that are read down their columns. */
 const EXEMPTIONS = 3
 const EXEMPTION = /^\s*\/\/ biome-ignore format.*\n/gm
