@@ -64,7 +64,11 @@ export async function prepare(
     async play(requestName, seconds, folder) {
       const request = requests[requestName]
       if (!request) return undefined
-      const work = () => load({ pid, redis, callers }, request, seconds)
+      const work = async () => {
+        const figures = await load({ pid, redis, callers }, request, seconds)
+        const alone = await load({ pid, redis, callers: callers.slice(0, 1) }, request, seconds)
+        return { ...figures, alone: alone.cpu }
+      }
       if (!service || !folder) return work()
       const file = `${name} ${requestName}`.replaceAll(/\W+/g, '-')
       return profile(service, work, `${folder}/${file}.cpuprofile`)

@@ -8,6 +8,8 @@ import type { Caller } from './requests.ts'
 export interface Figures {
   /** CPU time of a request, in microseconds. */
   cpu?: number
+  /** The same with one connection, where each request waits for the one before: its code is cold. */
+  alone?: number
   /** Requests a second. */
   rate: number
   /** Latency in milliseconds. */

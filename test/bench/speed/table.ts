@@ -12,7 +12,7 @@ export interface Result {
 }
 
 const COLUMNS = [
-  ...['request', 'of', 'CPU', 'requests a second', 'p50', 'p99'],
+  ...['request', 'of', 'CPU', 'CPU, one connection', 'requests a second', 'p50', 'p99'],
   ...['Redis commands', 'bytes sent', 'bytes kept'],
 ]
 
@@ -52,6 +52,7 @@ function cellsOf(name: string, { runs, redis }: Result, first: Result | undefine
       : ratio(own, others, key)
   return [
     compare('cpu', 0, ' µs'),
+    compare('alone', 0, ' µs'),
     compare('rate', 0, ''),
     compare('p50', 1, ' ms'),
     compare('p99', 1, ' ms'),
