@@ -53,6 +53,33 @@ test('a readable colour is not changed', () => {
   expect(readableIn('dark', '#9db8ff')).toBe('#9db8ff')
 })
 
+const DISC = '<circle cx="16" cy="16" r="16" fill="#e6007e"/>'
+const BOX = '<path d="M0 0H32V32H0Z" fill="#e6007e"/>'
+test.each<[what: string, shapes: string, problems: number]>([
+  ['dark text beside a bright shape', `${DISC}<text x="40" y="24" fill="#111">Name</text>`, 1],
+  ['dark text beside a bright path', `${BOX}<text x="40" y="24" fill="#111">Name</text>`, 1],
+  ['light text beside a bright shape', `${DISC}<path d="M40 4h8v8z" fill="#fff"/>`, 1],
+  ['a white letter in a shape', `${DISC}<path d="M10 4h8v8z" fill="#fff"/>`, 0],
+  ['a white letter in a path', `${BOX}<text x="4" y="24" fill="#fff">N</text>`, 0],
+  [
+    'a white clip path',
+    `${DISC}<defs><clipPath id="a"><rect width="9" height="9" fill="#fff"/></clipPath></defs>`,
+    0,
+  ],
+  [
+    'colours that are seen on both pages',
+    `${DISC}<text x="40" y="24" fill="#777777">Name</text>`,
+    0,
+  ],
+])(
+  'config check looks at each colour of a logo that is drawn on the page: %s',
+  (_, shapes, problems) => {
+    const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 200 32">${shapes}</svg>`
+    const found = read({ 'usher.yaml': 'branding: { logo: logo.svg }', 'logo.svg': svg }).settings
+    expect(found?.warnings).toHaveLength(problems)
+  },
+)
+
 test.each([
   ['#ffffff', ['logo']],
   ['#101010', ['logo']],

@@ -64,11 +64,33 @@ export function logoFindings(usher: ValidFile<UsherFile>, pictures: Record<strin
     const { [key]: name = '' } = branding
     const text = Buffer.from(pictures[name] ?? '', 'base64').toString()
     if (!name.endsWith('.svg') || /prefers-color-scheme|currentColor/.test(text)) return []
-    const colours =
-      text.match(/(?<=(?:fill|stroke)\s*[=:]\s*["']?\s*)#(?:[0-9a-f]{3}){1,2}\b/gi) ?? []
     const [page = ''] = SCHEMES[scheme].backgrounds
-    const isSeen = colours.some(colour => contrast(colour, page) >= MIN_GRAPHICS_CONTRAST)
-    return findingsOf(usher, [[!isSeen && colours.length, 'logo-contrast', `branding.${key}`]])
+    const isSeen = (colour: string) => contrast(colour, page) >= MIN_GRAPHICS_CONTRAST
+    const isHidden = !coloursOnPage(text).every(isSeen)
+    return findingsOf(usher, [[isHidden, 'logo-contrast', `branding.${key}`]])
+  })
+}
+
+/**
+ * Returns the colours of an SVG that are drawn on the page: without those of a shape that begins within the
+ * square around an earlier shape.
+ */
+function coloursOnPage(svg: string): string[] {
+  const squares: [from: number, to: number][] = []
+  const drawn = svg.replace(/<(defs|clipPath|mask)\b.*?<\/\1>/gs, '')
+  return (drawn.match(/<\w[^>]*>/g) ?? []).flatMap(tag => {
+    const of = (name: string) => new RegExp(`\\s${name}\\s*=\\s*["']([^"']*)`).exec(tag)?.[1] ?? ''
+    const size = (name: string) => Number.parseFloat(of(name)) || 0
+    const path = (of('(?:d|points)').match(/-?\d+(\.\d+)?/g) ?? []).map(Number)
+    const points = path.length ? path : [size('c?x'), size('c?y')]
+    const [first, last] = [Math.min(...points.slice(0, 2)), Math.max(...points.slice(0, 2))]
+    const isInside = squares.some(([from, to]) => first >= from && last <= to)
+    const reach = Math.max(size('width'), size('height'), size('r'))
+    if (/^<(path|polygon|rect|circle)/.test(tag)) {
+      squares.push([Math.min(...points) - size('r'), Math.max(...points) + reach])
+    }
+    const colours = tag.match(/(?<=(?:fill|stroke)\s*[=:]\s*["']?\s*)#(?:[0-9a-f]{3}){1,2}\b/gi)
+    return isInside ? [] : (colours ?? [])
   })
 }
 
