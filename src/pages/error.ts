@@ -14,6 +14,8 @@ export const CODES = Object.keys(shippedWords(ENGLISH)).flatMap(key => {
 /** Keys of titles for users: of an error, or else of a status. The key of the text ends in `_text`. */
 export const TITLES: Record<string, string> = {
   interaction_gone: 'interaction',
+  another_browser: 'another_browser',
+  cookie_missing: 'cookie',
   access_denied: 'denied',
   403: 'form',
   404: 'not_found',

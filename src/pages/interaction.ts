@@ -46,7 +46,8 @@ export function createInteractionPages(site: Site) {
    * session to the home page of the client, or to the account. Throws `error` again without a session.
    */
   async function leadOn(ctx: Context, error: unknown): Promise<undefined> {
-    if (mapOf(error).error !== 'interaction_gone' || !(await isSignedIn(ctx))) throw error
+    const isElse = !['interaction_gone', 'another_browser'].includes(String(mapOf(error).error))
+    if (isElse || !(await isSignedIn(ctx))) throw error
     const client = views.configuredClient(ctx, String(ctx.query.client_id))
     ctx.status = 303
     ctx.redirect(client?.client_uri ?? client?.initiate_login_uri ?? PLACES.home)

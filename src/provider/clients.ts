@@ -13,19 +13,15 @@ import type { Settings } from '../config/load.ts'
 import { ConfigError, type Finding } from '../config/report/finding.ts'
 import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
+import { namesIn } from '../config/schema/values.ts'
 import { outageIn } from '../storage/store.ts'
 import type { Feature } from './feature.ts'
 
 /** Our client metadata beyond RFC 7591. */
-export const USHER_METADATA = [
-  'client_secret_hashes',
-  'require_pkce',
-  'consent',
-  'require_sign_in',
-  'rotate_refresh_tokens',
-  'any_secret_method',
-  'profile',
-]
+export const USHER_METADATA: string[] = namesIn(
+  'client_secret_hashes require_pkce consent require_sign_in rotate_refresh_tokens',
+  'any_secret_method profile',
+)
 
 /** Whether refresh tokens of the client are rotated. */
 export const rotates = (client: Client | undefined) => client?.rotate_refresh_tokens !== false

@@ -21,12 +21,11 @@ export const DESCRIPTIONS: Record<string, string | undefined> = {
     'client_assertion was used before: send a new one, with another jti, in each request',
   'aud must be the issuer': 'client_assertion: aud must be the issuer, under profile: fapi2',
   'FAPI 2.0 has no RS256':
-    'client_assertion: alg must be PS256, ES256 or EdDSA, under profile: fapi2',
+    'client_assertion: alg must be PS256, ES256 or EdDSA, for profile: fapi2',
   'client is invalid': 'client_id is unknown; it must be the client_id of a registered client',
   'no client authentication mechanism provided':
     'client_id is required; a confidential client also authenticates',
-  'client_id mismatch':
-    'client_id must be the same in Authorization, client_assertion and the body',
+  'client_id mismatch': 'client_id must be the same in Authorization, client_assertion and body',
   'client authentication must only be provided using one mechanism':
     'send only one of Authorization, client_secret and client_assertion',
   'invalid authorization header value format':

@@ -34,6 +34,9 @@ export function createBrowserBinding({ development }: Deployment) {
       return { browser: hashOf(value) }
     },
 
+    /** Whether the browser of the request sends the cookie. */
+    isKnown: (ctx: Cookies) => read(ctx) !== undefined,
+
     /** Whether the interaction with these details began in the browser of the request. */
     isBound(ctx: Cookies, details: unknown): boolean {
       const value = read(ctx)
@@ -64,17 +67,25 @@ const USER_CHECKS = ['id_token_hint', 'claims_id_token_sub_value']
 /** A pending interaction. Nothing in it comes from the browser. */
 export type Interaction = Awaited<ReturnType<ReturnType<typeof createInteractions>['read']>>
 
-/** Interactions for the interaction pages. All functions throw 400 `interaction_gone`. */
+/** Interactions for the interaction pages. All functions throw 400, with the code of `errorOf`. */
 export function createInteractions(provider: Provider, settings: Deployment) {
-  const { isBound } = createBrowserBinding(settings)
+  const { isBound, isKnown } = createBrowserBinding(settings)
+
+  /** Says why this browser cannot answer the interaction. */
+  async function errorOf(ctx: Context): Promise<string> {
+    const found = await provider.Interaction.find(String(ctx.params.uid))
+    if (!found || isBound(ctx, found.prompt.details)) return 'interaction_gone'
+    return isKnown(ctx) ? 'another_browser' : 'cookie_missing'
+  }
+
   return {
     /** Returns the interaction of the request; throws if it expired or belongs to another browser. */
     async read(ctx: Context) {
-      const { uid, prompt, params, session, lastSubmission, deviceCode } = await orGone(ctx, () =>
-        provider.interactionDetails(ctx.req, ctx.res),
-      )
+      const details = () => provider.interactionDetails(ctx.req, ctx.res)
+      const found = await orGone(ctx, details, errorOf)
+      const { uid, prompt, params, session, lastSubmission, deviceCode } = found
       if (uid !== ctx.params.uid || !isBound(ctx, prompt.details))
-        ctx.throw(400, { error: 'interaction_gone' })
+        ctx.throw(400, { error: await errorOf(ctx) })
       const { login_hint, ui_locales } = params
       const expectsOther =
         session?.accountId !== undefined && prompt.reasons.some(name => USER_CHECKS.includes(name))
@@ -125,15 +136,16 @@ async function readDevice(ctx: Context, { DeviceCode }: Provider, id: string) {
 }
 
 /** One error for interactions that are finished, expired, or answered differently in another tab. */
-export async function orGone<T>(ctx: Context, read: () => Promise<T>): Promise<T> {
+export async function orGone<T>(ctx: Context, read: () => Promise<T>, errorOf = gone): Promise<T> {
   try {
     return await read()
   } catch (error) {
     if (!(error instanceof errors.SessionNotFound)) throw error
     ctx.state.log.detail = error.error_detail ?? error.error_description
-    return ctx.throw(400, { error: 'interaction_gone' })
+    return ctx.throw(400, { error: await errorOf(ctx) })
   }
 }
+const gone = async (_ctx: Context) => 'interaction_gone'
 
 /** The session of a signed-in user. */
 export type Session = NonNullable<

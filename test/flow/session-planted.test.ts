@@ -4,7 +4,15 @@
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
-import { credentials, fieldsOf, isSignedIn, open, send, signedIn } from '../support/people.ts'
+import {
+  credentials,
+  fieldsOf,
+  isSignedIn,
+  open,
+  send,
+  signedIn,
+  words,
+} from '../support/people.ts'
 import { ADA, GRACE } from '../support/usher.ts'
 
 const test = usherTest({ accounts: [ADA, GRACE] })
@@ -33,10 +41,14 @@ async function plant({ jar: from }: Browser, { jar: to, issuer }: Browser) {
 }
 
 test.each([
-  ['a new browser', async () => new Browser(usher.issuer)],
-  ['a browser with a sign-in in progress', async () => (await open(usher)).browser],
-  ['a signed-in browser', () => signedIn(usher)],
-])('a planted sign-in of another user is not accepted: %s', async (_, start) => {
+  ['a new browser', 'cookie', async () => new Browser(usher.issuer)],
+  [
+    'a browser with a sign-in in progress',
+    'another_browser',
+    async () => (await open(usher)).browser,
+  ],
+  ['a signed-in browser', '', () => signedIn(usher)],
+])('a planted sign-in of another user is not accepted: %s', async (_, title, start) => {
   const grace = await signInOfGrace()
   const victim = await start()
   const before = await isSignedIn(victim)
@@ -46,7 +58,7 @@ test.each([
   if (before) expect(victim.page.url.pathname).not.toMatch(/^\/interaction/)
   else {
     expect(victim.page.status).toBe(400)
-    expect(victim.heading).toBe('This page has expired')
+    expect(victim.heading).toBe(words(`error.${title}`))
   }
   await victim.open(grace.next)
   expect(victim.page.status).toBe(400)
@@ -84,4 +96,50 @@ test('the cookie of a remembered browser gives no access, does not change, and n
   expect((await browser.open(first)).status).toBe(200)
   await browser.jar.setCookie('usher_browser.sig=x; Path=/', usher.issuer)
   expect((await browser.open(first)).status).toBe(400)
+})
+
+/** A page that its browser cannot answer, and the key of its text. */
+const UNANSWERABLE: [what: string, title: string, visit: () => Promise<Browser>][] = [
+  [
+    'cookies are blocked',
+    'cookie',
+    async () => {
+      const { browser } = await open(usher)
+      await browser.jar.removeAllCookies()
+      return browser
+    },
+  ],
+  [
+    'another browser with cookies opens it',
+    'another_browser',
+    async () => {
+      const other = (await open(usher)).browser
+      other.pages.push((await open(usher)).browser.page)
+      return other
+    },
+  ],
+  [
+    'it was finished',
+    'interaction',
+    async () => {
+      const { browser } = await open(usher)
+      const { page } = browser
+      await browser.submit({ decision: 'cancel' })
+      browser.pages.push(page)
+      return browser
+    },
+  ],
+]
+test.each(UNANSWERABLE)('the error page says why, when %s', async (_, title, visit) => {
+  const browser = await visit()
+  const { url } = browser.page
+  const form = fieldsOf(browser.page, credentials())
+  await browser.open(url)
+  expect([browser.page.status, browser.heading]).toEqual([400, words(`error.${title}`)])
+  expect(browser.page.text).toContain(words(`error.${title}_text`))
+  const answer = await send(browser, url, { form })
+  expect([answer.status, await answer.text()]).toEqual([
+    400,
+    expect.stringContaining(words(`error.${title}`)),
+  ])
 })

@@ -225,7 +225,7 @@ test('the page belongs to the browser that signed in', async () => {
   const { browser } = await choosing()
   const other = new Browser(usher.issuer)
   await other.open(browser.page.url)
-  expect(other.heading).toBe(EXPIRED)
+  expect(other.heading).toBe(words('error.cookie'))
 })
 
 test('earlier sessions and refresh tokens stay invalid, and the consent stays', async () => {

@@ -12,6 +12,8 @@ const ERRORS = [
   { name: 'error-form',        error: 'access_denied',           title: 'form',        text: 'form_text' },
   { name: 'error-denied',      error: 'access_denied',           title: 'denied',      text: 'denied_text' },
   { name: 'error-expired',     error: 'interaction_gone',        title: 'interaction', text: 'interaction_text', client: WIKI },
+  { name: 'error-browser',     error: 'another_browser',         title: 'another_browser', text: 'another_browser_text', client: WIKI },
+  { name: 'error-cookie',      error: 'cookie_missing',          title: 'cookie',      text: 'cookie_text', client: WIKI },
   { name: 'error-not-found',   error: 'not_found',               title: 'not_found',   text: 'not_found_text' },
   { name: 'error-address',     error: 'misdirected_request',     title: 'misdirected', text: 'request_text' },
   { name: 'error-unavailable', error: 'temporarily_unavailable', title: 'unavailable', text: 'unavailable_text', again: true },

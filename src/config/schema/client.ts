@@ -20,24 +20,12 @@ const redirectUri = z.string().superRefine(refusing(redirectUriProblem, 'redirec
 /** An address that the provider sends requests to: a web URL without a fragment. */
 export const requestedUri = webUrl.refine(uri => !uri.includes('#'), 'has no fragment')
 
-const member = z.string().optional()
-const members = z.array(z.string()).optional()
-const PUBLIC_JWK = {
-  kty: z.string(),
-  use: member,
-  key_ops: members,
-  alg: member,
-  kid: member,
-  crv: member,
-  x: member,
-  y: member,
-  n: member,
-  e: member,
-  x5u: member,
-  x5c: members,
-  x5t: member,
-  'x5t#S256': member,
-}
+const TEXTS = namesIn('use alg kid crv x y n e x5u x5t x5t#S256')
+const text = z.string().optional()
+const list = z.array(z.string()).optional()
+type Texts = Record<(typeof TEXTS)[number], typeof text>
+const texts = Object.fromEntries(TEXTS.map(name => [name, text])) as Texts
+const PUBLIC_JWK = { kty: z.string(), key_ops: list, x5c: list, ...texts }
 
 /** A public key. Other members are dropped: a registered key may nest them without limit. */
 const publicJwk = z
