@@ -95,11 +95,16 @@ export function createConsents(records: Records) {
     clientId: string,
     { scopes, declined, details = [], appearance, version }: Decision,
   ): Promise<boolean> {
+    const isNarrower = (before: string[] = []) => before.some(scope => declined.includes(scope))
+    // Also before the decision: after a fault the user is asked again, and a recorded one is no longer narrower.
+    if (isNarrower((await find(accountId, clientId))?.scopes)) {
+      await revokeGrants(records, accountId, clientId)
+    }
     let isLess = false
     const isRecorded = await update(accountId, clientId, found => {
       if (!found.value && found.version !== version) return undefined
       const { since = now(), scopes: before = [], declined: refused = [] } = found.value ?? {}
-      isLess = before.some(scope => declined.includes(scope))
+      isLess = isNarrower(before)
       const allowed = new Set([...before, ...scopes].filter(scope => !declined.includes(scope)))
       return {
         accountId,
