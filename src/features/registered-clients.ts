@@ -189,17 +189,22 @@ export function createInvitations(records: Records) {
     return all.filter(({ exp }) => exp > now()).sort((a, b) => a.iat - b.iat)
   }
 
-  /** Counts one client. Returns the handle; undefined if the invitation is used up or revoked. */
-  async function use(token: string): Promise<string | undefined> {
+  /** Returns an invitation; undefined if it is used up or revoked. */
+  async function find(token: string): Promise<Invitation | undefined> {
+    const { value } = await records.read<Invitation>(INVITATION, token)
+    return value && value.used < value.most ? value : undefined
+  }
+
+  /** Counts one client. Returns false if the invitation is used up or revoked. */
+  function use(token: string): Promise<boolean> {
     const count = ({ value }: Found<Invitation>) =>
       value && value.used < value.most ? { ...value, used: value.used + 1 } : undefined
     const options = ({ exp }: Invitation) => ({ ttl: exp - now(), indexes: [INVITATIONS] })
-    const isCounted = await records.update(INVITATION, token, count, options)
-    return isCounted ? records.lastRead<Invitation>(INVITATION, token)?.value?.handle : undefined
+    return records.update(INVITATION, token, count, options)
   }
 
   /** Clients that registered with it stay. */
   const revoke = ({ jti }: Invitation) => records.remove(INVITATION, jti)
 
-  return { make, list, use, revoke }
+  return { make, list, find, use, revoke }
 }

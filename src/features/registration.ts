@@ -48,14 +48,29 @@ export function registration(settings: Settings, records: Records): Feature {
     if (properties.token_endpoint_auth_method !== 'none') properties.require_pkce = false
   }
 
+  const usedUp = () => new errors.InvalidToken('initial access token is used up or revoked')
+
   async function register(client: Properties, { jti }: { jti: string }) {
     if (await clients.isFull()) {
       throw new errors.InvalidRequest('as many applications as there may be have registered', 429)
     }
-    const invitation = await invitations.use(jti)
-    if (!invitation) throw new errors.InvalidToken('initial access token is used up or revoked')
-    await clients.add({ client, since: now(), invitation })
-    return invitation
+    const invitation = await invitations.find(jti)
+    if (!invitation) throw usedUp()
+    await clients.add({ client, since: now(), invitation: invitation.handle })
+  }
+
+  /** The last writes of a registration. An interrupted one is not counted, and its client expires unknown. */
+  async function complete(token: string, payload: Properties) {
+    await clients.manageBy(token, payload)
+    const ctx = currentRequest()
+    const client_id = String(payload.clientId)
+    const { jti = '' } = ctx?.oidc.entities.InitialAccessToken ?? {}
+    if (!(await invitations.use(jti))) {
+      await clients.remove(client_id)
+      throw usedUp()
+    }
+    const invitation = (await clients.read(client_id))?.invitation
+    if (ctx) note(ctx, 'client_registered', { client_id, invitation })
   }
 
   const clientAdapter: Partial<Adapter> = {
@@ -74,10 +89,7 @@ export function registration(settings: Settings, records: Records): Feature {
       const ctx = currentRequest()
       if (!ctx) throw new Error('clients are registered by requests only')
       const { InitialAccessToken: token } = ctx.oidc.entities
-      if (token) {
-        const invitation = await register(client, token)
-        return note(ctx, 'client_registered', { client_id, invitation })
-      }
+      if (token) return register(client, token)
       if (!(await clients.replace(client_id, client))) {
         throw new errors.InvalidRequest('the client was changed or removed at the same time', 409)
       }
@@ -111,7 +123,7 @@ export function registration(settings: Settings, records: Records): Feature {
     },
     adapters: {
       Client: () => clientAdapter,
-      RegistrationAccessToken: () => ({ upsert: clients.manageBy }),
+      RegistrationAccessToken: () => ({ upsert: complete }),
     },
     // A client without sign-ins expires.
     onGrant: async clientId => void (enabled && (await clients.touch(clientId))),
