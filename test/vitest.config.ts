@@ -3,7 +3,7 @@ import { configDefaults, defineConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 /** Mocks a module, and must not share it with other files. */
-const ISOLATED = ['test/flow/interleavings.test.ts']
+const ISOLATED = ['test/flow/interleavings.test.ts', 'test/flow/interrupted.test.ts']
 
 /** Compare durations: `npm run test:timed`, on a quiet machine. */
 const TIMED = [

@@ -9,9 +9,9 @@ import { type Store, StoreUnavailable } from '../../src/storage/store.ts'
 export function stopping(store: Store) {
   let left = Number.POSITIVE_INFINITY
   const { write } = store
-  store.write = async changes => {
+  store.write = async change => {
     if (left-- <= 0) throw new StoreUnavailable('stopped by the test')
-    return write.call(store, changes)
+    return write.call(store, change)
   }
   return async <T>(writes: number, work: () => Promise<T>): Promise<T> => {
     left = writes

@@ -1,0 +1,420 @@
+// Operations of several writes, with a store that stops at the n-th write, for every n. The first write makes the
+// operation safe, and each can be repeated afterwards until it is complete.
+
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { addLink, withoutIssuer } from '../../src/features/upstream/identities.ts'
+import { openSigningKeys } from '../../src/keys/signing-keys.ts'
+import { Browser } from '../support/browser.ts'
+import { type Scene, scene, signIn, signingOut } from '../support/interleave.ts'
+import { post, redeem, refresh, userinfo } from '../support/journey.ts'
+import { copyOf, credentials, fieldsOf, isSignedIn, open, send } from '../support/people.ts'
+import { startRedis } from '../support/redis.ts'
+import { freePorts } from '../support/redis-together.ts'
+import {
+  invite,
+  METADATA,
+  manage,
+  ON,
+  register,
+  registered,
+  registerNew,
+} from '../support/registration.ts'
+import { stopping } from '../support/stopping.ts'
+import { CLIENTS, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+
+// Replaces the password hash, because the test signs in hundreds of times.
+vi.mock('@node-rs/argon2', () => ({
+  hash: async (password: string) => `$argon2id$v=19$m=19456,t=2,p=1$${password}`,
+  verify: async (phc: string, password: string) => phc.endsWith(`$${password}`),
+}))
+
+const NEW = 'another battery, another staple'
+const ISSUER = 'https://central.example.org'
+const ONLINE = 'openid profile'
+const OFFLINE = `${ONLINE} offline_access`
+
+let usher: Usher
+
+interface Operation {
+  /** Throws if the store has failed. */
+  run(): Promise<unknown>
+  /** What an attacker may still use once the first write has succeeded. */
+  left?(): Promise<string[]>
+  /** What is missing after a run that succeeded. */
+  missing(): Promise<string[]>
+}
+
+/** Returns the names of the facts that are false. */
+async function falseOf(facts: Record<string, unknown>): Promise<string[]> {
+  const entries = Object.entries(facts)
+  const values = await Promise.all(entries.map(([, value]) => value))
+  return entries.filter((_, i) => !values[i]).map(([name]) => name)
+}
+
+const isRefused = ({ status }: { status: number }) => [400, 401].includes(status)
+
+/** A user who is signed in to `web`, which has tokens, and whose sessions notify `web`. */
+async function signedInUser(scope: string) {
+  const user = await scene(usher, scope)
+  await signIn(user)
+  const { browser, request } = await open(usher, { scope }, copyOf(user.browser))
+  const { body } = await redeem(usher, browser.page.params.get('code') ?? '', request)
+  const ended = () =>
+    falseOf({
+      'UserInfo is refused': userinfo(usher, body.access_token).then(isRefused),
+      'the session has ended': isSignedIn(user.browser).then(is => !is),
+      ...(scope === OFFLINE && {
+        'a refresh is refused': refresh(usher, body.refresh_token).then(isRefused),
+      }),
+    })
+  return { ...user, tokens: body, ended, notified: () => notificationsOf(user).then(n => n === 1) }
+}
+
+async function notificationsOf({ id }: Scene): Promise<number> {
+  const all = await usher.records.list<{ accountId: string }>('sign-outs', 'new')
+  return all.filter(({ accountId }) => accountId === id).length
+}
+
+/** An operation that ends all access of a user. */
+async function ending(run: (user: Awaited<ReturnType<typeof signedInUser>>) => Promise<unknown>) {
+  const user = await signedInUser(OFFLINE)
+  return {
+    user,
+    run: () => run(user),
+    left: user.ended,
+    missing: async () => [
+      ...(await user.ended()),
+      ...(await falseOf({
+        'its applications are notified once': user.notified(),
+        'no grant is left': usher.records
+          .list('grants of account', user.id)
+          .then(({ length }) => length === 0),
+      })),
+    ],
+  }
+}
+
+const canSignIn = async (username: string, password: string) => {
+  const { authenticate } = await usher.directory.candidate(username, [])
+  return (await authenticate(password)).account !== undefined
+}
+/** A name that an interrupted operation left behind is free after a minute. */
+async function isFree(username: string) {
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 61_000 })
+  const added = await usher.directory.add({ username }).catch(() => undefined)
+  vi.useRealTimers()
+  return added !== undefined
+}
+
+let names = 0
+const newName = (text: string) => `${text}${names++}`
+
+async function throwIfUnavailable<T extends { status: number }>(sent: Promise<T>): Promise<T> {
+  const answer = await sent
+  if (answer.status >= 500) throw new Error(`answered ${answer.status}`)
+  return answer
+}
+
+const OPERATIONS: Record<string, () => Promise<Operation>> = {
+  async 'a sign-out'() {
+    const user = await signedInUser(ONLINE)
+    const run = await signingOut(user)
+    return {
+      run,
+      left: () => falseOf({ 'the session has ended': isSignedIn(user.browser).then(is => !is) }),
+      missing: async () => [
+        ...(await user.ended()),
+        ...(await falseOf({ 'its applications are notified once': user.notified() })),
+      ],
+    }
+  },
+  async 'the end of the other sessions of an account'() {
+    const user = await signedInUser(ONLINE)
+    const other = new Browser(usher.issuer)
+    await signIn({ ...user, browser: other })
+    const page = '/account/sessions/end?session=others'
+    await other.open(page)
+    const form = fieldsOf(other.page)
+    return {
+      run: () => throwIfUnavailable(send(other, page, { form })),
+      missing: async () => [
+        ...(await user.ended()),
+        ...(await falseOf({
+          'this session stays': isSignedIn(other),
+          'its applications are notified once': user.notified(),
+        })),
+      ],
+    }
+  },
+  'the end of all access': () => ending(({ id }) => usher.directory.endAccess(id)),
+  async 'the disabling of an account'() {
+    const disable = (account: object) => ({ ...account, enabled: false })
+    return ending(({ id }) => usher.directory.endAccess(id, disable as never))
+  },
+  async 'a change of password'() {
+    const operation = await ending(async ({ id }) => {
+      const [session] = await usher.sessions.list(id)
+      await usher.directory.changePassword(id, NEW, session?.uid ?? '', 3600)
+    })
+    const { username } = operation.user
+    const facts = () =>
+      falseOf({
+        'the new password is valid': canSignIn(username, NEW),
+        'the old one is not': canSignIn(username, PASSWORD).then(is => !is),
+      })
+    const both = async () => [...(await operation.left()), ...(await facts())]
+    return {
+      ...operation,
+      left: both,
+      missing: async () => [...(await operation.missing()), ...(await facts())],
+    }
+  },
+  async 'the change of a temporary password'() {
+    const { id, username, browser } = await scene(usher, ONLINE)
+    const change_password_by = Math.floor(Date.now() / 1000) + 3600
+    await usher.directory.endAccess(id, account => ({ ...account, change_password_by }))
+    await browser.open('/account')
+    await browser.submit(credentials(username))
+    const { url } = browser.page
+    const form = fieldsOf(browser.page, { password: NEW, repeat: NEW })
+    let next: string | undefined
+    return {
+      async run() {
+        const answer = await throwIfUnavailable(send(browser, url, { form }))
+        next = /content="0;url=([^"]+)"/.exec(await answer.text())?.[1]
+      },
+      async missing() {
+        await browser.open(next?.replaceAll('&amp;', '&') ?? '/account')
+        return falseOf({
+          'the new password is valid': canSignIn(username, NEW),
+          'the old one is not': canSignIn(username, PASSWORD).then(is => !is),
+          'the user is signed in': browser.heading === 'Your account',
+        })
+      },
+    }
+  },
+  async 'the addition of an account'() {
+    const username = newName('added')
+    const minute = () => vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 61_000 })
+    return {
+      // An interrupted addition blocks its username for a minute.
+      run: () => usher.directory.add({ username }).finally(minute),
+      async missing() {
+        vi.useRealTimers()
+        return falseOf({ 'the account is found': usher.directory.findByUsername(username) })
+      },
+    }
+  },
+  async 'the import of an account'() {
+    const { id, username } = { id: newName('usr_imported'), username: newName('imported') }
+    const account = { id, username, enabled: true, email_verified: false, attributes: {} }
+    return {
+      run: () => usher.directory.transfer(account as never),
+      missing: () => falseOf({ 'the account is found': usher.directory.findByUsername(username) }),
+    }
+  },
+  async 'a rename'() {
+    const { id, username } = await scene(usher, ONLINE)
+    const renamed = newName('renamed')
+    return {
+      run: () => usher.directory.change(id, account => ({ ...account, username: renamed })),
+      missing: async () =>
+        falseOf({
+          'the new name is of the account': usher.directory
+            .findByUsername(renamed)
+            .then(found => found?.id === id),
+          'the old name is free': isFree(username),
+        }),
+    }
+  },
+  async 'a change of the e-mail address'() {
+    const { id } = await scene(usher, ONLINE)
+    const email = `${newName('new')}@example.org`
+    return {
+      run: () => usher.directory.change(id, account => ({ ...account, email })),
+      missing: () =>
+        falseOf({
+          'the account is found by it': usher.directory
+            .findByEmail(email)
+            .then(all => all.length === 1),
+        }),
+    }
+  },
+  async 'linking an account'() {
+    const { id } = await scene(usher, ONLINE)
+    const link = { issuer: ISSUER, subject: newName('user') }
+    return {
+      run: () => addLink(usher.directory, id, link),
+      missing: () =>
+        falseOf({
+          'the link is found': usher.directory.findByLink(link).then(one => one?.id === id),
+        }),
+    }
+  },
+  async 'unlinking an account'() {
+    const { id } = await scene(usher, ONLINE)
+    const other = await scene(usher, ONLINE)
+    const link = { issuer: ISSUER, subject: newName('user') }
+    await addLink(usher.directory, id, link)
+    const unlinked = () => usher.directory.findByLink(link).then(found => !found)
+    return {
+      run: () => usher.directory.change(id, account => withoutIssuer(account, ISSUER) ?? account),
+      left: () => falseOf({ 'the link gives no access': unlinked() }),
+      async missing() {
+        const left = await falseOf({ 'the link is gone': unlinked() })
+        vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 61_000 })
+        const linked = await addLink(usher.directory, other.id, link).catch(() => undefined)
+        vi.useRealTimers()
+        return [...left, ...(linked ? [] : ['another account can link it'])]
+      },
+    }
+  },
+  async 'the removal of an account'() {
+    const before: { account?: Awaited<ReturnType<typeof usher.directory.find>> } = {}
+    const operation = await ending(async ({ id }) => {
+      before.account ??= await usher.directory.find(id)
+      if (before.account) await usher.directory.remove(before.account)
+    })
+    const { id, username } = operation.user
+    return {
+      ...operation,
+      missing: async () => [
+        ...(await operation.missing()),
+        ...(await falseOf({
+          'the account is gone': usher.directory.find(id).then(found => !found),
+          'its consents are gone': usher.consents.list(id).then(all => all.length === 0),
+          'its name is free': isFree(username),
+        })),
+      ],
+    }
+  },
+  async 'the withdrawal of a consent'() {
+    const user = await signedInUser(OFFLINE)
+    return {
+      run: () => usher.consents.withdraw(user.id, 'web'),
+      missing: () =>
+        falseOf({
+          'the consent is gone': usher.consents.find(user.id, 'web').then(found => !found),
+          'UserInfo is refused': userinfo(usher, user.tokens.access_token).then(isRefused),
+          'a refresh is refused': refresh(usher, user.tokens.refresh_token).then(isRefused),
+        }),
+    }
+  },
+  async 'a consent to less than before'() {
+    const user = await signedInUser(OFFLINE)
+    const less = { scopes: ['openid'], declined: ['profile'] }
+    const { version } = await usher.consents.read(user.id, 'web')
+    return {
+      run: () => usher.consents.decide(user.id, 'web', { ...less, version }),
+      missing: () =>
+        falseOf({
+          'the consent is less': usher.consents
+            .find(user.id, 'web')
+            .then(found => !found?.scopes.includes('profile')),
+          'UserInfo is refused': userinfo(usher, user.tokens.access_token).then(isRefused),
+          'a refresh is refused': refresh(usher, user.tokens.refresh_token).then(isRefused),
+        }),
+    }
+  },
+  async 'the revocation of a refresh token'() {
+    const { tokens } = await signedInUser(OFFLINE)
+    const left = () =>
+      falseOf({
+        'UserInfo is refused': userinfo(usher, tokens.access_token).then(isRefused),
+        'a refresh is refused': refresh(usher, tokens.refresh_token).then(isRefused),
+      })
+    const run = () =>
+      throwIfUnavailable(post(usher, '/api/oauth/revoke', { token: tokens.refresh_token }))
+    return { run, left, missing: left }
+  },
+  async 'a rotation of the signing keys'() {
+    const keys = await openSigningKeys(usher.records, usher.settings)
+    const before = (await keys.list()).map(({ kid }) => kid)
+    const isNew = ({ kid, state }: { kid: string; state: string }) =>
+      state === 'next' && !before.includes(kid)
+    return {
+      run: () => keys.rotate(),
+      missing: () => falseOf({ 'keys are announced': keys.list().then(all => all.some(isNew)) }),
+    }
+  },
+  async 'the registration of a client'() {
+    const token = await invite(usher, 1)
+    let answer: Awaited<ReturnType<typeof register>> | undefined
+    return {
+      async run() {
+        answer = await throwIfUnavailable(register(usher, token))
+      },
+      missing: () =>
+        falseOf({
+          'the client is registered': answer?.status === 201,
+          'it can read its metadata':
+            answer && manage(usher, answer.json).then(({ status }) => status === 200),
+          'the initial access token is used up': register(usher, token).then(isRefused),
+        }),
+    }
+  },
+  async 'the update of a registered client'() {
+    const client = await registerNew(usher)
+    const metadata = { ...METADATA, client_id: client.client_id, client_name: newName('Name ') }
+    return {
+      run: () => throwIfUnavailable(manage(usher, client, metadata)),
+      missing: () =>
+        falseOf({
+          'the name is new': registered(usher)
+            .find(client.client_id)
+            .then(found => found?.client_name === metadata.client_name),
+        }),
+    }
+  },
+  async 'the removal of a registered client'() {
+    const client = await registerNew(usher)
+    const gone = () =>
+      falseOf({
+        'the client is gone': registered(usher)
+          .find(client.client_id)
+          .then(one => !one),
+      })
+    const run = () => throwIfUnavailable(manage(usher, client, undefined, 'DELETE'))
+    return { run, left: gone, missing: gone }
+  },
+}
+
+describe.each([
+  ['SQLite', async () => ({ url: 'sqlite::memory:', stop: async () => {} })],
+  ['Redis', async () => startRedis({ port: (await freePorts(1))[0] })],
+])('on %s', (_, startStore) => {
+  let stop = async () => {}
+  beforeAll(async () => {
+    const store = await startStore()
+    const backchannel_logout_uri = 'https://app.example.org/backchannel-logout'
+    const USHER_SECRET = Buffer.alloc(32, 'interrupted').toString('base64url')
+    const { features } = ON.usher
+    usher = await startUsher({
+      store: store.url,
+      env: { USHER_SECRET },
+      clients: { ...CLIENTS, web: { ...CLIENTS.web, backchannel_logout_uri } },
+      usher: { features },
+    })
+    stop = () => usher.close().then(store.stop)
+  })
+  afterAll(() => stop())
+
+  test.each(Object.entries(OPERATIONS))(
+    '%s can be interrupted at every write',
+    async (_name, prepare) => {
+      const faults: string[] = []
+      for (let n = 0, isOver = false; !isOver && n < 60; n++) {
+        const { run, left, missing } = await prepare()
+        isOver = await stopping(usher.store)(n, run).then(
+          () => true,
+          () => false,
+        )
+        const note = (facts: string[] = []) => faults.push(...facts.map(fact => `${n}: ${fact}`))
+        if (!isOver && n > 0) note(await left?.())
+        if (!isOver) await run().catch(error => note([`cannot be repeated: ${error.message}`]))
+        note(await missing())
+      }
+      expect(faults).toEqual([])
+    },
+  )
+})
