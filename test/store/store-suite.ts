@@ -332,6 +332,13 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await list(store, index)).toEqual([])
       })
 
+      test('still lists a record whose removal was refused', async () => {
+        const [key, index] = [fresh(), fresh()]
+        await put(store, key, bytes('one'), { expires: now() + 60, indexes: [index] })
+        expect(await remove(store, key, now() + 60, 7)).toBe(false)
+        expect(await names(index)).toEqual([key])
+      })
+
       test('does not list the record of a refused write', async () => {
         const [key, index] = [fresh(), fresh()]
         await put(store, key, bytes('one'), {})

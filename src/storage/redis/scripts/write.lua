@@ -71,8 +71,10 @@ if head.o == operation then
   return answer('written')
 end
 if not isAllowed(head) then
+  -- A record that was not removed stays in its indexes.
+  if not (change.tombstone and head.t) then return { 'refused' } end
   -- The caller that removed it may have failed, because no replica confirmed the removal.
-  if change.tombstone and head.t then touch() end
+  touch()
   return answer('refused')
 end
 
