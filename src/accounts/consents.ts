@@ -69,7 +69,7 @@ export function createConsents(records: Records) {
   const update = (
     accountId: string,
     clientId: string,
-    change: (found: Found<Consent>) => Consent | undefined,
+    change: (found: Found<Consent>) => Consent | undefined | Promise<Consent | undefined>,
   ) =>
     records.update<Consent>(...consentName(accountId, clientId), change, {
       ttl: CONSENT_TTL_SECONDS,
@@ -95,16 +95,13 @@ export function createConsents(records: Records) {
     clientId: string,
     { scopes, declined, details = [], appearance, version }: Decision,
   ): Promise<boolean> {
-    const isNarrower = (before: string[] = []) => before.some(scope => declined.includes(scope))
-    // Also before the decision: after a fault the user is asked again, and a recorded one is no longer narrower.
-    if (isNarrower((await find(accountId, clientId))?.scopes)) {
-      await revokeGrants(records, accountId, clientId)
-    }
     let isLess = false
-    const isRecorded = await update(accountId, clientId, found => {
+    const isRecorded = await update(accountId, clientId, async found => {
       if (!found.value && found.version !== version) return undefined
       const { since = now(), scopes: before = [], declined: refused = [] } = found.value ?? {}
-      isLess = isNarrower(before)
+      isLess = before.some(scope => declined.includes(scope))
+      // Also before the decision: once it is recorded, its repetition after a fault declines nothing.
+      if (isLess) await revokeGrants(records, accountId, clientId)
       const allowed = new Set([...before, ...scopes].filter(scope => !declined.includes(scope)))
       return {
         accountId,

@@ -189,7 +189,10 @@ export function createDirectory(records: Records, sessions = createSessions(reco
     return session && sessions.createSuccessor(session, since, ttl)
   }
 
-  /** Returns false if the temporary password, or the sign-in with it (epoch seconds), is no longer valid. */
+  /**
+   * Returns false if the temporary password, or the sign-in with it (epoch seconds), is no longer valid. Can be
+   * repeated with the same password.
+   */
   async function replaceTemporaryPassword(id: string, password: string, signedIn: number) {
     const hash = await hashPassword(password)
     const account = await change(id, current => {
@@ -197,7 +200,7 @@ export function createDirectory(records: Records, sessions = createSessions(reco
       const isValid = due > now() && signedIn > ended
       return isValid ? { ...current, password: hash, change_password_by: undefined } : current
     })
-    return account?.password === hash
+    return !account?.change_password_by && checkPassword(password, account?.password)
   }
 
   async function remove(account: Account): Promise<void> {

@@ -11,9 +11,9 @@ import type { Records } from '../storage/records.ts'
 
 /** Returns whether a client receives logout tokens. Clients outside of the config folder do not. */
 export function receivesLogoutTokens({ features, clients }: Settings) {
-  const receivers = clients.filter(client => client.backchannel_logout_uri !== undefined)
-  const ids = new Set(features.backchannel_logout ? receivers.map(client => client.client_id) : [])
-  return (clientId: string) => ids.has(clientId)
+  const receivers = features.backchannel_logout ? clients : []
+  return (id: string) =>
+    receivers.some(({ client_id, backchannel_logout_uri: uri }) => client_id === id && uri)
 }
 
 /** Returns the feature sign-out. `upstreamOf`: the URL at which a user can sign out elsewhere, too. */

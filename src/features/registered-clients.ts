@@ -122,9 +122,8 @@ export function createRegisteredClients(records: Records) {
   /** Returns false if the client has changed since this request read it, or was removed. */
   function replace(id: string, client: Kept['client']): Promise<boolean> {
     const before = records.lastRead<Kept>(CLIENT, id)
-    const isSame = ({ version }: Found<Kept>) => version === before?.version
-    return change(id, found =>
-      found.value && isSame(found) ? { ...found.value, client } : undefined,
+    return change(id, ({ value, version }) =>
+      value && version === before?.version ? { ...value, client } : undefined,
     )
   }
 
@@ -189,10 +188,10 @@ export function createInvitations(records: Records) {
     return all.filter(({ exp }) => exp > now()).sort((a, b) => a.iat - b.iat)
   }
 
-  /** Returns an invitation; undefined if it is used up or revoked. */
-  async function find(token: string): Promise<Invitation | undefined> {
+  /** Returns the handle; undefined if the invitation is used up or revoked. */
+  async function find(token: string): Promise<string | undefined> {
     const { value } = await records.read<Invitation>(INVITATION, token)
-    return value && value.used < value.most ? value : undefined
+    return value && value.used < value.most ? value.handle : undefined
   }
 
   /** Counts one client. Returns false if the invitation is used up or revoked. */

@@ -10,6 +10,7 @@ import { clientFindings } from '../config/rules/client.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { shippedTags, shippedWords } from '../config/schema/locale.ts'
 import { allScopes } from '../config/schema/resource.ts'
+import { required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { USHER_METADATA } from '../provider/clients.ts'
 import type { Feature } from '../provider/feature.ts'
@@ -56,21 +57,19 @@ export function registration(settings: Settings, records: Records): Feature {
     }
     const invitation = await invitations.find(jti)
     if (!invitation) throw usedUp()
-    await clients.add({ client, since: now(), invitation: invitation.handle })
+    await clients.add({ client, since: now(), invitation })
   }
 
   /** The last writes of a registration. An interrupted one is not counted, and its client expires unknown. */
   async function complete(token: string, payload: Properties) {
-    await clients.manageBy(token, payload)
-    const ctx = currentRequest()
+    const ctx = required(currentRequest())
     const client_id = String(payload.clientId)
-    const { jti = '' } = ctx?.oidc.entities.InitialAccessToken ?? {}
-    if (!(await invitations.use(jti))) {
-      await clients.remove(client_id)
-      throw usedUp()
-    }
-    const invitation = (await clients.read(client_id))?.invitation
-    if (ctx) note(ctx, 'client_registered', { client_id, invitation })
+    const { jti } = required(ctx.oidc.entities.InitialAccessToken)
+    await clients.manageBy(token, payload)
+    const invitation = await invitations.find(jti)
+    if (await invitations.use(jti)) return note(ctx, 'client_registered', { client_id, invitation })
+    await clients.remove(client_id)
+    throw usedUp()
   }
 
   const clientAdapter: Partial<Adapter> = {
@@ -86,8 +85,7 @@ export function registration(settings: Settings, records: Records): Feature {
     },
 
     async upsert(client_id, client) {
-      const ctx = currentRequest()
-      if (!ctx) throw new Error('clients are registered by requests only')
+      const ctx = required(currentRequest())
       const { InitialAccessToken: token } = ctx.oidc.entities
       if (token) return register(client, token)
       if (!(await clients.replace(client_id, client))) {
@@ -97,9 +95,8 @@ export function registration(settings: Settings, records: Records): Feature {
     },
 
     async destroy(client_id) {
-      const isRemoved = await clients.remove(client_id)
-      const ctx = currentRequest()
-      if (isRemoved && ctx) note(ctx, 'client_removed', { client_id })
+      const ctx = required(currentRequest())
+      if (await clients.remove(client_id)) note(ctx, 'client_removed', { client_id })
     },
   }
 

@@ -97,16 +97,13 @@ export function newPasswordPage({ views, directory, authentication }: Site) {
     async submit(ctx: Context, interaction: Interaction, form: Form) {
       const { account, pending } = await read(ctx, interaction)
       const password = form.value('password')
-      let isRepeated = false
       const problems = await problemsOf(views.words(ctx), form, async () => {
         await authentication.countForm(ctx, account.id)
-        const isSame = await admit(() => checkPassword(password, account.password))
         // Sent again after a fault: the password was replaced, and the sign-in was not answered.
-        isRepeated = isSame && account.change_password_by === undefined
-        return isSame && !isRepeated
+        if (account.change_password_by === undefined) return false
+        return admit(() => checkPassword(password, account.password))
       })
       if (problems) return void views.page(ctx, 'new-password', { problems }, 400)
-      if (isRepeated) return { login: pending }
       if (!(await directory.replaceTemporaryPassword?.(account.id, password, pending.ts))) {
         return ctx.throw(400, { error: 'interaction_gone' })
       }

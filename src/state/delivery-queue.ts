@@ -43,11 +43,11 @@ export function createDeliveryQueue<T extends object>(
   { names: [kind, index], idOf, pauses }: Kind<T>,
 ) {
   type Entry = T & Delivery
+  type Deliver = (entry: Entry, isLast: boolean) => Promise<boolean>
   const keyOf = (entry: Entry) => `${idOf(entry)} ${entry.attempt}`
 
   async function put(entry: Entry) {
-    const queue: Queue = entry.attempt === 1 ? 'new' : 'again'
-    const indexes: [string, string][] = [[index, queue]]
+    const indexes: [string, Queue][] = [[index, entry.attempt === 1 ? 'new' : 'again']]
     await records.save(kind, keyOf(entry), entry, { ttl: RECORD_TTL_SECONDS, version: 0, indexes })
   }
 
@@ -62,10 +62,7 @@ export function createDeliveryQueue<T extends object>(
     enqueue: (notification: T) => put({ ...notification, attempt: 1, due: now() }),
 
     /** Delivers what is due. `deliver` returns true to request a retry. There is none after the last attempt. */
-    async deliverDue(
-      queue: Queue,
-      deliver: (entry: Entry, isLast: boolean) => Promise<boolean>,
-    ): Promise<void> {
+    async deliverDue(queue: Queue, deliver: Deliver): Promise<void> {
       const attempt = async (entry: Entry) => {
         if (!(await claim(entry))) return
         const pause = pauses[entry.attempt - 1]

@@ -71,10 +71,7 @@ export type Sessions = ReturnType<typeof createSessions>
  * Returns the functions that find, save, list and end sessions. `isNotified`: whether a client is notified of the
  * end of a session. The command line knows no clients: the delivery leaves out those that are not.
  */
-export function createSessions(
-  records: Records,
-  isNotified = (clientId: string) => clientId !== ACCOUNT_CLIENT,
-) {
+export function createSessions(records: Records, isNotified = isApplication) {
   const signOuts = signOutQueue(records)
 
   /** The session to which a cookie value leads. */
@@ -183,9 +180,9 @@ export function createSessions(
   /** Lists a grant that was made outside of a request of the session; false when the session has ended. */
   function adopt(uid: string, grants: Record<string, number>): Promise<boolean> {
     const change = ({ value, consumed }: Found<SessionRecord>) =>
-      consumed
-        ? undefined
-        : value && { ...value, grants: unexpired({ ...value.grants, ...grants }) }
+      value && !consumed
+        ? { ...value, grants: unexpired({ ...value.grants, ...grants }) }
+        : undefined
     return records.update('Session', uid, change, ({ exp }) => ({ ttl: exp - now() }))
   }
 
@@ -202,9 +199,8 @@ export function createSessions(
   /** Enqueues a notification for each client of a session, once for each session. */
   async function notifyClients({ uid, accountId, authorizations = {} }: SessionRecord) {
     const notifications = Object.entries(authorizations).map(async ([client_id, { sid }]) => {
-      if (accountId && sid && isNotified(client_id)) {
-        await signOuts.enqueue({ uid, accountId, client_id, sid })
-      }
+      const isDue = accountId && sid && isNotified(client_id)
+      if (isDue) await signOuts.enqueue({ uid, accountId, client_id, sid })
     })
     await Promise.all(notifications)
   }
@@ -219,6 +215,8 @@ export function createSessions(
 
 /** Sessions whose sign-out failed half-way, by the request that presents their cookie. */
 const toEnd = new WeakMap<object, string>()
+
+const isApplication = (clientId: string) => clientId !== ACCOUNT_CLIENT
 
 const randomId = () => randomBytes(16).toString('base64url')
 

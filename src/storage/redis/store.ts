@@ -66,9 +66,8 @@ export async function openRedisStore(
     const found = await readEach(keys)
     // A removal that was interrupted, or that no replica has confirmed: a caller that revokes all relies on it.
     // Its repetition takes it out of the index. The version protects a record that was written over it meanwhile.
-    const removed = found.filter(({ value }) => !value)
-    const removals = removed.map(({ key, version }) => ({ key, version, tombstone: now() }))
-    await Promise.all(removals.map(write))
+    const repeat = ({ key, version }: Entry) => write({ key, version, tombstone: now() })
+    await Promise.all(found.filter(({ value }) => !value).map(repeat))
     return found.filter(({ value, indexes }) => value && indexes?.includes(index))
   }
 
@@ -88,7 +87,10 @@ export async function openRedisStore(
       const found = names.split(' ').filter(Boolean)
       if (outcome === 'unindexed') await addToIndexes(Object.assign(next, { indexes: found }))
       else {
-        await takeOut(key, found, listed)
+        // Takes a removed record out of its indexes, once its removal is durable. `listed`: `n` of the record.
+        for (const index of found.map(indexKey)) {
+          await servers.send('index', () => writer.usherIndex(1, index, key, listed, 'remove'))
+        }
         return outcome === 'written'
       }
     }
@@ -104,14 +106,6 @@ export async function openRedisStore(
       .map(name => servers.write('index', name, () => writer.usherIndex(1, name, key, until)))
     await Promise.all(added)
     write.indexed = until
-  }
-
-  /** Takes a removed record out of its indexes, once its removal is durable. `listed`: `n` of the record. */
-  async function takeOut(key: string, indexes: string[], listed: number): Promise<void> {
-    const commands = indexes
-      .map(indexKey)
-      .map(name => servers.send('index', () => writer.usherIndex(1, name, key, listed, 'remove')))
-    await Promise.all(commands)
   }
 
   return {
