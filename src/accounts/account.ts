@@ -5,7 +5,7 @@ import { randomInt } from 'node:crypto'
 import { z } from 'zod'
 import { didYouMean, plainWords } from '../config/report/wording.ts'
 import type { ClaimsFile } from '../config/schema/usher.ts'
-import { readJson, refusing } from '../config/schema/values.ts'
+import { emailAddress, matching, readJson, refusing, words } from '../config/schema/values.ts'
 import { hashProblem } from './foreign-hash.ts'
 
 const ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
@@ -25,15 +25,25 @@ export function isUsername(text: string): boolean {
   return text.length <= 256 && /^[^\p{Cc}\p{Cs}]+$/u.test(text)
 }
 
-/** Fields of an account that an operator sets. */
+/** Joiners, direction marks, byte order marks: keyboards and directories add them unseen. */
+const ZERO_WIDTH = /[\u00AD\u200B-\u200F\u2060\uFEFF]/g
+
+/** Returns a name as it is compared: without zero-width characters, and without spaces at its ends. */
+export const tidy = (text: string) => text.replace(ZERO_WIDTH, '').replace(/\s+/g, ' ').trim()
+
+/** Only the ends of an address change: a character less inside makes it that of another user. */
+const tidyEnds = (text: string) => (text.includes(tidy(text)) ? tidy(text) : text)
+
+/** Fields of an account, with the rules for operators, issuers and directories. */
 export const profileSchema = z.strictObject({
   username: z
     .string()
+    .overwrite(tidy)
     .min(1)
     .max(128)
-    .regex(/^[^\s\p{C}]+$/u, 'no spaces or control characters'),
-  name: z.string().trim().min(1).max(200).optional(),
-  email: z.email().max(254).optional(),
+    .regex(/^[^\s\p{C}\p{DI}\u2800\uFFFC]+$/u, 'no spaces, control or invisible characters'),
+  name: z.string().overwrite(tidy).pipe(words(200)).optional(),
+  email: z.string().overwrite(tidyEnds).pipe(emailAddress).optional(),
   email_verified: z.boolean().default(false),
   attributes: z.record(z.string(), z.json()).default({}),
 })
@@ -44,8 +54,12 @@ export type Profile = z.output<typeof profileSchema>
 const ID = /^usr_[0-9a-z]{26}$/
 /** Epoch seconds. */
 const time = z.int().min(0).optional()
-/** `subject`: `sub` of the ID tokens of the issuer. */
-const linkSchema = z.strictObject({ issuer: z.url(), subject: z.string().min(1) })
+/** `sub` of the ID tokens of an issuer (OpenID Connect Core §2). */
+export const subjectSchema = matching(/^[!-~]{1,255}$/, 'must be 1 to 255 visible ASCII characters')
+const linkSchema = z.strictObject({ issuer: z.url(), subject: subjectSchema })
+
+const isOnePerIssuer = (links: Link[]) =>
+  new Set(links.map(({ issuer }) => issuer)).size === links.length
 
 /** A user of an upstream issuer, who can sign in to an account. */
 export type Link = z.output<typeof linkSchema>
@@ -60,7 +74,7 @@ const transferSchema = profileSchema.extend({
   /** The password is temporary: it expires then, and the user must change it first. */
   change_password_by: time,
   /** Absent: no upstream issuer. */
-  links: z.array(linkSchema).optional(),
+  links: z.array(linkSchema).refine(isOnePerIssuer, 'has two entries of one issuer').optional(),
   created: time,
   /** Sign-ins up to this time have ended. */
   ended: time,

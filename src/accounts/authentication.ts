@@ -10,7 +10,7 @@ import { networkOf } from '../http/client-info.ts'
 import { cookieNames, originCookie, type Signatures } from '../http/cookies.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import { type Account, foldUsername, isUsername } from './account.ts'
+import { type Account, foldUsername, isUsername, tidy } from './account.ts'
 import type { Directory } from './directory.ts'
 import { admit } from './password.ts'
 import { type Counter, createRateLimit, type Limit } from './rate-limit.ts'
@@ -69,8 +69,9 @@ export function createAuthentication(
   /** Returns the account of the credentials; undefined for every failure, after the same time. */
   async function check(ctx: Context, { username: typed, password }: Credentials, about: About) {
     const began = performance.now()
+    const name = tidy(typed).normalize('NFC')
     // No account has the username ''.
-    const username = isUsername(typed) ? typed : ''
+    const username = isUsername(name) ? name : ''
     const { account, known, refusal } = await admit(() => attempt(ctx, username, password))
     if (account) return account
     const who = known

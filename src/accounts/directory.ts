@@ -9,6 +9,7 @@ import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import {
   type Account,
+  foldUsername,
   InvalidAccount,
   type Link,
   newAccountId,
@@ -123,12 +124,18 @@ export function createDirectory(records: Records, sessions = createSessions(reco
     return after
   }
 
-  /** `by`: as `sign_in.by` in usher.yaml. Usernames win over addresses. */
+  /**
+   * `by`: as `sign_in.by` in usher.yaml. Usernames win over addresses. Accounts without a password cannot
+   * be meant, so that an issuer cannot take an address from its owner by giving it to a user of its own.
+   */
   async function candidate(name: string, by: string[]): Promise<Candidate> {
     const named = await findByUsername(name)
-    const holders = by.includes('email') ? await findByEmail(name) : []
-    const [verified, ...others] = holders.filter(({ email_verified }) => email_verified)
-    const known = named ?? (others.length ? undefined : verified)
+    const holders = by.includes('email') ? await findByEmail(foldUsername(name)) : []
+    const verified = holders.filter(({ email_verified }) => email_verified)
+    const withPassword = verified.filter(({ password }) => password !== undefined)
+    const [holder, ...others] = withPassword.length ? withPassword : verified
+    const addressed = others.length ? undefined : holder
+    const known = named && (named.password || !addressed?.password) ? named : addressed
     return { known, authenticate: password => authenticate(known, password) }
   }
 

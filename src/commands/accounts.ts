@@ -1,14 +1,21 @@
 // `usher accounts`: adds, shows and changes accounts, beside a running service.
 
 import { randomBytes } from 'node:crypto'
-import { type Account, foldUsername, type Profile, profileSchema } from '../accounts/account.ts'
+import {
+  type Account,
+  foldUsername,
+  type Profile,
+  profileSchema,
+  subjectSchema,
+  tidy,
+} from '../accounts/account.ts'
 import { hashPassword, passwordProblem } from '../accounts/password.ts'
 import { readSettings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
 import { readJson } from '../config/schema/values.ts'
 import { addLink, withoutIssuer } from '../features/upstream/identities.ts'
 import { now } from '../storage/store.ts'
-import { Failure, hint, type Invocation, print, readStdin, requireEntry } from './command.ts'
+import { Failure, hint, type Invocation, print, readStdin, requireEntry, shown } from './command.ts'
 import { openAccount, openOwnAccount, openOwnDirectory } from './directory.ts'
 
 /** Lifetime of a temporary password: over a weekend. */
@@ -32,27 +39,30 @@ export async function add({ values }: Invocation) {
 /** `accounts list`, and `accounts find TEXT`: whose username, name or e-mail address contains a text. */
 export async function list({ values, args: [text] }: Invocation) {
   const { directory } = await openOwnDirectory()
-  const has = (part = '') => foldUsername(part).includes(foldUsername(text ?? ''))
+  const wanted = foldUsername(tidy(text ?? ''))
+  const has = (part = '') => foldUsername(part).includes(wanted)
   const accounts = await Array.fromAsync(directory.all())
   accounts.sort((a, b) => a.username.localeCompare(b.username))
   const found = accounts.filter(({ username, name, email }) => [username, name, email].some(has))
   const width = found.reduce((most, { username }) => Math.max(most, username.length), 0)
   const describe = ({ id, username, name, email, enabled }: Account) => {
     const about = [enabled ? '' : '(disabled)', name, text === undefined ? '' : email]
-    return [id, '', username.padEnd(width), '', ...about.filter(Boolean)].join(' ')
+    return [id, '', username.padEnd(width), '', ...about.filter(Boolean).map(shown)].join(' ')
   }
   const none = text === undefined ? 'There are no accounts yet.' : 'No account has this text.'
   print(values, found.map(visible), found.map(describe), none)
 }
 
+const SUB = '1 to 255 visible ASCII characters, as in the ID tokens'
+
 /** `accounts link ACCOUNT --upstream NAME --subject SUB`. */
 export async function link({ values, args: [name = ''] }: Invocation) {
-  if (!values.subject) throw new Failure('--subject is missing: sub of the ID tokens.')
+  const { data: subject } = subjectSchema.safeParse(values.subject)
+  if (!subject) throw new Failure(`--subject is missing, or not a sub: ${SUB}.`)
   const issuer = issuerOf(values.upstream)
   const { id, username, directory, audit } = await openOwnAccount(name)
-  const link = { issuer, subject: String(values.subject) }
-  await addLink(directory, id, link)
-  await audit('account_linked', { account: id, upstream: values.upstream, subject: values.subject })
+  await addLink(directory, id, { issuer, subject })
+  await audit('account_linked', { account: id, upstream: values.upstream, subject })
   hint(`${username} can sign in with ${values.upstream}.`)
 }
 

@@ -1,5 +1,6 @@
 // Accounts for the commands that work on them: the directory, and one account in it.
 
+import { tidy } from '../accounts/account.ts'
 import { createDirectory, type Directory } from '../accounts/directory.ts'
 import { readStoreSettings } from '../config/load.ts'
 import { openDirectory } from '../features/accounts-module.ts'
@@ -32,9 +33,10 @@ export async function openAccount(name: string) {
 
 /** Finds an account by its id or username. `by`: `sign_in.by`, for the e-mail address. */
 export async function findAccount(directory: Directory, name: string, by: string[] = []) {
-  const account = (await directory.find(name)) ?? (await directory.findByUsername(name))
+  const typed = tidy(name)
+  const account = (await directory.find(typed)) ?? (await directory.findByUsername(typed))
   if (account || !by.includes('email')) return account
-  const { known } = await directory.candidate(name, by)
+  const { known } = await directory.candidate(typed, by)
   return known && directory.find(known.id)
 }
 

@@ -6,7 +6,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
-import { foldUsername } from '../accounts/account.ts'
+import { foldUsername, tidy } from '../accounts/account.ts'
 import { createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import type { Settings } from '../config/load.ts'
 import { CIBA_GRANT } from '../config/schema/client.ts'
@@ -60,7 +60,8 @@ export function ciba(dependencies: Dependencies): PageFeature {
       throw new errors.InvalidRequest('login_hint_token is not taken: login_hint, or id_token_hint')
     },
 
-    processLoginHint(_ctx, hint = '') {
+    processLoginHint(_ctx, sent = '') {
+      const hint = tidy(sent)
       if (hint.length <= MAX_HINT_CHARS && !/[\s\p{C}]/u.test(hint)) return hint
       throw new errors.UnknownUserId('a login_hint is a username, or a sub')
     },

@@ -65,6 +65,11 @@ describe('ID tokens', () => {
     ['with another nonce', { claims: { nonce: 'another' } }],
     ['without a nonce', { claims: { nonce: undefined } }],
     ['without a subject', { claims: { sub: undefined } }],
+    ['with an empty subject', { claims: { sub: '' } }],
+    ['with a subject of 256 characters', { claims: { sub: 'x'.repeat(256) } }],
+    ['with a subject that has a space', { claims: { sub: 'ada lovelace' } }],
+    ['with a subject that has a NUL', { claims: { sub: 'ada\u0000' } }],
+    ['with a subject that is not ASCII', { claims: { sub: '\u212Aate' } }],
     ['signed by another key', { signedBy: 'another key' }],
     ['without a signature', { signedBy: 'no key' }],
   ])('%s are refused', async (_, behaviour) => {
@@ -84,6 +89,7 @@ describe('ID tokens', () => {
     'email_verified',
     'name',
     'preferred_username',
+    'sub',
   ])('with any JSON value as %s cause no 5xx', async name => {
     const object = { toString: 1, valueOf: 1 }
     for (const value of [object, [object], [], null, -1, true, '\ud800']) {
@@ -127,7 +133,7 @@ test.each<[string, Record<string, unknown>]>([
     const eve = new Browser(byEmail.issuer, fetch, [issuer.issuer])
     await eve.open('/account')
     await eve.submit({ decision: 'example' })
-    expect(eve.page.text).toContain('Signed in as example-eve')
+    expect(eve.page.text).toMatch(/Signed in as example-[0-9a-f]{20}</)
     const lily = new Browser(byEmail.issuer)
     await lily.open('/account')
     await lily.submit(credentials('lily@example.org'))

@@ -7,7 +7,7 @@ import { StoreUnavailable } from '../../src/storage/store.ts'
 import { Browser } from '../support/browser.ts'
 import { type HostileIssuer, startHostileIssuer } from '../support/hostile-issuer.ts'
 import { authorizationRequest, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
-import { isSignedIn, signedIn } from '../support/people.ts'
+import { isSignedIn, signedIn, slowDown } from '../support/people.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { CLIENTS, startUsher, type Usher } from '../support/usher.ts'
 
@@ -18,6 +18,7 @@ const FIELDS = { username: 'preferred_username', name: 'name', email: 'email' }
 const FILES: Record<string, object> = {
   corp: { ...CORP, link_by_verified_email: true },
   partner: { allow: { claims: { org: 'partner' } } },
+  contact: { ...CORP, claims: { ...FIELDS, email: 'contact' } },
   // Users of other tests add and remove this one.
   link: { accounts: 'link' },
   // Trusts no domain: the setting has no effect.
@@ -34,7 +35,9 @@ beforeAll(async () => {
   const upstreams = Object.entries(FILES).map(([name, file]) => {
     return [name, { issuer: issuers[name]?.issuer, ...file }]
   })
-  usher = await startUsher({ ...withUpstreams(Object.fromEntries(upstreams)), clients: CLIENTS })
+  const { usher: settings, ...options } = withUpstreams(Object.fromEntries(upstreams))
+  const sign_in = { by: ['username', 'email'] }
+  usher = await startUsher({ ...options, usher: { ...settings, sign_in }, clients: CLIENTS })
 })
 afterAll(async () => {
   await usher.close()
@@ -60,6 +63,9 @@ async function signIn(name: string, claims: Claims) {
   const { body } = await redeem(usher, code, request)
   return decodeJwt(body.id_token)
 }
+
+const events = (event: string) =>
+  usher.output.map(line => JSON.parse(line)).filter(line => line.event === event)
 
 /** An account of the operator, with a password. */
 const local = (username: string, email = `${username}@corp.example`) =>
@@ -100,6 +106,26 @@ describe('an issuer vouches only for the domains in its own allow.email_domains'
     const email = 'grace@corp.example'
     await signIn('partner', { sub: 'not-grace', email, org: 'partner' })
     expect((await signIn('corp', { sub: 'grace', ...verified(email) })).sub).toBe(id)
+  })
+
+  test('the address of a former user of the issuer, who has another sub, links nothing', async () => {
+    const { id } = await local('john')
+    const john = verified('john@corp.example')
+    expect((await signIn('corp', { sub: 'john-1', ...john })).sub).toBe(id)
+    expect((await signIn('corp', { sub: 'john-2', ...john })).sub).not.toBe(id)
+    expect((await usher.directory.find(id))?.links).toHaveLength(1)
+    expect(events('account_linked')).toContainEqual(
+      expect.objectContaining({ account: id, upstream: 'corp', subject: 'john-1' }),
+    )
+  })
+
+  test('email_verified is about the claim email, not about another that the file maps', async () => {
+    const { email, email_verified } = await signIn('contact', {
+      sub: 'contact',
+      ...verified('eve@corp.example'),
+      contact: 'ceo@corp.example',
+    })
+    expect([email, email_verified]).toEqual(['ceo@corp.example', false])
   })
 
   test('an issuer without domains links nothing', async () => {
@@ -168,9 +194,6 @@ describe('an account has one link to an issuer', () => {
     both.jar = browser.jar
     return both
   }
-  const events = (event: string) =>
-    usher.output.map(line => JSON.parse(line)).filter(line => line.event === event)
-
   /** A browser of a user with a password, who adds the user `subject` of the issuer. */
   async function added(username: string, subject: string, browser?: Browser) {
     const own = browser ?? trusted(await signedIn(usher, username))
@@ -260,4 +283,140 @@ describe('an account has one link to an issuer', () => {
       expect(await linksOf('unlucky')).toEqual([])
     }
   })
+})
+
+describe('an address that is not valid admits, links and verifies nobody', () => {
+  test.each([
+    '\u212Aate@corp.example',
+    'kate@\u212Aorp.example',
+    'k\u200Bate@corp.example',
+    'kate@corp.example@evil.test',
+    'evil@corp.example@evil.test',
+    'kate@corp.example\u0000',
+    'kate @corp.example',
+    '\uFF4Bate@corp.example',
+    `${'k'.repeat(255)}@corp.example`,
+  ])('%j', async email => {
+    await usher.directory.findByUsername('kate').then(kate => kate ?? local('kate'))
+    const signingIn = signIn('corp', {
+      sub: `not-kate-${email.length}`,
+      ...verified(email),
+    })
+    await expect(signingIn).rejects.toThrow('You cannot sign in this way')
+    expect((await usher.directory.findByUsername('kate'))?.links).toBeUndefined()
+    expect(events('sign_in_failed').at(-1)).toMatchObject({
+      reason: 'not_allowed',
+      ignored: [expect.stringMatching(/^email: must /)],
+    })
+  })
+
+  test.each([
+    'r&d@corp.example',
+    'first/last@corp.example',
+    ' spaced@corp.example\u200B',
+    `${'l'.repeat(200)}@corp.example`,
+    '"quoted @"@corp.example',
+  ])('the address %j is valid', async email => {
+    const claims = await signIn('corp', { sub: `valid${email.length}`, ...verified(email) })
+    expect(claims).toMatchObject({ email: email.replace(/^ |\u200B/g, ''), email_verified: true })
+  })
+
+  test.each<[string, Claims, string]>([
+    ['text', verified('text@corp.example'), 'string'],
+    ['a number', verified('number@corp.example'), 'number'],
+    ['null', verified('null@corp.example'), 'object'],
+  ])('email_verified as %s is refused, and the log names its type', async (_, claims, type) => {
+    const flag = { string: 'true', number: 1, object: null }[type]
+    await expect(signIn('corp', { ...claims, sub: 'flag', email_verified: flag })).rejects.toThrow(
+      'You cannot sign in this way',
+    )
+    expect(events('sign_in_failed').at(-1)).toMatchObject({
+      reason: 'not_allowed',
+      ignored: [`email_verified: must be true or false, and is a ${type}`],
+    })
+  })
+
+  test('what is left out of a sign-in is in its log line, without its value', async () => {
+    const name = '\u001B]0;secret title\u0007'
+    const claims = { sub: 'strange', name, preferred_username: 7, email: ['a'] }
+    expect(await signIn('groups', claims)).not.toHaveProperty('name')
+    const { ignored } = events('sign_in_succeeded').at(-1)
+    expect(ignored.toSorted()).toEqual([
+      'email: must be text, and is a object',
+      'name: has no control characters, line breaks or invisible characters',
+      'preferred_username: must be text, and is a number',
+    ])
+  })
+})
+
+describe('the username of a new account', () => {
+  const MADE = /^(corp|partner|groups)-[0-9a-f]{20}$/
+  const usernameBy = async (name: string, claims: Claims) =>
+    (await signIn(name, { org: 'partner', ...claims })).preferred_username
+
+  test.each<[string, string, Claims, string | RegExp]>([
+    ['the claim', 'groups', { preferred_username: 'plain' }, 'plain'],
+    ['the claim, tidied', 'groups', { preferred_username: ' ti\u200Bdy\n' }, 'tidy'],
+    ['the own address', 'corp', verified('mine@corp.example'), 'mine@corp.example'],
+    [
+      'the claim that is the own address',
+      'corp',
+      { preferred_username: 'Own@corp.example', ...verified('own@corp.example') },
+      'Own@corp.example',
+    ],
+    [
+      'not another address',
+      'corp',
+      { preferred_username: 'later@corp.example', ...verified('her@corp.example') },
+      'her@corp.example',
+    ],
+    ['not an address', 'partner', { preferred_username: 'later@corp.example' }, MADE],
+    [
+      'not an address, in full width',
+      'partner',
+      { preferred_username: 'x\uFF20corp.example' },
+      MADE,
+    ],
+    ['not an unverified address', 'partner', verified('unv@corp.example'), MADE],
+    ['not one with invisible letters', 'groups', { preferred_username: 'admin\u3164' }, MADE],
+    ['not one that is too long', 'corp', verified(`${'m'.repeat(150)}@corp.example`), MADE],
+    ['not the sub', 'groups', {}, MADE],
+  ])('is %s', async (sub, name, claims, expected) => {
+    const username = await usernameBy(name, { sub: sub.replace(/[ ,]/g, '-'), ...claims })
+    if (typeof expected === 'string') expect(username).toBe(expected)
+    else expect(username).toMatch(expected)
+  })
+
+  test('differs for subjects that differ in case, or only behind their 200th character', async () => {
+    const long = 'x'.repeat(250)
+    const subjects = ['case', 'CASE', `${long}1`, `${long}2`]
+    const names = []
+    for (const sub of subjects) names.push(await usernameBy('groups', { sub }))
+    expect(new Set(names).size).toBe(subjects.length)
+  })
+})
+
+test('a user of an issuer with the same address does not keep its owner from signing in', async () => {
+  await local('bob')
+  await signIn('contact', { sub: 'bob', ...verified('bob@corp.example') })
+  const { sub = '' } = await signIn('groups', { sub: 'not-bob', preferred_username: 'not-bob' })
+  await usher.directory.change(sub, account => ({ ...account, ...verified('bob@corp.example') }))
+  for (const name of ['bob@corp.example', ' BOB@corp.example\u200B', 'bob ', '\uFF42ob']) {
+    const browser = await signedIn(usher, name)
+    expect(browser.page.text).toContain('Signed in as bob')
+  }
+  const later = await usher.addAccount({ username: 'named@corp.example' })
+  await usher.directory.change(later.id, ({ password, ...account }) => account)
+  await local('named')
+  expect((await signedIn(usher, 'named@corp.example')).page.text).toContain('Signed in as named')
+})
+
+test('ten parallel first sign-ins of a user get one account', async () => {
+  slowDown(usher)
+  const names = ['corp', 'groups']
+  for (const name of names) {
+    const claims = { sub: 'parallel', ...verified('parallel@corp.example') }
+    const all = await Promise.all(Array.from({ length: 10 }, () => signIn(name, claims)))
+    expect(new Set(all.map(({ sub }) => sub)).size).toBe(1)
+  }
 })

@@ -36,6 +36,8 @@ test('accounts link, find and unlink; export and import keep links', async () =>
   const taken = await usher(['accounts', 'link', 'grace', ...link])
   expect(taken).toMatchObject({ code: 1, stderr: expect.stringContaining('another account') })
 
+  const wrong = await usher(['accounts', 'link', 'ada', ...link.with(-1, 'a b')])
+  expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('or not a sub') })
   const second = await usher(['accounts', 'link', 'ada', ...link.with(-1, '5678')])
   expect(second).toMatchObject({ code: 1, stderr: expect.stringContaining('unlink it first') })
 

@@ -1,7 +1,7 @@
 // The fields of an account: its subject, the spellings of its username, and valid values.
 
 import { expect, test } from 'vitest'
-import { foldUsername, newAccountId, profileSchema } from '../../src/accounts/account.ts'
+import { foldUsername, newAccountId, profileSchema, readLine } from '../../src/accounts/account.ts'
 
 test('a subject is usr_ and 26 characters that differ each time', () => {
   const ids = Array.from({ length: 2000 }, newAccountId)
@@ -111,12 +111,15 @@ test.each([
   {},
   { username: '' },
   { username: 'ada lovelace' },
-  { username: 'ada\t' },
-  { username: ' ada' },
-  { username: 'ada\n' },
   { username: 'ada\u0000' },
   { username: 'ada\u202E' },
-  { username: 'ada\u200B' },
+  { username: 'ada\u2066' },
+  { username: 'ada\u3164' },
+  { username: 'ada\u115F' },
+  { username: 'ada\uFFA0' },
+  { username: 'ada\u2800' },
+  { username: 'ada\u034F' },
+  { username: 'ada\u{E0101}' },
   { username: 'ada\uD800' },
   { username: 'ada\u00A0x' },
   { username: 'a'.repeat(129) },
@@ -125,8 +128,26 @@ test.each([
   { username: 'ada', name: '' },
   { username: 'ada', name: '  ' },
   { username: 'ada', name: 'A'.repeat(201) },
+  { username: 'ada', name: '\u001B]0;title\u0007' },
+  { username: 'ada', name: 'Ada\u202Egnp' },
+  { username: 'ada', name: 'Ada\u3164' },
+  { username: 'ada', name: '\u2800' },
   { username: 'ada', email: 'ada' },
-  { username: 'ada', email: 'ada@localhost' },
+  { username: 'ada', email: '@example.org' },
+  { username: 'ada', email: 'ada@' },
+  { username: 'ada', email: 'ada@corp.example@evil.test' },
+  { username: 'ada', email: 'ada lovelace@example.org' },
+  { username: 'ada', email: 'ada..lovelace@example.org' },
+  { username: 'ada', email: '.ada@example.org' },
+  { username: 'ada', email: 'ada@example..org' },
+  { username: 'ada', email: 'ada@example.org.' },
+  { username: 'ada', email: '"ada@example.org' },
+  { username: 'ada', email: 'ad\u200Ba@example.org' },
+  { username: 'ada', email: 'ada@example.org\u0000' },
+  { username: 'ada', email: '\u212Aate@example.org' },
+  { username: 'ada', email: 'ada@\u212Aorp.example' },
+  { username: 'ada', email: 'j\u00FCrgen@example.org' },
+  { username: 'ada', email: 'ada@b\u00FCcher.example' },
   { username: 'ada', email: 'Ada <ada@example.org>' },
   { username: 'ada', email: `${'a'.repeat(250)}@example.org` },
   { username: 'ada', email_verified: 'true' },
@@ -138,4 +159,73 @@ test.each([
   { username: 'ada', created: 1 },
 ])('a profile may not be %j', profile => {
   expect(profileSchema.safeParse(profile).success).toBe(false)
+})
+
+test.each([
+  'r&d@example.org',
+  'first/last@example.org',
+  "o'brien+{tag}@example.org",
+  'ada@xn--bcher-kva.example',
+  'ada@example.xn--p1ai',
+  'user@intranet',
+  'ada@localhost',
+  'a@b',
+  '_@sub-domain.example.org',
+  '"ada lovelace"@example.org',
+  '"a@b"@example.org',
+  'ada@[192.0.2.1]',
+  'ada@[IPv6:2001:db8::1]',
+  `${'a'.repeat(242)}@example.org`,
+])('an address may be %s', email => {
+  expect(profileSchema.parse({ username: 'ada', email }).email).toBe(email)
+})
+
+test('an address is validated in linear time', () => {
+  const began = performance.now()
+  for (const text of ['a.', 'a@', '"\\', ' ', '-', '@['].map(part => part.repeat(100_000))) {
+    for (const email of [text, `a@${text}`, `"${text}`, `a${text}b`]) {
+      expect(profileSchema.safeParse({ username: 'ada', email }).success).toBe(false)
+    }
+  }
+  expect(performance.now() - began).toBeLessThan(5_000)
+})
+
+test.each([
+  [{ username: ' ada' }, { username: 'ada' }],
+  [{ username: 'ada\n' }, { username: 'ada' }],
+  [{ username: '\tada\u00A0' }, { username: 'ada' }],
+  [{ username: '\uFEFFa\u200Bd\u00ADa\u2060' }, { username: 'ada' }],
+  [
+    { username: 'ada', name: ' Ada \n Love\u200Dlace\u3000' },
+    { username: 'ada', name: 'Ada Lovelace' },
+  ],
+  [
+    { username: 'ada', email: '\u200B ada@example.org\uFEFF\u2060\n' },
+    { username: 'ada', email: 'ada@example.org' },
+  ],
+])('a profile %j is %j', (profile, expected) => {
+  expect(profileSchema.parse(profile)).toMatchObject(expected)
+})
+
+const link = (subject: string, issuer = 'https://issuer.example') => ({ issuer, subject })
+
+test.each<[object, string]>([
+  [{ email: 'jürgen@example.org' }, 'email: must be an e-mail address in ASCII'],
+  [{ username: 'admin\u3164' }, 'username: no spaces, control or invisible characters'],
+  [{ name: '\u001B[2J' }, 'name: has no control characters'],
+  [{ links: [link('')] }, 'subject: must be 1 to 255 visible ASCII characters'],
+  [{ links: [link('a b')] }, 'subject: must be 1 to 255 visible ASCII characters'],
+  [{ links: [link('x'.repeat(256))] }, 'subject: must be 1 to 255'],
+  [{ links: [link('one'), link('two')] }, 'links: has two entries of one issuer'],
+])('an import of %j is refused with its reason', (fields, reason) => {
+  const line = JSON.stringify({ username: 'ada', ...fields })
+  expect(() => readLine(line)).toThrow(reason)
+})
+
+test('an import may have links to several issuers', () => {
+  const links = [link('x'.repeat(255)), link('x', 'https://other.example')]
+  expect(readLine(JSON.stringify({ username: ' ada\u200B', links }))).toMatchObject({
+    username: 'ada',
+    links,
+  })
 })

@@ -75,7 +75,7 @@ const TYPES: Record<string, string> = {
 }
 const FORMATS: Record<string, string> = {
   url: 'must be a complete URL: https://app.example.org/',
-  email: 'must be an e-mail address: ada@example.org',
+  email: 'must be an e-mail address in ASCII: ada@example.org',
 }
 
 /** Returns the name of the rule for an issue of zod. */

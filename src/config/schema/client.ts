@@ -3,6 +3,7 @@
 import { z } from 'zod'
 import {
   colour,
+  emailAddress,
   isTime,
   mapOf,
   matching,
@@ -102,7 +103,7 @@ export const clientSchema = z.strictObject({
   client_uri: webUrl.optional(),
   policy_uri: webUrl.optional(),
   tos_uri: webUrl.optional(),
-  contacts: z.array(z.email()).optional(),
+  contacts: z.array(emailAddress).optional(),
   application_type: z.enum(['web', 'native']).default('web'),
   redirect_uris: z.array(redirectUri).default([]),
   post_logout_redirect_uris: z.array(redirectUri).default([]),

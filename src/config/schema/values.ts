@@ -77,6 +77,14 @@ export const section = <S extends z.ZodRawShape>(shape: S) =>
 /** Text that matches a pattern. */
 export const matching = (pattern: RegExp, message: string) => z.string().regex(pattern, message)
 
+const LOCAL = "[\\w!#$%&'*+/=?^`{|}~-]+"
+const ADDRESS = new RegExp(
+  `^(${LOCAL}(\\.${LOCAL})*|"([ !#-[\\]-~]|\\\\[ -~])*")@([\\w-]+(\\.[\\w-]+)*|\\[[!-Z^-~]+\\])$`,
+)
+
+/** An e-mail address: addr-spec of RFC 5322 §3.4.1, in ASCII, without comments. */
+export const emailAddress = z.email({ pattern: ADDRESS }).max(254)
+
 const isFree = (name: string) => !(name in Object.prototype)
 
 /** A name that can be the key of an object. */

@@ -142,12 +142,13 @@ export function upstreamSignIn({ settings, records, sessions, log }: Dependencie
     // A session lasts from the sign-in at the issuer. The user signs in there again instead, once.
     const isOver = auth_time + lifetimes.session <= now() && maxAge !== lifetimes.session
     if (isOver) return begin(connection, uid, {}, { maxAge: lifetimes.session })
-    const account = await accountFor(directory, upstream, claims)
-    if (typeof account === 'string') {
-      const { sub: subject } = claims
-      note(ctx, 'sign_in_failed', { upstream: upstream.name, reason: account, subject })
+    const { account, refusal, isLinked, ignored } = await accountFor(directory, upstream, claims)
+    const about = { upstream: upstream.name, subject: claims.sub, ...(ignored[0] && { ignored }) }
+    if (!account) {
+      note(ctx, 'sign_in_failed', { ...about, reason: refusal })
       return problemPath(ctx, uid, 'upstream_unknown')
     }
+    if (isLinked) note(ctx, 'account_linked', { ...about, account: account.id })
     const { amr, acr, sid } = claims
     const methods = Array.isArray(amr) ? amr.filter(isText) : []
     const login = {
@@ -159,7 +160,7 @@ export function upstreamSignIn({ settings, records, sessions, log }: Dependencie
       upstreamSession: isText(sid) ? `${upstream.issuer} ${sid}` : undefined,
     }
     const next = await finish(ctx, site, uid, login)
-    note(ctx, 'sign_in_succeeded', { upstream: upstream.name, account: account.id })
+    note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
     return next
   }
 

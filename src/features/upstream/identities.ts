@@ -1,11 +1,14 @@
 // The account of a user who signed in at an upstream issuer. Accounts are found by (issuer, sub), never by
 // an e-mail address alone.
 
+import { createHash } from 'node:crypto'
+import { setTimeout } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import type { IDToken } from 'openid-client'
 import type { Account, Link } from '../../accounts/account.ts'
-import { foldUsername, InvalidAccount, profileSchema } from '../../accounts/account.ts'
+import { foldUsername, InvalidAccount, profileSchema, tidy } from '../../accounts/account.ts'
 import type { OwnDirectory } from '../../accounts/directory.ts'
+import { plainWords } from '../../config/report/wording.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 
 const LINK = 'npm run usher -- accounts link ACCOUNT --upstream NAME --subject SUB'
@@ -56,23 +59,39 @@ export function withoutIssuer(account: Account, issuer: string): Account | undef
   return links.length || account.password !== undefined ? { ...account, links } : undefined
 }
 
-/** Returns the account, with its fields as the issuer has them now; or why there is none. */
+/** The outcome of a sign-in at an upstream issuer. */
+export interface Outcome {
+  account?: Account
+  /** Why there is no account. */
+  refusal?: UpstreamRefusal | 'disabled'
+  /** The account got its link by its address. */
+  isLinked?: boolean
+  /** Claims that count as absent, each with the reason, for the log. */
+  ignored: string[]
+}
+
+/** Finds the account of a user of the issuer, or adds it, and updates its fields. */
 export async function accountFor(
   directory: OwnDirectory,
   upstream: Upstream,
   claims: IDToken,
-): Promise<Account | UpstreamRefusal | 'disabled'> {
+): Promise<Outcome> {
   const said = readClaims(upstream, claims)
-  if (!said.isAllowed) return 'not_allowed'
+  const { ignored } = said
+  if (!said.isAllowed) return { refusal: 'not_allowed', ignored }
   const link = linkOf(upstream, claims.sub)
   try {
-    const known = (await directory.findByLink(link)) ?? (await linkByEmail(directory, said, link))
-    if (known) return known.enabled ? await update(directory, known, said) : 'disabled'
-    return upstream.accounts === 'link'
-      ? 'not_linked'
-      : await create(directory, said, upstream, link)
+    const linked = await directory.findByLink(link)
+    const known = linked ?? (await linkByEmail(directory, said, link))
+    if (known?.enabled === false) return { refusal: 'disabled', ignored }
+    if (!known && upstream.accounts === 'link') return { refusal: 'not_linked', ignored }
+    const account = await (known
+      ? update(directory, known, said)
+      : create(directory, said, upstream, link))
+    if (!account) return { refusal: 'not_linked', ignored }
+    return { account, isLinked: known && !linked, ignored }
   } catch (error) {
-    if (error instanceof InvalidAccount) return 'username_taken'
+    if (error instanceof InvalidAccount) return { refusal: 'username_taken', ignored }
     throw error
   }
 }
@@ -83,46 +102,65 @@ export async function accountFor(
  */
 export function readClaims(upstream: Upstream, claims: IDToken) {
   const { allow, claims: sources, link_by_verified_email } = upstream
-  const { email, email_verified } = claims
-  // Another issuer, or an operator, decides about the addresses of other domains.
-  const isVouched =
-    email_verified === true &&
-    isText(email) &&
-    Boolean(allow.email_domains?.includes(domainOf(email)))
-  const fields: Record<string, unknown> = {}
-  const attributes: Partial<Account['attributes']> = {}
-  for (const [field, claim] of Object.entries(sources)) {
-    const [, attribute] = /^attributes\.(.+)$/.exec(field) ?? []
-    const value = claims[claim] ?? undefined
-    if (attribute) attributes[attribute] = value as Account['attributes'][string] | undefined
-    // A field that is not valid is left out.
-    else if (value !== undefined && validProfile.safeParse({ [field]: value }).success)
-      fields[field] = value
+  const ignored: string[] = []
+  /** A claim that is not valid counts as absent. */
+  function read(field: 'username' | 'name' | 'email', claim = sources[field] ?? '') {
+    const sent = claims[claim] ?? undefined
+    if (claim === '' || sent === undefined) return undefined
+    const { data, error } = profileSchema.shape[field].safeParse(sent, { error: plainWords })
+    const type =
+      typeof sent === 'string' ? error?.issues[0]?.message : `must be text, and is a ${typeof sent}`
+    if (error) ignored.push(`${claim}: ${type}`)
+    return data
   }
-  const { username, ...profile } = fields
+
+  const { email_verified: flag } = claims
+  if (flag !== undefined && typeof flag !== 'boolean') {
+    ignored.push(`email_verified: must be true or false, and is a ${typeof flag}`)
+  }
+  const address = read('email', 'email')
+  // Another issuer, or an operator, decides about the addresses of other domains.
+  const isVouched = flag === true && allow.email_domains?.includes(domainOf(address))
+  const email = sources.email === 'email' ? address : read('email')
+  const name = read('name')
+  const attributes = Object.entries(sources).flatMap(([field, claim]) => {
+    const [, attribute] = /^attributes\.(.+)$/.exec(field) ?? []
+    return attribute ? [[attribute, claims[claim] ?? undefined]] : []
+  })
   return {
+    ignored,
     isAllowed:
       (isVouched || !allow.email_domains) &&
       Object.entries(allow.claims).every(([name, value]) => [claims[name]].flat().includes(value)),
     /** The address by which an account may be linked. */
-    linkable: link_by_verified_email && isVouched ? email : undefined,
-    username,
-    /** An address that the issuer no longer sends stays, and is no longer verified. */
+    linkable: link_by_verified_email && isVouched ? address : undefined,
+    /**
+     * The username of a new account; undefined if it has to be made. At sign-in a username wins over an
+     * address: only the owner of an address may have it as username.
+     */
+    username() {
+      const own = isVouched ? address : undefined
+      const wanted = foldUsername(read('username') ?? '')
+      if (wanted && (!wanted.includes('@') || wanted === own?.toLowerCase()))
+        return read('username')
+      if (wanted)
+        ignored.push(`${sources.username}: is an address that this issuer does not verify`)
+      return profileSchema.shape.username.safeParse(own).data
+    },
     profile: {
-      ...profile,
-      ...(sources.email && { email_verified: 'email' in profile && isVouched }),
+      ...(name !== undefined && { name }),
+      ...(email !== undefined && { email }),
+      // `email_verified` is about the claim `email`. An address that is no longer sent stays, unverified.
+      ...(sources.email && { email_verified: sources.email === 'email' && isVouched === true }),
     },
     /** Undefined: the issuer has no such claim (any more), and the attribute is deleted. */
-    attributes,
+    attributes: Object.fromEntries(attributes),
   }
 }
 type Said = ReturnType<typeof readClaims>
 
-const validProfile = profileSchema.partial()
-const isText = (value: unknown) => typeof value === 'string'
-
 /** Returns the domain of an e-mail address, in lower case; empty if there is none. */
-export const domainOf = (address: string) => address.toLowerCase().split('@')[1] ?? ''
+export const domainOf = (address = '') => /@([^@]*)$/.exec(tidy(address))?.[1]?.toLowerCase() ?? ''
 
 /**
  * Both sides must have verified the address, and only one account may have it. The address of an account
@@ -149,26 +187,30 @@ async function update(directory: OwnDirectory, account: Account, { profile, attr
     attributes: present({ ...current.attributes, ...attributes }),
   })
   if (isDeepStrictEqual(edit(account), account)) return account
-  return (await directory.change(account.id, edit)) ?? 'not_linked'
+  return directory.change(account.id, edit)
 }
 
-/**
- * The username is the mapped claim, the e-mail address, or made from the `sub`. At sign-in a username wins
- * over an address: a username that is the address of another account would keep its user from signing in.
- */
-async function create(
-  directory: OwnDirectory,
-  { username, profile, attributes }: Said,
-  { name }: Upstream,
-  link: Link,
-) {
-  const fallback = `${name}-${link.subject}`.slice(0, 128)
-  const wanted = String(username ?? ('email' in profile ? profile.email : fallback))
-  const [holder] = await directory.findByEmail(foldUsername(wanted))
-  const fields = {
-    ...profile,
-    attributes: present(attributes),
-    username: holder ? fallback : wanted,
+/** Waits for the account of a parallel first sign-in. */
+const WAITS_MS = [10, 40, 160, 640]
+
+/** Adds an account. Of parallel first sign-ins of a user, one adds it, and the others find it. */
+async function create(directory: OwnDirectory, said: Said, { name }: Upstream, link: Link) {
+  const hash = createHash('sha256').update(`${link.issuer} ${link.subject}`).digest('hex')
+  const fallback = `${name.slice(0, 100)}-${hash.slice(0, 20)}`
+  const wanted = said.username() ?? fallback
+  const holders = await directory.findByEmail(foldUsername(wanted))
+  const isTaken = holders.some(({ email_verified }) => email_verified)
+  const username = isTaken ? fallback : wanted
+  const fields = { ...said.profile, attributes: present(said.attributes), username }
+  try {
+    return await directory.add(fields, undefined, { links: [link] })
+  } catch (error) {
+    if (!(error instanceof InvalidAccount)) throw error
+    for (const wait of WAITS_MS) {
+      const known = await directory.findByLink(link)
+      if (known) return known
+      await setTimeout(wait)
+    }
+    throw error
   }
-  return directory.add(fields, undefined, { links: [link] })
 }

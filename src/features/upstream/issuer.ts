@@ -3,6 +3,7 @@
 import { createRemoteJWKSet, customFetch, errors, importPKCS8, type JWTVerifyGetKey } from 'jose'
 import * as oidc from 'openid-client'
 import type { Logger } from 'pino'
+import { subjectSchema } from '../../accounts/account.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import { withTimeout } from '../../http/egress.ts'
 import { faultOf } from '../../http/log.ts'
@@ -112,6 +113,8 @@ export function createIssuer(
         oidc.authorizationCodeGrant((await discovered()).config, url, checks)
       const claims = (await inTime(redeemed)).claims()
       if (!claims) throw new Error('no ID token')
+      const { error } = subjectSchema.safeParse(claims.sub)
+      if (error) throw new Error(`sub ${error.issues[0]?.message}`)
       return claims
     },
 
