@@ -1,7 +1,7 @@
 // The command line: finds the command in the table, reads its words, and runs it.
 
 import { parseArgs } from 'node:util'
-import { Failure, type Invocation, opened } from './commands/command.ts'
+import { Failure, hint, type Invocation, opened } from './commands/command.ts'
 import { TABLE } from './commands/table.ts'
 import { reasonOf, StoreUnavailable } from './storage/store.ts'
 
@@ -24,7 +24,7 @@ async function main(argv: string[]): Promise<number> {
     await functions[name]?.(invocation)
     return 0
   } catch (error) {
-    process.stderr.write(`${inWords(error)}\n`)
+    hint(inWords(error))
     return 1
   } finally {
     await opened.disposeAsync()

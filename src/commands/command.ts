@@ -55,9 +55,12 @@ export function refuseMemory(name: string, location: string): void {
   throw new Failure(`${name}: ${location} is inside the running service. Name a file or a Redis.`)
 }
 
+/** Text of users, clients and issuers cannot control the terminal (CWE-150). */
+export const harmless = (text: string) => text.replace(/[\p{C}--\n]/gv, '?')
+
 /** Prints `lines`, or `none` if there are none; with `--json` the data. */
 export function print({ json }: Values, data: object, lines = outline(data), none = ''): void {
-  const text = lines.join('\n') || none
+  const text = harmless(lines.join('\n') || none)
   process.stdout.write(`${json ? JSON.stringify(data, null, 2) : text}\n`)
 }
 
@@ -80,12 +83,14 @@ export function outline(record: object, indent = ''): string[] {
 export function shown(value: unknown): string {
   if (value === undefined) return 'not set'
   if (isMap(value)) return JSON.stringify(value)
-  return Array.isArray(value) ? value.map(shown).join(', ') || 'none' : String(value)
+  return Array.isArray(value)
+    ? value.map(shown).join(', ') || 'none'
+    : String(value).replaceAll('\n', '?')
 }
 
 /** Prints to standard error: what was done, and what to do next. */
 export function hint(message: string): void {
-  process.stderr.write(`${message}\n`)
+  process.stderr.write(`${harmless(message)}\n`)
 }
 
 /** `1 record is` or `2 records are`. */

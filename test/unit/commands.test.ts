@@ -1,6 +1,7 @@
 // The table of commands.
 
 import { expect, test } from 'vitest'
+import { harmless, outline } from '../../src/commands/command.ts'
 import { TABLE } from '../../src/commands/table.ts'
 
 test.each(TABLE)('%s is a function, which runs: usher %s', async run => {
@@ -12,4 +13,20 @@ test.each(TABLE)('%s is a function, which runs: usher %s', async run => {
 test('each command is in the table once', () => {
   const names = TABLE.map(([, usage]) => usage.replace(/ [^a-z].*/, ''))
   expect(names).toEqual([...new Set(names)])
+})
+
+test.each([
+  ['\u001B]0;title\u0007', '?]0;title?'],
+  ['\u009B2J', '?2J'],
+  ['a\rb\u0000c\u007Fd\te', 'a?b?c?d?e'],
+  ['\u202Egnp\u2066', '?gnp?'],
+  ['one\ntwo, Ünïcode 愛 😀', 'one\ntwo, Ünïcode 愛 😀'],
+])('of %j, a terminal gets %j', (text, shown) => {
+  expect(harmless(text)).toBe(shown)
+})
+
+test('a line break in a value does not begin a line of its own', () => {
+  const lines = outline({ name: 'Ada\nusr_0 root', attributes: { groups: ['a\nb'] } })
+  expect(lines.join('').includes('\n')).toBe(false)
+  expect(lines[0]).toMatch(/Ada\?usr_0 root$/)
 })
