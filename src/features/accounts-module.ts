@@ -10,11 +10,19 @@
 import { pathToFileURL } from 'node:url'
 import type { Logger } from 'pino'
 import { z } from 'zod'
-import { type Account, foldUsername, isUsername, newAccountId } from '../accounts/account.ts'
+import {
+  type Account,
+  foldUsername,
+  isUsername,
+  newAccountId,
+  profileSchema,
+  tidy,
+} from '../accounts/account.ts'
 import { activeOf, type Candidate, createDirectory, type Directory } from '../accounts/directory.ts'
 import { isTooLong } from '../accounts/password.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
+import { mapOf } from '../config/schema/values.ts'
 import { withTimeout } from '../http/egress.ts'
 import { revokeGrants } from '../state/grants.ts'
 import { createSessions, type Sessions } from '../state/sessions.ts'
@@ -32,13 +40,27 @@ const NAME_TTL_SECONDS = 400 * 24 * 3600
 const absent = <T extends z.ZodType>(schema: T) =>
   schema.nullish().transform(value => value ?? undefined)
 
+/** Attributes as JSON has them, without keys that are undefined. */
+function asJson(attributes: object = {}, ctx: z.RefinementCtx): Account['attributes'] {
+  try {
+    return JSON.parse(JSON.stringify(attributes))
+  } catch {
+    ctx.addIssue('is no JSON')
+    return z.NEVER
+  }
+}
+
 const sourceAccountSchema = z.object({
   id: z.string().min(1).max(256),
-  username: z.string().refine(isUsername),
-  name: absent(z.string().max(200)),
-  email: absent(z.string().max(254)),
-  email_verified: z.boolean().default(false),
-  attributes: z.record(z.string(), z.json()).default({}),
+  username: z
+    .string()
+    .overwrite(tidy)
+    .refine(isUsername)
+    .regex(/^[^\p{DI}\u2800]*$/u),
+  name: absent(profileSchema.shape.name),
+  email: absent(profileSchema.shape.email),
+  email_verified: z.boolean().nullish().transform(Boolean),
+  attributes: absent(z.record(z.string(), z.unknown())).transform(asJson),
   enabled: z.boolean().default(true),
   updated: absent(z.int().min(0)),
 })
@@ -129,7 +151,8 @@ function createSourceDirectory(
     // The log names the keys only, never the values.
     const wrong = error.issues.map(({ path }) => path.join('.') || 'the whole value')
     log?.error({ event: 'account_malformed', wrong }, `${name} of accounts.module`)
-    return 'malformed'
+    const { email, ...others } = mapOf(found)
+    return wrong.join() === 'email' ? sourceAccountSchema.parse(others) : 'malformed'
   }
 
   /** The first of two concurrent calls decides the id for both. */
