@@ -1,7 +1,7 @@
 // `usher accounts why`: what prevents an account from signing in. `config explain` has the same reasons.
 
 import { isIP } from 'node:net'
-import { type Account, foldUsername } from '../accounts/account.ts'
+import { type Account, foldUsername, tidy } from '../accounts/account.ts'
 import { accountCounter, networkCounter, signInLimits } from '../accounts/authentication.ts'
 import { isExpired, type Refusal } from '../accounts/directory.ts'
 import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
@@ -58,10 +58,13 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   const directory = await openDirectory(settings, records)
   const account = await findAccount(directory, name, settings.sign_in.by)
   const { perAccount, perNetwork } = signInLimits(settings.security)
-  const counter = account ? accountCounter(account.id) : `name ${foldUsername(name)}`
+  const counter = account ? accountCounter(account.id) : `name ${foldUsername(tidy(name))}`
   const limits: [where: string, counter: Counter][] = [[EVERYWHERE, [counter, perAccount]]]
   if (ip) limits.push([`the network of ${ip}`, [networkCounter(ip), perNetwork]])
-  const reasons = obstaclesOf(account, settings.accounts.module)
+  const upstreams = Object.values(settings.upstreams)
+    .filter(({ issuer }) => account?.links?.some(link => link.issuer === issuer))
+    .map(({ name, issuer }) => `${name} (${issuer})`)
+  const reasons = obstaclesOf(account, upstreams, settings.accounts.module)
   for (const [where, counter] of limits) {
     const until = Math.ceil((await createRateLimit(records).dueTime(counter)) / 1000)
     const wrong = `throttled from ${where}, until ${secondOf(until)}`
@@ -71,15 +74,17 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   const lines = reasons.flatMap(({ wrong, change }) => [wrong, `  → ${change}`])
   const due = account?.change_password_by
   const temporary = due ? ` The user must change it by ${secondOf(due)}.` : ''
-  const none = `Nothing prevents a sign-in with the right password.${temporary}`
-  print(values, { account: account?.id, reasons }, lines, none)
+  const places = upstreams.map(place => `at ${place}`)
+  if (settings.accounts.module || account?.password) places.unshift('with the right password')
+  const none = `Nothing prevents a sign-in ${places.join(' or ')}.${temporary}`
+  print(values, { account: account?.id, upstreams, reasons }, lines, none)
 }
 
 /** `until`: epoch seconds. */
 type Obstacle = Said & { reason: keyof typeof SIGN_IN; until?: number }
 
-/** `module` keeps the passwords of its accounts. */
-function obstaclesOf(account: Account | undefined, module?: string): Obstacle[] {
+/** `upstreams`: where the account can sign in without a password. `module` keeps those of its accounts. */
+function obstaclesOf(account?: Account, upstreams: string[] = [], module?: string): Obstacle[] {
   const obstacle = (reason: keyof typeof SIGN_IN) => {
     const { wrong, change } = SIGN_IN[reason]
     const elsewhere = account && module && `change it where ${module} reads it`
@@ -88,7 +93,7 @@ function obstaclesOf(account: Account | undefined, module?: string): Obstacle[] 
   if (!account) return [obstacle('unknown')]
   return [
     ...(account.enabled ? [] : [obstacle('disabled')]),
-    ...(module || account.password ? [] : [obstacle('no_password')]),
+    ...(module || account.password || upstreams.length ? [] : [obstacle('no_password')]),
     ...(isExpired(account) ? [obstacle('password_expired')] : []),
   ]
 }

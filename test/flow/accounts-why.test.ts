@@ -5,11 +5,14 @@ import { accountCounter, networkCounter } from '../../src/accounts/authenticatio
 import { Browser } from '../support/browser.ts'
 import { type Operated, SLOW, startOperated } from '../support/operated.ts'
 import { credentials } from '../support/people.ts'
+import { withUpstreams } from '../support/upstream.ts'
 import { ADA } from '../support/usher.ts'
 
 let operated: Operated
 beforeAll(async () => {
-  operated = await startOperated({ usher: { sign_in: { by: ['username', 'email'] } } })
+  const { usher, files } = withUpstreams({ corp: { issuer: 'https://sso.example.org' } })
+  const sign_in = { by: ['username', 'email'] }
+  operated = await startOperated({ usher: { ...usher, sign_in }, files })
   await operated.service.addAccount(ADA)
   await operated.usher('accounts add --username grace')
 })
@@ -32,6 +35,21 @@ test(
     expect(reasons).toMatchObject([{ reason: 'disabled' }, { reason: 'no_password' }])
   },
 )
+
+test('accounts why reports where an account without a password signs in', SLOW, async () => {
+  const issuer = 'https://sso.example.org'
+  const links = [{ issuer, subject: 'edith' }]
+  const edith = { username: 'edith', email_verified: false, attributes: {}, enabled: true, links }
+  await operated.service.directory.transfer(edith)
+  const at = `at corp (${issuer})`
+  expect(await why('edith')).toBe(`Nothing prevents a sign-in ${at}.\n`)
+  expect(JSON.parse(await why('edith --json'))).toMatchObject({
+    reasons: [],
+    upstreams: [`corp (${issuer})`],
+  })
+  await operated.usher('accounts password edith')
+  expect(await why('edith')).toBe(`Nothing prevents a sign-in with the right password or ${at}.\n`)
+})
 
 /** Stores so many attempts that the next one has to wait for minutes. */
 const attempts = (counter: string) =>
