@@ -19,7 +19,7 @@ import { responseModes } from './features/response-modes.ts'
 import { edge, jsonHeaders, originForm, pageHeaders } from './http/edge.ts'
 import { errors } from './http/errors.ts'
 import { health, type Readiness } from './http/health.ts'
-import { limitAnonymous, limits } from './http/limits.ts'
+import { limitStored, limits } from './http/limits.ts'
 import { requestLog } from './http/log.ts'
 import { createErrorPages } from './pages/error.ts'
 import { createPages, type PageFeature } from './pages/routes.ts'
@@ -33,12 +33,7 @@ import { described } from './provider/error-descriptions.ts'
 import { createDeliver, logFaults } from './provider/events.ts'
 import { createFailureLog } from './provider/failures.ts'
 import type { Dependencies, Environment, ShowError } from './provider/feature.ts'
-import {
-  anonymousWrites,
-  ERROR_FORMATS,
-  isEndpointForPrograms,
-  routesOf,
-} from './provider/routes.ts'
+import { ERROR_FORMATS, isEndpointForPrograms, routesOf, storedPaths } from './provider/routes.ts'
 import { stateLifetimes } from './provider/tokens.ts'
 import { createSessions } from './state/sessions.ts'
 
@@ -97,35 +92,34 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   for (const feature of features) feature.addPages?.(pages, site)
   pages.get('/errors', errorPages.explain)
 
+  const stored = storedPaths(routes)
   // What protects both lanes. The log, the errors and the host come first.
   const edges = [
     requestLog(log, metrics, createFailureLog(records)),
-    errors(errorPages, { ...ERROR_FORMATS, development: settings.development }),
+    errors(errorPages, ERROR_FORMATS, settings.development),
     originForm(settings.issuer),
     health(readiness),
     edge(settings, Object.values(routes.byCertificate)),
+    limits(stored),
   ]
-  const bounds = [
-    limits,
-    limitAnonymous(settings.limits, {
-      ...anonymousWrites(routes),
-      // The longest lifetime of what such a request stores.
-      seconds: stateLifetimes(settings).pushedRequest,
-      isSignedIn: site.isSignedIn,
-    }),
-  ]
+  const quota = limitStored(settings.limits, {
+    ...stored,
+    // The longest lifetime of what such a request stores.
+    seconds: stateLifetimes(settings).pushedRequest,
+    accountOf: site.accountOf,
+  })
   const library = [
     canonicalPaths(routes),
     limitBodies,
     finishAnswers(views, routes, environment, features),
     mount(provider),
   ]
-  const forPrograms = compose([jsonHeaders(settings.issuer), ...edges, ...bounds, ...library])
+  const forPrograms = compose([jsonHeaders(settings.issuer), ...edges, quota, ...library])
   const forPages = compose([
     pageHeaders(settings.issuer),
     ...edges,
     byPost(views, routes),
-    ...bounds,
+    quota,
     pages.routes() as Middleware,
     ...library,
   ])

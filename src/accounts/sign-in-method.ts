@@ -31,11 +31,7 @@ export interface SignInMethod {
    * Returns the URL at which the user signs in. Throws if the method is unavailable. `uid`: of the
    * interaction; `params`: of the authorization request; `another`: the user who is signed in is not wanted.
    */
-  begin(interaction: {
-    uid: string
-    another: boolean
-    params: Record<string, unknown>
-  }): Promise<string>
+  begin(at: { uid: string; another: boolean; params: Record<string, unknown> }): Promise<string>
 }
 
 /** Returns the method by which a session signed in: the first name in its `amr`. */

@@ -235,13 +235,8 @@ const REASONS: Record<string, Row[]> = {
       change: 'the application: two processes, or a retry, use the same one',
     },
     {
-      detail: /^(device code|backchannel)/,
-      wrong: 'it expired (lifetimes.interaction), was revoked, or was never issued',
-      change: 'the application starts the request again',
-    },
-    {
       detail: /code (not|is)/,
-      wrong: 'the code expired (lifetimes.code), was revoked, or was never issued',
+      wrong: 'the code expired (lifetimes.code, or interaction for a device), or was never issued',
       change: 'the application redeems it at once',
     },
     {

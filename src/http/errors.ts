@@ -22,26 +22,15 @@ interface ErrorPages {
 const isLoopback = among(['127.0.0.0/8', '::1'])
 const RETRY_AFTER_SECONDS = '1'
 
-interface ErrorFormats {
-  /** Paths whose error responses have only the members of their specification. */
-  bare: string[]
-  /** Paths whose responses scripts of any origin may read. */
-  cors: string[]
-  /** Whether the responses at a path are JSON, whatever `Accept` says. */
-  isForPrograms(path: string): boolean
-  /** Requests from a loopback address get the operator's `detail` as well. */
-  development: boolean
-}
+/** Paths whose errors have the members of their specification only, CORS headers, or JSON in any case. */
+type Formats = Record<'bare' | 'cors' | 'json', RegExp>
 
-/** Turns thrown errors into responses. */
-export function errors(
-  pages: ErrorPages,
-  { bare, cors, isForPrograms, development }: ErrorFormats,
-): Middleware {
+/** Turns thrown errors into responses. `development`: requests from loopback get the operator's `detail`. */
+export function errors(pages: ErrorPages, formats: Formats, development: boolean): Middleware {
   return async (ctx, next) => {
     // The library reads this header, too. Java sends `text/html` by default.
     const { headers } = ctx.req
-    const mayPreferHtml = headers.accept?.includes('text/') && isForPrograms(ctx.path)
+    const mayPreferHtml = headers.accept?.includes('text/') && formats.json.test(ctx.path)
     if (mayPreferHtml && ctx.accepts('json', 'html') === 'html') headers.accept = 'application/json'
     try {
       await next()
@@ -59,27 +48,22 @@ export function errors(
       // Clients would read this header as an error of their token.
       ctx.remove('WWW-Authenticate')
     }
-    if (ctx.status >= 400 && cors.includes(ctx.path)) allowOrigin(ctx)
+    // A script can read each error: also one that came before the library, and that its own origin is refused.
+    if (ctx.status >= 400 && formats.cors.test(ctx.path)) {
+      ctx.vary('Origin')
+      ctx.set('Access-Control-Allow-Origin', ctx.get('Origin') || '*')
+      ctx.append('Access-Control-Expose-Headers', 'WWW-Authenticate, Retry-After, X-Request-Id')
+    }
     const { error, error_description } = mapOf(ctx.body)
     if (typeof error !== 'string') return
     const { requestId: request_id, log } = ctx.state
     log.error ??= error
-    if (bare.includes(ctx.path)) return
+    if (formats.bare.test(ctx.path)) return
     const { detail } = log
     const isShown = development && isLoopback(ctx.ip) && detail !== error_description
     const error_uri = pages.errorUri(error)
     ctx.body = { ...ctx.body, error_uri, request_id, ...(isShown && { detail }) }
   }
-}
-
-/**
- * Lets a script read an error, as the library does: also one that came before the library, and that its own
- * origin is refused. Without these headers the script would see a network error.
- */
-function allowOrigin(ctx: Context) {
-  ctx.vary('Origin')
-  ctx.set('Access-Control-Allow-Origin', ctx.get('Origin') || '*')
-  ctx.append('Access-Control-Expose-Headers', 'WWW-Authenticate, Retry-After, X-Request-Id')
 }
 
 /** Koa and the library set `expose` on errors that are meant for the caller. */

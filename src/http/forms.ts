@@ -4,7 +4,8 @@ import type { Context } from 'koa'
 import readBody from 'raw-body'
 import type { Signatures } from './cookies.ts'
 
-const MAX_FORM_BYTES = 16 * 1024
+/** The consent page has a field for each scope. */
+const MAX_FORM_BYTES = 64 * 1024
 
 /** The fields of a form. */
 export class Form extends URLSearchParams {

@@ -4,63 +4,107 @@ import type { Context, Middleware } from 'koa'
 import type { Settings } from '../config/load.ts'
 import { prefixOf } from './client-info.ts'
 
-/** Bytes of path and query together. */
+/** Bytes of path and query, or of the parameters of a request, together, beside `JWTS`. */
 export const MAX_URL_BYTES = 8 * 1024
 /** Bytes of a body at the endpoints for programs: the limit of the library. */
 export const MAX_BODY_BYTES = 56 * 1024
+/**
+ * Characters of parameters that have an ID token: one with 200 groups has 17 kB, and is a third longer within a
+ * request object. They do not count for `MAX_URL_BYTES`.
+ */
+export const MAX_JWT_CHARS = { id_token_hint: 20 * 1024, request: 28 * 1024 }
+const MAX_TEXT_CHARS = 4096
+const TEXTS = 'state nonce scope claims authorization_details'.split(' ')
 /** Characters of single parameters, in the query, the body or a request object. */
-export const MAX_CHARACTERS = {
-  state: 1024,
-  nonce: 512,
-  scope: 1024,
-  claims: 2048,
-  authorization_details: 4096,
-}
-
-/** Refuses a URL that is too long with 414, and a parameter that is too long with 400. */
-export const limits: Middleware = (ctx, next) => {
-  if (Buffer.byteLength(ctx.url) > MAX_URL_BYTES)
-    ctx.throw(414, `longer than ${MAX_URL_BYTES} bytes`)
-  const error_description = ctx.querystring && longParameter(ctx.query)
-  if (error_description) ctx.throw(400, { error: 'invalid_request', error_description })
-  return next()
-}
+const MAX_CHARS = [
+  ...TEXTS.map(name => [name, MAX_TEXT_CHARS] as const),
+  ...Object.entries(MAX_JWT_CHARS),
+]
 
 /** The description of the first parameter that is too long; undefined if none is. */
 export function longParameter(parameters: Record<string, unknown>): string | undefined {
-  const found = Object.entries(MAX_CHARACTERS).find(([name, max]) =>
+  const found = MAX_CHARS.find(([name, max]) =>
     [parameters[name]].flat().some(value => String(value ?? '').length > max),
   )
   return found && `${found[0]} is longer than ${found[1]} characters`
 }
 
+/** The length of a text that has these parameters, without those of `MAX_JWT_CHARS`. */
+export function lengthOf(text: string, parameters: Record<string, unknown>): number {
+  const jwts = Object.keys(MAX_JWT_CHARS).map(name => String(parameters[name] ?? '').length)
+  return jwts.reduce((rest, length) => rest - length, Buffer.byteLength(text))
+}
+
+/** Throws `status` for a path and query of more than `MAX_URL_BYTES`. */
+export function refuseLongUrl(ctx: Context, status: number): void {
+  const isLong = Buffer.byteLength(ctx.url) > MAX_URL_BYTES
+  if (isLong && lengthOf(ctx.url, ctx.query) > MAX_URL_BYTES)
+    ctx.throw(status, `longer than ${MAX_URL_BYTES} bytes`)
+}
+
 const MINUTE_MS = 60_000
-const RETRY_AFTER_SECONDS = '60'
 /** Bytes of a record beside the request: names, times, an index entry. */
 const RECORD_BYTES = 2 * 1024
 
-interface AnonymousRequests {
-  /** Paths where anonymous requests are stored. */
-  paths: string[]
-  /** The paths among them where confidential clients authenticate. */
-  byClient: (string | undefined)[]
-  /** Lifetime of the records. */
-  seconds: number
-  isSignedIn(ctx: Context): Promise<boolean>
+/** Paths where requests are stored before a user signs in. */
+interface StoredPaths {
+  /** Browsers open them. The first may be in a frame, when it shows no page itself (`prompt=none`). */
+  pages: string[]
+  /** Programs call them. */
+  programs: string[]
 }
 
 /**
- * Refuses a network (/24, or /48 of IPv6) with 429 when it has stored more requests than its limit, before
- * the store is read. Counts in memory, for each process. Signed-in browsers and clients that authenticate
- * are not counted. The session is read only when a request would be refused.
+ * Refuses a URL that is too long with 414. Refuses requests that a page sends as an image, a script or in a frame,
+ * where users come by a link or form, with 400: a page that one user visits must not use up the limit of the
+ * user's network. Browsers send both headers of Fetch Metadata; `fetch` of Node.js sends the mode `cors` alone.
  */
-export function limitAnonymous(
+export function limits({ pages, programs }: StoredPaths): Middleware {
+  return (ctx, next) => {
+    refuseLongUrl(ctx, 414)
+    const isProgram = programs.includes(ctx.path)
+    if (!isProgram && !pages.includes(ctx.path)) return next()
+    const [mode, dest] = [ctx.get('Sec-Fetch-Mode'), ctx.get('Sec-Fetch-Dest')]
+    const { prompt, request, request_uri } = ctx.query
+    // The provider refuses a pushed request or request object without `prompt=none` later.
+    const isSilent = ctx.path === pages[0] && (prompt === 'none' || request || request_uri)
+    const isPage = ['', 'document'].includes(dest) || isSilent
+    const isByUser = isPage && ['', 'navigate', dest ? '' : 'cors'].includes(mode)
+    const isByScript = ctx.method !== 'POST' || !['navigate', 'no-cors'].includes(mode)
+    if (isProgram ? isByScript : isByUser) return next()
+    ctx.state.log.refused = 'fetch metadata'
+    const error_description = 'a page must not send this request so (Sec-Fetch-Mode, -Dest)'
+    ctx.throw(400, { error: 'invalid_request', error_description })
+  }
+}
+
+interface StoredRequests extends StoredPaths {
+  /** The paths among `programs` where confidential clients authenticate. */
+  byClient: string[]
+  /** Lifetime of the records. */
+  seconds: number
+  /** The account that is signed in in the browser. */
+  accountOf(ctx: Context): Promise<string | undefined>
+}
+
+/** A signed-in user may send more requests than a network of anonymous ones. */
+const ACCOUNT_FACTOR = 4
+
+/**
+ * Refuses a network (/24, or /48 of IPv6) with 429 when it has stored more requests than its limit, and an
+ * account when it has sent `ACCOUNT_FACTOR` times as many. Counts in memory, for each process. Clients that
+ * authenticate are not counted.
+ */
+export function limitStored(
   { anonymous, anonymous_megabytes }: Settings['limits'],
-  { paths, byClient, seconds, isSignedIn }: AnonymousRequests,
+  { pages, programs, byClient, seconds, accountOf }: StoredRequests,
 ): Middleware {
   const requests = createUsage(MINUTE_MS)
   const bytes = createUsage(seconds * 1000)
   const [maxRequests, maxBytes] = [shareOf(anonymous), shareOf(anonymous_megabytes * 2 ** 20)]
+  const isBusy = (account: string) => requests.of(account).current >= ACCOUNT_FACTOR * maxRequests
+  /** Until then an account may be over its limit. At other times the session is not read here. */
+  let busyUntil = 0
 
   function isOver(network: string): boolean {
     if (requests.of(network).current >= maxRequests) return true
@@ -71,15 +115,17 @@ export function limitAnonymous(
 
   return async (ctx, next) => {
     // A preflight stores nothing. A script learns nothing from one that is refused.
-    if (!paths.includes(ctx.path) || ctx.method === 'OPTIONS') return next()
+    const isStored = [...pages, ...programs].includes(ctx.path) && ctx.method !== 'OPTIONS'
+    if (!isStored) return next()
     const network = prefixOf(ctx.ip)
     const isClient = byClient.includes(ctx.path)
-    const mayAuthenticate = isClient && ctx.get('Authorization') !== ''
-    if (isOver(network) && !mayAuthenticate && !(await isSignedIn(ctx))) {
-      ctx.set('Retry-After', RETRY_AFTER_SECONDS)
-      ctx.state.log.refused = 'limits.anonymous'
-      const error_description = 'too many requests from this network; try again in a minute'
-      return ctx.throw(429, { error: 'temporarily_unavailable', error_description })
+    const isFull = isOver(network) && !(isClient && ctx.get('Authorization'))
+    const account = isFull || performance.now() < busyUntil ? await accountOf(ctx) : undefined
+    if (account === undefined ? isFull : isBusy(account)) {
+      ctx.set('Retry-After', '60')
+      ctx.state.log.refused = account === undefined ? 'limits.anonymous' : 'limits.account'
+      const error_description = 'too many requests from this network or user; try again in a minute'
+      ctx.throw(429, { error: 'temporarily_unavailable', error_description })
     }
     // The length of a chunked body is not known yet.
     const body = ctx.request.length ?? (ctx.get('Transfer-Encoding') ? MAX_URL_BYTES : 0)
@@ -87,17 +133,23 @@ export function limitAnonymous(
     requests.add(network, 1)
     bytes.add(network, size)
     await next()
-    const { client, session, entities } = ctx.oidc ?? {}
+    const { client, route, session, entities = {} } = ctx.oidc ?? {}
+    const { accountId } = session ?? {}
     const isKnown = isClient && client && client.tokenEndpointAuthMethod !== 'none'
-    if (isKnown || session?.accountId) {
+    // Such as `prompt=none`, which shows no page.
+    const isUnstored = route === 'authorization' && !entities.Interaction
+    if (isKnown || isUnstored || accountId) {
       requests.add(network, -1)
       bytes.add(network, -size)
       // A short request that names a pushed one stores its parameters again.
-    } else if (!isClient && entities?.PushedAuthorizationRequest) bytes.add(network, MAX_URL_BYTES)
+    } else bytes.add(network, entities.PushedAuthorizationRequest?.request.length ?? 0)
+    if (!accountId) return
+    requests.add(accountId, 1)
+    if (isBusy(accountId)) busyUntil = performance.now() + MINUTE_MS
   }
 }
 
-/** Sums by network. They expire after one to two periods. */
+/** Sums by network or account. They expire after one to two periods. */
 function createUsage(periodMs: number) {
   const begin = () => ({ sums: new Map<string, number>(), total: 0, at: performance.now() })
   let [current, before] = [begin(), begin()]
@@ -116,10 +168,10 @@ function createUsage(periodMs: number) {
     /** `current`: in the current period only. `total` and `average`: of all networks. */
     of(network: string) {
       turn()
-      const [now, earlier] = [current, before].map(({ sums }) => sums.get(network) ?? 0)
+      const [now = 0, earlier = 0] = [current, before].map(({ sums }) => sums.get(network))
       const total = current.total + before.total
       const average = total / Math.max(current.sums.size, before.sums.size)
-      return { current: now ?? 0, sum: (now ?? 0) + (earlier ?? 0), total, average }
+      return { current: now, sum: now + earlier, total, average }
     },
   }
 }

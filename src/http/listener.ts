@@ -18,7 +18,8 @@ const LIMITS = {
   handshakeTimeout: 10_000,
   // The interval of these checks. The default of 30 s would be added to each limit.
   connectionsCheckingInterval: 1_000,
-  maxHeaderSize: 16 * 1024,
+  /** A URL with the longest parameters, and the other headers. */
+  maxHeaderSize: 48 * 1024,
 }
 /** Below the limit of open files of a process, so that files and the store can still be opened. */
 const MAX_CONNECTIONS = 5_000

@@ -77,7 +77,9 @@ export function requestLog(
     const isSignIn = auditEvents.some(({ event }) => isFailure(event))
     const isLogged = !isFailed || (isSignIn ? hasRoomForSignIn() : hasRoom())
     if (isLogged && fault) log.error({ id, fault: faultOf(fault) }, 'request failed')
-    if (isLogged) log.info({ id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log })
+    const level = ctx.state.log.warning ? 'warn' : 'info'
+    if (isLogged)
+      log[level]({ id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log })
     for (const event of auditEvents) {
       metrics.auditEvent(event.event)
       const user_agent = ctx.get('User-Agent').slice(0, 200)

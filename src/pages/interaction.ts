@@ -20,7 +20,7 @@ interface PromptPage {
 
 /** Returns the handlers of the interaction URL. */
 export function createInteractionPages(site: Site) {
-  const { views, csrf, directory, interactions, isSignedIn } = site
+  const { views, csrf, directory, interactions, accountOf } = site
   const pages: Record<string, PromptPage> = {
     login: signInPage(site),
     consent: consentPage(site),
@@ -47,7 +47,7 @@ export function createInteractionPages(site: Site) {
    */
   async function leadOn(ctx: Context, error: unknown): Promise<undefined> {
     const isElse = !['interaction_gone', 'another_browser'].includes(String(mapOf(error).error))
-    if (isElse || !(await isSignedIn(ctx))) throw error
+    if (isElse || !(await accountOf(ctx))) throw error
     const client = views.configuredClient(ctx, String(ctx.query.client_id))
     ctx.status = 303
     ctx.redirect(client?.client_uri ?? client?.initiate_login_uri ?? PLACES.home)

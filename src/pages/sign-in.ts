@@ -81,15 +81,14 @@ export function signInPage({ views, records, authentication, settings, signInMet
   return {
     async show(ctx: Context, interaction: Interaction) {
       const { hasPassword, others } = methodsFor(ctx, interaction)
-      const { loginHint = '', another, isRepeated } = interaction
+      const { loginHint = '', another } = interaction
       const problem = PROBLEMS.find(known => known === ctx.query.problem)
       const [reference] = /^[0-9a-f]{16}$/.exec(String(ctx.query.reference)) ?? []
       if (problem) return render(ctx, interaction, { problem, reference, status: 200 })
       const isOnly = others.length === 1 && !hasPassword
       const direct = others.find(({ isDirect }) => isDirect(ctx, { loginHint, isOnly }))
       // Without the page, an issuer that returns the same sign-in again would be an endless redirect.
-      const isDirect = direct && !another && !isRepeated
-      return isDirect ? begin(ctx, interaction, direct) : render(ctx, interaction)
+      return direct && !another ? begin(ctx, interaction, direct) : render(ctx, interaction)
     },
 
     async submit(ctx: Context, interaction: Interaction, form: Form) {

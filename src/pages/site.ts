@@ -10,7 +10,6 @@ import type { SignInMethod } from '../accounts/sign-in-method.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { createSignatures } from '../http/cookies.ts'
 import { createCsrf, type Form, readForm } from '../http/forms.ts'
-import { MAX_CHARACTERS } from '../http/limits.ts'
 import type { Dependencies, LibraryProvider } from '../provider/feature.ts'
 import { createBrowserSession, createInteractions, type Session } from '../provider/interactions.ts'
 import { AUTHORIZATION } from '../provider/routes.ts'
@@ -38,6 +37,9 @@ export type Submitted = SignedIn & { form: Form }
 
 /** Maximum age of the sign-in for a change of the account. */
 export const RECENT_SECONDS = 15 * 60
+
+/** Encoded, the URL of sign-in has three times as many. */
+const MAX_STATE_CHARS = 1024
 
 /** Dependencies of the pages, and the guards of their handlers. */
 export type Site = ReturnType<typeof createSite>
@@ -73,7 +75,7 @@ export function createSite(
       response_type: 'code',
       scope: 'openid',
       redirect_uri: `${settings.issuer}/account/signed-in`,
-      state: url.length <= MAX_CHARACTERS.state ? url : path,
+      state: url.length <= MAX_STATE_CHARS ? url : path,
       // The code is never redeemed, so the verifier is not kept.
       code_challenge: randomBytes(32).toString('base64url'),
       code_challenge_method: 'S256',
@@ -126,8 +128,8 @@ export function createSite(
         await change(ctx, { ...user, form })
       },
 
-    /** Whether a user is signed in in this browser. */
-    isSignedIn: async (ctx: Context) => (await browserSession.read(ctx)) !== undefined,
+    /** Returns the id of the account that is signed in in this browser. */
+    accountOf: async (ctx: Context) => (await browserSession.read(ctx))?.accountId,
 
     keepSignedIn: browserSession.replace,
 

@@ -6,7 +6,7 @@ import { errors } from 'oidc-provider'
 import { mapOf } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { isSameOrigin, readForm } from '../http/forms.ts'
-import { MAX_BODY_BYTES, MAX_URL_BYTES } from '../http/limits.ts'
+import { MAX_BODY_BYTES, MAX_JWT_CHARS, refuseLongUrl } from '../http/limits.ts'
 import type { Records } from '../storage/records.ts'
 import { described } from './error-descriptions.ts'
 import { logError } from './events.ts'
@@ -48,7 +48,8 @@ export function byPost({ handOver }: AnswerPages, { endpoints }: Routes): Middle
     const isSignOut = ctx.path === end_session
     // All parameters of a sign-out are optional.
     const isEmpty = isSignOut && !ctx.request.length && !ctx.get('Transfer-Encoding')
-    ctx.querystring = isEmpty ? '' : String(await readForm(ctx, MAX_URL_BYTES))
+    ctx.querystring = isEmpty ? '' : String(await readForm(ctx, MAX_BODY_BYTES))
+    refuseLongUrl(ctx, 413)
     const isLong = ctx.url.length > MAX_LOCATION_BYTES
     if (isSameOrigin(ctx) && (isSignOut || isLong)) {
       ctx.method = 'GET'
@@ -88,6 +89,7 @@ export function finishAnswers(
   const finishers: Record<string, Finisher> = {
     discovery: ctx => discovery(ctx, endpoints, features),
     jwks: ctx => cacheable(ctx, jwksAge),
+    token,
     introspection,
     userinfo,
     revocation: (ctx, oidc) => revocation(ctx, oidc, records),
@@ -188,6 +190,13 @@ function discovery(ctx: Context, { end_session }: Routes['endpoints'], features:
 
 function cacheable(ctx: Context, seconds: number) {
   if (ctx.status === 200) ctx.set('Cache-Control', `public, max-age=${seconds}`)
+}
+
+/** Warns the operator of an ID token that cannot come back as `id_token_hint`. */
+function token({ body, state }: Context) {
+  const { length } = String(mapOf(body).id_token ?? '')
+  if (length <= MAX_JWT_CHARS.id_token_hint) return
+  state.log.warning = `the ID token has ${length} characters: it is too long for id_token_hint. Map fewer claims, or set id_token.claims: minimal`
 }
 
 /** Refuses a public client, whether the token is active or not (RFC 7662 §2.1). */

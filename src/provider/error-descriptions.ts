@@ -53,8 +53,7 @@ export const DESCRIPTIONS: Record<string, string | undefined> = {
     'redirect_uri must be the one of the authorization request',
   'code_verifier must be provided':
     'code_verifier is required: the authorization request had a code_challenge',
-  'unsupported code_challenge_method':
-    'code_verifier must be absent: the authorization request had no code_challenge',
+  'unsupported code_challenge_method': 'code_verifier must be absent: no code_challenge was sent',
   'code_verifier does not match code_challenge':
     'code_verifier must be the one whose S256 hash was sent as code_challenge',
   'grant not found': 'the user or the provider ended this access; sign the user in again',
@@ -81,8 +80,7 @@ export const DESCRIPTIONS: Record<string, string | undefined> = {
   access_denied: 'the user did not sign in, or did not allow the request',
   'authorization request resolved without requesting interactions but no scope was granted':
     'the user allowed none of the requested scopes',
-  'the consent or the sign-in ended meanwhile':
-    'the user or the provider ended this access during the request; start again',
+  'the consent or the sign-in ended meanwhile': 'access ended during the request; start again',
   'request entity too large': `the body must have at most ${MAX_BODY_BYTES} bytes`,
   'could not validate id_token_hint':
     'id_token_hint must be an ID token that this provider issued to this client',
@@ -109,6 +107,7 @@ const INVALID_SOURCES: Record<string, string | undefined> = {
 /** Endpoints where clients send an access token. At others, the same texts are about their own authentication. */
 const WITH_TOKEN = /^(userinfo|registration|client)/
 const BASIC_FORMAT = 'invalid authorization header value format'
+const BEARER_FORMAT = 'Authorization must be: Bearer TOKEN'
 
 /** Returns an error answer of the library with a description that names the parameter. */
 export function described<T extends Partial<ErrorAnswer>>(ctx: Context, answer: T): T {
@@ -121,15 +120,13 @@ export function described<T extends Partial<ErrorAnswer>>(ctx: Context, answer: 
     ctx.state.log.error = 'invalid_scope'
     return { ...answer, error: 'invalid_scope', error_description }
   }
-  if (text === BASIC_FORMAT && WITH_TOKEN.test(route)) {
-    return { ...answer, error_description: 'Authorization must be: Bearer TOKEN' }
-  }
+  const bearer = text === BASIC_FORMAT && WITH_TOKEN.test(route) && BEARER_FORMAT
   const texts = [ctx.state.log.detail, text].map(String)
   const isInvalidSource = error === 'invalid_grant' && texts.some(text => INVALID_SOURCE.test(text))
   const source = isInvalidSource && INVALID_SOURCES[String(params?.grant_type)]
   const isAsserted = error === 'invalid_client' && params?.client_assertion
   const wrong = isAsserted ? assertionProblem(ctx.oidc) : undefined
   const own = texts.map(text => DESCRIPTIONS[text]).find(Boolean)
-  const description = wrong ? `client_assertion: ${wrong}` : own || source
+  const description = wrong ? `client_assertion: ${wrong}` : bearer || own || source
   return error && description ? { ...answer, error_description: description } : answer
 }

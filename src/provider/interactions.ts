@@ -62,7 +62,7 @@ export const wantsAnother = (result: unknown) =>
   mapOf(mapOf(result).select_account).another === true
 
 /** Checks of the login prompt that fail for every user but one. */
-const USER_CHECKS = ['id_token_hint', 'claims_id_token_sub_value']
+const USER_CHECKS = /^(id_token_hint|claims_id_token_sub_value)$/
 
 /** A pending interaction. Nothing in it comes from the browser. */
 export type Interaction = Awaited<ReturnType<ReturnType<typeof createInteractions>['read']>>
@@ -88,7 +88,7 @@ export function createInteractions(provider: Provider, settings: Deployment) {
         ctx.throw(400, { error: await errorOf(ctx) })
       const { login_hint, ui_locales } = params
       const expectsOther =
-        session?.accountId !== undefined && prompt.reasons.some(name => USER_CHECKS.includes(name))
+        session?.accountId !== undefined && prompt.reasons.some(name => USER_CHECKS.test(name))
       return {
         uid,
         prompt,
@@ -107,10 +107,8 @@ export function createInteractions(provider: Provider, settings: Deployment) {
         pending: lastSubmission?.change_password as Outcome['change_password'],
         /** The client expects another user than the one who is signed in. */
         expectsOther,
-        /** Another user is to sign in: the user has just chosen this, or the client expects it. */
-        another: expectsOther || wantsAnother(lastSubmission),
-        /** The user has just signed in, and the request demands another sign-in. */
-        isRepeated: lastSubmission?.login !== undefined,
+        /** Another sign-in is needed: the user has chosen it, or the last one is not what the client demands. */
+        another: expectsOther || Boolean(lastSubmission?.login) || wantsAnother(lastSubmission),
         /** The client's access was removed, or its name or hosts changed, while the page was open. */
         withdrawn:
           prompt.name === 'consent' &&

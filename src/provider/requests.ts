@@ -4,7 +4,7 @@
 import { decodeJwt } from 'jose'
 import { type AccessToken, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { mapOf, readJson } from '../config/schema/values.ts'
-import { longParameter, MAX_URL_BYTES } from '../http/limits.ts'
+import { lengthOf, longParameter, MAX_URL_BYTES } from '../http/limits.ts'
 import { now } from '../storage/store.ts'
 import { harmless } from './failures.ts'
 import type { Feature, JwtClaims, Oidc } from './feature.ts'
@@ -14,13 +14,18 @@ const OFFLINE_ACCESS = 'offline_access'
 /** Refuses an authorization request that is too long or that a feature refuses. */
 export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[]): void {
   const { oidc } = ctx
-  const body = oidc.body ?? {}
-  const problem = longParameter(body) ?? longParameter({ ...oidc.params })
+  const [body, params] = [oidc.body ?? {}, { ...oidc.params }]
+  const problem = [body, ctx.query, params].map(longParameter).find(Boolean)
   if (problem) throw new errors.InvalidRequest(problem)
   // The length as sent, and as stored: JSON escapes a control character with six bytes, a URL with three.
   const sent = new URLSearchParams(body as Record<string, string>).toString()
-  if ([sent, JSON.stringify({ ...oidc.params })].some(text => text.length > MAX_URL_BYTES)) {
+  const lengths = [lengthOf(sent, body), lengthOf(JSON.stringify(params), params)]
+  if (Math.max(...lengths) > MAX_URL_BYTES) {
     throw new errors.InvalidRequest(`the request is longer than ${MAX_URL_BYTES} bytes`)
+  }
+  const isFramed = !['', 'document'].includes(ctx.get('Sec-Fetch-Dest'))
+  if (isFramed && oidc.route === 'authorization' && !oidc.prompts.has('none')) {
+    throw new errors.InvalidRequest('prompt must be none in a frame')
   }
   for (const feature of features) feature.checkRequest?.(ctx)
   keepOfflineAccess(ctx)
@@ -31,11 +36,10 @@ export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[]): void
 
 /** Says why a request has no scope that could be granted (RFC 6749 §3.3); undefined if it has one. */
 export function scopeProblem(ctx: KoaContextWithOIDC): string | undefined {
-  const { requestParamOIDCScopes, requestParamScopes, resourceServers = {}, params } = ctx.oidc
-  const known = [requestParamOIDCScopes, ...Object.values(resourceServers).map(api => api.scopes)]
-  const isKnown = known.some(scopes => !scopes.isDisjointFrom(requestParamScopes))
-  if (isKnown || params?.authorization_details) return undefined
-  const sent = sentScopes(ctx).join(' ')
+  const scopes = sentScopes(ctx)
+  const isKnown = ignoredIn(ctx).scopes.length < scopes.length
+  if (isKnown || ctx.oidc.params?.authorization_details) return undefined
+  const sent = scopes.join(' ')
   if (!sent) return 'scope is required: values of scopes_supported, such as openid'
   if (/[,;+]/.test(sent)) return 'scope must have spaces between its values, not , ; or +'
   if (/[A-Z]/.test(sent))

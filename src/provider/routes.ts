@@ -34,11 +34,6 @@ const ROUTES = {
   registration:                 { path: '/api/oauth/register',   methods: 'POST',      feature: 'dynamic_registration' },
 } satisfies Record<string, Route>
 
-/** By the library's names. */
-const WITH_CORS =
-  'token userinfo jwks revocation introspection pushed_authorization_request device_authorization'.split(
-    ' ',
-  )
 /** The library's name of an endpoint. */
 type RouteName = keyof typeof ROUTES
 export const { authorization: AUTHORIZATION } = ROUTES
@@ -49,16 +44,9 @@ export function endpointOf(path: string): string | undefined {
   return Object.entries(ROUTES).find(isAt)?.[0]
 }
 
+const PROGRAMS = /^\/(\.well-known|api\/oauth(?!\/(authorize|logout)(\/|$)))\//i
 /** Whether only programs call a path: an endpoint of the protocol that shows no page. */
-export const isEndpointForPrograms = (path: string) =>
-  /^\/(api\/oauth|\.well-known)\//i.test(path) &&
-  !['authorization', 'end_session'].includes(endpointOf(path) ?? '')
-
-/** The endpoints that scripts of browser applications call. Their responses have CORS headers. */
-const CORS_PATHS = [
-  ...DISCOVERY,
-  ...Object.entries(ROUTES).flatMap(([name, { path }]) => (WITH_CORS.includes(name) ? path : [])),
-]
+export const isEndpointForPrograms = (path: string) => PROGRAMS.test(path)
 
 /** The sign-out page without the feature; discovery does not list it. */
 const SIGN_OUT = '/account/sign-out'
@@ -105,21 +93,19 @@ export function routesOf(features: Features) {
   }
 }
 
-/** The form of errors at the endpoints. */
+/** The form of errors, by path. */
 export const ERROR_FORMATS = {
   /** Endpoints whose errors have `error` and `error_description` only (CIBA §13). */
-  bare: [ROUTES.backchannel_authentication.path],
-  cors: CORS_PATHS,
-  /** Answers JSON, whatever `Accept` says (RFC 6749 §5.2). */
-  isForPrograms: (path: string) =>
-    isEndpointForPrograms(path) || path.endsWith('/backchannel-logout'),
+  bare: /^\/api\/oauth\/backchannel_authentication$/,
+  /** Endpoints that scripts of browser applications call, as the library has it. */
+  cors: /^\/(\.well-known\/|api\/oauth\/(token|userinfo|jwks|revoke|introspect|par|device_authorization)$)/,
+  /** JSON, whatever `Accept` says (RFC 6749 §5.2). */
+  json: new RegExp(`${PROGRAMS.source}|/backchannel-logout$`, 'i'),
 }
 
-/** Paths where anonymous requests are stored. `byClient`: those where clients authenticate. */
-export function anonymousWrites({ paths, confirm }: Routes) {
+/** Paths where requests are stored before a user signs in. `byClient`: those where clients authenticate. */
+export function storedPaths({ paths, confirm }: Routes) {
   const byClient = [paths.pushed_authorization_request, paths.device_authorization]
-  return {
-    paths: [...byClient, paths.authorization, paths.end_session, confirm, paths.registration],
-    byClient,
-  }
+  const pages = [paths.authorization, paths.end_session, confirm]
+  return { pages, programs: [...byClient, paths.registration], byClient }
 }

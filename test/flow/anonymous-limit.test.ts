@@ -6,7 +6,7 @@ import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
 import { SECRET, startUsher } from '../support/usher.ts'
-import { basic, send, sendAs } from '../support/wire.ts'
+import { basic, send, sendAs, type WireOptions } from '../support/wire.ts'
 
 const MOST = 20
 const test = usherTest({
@@ -76,7 +76,7 @@ test('a network of IPv6 is a /48', async () => {
   expect((await ask('2001:db8:2::1')).status).not.toBe(429)
 })
 
-test('requests of a signed-in browser are neither limited nor counted', async () => {
+test('requests of a signed-in browser do not count for its network, and have a higher limit', async () => {
   const browser = await signedIn(usher)
   const { url } = authorizationRequest(usher, { prompt: 'none' })
   const ask = () => sendAs(browser, usher, url, { headers: from('203.0.113.7') })
@@ -84,7 +84,77 @@ test('requests of a signed-in browser are neither limited nor counted', async ()
   const stranger = () => send(usher, '/api/oauth/logout', { headers: from('203.0.113.7') })
   for (let i = 0; i < MOST; i++) expect((await stranger()).status).toBe(200)
   expect((await stranger()).status).toBe(429)
-  expect((await ask()).status).toBe(303)
+  for (let i = MOST + 1; i < 4 * MOST; i++) expect((await ask()).status).toBe(303)
+  // The limit is one of the account, in all of its networks.
+  const elsewhere = { headers: from('198.51.100.7') }
+  const refused = await sendAs(browser, usher, url, elsewhere)
+  expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '60'])
+  expect(usher.output.join('')).toContain('"refused":"limits.account"')
+})
+
+const CROSS = { 'sec-fetch-site': 'cross-site' }
+const fetched = (mode: string, dest: string) => {
+  return { ...CROSS, 'sec-fetch-mode': mode, 'sec-fetch-dest': dest }
+}
+const AUTHORIZE = () => authorizationRequest(usher).url
+const SILENT = () => authorizationRequest(usher, { prompt: 'none' }).url
+const LOGOUT = '/api/oauth/logout'
+const posted = { body: { client_id: 'spa', scope: 'openid' } }
+
+test.each<[string, () => URL | string, Record<string, string>, WireOptions?]>([
+  ['an image', AUTHORIZE, fetched('no-cors', 'image')],
+  ['a script', AUTHORIZE, fetched('no-cors', 'script')],
+  ['a fetch', AUTHORIZE, fetched('cors', 'empty')],
+  ['a mode alone', AUTHORIZE, { 'sec-fetch-mode': 'no-cors' }],
+  ['a frame', AUTHORIZE, fetched('navigate', 'iframe')],
+  ['an object', AUTHORIZE, fetched('navigate', 'object')],
+  ['a silent image', SILENT, fetched('no-cors', 'image')],
+  ['an image of the sign-out', () => LOGOUT, fetched('no-cors', 'image')],
+  ['a frame of the sign-out', () => `${LOGOUT}?prompt=none`, fetched('navigate', 'iframe')],
+  ['a POST to the sign-out', () => LOGOUT, fetched('no-cors', 'empty'), posted],
+  ['a form to the pushed requests', () => PAR, fetched('navigate', 'iframe'), posted],
+  ['a POST without CORS', () => PAR, fetched('no-cors', 'empty'), posted],
+  ['one for devices', () => '/api/oauth/device_authorization', fetched('no-cors', 'empty'), posted],
+  ['one to register', () => '/api/oauth/register', fetched('no-cors', 'empty'), posted],
+])('%s in a page of another site is refused, and does not use up the limit', async (...row) => {
+  const [, url, metadata, options] = row
+  const headers = { ...from('203.0.116.7'), ...metadata }
+  for (let i = 0; i <= MOST; i++) {
+    expect((await send(usher, url(), { ...options, headers })).status).toBe(400)
+  }
+  const neighbour = await send(usher, AUTHORIZE(), { headers: from('203.0.116.7') })
+  expect(neighbour.status).toBe(303)
+})
+
+test('links, forms, silent frames and scripts of client libraries are not refused', async () => {
+  const ask = (url: URL | string, metadata: Record<string, string>, options?: WireOptions) =>
+    send(usher, url, { ...options, headers: { ...from('203.0.117.7'), ...metadata } })
+  expect((await ask(AUTHORIZE(), fetched('navigate', 'document'))).status).toBe(303)
+  // `fetch` of Node.js.
+  expect((await ask(AUTHORIZE(), { 'sec-fetch-mode': 'cors' })).status).toBe(303)
+  const push = { body: parametersOf({ ...SPA, prompt: 'none' }) }
+  const script = { ...fetched('cors', 'empty'), origin: 'https://spa.example.org' }
+  const pushed = await ask(PAR, script, push)
+  expect(pushed.status).toBe(201)
+  const query = { client_id: 'spa', request_uri: String(pushed.json.request_uri) }
+  const framed = await ask(
+    `/api/oauth/authorize?${new URLSearchParams(query)}`,
+    fetched('navigate', 'iframe'),
+  )
+  expect(framed.location?.searchParams.get('error')).toBe('login_required')
+  // A silent request shows no page and stores nothing: it does not count.
+  for (let i = 0; i <= MOST; i++) {
+    const { location } = await ask(SILENT(), fetched('navigate', 'iframe'))
+    expect(location?.searchParams.get('error')).toBe('login_required')
+  }
+})
+
+test('a pushed request that shows a page is refused in a frame', async () => {
+  const { json } = await send(usher, PAR, { body: parametersOf(SPA), headers: from('203.0.118.7') })
+  const query = new URLSearchParams({ client_id: 'spa', request_uri: String(json.request_uri) })
+  const headers = { ...from('203.0.118.7'), ...fetched('navigate', 'iframe') }
+  const { location } = await send(usher, `/api/oauth/authorize?${query}`, { headers })
+  expect(location?.searchParams.get('error_description')).toBe('prompt must be none in a frame')
 })
 
 test('requests of an authenticated client are neither limited nor counted', async () => {

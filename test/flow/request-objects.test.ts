@@ -83,7 +83,7 @@ test('a client that must sign requests cannot send an unsigned one', async () =>
 })
 
 test('the length limits apply in a request object too', async () => {
-  const { params } = await newRequest({ redirect_uri: WEB, state: 'x'.repeat(1025) })
+  const { params } = await newRequest({ redirect_uri: WEB, state: 'x'.repeat(4097) })
   const url = await openid.buildAuthorizationUrlWithJAR(jar, params, KEY)
   expect(await responseTo(url)).toBe('invalid_request')
 })

@@ -109,7 +109,9 @@ export async function startUsher(options: UsherOptions = {}) {
   let handler: RequestListener | undefined
   // The value of the product. With Node's default of 5 s, a client on a busy machine may reuse a
   // closed connection.
-  const server = createServer({ keepAliveTimeout: 75_000 }, (req, res) => handler?.(req, res))
+  const server = createServer({ keepAliveTimeout: 75_000, maxHeaderSize: 48 * 1024 }, (req, res) =>
+    handler?.(req, res),
+  )
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
 
