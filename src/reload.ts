@@ -2,13 +2,16 @@
 // validated and built before it replaces them. Requests in flight finish in the app where they began. A
 // change with an error changes nothing.
 
+import cluster from 'node:cluster'
 import type { RequestListener } from 'node:http'
 import { setTimeout } from 'node:timers/promises'
 import pLimit from 'p-limit'
 import { createApp } from './app.ts'
 import { differences, fixedDifferences, fixedOf, losses } from './config/diff.ts'
-import { readSettings, type Settings } from './config/load.ts'
+import { allKeys } from './config/key-list.ts'
+import { readAgain, type Settings } from './config/load.ts'
 import { ConfigError, toRecord } from './config/report/finding.ts'
+import { inSlices } from './config/slices.ts'
 import { createAudit } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
 import { openSigningKeys, type SigningKey } from './keys/signing-keys.ts'
@@ -20,6 +23,9 @@ const KEYS_EVERY_MS = 10_000
 /** Intervals of the delivery queue: for new notifications, and for those that are due for a retry. */
 const NOTIFY_EVERY_MS = { new: 1_000, again: 20_000 }
 
+/** The time in which a worker reloads, more or less, for each client. */
+const MS_PER_CLIENT = 1
+
 type Context = Omit<Environment, 'settings' | 'keys'>
 
 /** Builds the app and keeps it up to date. Rejects with a `ConfigError` for an invalid configuration. */
@@ -27,6 +33,9 @@ export async function run(first: Settings, context: Context, readiness: Readines
   const { log, metrics } = context
   const audit = createAudit(log)
   let inForce = await build(first, context, readiness)
+  // A report of a reload needs this list. It takes too long to make while requests wait.
+  allKeys()
+  const turn = cluster.worker ? cluster.worker.id % first.workers : 0
   let generation = 1
   let logged = new Set<string>()
   /** The store was unavailable during the latest reload, which is repeated. */
@@ -36,11 +45,13 @@ export async function run(first: Settings, context: Context, readiness: Readines
 
   async function reload() {
     isPending = false
-    const wanted = readSettings()
+    // One worker after another, so that the others answer meanwhile.
+    await setTimeout(turn * inForce.settings.clients.length * MS_PER_CLIENT)
+    const wanted = await readAgain()
     const lost = losses(inForce.settings, wanted)
     if (lost.length) throw new ConfigError(lost)
     const next = { ...wanted, ...fixedOf(inForce.settings) }
-    const changes = differences(inForce.settings, next)
+    const changes = await inSlices(differences(inForce.settings, next))
     if (changes.length) {
       inForce = await build(next, context, readiness)
       generation++

@@ -5,6 +5,7 @@ import { isSecret } from './key-list.ts'
 import type { Settings } from './load.ts'
 import type { Finding } from './report/finding.ts'
 import { isMap, namesIn } from './schema/values.ts'
+import type { Steps } from './slices.ts'
 
 /** Settings that take effect only after a restart. */
 export const FIXED = namesIn('issuer listen workers store redis metrics accounts secrets')
@@ -37,8 +38,14 @@ export function losses(before: Pick<Settings, 'issuer' | 'parts'>, after: Settin
 }
 
 /** Returns lines such as `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts`. */
-export const differences = (before: Settings, after: Settings): string[] =>
-  compare([], comparable(before), comparable(after))
+export function* differences(before: Settings, after: Settings): Steps<string[]> {
+  const lines: string[] = []
+  for (const line of compare([], comparable(before), comparable(after))) {
+    if (line) lines.push(line)
+    yield
+  }
+  return lines
+}
 
 /** The clients by their ids, and the APIs without their default: every client of the folder. */
 function comparable({ clients, resources, warnings: _, parts: __, ...rest }: Settings) {
@@ -50,17 +57,16 @@ function comparable({ clients, resources, warnings: _, parts: __, ...rest }: Set
   return { ...rest, clients: byId, resources: Object.fromEntries(apis) }
 }
 
-/** A list is one value: an item that is added in the middle is one change. */
-function compare(path: string[], was: unknown, is: unknown): string[] {
+/** Yields a line, or undefined for equal values. A list is one value: an added item is one change. */
+function* compare(path: string[], was: unknown, is: unknown): Generator<string | undefined> {
+  const name = path.join('.')
   if (isMap(was) && isMap(is)) {
     const keys = [...new Set([...Object.keys(was), ...Object.keys(is)])].sort()
-    return keys.flatMap(key => compare([...path, key], was[key], is[key]))
-  }
-  if (JSON.stringify(was) === JSON.stringify(is)) return []
-  const name = path.join('.')
-  if (is === undefined) return [`- ${name}`]
-  if (was === undefined) return [isMap(is) ? `+ ${name}` : `+ ${name}: ${shown(path, is)}`]
-  return [`${name}: ${shown(path, was)} → ${shown(path, is)}`]
+    for (const key of keys) yield* compare([...path, key], was[key], is[key])
+  } else if (JSON.stringify(was) === JSON.stringify(is)) yield
+  else if (is === undefined) yield `- ${name}`
+  else if (was === undefined) yield isMap(is) ? `+ ${name}` : `+ ${name}: ${shown(path, is)}`
+  else yield `${name}: ${shown(path, was)} → ${shown(path, is)}`
 }
 
 /** Maximum length of a value: a whole template would fill the log. */

@@ -16,7 +16,7 @@ const MAX_FINDINGS = 50
 /** A file of the folder, as it was read. */
 export interface FileResult<T> {
   file: string
-  /** The file has no key, or does not exist. */
+  /** The file has no content, or does not exist. */
   isEmpty: boolean
   /** The content with defaults. Absent if the file has findings. */
   value?: T
@@ -66,7 +66,7 @@ export function readFile<N extends keyof typeof SCHEMAS>(
   }
 
   findings.push(...problems)
-  const isEmpty = Object.keys(mapOf(data)).length === 0
+  const isEmpty = !data
   const written = overlay(data ?? {}, overlays)
   const schema = kind === 'client' ? inLanguages(SCHEMAS[kind], written) : SCHEMAS[kind]
   const { value, wrong } = validate(schema, written)

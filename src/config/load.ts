@@ -20,6 +20,7 @@ import { flatten } from './schema/locale.ts'
 import { allScopes } from './schema/resource.ts'
 import type { ClaimsFile } from './schema/usher.ts'
 import { tagProblem } from './schema/values.ts'
+import { atOnce, inSlices } from './slices.ts'
 
 /** Kinds of files that have a folder each, in the plural. */
 type FolderKind = 'client' | 'resource' | 'detail' | 'upstream' | 'locale'
@@ -52,28 +53,37 @@ export function readStoreSettings(): Pick<Settings, 'store' | 'secrets' | 'redis
 }
 
 /** Reads everything, or throws a `ConfigError` with every finding. */
-export function readSettings(env?: NodeJS.ProcessEnv): Settings {
-  const { settings, findings } = readFolder(env)
+export const readSettings = (env?: NodeJS.ProcessEnv): Settings => settingsOf(readFolder(env))
+
+/** Does the same in slices: for a service that answers requests meanwhile. */
+export const readAgain = async (): Promise<Settings> => settingsOf(await inSlices(readSteps()))
+
+function settingsOf({ settings, findings }: Reading): Settings {
   if (!settings) throw new ConfigError(findings)
   return settings
 }
 
-/**
- * Reads and checks the folder in two steps. First, each file by itself. If every file is valid, the
- * rules that look at several keys and files follow. Throws a `ConfigError` only if there is no folder.
- */
-export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = configFolder(env)) {
+/** Reads and checks the folder. Throws a `ConfigError` only if there is no folder. */
+export const readFolder = (env?: NodeJS.ProcessEnv, folder?: string) =>
+  atOnce(readSteps(env, folder))
+
+/** First, each file by itself. If every file is valid, the rules that look at several keys and files. */
+function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(env)) {
   const { usher, accounts, development, issuer, secrets, findings } = readUsher(env, folder)
-  const read = <K extends FolderKind>(kind: K) =>
-    listYaml(join(folder, `${kind}s`), findings)
-      .map(file => readFile(file, kind, findings))
-      .filter(isValid)
+  function* read<K extends FolderKind>(kind: K) {
+    const files: ReturnType<typeof readFile<K>>[] = []
+    for (const file of listYaml(join(folder, `${kind}s`), findings)) {
+      files.push(readFile(file, kind, findings))
+      yield
+    }
+    return files.filter(isValid)
+  }
   const claims = readFile(join(folder, 'claims.yaml'), 'claims', findings)
-  const clients = read('client')
-  const apis = read('resource')
-  const details = read('detail')
-  const upstreams = read('upstream')
-  const words = read('locale')
+  const clients = yield* read('client')
+  const apis = yield* read('resource')
+  const details = yield* read('detail')
+  const upstreams = yield* read('upstream')
+  const words = yield* read('locale')
   findings.push(...strayFindings(folder, accounts.module))
   const reading = { settings: undefined, findings, warnings: [], usher, claims, clients }
   if (findings.length || !isValid(usher) || !isValid(claims)) return reading
@@ -83,7 +93,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const settings = {
     ...usher.value,
     folder,
-    /** The files with keys, and the folders with files. A running service refuses to lose one. */
+    /** The files with content, and the folders with files. A running service refuses to lose one. */
     parts: [
       ...new Set(
         [usher, claims, ...clients, ...apis, ...details, ...upstreams]
@@ -107,7 +117,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     claims: claims.value.claims,
     scopes: scopesOf(claims, findings),
     /** `pictures` by their paths in the files. `pages`: contents of the files in pages/, by name. */
-    ...readLook([usher, ...clients, ...upstreams], folder, findings),
+    ...(yield* readLook([usher, ...clients, ...upstreams], folder, findings)),
     /** Texts of the pages by the operator. */
     locales: Object.fromEntries(words.map(({ file, value }) => [parse(file).name, flatten(value)])),
     clients: clients.map(({ value }): ClientMetadata => withoutSecret(value)),
@@ -131,13 +141,19 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     ...namesakes(clients, 'client_id', 'client'),
     ...namesakes(apis, 'resource', 'resource'),
     ...namesakes(details, 'type', 'type'),
-    ...scopeFindings(clients, allScopes(settings)),
-    ...clients.flatMap(client => clientFindings(client, settings)),
-    ...resourceFindings(apis, clients, settings),
     ...detailFindings(details, clients, apis),
     ...upstreams.flatMap(file => upstream.upstreamFindings(file, settings)),
     ...upstream.methodFindings(usher, clients, settings.upstreams),
   ]
+  const scopes = allScopes(settings)
+  for (const client of clients) {
+    found.push(...scopeFindings(client, scopes), ...clientFindings(client, settings))
+    yield
+  }
+  for (const finding of resourceFindings(apis, clients, settings)) {
+    found.push(finding)
+    yield
+  }
   findings.push(...found.filter(({ rule }) => !isWarning(rule)))
   const warnings = inOrder(found.filter(({ rule }) => isWarning(rule)))
   return { ...reading, warnings, settings: findings.length ? undefined : { ...settings, warnings } }

@@ -13,7 +13,7 @@ import type { Settings } from '../config/load.ts'
 import { ConfigError, type Finding } from '../config/report/finding.ts'
 import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
-import { namesIn } from '../config/schema/values.ts'
+import { mapOf, namesIn } from '../config/schema/values.ts'
 import { outageIn } from '../storage/store.ts'
 import type { Feature } from './feature.ts'
 
@@ -57,20 +57,23 @@ export function accountClient(issuer: string): LibraryClientMetadata {
   } as LibraryClientMetadata
 }
 
-/** Throws a `ConfigError` for clients that the library would refuse at their first use. */
-export async function checkClients({ Client }: Provider, { clients, clientFiles }: Settings) {
+/** Adds the clients of the files. Throws a `ConfigError` for those that the library refuses. */
+export function* addClients(settings: Settings, add: (client: ClientMetadata) => void) {
   const findings: Finding[] = []
-  for (const { client_id } of clients) {
-    await Client.find(client_id).catch(error => {
-      const { error_description: message = String(error) } = error
+  for (const client of settings.clients) {
+    yield
+    try {
+      add(client)
+    } catch (error) {
+      const message = String(mapOf(error).error_description ?? error)
       // Without a key in its message, the error is about authentication.
       const isNamed = (key: string) => new RegExp(`\\b${key}\\b`).test(message)
       const key = Object.keys(clientSchema.shape).find(isNamed) ?? 'token_endpoint_auth_method'
       const isSigned = key.endsWith('_signed_response_alg')
       const why = isSigned ? ', what the keys of keys.import sign with' : ''
-      const at = clientFiles.get(client_id)
+      const at = settings.clientFiles.get(client.client_id)
       if (at) findings.push(at([key], 'library', `${message.replace(`${key} `, '')}${why}`))
-    })
+    }
   }
   if (findings.length) throw new ConfigError(findings)
 }

@@ -6,6 +6,7 @@ import { type Account, claimsOf } from '../accounts/account.ts'
 import { ACCOUNT_CLIENT, RESPONSE_TYPES } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
 import { required } from '../config/schema/values.ts'
+import { inSlices } from '../config/slices.ts'
 import { cookieNames, createSignatures, originCookie, pathCookie } from '../http/cookies.ts'
 import { createFetch } from '../http/egress.ts'
 import { type AdapterPart, createState } from '../state/adapter.ts'
@@ -18,13 +19,13 @@ import {
   claimsByScope,
   pairwiseSubjects,
 } from './claims.ts'
-import { accountClient, checkClients, rotates, toLibrary, USHER_METADATA } from './clients.ts'
+import { accountClient, addClients, rotates, toLibrary, USHER_METADATA } from './clients.ts'
 import { logEvents } from './events.ts'
 import type { Dependencies, Feature, ShowError } from './feature.ts'
 import { createGrants, type Grants } from './grants.ts'
 import { createBrowserBinding } from './interactions.ts'
 import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
-import { createOverridden } from './library-overrides.ts'
+import { addLater, createOverridden } from './library-overrides.ts'
 import { createPolicy } from './policy.ts'
 import { assertAssertion, assertRequestObject, checkRequest, requireResource } from './requests.ts'
 import { routesOf } from './routes.ts'
@@ -63,7 +64,8 @@ export async function createProvider(
   // Scheme, host and address of a request are those that `http/edge.ts` set.
   provider.proxy = true
   logEvents(provider, log, metrics)
-  await checkClients(provider, settings)
+  const add = addLater(provider)
+  await inSlices(addClients(settings, file => add(toLibrary(file, features))))
   return provider
 }
 
@@ -86,7 +88,8 @@ function configuration(
 
   return {
     adapter,
-    clients: [...settings.clients.map(file => toLibrary(file, features)), accountClient(issuer)],
+    // Those of the files are added afterwards.
+    clients: [accountClient(issuer)],
     jwks: { keys: keys.map(asLibraryKey) },
     routes: routesOf(enabled).paths,
     ttl: lifetimes(settings),

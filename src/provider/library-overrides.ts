@@ -88,6 +88,21 @@ function compareHashes({ Client: { prototype } }: Provider): void {
 }
 
 /**
+ * The constructor copies all clients in one turn of the event loop. Returns a function that adds one client
+ * to the provider. It throws for invalid metadata. Removed by: an option that makes clients one by one.
+ */
+export function addLater({ Client }: Provider) {
+  const find = Client.find.bind(Client)
+  const added = new Map<string, Awaited<ReturnType<typeof find>>>()
+  Client.find = async (id: string) => added.get(id) ?? find(id)
+  return (metadata: { client_id: string }) => {
+    const client = Reflect.construct(Client, [structuredClone(metadata)])
+    // A client with a file cannot change its own registration.
+    added.set(metadata.client_id, Object.defineProperty(client, 'noManage', { value: true }))
+  }
+}
+
+/**
  * The library sends logout tokens and pings while the user waits, once, and forgets failures. Here a
  * queue delivers them. Removed by: a `deliver` option of backchannelLogout and ciba.
  */

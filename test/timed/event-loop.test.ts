@@ -1,10 +1,20 @@
 // The CPU time of a request grows in proportion to its length, not to the square of it. So a client cannot
-// block the process with a long parameter or header. CPU time is independent of other processes.
+// block the process with a long parameter or header. A reload of many clients blocks it for milliseconds
+// only. CPU time is independent of other processes.
 
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pino } from 'pino'
 import { expect, test } from 'vitest'
+import { readSettings } from '../../src/config/load.ts'
 import { clientInfoOf } from '../../src/http/client-info.ts'
+import type { Readiness } from '../../src/http/health.ts'
+import { createMetrics } from '../../src/http/metrics.ts'
 import { harmless } from '../../src/provider/failures.ts'
-import { startUsher, type Usher } from '../support/usher.ts'
+import { run } from '../../src/reload.ts'
+import { openInstallation } from '../../src/storage/open.ts'
+import { CLIENTS as SAMPLES, startUsher, type Usher, writeConfig } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 /** Each filling is repeated up to the length of the value. */
@@ -116,3 +126,64 @@ test.each(READERS)(
     expect(slow).toEqual([])
   },
 )
+
+const CLIENTS = 3_000
+const MAX_TURN_MS = 50
+
+test(`a reload of ${CLIENTS} clients lets other work run every ${MAX_TURN_MS} ms`, async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-many-'))
+  const names = Array.from({ length: CLIENTS }, (_, i) => `client${i}`)
+  const clients = Object.fromEntries(
+    names.map(client_id => [client_id, { ...SAMPLES.web, client_id }]),
+  )
+  writeConfig(folder, { clients })
+  process.env.USHER_CONFIG = folder
+  const { store, ...installation } = await openInstallation('sqlite::memory:', [])
+  const lines: string[] = []
+  const log = pino({}, { write: (line: string) => lines.push(line) })
+  const readiness: Readiness = { state: 'ready', probe: async () => true, checks: [] }
+  const context = { ...installation, log, metrics: createMetrics() }
+  const { reload } = await run(readSettings(), context, readiness)
+  const edit = (content: object) =>
+    writeFileSync(join(folder, 'clients/client7.yaml'), JSON.stringify(content))
+  const changed = { ...clients.client7, client_name: 'Another' }
+  const events = () => lines.map(line => JSON.parse(line)).filter(({ event }) => event)
+  const EDITS = [
+    [changed, 'config_loaded'],
+    [{ ...changed, client_nam: 'x' }, 'config_refused'],
+    [{ ...changed, scope: 'unknown' }, 'config_refused'],
+    [{ ...changed, initiate_login_uri: 'http://x.example' }, 'config_refused'],
+    [clients.client7 ?? {}, 'config_loaded'],
+  ] as const
+  try {
+    const turns: number[] = []
+    for (const [content, event] of EDITS) {
+      edit(content)
+      turns.push(await longestTurnMs(reload))
+      expect(events().at(-1)).toMatchObject({ event })
+    }
+    expect(Math.max(...turns), turns.join()).toBeLessThan(MAX_TURN_MS)
+  } finally {
+    delete process.env.USHER_CONFIG
+    await store.close()
+    rmSync(folder, { recursive: true })
+  }
+}, 600_000)
+
+/** The CPU time of the longest turn of the event loop while `work` runs. */
+async function longestTurnMs(work: () => Promise<unknown>): Promise<number> {
+  let longest = 0
+  let isOver = false
+  let before = process.threadCpuUsage()
+  const look = () => {
+    const { user, system } = process.threadCpuUsage(before)
+    longest = Math.max(longest, (user + system) / 1000)
+    before = process.threadCpuUsage()
+    if (!isOver) setImmediate(look)
+  }
+  setImmediate(look)
+  await work()
+  isOver = true
+  look()
+  return longest
+}

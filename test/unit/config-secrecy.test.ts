@@ -3,10 +3,13 @@
 
 import { createHash } from 'node:crypto'
 import { expect, test } from 'vitest'
-import { differences } from '../../src/config/diff.ts'
+import * as diff from '../../src/config/diff.ts'
+import { atOnce } from '../../src/config/slices.ts'
 import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
 
 const CANARY = 'CANARY1815'
+const differences = (...settings: Parameters<typeof diff.differences>) =>
+  atOnce(diff.differences(...settings))
 
 /** Formats in which a secret may be in a file by mistake. Most are errors for the YAML parser. */
 const VALUES = [

@@ -53,6 +53,8 @@ export function placeOf({ file, line, column = 1 }: Pick<Finding, 'file' | 'line
   return line === undefined ? file : `${file}:${line}:${column}`
 }
 
+const { compare } = new Intl.Collator('en', { numeric: true })
+
 /** Returns the findings sorted by their places. */
 export const inOrder = (findings: Finding[]): Finding[] =>
-  findings.toSorted((a, b) => placeOf(a).localeCompare(placeOf(b), 'en', { numeric: true }))
+  findings.toSorted((a, b) => compare(placeOf(a), placeOf(b)))

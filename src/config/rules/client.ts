@@ -84,14 +84,12 @@ export function clientFindings(client: Client, settings: ProviderSettings): Find
 
 const ENCRYPTION = ['id_token_encrypted_response_alg', 'userinfo_encrypted_response_alg'] as const
 
-/** Returns the findings about scopes of clients that are none of `scopes`. */
-export function scopeFindings(clients: ValidFile<ClientFile>[], scopes: string[]): Finding[] {
-  return clients.flatMap(({ value: { scope }, at }) =>
-    [...new Set(scope?.split(' ')).difference(new Set(scopes))].map(name => {
-      const unknown = `there is no scope ${JSON.stringify(name)} in claims.yaml or resources/`
-      return at(['scope'], 'unknown-scope', `${unknown}${didYouMean(name, scopes)}`)
-    }),
-  )
+/** Returns the findings about scopes of a client that are none of `scopes`. */
+export function scopeFindings({ value: { scope }, at }: Client, scopes: string[]): Finding[] {
+  return [...new Set(scope?.split(' ')).difference(new Set(scopes))].map(name => {
+    const unknown = `there is no scope ${JSON.stringify(name)} in claims.yaml or resources/`
+    return at(['scope'], 'unknown-scope', `${unknown}${didYouMean(name, scopes)}`)
+  })
 }
 
 function schemeFindings({ value, at }: Client, development: boolean): Finding[] {

@@ -19,9 +19,10 @@ const FILES = [THEME, ...readdirSync(join(import.meta.dirname, '../../pages/temp
 type Branded = Pick<ValidFile<{ branding?: Partial<UsherFile['branding']> }>, 'at' | 'value'>
 
 /** Returns the pictures as base64, the templates and the stylesheet of the folder. */
-export function readLook(branded: Branded[], folder: string, findings: Finding[]) {
+export function* readLook(branded: Branded[], folder: string, findings: Finding[]) {
   const pictures: Record<string, string> = {}
   for (const file of branded) {
+    yield
     findings.push(...colourFindings(file))
     for (const key of ['logo', 'logo_dark', 'favicon'] as const) {
       const name = file.value.branding?.[key]
