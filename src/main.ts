@@ -12,7 +12,7 @@ import { setTimeout } from 'node:timers/promises'
 import { fixedOf, losses } from './config/diff.ts'
 import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError } from './config/report/finding.ts'
-import { createLog } from './http/log.ts'
+import { createLog, logRejections } from './http/log.ts'
 import { createClusterMetrics } from './http/metrics.ts'
 import { SIGNALS, serve, serveMetrics } from './server.ts'
 import { reasonOf } from './storage/store.ts'
@@ -25,6 +25,8 @@ const STABLE_MS = 60_000
 const DRAIN_MS = 13_000
 
 async function main() {
+  // A reload that comes too early must not end the process. The folder is read below.
+  process.on('SIGHUP', () => {})
   const settings = readSettings()
   if (cluster.isPrimary && settings.workers > 1) return supervise(settings)
   if (cluster.isPrimary) return serve(settings)
@@ -38,29 +40,28 @@ async function main() {
 /** Serves in several processes. Resolves when the first of them serves and the others were started. */
 async function supervise(settings: Settings) {
   const log = createLog(0)
+  logRejections(log)
   const metrics = createClusterMetrics()
   // All workers share these. Each worker reads the secrets itself.
   const { secrets: _, ...fixed } = fixedOf(settings)
   const held = { ...fixed, parts: settings.parts }
   let state: 'starting' | 'serving' | 'ending' = 'starting'
 
-  /** Starts a worker, and another one when it ends. */
+  /** Starts a worker, and another one when it ends. Never rejects. */
   async function keepWorker() {
     for (let wait = RESTART_MS.min; ; wait = Math.min(2 * wait, RESTART_MS.max)) {
       const started = performance.now()
-      const worker = cluster.fork()
-      worker.send(held)
-      const [code, signal] = await once(worker, 'exit')
+      const { reason, ...about } = await runWorker(held)
       if (state === 'starting') {
         // A worker that exits by itself has written the reason to stderr.
-        if (signal) process.stderr.write(`Usher cannot start: a worker ended by ${signal}\n`)
+        const isSaid = reason.startsWith('exit')
+        if (!isSaid) process.stderr.write(`Usher cannot start: a worker ended by ${reason}\n`)
         process.exit(1)
       }
       if (state === 'ending') return
       if (performance.now() - started > STABLE_MS) wait = RESTART_MS.min
-      const reason = signal ?? `exit ${code}`
       metrics.workerLost()
-      log.error({ event: 'worker_lost', worker: worker.id, reason, wait }, 'a worker ended')
+      log.error({ event: 'worker_lost', ...about, reason, wait }, 'a worker ended')
       await setTimeout(wait)
       if (state !== 'serving') return
     }
@@ -71,7 +72,7 @@ async function supervise(settings: Settings) {
     state = 'ending'
     const ended = workers().map(worker => once(worker, 'exit'))
     signalWorkers(signal)
-    await Promise.race([Promise.all(ended), setTimeout(DRAIN_MS)])
+    await Promise.race([Promise.allSettled(ended), setTimeout(DRAIN_MS)])
     process.exit(0)
   }
 
@@ -85,7 +86,23 @@ async function supervise(settings: Settings) {
   await serveMetrics(settings, metrics.text)
 }
 
-const workers = () => Object.values(cluster.workers ?? {}).filter(worker => worker !== undefined)
+/** Runs a worker with these settings. Resolves with the reason why it ended, or was not created. */
+async function runWorker(held: object): Promise<{ worker?: number; reason: string }> {
+  try {
+    // An error, such as EAGAIN or EPIPE, must not end the primary process.
+    const worker = cluster.fork().on('error', () => {})
+    // Without a process, the error follows.
+    if (worker.process.pid) worker.send(held)
+    const [code, signal] = await once(worker, 'exit')
+    return { worker: worker.id, reason: signal ?? `exit ${code}` }
+  } catch (error) {
+    return { reason: reasonOf(error) }
+  }
+}
+
+/** The workers that were created and have not ended. */
+const workers = () =>
+  Object.values(cluster.workers ?? {}).flatMap(worker => (worker?.process.pid ? [worker] : []))
 
 function signalWorkers(signal: NodeJS.Signals) {
   for (const worker of workers()) worker.process.kill(signal)

@@ -1,10 +1,12 @@
 // Several worker processes behind one listener act as one service for users, clients, operators and
 // Prometheus, also when one of them dies.
 
-import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { execFile } from 'node:child_process'
+import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { startLoad } from '../support/load.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
@@ -38,6 +40,7 @@ interface Line {
   event?: string
   worker?: number
   wait?: number
+  reason?: string
   id?: string
   status?: number
   route?: string
@@ -58,6 +61,12 @@ function pidsOf({ child: { pid } }: Service): number[] {
   return children ? children.split(' ').map(Number) : []
 }
 
+function kill(pid: number | undefined) {
+  // 0 would be the tests themselves.
+  if (!pid) throw new Error('there is no such worker')
+  process.kill(pid, 'SIGKILL')
+}
+
 /** Resolves when two workers have taken connections. */
 async function untilBothServe(service: Service) {
   const before = linesOf(service).length
@@ -65,7 +74,7 @@ async function untilBothServe(service: Service) {
     new Set(
       linesOf(service)
         .slice(before)
-        .map(({ worker }) => worker),
+        .flatMap(({ worker, status }) => (status ? [worker] : [])),
     )
   const look = async () => {
     await ask(service, '/.well-known/openid-configuration')
@@ -126,7 +135,8 @@ describe('on a SQLite file', () => {
     expect(eventsOf(service, 'config_needs_restart')).toHaveLength(2)
     for (let i = 0; i < 4; i++) expect((await ask(service, '/errors')).text).toContain('Engines')
     configure({ workers: 2, brandin: {} })
-    await expect.poll(() => eventsOf(service, 'config_refused').length, { timeout: 8000 }).toBe(2)
+    const refusing = () => new Set(eventsOf(service, 'config_refused').map(({ worker }) => worker))
+    await expect.poll(() => refusing().size, { timeout: 8000 }).toBe(2)
     for (let i = 0; i < 4; i++) {
       expect((await ask(service, '/readyz')).json).toEqual({
         status: 'ready',
@@ -139,7 +149,7 @@ describe('on a SQLite file', () => {
   test('a worker that dies is replaced, and the other one continues', async () => {
     const before = pidsOf(service)
     const others = await connectionTo(service, 2)
-    process.kill(before[0] ?? 0, 'SIGKILL')
+    kill(before[0])
     await expect.poll(() => eventsOf(service, 'worker_lost').length).toBe(1)
     const statuses = new Set<number>()
     while (pidsOf(service).length < 2) {
@@ -151,9 +161,29 @@ describe('on a SQLite file', () => {
     expect((await metricsOf(service))('usher_workers_lost_total')).toBe(1)
   })
 
+  test('the service continues when a worker cannot be created, and replaces it later', async () => {
+    const before = pidsOf(service)
+    const lost = eventsOf(service, 'worker_lost').length
+    const others = await connectionTo(service, 2)
+    const { pid } = service.child
+    const limit = (files: string) =>
+      promisify(execFile)('prlimit', ['--pid', String(pid), `--nofile=${files}:`])
+    const open = readdirSync(`/proc/${pid}/fd`).length
+    await limit(String(open))
+    kill(before[1])
+    const reasons = () => eventsOf(service, 'worker_lost').map(({ reason }) => reason)
+    await expect
+      .poll(() => reasons().slice(lost).join(), { timeout: 15_000 })
+      .toMatch(/SIGKILL.*EMFILE/)
+    // The primary process accepts no new connection at its limit. The worker answers on its own.
+    expect((await others()).status).toBe(200)
+    await limit('4096')
+    await untilBothServe(service)
+  })
+
   test('a worker that ends at every start is restarted with increasing delay', async () => {
     configure({ workers: 2, brandin: {} })
-    process.kill(pidsOf(service)[1] ?? 0, 'SIGKILL')
+    kill(pidsOf(service)[1])
     const waits = () => eventsOf(service, 'worker_lost').map(({ wait }) => wait)
     await expect.poll(() => waits().slice(1, 4), { timeout: 15_000 }).toEqual([500, 1000, 2000])
     expect((await ask(service, '/readyz')).status).toBe(200)
@@ -165,7 +195,7 @@ describe('on a SQLite file', () => {
     const clients = join(folder, 'clients')
     const lost = eventsOf(service, 'worker_lost').length
     renameSync(clients, `${folder}-clients`)
-    process.kill(pidsOf(service)[1] ?? 0, 'SIGKILL')
+    kill(pidsOf(service)[1])
     const waits = () => eventsOf(service, 'worker_lost').length - lost
     await expect.poll(waits, { timeout: 15_000 }).toBeGreaterThan(1)
     expect(service.stderr()).toContain('clients  is missing or empty')
