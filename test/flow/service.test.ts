@@ -2,15 +2,18 @@
 
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { PRODUCTION } from '../support/config-folder.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
-import { type Service, startService } from '../support/service.ts'
+import { startRedis } from '../support/redis.ts'
+import { freePort, type Service, startService } from '../support/service.ts'
+import { writeConfig } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const folder = mkdtempSync(join(tmpdir(), 'usher-service-'))
@@ -121,3 +124,77 @@ test('the shipped configuration answers an authorization request with the sign-i
   expect(browser.heading).toBe('Sign in')
   await service.stop()
 })
+
+test('an issuer on the loopback address of IPv6 is reached there', async () => {
+  const service = await startService(port => ({
+    USHER_STORE: 'sqlite::memory:',
+    USHER_ISSUER: `http://[::1]:${port}`,
+  }))
+  const issuer = service.issuer.replace('localhost', '[::1]')
+  expect(service.stderr()).toContain(`ready at ${issuer}, listening on ${issuer.slice(7)}`)
+  const answer = await fetch(`${issuer}/.well-known/openid-configuration`)
+  expect(await answer.json()).toMatchObject({ issuer })
+  expect(await service.stop()).toBe(0)
+})
+
+test('a public issuer is reached by IPv4 and by IPv6', async () => {
+  const config = join(folder, 'public')
+  mkdirSync(config)
+  writeConfig(config, { usher: { issuer: 'https://id.example.org', proxy: ['127.0.0.1', '::1'] } })
+  const { USHER_SECRET } = PRODUCTION
+  const service = await startService({
+    USHER_CONFIG: config,
+    USHER_STORE: `sqlite:${join(config, 'usher.db')}`,
+    USHER_SECRET,
+  })
+  const headers = { 'x-forwarded-proto': 'https', 'x-forwarded-host': 'id.example.org' }
+  for (const host of ['127.0.0.1', '[::1]']) {
+    const url = service.issuer.replace('localhost', host)
+    expect((await fetch(`${url}/api/oauth/jwks`, { headers })).status, host).toBe(200)
+  }
+  expect(await service.stop()).toBe(0)
+})
+
+test('a port in use is reported with the variables that change it', async () => {
+  const first = await startService({ USHER_STORE: 'sqlite::memory:' })
+  const second = startService({ USHER_STORE: 'sqlite::memory:', PORT: String(first.env.PORT) })
+  await expect(second).rejects.toThrow(/address already in use 127.0.0.1:\d+.*PORT/)
+  await first.stop()
+})
+
+test.each(['SQLite', 'Redis'])(
+  'two nodes that start at the same moment on an empty %s both start, ten times',
+  async kind => {
+    const redis = kind === 'Redis' ? await startRedis({ port: await freePort() }) : undefined
+    for (let i = 0; i < 10; i++) {
+      const store = redis ? redis.url : `sqlite:${join(folder, `double-${i}`, 'usher.db')}`
+      const config = redis && join(folder, `config-${i}`)
+      if (config) {
+        cpSync(join(ROOT, 'config'), config, { recursive: true })
+        writeFileSync(join(config, 'usher.yaml'), `redis: { key_prefix: 'double-${i}:' }`)
+      }
+      const nodes = await Promise.allSettled(
+        [1, 2].map(() =>
+          startService({
+            USHER_STORE: store,
+            ...(config && { USHER_CONFIG: config, USHER_SECRET: PRODUCTION.USHER_SECRET }),
+          }),
+        ),
+      )
+      const services = nodes.flatMap(node => (node.status === 'fulfilled' ? [node.value] : []))
+      expect(nodes.map(node => node.status === 'rejected' && String(node.reason))).toEqual([
+        false,
+        false,
+      ])
+      const kids = await Promise.all(
+        services.map(async ({ issuer }) => (await fetch(`${issuer}/api/oauth/jwks`)).text()),
+      )
+      expect(kids[1]).toBe(kids[0])
+      const shown = services.flatMap(({ stderr }) => stderr().match(/\(shown only now\)/g) ?? [])
+      expect(shown).toHaveLength(1)
+      await Promise.all(services.map(one => one.stop()))
+    }
+    await redis?.stop()
+  },
+  300_000,
+)
