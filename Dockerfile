@@ -54,5 +54,6 @@ VOLUME /data
 EXPOSE 3000
 # Checks that the process is alive, not that it is ready: a restart does not bring its store back. With
 # listen.tls the http request fails, and https is tried without validation of the certificate (loopback).
-HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["node", "--no-warnings", "--eval", "process.env.NODE_TLS_REJECT_UNAUTHORIZED = 0; const url = '://127.0.0.1:' + process.env.PORT + '/livez'; fetch('http' + url).catch(() => fetch('https' + url)).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+# localhost is 127.0.0.1 and ::1: Node tries both.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["node", "--no-warnings", "--eval", "process.env.NODE_TLS_REJECT_UNAUTHORIZED = 0; const url = '://localhost:' + process.env.PORT + '/livez'; fetch('http' + url).catch(() => fetch('https' + url)).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 CMD ["node", "usher/src/main.ts"]

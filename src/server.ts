@@ -149,10 +149,9 @@ function stopAccepting(server: Server) {
 
 async function greet(settings: Settings, records: Records) {
   const { issuer, listen, workers, development, accounts, clients } = settings
+  const host = listen.host.includes(':') ? `[${listen.host}]` : listen.host
   const several = workers > 1 ? `, with ${workers} workers` : ''
-  const lines = [
-    `Usher is ready at ${issuer}, listening on ${listen.host}:${listen.port}${several}`,
-  ]
+  const lines = [`Usher is ready at ${issuer}, listening on ${host}:${listen.port}${several}`]
   if (development && !accounts.module) lines.push(await addDemoAccount(records))
   if (development && clients.some(({ client_id }) => client_id === 'demo')) {
     const variable = issuer === 'http://localhost:3000' ? '' : `ISSUER=${issuer} `

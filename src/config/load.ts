@@ -2,6 +2,7 @@
 // other file reads `process.env`.
 
 import { statSync } from 'node:fs'
+import { networkInterfaces } from 'node:os'
 import { basename, join, parse, relative, sep } from 'node:path'
 import { withoutSecret } from './client-secret.ts'
 import { readEnvironment } from './environment.ts'
@@ -89,6 +90,7 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
   if (findings.length || !isValid(usher) || !isValid(claims)) return reading
 
   const { listen } = usher.value
+  const loopback = issuer.startsWith('http://[::1]') ? '::1' : '127.0.0.1'
   const clientIds = clients.map(({ value }) => value.client_id)
   const settings = {
     ...usher.value,
@@ -105,7 +107,7 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
     issuer,
     /** A loopback http issuer: generated secrets, the demo account and http redirects are allowed. */
     development,
-    listen: { ...listen, host: listen.host ?? (development ? '127.0.0.1' : '0.0.0.0') },
+    listen: { ...listen, host: listen.host ?? (development ? loopback : EVERYWHERE) },
     /** `module` is an absolute path. `digest` changes when the file does. */
     accounts,
     /** The first encrypts and signs, all decrypt and verify. Empty: generate one (development only). */
@@ -158,6 +160,10 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
   const warnings = inOrder(found.filter(({ rule }) => isWarning(rule)))
   return { ...reading, warnings, settings: findings.length ? undefined : { ...settings, warnings } }
 }
+
+/** All addresses: of both families, or of IPv4 where IPv6 is switched off. */
+const interfaces = Object.values(networkInterfaces()).flatMap(addresses => addresses ?? [])
+const EVERYWHERE = interfaces.some(({ family }) => family === 'IPv6') ? '::' : '0.0.0.0'
 
 /** Reads usher.yaml and the environment. The results are usable only without findings. */
 function readUsher(env: NodeJS.ProcessEnv, folder: string) {

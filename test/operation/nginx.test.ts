@@ -67,6 +67,7 @@ async function startNginx(name: string, change = (text: string) => text) {
   const text = shipped
     .replaceAll(/(?<=server )[\d.]+:3000/g, () => addresses.shift() ?? '')
     .replace('listen 443', `listen 127.0.0.1:${front}`)
+    .replace('listen [::]:443', `listen [::1]:${front}`)
     .replace('/etc/ssl/id.example.org.pem', cert)
     .replace('/etc/ssl/id.example.org.key', key)
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']

@@ -171,7 +171,7 @@ function table(titles: string[], rows: string[][]): string {
 const DEFAULTS: Record<string, Record<string, string>> = {
   usher: {
     issuer: '`http://localhost:` and the port',
-    'listen.host': '`127.0.0.1` for a loopback issuer, else `0.0.0.0`',
+    'listen.host': '`127.0.0.1` or `::1` for a loopback issuer, else `::`',
     'redis.database': '`0`',
   },
 }

@@ -41,8 +41,17 @@ test('an https issuer with a secret and a durable store starts', () => {
   expect(settings).toMatchObject({
     issuer: 'https://id.example.org',
     development: false,
-    listen: { host: '0.0.0.0' },
+    listen: { host: '::' },
   })
+})
+
+test.each([
+  ['http://localhost:3000', '127.0.0.1'],
+  ['http://127.0.0.1:3000', '127.0.0.1'],
+  ['http://[::1]:3000', '::1'],
+])('the loopback issuer %s listens on its own address', (USHER_ISSUER, host) => {
+  expect(read({}, { USHER_ISSUER }).settings?.listen.host).toBe(host)
+  expect(read({}, { USHER_ISSUER, HOST: '0.0.0.0' }).settings?.listen.host).toBe('0.0.0.0')
 })
 
 test.each([
