@@ -42,8 +42,9 @@ export function edge(
     const isTls = socket instanceof TLSSocket
     const claim = (name: string) =>
       isForwarded ? String(headers[`x-forwarded-${name}`] ?? '') : ''
-    const claimedHost = last(claim('host')) || headers.host || ''
-    const claimedScheme = last(claim('proto')) || (isTls ? 'https' : 'http')
+    const [hosts, schemes] = [claim('host'), claim('proto')]
+    const claimedHost = last(hosts) || headers.host || ''
+    const claimedScheme = last(schemes) || (isTls ? 'https' : 'http')
     const ip = nearestOf(claim('for'), peer, isProxy)
     if (isForwarded) ctx.state.clientCertificate = certificateIn(headersDistinct, header)
     else if (isTls) ctx.state.clientCertificate = socket.getPeerX509Certificate()
@@ -58,13 +59,15 @@ export function edge(
     Object.assign(headers, { host: at, 'x-forwarded-proto': scheme, 'x-forwarded-for': ip })
 
     if (named !== at || (headersDistinct.host?.length ?? 0) > 1) {
-      const shown = printable(claimedHost)
-      Object.assign(ctx.state.log, { refused: 'host', host: shown })
-      ctx.throw(421, `the issuer is ${issuer}, and the request is for the host "${shown}"`)
+      Object.assign(ctx.state.log, { refused: 'host', host: printable(claimedHost) })
+      const shown = quoted(last(hosts) ? hosts : claimedHost)
+      ctx.throw(421, `the issuer is ${issuer}, and the request is for the host ${shown}`)
     }
     if (claimedScheme.toLowerCase() !== scheme) {
       ctx.state.log.refused = isForwarded ? 'scheme' : 'not from a proxy in usher.yaml'
-      ctx.throw(421, `the issuer is ${issuer}; its proxy must send X-Forwarded-Proto: ${scheme}`)
+      const sent = schemes && `, not ${quoted(schemes)}`
+      const must = `the issuer is ${issuer}; its proxy must send X-Forwarded-Proto: ${scheme}`
+      ctx.throw(421, `${must}${sent}`)
     }
     return next()
   }
@@ -104,6 +107,10 @@ function ipOf(text = ''): string | undefined {
 
 const printable = (text: string) =>
   text.slice(0, MAX_SHOWN_HOST).replace(/[^\x21-\x7E]|["<>\\]/g, '?')
+
+/** A header of several proxies is a list. The nearest proxy added its last value. */
+const quoted = (text: string) =>
+  `"${printable(text.replaceAll(/\s*,\s*/g, ','))}"${text.includes(',') ? ', of which the last value counts' : ''}`
 
 const last = (list: string) => list.split(',').at(-1)?.trim()
 

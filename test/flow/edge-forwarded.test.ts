@@ -1,5 +1,5 @@
-// The IP address of a client behind a proxy, in every format that proxies use. The log shows it, and an
-// invalid address causes no 5xx.
+// Headers of proxies. The log shows the IP address of a client, in every format that proxies use, and an
+// invalid address causes no 5xx. Of a list, the last value counts.
 
 import { setTimeout } from 'node:timers/promises'
 import { expect } from 'vitest'
@@ -40,6 +40,27 @@ test.each([
     expect(answer.status).toBeLessThan(500)
     expect(JSON.parse(usher.output[start] ?? '')).toMatchObject({ ip, status: answer.status })
   }
+})
+
+test.each([
+  ['X-Forwarded-Proto', 'https', 'X-Forwarded-Proto: http, not "https"'],
+  ['X-Forwarded-Proto', 'http, https', 'not "http,https", of which the last value counts'],
+  ['X-Forwarded-Proto', 'http,<b>', 'not "http,?b?", of which the last value counts'],
+  [
+    'X-Forwarded-Host',
+    'a.example,b.example',
+    '"a.example,b.example", of which the last value counts',
+  ],
+  ['X-Forwarded-Host', 'b.example', 'is for the host "b.example"'],
+])('%s: %s gets 421 with the values that came', async (name, value, said) => {
+  const headers = { [name]: Buffer.from(value).toString('latin1'), accept: 'application/json' }
+  const { status, json } = await send(usher, '/api/oauth/jwks', { headers })
+  expect([status, json]).toMatchObject([421, { error_description: expect.stringContaining(said) }])
+})
+
+test('of X-Forwarded-Proto from two proxies, the last value counts', async () => {
+  const headers = { 'x-forwarded-proto': 'https, http' }
+  expect((await send(usher, '/api/oauth/jwks', { headers })).status).toBe(200)
 })
 
 test('/readyz queries the store at most once a second', async () => {
