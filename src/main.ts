@@ -111,7 +111,10 @@ function signalWorkers(signal: NodeJS.Signals) {
 main().catch((error: unknown) => {
   const reason = reasonOf(error)
   const isReport = error instanceof ConfigError
-  const text = isReport ? `${reason}\nNothing was started.` : `Usher cannot start: ${reason}`
+  const ports = /EADDRINUSE/.test(reason) ? '. Choose another port: PORT, USHER_METRICS_PORT' : ''
+  const text = isReport
+    ? `${reason}\nNothing was started.`
+    : `Usher cannot start: ${reason}${ports}`
   process.stderr.write(`${text}\n`)
   process.exit(1)
 })

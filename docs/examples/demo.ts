@@ -237,6 +237,11 @@ function sessionOf(req: IncomingMessage, res: ServerResponse): Session {
   return session
 }
 
-createServer(handle).listen(Number(DEMO_PORT), 'localhost', () => {
-  process.stderr.write(`\n  The demo application is at ${HERE}, for ${ISSUER}\n\n`)
-})
+createServer(handle)
+  .listen(Number(DEMO_PORT), 'localhost', () => {
+    process.stderr.write(`\n  The demo application is at ${HERE}, for ${ISSUER}\n\n`)
+  })
+  .once('error', ({ message }) => {
+    process.stderr.write(`${message}. DEMO_PORT is another port: add its URLs to the client file\n`)
+    process.exitCode = 1
+  })

@@ -28,6 +28,8 @@ const FIXES = {
   secret: 'set USHER_SECRET to the value that this store was made or resealed with',
   tls: 'the certificate must be trusted; for an authority of your own: NODE_EXTRA_CA_CERTS=FILE',
   proxy: 'the proxy must pass Host, set X-Forwarded-Proto, and be in `proxy` of usher.yaml',
+  start:
+    'start it; a service that was started with PORT or USHER_ISSUER: set the same for this command',
   service: 'check which host the name and the reverse proxy lead to',
   ready: 'the log of the service has the cause and its fix: store_check, store_unavailable',
   jwks: 'doctor and the service must use the same store: USHER_STORE',
@@ -52,7 +54,7 @@ export async function doctor({ values }: Invocation): Promise<void> {
 
 /** Ends after the folder or the store if something is wrong there. */
 async function* runChecks({ client, account }: Invocation['values']): AsyncGenerator<Check> {
-  const { settings, findings, warnings } = await validate()
+  const { settings, source, findings, warnings } = await validate()
   if (!settings) {
     yield wrong('config', describe(findings, 'problem').trim(), FIXES.config)
     return
@@ -62,7 +64,7 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
   if ((client ?? account) !== undefined && !(own && account)) {
     throw new Failure('Name a client of the folder and an account: --client, --account.')
   }
-  yield ok('config', summaryOf(settings))
+  yield ok('config', summaryOf(settings, source))
   for (const { key, message, ...place } of warnings) {
     yield warning('config', `${placeOf(place)} ${key}: ${message}`)
   }
@@ -127,7 +129,7 @@ async function* checkService(issuer: string, kids: string[]) {
     const found = `${issuer} does not answer: ${reason}`
     // A service that was not started yet is no error.
     const isDown = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|50[234], .*)$/.test(reason)
-    yield isDown ? warning('service', found) : wrong('service', found, FIXES.tls)
+    yield isDown ? warning('service', found, FIXES.start) : wrong('service', found, FIXES.tls)
   }
 }
 

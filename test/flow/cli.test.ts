@@ -216,6 +216,16 @@ test('config check underlines the error, and exits with 0 if there are only warn
   })
 })
 
+test.each([
+  [{ PORT: '4600' }, 'http://localhost:4600 (PORT)'],
+  [{ PORT: '4600', USHER_ISSUER: 'http://127.0.0.1:5' }, 'http://127.0.0.1:5 (USHER_ISSUER)'],
+  [{}, /http:\/\/localhost:3000 \(.*usher\.yaml:16\)/],
+])('config check says where the issuer comes from: %j', async (env, said) => {
+  const options = { cwd: ROOT, env: { PATH: process.env.PATH, ...env } }
+  const { stdout } = await promisify(execFile)('node', ['src/cli.ts', 'config', 'check'], options)
+  expect(stdout).toMatch(said)
+})
+
 test('config check says that a folder without settings and clients is empty', async () => {
   const empty = mkdtempSync(join(folder, 'empty-'))
   const report = await usher(['config', 'check', empty])
