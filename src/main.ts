@@ -44,24 +44,24 @@ async function supervise(settings: Settings) {
   const metrics = createClusterMetrics()
   // All workers share these. Each worker reads the secrets itself.
   const { secrets: _, ...fixed } = fixedOf(settings)
-  const held = { ...fixed, parts: settings.parts }
+  const held = { ...fixed, sources: settings.sources }
   let state: 'starting' | 'serving' | 'ending' = 'starting'
 
   /** Starts a worker, and another one when it ends. Never rejects. */
   async function keepWorker() {
     for (let wait = RESTART_MS.min; ; wait = Math.min(2 * wait, RESTART_MS.max)) {
       const started = performance.now()
-      const { reason, ...about } = await runWorker(held)
+      const ended = await runWorker(held).catch(error => ({ reason: reasonOf(error) }))
       if (state === 'starting') {
         // A worker that exits by itself has written the reason to stderr.
-        const isSaid = reason.startsWith('exit')
-        if (!isSaid) process.stderr.write(`Usher cannot start: a worker ended by ${reason}\n`)
+        const text = `Usher cannot start: a worker ended by ${ended.reason}\n`
+        if (!ended.reason.startsWith('exit')) process.stderr.write(text)
         process.exit(1)
       }
       if (state === 'ending') return
       if (performance.now() - started > STABLE_MS) wait = RESTART_MS.min
       metrics.workerLost()
-      log.error({ event: 'worker_lost', ...about, reason, wait }, 'a worker ended')
+      log.error({ event: 'worker_lost', ...ended, wait }, 'a worker ended')
       await setTimeout(wait)
       if (state !== 'serving') return
     }
@@ -86,18 +86,14 @@ async function supervise(settings: Settings) {
   await serveMetrics(settings, metrics.text)
 }
 
-/** Runs a worker with these settings. Resolves with the reason why it ended, or was not created. */
-async function runWorker(held: object): Promise<{ worker?: number; reason: string }> {
-  try {
-    // An error, such as EAGAIN or EPIPE, must not end the primary process.
-    const worker = cluster.fork().on('error', () => {})
-    // Without a process, the error follows.
-    if (worker.process.pid) worker.send(held)
-    const [code, signal] = await once(worker, 'exit')
-    return { worker: worker.id, reason: signal ?? `exit ${code}` }
-  } catch (error) {
-    return { reason: reasonOf(error) }
-  }
+/** Runs a worker with these settings. Resolves when it has ended. Rejects if it was not created. */
+async function runWorker(held: object) {
+  // An error, such as EAGAIN or EPIPE, must not end the primary process.
+  const worker = cluster.fork().on('error', () => {})
+  // Without a process, the error follows.
+  if (worker.process.pid) worker.send(held)
+  const [code, signal] = await once(worker, 'exit')
+  return { worker: worker.id, reason: String(signal ?? `exit ${code}`) }
 }
 
 /** The workers that were created and have not ended. */
@@ -112,9 +108,7 @@ main().catch((error: unknown) => {
   const reason = reasonOf(error)
   const isReport = error instanceof ConfigError
   const ports = /EADDRINUSE/.test(reason) ? '. Choose another port: PORT, USHER_METRICS_PORT' : ''
-  const text = isReport
-    ? `${reason}\nNothing was started.`
-    : `Usher cannot start: ${reason}${ports}`
-  process.stderr.write(`${text}\n`)
+  const text = isReport ? `${reason}\nNothing was started.` : `Usher cannot start: ${reason}`
+  process.stderr.write(`${text}${ports}\n`)
   process.exit(1)
 })

@@ -23,9 +23,6 @@ const KEYS_EVERY_MS = 10_000
 /** Intervals of the delivery queue: for new notifications, and for those that are due for a retry. */
 const NOTIFY_EVERY_MS = { new: 1_000, again: 20_000 }
 
-/** The time in which a worker reloads, more or less, for each client. */
-const MS_PER_CLIENT = 1
-
 type Context = Omit<Environment, 'settings' | 'keys'>
 
 /** Builds the app and keeps it up to date. Rejects with a `ConfigError` for an invalid configuration. */
@@ -45,8 +42,8 @@ export async function run(first: Settings, context: Context, readiness: Readines
 
   async function reload() {
     isPending = false
-    // One worker after another, so that the others answer meanwhile.
-    await setTimeout(turn * inForce.settings.clients.length * MS_PER_CLIENT)
+    // One worker after another, so that the others answer meanwhile. Each takes about 1 ms for a client.
+    await setTimeout(turn * inForce.settings.clients.length)
     const wanted = await readAgain()
     const lost = losses(inForce.settings, wanted)
     if (lost.length) throw new ConfigError(lost)

@@ -64,9 +64,7 @@ export async function serve(settings: Settings) {
   }
   if (worker) metrics.answerPrimary()
   else await serveMetrics(settings, metrics.text)
-  for (const { server, host, port } of listeners) {
-    await once(server.listen({ host, port }), 'listening')
-  }
+  for (const { server, address } of listeners) await once(server.listen(address), 'listening')
   // The first worker reports for all.
   if (!worker || worker === 1) await greet(settings, records)
 }
@@ -137,7 +135,9 @@ function createListeners(settings: Settings, handle: RequestListener, log: Logge
   if (origin) ports.push({ port: portOf(new URL(origin)), requestCert: true })
   return ports.map(({ port, requestCert }) => {
     const options = { keep_alive, tls: tls && { ...tls, requestCert } }
-    return { server: createListener(handle, options, log), host, port }
+    // Without a host, Node listens on all addresses: of both families, or of IPv4 where IPv6 is switched off.
+    const address = { port, host: host === '::' ? undefined : host }
+    return { server: createListener(handle, options, log), address }
   })
 }
 

@@ -4,7 +4,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import { createApp } from '../app.ts'
-import { configFolder, type Reading, readFolder, type Settings } from '../config/load.ts'
+import { configFolder, readFolder, type Settings } from '../config/load.ts'
 import { ConfigError, describe, type Finding, toRecord } from '../config/report/finding.ts'
 import { jsonSchemas } from '../config/schema/usher.ts'
 import type { Readiness } from '../http/health.ts'
@@ -15,9 +15,12 @@ import { Failure, hint, type Invocation, print } from './command.ts'
 
 /** `config check [FOLDER]`: fails when there is a finding; warnings are only shown. */
 export async function check({ values, args: [folder] }: Invocation) {
-  const { settings, source, findings, warnings } = await validate(folder)
-  if (settings && !settings.parts.includes('usher.yaml')) warnings.push(emptiness(settings))
-  const right = settings && `Nothing is wrong: ${summaryOf(settings, source)}.`
+  const { settings, findings, warnings } = await validate(folder)
+  if (settings && !settings.sources.parts.includes('usher.yaml')) {
+    const message = `is missing or empty: ${settings.clients.length ? '' : 'there is no client, and '}${BARE}`
+    warnings.push({ file: join(settings.folder, 'usher.yaml'), rule: 'empty', message })
+  }
+  const right = settings && `Nothing is wrong: ${summaryOf(settings)}.`
   const report = right ?? describe(findings, 'problem').trimEnd()
   const advice = warnings.length ? ['', describe(warnings, 'warning').trimEnd()] : []
   const record = { findings: findings.map(toRecord), warnings: warnings.map(toRecord) }
@@ -25,35 +28,24 @@ export async function check({ values, args: [folder] }: Invocation) {
   if (findings.length) throw new Failure(`Findings: ${findings.length}.`)
 }
 
-/** The warning about a folder without settings: it is valid, but probably not meant. */
-function emptiness({ folder, clients }: Settings): Finding {
-  const all = `every setting has its default${clients.length ? '' : ', and there is no client'}`
-  const message = `is missing or empty: ${all}. A service that runs with settings refuses this folder`
-  return { file: join(folder, 'usher.yaml'), rule: 'empty', message }
-}
+const BARE = 'every setting has its default. A service that runs with settings refuses this folder'
 
 /** The issuer with its source, and the client ids, in one line. */
-export const summaryOf = ({ issuer, clients }: Settings, source: string) =>
-  `${issuer} (${source}), clients: ${clients.map(({ client_id }) => client_id).join(', ') || 'none'}`
-
-/** Returns the variable or the line that decides the issuer. */
-export const issuerSource = ({ usher }: Pick<Reading, 'usher'>) =>
-  usher.origin(['issuer']) ?? usher.origin(['listen', 'port']) ?? 'default'
+export const summaryOf = ({ issuer, sources, clients }: Settings) =>
+  `${issuer} (${sources.issuer}), clients: ${clients.map(({ client_id }) => client_id).join(', ') || 'none'}`
 
 /** Returns the settings, or all findings. The library checks a folder without other findings. */
 export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
   let warnings: Finding[] = []
-  let source = ''
   try {
     const reading = readFolder(env, folder)
     warnings = reading.warnings
-    source = issuerSource(reading)
     if (!reading.settings) throw new ConfigError(reading.findings)
     await checkSettings(reading.settings)
-    return { settings: reading.settings, source, findings: [], warnings }
+    return { settings: reading.settings, findings: [], warnings }
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    return { findings: error.findings, source, warnings }
+    return { findings: error.findings, warnings }
   }
 }
 

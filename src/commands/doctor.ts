@@ -16,26 +16,11 @@ import { NAMING_KEY } from '../storage/seal.ts'
 import { type Check, ok, reasonOf, warning, wrong } from '../storage/store.ts'
 import { Failure, type Invocation, opened, print, readStdin } from './command.ts'
 import { summaryOf, validate } from './config.ts'
+import FIXES from './doctor-fixes.json' with { type: 'json' }
 
 const MARKS = { ok: '✓', warning: '!', wrong: '✗' }
 const REQUEST_TIMEOUT_MS = 5_000
 const MAX_CLOCK_DIFFERENCE_SECONDS = 5
-
-/** The remedy for each check that fails. */
-const FIXES = {
-  config: 'npm run usher -- config check',
-  store: 'start what `store` in usher.yaml (or USHER_STORE) names, and let this user open it',
-  secret: 'set USHER_SECRET to the value that this store was made or resealed with',
-  tls: 'the certificate must be trusted; for an authority of your own: NODE_EXTRA_CA_CERTS=FILE',
-  proxy: 'the proxy must pass Host, set X-Forwarded-Proto, and be in `proxy` of usher.yaml',
-  start:
-    'start it; a service that was started with PORT or USHER_ISSUER: set the same for this command',
-  service: 'check which host the name and the reverse proxy lead to',
-  ready: 'the log of the service has the cause and its fix: store_check, store_unavailable',
-  jwks: 'doctor and the service must use the same store: USHER_STORE',
-  cookies: 'the reverse proxy must not rewrite Set-Cookie',
-  cors: 'the reverse proxy must neither set nor remove Access-Control headers',
-}
 
 /** The discovery document, or another JSON object. */
 type Document = Record<string, unknown>
@@ -54,7 +39,7 @@ export async function doctor({ values }: Invocation): Promise<void> {
 
 /** Ends after the folder or the store if something is wrong there. */
 async function* runChecks({ client, account }: Invocation['values']): AsyncGenerator<Check> {
-  const { settings, source, findings, warnings } = await validate()
+  const { settings, findings, warnings } = await validate()
   if (!settings) {
     yield wrong('config', describe(findings, 'problem').trim(), FIXES.config)
     return
@@ -64,7 +49,7 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
   if ((client ?? account) !== undefined && !(own && account)) {
     throw new Failure('Name a client of the folder and an account: --client, --account.')
   }
-  yield ok('config', summaryOf(settings, source))
+  yield ok('config', summaryOf(settings))
   for (const { key, message, ...place } of warnings) {
     yield warning('config', `${placeOf(place)} ${key}: ${message}`)
   }

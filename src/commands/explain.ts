@@ -15,15 +15,10 @@ import { findClient } from './clients.ts'
 import { type Invocation, notFound, outline, print, shown } from './command.ts'
 import { readLoggedFailure, recallFailure } from './failed-request.ts'
 import { type ClientSource, explainFailure } from './failure.ts'
+import variables from './variables.json' with { type: 'json' }
 
 /** Variables that replace no key, with their descriptions. */
-const OTHER_VARIABLES: Record<string, string> = {
-  USHER_CONFIG: 'The config folder; absent: config',
-  USHER_STORE_FILE: 'A file that contains USHER_STORE',
-  USHER_SECRET:
-    'The key that encrypts the store: at least 32 random bytes as base64url. Several, separated by spaces: the first encrypts, all decrypt. Absent: a loopback issuer with SQLite generates one, and keeps it beside the store',
-  USHER_SECRET_FILE: 'A file that contains USHER_SECRET',
-}
+const OTHER_VARIABLES: Record<string, string> = variables
 
 /** `config explain [KEY | CLIENT_ID | REQUEST_ID | -]`: `clients.ID` is a client, also where ID is a key. */
 export async function explain({ values, args: [name = ''] }: Invocation) {

@@ -25,16 +25,16 @@ const ON_PURPOSE = 'If this is on purpose, restart the service'
  * Returns a finding for each loss that a running service refuses: its issuer, a file, or the last file of a
  * folder. Thus a folder that is empty for some seconds changes nothing.
  */
-export function losses(before: Pick<Settings, 'issuer' | 'parts'>, after: Settings): Finding[] {
-  const { folder, issuer, parts } = after
-  const lost = before.parts.filter(part => !parts.includes(part))
-  const findings = lost.map((part): Finding => {
-    const message = `is missing or empty, and the running service still uses it. ${ON_PURPOSE}`
-    return { file: join(folder, part), rule: 'loss', message }
-  })
-  if (issuer === before.issuer) return findings
-  const message = `would change from ${before.issuer} to ${issuer}. ${ON_PURPOSE}`
-  return [...findings, { file: join(folder, 'usher.yaml'), key: 'issuer', rule: 'loss', message }]
+export function losses(before: Pick<Settings, 'issuer' | 'sources'>, after: Settings): Finding[] {
+  const { folder, issuer, sources } = after
+  const lost = before.sources.parts.filter(part => !sources.parts.includes(part))
+  const gone = `is missing or empty, and the running service still uses it. ${ON_PURPOSE}`
+  const moved = `would change from ${before.issuer} to ${issuer}. ${ON_PURPOSE}`
+  const file = join(folder, 'usher.yaml')
+  return [
+    ...lost.map(part => ({ file: join(folder, part), rule: 'loss', message: gone })),
+    ...(issuer === before.issuer ? [] : [{ file, key: 'issuer', rule: 'loss', message: moved }]),
+  ]
 }
 
 /** Returns lines such as `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts`. */
@@ -48,7 +48,7 @@ export function* differences(before: Settings, after: Settings): Steps<string[]>
 }
 
 /** The clients by their ids, and the APIs without their default: every client of the folder. */
-function comparable({ clients, resources, warnings: _, parts: __, ...rest }: Settings) {
+function comparable({ clients, resources, warnings: _, sources: __, ...rest }: Settings) {
   const all = JSON.stringify(clients.map(({ client_id }) => client_id))
   const apis = Object.entries(resources).map(([name, { clients, ...api }]) => {
     return [name, JSON.stringify(clients) === all ? api : { ...api, clients }]

@@ -2,7 +2,6 @@
 // other file reads `process.env`.
 
 import { statSync } from 'node:fs'
-import { networkInterfaces } from 'node:os'
 import { basename, join, parse, relative, sep } from 'node:path'
 import { withoutSecret } from './client-secret.ts'
 import { readEnvironment } from './environment.ts'
@@ -91,23 +90,24 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
 
   const { listen } = usher.value
   const loopback = issuer.startsWith('http://[::1]') ? '::1' : '127.0.0.1'
+  const all = [usher, claims, ...clients, ...apis, ...details, ...upstreams]
+  const files = all.filter(({ isEmpty }) => !isEmpty)
   const clientIds = clients.map(({ value }) => value.client_id)
   const settings = {
     ...usher.value,
     folder,
-    /** The files with content, and the folders with files. A running service refuses to lose one. */
-    parts: [
-      ...new Set(
-        [usher, claims, ...clients, ...apis, ...details, ...upstreams]
-          .filter(({ isEmpty }) => !isEmpty)
-          .map(({ file }) => relative(folder, file).split(sep)[0] ?? ''),
-      ),
-    ],
     /** An origin. Clients compare it byte for byte. */
     issuer,
+    /** Where the settings come from. */
+    sources: {
+      /** The variable or the line that decides the issuer. */
+      issuer: usher.origin(['issuer']) ?? usher.origin(['listen', 'port']) ?? 'default',
+      /** The files with content, and the folders with files. A running service refuses to lose one. */
+      parts: [...new Set(files.map(({ file }) => relative(folder, file).split(sep)[0] ?? ''))],
+    },
     /** A loopback http issuer: generated secrets, the demo account and http redirects are allowed. */
     development,
-    listen: { ...listen, host: listen.host ?? (development ? loopback : EVERYWHERE) },
+    listen: { ...listen, host: listen.host ?? (development ? loopback : '::') },
     /** `module` is an absolute path. `digest` changes when the file does. */
     accounts,
     /** The first encrypts and signs, all decrypt and verify. Empty: generate one (development only). */
@@ -143,6 +143,7 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
     ...namesakes(clients, 'client_id', 'client'),
     ...namesakes(apis, 'resource', 'resource'),
     ...namesakes(details, 'type', 'type'),
+    ...resourceFindings(apis, clients, settings),
     ...detailFindings(details, clients, apis),
     ...upstreams.flatMap(file => upstream.upstreamFindings(file, settings)),
     ...upstream.methodFindings(usher, clients, settings.upstreams),
@@ -152,18 +153,10 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
     found.push(...scopeFindings(client, scopes), ...clientFindings(client, settings))
     yield
   }
-  for (const finding of resourceFindings(apis, clients, settings)) {
-    found.push(finding)
-    yield
-  }
   findings.push(...found.filter(({ rule }) => !isWarning(rule)))
   const warnings = inOrder(found.filter(({ rule }) => isWarning(rule)))
   return { ...reading, warnings, settings: findings.length ? undefined : { ...settings, warnings } }
 }
-
-/** All addresses: of both families, or of IPv4 where IPv6 is switched off. */
-const interfaces = Object.values(networkInterfaces()).flatMap(addresses => addresses ?? [])
-const EVERYWHERE = interfaces.some(({ family }) => family === 'IPv6') ? '::' : '0.0.0.0'
 
 /** Reads usher.yaml and the environment. The results are usable only without findings. */
 function readUsher(env: NodeJS.ProcessEnv, folder: string) {

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { validate } from '../../src/commands/config.ts'
 import { differences } from '../../src/config/diff.ts'
+import { atOnce } from '../../src/config/slices.ts'
 import { createValidator } from '../../src/features/authorization-details.ts'
 import { detailWords } from '../../src/pages/consent.ts'
 import { createLanguages } from '../../src/pages/words.ts'
@@ -54,7 +55,7 @@ test('a valid type is in the settings, and its changes are logged', () => {
     schema: { additionalProperties: false },
   })
   if (!before || !after) throw new Error('not read')
-  expect(differences({ ...before, folder: after.folder }, after)).toEqual([
+  expect(atOnce(differences({ ...before, folder: after.folder }, after))).toEqual([
     '+ details.folder.schema.properties.name.title: "Place"',
   ])
 })

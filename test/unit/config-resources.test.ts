@@ -7,6 +7,7 @@ import { expect, test } from 'vitest'
 import { checkSettings } from '../../src/commands/config.ts'
 import { differences } from '../../src/config/diff.ts'
 import { readSettings } from '../../src/config/load.ts'
+import { atOnce } from '../../src/config/slices.ts'
 import { client, type Files, places, read, resource, withFolder } from '../support/config-folder.ts'
 
 const WEB = { 'clients/web.yaml': client() }
@@ -154,9 +155,9 @@ test('an algorithm without an imported key is a finding', async () => {
 test('a client that is added is one line, also beside an API for every client', () => {
   const before = withApi({}).settings
   const after = withApi({}, { 'clients/a.yaml': client({ client_id: 'added' }) }).settings
-  expect(before && after && differences(before, { ...after, folder: before.folder })).toEqual([
-    '+ clients.added',
-  ])
+  expect(
+    before && after && atOnce(differences(before, { ...after, folder: before.folder })),
+  ).toEqual(['+ clients.added'])
 })
 
 test('a list is one value in the changes', () => {
@@ -164,17 +165,16 @@ test('a list is one value in the changes', () => {
     read({ 'clients/web.yaml': client({ redirect_uris }) }).settings
   const [first, second] = ['https://a.example.org/', 'https://b.example.org/']
   const [before, after] = [withUris(second), withUris(first, second)]
-  expect(before && after && differences(before, { ...after, folder: before.folder })).toEqual([
-    `clients.web.redirect_uris: ["${second}"] → ["${first}","${second}"]`,
-  ])
+  expect(
+    before && after && atOnce(differences(before, { ...after, folder: before.folder })),
+  ).toEqual([`clients.web.redirect_uris: ["${second}"] → ["${first}","${second}"]`])
 })
 
 test('a change between two configurations is reported by the identifier of the API', () => {
   const { settings: before } = withApi({})
   const other = { 'resources/other.yaml': resource({ resource: 'urn:other' }) }
   const { settings: after } = withApi({ token_lifetime: '5 min' }, other)
-  expect(before && after && differences(before, { ...after, folder: before.folder })).toEqual([
-    '+ resources.https://files.example.org.token_lifetime: 300',
-    '+ resources.urn:other',
-  ])
+  expect(
+    before && after && atOnce(differences(before, { ...after, folder: before.folder })),
+  ).toEqual(['+ resources.https://files.example.org.token_lifetime: 300', '+ resources.urn:other'])
 })
