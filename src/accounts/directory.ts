@@ -207,6 +207,7 @@ export function createDirectory(records: Records, sessions = createSessions(reco
       const isValid = due > now() && signedIn > ended
       return isValid ? { ...current, password: hash, change_password_by: undefined } : current
     })
+    if (account?.password === hash) return true
     return !account?.change_password_by && checkPassword(password, account?.password)
   }
 

@@ -58,7 +58,7 @@ export interface Entry {
   consumed?: number
   /** Epoch seconds at which the entry expires; absent: kept until removed. */
   expires?: number
-  /** Indexes of the record, in no order; absent when there are none. Only `scan` returns them. */
+  /** Indexes of the record, in no order; absent when there are none. Only `scan` has to return them. */
   indexes?: string[]
 }
 
