@@ -212,6 +212,10 @@ describe('an account has one link to an issuer', () => {
     expect(browser.page.text).toContain('You can now sign in this way.')
     await added('owner', 'hijacker', browser)
     expect(browser.page.text).toContain('Nothing was added')
+    expect(events('sign_in_failed').at(-1)).toMatchObject({
+      subject: 'hijacker',
+      reason: expect.stringContaining('another user of this issuer'),
+    })
     expect(await linksOf('owner')).toEqual(['owner-there'])
     await expect(signIn('link', { sub: 'hijacker' })).rejects.toThrow('You cannot sign in this way')
     await added('owner', 'owner-there', browser)

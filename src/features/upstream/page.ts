@@ -77,13 +77,20 @@ export function createSignInsPage(
 
     /** Links the account to a user of the issuer; without claims, reports that it failed. */
     async add(ctx: Context, { id }: Account, { upstream }: Connection, claims?: IDToken) {
-      if (!claims || !readClaims(upstream, claims).isAllowed) return report(ctx, 'failed')
+      if (!claims) return report(ctx, 'failed')
       const link = linkOf(upstream, claims.sub)
+      const about = { account: id, upstream: upstream.name, subject: link.subject }
+      const { isAllowed, ignored } = readClaims(upstream, claims)
+      if (!isAllowed) {
+        note(ctx, 'sign_in_failed', { ...about, ignored, reason: 'not_allowed' })
+        return report(ctx, 'failed')
+      }
       const account = await addLink(directory, id, link).catch((error: unknown) => {
         if (!(error instanceof InvalidAccount)) throw error
+        note(ctx, 'sign_in_failed', { ...about, reason: error.message })
       })
       if (!account) return report(ctx, 'taken')
-      note(ctx, 'account_linked', { account: id, upstream: upstream.name, subject: link.subject })
+      note(ctx, 'account_linked', about)
       report(ctx, 'added')
     },
   }
