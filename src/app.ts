@@ -25,30 +25,37 @@ import { createErrorPages } from './pages/error.ts'
 import { createPages, type PageFeature } from './pages/routes.ts'
 import { createSite } from './pages/site.ts'
 import { checkOperatorTemplates } from './pages/templates.ts'
-import { createViews } from './pages/views.ts'
+import { AREAS, createViews } from './pages/views.ts'
 import { createRequestedClaims } from './provider/claims.ts'
 import { createProvider } from './provider/configuration.ts'
 import { byPost, canonicalPaths, finishAnswers, limitBodies } from './provider/endpoints.ts'
 import { described } from './provider/error-descriptions.ts'
 import { createDeliver, logFaults } from './provider/events.ts'
 import { createFailureLog } from './provider/failures.ts'
-import type { Dependencies, Environment, ShowError } from './provider/feature.ts'
+import { type Dependencies, type Environment, merged, type ShowError } from './provider/feature.ts'
 import { ERROR_FORMATS, isEndpointForPrograms, routesOf, storedPaths } from './provider/routes.ts'
 import { stateLifetimes } from './provider/tokens.ts'
 import { createSessions } from './state/sessions.ts'
 
+const byPath = ({ areas = [] }: Pick<PageFeature, 'areas'>) =>
+  Object.fromEntries(areas.map(area => [area.path, area]))
+
 /**
  * Returns the application of one configuration. Throws a `ConfigError` for a client or a template that
- * would fail at its first use.
+ * would fail at its first use. `more`: features beside ours, by name.
  */
-export async function createApp(environment: Environment, readiness: Readiness) {
+export async function createApp(
+  environment: Environment,
+  readiness: Readiness,
+  more: Record<string, PageFeature> = {},
+) {
   const { settings, records, log, metrics } = environment
   checkOperatorTemplates(settings)
   const routes = routesOf(settings.features)
   const sessions = createSessions(records, receivesLogoutTokens(settings))
   const directory = await openDirectory(settings, records, sessions, log)
-  // Features need the views, and the views need the features: `describeClient` is defined below.
-  const views = createViews(settings, id => describeClient(id))
+  // Features need the views, and the views need the features: `describeClient` and `areas` are below.
+  const views = createViews(settings, describeClient, () => areas)
   const errorPages = createErrorPages(settings.issuer, views)
   // An interaction that has expired has its own text.
   const showError: ShowError = (ctx, out, { name }) => {
@@ -67,28 +74,32 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   const upstreams = Object.keys(settings.upstreams).length
     ? (await import('./features/upstream/feature.ts')).upstreamSignIn(dependencies)
     : undefined
-  const features: PageFeature[] = [
-    resourceIndicators(dependencies),
-    dpop(dependencies),
-    mutualTls(settings, routes.byCertificate),
+  const ours: Record<string, PageFeature> = {
+    resources: resourceIndicators(dependencies),
+    dpop: dpop(dependencies),
+    mtls: mutualTls(settings, routes.byCertificate),
     fapi,
-    responseModes(settings, views),
-    registration(settings, records),
-    clientDocuments(dependencies),
-    deviceFlow(dependencies, views, showError),
-    authorizationDetails(settings),
-    ciba(dependencies),
-    logout(settings, records, views, upstreams?.signOutAt),
-    ...(upstreams ? [upstreams] : []),
-  ]
+    response_modes: responseModes(settings, views),
+    registration: registration(settings, records),
+    client_documents: clientDocuments(dependencies),
+    device_flow: deviceFlow(dependencies, views, showError),
+    authorization_details: authorizationDetails(settings),
+    ...(upstreams && { upstreams }),
+    ciba: ciba(dependencies),
+    logout: logout(settings, records, views, upstreams?.signOutAt),
+  }
+  const all = [...Object.entries(ours), ...Object.entries(more)]
+  const features = all.map(([name, feature]) => ({ ...feature, name }))
+  const navigation = merged(features, 'account page', byPath, byPath({ areas: AREAS }))
+  const areas = Object.values(navigation)
   const provider = await createProvider(dependencies, features, { showError, tags: views.tags })
-  const describeClient = async (id: string) => {
+  async function describeClient(id: string) {
     const found = features.map(feature => feature.describeClient?.(provider, id))
     return (await Promise.all(found)).find(Boolean)
   }
 
   const site = createSite(dependencies, views, provider, features)
-  const pages = createPages(site)
+  const pages = createPages(site, features)
   for (const feature of features) feature.addPages?.(pages, site)
   pages.get('/errors', errorPages.explain)
 

@@ -2,13 +2,13 @@
 // which of them a token carries. The user is asked each time (provider/grants.ts).
 
 import { isDeepStrictEqual } from 'node:util'
-import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { type Client, errors, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
 import { type Detail, type DetailFile, propertiesOf, valuesIn } from '../config/schema/details.ts'
 import { displayTextProblem } from '../config/schema/values.ts'
 import { longParameter } from '../http/limits.ts'
-import type { Feature, Oidc } from '../provider/feature.ts'
+import type { Feature } from '../provider/feature.ts'
 import { decisionOf, sentDetails } from '../provider/grants.ts'
 
 const MAX_DETAILS = 10
@@ -38,14 +38,18 @@ export function authorizationDetails({ details: types, features }: Settings): Fe
           rar.filter(({ type }) => types[type]?.resource),
       },
     },
-    checks: [['consent', 'authorization_details', 'consent_required', NOT_ALLOWED, lacksDecision]],
+    checks: { consent: [undecided] },
   }
 }
 
-const NOT_ALLOWED = 'the user has not allowed the authorization details'
 /** Without a recorded decision: the access was removed while the page was open, or another user answered. */
-const lacksDecision = (oidc: Oidc) =>
-  Boolean(oidc.params?.authorization_details) && !(oidc.grant?.jti && decisionOf(oidc))
+const undecided = new interactionPolicy.Check(
+  'authorization_details',
+  'the user has not allowed the authorization details',
+  'consent_required',
+  ({ oidc: { params, grant }, oidc }) =>
+    Boolean(params?.authorization_details) && !(grant?.jti && decisionOf(oidc)),
+)
 
 /** Returns the validation of a type. A confidential client pushes details, so that no browser can change them. */
 function validation(file: DetailFile) {

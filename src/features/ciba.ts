@@ -101,6 +101,7 @@ export function ciba(dependencies: Dependencies): PageFeature {
   return {
     settings: { ciba: library },
     waiting: async ({ id, ended }) => (isOn ? (await requests.list(id, ended)).length : 0),
+    areas: isOn ? [{ path: PLACES.requests, icon: 'bell', label: t => t('account.requests') }] : [],
     addPages(pages, site) {
       if (!isOn) return
       const { list, ask, answer } = createRequestPages(site, requests, createGrants(dependencies))

@@ -2,7 +2,7 @@
 // The library reads the form and goes on to consent. Sign-in and a limit of wrong codes come first.
 
 import type { Context, Middleware } from 'koa'
-import type { Adapter, KoaContextWithOIDC } from 'oidc-provider'
+import { type Adapter, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
 import { type Counter, createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import { DEVICE_GRANT } from '../config/schema/client.ts'
 import { note } from '../http/audit.ts'
@@ -11,7 +11,7 @@ import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import type { Site } from '../pages/site.ts'
 import type { Views } from '../pages/views.ts'
-import type { Dependencies, Finisher, Oidc, ShowError } from '../provider/feature.ts'
+import type { Dependencies, Finisher, ShowError } from '../provider/feature.ts'
 import { decisionOf, isDevice } from '../provider/grants.ts'
 import type { Payload } from '../state/grants.ts'
 import { currentSession, newGrant } from '../state/request.ts'
@@ -65,7 +65,7 @@ export function deviceFlow(
         },
       },
     },
-    checks: [['consent', 'device', 'interaction_required', STARTED_ELSEWHERE, isUndecided]],
+    checks: { consent: [undecided] },
     adapters: { DeviceCode: deviceCodeAdapter(records) },
     grantHandlers: { [DEVICE_GRANT]: handler => slowDownPending(records, handler) },
     answers: { device_authorization: finish },
@@ -75,8 +75,12 @@ export function deviceFlow(
   }
 }
 
-const STARTED_ELSEWHERE = 'the device flow was started elsewhere, perhaps by another user'
-const isUndecided = (oidc: Oidc) => isDevice(oidc) && !decisionOf(oidc)
+const undecided = new interactionPolicy.Check(
+  'device',
+  'the device flow was started elsewhere, perhaps by another user',
+  'interaction_required',
+  ({ oidc }) => isDevice(oidc) && !decisionOf(oidc),
+)
 
 /** Shows the page at the end of the flow. */
 function showEnd(views: Views, ctx: Context, outcome: string, status = 200) {

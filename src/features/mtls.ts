@@ -27,7 +27,6 @@ export function mutualTls(
   byCertificate: Record<string, string>,
 ): Feature {
   const authorities = certificatesIn(clientAuthorities)
-  const byAuthority = authorities.length ? (['tls_client_auth'] as const) : []
   const aliasOf = ([name, path]: string[]) => [`${name}_endpoint`, `${origin}${path}`]
   const aliases = Object.entries(byCertificate).map(aliasOf)
   return {
@@ -44,8 +43,6 @@ export function mutualTls(
           sent !== undefined && (MATCHES[property]?.(sent, expected) ?? false),
       },
     },
-    // RFC 8705 §2.
-    clientAuthMethods: features.mtls ? ['self_signed_tls_client_auth', ...byAuthority] : [],
     // RFC 8705 §5: clients with certificates have an address of their own.
     discovery: () =>
       origin && aliases.length ? { mtls_endpoint_aliases: Object.fromEntries(aliases) } : {},

@@ -81,21 +81,13 @@ export function createAccountPages(site: Site) {
 }
 
 /** Returns the page of the change_password prompt, on which the user replaces a temporary password. */
-export function newPasswordPage({ views, directory, authentication }: Site) {
-  async function read(ctx: Context, { pending }: Interaction) {
-    const account = pending && (await directory.findEnabled(pending.accountId, pending.ts))
-    ctx.state.account = account
-    return account ? { account, pending } : ctx.throw(400, { error: 'interaction_gone' })
-  }
-
+export function newPasswordPage({ views, directory, authentication, interactions }: Site) {
   return {
-    async show(ctx: Context, interaction: Interaction) {
-      await read(ctx, interaction)
-      views.page(ctx, 'new-password', { problems: {} })
-    },
+    show: (ctx: Context) => views.page(ctx, 'new-password', { problems: {} }),
 
-    async submit(ctx: Context, interaction: Interaction, form: Form) {
-      const { account, pending } = await read(ctx, interaction)
+    async submit(ctx: Context, { clientId, pending }: Interaction, form: Form) {
+      const { account } = ctx.state
+      if (!account || !pending) return ctx.throw(400, { error: 'interaction_gone' })
       const password = form.value('password')
       const problems = await problemsOf(views.words(ctx), form, async () => {
         await authentication.countForm(ctx, account.id)
@@ -104,11 +96,11 @@ export function newPasswordPage({ views, directory, authentication }: Site) {
         return admit(() => checkPassword(password, account.password))
       })
       if (problems) return void views.page(ctx, 'new-password', { problems }, 400)
-      if (!(await directory.replaceTemporaryPassword?.(account.id, password, pending.ts))) {
+      if (!(await directory.replaceTemporaryPassword?.(account.id, password, pending.login.ts))) {
         return ctx.throw(400, { error: 'interaction_gone' })
       }
-      note(ctx, 'password_changed', { client_id: interaction.clientId, account: account.id })
-      return { login: pending }
+      note(ctx, 'password_changed', { client_id: clientId, account: account.id })
+      return interactions.completeSignIn(account, pending.login, pending)
     },
   }
 }

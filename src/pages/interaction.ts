@@ -12,20 +12,21 @@ import { selectAccountPage, signInPage } from './sign-in.ts'
 import type { Site } from './site.ts'
 
 /** The page of a prompt. */
-interface PromptPage {
-  show(ctx: Context, interaction: Interaction): Promise<void>
+export interface PromptPage {
+  show(ctx: Context, interaction: Interaction): Promise<void> | void
   /** Returns undefined if it answered with the page again. */
   submit(ctx: Context, interaction: Interaction, form: Form): Promise<Outcome | undefined>
 }
 
-/** Returns the handlers of the interaction URL. */
-export function createInteractionPages(site: Site) {
+/** Returns the handlers of the interaction URL. `more`: pages of the prompts of features, by name. */
+export function createInteractionPages(site: Site, more: (readonly [string, PromptPage])[]) {
   const { views, csrf, directory, interactions, accountOf } = site
   const pages: Record<string, PromptPage> = {
     login: signInPage(site),
     consent: consentPage(site),
     select_account: selectAccountPage(site),
     change_password: newPasswordPage(site),
+    ...Object.fromEntries(more),
   }
   const pageOf = (ctx: Context, { prompt }: Interaction) =>
     pages[prompt.name] ?? ctx.throw(400, { error: 'interaction_gone' })
@@ -37,8 +38,12 @@ export function createInteractionPages(site: Site) {
     ctx.state.uiLocales = interaction.uiLocales
     ctx.state.clientId = interaction.clientId
     ctx.state.csrf = csrf.token(subject(interaction))
-    if (interaction.accountId) ctx.state.account = await directory.find(interaction.accountId)
-    return interaction
+    const { accountId, pending } = interaction
+    if (accountId) ctx.state.account = await directory.find(accountId)
+    if (!pending) return interaction
+    const { login } = pending
+    ctx.state.account = await directory.findEnabled(login.accountId, login.ts)
+    return ctx.state.account ? interaction : ctx.throw(400, { error: 'interaction_gone' })
   }
 
   /**

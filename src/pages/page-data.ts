@@ -1,9 +1,20 @@
 // Data of the templates, which read it as `it`. An operator's template in place of Usher's gets the same.
 
+import type { Account } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import type { Asset } from './assets.ts'
 import type { Translate, Words } from './words.ts'
+
+/** An entry of the account navigation. */
+export interface Area {
+  path: string
+  /** A name in icon.eta. */
+  icon: string
+  label(t: Translate): string
+  /** Whether this user has the page. By default every user has it. */
+  isFor?(account: Account): boolean
+}
 
 /** Data of every page. `layout` also has the title and the `body` of the page. */
 export interface Shared {
@@ -15,8 +26,8 @@ export interface Shared {
   dir: 'ltr' | 'rtl'
   /** `branding.name` */
   brand: string
-  /** The account navigation, with icons of icon.eta. A page gives its current entry as `area`. */
-  areas: { path: string; icon: string }[]
+  /** The account navigation. A page gives the path of its entry as `area`. */
+  areas: Area[]
   places: typeof PLACES
   /** Path of the sign-out page. */
   signOut: string

@@ -1,24 +1,30 @@
 // The pages of the core, by path.
 
 import Router from '@koa/router'
-import type { Feature } from '../provider/feature.ts'
+import type { Feature, FeaturePrompt } from '../provider/feature.ts'
 import { createAccountPages } from './account.ts'
 import { createApplicationPages } from './applications.ts'
-import { createInteractionPages } from './interaction.ts'
-import { PLACES } from './page-data.ts'
+import { createInteractionPages, type PromptPage } from './interaction.ts'
+import { type Area, PLACES } from './page-data.ts'
 import { createSessionPages } from './sessions.ts'
 import { type PageExtensions, RECENT_SECONDS, type Site } from './site.ts'
 
 /** A feature that may have pages. */
 export interface PageFeature extends Feature, PageExtensions {
+  /** By name. The page of a step answers with `completeSignIn` (provider/interactions.ts). */
+  prompts?: Record<string, FeaturePrompt & { page(site: Site): PromptPage }>
+  /** Entries of the account navigation. A sign-in may return to their pages. */
+  areas?: Area[]
   /** Adds pages to the router. */
   addPages?(pages: Router, site: Site): void
 }
 
 /** Returns the router of the pages. */
-export function createPages(site: Site): Router {
+export function createPages(site: Site, features: PageFeature[]): Router {
   const { signedIn, submitted } = site
-  const interaction = createInteractionPages(site)
+  const prompts = features.flatMap(feature => Object.entries(feature.prompts ?? {}))
+  const more = prompts.map(([name, { page }]) => [name, page(site)] as const)
+  const interaction = createInteractionPages(site, more)
   const applications = createApplicationPages(site)
   const sessions = createSessionPages(site)
   const account = createAccountPages(site)

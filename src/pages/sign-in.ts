@@ -1,5 +1,5 @@
-// Sign-in: the fields for a password, and a button for each other method. A second factor would be another
-// prompt (provider/policy.ts) with its own page, which adds its method to `amr` (RFC 8176).
+// Sign-in: the fields for a password, and a button for each other method. A second factor is a prompt of a
+// feature: a step (`completeSignIn` in provider/interactions.ts), whose page adds its method to `amr` (RFC 8176).
 
 import type { Context } from 'koa'
 import type { SignInMethod } from '../accounts/sign-in-method.ts'
@@ -37,7 +37,8 @@ export const methodFailed =
   }
 
 /** Returns the page of the login prompt. */
-export function signInPage({ views, records, authentication, settings, signInMethods }: Site) {
+export function signInPage(site: Site) {
+  const { views, records, authentication, settings, signInMethods } = site
   function methodsFor(ctx: Context, { clientId, params }: Interaction) {
     const { require_sign_in: only } = views.configuredClient(ctx, clientId) ?? params
     const { methods } = settings.sign_in
@@ -102,8 +103,7 @@ export function signInPage({ views, records, authentication, settings, signInMet
       const about = { client_id: interaction.clientId, interaction: id }
       const signIn = await authentication.signIn(ctx, credentials, about)
       if (!signIn) return render(ctx, interaction, { username, problem: 'failed', status: 400 })
-      const isTemporary = signIn.account.change_password_by !== undefined
-      return { [isTemporary ? 'change_password' : 'login']: signIn.login }
+      return site.interactions.completeSignIn(signIn.account, signIn.login)
     },
   }
 }

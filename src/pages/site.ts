@@ -10,7 +10,7 @@ import type { SignInMethod } from '../accounts/sign-in-method.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { createSignatures } from '../http/cookies.ts'
 import { createCsrf, type Form, readForm } from '../http/forms.ts'
-import type { Dependencies, LibraryProvider } from '../provider/feature.ts'
+import type { Dependencies, LibraryProvider, NamedFeature } from '../provider/feature.ts'
 import { createBrowserSession, createInteractions, type Session } from '../provider/interactions.ts'
 import { AUTHORIZATION } from '../provider/routes.ts'
 import { deriveKey } from '../storage/seal.ts'
@@ -49,7 +49,7 @@ export function createSite(
   { settings, secrets, records, sessions, directory, consents }: Dependencies,
   views: Views,
   provider: LibraryProvider,
-  features: PageExtensions[],
+  features: (NamedFeature & PageExtensions)[],
 ) {
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
@@ -97,7 +97,7 @@ export function createSite(
     authentication: createAuthentication(records, directory, signatures('devices'), settings),
     consents,
     sessions: createAccountSessions(records, sessions),
-    interactions: createInteractions(provider, settings),
+    interactions: createInteractions(provider, settings, features),
 
     signInMethods: features.flatMap(({ signInMethods = [] }) => signInMethods),
     /** Returns the number of requests that wait for the user's answer. */
@@ -137,7 +137,8 @@ export function createSite(
     comeBack(ctx: Context) {
       if (ctx.query.error) ctx.throw(403, { error: 'access_denied', expose: true })
       const place = URL.parse(String(ctx.query.state), settings.issuer)
-      const isKnown = place && Object.values(PLACES).includes(place.pathname)
+      const known = [...Object.values(PLACES), ...views.areas().map(({ path }) => path)]
+      const isKnown = place && known.includes(place.pathname)
       ctx.redirect(isKnown ? place.pathname + place.search : PLACES.home)
     },
   }

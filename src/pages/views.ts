@@ -9,7 +9,7 @@ import { allowFormAnywhere } from '../http/edge.ts'
 import { routesOf } from '../provider/routes.ts'
 import { reasonOf } from '../storage/store.ts'
 import { createAssets } from './assets.ts'
-import { type PageData, PLACES, type Shared } from './page-data.ts'
+import { type Area, type PageData, PLACES, type Shared } from './page-data.ts'
 import { createTemplates } from './templates.ts'
 import { createLanguages, type Translate, type Words } from './words.ts'
 
@@ -27,14 +27,15 @@ declare module 'koa' {
   }
 }
 
-/** The account navigation, in order. */
-const AREAS = [
-  { path: PLACES.home, icon: 'home' },
-  { path: PLACES.applications, icon: 'applications' },
-  { path: PLACES.sessions, icon: 'monitor' },
-  { path: PLACES.password, icon: 'key' },
-  { path: PLACES.signIns, icon: 'person' },
-  { path: PLACES.requests, icon: 'bell' },
+/** The password may be in an external source. */
+const hasPassword = ({ password }: Account) => password !== undefined
+
+/** The account navigation of the core, in order. The entries of features follow. */
+export const AREAS: Area[] = [
+  { path: PLACES.home, icon: 'home', label: t => t('account.overview') },
+  { path: PLACES.applications, icon: 'applications', label: t => t('account.nav_applications') },
+  { path: PLACES.sessions, icon: 'monitor', label: t => t('account.nav_sessions') },
+  { path: PLACES.password, icon: 'key', label: t => t('account.password'), isFor: hasPassword },
 ]
 
 /** Renders the pages. */
@@ -42,10 +43,10 @@ export type Views = ReturnType<typeof createViews>
 
 type Template = keyof PageData
 /** Finds a client that registered itself. */
-type FindRegistered = (id: string) => Promise<ClientMetadata | undefined>
+type FindClient = (id: string) => Promise<ClientMetadata | undefined>
 
-/** Returns the renderer of the pages. */
-export function createViews(settings: Settings, registered?: FindRegistered) {
+/** Returns the renderer of the pages. `areas`: the account navigation, which has entries of features. */
+export function createViews(settings: Settings, registered?: FindClient, areas = () => AREAS) {
   const { name: brand, links } = settings.branding
   const eta = createTemplates(settings.pages)
   const shipped = createTemplates({})
@@ -110,13 +111,8 @@ export function createViews(settings: Settings, registered?: FindRegistered) {
     ctx.status = status
     ctx.type = 'html'
     ctx.set('Cache-Control', 'no-store')
-    const absent = [
-      account && account.password === undefined && PLACES.password,
-      !settings.features.ciba && PLACES.requests,
-      !Object.keys(settings.upstreams).length && PLACES.signIns,
-    ]
     const shown = {
-      areas: AREAS.filter(({ path }) => !absent.includes(path)),
+      areas: areas().filter(({ isFor }) => !account || !isFor || isFor(account)),
       user: account && { username: account.username, name: account.name },
       csrf,
       assets: { ...site, ...looks.get(clientId) },
@@ -155,6 +151,7 @@ export function createViews(settings: Settings, registered?: FindRegistered) {
     client,
     configuredClient,
     nameOf,
+    areas,
     signOut,
     /** The path of the logo on the button of an upstream. */
     buttonLogo: (name: string) => buttons.get(name)?.path,

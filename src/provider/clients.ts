@@ -15,7 +15,7 @@ import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/sch
 import { flowOf } from '../config/schema/features.ts'
 import { mapOf, namesIn } from '../config/schema/values.ts'
 import { outageIn } from '../storage/store.ts'
-import type { Feature } from './feature.ts'
+import { merged, type NamedFeature } from './feature.ts'
 
 /** Our client metadata beyond RFC 7591. */
 export const USHER_METADATA: string[] = namesIn(
@@ -27,7 +27,7 @@ export const USHER_METADATA: string[] = namesIn(
 export const rotates = (client: Client | undefined) => client?.rotate_refresh_tokens !== false
 
 /** Returns the metadata of a client file for the library. */
-export function toLibrary(client: ClientMetadata, features: Feature[]): LibraryClientMetadata {
+export function toLibrary(client: ClientMetadata, features: NamedFeature[]): LibraryClientMetadata {
   const { response_types } = client
   const isCodeOnly = response_types.every(type => !flowOf(type))
   return {
@@ -37,7 +37,7 @@ export function toLibrary(client: ClientMetadata, features: Feature[]): LibraryC
     response_types: client.grant_types.includes('authorization_code') ? response_types : [],
     // With `fragment` the library tells a wrong response type from a wrong mode; requests.ts refuses it.
     response_modes: isCodeOnly ? [...client.response_modes, 'fragment'] : client.response_modes,
-    ...Object.assign({}, ...features.map(feature => feature.clientMetadata?.(client))),
+    ...merged(features, 'client metadata', feature => feature.clientMetadata?.(client)),
     // The library insists on a secret; this one is never compared (compareHashes in library-overrides.ts).
     ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
   } as LibraryClientMetadata

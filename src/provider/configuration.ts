@@ -21,7 +21,7 @@ import {
 } from './claims.ts'
 import { accountClient, addClients, rotates, toLibrary, USHER_METADATA } from './clients.ts'
 import { logEvents } from './events.ts'
-import type { Dependencies, Feature, ShowError } from './feature.ts'
+import { type Dependencies, merged, type NamedFeature, type ShowError } from './feature.ts'
 import { createGrants, type Grants } from './grants.ts'
 import { createBrowserBinding } from './interactions.ts'
 import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
@@ -37,15 +37,18 @@ interface LibraryPages {
   tags: string[]
 }
 
+/** `object`: the library's type has pairs of settings that exclude each other. */
+const settingsOf = ({ settings }: NamedFeature): object | undefined => settings
+
 /** Throws a `ConfigError` that names every client the library would refuse. */
 export async function createProvider(
   dependencies: Dependencies,
-  features: Feature[],
+  features: NamedFeature[],
   pages: LibraryPages,
 ): Promise<Provider> {
   const { settings, records, sessions, log, metrics } = dependencies
   const { isBound } = createBrowserBinding(settings)
-  const parts: Record<string, AdapterPart> = {
+  const ours: Record<string, AdapterPart> = {
     // Hides an interaction from other browsers. On pages, where `ctx` is absent, interactions.ts checks it.
     Interaction: ({ find }) => ({
       async find(id) {
@@ -54,8 +57,8 @@ export async function createProvider(
         return !ctx || isBound(ctx, found?.prompt?.details) ? found : undefined
       },
     }),
-    ...Object.assign({}, ...features.map(({ adapters }) => adapters)),
   }
+  const parts = merged(features, 'adapter', ({ adapters }) => adapters, ours)
   const { adapter, tokenIds } = createState(records, stateLifetimes(settings), parts, sessions)
   const grants = createGrants(dependencies)
   const setup = configuration(dependencies, features, pages, { adapter, grants })
@@ -71,7 +74,7 @@ export async function createProvider(
 
 function configuration(
   dependencies: Dependencies,
-  features: Feature[],
+  features: NamedFeature[],
   pages: LibraryPages,
   { adapter, grants }: { adapter: Configuration['adapter']; grants: Grants },
 ): Configuration {
@@ -84,7 +87,29 @@ function configuration(
   const methods = ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const
   const accountFor = (id: string, account: Account | undefined) =>
     account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }
-  const certificateMethods = features.flatMap(({ clientAuthMethods = [] }) => clientAuthMethods)
+
+  const library: Configuration['features'] = {
+    devInteractions: { enabled: false },
+    externalSigningSupport: { enabled: true, ack: 'experimental-01' },
+    clientCredentials: { enabled: enabled.client_credentials },
+    pushedAuthorizationRequests: {
+      enabled: enabled.pushed_authorization_requests !== false,
+      requirePushedAuthorizationRequests: enabled.pushed_authorization_requests === 'required',
+    },
+    revocation: { enabled: enabled.revocation, allowedPolicy: mayRevoke },
+    claimsParameter: {
+      enabled: enabled.claims_parameter,
+      assertClaimsParameter: assertClaims(acrValuesOf(settings)),
+    },
+    requestObjects: {
+      enabled: enabled.request_objects,
+      assertJwtClaimsAndHeader: (ctx, claims, header) =>
+        assertRequestObject(ctx, claims, header, features),
+    },
+    jwtUserinfo: { enabled: enabled.signed_userinfo },
+    encryption: { enabled: enabled.encryption },
+    jwtIntrospection: { enabled: enabled.jwt_introspection },
+  }
 
   return {
     adapter,
@@ -102,7 +127,12 @@ function configuration(
 
     responseTypes: RESPONSE_TYPES.filter(isPermitted),
     pkce: { required: (_ctx, client) => client.require_pkce !== false },
-    clientAuthMethods: [...methods, ...certificateMethods],
+    clientAuthMethods: [
+      ...methods,
+      // RFC 8705 §2
+      ...(enabled.mtls ? (['self_signed_tls_client_auth'] as const) : []),
+      ...(enabled.mtls && settings.clientAuthorities ? (['tls_client_auth'] as const) : []),
+    ],
     clientDefaults: { grant_types: ['authorization_code', 'refresh_token'] },
     extraClientMetadata: { properties: USHER_METADATA },
     allowOmittingSingleRegisteredRedirectUri: false,
@@ -177,28 +207,6 @@ function configuration(
 
     fetch: cacheKeySets(createFetch(settings.egress)),
     renderError: pages.showError,
-    features: {
-      devInteractions: { enabled: false },
-      externalSigningSupport: { enabled: true, ack: 'experimental-01' },
-      clientCredentials: { enabled: enabled.client_credentials },
-      pushedAuthorizationRequests: {
-        enabled: enabled.pushed_authorization_requests !== false,
-        requirePushedAuthorizationRequests: enabled.pushed_authorization_requests === 'required',
-      },
-      revocation: { enabled: enabled.revocation, allowedPolicy: mayRevoke },
-      claimsParameter: {
-        enabled: enabled.claims_parameter,
-        assertClaimsParameter: assertClaims(acrValuesOf(settings)),
-      },
-      requestObjects: {
-        enabled: enabled.request_objects,
-        assertJwtClaimsAndHeader: (ctx, claims, header) =>
-          assertRequestObject(ctx, claims, header, features),
-      },
-      jwtUserinfo: { enabled: enabled.signed_userinfo },
-      encryption: { enabled: enabled.encryption },
-      jwtIntrospection: { enabled: enabled.jwt_introspection },
-      ...Object.assign({}, ...features.map(({ settings }) => settings)),
-    },
+    features: merged(features, 'library feature', settingsOf, library),
   }
 }

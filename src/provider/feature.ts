@@ -2,10 +2,12 @@
 // `configuration.ts`; nothing else below `app.ts` imports a feature.
 
 import type { Context } from 'koa'
-import type { ClientAuthMethod, Configuration, KoaContextWithOIDC, Provider } from 'oidc-provider'
+import type { Configuration, interactionPolicy, KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
+import type { Account } from '../accounts/account.ts'
 import type { Consents } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
+import type { Login } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import type { Metrics } from '../http/metrics.ts'
@@ -48,9 +50,11 @@ export type LibraryFeatures = NonNullable<Configuration['features']>
 /** The library's state of a request. */
 export type Oidc = KoaContextWithOIDC['oidc']
 
-type Need = (oidc: Oidc) => boolean
-/** A check of a prompt. `error`: the answer for `prompt=none`. */
-type Check = [prompt: string, reason: string, error: string, description: string, isNeeded: Need]
+/** A prompt of a feature. */
+export interface FeaturePrompt {
+  /** Whether users who have just proved who they are answer this prompt before they have a session. */
+  isStep?(account: Account, login: Login): boolean | Promise<boolean>
+}
 
 /** The claims, or the header, of a JWT. */
 export type JwtClaims = Record<string, unknown>
@@ -78,8 +82,6 @@ export type Attempt = (
 export interface Feature {
   /** Settings for the library's `features`, by its names. */
   settings?: Partial<LibraryFeatures>
-  /** Methods of client authentication beside those of the core. */
-  clientAuthMethods?: ClientAuthMethod[]
 
   // Clients
   /** Metadata that the feature adds to a client file, or changes in it. */
@@ -94,8 +96,8 @@ export interface Feature {
   checkRequest?(ctx: KoaContextWithOIDC): void
   /** For request objects (RFC 9101). */
   requestObjectProblem?: JwtCheck
-  /** Checks of prompts. They follow those of the core, in the order of the features. */
-  checks?: Check[]
+  /** Checks by prompt. They follow those of the core, in the order of the features. */
+  checks?: Record<string, interactionPolicy.Check[]>
   /** Called when a grant is made for this client, before it is saved. */
   onGrant?(clientId: string): Promise<void>
   /** The account with this id, when the feature knows better than the directory. */
@@ -118,4 +120,35 @@ export interface Feature {
   discovery?(document: Record<string, unknown>): Record<string, unknown>
   /** Sends notifications that are due in a queue. */
   deliver?(provider: Provider, queue: Queue, attempt: Attempt): Promise<void>
+}
+
+/** A feature with the name that `app.ts` gives it. */
+export interface NamedFeature extends Feature {
+  name: string
+  /** By name. Steps of a sign-in follow it in this order; other prompts come before consent. */
+  prompts?: Record<string, FeaturePrompt>
+}
+
+/**
+ * Merges one part of all features into that of the core. Throws if two of them have the same key in it.
+ * `what`: what a key is, for the error.
+ */
+export function merged<T extends object, F extends NamedFeature>(
+  features: F[],
+  what: string,
+  partOf: (feature: F) => T | undefined,
+  core?: T,
+): T {
+  const owners = new Map(Object.keys(core ?? {}).map(key => [key, 'core']))
+  const parts = features.map(feature => {
+    const part = partOf(feature)
+    for (const key of Object.keys(part ?? {})) {
+      const other = owners.get(key)
+      if (other)
+        throw new Error(`features ${other} and ${feature.name} both have the ${what} ${key}`)
+      owners.set(key, feature.name)
+    }
+    return part
+  })
+  return Object.assign({}, core, ...parts)
 }

@@ -3,11 +3,14 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import { errors, type Provider } from 'oidc-provider'
+import type { Account } from '../accounts/account.ts'
 import type { Decision } from '../accounts/consents.ts'
-import type { Login } from '../accounts/sign-in-method.ts'
+import { type Login, methodOf } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
+import { PASSWORD } from '../config/schema/upstream.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { cookieNames, originCookie } from '../http/cookies.ts'
+import { type FeaturePrompt, merged, type NamedFeature } from './feature.ts'
 
 type Deployment = Pick<Settings, 'development'>
 type Cookies = Pick<Context, 'cookies'>
@@ -45,21 +48,46 @@ export function createBrowserBinding({ development }: Deployment) {
   }
 }
 
+/** A sign-in that becomes `login` after the last of its steps. The user has no session before. */
+export interface PendingSignIn {
+  login: Login
+  /** Prompts that the user still has to answer, the next first. */
+  steps: string[]
+}
+
 /** The answer to a prompt. `error` returns the user to the client with this error. */
 export interface Outcome {
   /** `ts`: epoch seconds of the sign-in, also if further pages follow. */
   login?: Login
+  pending?: PendingSignIn
   /** `accountId`: the account that decided. */
   consent?: { decision: Decision; accountId?: string }
   select_account?: { another: boolean }
-  /** The sign-in with a temporary password. It becomes `login` when the user has changed that. */
-  change_password?: Login
   error?: string
 }
 
 /** Whether the user answered `select_account` by asking for another account. */
 export const wantsAnother = (result: unknown) =>
   mapOf(mapOf(result).select_account).another === true
+
+const isStep: FeaturePrompt['isStep'] = ({ change_password_by }, { amr }) =>
+  change_password_by !== undefined && methodOf(amr) === PASSWORD
+const CORE: Record<string, FeaturePrompt> = {
+  select_account: {},
+  login: {},
+  consent: {},
+  change_password: { isStep },
+}
+
+/** Returns the prompts of the core and of the features, by name. */
+export const promptsOf = (features: NamedFeature[]) =>
+  merged(features, 'prompt', ({ prompts }) => prompts, CORE)
+
+/** Returns the sign-in whose next step is this prompt. */
+export function pendingAt(result: unknown, prompt: string): PendingSignIn | undefined {
+  const pending = mapOf(result).pending as PendingSignIn | undefined
+  return pending?.steps[0] === prompt ? pending : undefined
+}
 
 /** Checks of the login prompt that fail for every user but one. */
 const USER_CHECKS = /^(id_token_hint|claims_id_token_sub_value)$/
@@ -68,7 +96,12 @@ const USER_CHECKS = /^(id_token_hint|claims_id_token_sub_value)$/
 export type Interaction = Awaited<ReturnType<ReturnType<typeof createInteractions>['read']>>
 
 /** Interactions for the interaction pages. All functions throw 400, with the code of `errorOf`. */
-export function createInteractions(provider: Provider, settings: Deployment) {
+export function createInteractions(
+  provider: Provider,
+  settings: Deployment,
+  features: NamedFeature[],
+) {
+  const prompts = Object.entries(promptsOf(features))
   const { isBound, isKnown } = createBrowserBinding(settings)
 
   /** Says why this browser cannot answer the interaction. */
@@ -103,8 +136,8 @@ export function createInteractions(provider: Provider, settings: Deployment) {
         ...(typeof ui_locales === 'string' && { uiLocales: ui_locales }),
         /** The account that is signed in in this browser. */
         accountId: session?.accountId,
-        /** The sign-in that waits for a new password. */
-        pending: lastSubmission?.change_password as Outcome['change_password'],
+        /** The sign-in of which this prompt is a step. */
+        pending: pendingAt(lastSubmission, prompt.name),
         /** The client expects another user than the one who is signed in. */
         expectsOther,
         /** Another sign-in is needed: the user has chosen it, or the last one is not what the client demands. */
@@ -116,11 +149,42 @@ export function createInteractions(provider: Provider, settings: Deployment) {
       }
     },
 
+    /**
+     * Ends a sign-in of any method, or a step of it. Returns the answer that leads to the next step, or to the
+     * session if none is left. `pending`: the sign-in whose step the user has just taken.
+     */
+    async completeSignIn(account: Account, login: Login, pending?: PendingSignIn) {
+      const steps = pending ? pending.steps.slice(1) : []
+      for (const [name, { isStep }] of pending ? [] : prompts) {
+        if (await isStep?.(account, login)) steps.push(name)
+      }
+      // Also replaces an earlier sign-in of the same interaction.
+      const isDone = steps.length === 0
+      return { login: isDone ? login : undefined, pending: isDone ? undefined : { login, steps } }
+    },
+
     /** Saves the answer to the prompt. Returns the URL where the browser goes on. */
     finish(ctx: Context, outcome: Outcome) {
       const options = { mergeWithLastSubmission: !outcome.error }
       const result = { ...outcome }
       return orGone(ctx, () => provider.interactionResult(ctx.req, ctx.res, result, options))
+    },
+
+    /**
+     * Returns the interaction that waits for a sign-in in this browser, for a path to which the browser does
+     * not send the library's cookies. `finish` saves the answer, and returns the path where the browser goes on.
+     */
+    async atSignIn(ctx: Context, uid: string) {
+      const interaction = await provider.Interaction.find(uid)
+      const isPending =
+        interaction?.prompt.name === 'login' && isBound(ctx, interaction.prompt.details)
+      if (!isPending) return ctx.throw(400, { error: 'interaction_gone' })
+      const finish = async (outcome: Outcome) => {
+        interaction.result = { ...interaction.lastSubmission, ...outcome }
+        await orGone(ctx, () => interaction.persist())
+        return interaction.returnTo
+      }
+      return { finish }
     },
   }
 }
@@ -134,7 +198,7 @@ async function readDevice(ctx: Context, { DeviceCode }: Provider, id: string) {
 }
 
 /** One error for interactions that are finished, expired, or answered differently in another tab. */
-export async function orGone<T>(ctx: Context, read: () => Promise<T>, errorOf = gone): Promise<T> {
+async function orGone<T>(ctx: Context, read: () => Promise<T>, errorOf = gone): Promise<T> {
   try {
     return await read()
   } catch (error) {

@@ -13,7 +13,7 @@ import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { matchesHash } from './clients.ts'
 import { described } from './error-descriptions.ts'
-import type { Feature, GrantHandler, ResponseMode } from './feature.ts'
+import { type GrantHandler, merged, type NamedFeature, type ResponseMode } from './feature.ts'
 
 /** The library accepts DPoP proofs from clocks that are ahead by this, but forgets their `jti` earlier. */
 const CLOCK_SKEW_SECONDS = 300
@@ -33,7 +33,7 @@ export function createOverridden(
   issuer: string,
   configuration: Configuration,
   { records, tokenIds, checkToken }: State,
-  features: Feature[],
+  features: NamedFeature[],
 ): Provider {
   // The constructor of the library registers its grant handlers and response modes. There is no option to
   // wrap or replace them. Removed by: options for both.
@@ -41,7 +41,7 @@ export function createOverridden(
   // Grant handlers: the commit of a token request comes last, and features answer `slow_down`.
   class Overridden extends Provider {
     override registerResponseMode(name: string, handler: ResponseMode) {
-      const [ours] = features.flatMap(({ responseModes }) => responseModes?.(this)[name] ?? [])
+      const ours = merged(features, 'response mode', ({ responseModes: of }) => of?.(this))[name]
       if (ours === 'none') return
       const respond = ours ?? handler
       super.registerResponseMode(name, async (ctx, uri, answer) => {
@@ -120,8 +120,8 @@ function deliverLater({ Client: { prototype } }: Provider): void {
  * The library looks for a used `jti` and then writes it, so that two requests at once both pass. Here
  * the first write decides (RFC 7523 §3). Removed by: an adapter method that does both.
  */
-function detectReplays({ ReplayDetection }: Provider, records: Records, features: Feature[]): void {
-  ReplayDetection.unique = async (iss: string, jti: string, exp: number) => {
+function detectReplays(provider: Provider, records: Records, features: NamedFeature[]): void {
+  provider.ReplayDetection.unique = async (iss: string, jti: string, exp: number) => {
     const options = { ttl: exp - now() + CLOCK_SKEW_SECONDS }
     const isFirst = await records.save('ReplayDetection', `${iss}\0${jti}`, {}, options)
     const [error] = isFirst ? [] : features.flatMap(({ replayError }) => replayError?.(jti) ?? [])

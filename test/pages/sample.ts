@@ -1,13 +1,24 @@
 // A state of a page with sample data.
 
-import type { PageData } from '../../src/pages/page-data.ts'
-import type { Views } from '../../src/pages/views.ts'
+import { type Area, type PageData, PLACES } from '../../src/pages/page-data.ts'
+import { AREAS, type Views } from '../../src/pages/views.ts'
 import type { Words } from '../../src/pages/words.ts'
 
 /** The signed-in user of all samples. */
 export const USER = { username: 'ada', name: 'Ada Lovelace' }
 
-const SHOWN = { user: USER, csrf: 'sample', signOut: '#' }
+/** The account navigation with the entries of every feature. */
+const areas: Area[] = [
+  ...AREAS,
+  { path: PLACES.signIns, icon: 'person', label: t => t('sign_ins.title') },
+  { path: PLACES.requests, icon: 'bell', label: t => t('account.requests') },
+]
+const SHOWN = {
+  user: USER,
+  csrf: 'sample',
+  signOut: '#',
+  areas,
+}
 
 export interface State {
   name: string

@@ -21,6 +21,7 @@ import {
   openSigningKeys,
   type SigningKey,
 } from '../../src/keys/signing-keys.ts'
+import type { PageFeature } from '../../src/pages/routes.ts'
 import { currentRequest } from '../../src/state/request.ts'
 import { openStore, unlock } from '../../src/storage/open.ts'
 import { now } from '../../src/storage/store.ts'
@@ -89,6 +90,8 @@ export interface UsherOptions {
   env?: Record<string, string>
   /** The host of the issuer. Two Ushers on one host share their cookies. */
   host?: string
+  /** Features beside those of Usher, by name. */
+  features?: Record<string, PageFeature>
 }
 
 export const CLAIMS = {
@@ -142,7 +145,13 @@ export async function startUsher(options: UsherOptions = {}) {
   const log = pino({ base: null }, { write: line => output.push(line) })
   const probe = () => records.update('Probe', 'ready', () => ({})).catch(() => false)
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
-  const app = await createApp({ settings, secrets, records, keys, log, metrics }, readiness)
+  const context = { settings, secrets, records, keys, log, metrics }
+  const app = await createApp(context, readiness, options.features).catch(async error => {
+    server.close()
+    await store.close()
+    rmSync(folder, { recursive: true })
+    throw error
+  })
   handler = app.handle
 
   const directory = createDirectory(records)

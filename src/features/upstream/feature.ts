@@ -12,7 +12,7 @@ import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import type { IDToken } from 'openid-client'
 import { createDirectory } from '../../accounts/directory.ts'
-import type { Login, SignInMethod } from '../../accounts/sign-in-method.ts'
+import type { SignInMethod } from '../../accounts/sign-in-method.ts'
 import { mapOf } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
 import { createPlainFetch } from '../../http/egress.ts'
@@ -20,9 +20,9 @@ import { PLACES } from '../../pages/page-data.ts'
 import type { PageFeature } from '../../pages/routes.ts'
 import { problemPath } from '../../pages/sign-in.ts'
 import { RECENT_SECONDS, type Site } from '../../pages/site.ts'
+import type { Translate } from '../../pages/words.ts'
 import { harmless } from '../../provider/failures.ts'
 import type { Dependencies, Finisher } from '../../provider/feature.ts'
-import { createBrowserBinding, orGone } from '../../provider/interactions.ts'
 import { now } from '../../storage/store.ts'
 import { accountFor, domainOf } from './identities.ts'
 import { type Checks, type Connection, createIssuer } from './issuer.ts'
@@ -48,7 +48,6 @@ export function upstreamSignIn({ settings, records, sessions, log }: Dependencie
     issuer: createIssuer(upstream, send, `${own}/sign-in/${upstream.name}/callback`, log),
   }))
 
-  const { isBound } = createBrowserBinding(settings)
   const signOut = createSignOut(settings, directory, connections)
 
   /** Returns the URL of a new authorization request. The former one of the same `uid` is no longer valid. */
@@ -109,25 +108,6 @@ export function upstreamSignIn({ settings, records, sessions, log }: Dependencie
       return undefined
     })
 
-  /**
-   * Returns the interaction that waits for a sign-in in this browser. The browser does not send the library's
-   * cookies of the interaction to the path of the callback.
-   */
-  async function pendingIn(ctx: Context, { provider }: Site, uid: string) {
-    const interaction = await provider.Interaction.find(uid)
-    const { prompt } = interaction ?? {}
-    const isPending = prompt?.name === 'login' && isBound(ctx, prompt.details)
-    return interaction && isPending ? interaction : gone(ctx)
-  }
-
-  /** Saves a sign-in as the answer of an interaction. Returns the path where the browser goes on. */
-  async function finish(ctx: Context, site: Site, uid: string, login: Login) {
-    const interaction = await pendingIn(ctx, site, uid)
-    interaction.result = { ...interaction.lastSubmission, login }
-    await orGone(ctx, () => interaction.persist())
-    return interaction.returnTo
-  }
-
   /** Completes the sign-in of an interaction. Returns the URL where the browser goes next. */
   async function signIn(
     ctx: Context,
@@ -159,7 +139,8 @@ export function upstreamSignIn({ settings, records, sessions, log }: Dependencie
       acr: isText(acr) ? upstream.acr[acr] : undefined,
       upstreamSession: isText(sid) ? `${upstream.issuer} ${sid}` : undefined,
     }
-    const next = await finish(ctx, site, uid, login)
+    const interaction = await site.interactions.atSignIn(ctx, uid)
+    const next = await interaction.finish(await site.interactions.completeSignIn(account, login))
     note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
     return next
   }
@@ -179,7 +160,7 @@ export function upstreamSignIn({ settings, records, sessions, log }: Dependencie
         const user = linkTo === undefined ? undefined : await site.enter(ctx)
         const isHere = user?.session.uid === uid && user.account.id === linkTo
         // A response in another browser uses up neither the request nor the code.
-        if (linkTo === undefined) await pendingIn(ctx, site, uid)
+        if (linkTo === undefined) await site.interactions.atSignIn(ctx, uid)
         else if (!isHere) gone(ctx)
         if (!(await take())) gone(ctx)
         const claims = await redeem(ctx, connection, request)
@@ -210,6 +191,7 @@ export function upstreamSignIn({ settings, records, sessions, log }: Dependencie
 
   return {
     signInMethods: connections.map(methodFor),
+    areas: [{ path: PLACES.signIns, icon: 'person', label: (t: Translate) => t('sign_ins.title') }],
     addPages,
     answers: { end_session_confirm: signOut.signedOut, resume: signedIn, device_resume: signedIn },
     signOutAt: signOut.urlOf,

@@ -1,0 +1,250 @@
+// A feature of the test adds a second step after every sign-in, with its own page, and an entry of the account
+// navigation. No file of Usher names it.
+
+import { decodeJwt } from 'jose'
+import type { Context } from 'koa'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { PageFeature } from '../../src/pages/routes.ts'
+import { Browser } from '../support/browser.ts'
+import { redeem } from '../support/journey.ts'
+import {
+  credentials,
+  isSignedIn,
+  newTab,
+  open,
+  sessionsOf,
+  silently,
+  words,
+} from '../support/people.ts'
+import { startUpstream, type Upstream } from '../support/upstream.ts'
+import { ADA, GRACE, startUsher } from '../support/usher.ts'
+
+const WORD = 'open sesame'
+const CAVE = '/account/cave'
+const ASKED = 'Say the word'
+const WRONG = 'That is not the word'
+
+function answer(ctx: Context, title: string, content = ''): undefined {
+  ctx.body = `<!DOCTYPE html><h1>${title}</h1>${content}`
+}
+
+/** Asks every user but Grace for the word. */
+const sesame: PageFeature = {
+  prompts: {
+    sesame: {
+      isStep: async ({ username }) => username !== 'grace',
+      page: ({ interactions }) => ({
+        show(ctx) {
+          const { csrf, account } = ctx.state
+          const fields = `<input type="hidden" name="csrf" value="${csrf}"><input name="word">`
+          answer(ctx, ASKED, `<p>${account?.username}</p><form method="post">${fields}</form>`)
+        },
+        async submit(ctx, { pending }, form) {
+          const { account } = ctx.state
+          if (!account || !pending || form.value('word') !== WORD) return answer(ctx, WRONG)
+          const { login } = pending
+          return interactions.completeSignIn(
+            account,
+            { ...login, amr: [...login.amr, 'kba'] },
+            pending,
+          )
+        },
+      }),
+    },
+  },
+  areas: [{ path: CAVE, icon: 'unlock', label: () => 'Cave' }],
+  addPages(pages, site) {
+    pages.get(
+      CAVE,
+      site.signedIn(ctx => answer(ctx, 'Cave')),
+    )
+  },
+}
+
+let pair: Upstream
+let ada: string
+beforeAll(async () => {
+  pair = await startUpstream({ accounts: 'create' }, { features: { sesame } })
+  for (const account of [ADA, GRACE]) await pair.upstream.addAccount(account)
+  ada = (await pair.usher.addAccount({ ...ADA, username: 'ada.local' })).id
+  await pair.usher.addAccount({ ...GRACE, email: undefined })
+})
+afterAll(() => pair.close())
+beforeEach(() => pair.usher.directory.endAccess(ada, account => account))
+
+/** A browser at the page of the step. */
+async function atStep(params: Record<string, string> = {}, browser = pair.browser()) {
+  const opened = await open(pair.usher, params, browser)
+  await browser.submit(credentials('ada.local'))
+  expect(browser.heading).toBe(ASKED)
+  return opened
+}
+
+/** The claims of the ID token for a browser that has answered the step. */
+async function claimsAfter({ browser, request }: Awaited<ReturnType<typeof atStep>>) {
+  if (browser.heading === words('consent.title')) await browser.submit({ decision: 'allow' })
+  const { body } = await redeem(pair.usher, browser.page.params.get('code') ?? '', request)
+  return decodeJwt(body.id_token)
+}
+
+async function expectNoSession(browser: Browser, id: string) {
+  expect(await sessionsOf(pair.usher, id)).toEqual([])
+  expect(await isSignedIn(browser)).toBe(false)
+  expect(await silently(pair.usher, browser)).toBe('login_required')
+  const tab = newTab(browser)
+  for (const place of ['/account', CAVE]) {
+    await tab.open(place)
+    expect(tab.heading).toBe(words('sign_in.title'))
+  }
+}
+
+test('after the password the page of the step follows, and then the session', async () => {
+  const opened = await atStep()
+  expect(opened.browser.page.text).toContain('ada.local')
+  await expectNoSession(opened.browser, ada)
+  await opened.browser.submit({ word: WORD })
+  expect(await claimsAfter(opened)).toMatchObject({ sub: ada, amr: ['pwd', 'kba'] })
+  expect(await isSignedIn(opened.browser)).toBe(true)
+})
+
+test('after an upstream sign-in the same step follows, and then the session', async () => {
+  const opened = await open(pair.usher, {}, pair.browser())
+  const { browser } = opened
+  await pair.signIn(browser)
+  expect(browser.heading).toBe(ASKED)
+  const account = await pair.usher.directory.findByUsername('ada')
+  await expectNoSession(browser, account?.id ?? '')
+  await browser.submit({ word: WORD })
+  expect(await claimsAfter(opened)).toMatchObject({
+    sub: account?.id,
+    amr: ['example', 'pwd', 'kba'],
+  })
+  expect(await isSignedIn(browser)).toBe(true)
+})
+
+test('a wrong word, or going back to the request, does not end the sign-in', async () => {
+  const { browser, request } = await atStep()
+  const { url } = browser.page
+  await browser.submit({ word: 'open barley' })
+  expect(browser.page.text).toContain(WRONG)
+  await expectNoSession(browser, ada)
+  for (const place of [`/api/oauth/authorize/${url.pathname.split('/').at(-1)}`, request.url]) {
+    const tab = newTab(browser)
+    await tab.open(place)
+    expect(tab.page.params.has('code')).toBe(false)
+    expect(await isSignedIn(tab)).toBe(false)
+  }
+})
+
+test('the sign-in ends when the access of the account ends during the step', async () => {
+  const { browser } = await atStep()
+  await pair.usher.directory.endAccess(ada, account => account)
+  await browser.submit({ word: WORD })
+  expect(browser.heading).toBe(words('error.interaction'))
+  expect(await isSignedIn(browser)).toBe(false)
+})
+
+test('a user who does not need the step is signed in at once', async () => {
+  const { browser } = await open(pair.usher, { client_id: 'first' }, pair.browser())
+  await browser.submit(credentials('grace'))
+  expect(browser.page.params.has('code')).toBe(true)
+  expect(await isSignedIn(browser)).toBe(true)
+})
+
+test('the step follows again when another user has to sign in', async () => {
+  const first = await atStep()
+  await first.browser.submit({ word: WORD })
+  if (first.browser.heading === words('consent.title'))
+    await first.browser.submit({ decision: 'allow' })
+  const code = first.browser.page.params.get('code') ?? ''
+  const { body } = await redeem(pair.usher, code, first.request)
+  const opened = await open(pair.usher, { id_token_hint: body.id_token }, pair.browser())
+  const { browser } = opened
+  await browser.submit(credentials('grace'))
+  expect(browser.heading).toBe(words('sign_in.title'))
+  await browser.submit(credentials('ada.local'))
+  expect(browser.heading).toBe(ASKED)
+  await browser.submit({ word: WORD })
+  // The page that signs the other user out submits itself.
+  expect(browser.page.html.querySelector('input[name=xsrf]')).not.toBeNull()
+  await browser.submit()
+  expect(await claimsAfter(opened)).toMatchObject({ sub: ada, amr: ['pwd', 'kba'] })
+})
+
+test('the entry of the navigation leads to the page of the feature, also by sign-in', async () => {
+  const browser = new Browser(pair.usher.issuer)
+  await browser.open(CAVE)
+  await browser.submit(credentials('grace'))
+  expect(browser.heading).toBe('Cave')
+  await browser.open('/account')
+  const links = browser.page.html.querySelectorAll('nav a')
+  expect(links.map(link => [link.getAttribute('href'), link.text.trim()]).at(-1)).toEqual([
+    CAVE,
+    'Cave',
+  ])
+})
+
+test('a temporary password is changed before the step', async () => {
+  const change_password_by = Math.floor(Date.now() / 1000) + 3600
+  await pair.usher.directory.change(ada, account => ({ ...account, change_password_by }))
+  const opened = await open(pair.usher, {}, pair.browser())
+  const { browser } = opened
+  await browser.submit(credentials('ada.local'))
+  expect(browser.heading).toBe(words('password.choose_title'))
+  const password = 'another battery, another staple'
+  await browser.submit({ password, repeat: password })
+  expect(browser.heading).toBe(ASKED)
+  await expectNoSession(browser, ada)
+  await browser.submit({ word: WORD })
+  expect((await claimsAfter(opened)).amr).toEqual(['pwd', 'kba'])
+})
+
+describe('two features with one name for a part', () => {
+  test.each<[string, PageFeature, string]>([
+    [
+      'prompt',
+      { prompts: sesame.prompts },
+      'features sesame and other both have the prompt sesame',
+    ],
+    [
+      'prompt of the core',
+      { prompts: { login: { page: () => ({}) as never } } },
+      'features core and other both have the prompt login',
+    ],
+    [
+      'account page',
+      { areas: sesame.areas },
+      'features sesame and other both have the account page /account/cave',
+    ],
+    [
+      'library setting',
+      { settings: { dPoP: { enabled: true } } },
+      'features dpop and other both have the library feature dPoP',
+    ],
+    [
+      'setting of the core',
+      { settings: { revocation: { enabled: true } } },
+      'features core and other both have the library feature revocation',
+    ],
+    [
+      'adapter',
+      { adapters: { DeviceCode: () => ({}) } },
+      'features device_flow and other both have the adapter DeviceCode',
+    ],
+    [
+      'client metadata',
+      { clientMetadata: () => ({ consent: 'implicit' }) },
+      'features first and other both have the client metadata consent',
+    ],
+    [
+      'response mode',
+      { responseModes: () => ({ form_post: 'none' }) },
+      'features response_modes and other both have the response mode form_post',
+    ],
+  ])('%s: the start fails, and the error names both', async (_, other, message) => {
+    const first: PageFeature = {
+      clientMetadata: () => ({ consent: 'explicit' }),
+    }
+    await expect(startUsher({ features: { sesame, first, other } })).rejects.toThrow(message)
+  })
+})
