@@ -54,6 +54,6 @@ VOLUME /data
 EXPOSE 3000
 # Checks that the process is alive, not that it is ready: a restart does not bring its store back. With
 # listen.tls the http request fails, and https is tried without validation of the certificate (loopback).
-# localhost is 127.0.0.1 and ::1: Node tries both.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["node", "--no-warnings", "--eval", "process.env.NODE_TLS_REJECT_UNAUTHORIZED = 0; const url = '://localhost:' + process.env.PORT + '/livez'; fetch('http' + url).catch(() => fetch('https' + url)).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+# A loopback issuer may be on ::1.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["node", "--no-warnings", "--eval", "process.env.NODE_TLS_REJECT_UNAUTHORIZED = 0; const get = scheme => Promise.any(['127.0.0.1', '[::1]'].map(host => fetch(scheme + '://' + host + ':' + process.env.PORT + '/livez'))); get('http').catch(() => get('https')).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 CMD ["node", "usher/src/main.ts"]
