@@ -171,13 +171,15 @@ const decoded = (part: string): JwtClaims =>
  */
 export function headerProblem({ typ, crit, b64 }: JwtClaims, own: string): string | undefined {
   const types = ['jwt', own, `application/${own}`]
-  const isOwn = typ === undefined || types.includes(String(typ).toLowerCase())
+  const isOwn = typ === undefined || (typeof typ === 'string' && types.includes(typ.toLowerCase()))
   if (!isOwn) return `typ must be absent, JWT or ${own}`
   return crit === undefined && b64 === undefined ? undefined : 'crit and b64 are not understood'
 }
 
 function timeProblem(claims: JwtClaims): string | undefined {
-  const secondsTo = (name: string) => Number(claims[name]) - now()
+  // `Number` would throw for an object without a primitive value.
+  const secondsTo = (name: string) =>
+    (typeof claims[name] === 'number' ? claims[name] : Number.NaN) - now()
   if (!(secondsTo('exp') <= MAX_JWT_LIFETIME_SECONDS)) {
     return `exp is required, at most ten minutes (${MAX_JWT_LIFETIME_SECONDS} s) ahead`
   }
