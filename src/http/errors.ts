@@ -4,6 +4,7 @@ import { STATUS_CODES } from 'node:http'
 import type { Context, Middleware } from 'koa'
 import { mapOf } from '../config/schema/values.ts'
 import { among } from './client-info.ts'
+import { printable } from './log.ts'
 
 /** The members of an error response (RFC 6749 §5.2). */
 export interface ErrorAnswer {
@@ -59,7 +60,7 @@ export function errors(pages: ErrorPages, formats: Formats, development: boolean
     const { requestId: request_id, log } = ctx.state
     log.error ??= error
     if (formats.bare.test(ctx.path)) return
-    const { detail } = log
+    const { detail } = printable(log)
     const isShown = development && isLoopback(ctx.ip) && detail !== error_description
     const error_uri = pages.errorUri(error)
     ctx.body = { ...ctx.body, error_uri, request_id, ...(isShown && { detail }) }

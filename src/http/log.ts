@@ -78,14 +78,30 @@ export function requestLog(
     const isLogged = !isFailed || (isSignIn ? hasRoomForSignIn() : hasRoom())
     if (isLogged && fault) log.error({ id, fault: faultOf(fault) }, 'request failed')
     const level = ctx.state.log.warning ? 'warn' : 'info'
-    if (isLogged)
-      log[level]({ id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log })
+    const about = { id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log }
+    if (isLogged) log[level](printable(about))
     for (const event of auditEvents) {
       metrics.auditEvent(event.event)
       const user_agent = ctx.get('User-Agent').slice(0, 200)
-      if (isLogged || !isFailure(event.event)) audit.info({ id, ip, user_agent, ...event })
+      const fields = printable({ id, ip, user_agent, ...event })
+      if (isLogged || !isFailure(event.event)) audit.info(fields)
     }
   }
+}
+
+const MAX_TEXT_CHARACTERS = 1000
+
+/**
+ * Returns fields whose texts cannot act on a terminal, hide, or reorder a line: a client, a browser or an
+ * issuer may have written them.
+ */
+export function printable(fields: Record<string, unknown>): Record<string, unknown> {
+  const plain = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(plain)
+    if (typeof value !== 'string') return value
+    return value.replace(/[\p{C}\u2028\u2029]/gu, ' ').slice(0, MAX_TEXT_CHARACTERS)
+  }
+  return Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, plain(value)]))
 }
 
 /** The fields of an error that are logged. Others can hold bytes of a request, or keys. */

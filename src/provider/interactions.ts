@@ -8,7 +8,7 @@ import type { Decision } from '../accounts/consents.ts'
 import { type Login, methodOf } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
 import { PASSWORD } from '../config/schema/upstream.ts'
-import { mapOf } from '../config/schema/values.ts'
+import { displayTextProblem, mapOf } from '../config/schema/values.ts'
 import { cookieNames, originCookie } from '../http/cookies.ts'
 import { type FeaturePrompt, merged, type NamedFeature } from './feature.ts'
 
@@ -89,6 +89,11 @@ export function pendingAt(result: unknown, prompt: string): PendingSignIn | unde
   return pending?.steps[0] === prompt ? pending : undefined
 }
 
+/** The form shows no hint in which a stranger hid or reordered characters. */
+const isShown = (hint: unknown): hint is string =>
+  typeof hint === 'string' && displayTextProblem(hint.trim(), MAX_HINT_CHARACTERS) === undefined
+const MAX_HINT_CHARACTERS = 256
+
 /** Checks of the login prompt that fail for every user but one. */
 const USER_CHECKS = /^(id_token_hint|claims_id_token_sub_value)$/
 
@@ -131,7 +136,7 @@ export function createInteractions(
         device: deviceCode ? await readDevice(ctx, provider, deviceCode) : undefined,
         // A device polls the token endpoint.
         redirectUri: deviceCode ? undefined : String(params.redirect_uri),
-        ...(typeof login_hint === 'string' && { loginHint: login_hint }),
+        ...(isShown(login_hint) && { loginHint: login_hint }),
         /** Language tags, the preferred first. */
         ...(typeof ui_locales === 'string' && { uiLocales: ui_locales }),
         /** The account that is signed in in this browser. */

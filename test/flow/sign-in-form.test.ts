@@ -26,10 +26,13 @@ test('a browser without the interaction cookie cannot be signed in', async () =>
   const form = fieldsOf(attacker.page, credentials('grace'))
   const { browser: victim } = await open(usher)
   const stranger = new Browser(usher.issuer)
-  for (const browser of [victim, stranger]) {
+  for (const [browser, key] of [
+    [victim, 'another_browser_text'],
+    [stranger, 'cookie_text'],
+  ] as const) {
     const response = await send(browser, attacker.page.url, { form })
     expect(response.status).toBe(400)
-    expect(textOf(await response.text())).toContain(words('error.interaction_text'))
+    expect(textOf(await response.text())).toContain(words(`error.${key}`))
   }
   await expectSignedOut()
 })
