@@ -14,7 +14,7 @@ import { type AuditEvent, createAudit } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
 import { shareAmong } from './http/limits.ts'
 import { createListener } from './http/listener.ts'
-import { createLog, logRejections } from './http/log.ts'
+import { createLog, flushed, logRejections } from './http/log.ts'
 import { createMetrics, createMetricsListener, type Metrics } from './http/metrics.ts'
 import { run } from './reload.ts'
 import { takeAuditEvents } from './state/operator-events.ts'
@@ -92,6 +92,7 @@ async function drain(servers: Server[], readiness: Readiness, noticeMs: number) 
 /** Checks the store, and logs audit events of the command line, now and every few seconds. */
 function watchStore(records: Records, readiness: Readiness, audit: Logger, metrics: Metrics) {
   let isUnavailable = false
+  const reported = new Set<string>()
   const checkStore = async () => {
     // Writes: the store thus knows when an outage begins and ends, also in a process without requests.
     await readiness.probe()
@@ -108,7 +109,12 @@ function watchStore(records: Records, readiness: Readiness, audit: Logger, metri
       metrics.auditEvent(event.event)
       audit.info(event)
     }
-    await takeAuditEvents(records, write).catch(() => {})
+    const unreadable = (key: string, reason: string) => {
+      if (!reported.has(key)) audit.error({ event: 'operator_event_unreadable', reason }, 'store')
+      reported.add(key)
+    }
+    const flush = () => flushed(audit)
+    await takeAuditEvents(records, write, { flush, unreadable }).catch(() => {})
   }
   setInterval(checkStore, CHECK_EVERY_MS).unref()
   return checkStore()

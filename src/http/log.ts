@@ -35,6 +35,15 @@ export const createLog = (worker?: number) =>
     pino.destination(DESTINATION),
   )
 
+/** A pipe takes all lines, and cannot be synchronised to a disk. */
+const NOT_SYNCHRONISED = /^(EINVAL|ENOTSUP|EROFS)/
+/** Resolves when all lines are written, and rejects when they cannot be. */
+export const flushed = (log: Logger) =>
+  new Promise<void>((resolve, reject) => {
+    const isWritten = (error?: Error) => !error || NOT_SYNCHRONISED.test(error.message)
+    log.flush(error => (isWritten(error) ? resolve() : reject(error)))
+  })
+
 const lineQuota = (log: Logger, message: string) =>
   createQuota(MAX_FAILURE_LINES_PER_SECOND, 1, left_out =>
     log.warn({ event: 'log_limited', left_out }, message),

@@ -8,7 +8,7 @@
 import { setTimeout } from 'node:timers/promises'
 import { type CurrentRequest, createReadCache } from './read-cache.ts'
 import { createSeal, openIdentity } from './seal.ts'
-import { type Entry, now, ok, type Store, StoreUnavailable, wrong } from './store.ts'
+import { type Entry, now, ok, reasonOf, type Store, StoreUnavailable, wrong } from './store.ts'
 
 /** Seconds by which records outlive their `exp`: the library, which tolerates clock skew, checks that. */
 const SLACK_SECONDS = 60
@@ -37,6 +37,9 @@ interface SaveOptions {
 
 /** The kind and the id of a record. */
 export type Name = [kind: string, id: string]
+
+/** Called with the key of a record, and the reason why it cannot be read. */
+type Unreadable = (key: string, reason: string) => void
 
 /** Operations on records; see `openRecords`. */
 export type Records = Awaited<ReturnType<typeof openRecords>>
@@ -90,12 +93,21 @@ export async function openRecords(
     })
   }
 
-  /** Yields the records under an index, each once; see `Store`. */
-  async function* walk<T>(kind: string, name: string): AsyncGenerator<T> {
+  /**
+   * Yields the records under an index, each once; see `Store`. Throws for a record that no secret decrypts,
+   * or calls `unreadable` and goes on.
+   */
+  async function* walk<T>(kind: string, name: string, unreadable?: Unreadable): AsyncGenerator<T> {
     guard()
     for await (const entry of store.walk(indexOf(kind, name))) {
-      const { value } = foundIn<T>(entry)
-      if (value) yield value
+      let found: Found<T> | undefined
+      try {
+        found = foundIn<T>(entry)
+      } catch (error) {
+        if (!unreadable) throw error
+        unreadable(entry.key, reasonOf(error))
+      }
+      if (found?.value) yield found.value
     }
   }
 

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import type { AuditEvent } from '../../src/http/audit.ts'
 import { queueAuditEvent, takeAuditEvents } from '../../src/state/operator-events.ts'
 import { openInstallation } from '../../src/storage/open.ts'
@@ -71,6 +71,45 @@ test(
     await expect.poll(names, { timeout: 15_000 }).toEqual(['account_enabled', 'store_resealed'])
   },
 )
+
+test('an event is removed after it was logged: a node that dies before is followed by another', async () => {
+  const { records, store: opened } = await openInstallation('sqlite::memory:', [])
+  await queueAuditEvent(records, 'account_changed', { account: 'usr_1' })
+  const logged: AuditEvent[] = []
+  const write = (event: AuditEvent) => logged.push(event)
+  const flush = () => Promise.reject(new Error('the node dies'))
+  await expect(takeAuditEvents(records, write, { flush })).rejects.toThrow('the node dies')
+  await takeAuditEvents(records, write)
+  expect(logged).toHaveLength(1)
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 60_000 })
+  await takeAuditEvents(records, write)
+  await takeAuditEvents(records, write)
+  vi.useRealTimers()
+  expect(logged).toHaveLength(2)
+  expect(logged[1]).toEqual(logged[0])
+  expect(logged[0]).not.toHaveProperty('claimed')
+  await opened.close()
+})
+
+test('an event that cannot be decrypted is reported, stays, and does not stop the others', async () => {
+  const path = `sqlite:${join(folder, 'damaged.db')}`
+  const { records, store: opened } = await openInstallation(path, [Buffer.alloc(32, 'operator')])
+  for (const account of ['usr_1', 'usr_2', 'usr_3']) {
+    await queueAuditEvent(records, 'account_changed', { account })
+  }
+  const entries = await Array.fromAsync(opened.scan())
+  const { key = '', value, version } = entries.find(({ indexes }) => indexes) ?? {}
+  value?.fill(0, -16)
+  await opened.write({ key, value: value ?? new Uint8Array(), version: version ?? 0 })
+  const logged: AuditEvent[] = []
+  const reports: string[] = []
+  const unreadable = (...about: string[]) => reports.push(about.join(': '))
+  await takeAuditEvents(records, event => logged.push(event), { unreadable })
+  expect(logged).toHaveLength(2)
+  expect(reports).toEqual([`${key}: a record in the store was changed by someone else`])
+  expect((await opened.get(key))?.value).toBeDefined()
+  await opened.close()
+})
 
 test('only one of several nodes logs each command', async () => {
   const { records, store: opened } = await openInstallation('sqlite::memory:', [])
