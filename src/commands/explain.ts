@@ -4,7 +4,7 @@
 import { FIXED } from '../config/diff.ts'
 import { VARIABLES } from '../config/environment.ts'
 import type { FileResult } from '../config/files.ts'
-import { isSecret, type Key, keysOf, placeOf } from '../config/key-list.ts'
+import { containsSecret, isSecret, type Key, keysOf, placeOf } from '../config/key-list.ts'
 import { type Reading, readFolder, type Settings, variable } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { type DetailFile, describedIn } from '../config/schema/details.ts'
@@ -32,7 +32,11 @@ export async function explain({ values, args: [name = ''] }: Invocation) {
       !isMap && (!found || (key.startsWith(`${path}.`) && file === found.file)),
   )
   const about = found ? outline({ [found.key]: aboutKey(found) }) : []
-  const list = below.map(({ key, value, from }) => `${key}: ${shown(value)}  (${from})`)
+  const groups = [...Map.groupBy(below, ({ file }) => file)]
+  const list = groups.flatMap(([file, keys], i) => {
+    const lines = keys.map(({ key, value, from }) => `${key}: ${shown(value)}  (${from})`)
+    return found ? lines : [...(i ? [''] : []), `${file}:`, ...lines.map(line => `  ${line}`)]
+  })
   print(values, { keys: found ? [found, ...below] : below }, [...about, ...list])
 }
 
@@ -42,7 +46,8 @@ async function explainNamed(name: string, reading: Reading, keys: Effective[]): 
   const description = OTHER_VARIABLES[name]
   if (description) {
     const given = variable(name) ?? 'not set'
-    const value = name === 'USHER_SECRET' && variable(name) ? '(not shown)' : given
+    const isHidden = (name === 'USHER_SECRET' && variable(name)) || containsSecret(given)
+    const value = isHidden ? '(not shown)' : given
     return { [name]: { value, description, change: RESTART } }
   }
   const client = await findClient(reading, name.replace(/^clients\./, ''))
@@ -132,10 +137,10 @@ export function effectiveKeys({ usher, claims, settings }: Reading): Effective[]
 const RESTART = 'takes effect after a restart'
 
 /** Stores in files and public keys have no secret. */
-const visible = (path: string[], value: unknown) =>
-  value !== undefined && !/^sqlite:/.test(String(value)) && path[0] !== 'jwks' && isSecret(path)
-    ? '(not shown)'
-    : value
+const visible = (path: string[], value: unknown) => {
+  const isPublic = value === undefined || /^sqlite:/.test(String(value)) || path[0] === 'jwks'
+  return (isSecret(path) && !isPublic) || containsSecret(value) ? '(not shown)' : value
+}
 
 /** `derived`: defaults of usher.yaml that other settings decide. */
 function inForce(key: Key, derived: Record<string, unknown>, file?: FileResult<object>) {
@@ -151,7 +156,7 @@ function inForce(key: Key, derived: Record<string, unknown>, file?: FileResult<o
     value: visible(steps, written ?? fallback),
     /** `file:line`, a variable, or `default`. */
     from: file?.origin(steps) ?? 'default',
-    default: fallback,
+    default: visible(steps, fallback),
     values: key.enum,
     variable: Object.keys(VARIABLES).find(name => isOfUsher && VARIABLES[name] === path),
     file: placeOf(key),

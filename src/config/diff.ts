@@ -1,7 +1,7 @@
 // Differences between two configurations, as lines for the log, without values of secrets.
 
 import { join } from 'node:path'
-import { isSecret } from './key-list.ts'
+import { containsSecret, isSecret } from './key-list.ts'
 import type { Settings } from './load.ts'
 import type { Finding } from './report/finding.ts'
 import { isMap, namesIn } from './schema/values.ts'
@@ -73,7 +73,7 @@ function* compare(path: string[], was: unknown, is: unknown): Generator<string |
 const MAX_VALUE_CHARS = 80
 
 function shown(path: string[], value: unknown): string {
-  if (isSecret(path)) return '(not shown)'
+  if (isSecret(path) || containsSecret(value)) return '(not shown)'
   if (isMap(value)) return '(a map)'
   const text = JSON.stringify(value)
   return text.length > MAX_VALUE_CHARS ? `${text.slice(0, MAX_VALUE_CHARS)}…` : text

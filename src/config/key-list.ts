@@ -53,7 +53,13 @@ export function placesOf(name: string): string[] {
 }
 
 /** A store is a URL that may contain a password. A picture is long. */
-const SECRET = /^(.*secret.*|jwks|importedKeys|pictures|store|.*password.*)$/i
+const SECRET = /^(.*secret.*|jwks|importedKeys|pictures|store|.*password_file)$/i
 
 /** Whether the value at a path is never shown. */
 export const isSecret = (path: string[]) => path.some(name => SECRET.test(name))
+
+/** A private key (PEM or JWK), or a URL with a password: at the wrong place in a file. */
+const MISPLACED = /-----BEGIN|"d\\*":|\/\/[^/?#\s"]*:[^/?#\s"]*@/
+
+/** Whether a value contains a private key or a password, whatever its key is. */
+export const containsSecret = (value: unknown) => MISPLACED.test(JSON.stringify(value) ?? '')

@@ -62,6 +62,36 @@ test('a client is shown with its settings and defaults, and without hashes', () 
   expect(values.consent?.from).toMatch(/web\.yaml:28$/)
 })
 
+const PEM = '-----BEGIN PRIVATE KEY-----\\nMC4CAQAwBQYDK2VwBCIEIHunter\\n-----END PRIVATE KEY-----'
+test.each([
+  ['listen.tls.key', { listen: { tls: { key: PEM, cert: 'c.pem' } } }],
+  ['redis.tls.key', { redis: { tls: { key: PEM, cert: 'c.pem' } } }],
+  ['keys.import', { keys: { import: ['k.pem', PEM] } }],
+  ['keys.import', { keys: { import: ['{"kty":"OKP","d":"hunter2"}'] } }],
+  ['issuer', { issuer: 'https://ada:hunter2@login.example.org' }],
+  ['accounts.module', { accounts: { module: 'https://:hunter2@example.org/accounts.ts' } }],
+  ['branding.name', { branding: { name: PEM } }],
+])('a secret that stands at %s is not shown', (path, usher) => {
+  const shown = withFolder({ 'usher.yaml': JSON.stringify(usher) }, folder =>
+    effectiveKeys(readFolder({}, folder)),
+  )
+  expect(shown.find(({ key }) => key === path)?.value).toBe('(not shown)')
+  expect(JSON.stringify(shown)).not.toMatch(/hunter/i)
+})
+
+test.each([
+  ['issuer', { issuer: 'https://login.example.org:8443/a?b=c@d' }],
+  [
+    'branding.links.forgot_password',
+    { branding: { links: { forgot_password: 'https://example.org' } } },
+  ],
+])('%s is an address, and shown', (path, usher) => {
+  const shown = withFolder({ 'usher.yaml': JSON.stringify(usher) }, folder =>
+    effectiveKeys(readFolder({}, folder)),
+  )
+  expect(shown.find(({ key }) => key === path)?.value).toMatch(/^https:/)
+})
+
 test('the password of a store is not shown', () => {
   const USHER_STORE = 'redis://usher:hunter2@redis.example.org'
   const { keys } = explained({ ...PRODUCTION, USHER_STORE })
