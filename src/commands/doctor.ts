@@ -9,6 +9,7 @@ import { ACCOUNT_CLIENT, type ClientMetadata } from '../config/schema/client.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { checkDiscovery } from '../features/upstream/discovery.ts'
 import { publishedKids } from '../keys/signing-keys.ts'
+import { DOCTOR_ORIGIN } from '../provider/failures.ts'
 import { DISCOVERY } from '../provider/routes.ts'
 import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts'
 import { openRecords } from '../storage/records.ts'
@@ -160,7 +161,7 @@ async function checkPages(endpoints: Document): Promise<Check> {
 
 /** An empty request is refused, and is not stored. */
 async function checkToken({ token_endpoint, issuer }: Document): Promise<Check> {
-  const headers = { origin: 'https://doctor.invalid' }
+  const headers = { origin: DOCTOR_ORIGIN }
   const body = new URLSearchParams()
   const response = await send(String(token_endpoint), { method: 'POST', headers, body })
   const { error } = await jsonOf(response)

@@ -12,7 +12,7 @@ import { DESCRIPTIONS } from '../provider/error-descriptions.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
 import { CLOCK_TOLERANCE_SECONDS } from '../provider/requests.ts'
 import { timeOf } from './command.ts'
-import { type Said, SIGN_IN } from './why.ts'
+import { PAGES, type Said, SIGN_IN } from './why.ts'
 
 /** A client: its file, or its registration. */
 export type ClientSource = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'origin'>
@@ -256,6 +256,7 @@ const REASONS: Record<string, Row[]> = {
   unsupported_response_type: [{ reason: responseType }],
   unsupported_grant_type: [{ reason: grantType }],
   [IGNORED]: [{ reason: ignored }],
+  ...PAGES,
   sign_in: Object.entries(SIGN_IN).map(([reason, said]) => {
     return { detail: new RegExp(`^${reason}$`), ...said }
   }),

@@ -47,6 +47,29 @@ export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled', Said> = {
   },
 }
 
+/** Errors outside the protocol, by the code that the page shows. */
+export const PAGES: Record<string, Said[]> = {
+  misdirected_request: [
+    {
+      wrong: 'DETAIL',
+      change:
+        'the name in the address, or the proxy: docs/deploy.md; issuer and proxy in usher.yaml',
+    },
+  ],
+  interaction_gone: [
+    {
+      wrong: 'the sign-in expired (lifetimes.interaction), has ended, or is of another browser',
+      change: 'the user starts again in the application',
+    },
+  ],
+  not_found: [
+    { wrong: 'nothing has this address', change: 'the address; discovery has all endpoints' },
+  ],
+  server_error: [
+    { wrong: 'a fault of Usher or of its configuration', change: 'the log: its line with this id' },
+  ],
+}
+
 /** `accounts why ACCOUNT [--ip ADDRESS]`: reads what prevents a sign-in, and changes nothing. */
 export async function why({ values, args: [name = ''] }: Invocation) {
   const ip = String(values.ip ?? '')
@@ -78,6 +101,7 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   if (settings.accounts.module || account?.password) places.unshift('with the right password')
   const none = `Nothing prevents a sign-in ${places.join(' or ')}.${temporary}`
   print(values, { account: account?.id, upstreams, reasons }, lines, none)
+  if (reasons.length) throw new Failure('The account cannot sign in at the moment.')
 }
 
 /** `until`: epoch seconds. */

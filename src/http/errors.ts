@@ -59,6 +59,7 @@ export function errors(pages: ErrorPages, formats: Formats, development: boolean
     if (typeof error !== 'string') return
     const { requestId: request_id, log } = ctx.state
     log.error ??= error
+    log.detail ??= error_description
     if (formats.bare.test(ctx.path)) return
     const { detail } = printable(log)
     const isShown = development && isLoopback(ctx.ip) && detail !== error_description

@@ -50,6 +50,7 @@ export function createErrorPages(issuer: string, views: Views) {
         again: status >= 500 && ctx.method === 'GET',
       }
       ctx.state.log.error = error
+      ctx.state.log.detail ??= error_description
       views.page(ctx, 'error', data, status)
     },
 

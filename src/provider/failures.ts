@@ -1,18 +1,18 @@
-// Failed requests of the protocol's endpoints and failed sign-ins, kept for a day for `config explain
+// Failed requests and failed sign-ins, kept for a day for `config explain
 // REQUEST_ID` (commands/failure.ts): names of parameters, and the values that give no access.
 
 import type { Context } from 'koa'
 import { namesIn } from '../config/schema/values.ts'
 import { createQuota } from '../http/limits.ts'
 import type { Records } from '../storage/records.ts'
-import { now } from '../storage/store.ts'
+import { now, StoreUnavailable } from '../storage/store.ts'
 import { endpointOf } from './routes.ts'
 
 /** A failed request, as it is stored. */
 export interface FailedRequest {
   /** Epoch seconds. */
   at: number
-  /** The library's name of the endpoint, or `sign-in`. */
+  /** The library's name of the endpoint, the route of a page, `none` or `sign-in`. */
   endpoint: string
   status: number
   error: string
@@ -25,6 +25,8 @@ export interface FailedRequest {
   names: string[]
 }
 
+/** The origin that `usher doctor` sends: its failed request is not stored. */
+export const DOCTOR_ORIGIN = 'https://doctor.invalid'
 const KIND = 'Failure'
 const DAY_SECONDS = 24 * 3600
 /** Per process, about 400 bytes each: a flood does not fill the store. The log has all requests. */
@@ -48,10 +50,12 @@ const ANSWERS: string[] = namesIn(
 /** Returns the function that saves failed requests; it is called after each request. */
 export function createFailureLog(records: Records) {
   const hasRoom = createQuota(MAX_SAVED_PER_MINUTE, 60)
+  // Scanners that look for pages leave room for the requests of clients.
+  const hasRoomForPage = createQuota(MAX_SAVED_PER_MINUTE, 60)
   return (ctx: Context): void => {
     const signIns = ctx.state.auditEvents.map(event => failedSignIn({ ip: ctx.ip, ...event }))
     const failed = signIns.find(Boolean) ?? failedRequest(ctx)
-    if (!failed || !hasRoom()) return
+    if (!failed || !(endpointOf(ctx.path) ? hasRoom() : hasRoomForPage())) return
     const failure: FailedRequest = { at: now(), status: ctx.status, ...failed }
     // The request does not wait. If the store is unavailable, `config explain` does not find it.
     records.save(KIND, ctx.state.requestId, failure, { ttl: DAY_SECONDS }).catch(() => {})
@@ -75,19 +79,21 @@ export async function findFailure(records: Records, id: string) {
 }
 
 function failedRequest(ctx: Context): Described | undefined {
-  const { error, detail, client_id } = ctx.state.log
-  const endpoint = endpointOf(ctx.path)
-  if (!endpoint || typeof error !== 'string' || ANSWERS.includes(error)) return undefined
+  const { fault, log } = ctx.state
+  const { error, detail, client_id } = log
+  // An error page shows its reference, whatever the error is.
+  const isPage = ctx.status >= 400 && ctx.response.is('html')
+  if (typeof error !== 'string' || (ANSWERS.includes(error) && !isPage)) return undefined
   const all: Record<string, unknown> = { ...(ctx.oidc?.params ?? ctx.oidc?.body ?? ctx.query) }
   const params = Object.fromEntries(Object.entries(all).filter(([, value]) => isText(value)))
   const authentication = authenticationOf(ctx, params)
-  // An empty request has nothing to explain; `usher doctor` sends one.
   const given = Object.keys(params)
-  if (error === 'server_error' || (!given.length && authentication === 'none')) return undefined
+  // An unavailable store takes no record. The command `usher doctor` writes nothing.
+  if (fault instanceof StoreUnavailable || ctx.get('Origin') === DOCTOR_ORIGIN) return undefined
   const sent = SHOWN.filter(name => given.includes(name))
   const others = given.filter(name => !SHOWN.includes(name) && PARAMETER_NAME.test(name))
   return {
-    endpoint,
+    endpoint: endpointOf(ctx.path) ?? String(ctx._matchedRoute ?? 'none'),
     error,
     ...(typeof detail === 'string' && { detail: harmless(detail) }),
     client_id: typeof client_id === 'string' ? client_id : unknownClient(ctx, params),

@@ -2,6 +2,7 @@
 
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
+import { request as httpRequest, type IncomingMessage } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -305,6 +306,41 @@ test('a code with a wrong verifier, with another redirect_uri, and a reused code
   expect((await redeem(usher, code, request)).status).toBe(200)
   expect((await explained(await posting(form({}), BASIC))).wrong).toContain('used before')
 })
+
+test('every error page with a reference is explained: expired, misdirected, not found', async () => {
+  const get = (path: string, headers = {}) =>
+    fetch(new URL(path, usher.issuer), { headers: { accept: 'text/html', ...headers } })
+  const expired = await get(`/api/oauth/authorize/${'x'.repeat(21)}`)
+  expect(expired.status).toBe(400)
+  expect(await expired.text()).toContain(expired.headers.get('x-request-id'))
+  expect((await explained(expired)).change).toContain('the user starts again')
+  const page = await get(`/interaction/${'x'.repeat(21)}`)
+  expect((await explained(page)).change).toContain('the user starts again')
+  const lost = await get('/nowhere')
+  expect((await explained(lost)).wrong).toBe('nothing has this address')
+  expect((await explained(await get('/api/oauth/authorize'))).wrong).toContain('client_id')
+  for (const path of ['/', '/api/oauth/token', '/account']) {
+    const { statusCode, headers } = await misdirected(path)
+    expect(statusCode).toBe(421)
+    const answer = new Response(null, {
+      headers: { 'x-request-id': String(headers['x-request-id']) },
+    })
+    const { wrong, change } = await explained(answer)
+    expect(wrong).toBe(
+      `the issuer is ${usher.issuer}, and the request is for the host "other.example"`,
+    )
+    expect(change).toContain('issuer and proxy in usher.yaml')
+  }
+})
+
+/** A request for another host, which `fetch` does not send. */
+const misdirected = (path: string) =>
+  new Promise<IncomingMessage>((resolve, reject) => {
+    const headers = { host: 'other.example' }
+    httpRequest(new URL(path, usher.issuer), { headers }, answer => resolve(answer.resume()))
+      .on('error', reject)
+      .end()
+  })
 
 test('a refresh token of another client is explained', async () => {
   const { refresh_token } = await tokens(usher, { client_id: 'web' })
