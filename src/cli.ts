@@ -3,6 +3,7 @@
 import { parseArgs } from 'node:util'
 import { Failure, hint, type Invocation, opened } from './commands/command.ts'
 import { TABLE } from './commands/table.ts'
+import { didYouMean } from './config/report/wording.ts'
 import { reasonOf, StoreUnavailable } from './storage/store.ts'
 
 const COMMANDS = TABLE.map(([run, usage, about]) => {
@@ -21,7 +22,9 @@ async function main(argv: string[]): Promise<number> {
     // The file of a command is loaded when it is called, so that no command waits for the others.
     const [file, name = ''] = command.run.split('.')
     const functions: Functions = await import(`./commands/${file}.ts`)
-    await functions[name]?.(invocation)
+    const run = functions[name]
+    if (!run) throw new Error(`commands/${file}.ts has no function ${name}`)
+    await run(invocation)
     return 0
   } catch (error) {
     hint(inWords(error))
@@ -57,15 +60,22 @@ function readInvocation({ name, usage }: Command, words: string[]): Invocation {
   }
 }
 
-/** Prints help for one command, one noun, or all. Returns the exit code: 2 for an unknown command. */
+/** Prints help for one command, one noun, or all; short for an unknown noun. Returns the exit code: 2 for an unknown command. */
 function help(command: Command | undefined, noun: string, verb: string): number {
   const ofNoun = COMMANDS.filter(({ name }) => name.startsWith(`${noun} `))
+  const nouns = [...new Set(COMMANDS.map(({ name }) => name.replace(/ .*/, '')))]
   const isKnown = command || noun === 'help' || (ofNoun.length > 0 && !verb)
   const shown = command ? [command] : ofNoun.length ? ofNoun : COMMANDS
   const lines = shown.map(({ usage, about }) => `  ${usage}\n      ${about}\n`)
   const text = `npm run usher -- NOUN VERB …\n\n${lines.join('')}`
+  const given = `${noun} ${verb}`.trim()
+  const near = didYouMean(given, [...COMMANDS.map(({ name }) => name), ...nouns])
+  const short = `Commands: ${nouns.join(', ')}. All of them: npm run usher -- help\n`
   if (isKnown) process.stdout.write(text)
-  else process.stderr.write(`Unknown command: ${`${noun} ${verb}`.trim()}.\n\n${text}`)
+  else
+    process.stderr.write(
+      `Unknown command: ${given}${near || '.'}\n${ofNoun.length ? `\n${text}` : short}`,
+    )
   return isKnown ? 0 : 2
 }
 

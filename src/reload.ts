@@ -54,8 +54,11 @@ export async function run(first: Settings, context: Context, readiness: Readines
       generation++
     }
     logOnce(wanted)
+    const wasRefused = readiness.config === 'warning'
     readiness.config = 'ok'
     metrics.configuration(generation, true)
+    // Without a change, nothing was loaded. After a refused edit the line says that all is well again.
+    if (!changes.length && !wasRefused) return
     audit.info({ event: 'config_loaded', generation, changes }, 'configuration in force')
   }
 

@@ -16,10 +16,13 @@ export async function rotate({ values }: Invocation) {
     throw new Failure('The keys are imported: add a new file to keys.import in usher.yaml.')
   }
   const { keys, audit } = await openKeys('create')
+  const announced = (await keys.list()).filter(({ state }) => state === 'next')
   const schedule = await keys.rotate(values.now ? 0 : undefined)
   await audit('keys_rotated', { at_once: Boolean(values.now) })
   show(values, schedule)
   hint('The new keys are published now, and sign from the time that is shown.')
+  const replaced = announced.map(({ kid }) => kid).join(', ')
+  if (replaced) hint(`They replace keys that were announced and have never signed: ${replaced}`)
   if (values.now) hint('The former keys still verify: retire a leaked one with keys retire KID.')
 }
 

@@ -24,11 +24,18 @@ test(
   'accounts why reports the problem of the account, and the command that fixes it',
   SLOW,
   async () => {
-    expect(await why('ada')).toBe('Nothing prevents a sign-in with the right password.\n')
+    expect(await operated.usher('accounts why ada')).toMatchObject({
+      code: 0,
+      stdout: 'Nothing prevents a sign-in with the right password.\n',
+    })
     expect(await why(ADA.email)).toBe('Nothing prevents a sign-in with the right password.\n')
     expect(await why('nobody')).toContain('no account has this username or id. ')
     await operated.usher('accounts disable grace')
-    const text = await why('grace')
+    const { stdout: text, code, stderr } = await operated.usher('accounts why grace')
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: 'The account cannot sign in at the moment.\n',
+    })
     expect(text).toMatch(/^the account is disabled\n {2}→ .* accounts enable usr_\w+\n/)
     expect(text).toMatch(/\nthe account has no password\n {2}→ .* accounts password usr_\w+\n$/)
     const { reasons } = JSON.parse(await why('grace --json'))

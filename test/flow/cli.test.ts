@@ -238,7 +238,12 @@ test('config check says that a folder without settings and clients is empty', as
 test('config explain shows the effective values, and suggests the key for a misspelled one', async () => {
   const key = await usher(['config', 'explain', 'listen.port', '--json'])
   expect(JSON.parse(key.stdout).keys[0]).toMatchObject({ value: 3000, variable: 'PORT' })
-  expect((await usher(['config', 'explain'])).stdout).toContain('lifetimes.access_token: 10 min')
+  const all = (await usher(['config', 'explain'])).stdout
+  expect(all).toContain('  lifetimes.access_token: 10 min')
+  const files = 'usher claims clients/NAME resources/NAME details/NAME upstreams/NAME'.split(' ')
+  expect(all.split('\n').filter(line => /^\S/.test(line))).toEqual(
+    files.map(file => `${file}.yaml:`),
+  )
   const client = await usher(['config', 'explain', 'demo'])
   expect(client.stdout).toContain('http://localhost:3000/api/oauth/token')
   const slip = await usher(['config', 'explain', 'lifetimes.acces_token'])
@@ -314,11 +319,26 @@ test('accounts show prints readable times', async () => {
   expect(stdout).toMatch(/^updated +20\d\d-\d\d-\d\d \d\d:\d\d UTC$/m)
 })
 
+test('keys rotate --now names the announced keys that it replaces', async () => {
+  const announced = JSON.parse((await usher(['keys', 'rotate', '--json'])).stdout).keys
+  const { stderr } = await usher(['keys', 'rotate', '--now'])
+  expect(stderr).toContain('They replace keys that were announced and have never signed: ')
+  for (const { kid } of announced) expect(stderr).toContain(kid)
+}, 30_000)
+
 test('without a command it lists all commands; a wrong option shows the usage', async () => {
   const help = await usher([])
   expect(help).toMatchObject({ code: 0 })
   expect(help.stdout).toContain('accounts password ACCOUNT')
-  expect(await usher(['accounts', 'frobnicate'])).toMatchObject({ code: 2 })
+  const noun = await usher(['accounts', 'frobnicate'])
+  expect(noun).toMatchObject({ code: 2, stdout: '' })
+  expect(noun.stderr).toMatch(/^Unknown command: accounts frobnicate\.\n(.*\n)*.*accounts password/)
+  const unknown = await usher(['acounts', 'lst'])
+  expect(unknown).toMatchObject({ code: 2, stdout: '' })
+  expect(unknown.stderr).toMatch(
+    /^Unknown command: acounts lst; did you mean accounts list\?\nCommands: /,
+  )
+  expect(unknown.stderr.split('\n').length).toBeLessThan(5)
   const wrong = await usher(['accounts', 'list', '--nope'])
   expect(wrong.code).toBe(1)
   expect(wrong.stderr).toContain('usage: npm run usher -- accounts list [--json]')

@@ -94,6 +94,22 @@ test('an added client can be used, and a removed one cannot', async () => {
   expect(await headingFor('wiki')).not.toBe('Sign in')
 })
 
+test('a reload without a change logs no config_loaded', async () => {
+  write('clients/wiki.yaml', client('wiki'))
+  await logged('config_loaded')
+  seen = service.stdout().length
+  const output = () => service.stdout().slice(seen)
+  writeFileSync(join(config, 'clients/wiki.yaml'), `${JSON.stringify(client('wiki'))}\n`)
+  reload()
+  reload()
+  write('clients/other.yaml', client('other'))
+  await expect.poll(output, { timeout: 8000 }).toContain('+ clients.other')
+  unlinkSync(join(config, 'clients/wiki.yaml'))
+  unlinkSync(join(config, 'clients/other.yaml'))
+  await expect.poll(output, { timeout: 8000 }).toContain('- clients.wiki')
+  expect(output()).not.toContain('"changes":[]')
+})
+
 test('a warning does not prevent a reload, and is logged once', async () => {
   const unwise = { ...client('wiki'), consent: 'implicit' }
   write('clients/wiki.yaml', unwise)
