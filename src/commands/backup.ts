@@ -89,7 +89,7 @@ function isBackedUp({ key, value = new Uint8Array() }: Entry, seal: Seal): boole
   try {
     // The kind of a record stands before the first line end of its contents (records.ts).
     const [kind = ''] = seal.open(key, value).toString().split('\n', 1)
-    return key === NAMING_KEY || BACKUP_KINDS.includes(kind)
+    return key === NAMING_KEY || BACKUP_KINDS.has(kind)
   } catch {
     return undefined
   }

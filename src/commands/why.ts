@@ -49,25 +49,12 @@ export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled', Said> = {
 
 /** Errors outside the protocol, by the code that the page shows. */
 export const PAGES: Record<string, Said[]> = {
-  misdirected_request: [
-    {
-      wrong: 'DETAIL',
-      change:
-        'the name in the address, or the proxy: docs/deploy.md; issuer and proxy in usher.yaml',
-    },
-  ],
+  misdirected_request: [{ wrong: 'DETAIL', change: 'the proxy; issuer and proxy in usher.yaml' }],
   interaction_gone: [
-    {
-      wrong: 'the sign-in expired (lifetimes.interaction), has ended, or is of another browser',
-      change: 'the user starts again in the application',
-    },
+    { wrong: 'the sign-in has ended or expired', change: 'the user starts again' },
   ],
-  not_found: [
-    { wrong: 'nothing has this address', change: 'the address; discovery has all endpoints' },
-  ],
-  server_error: [
-    { wrong: 'a fault of Usher or of its configuration', change: 'the log: its line with this id' },
-  ],
+  not_found: [{ wrong: 'nothing has this address', change: 'the address' }],
+  server_error: [{ wrong: 'a fault of Usher', change: 'the log: its line with this id' }],
 }
 
 /** `accounts why ACCOUNT [--ip ADDRESS]`: reads what prevents a sign-in, and changes nothing. */
