@@ -101,7 +101,7 @@ test('a client does not learn whether an account exists or is disabled', async (
   }
   expect(usher.output.join('\n')).toContain('no user has this login_hint')
   // A login_hint that cannot be a username is an error of the client.
-  for (const login_hint of ['two words', 'x'.repeat(300), 'a\u200bda']) {
+  for (const login_hint of ['two words', 'x'.repeat(300), 'a\u2066da']) {
     const { status, json } = await sendRequest(usher, { login_hint })
     expect([status, json.error]).toEqual([400, 'unknown_user_id'])
   }
