@@ -136,6 +136,7 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
     /** The issuers at which users sign in, by the names of their files. */
     upstreams: upstream.readUpstreams(upstreams, folder, findings),
   }
+  yield
   const found = [
     ...provider.providerWarnings(usher, development),
     ...logoFindings(usher, settings.pictures),

@@ -41,13 +41,16 @@ export function appendToList(file: string, key: string, value: string, amend: Am
 export function openYaml(file: string) {
   const lineCounter = new LineCounter()
   const { text = '', problem } = readText(file)
-  const options = { lineCounter, uniqueKeys: false, prettyErrors: false, stringKeys: true }
-  const doc = parseDocument(text, options)
+  const options = { uniqueKeys: false, prettyErrors: false, stringKeys: true }
+  const doc = parseDocument(text, { ...options, lineCounter })
+  // Not kept: with the documents of thousands of files, garbage collection would block the event loop.
+  const parsed = new WeakRef(doc)
   const place = (offset: number) => {
     const { line, col } = lineCounter.linePos(offset)
     return { line: Math.max(line, 1), column: Math.max(col, 1) }
   }
   const locate = (path: PropertyKey[]) => {
+    const doc = parsed.deref() ?? parseDocument(text, options)
     const { offset, ...source } = placeIn(doc, text, path)
     return { ...place(offset), ...source, isWritten: doc.hasIn(path) }
   }
