@@ -89,7 +89,8 @@ function failedRequest(ctx: Context): Described | undefined {
   const authentication = authenticationOf(ctx, params)
   const given = Object.keys(params)
   // An unavailable store takes no record. The command `usher doctor` writes nothing.
-  if (fault instanceof StoreUnavailable || ctx.get('Origin') === DOCTOR_ORIGIN) return undefined
+  const isStoreGone = fault instanceof StoreUnavailable && fault !== ctx.state.outage
+  if (isStoreGone || ctx.get('Origin') === DOCTOR_ORIGIN) return undefined
   const sent = SHOWN.filter(name => given.includes(name))
   const others = given.filter(name => !SHOWN.includes(name) && PARAMETER_NAME.test(name))
   return {

@@ -54,7 +54,7 @@ import {
   currentSession,
   isForRefresh,
   isTokenRequest,
-  saved,
+  saveToken,
   usedRefreshToken,
 } from './request.ts'
 import { alreadyUsed, answerOnce, noteReuse } from './reuse.ts'
@@ -122,7 +122,7 @@ function createPlainAdapter(model: string, records: Records) {
     async upsert(id: string, payload: Payload, ttl?: number) {
       const change = ({ value, version }: Found<Payload>) =>
         value || version === 0 ? payload : undefined
-      await saved(records.update(model, id, change, { ttl }, { version: 0 }))
+      await saveToken(() => records.update(model, id, change, { ttl }, { version: 0 }))
     },
 
     async find(id: string): Promise<Payload | undefined> {

@@ -50,32 +50,31 @@ export async function assertClientConnected() {
   }
 }
 
-/** What a token request has to finish before its answer. */
+/** What a token request writes at its end. */
 interface Issuing {
-  saves: Promise<unknown>[]
+  saves: (() => Promise<unknown>)[]
   commit?: { change: () => Promise<void>; waits: boolean }
 }
 
 const inProgress = new WeakMap<object, Issuing>()
 
-/** Runs the handler of a grant type, and then its commit. If the handler throws, there is no commit. */
+/** Runs the handler of a grant type, then its saves and its commit. If the handler throws, nothing is written. */
 export async function issue(ctx: object, handler: () => Promise<void> | void): Promise<void> {
   const issuing: Issuing = { saves: [] }
   inProgress.set(ctx, issuing)
   await handler()
-  const { saves, commit } = issuing
-  if (commit?.waits) await Promise.all(saves)
-  await Promise.all([...saves, commit?.change()])
+  const saves = Promise.all(issuing.saves.map(save => save()))
+  const { commit } = issuing
+  if (commit?.waits) await saves
+  await Promise.all([saves, commit?.change()])
 }
 
-/** Waits for the save of a code or token: in a token request at the end, elsewhere now. */
-export async function saved(save: Promise<unknown>): Promise<void> {
+/** Saves a code or token: in a token request at its end, elsewhere now. */
+export async function saveToken(write: () => Promise<unknown>): Promise<void> {
   const ctx = currentRequest()
   const issuing = ctx && inProgress.get(ctx)
-  if (!issuing) return void (await save)
-  issuing.saves.push(save)
-  // The handler may throw before anything waits for it.
-  save.catch(() => {})
+  if (issuing) issuing.saves.push(write)
+  else await write()
 }
 
 /**

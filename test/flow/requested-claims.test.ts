@@ -138,7 +138,7 @@ describe('a claims parameter is refused with', () => {
     ['a value that is nested too deeply', NESTED],
     [
       'a value that is too long',
-      JSON.stringify({ userinfo: { email: { value: 'x'.repeat(2048) } } }),
+      JSON.stringify({ userinfo: { email: { value: 'x'.repeat(4096) } } }),
     ],
   ])('%s', async (_, claims) => {
     const { url } = authorizationRequest(usher, { claims })

@@ -7,6 +7,7 @@ import { answer, CIBA_GRANT, cibaClient, forgetRequests, startRequest } from '..
 import { authorize, tokens, userinfo } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
 import { startRedis } from '../support/redis.ts'
+import { freePorts } from '../support/redis-together.ts'
 import { stopping } from '../support/stopping.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
@@ -69,7 +70,8 @@ const STORES: [string, (grace: string) => Promise<{ usher: Usher; stop(): Promis
   [
     'Redis',
     async grace => {
-      const server = await startRedis()
+      const [port] = await freePorts(1)
+      const server = await startRedis({ port })
       const USHER_SECRET = Buffer.alloc(32, 'crash').toString('base64url')
       const usher = await start(grace, { store: server.url, env: { USHER_SECRET } })
       return { usher, stop: () => server.stop() }

@@ -101,7 +101,8 @@ const SLOW_WRITER = `
   }
   import('${STORE_MODULE}').then(async ({ openSqliteStore }) => {
     const store = await openSqliteStore(file)
-    for (;;) await store.write([{ key: 'slow', value: Uint8Array.of(1) }]).catch(() => {})
+    const change = { key: 'slow', value: Uint8Array.of(1), version: 0 }
+    for (;;) if (await store.write(change).catch(() => false)) change.version++
   })`
 
 describe('one file, opened twice', () => {
