@@ -63,10 +63,9 @@ export async function issue(ctx: object, handler: () => Promise<void> | void): P
   const issuing: Issuing = { saves: [] }
   inProgress.set(ctx, issuing)
   await handler()
-  const saves = Promise.all(issuing.saves.map(save => save()))
-  const { commit } = issuing
-  if (commit?.waits) await saves
-  await Promise.all([saves, commit?.change()])
+  const saved = Promise.all(issuing.saves.map(save => save()))
+  if (issuing.commit?.waits) await saved
+  await Promise.all([saved, issuing.commit?.change()])
 }
 
 /** Saves a code or token: in a token request at its end, elsewhere now. */
