@@ -113,16 +113,17 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     await commit(() => rotate(id, next, ttl, found), { waits: grace === 0 })
   }
 
-  /** The grant lives as long as its refresh tokens, and outlives the session. */
+  /**
+   * The grant lives as long as its refresh tokens, and outlives the session. Another request with the same code
+   * may have prolonged it: the commit decides between them.
+   */
   async function prolongGrant(grantId: string): Promise<void> {
     const name = grantName(grantId)
-    const found =
-      records.lastRead<GrantRecord>(...name) ?? (await records.read<GrantRecord>(...name))
-    const { value, version } = found
-    if (!value) throw alreadyUsed(KIND)
     const ttl = grant.withRefreshToken
-    const prolonged = { ...value, exp: now() + ttl, hasRefreshToken: true }
-    if (!(await records.save(...name, prolonged, { ttl, version }))) throw alreadyUsed(KIND)
+    const change = ({ value }: Found<GrantRecord>) =>
+      value && { ...value, exp: now() + ttl, hasRefreshToken: true }
+    const known = records.lastRead<GrantRecord>(...name)
+    if (!(await records.update(...name, change, { ttl }, known))) throw alreadyUsed(KIND)
   }
 
   async function rotate(id: string, next: Family, ttl?: number, found?: Found<Family>) {

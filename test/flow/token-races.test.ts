@@ -31,7 +31,8 @@ const oneWinner = [...Array(AT_ONCE - 1).fill('400 invalid_grant'), 'ok']
 
 test('only one of many concurrent redemptions of one code gets tokens', async () => {
   for (let round = 0; round < ROUNDS; round++) {
-    const { code, request } = await authorize(usher, { browser })
+    const scope = round % 2 ? 'openid profile' : 'openid offline_access'
+    const { code, request } = await authorize(usher, { browser, scope })
     const answers = await atOnce(() => redeem(usher, code, request))
     expect(results(answers)).toEqual(oneWinner)
     const { body } = answers.find(({ status }) => status === 200) ?? {}
