@@ -212,7 +212,7 @@ type Page = { url: URL; page: string }
 /** Requests a page, or posts its form, and follows redirects of the same origin. */
 async function browse(url: URL, cookies: Cookies, form?: URLSearchParams): Promise<Page> {
   const cookie = [...cookies.values()].map(line => line.replace(/;.*/, '')).join('; ')
-  const headers = { accept: 'text/html', cookie }
+  const headers = { accept: 'text/html', cookie, ...(!form && { origin: DOCTOR_ORIGIN }) }
   const response = await send(url, { method: form ? 'POST' : 'GET', headers, body: form })
   for (const line of response.headers.getSetCookie()) cookies.set(line.replace(/=.*/, ''), line)
   const page = await response.text()
