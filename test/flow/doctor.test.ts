@@ -198,7 +198,7 @@ test('a 503 of the service itself is no warning', async () => {
 
 test('a service with another store is reported', async () => {
   const other = { ...env, USHER_STORE: `sqlite:${join(folder, 'other.db')}` }
-  await run(['src/cli.ts', 'keys', 'list'], other)
+  await run(['src/cli.ts', 'keys', 'rotate'], other)
   habits = {}
   const { stdout, stderr, code } = await run(['src/cli.ts', 'doctor'], other)
   expect(stdout).toMatch(/✗ jwks .*\n.*→ .*the same store/)
