@@ -71,7 +71,7 @@ test('a short password, an invalid e-mail address and invalid JSON are refused w
   const address = await usher(['accounts', 'add', '--username', 'alan', '--email', 'nowhere'])
   expect(address).toMatchObject({
     code: 1,
-    stderr: '--email: must be an e-mail address: ada@example.org\n',
+    stderr: '--email: must be an e-mail address in ASCII: ada@example.org\n',
   })
   const json = await usher(['accounts', 'add', '--username', 'alan', '--attributes', '{'])
   expect(json.stderr).toContain('--attributes takes a JSON object')
