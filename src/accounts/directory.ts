@@ -92,7 +92,7 @@ export function createDirectory(records: Records, sessions = createSessions(reco
   async function insert(fields: Omit<Account, 'created' | 'updated'>): Promise<Account> {
     const account = { created: now(), updated: now(), ...fields }
     await names.claim(account)
-    const options = { version: 0, indexes: indexes(account) }
+    const options = { indexes: indexes(account) }
     if (await records.save(...accountName(account.id), account, options)) return account
     throw new InvalidAccount('id: this id was taken or removed a moment ago')
   }

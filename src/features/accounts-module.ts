@@ -161,7 +161,7 @@ function createSourceDirectory(
     if (claimed.value) return claimed.value.id
     const id = newAccountId()
     await records.save('Outside', id, { external, since: now() })
-    if (await records.save('Subject', external, { id }, { version: 0 })) return id
+    if (await records.save('Subject', external, { id })) return id
     await records.remove('Outside', id)
     return subjectOf(external)
   }

@@ -116,7 +116,7 @@ export function createRegisteredClients(records: Records) {
   /** Returns false if there is or was a client of this id. */
   function add(kept: Kept): Promise<boolean> {
     const id = String(kept.client.client_id)
-    return records.save(CLIENT, id, kept, { ttl: UNUSED_SECONDS, version: 0, indexes })
+    return records.save(CLIENT, id, kept, { ttl: UNUSED_SECONDS, indexes })
   }
 
   /** Returns false if the client has changed since this request read it, or was removed. */

@@ -148,11 +148,9 @@ function createPlainAdapter(model: string, records: Records) {
 }
 
 function createGrantAdapter(records: Records, { grant }: Lifetimes) {
-  const usedType = () => currentRequest()?.oidc.params?.grant_type
-
   return {
-    // A grant never replaces a record or a tombstone. With `offline_access` the record and its index have the long lifetime at once. `exp`, which the library checks, is short until a refresh
-    // token is issued.
+    // A grant never replaces a record or a tombstone. With `offline_access` the record and its index have the
+    // long lifetime at once. `exp`, which the library checks, is short until a refresh token is issued.
     async upsert(id: string, payload: Payload, shortTtl?: number) {
       const ttl = isForRefresh() ? grant.withRefreshToken : shortTtl
       const indexes = [grantsOfAccount(String(payload.accountId))]
@@ -163,7 +161,8 @@ function createGrantAdapter(records: Records, { grant }: Lifetimes) {
 
     // At the token endpoint the library revokes the grant of what was used before.
     async destroy(id: string) {
-      const isCode = isTokenRequest() && usedType() !== 'refresh_token'
+      const used = currentRequest()?.oidc.params?.grant_type
+      const isCode = isTokenRequest() && used !== 'refresh_token'
       const { value } = isCode ? await records.read<GrantRecord>(...grantName(id)) : {}
       await revokeGrant(records, id)
       if (value) noteReuse('code_reuse', value)

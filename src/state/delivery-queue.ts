@@ -48,7 +48,7 @@ export function createDeliveryQueue<T extends object>(
 
   async function put(entry: Entry) {
     const indexes: [string, Queue][] = [[index, entry.attempt === 1 ? 'new' : 'again']]
-    await records.save(kind, keyOf(entry), entry, { ttl: RECORD_TTL_SECONDS, version: 0, indexes })
+    await records.save(kind, keyOf(entry), entry, { ttl: RECORD_TTL_SECONDS, indexes })
   }
 
   /** True for one node, until the claim expires. */

@@ -17,7 +17,7 @@ export const currentRoute = () => currentRequest()?.oidc.route
 /** Returns the session of the browser. */
 export const currentSession = () => currentRequest()?.oidc.session
 
-/** Whether a refresh token is used. Only the token endpoint uses it up; other endpoints just read it. */
+/** Whether the request is at the token endpoint. Other endpoints read a refresh token, and do not use it up. */
 export const isTokenRequest = () => currentRoute() === 'token'
 
 /** Returns the grant with this id that the request has made; undefined if it was read from the store. */
@@ -50,13 +50,19 @@ export async function assertClientConnected() {
   }
 }
 
-/** What a token request writes at its end. */
+/** The writes of a token request, which run at its end. */
 interface Issuing {
   saves: (() => Promise<unknown>)[]
   commit?: { change: () => Promise<void>; waits: boolean }
 }
 
 const inProgress = new WeakMap<object, Issuing>()
+
+/** Returns the writes of this request; undefined if it issues no tokens. */
+function issuingNow(): Issuing | undefined {
+  const ctx = currentRequest()
+  return ctx && inProgress.get(ctx)
+}
 
 /** Runs the handler of a grant type, then its saves and its commit. If the handler throws, nothing is written. */
 export async function issue(ctx: object, handler: () => Promise<void> | void): Promise<void> {
@@ -70,8 +76,7 @@ export async function issue(ctx: object, handler: () => Promise<void> | void): P
 
 /** Saves a code or token: in a token request at its end, elsewhere now. */
 export async function saveToken(write: () => Promise<unknown>): Promise<void> {
-  const ctx = currentRequest()
-  const issuing = ctx && inProgress.get(ctx)
+  const issuing = issuingNow()
   if (issuing) issuing.saves.push(write)
   else await write()
 }
@@ -81,8 +86,7 @@ export async function saveToken(write: () => Promise<unknown>): Promise<void> {
  * otherwise with them, for a change that the client can repeat.
  */
 export async function commit(change: () => Promise<void>, { waits }: { waits: boolean }) {
-  const ctx = currentRequest()
-  const issuing = ctx && inProgress.get(ctx)
+  const issuing = issuingNow()
   if (!issuing) return change()
   issuing.commit = { change, waits }
 }

@@ -68,8 +68,8 @@ const MAX_SESSIONS = 100
 export type Sessions = ReturnType<typeof createSessions>
 
 /**
- * Returns the functions that find, save, list and end sessions. `isNotified`: whether a client is notified of the
- * end of a session. The command line knows no clients: the delivery leaves out those that are not.
+ * Returns the functions that find, save, list and end sessions. `isNotified`: whether a client is notified of
+ * the end of a session. The command line knows no clients: the delivery leaves out those that are not.
  */
 export function createSessions(records: Records, isNotified = isApplication) {
   const signOuts = signOutQueue(records)
@@ -82,8 +82,8 @@ export function createSessions(records: Records, isNotified = isApplication) {
     if (!value || value.signInId !== pointer.signInId) return undefined
     // A sign-out failed half-way: only its repetition still gets the session. Any other request completes it
     // when it saves its new session.
-    const ctx = currentRequest()
     if (!consumed || currentRoute() === 'end_session_confirm') return { ...value, jti: cookie }
+    const ctx = currentRequest()
     if (ctx) toEnd.set(ctx, value.uid)
   }
 

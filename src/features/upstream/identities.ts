@@ -1,7 +1,7 @@
 // The account of a user who signed in at an upstream issuer. Accounts are found by (issuer, sub), never by
 // an e-mail address alone.
 
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import type { IDToken } from 'openid-client'
@@ -195,8 +195,8 @@ const WAITS_MS = [10, 40, 160, 640]
 
 /** Adds an account. Of parallel first sign-ins of a user, one adds it, and the others find it. */
 async function create(directory: OwnDirectory, said: Said, { name }: Upstream, link: Link) {
-  const hash = createHash('sha256').update(`${link.issuer} ${link.subject}`).digest('hex')
-  const fallback = `${name.slice(0, 100)}-${hash.slice(0, 20)}`
+  const digest = hash('sha256', `${link.issuer} ${link.subject}`, 'hex')
+  const fallback = `${name.slice(0, 100)}-${digest.slice(0, 20)}`
   const wanted = said.username() ?? fallback
   const holders = await directory.findByEmail(foldUsername(wanted))
   const isTaken = holders.some(({ email_verified }) => email_verified)

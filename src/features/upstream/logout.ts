@@ -74,7 +74,7 @@ export function createLogoutReceiver(
     if ((await records.read('UpstreamLogout', id)).value) refuse('was already used')
     const account = await end(claims)
     // The last write: after a fault the issuer can send the token again. Of several at once one succeeds.
-    const options = { version: 0, ttl: REMEMBERED_SECONDS }
+    const options = { ttl: REMEMBERED_SECONDS }
     if (!(await records.save('UpstreamLogout', id, {}, options))) refuse('was already used')
     if (account) note(ctx, 'session_ended', { account, upstream: upstream.name })
     ctx.body = ''
