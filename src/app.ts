@@ -104,7 +104,7 @@ export async function createApp(
   pages.get('/errors', errorPages.explain)
 
   const stored = storedPaths(routes)
-  // What protects both lanes. The log, the errors and the host come first.
+  // The middleware of both lanes. The log, the errors and the host come first.
   const edges = [
     requestLog(log, metrics, createFailureLog(records)),
     errors(errorPages, ERROR_FORMATS, settings.development),

@@ -60,7 +60,10 @@ function readInvocation({ name, usage }: Command, words: string[]): Invocation {
   }
 }
 
-/** Prints help for one command, one noun, or all; short for an unknown noun. Returns the exit code: 2 for an unknown command. */
+/**
+ * Prints help for one command, one noun, or all; short for an unknown noun. Returns the exit code: 2 for an
+ * unknown command.
+ */
 function help(command: Command | undefined, noun: string, verb: string): number {
   const ofNoun = COMMANDS.filter(({ name }) => name.startsWith(`${noun} `))
   const nouns = [...new Set(COMMANDS.map(({ name }) => name.replace(/ .*/, '')))]

@@ -159,7 +159,7 @@ async function checkPages(endpoints: Document): Promise<Check> {
   return ok('sign-in', 'the authorization endpoint, the sign-in page and its cookies are correct')
 }
 
-/** An empty request is refused, and is not stored. */
+/** Sends an empty token request, which is refused, and is not stored. */
 async function checkToken({ token_endpoint, issuer }: Document): Promise<Check> {
   const headers = { origin: DOCTOR_ORIGIN }
   const body = new URLSearchParams()

@@ -8,7 +8,7 @@ import { atOnce, inSlices, type Steps } from './slices.ts'
 /** Changes are reported when nothing else changed for this long. */
 const SETTLE_MS = 1000
 
-/** Calls `changed` once for all files that are saved together. Neither of them ever rejects. */
+/** Calls `changed`, which never rejects, once for all files that are saved together. Never ends. */
 export async function watchFolder(folder: string, changed: () => Promise<void>): Promise<never> {
   let inForce = atOnce(fingerprint(folder))
   for (let last = inForce; ; ) {

@@ -10,7 +10,10 @@ export const originCookie = (development: boolean) => ({ ...pathCookie(developme
 /** Options of a cookie for one path, which the library names. */
 export const pathCookie = (development: boolean) => ({ ...COOKIE, secure: !development })
 
-/** The names of the cookies. `__Host-` and `__Secure-` bind a cookie to https (RFC 6265bis §4.1.3), which loopback http lacks. */
+/**
+ * The names of the cookies. `__Host-` and `__Secure-` bind a cookie to https (RFC 6265bis §4.1.3), which
+ * loopback http lacks.
+ */
 export function cookieNames(development: boolean) {
   const prefix = (wanted: string) => (development ? '' : wanted)
   return {

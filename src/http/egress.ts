@@ -19,7 +19,7 @@ export const FAILURE_MS = 2_700
 const DNS_TIMEOUT = { timeout: 1_000, tries: 2 }
 const MAX_RESPONSE_BYTES = 64 * 1024
 
-/** Of IPv6, only 2000::/3 is routed in the Internet. */
+/** Whether the Internet routes an address: any of IPv4, and those of 2000::/3 of IPv6. */
 const isRouted = among(['0.0.0.0/0', '2000::/3'])
 /** Whether an address is in no IANA Special-Purpose Address Registry. */
 const isPublic = (address: string) =>
@@ -59,7 +59,7 @@ export function createPlainFetch(
     const isRead = reads(method, status)
     const encoding = isRead && answer.headers['content-encoding']
     const text = isRead && !encoding ? await answer.body.text() : null
-    // It may have no end.
+    // The body may have no end.
     if (text === null) answer.body.dump().catch(() => {})
     if (encoding) throw new Error(`the content-encoding ${encoding} was not requested`)
     const fields = Object.entries(answer.headers).map(([name, value]) => [name, String(value)])

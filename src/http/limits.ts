@@ -136,7 +136,7 @@ export function limitStored(
     const { client, route, session, entities = {} } = ctx.oidc ?? {}
     const { accountId } = session ?? {}
     const isKnown = isClient && client && client.tokenEndpointAuthMethod !== 'none'
-    // Such as `prompt=none`, which shows no page.
+    // A request that shows no page, such as one with `prompt=none`, stores no interaction.
     const isUnstored = route === 'authorization' && !entities.Interaction
     if (isKnown || isUnstored || accountId) {
       requests.add(network, -1)

@@ -85,12 +85,12 @@ export interface Receiver extends Client {
   sendPing(request: BackchannelAuthenticationRequest): Promise<void>
 }
 
-/** Undefined also for a registered client that needs a feature which is now off. */
+/** Returns a client; undefined also for a registered one that needs a feature which is now off. */
 export async function findClient(provider: Provider, id = ''): Promise<Receiver | undefined> {
   const found = await provider.Client.find(id).catch(error => {
     const outage = outageIn(error)
     if (outage) throw outage
-    // Also the document of a client that is gone or not valid.
+    // The library throws these also for the document of a client that is gone or not valid.
     if (error instanceof errors.InvalidClientMetadata || error instanceof errors.InvalidClient)
       return undefined
     throw error

@@ -113,7 +113,7 @@ function configuration(
 
   return {
     adapter,
-    // Those of the files are added afterwards.
+    // `addLater` (library-overrides.ts) adds the clients of the files.
     clients: [accountClient(issuer)],
     jwks: { keys: keys.map(asLibraryKey) },
     routes: routesOf(enabled).paths,
@@ -147,7 +147,7 @@ function configuration(
     // pushed ones too: it is called even if `audience` is absent.
     extraParams: {
       audience: ctx => checkRequest(ctx, features),
-      // For the account pages, which act for a client that has this rule (features/ciba-requests.ts).
+      // The account pages act for a client that has this rule (features/ciba-requests.ts).
       require_sign_in({ oidc: { client, params } }) {
         if (params && client?.clientId !== ACCOUNT_CLIENT) params.require_sign_in = undefined
       },

@@ -223,7 +223,7 @@ async function revocation(ctx: Context, { entities }: Oidc, records: Records) {
   // Some clients insist on JSON where RFC 7009 asks for nothing.
   ctx.body = {}
   const token = RefreshToken ?? AccessToken
-  // A repeated revocation.
+  // A token that was revoked before: no replica may have its removal yet.
   if (!token) return records.confirmRemovals()
   const about = { client_id: token.clientId, account: token.accountId }
   note(ctx, 'token_revoked', { ...about, token: RefreshToken ? 'refresh' : 'access' })

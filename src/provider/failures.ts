@@ -25,7 +25,7 @@ export interface FailedRequest {
   names: string[]
 }
 
-/** The origin that `usher doctor` sends: its failed request is not stored. */
+/** The origin that `usher doctor` sends. Its failed requests are not stored. */
 export const DOCTOR_ORIGIN = 'https://doctor.invalid'
 const KIND = 'Failure'
 const DAY_SECONDS = 24 * 3600

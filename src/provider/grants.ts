@@ -62,7 +62,10 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
     return grant
   }
 
-  /** Makes a grant, which the caller saves; undefined without a consent. `signedIn`: epoch seconds of the sign-in. */
+  /**
+   * Makes a grant, which the caller saves; undefined without a consent. `signedIn`: epoch seconds of the
+   * sign-in.
+   */
   async function make(
     provider: LibraryProvider,
     client: Client,
@@ -124,7 +127,10 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
     return grant
   }
 
-  /** The implicit flow issues a token with its grant. Revokes the grant if access has ended meanwhile, and throws. */
+  /**
+   * The implicit flow issues a token with its grant. Revokes the grant if access has ended meanwhile, and
+   * throws.
+   */
   async function checkToken({ oidc: { grant } }: KoaContextWithOIDC): Promise<void> {
     if (!grant || (await accountOf(grant))) return
     await revokeGrant(records, grant.jti)

@@ -3,7 +3,7 @@
 // Names are hashed with the naming key, which is the identity of an installation (seal.ts).
 //
 // A value is sealed text: the kind of the record, a line end, and its JSON. By the kind, `usher store
-// backup` knows which records to leave out (commands/store.ts).
+// backup` knows which records belong in a backup (kinds.ts).
 
 import { setTimeout } from 'node:timers/promises'
 import { type CurrentRequest, createReadCache } from './read-cache.ts'

@@ -33,7 +33,7 @@ import { createSignOut } from './sign-out.ts'
 /** One authorization request at an issuer. `linkTo`: the account to which the user adds the issuer. */
 interface UpstreamRequest extends Checks {
   upstream: string
-  /** Of the interaction or the session. */
+  /** The uid of the interaction, or of the session that adds the issuer. */
   uid: string
   linkTo?: string
 }
