@@ -31,6 +31,15 @@ async function start(options = { javaScriptEnabled: true }): Promise<Visit> {
   return visit
 }
 
+/** Confirms a sign-out that leads back to the client at `origin`, and finds no session afterwards. */
+async function confirmSignOut(visit: Visit, origin: string) {
+  expect(await visit.heading()).toBe('Sign out')
+  await visit.button('Sign out').click()
+  await visit.page.waitForURL(`${origin}/signed-out`)
+  await visit.page.goto(`${stage.usher.issuer}/account`)
+  expect(await visit.heading()).toBe('Sign in')
+}
+
 describe.each([{ javaScriptEnabled: true }, { javaScriptEnabled: false }])('%j', options => {
   test('sign in, allow, come back, remove the access, sign out', async () => {
     const visit = await start(options)
@@ -56,11 +65,7 @@ describe.each([{ javaScriptEnabled: true }, { javaScriptEnabled: false }])('%j',
 
     await page.goto(web.origin)
     await visit.link('Sign out').click()
-    expect(await visit.heading()).toBe('Sign out')
-    await visit.button('Sign out').click()
-    await page.waitForURL(`${web.origin}/signed-out`)
-    await page.goto(`${stage.usher.issuer}/account`)
-    expect(await visit.heading()).toBe('Sign in')
+    await confirmSignOut(visit, web.origin)
     expect(visit.complaints).toEqual(NO_COMPLAINTS)
   })
 
@@ -93,11 +98,7 @@ test.each([
   await visit.button('Go').click()
   if (!scripts) await visit.button('Continue').click()
   await page.waitForURL(/logout/)
-  expect(await visit.heading()).toBe('Sign out')
-  await visit.button('Sign out').click()
-  await page.waitForURL(`${web.origin}/signed-out`)
-  await page.goto(`${stage.usher.issuer}/account`)
-  expect(await visit.heading()).toBe('Sign in')
+  await confirmSignOut(visit, web.origin)
   expect(visit.complaints).toEqual(NO_COMPLAINTS)
 })
 
