@@ -1,22 +1,14 @@
 // Short runs of some faults: three Usher processes, one Redis with a fault, and a ledger of every acknowledged
-// operation. `npm run test:faults` runs all faults, for longer.
+// operation. `npm run test:faults` runs all faults, for longer. How long answers and the return take is in
+// test/timed/faults.test.ts, because it depends on what else the machine does.
 
 import { expect, test } from 'vitest'
-import { type Fault, runFaults } from './experiment.ts'
-import { FAULTS } from './faults.ts'
+import { runFaults } from './experiment.ts'
+import { named } from './faults.ts'
 
 const SECONDS = { baseline: 1.5, fault: 1.5, recovery: 2.5 }
-/** Usher answers within a second. The rest is for a busy machine. */
-const MAX_ANSWER_MS = 1500
-const MAX_RECOVERY_MS = 5000
 /** Ends a test that hangs. On a busy machine the preparation takes minutes. */
 const HANG_MS = 300_000
-
-function named(id: string, name: string): Fault {
-  const fault = FAULTS.find(one => one.id === id && one.name.startsWith(name))
-  if (!fault) throw new Error(`fault not found: ${id} ${name}`)
-  return fault
-}
 
 const ALONE = [
   named('F10', 'dropped replies'),
@@ -38,12 +30,10 @@ test.each([
   '%s: no acknowledged operation is lost, and no valid token is refused',
   async (_, faults) => {
     for (const outcome of await runFaults(faults, SECONDS)) {
-      const { id, slowest } = outcome
+      const { id } = outcome
       expect({ ...outcome, id }).toMatchObject({ id, wrong: [], details: [], missed: [] })
       expect(outcome.otherErrors, id).toBe(0)
       expect(outcome.requests, id).toBeGreaterThan(50)
-      expect(outcome.highest, `${id} ${slowest}`).toBeLessThan(MAX_ANSWER_MS)
-      expect(outcome.back, id).toBeLessThan(MAX_RECOVERY_MS)
     }
   },
   HANG_MS,

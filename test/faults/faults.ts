@@ -208,3 +208,10 @@ const ALONE: Fault[] = [
 export const FAULTS: Fault[] = [...ALONE, ...TOGETHER].sort(
   ({ id: a }, { id: b }) => Number(a.slice(1)) - Number(b.slice(1)),
 )
+
+/** The fault with this id whose name begins so. */
+export function named(id: string, name: string): Fault {
+  const fault = FAULTS.find(one => one.id === id && one.name.startsWith(name))
+  if (!fault) throw new Error(`fault not found: ${id} ${name}`)
+  return fault
+}

@@ -1,4 +1,5 @@
-// The number of concurrent Redis operations is limited, however slow Redis is. Each command is counted.
+// The number of concurrent Redis operations is limited, however slow Redis is. Each command is counted. How
+// long an answer takes while Redis hangs is in test/timed/faults.test.ts.
 
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
@@ -10,6 +11,8 @@ import { consume, list, put, remove } from './operations.ts'
 import { bytes, fresh, now } from './store-suite.ts'
 
 const BOUND = 2000
+/** Until a connection is back, on a busy machine. */
+const PATIENT = { timeout: 30_000 }
 let server: RedisServer
 let store: Store
 /** The calls of the observer. */
@@ -18,7 +21,8 @@ beforeAll(async () => {
   server = await startRedis()
   store = await openRedisStore(server.url, REDIS_DEFAULTS, (...one) => observed.push(one))
 })
-beforeEach(() => {
+beforeEach(async () => {
+  await expect.poll(() => store.get(fresh()).catch(() => 'away'), PATIENT).not.toBe('away')
   observed.length = 0
 })
 afterAll(async () => {
@@ -34,7 +38,7 @@ const KINDS: ((key: string) => Promise<unknown>)[] = [
 const ask = (count: number) =>
   Array.from({ length: count }, (_, i) => KINDS[i % KINDS.length]?.(fresh()))
 
-test('on a hung Redis, operations above the limit fail at once, and the others within a second', async () => {
+test('on a hung Redis, operations above the limit fail before the others, which fail too', async () => {
   await Promise.all(ask(100))
   observed.length = 0
   const memory = () => process.memoryUsage().rss / 2 ** 20
@@ -42,7 +46,6 @@ test('on a hung Redis, operations above the limit fail at once, and the others w
   process.kill(server.pid, 'SIGSTOP')
   try {
     for (let round = 0; round < 3; round++) {
-      const started = performance.now()
       const reasons: string[] = []
       const refuse = (error: unknown) => {
         expect(error).toBeInstanceOf(StoreUnavailable)
@@ -54,7 +57,6 @@ test('on a hung Redis, operations above the limit fail at once, and the others w
       expect(new Set(surplus)).toEqual(new Set(['Redis: too many operations']))
       expect(reasons).toHaveLength(5000)
       expect(reasons).not.toContain('answered')
-      expect(performance.now() - started).toBeLessThan(3000)
     }
   } finally {
     process.kill(server.pid, 'SIGCONT')
@@ -63,7 +65,7 @@ test('on a hung Redis, operations above the limit fail at once, and the others w
   expect(observed.every(([, , failed]) => failed)).toBe(true)
   expect(memory() - before).toBeLessThan(150)
   const both = () => Promise.all([store.get(fresh()), remove(store, fresh(), now())])
-  await expect.poll(() => both().catch(() => 'away'), { timeout: 5000 }).not.toBe('away')
+  await expect.poll(() => both().catch(() => 'away'), PATIENT).not.toBe('away')
 })
 
 test('failed operations free their place: afterwards the limit is as before', async () => {

@@ -345,8 +345,9 @@ describe('usher doctor', () => {
     const { stdout, stderr, code } = await doctor()
     expect({ stderr, code }).toEqual({ stderr: '', code: 0 })
     // Only the config folder and the store are checked, because no service runs yet.
-    expect(stdout.trim().split('\n')).toHaveLength(2 + NAMES.length + 1)
-    expect(stdout).toMatch(/^! service {6}.* does not answer: ECONNREFUSED$/m)
+    expect(stdout).toMatch(/^! service {6}.* does not answer: ECONNREFUSED\n {15}→ start it; /m)
+    expect(stdout.match(/^✓ .*$/gm)).toHaveLength(2 + NAMES.length)
+    expect(stdout.trim().split('\n')).toHaveLength(2 + NAMES.length + 2)
     expect(stdout).toMatch(/^✓ store {8}found; USHER_SECRET decrypts it$/m)
     const json = await doctor({}, '--json')
     expect(json.code).toBe(0)
