@@ -66,12 +66,12 @@ export function createConsents(records: Records) {
   const read = (accountId: string, clientId: string) =>
     records.read<Consent>(...consentName(accountId, clientId))
 
-  const update = (
+  const change = (
     accountId: string,
     clientId: string,
-    change: (found: Found<Consent>) => Consent | undefined | Promise<Consent | undefined>,
+    decide: (found: Found<Consent>) => Consent | undefined | Promise<Consent | undefined>,
   ) =>
-    records.update<Consent>(...consentName(accountId, clientId), change, {
+    records.change<Consent>(...consentName(accountId, clientId), decide, {
       ttl: CONSENT_TTL_SECONDS,
       indexes: [['consents of account', accountId]],
     })
@@ -95,13 +95,12 @@ export function createConsents(records: Records) {
     clientId: string,
     { scopes, declined, details = [], appearance, version }: Decision,
   ): Promise<boolean> {
-    let isLess = false
-    const isRecorded = await update(accountId, clientId, async found => {
+    const isLess = (stored?: Consent) => stored?.scopes.some(scope => declined.includes(scope))
+    const { before: replaced, after } = await change(accountId, clientId, async found => {
       if (!found.value && found.version !== version) return undefined
       const { since = now(), scopes: before = [], declined: refused = [] } = found.value ?? {}
-      isLess = before.some(scope => declined.includes(scope))
       // Also before the decision: once it is recorded, its repetition after a fault declines nothing.
-      if (isLess) await revokeGrants(records, accountId, clientId)
+      if (isLess(found.value)) await revokeGrants(records, accountId, clientId)
       const allowed = new Set([...before, ...scopes].filter(scope => !declined.includes(scope)))
       return {
         accountId,
@@ -114,13 +113,13 @@ export function createConsents(records: Records) {
         lastUsed: now(),
       }
     })
-    if (isRecorded && isLess) await revokeGrants(records, accountId, clientId)
-    return isRecorded
+    if (after && isLess(replaced)) await revokeGrants(records, accountId, clientId)
+    return after !== undefined
   }
 
   /** Updates `lastUsed`, at most once an hour. */
   const touch = (accountId: string, clientId: string) =>
-    update(accountId, clientId, ({ value }) => {
+    change(accountId, clientId, ({ value }) => {
       const isDue = value && now() - value.lastUsed >= TOUCH_INTERVAL_SECONDS
       return isDue ? { ...value, lastUsed: now() } : undefined
     })

@@ -111,15 +111,13 @@ export function createDirectory(records: Records, sessions = createSessions(reco
 
   /** Returns undefined if the account does not exist. Throws `InvalidAccount` for a taken username or link. */
   async function change(id: string, edit: (account: Account) => Account) {
-    let before: Account | undefined
-    let after: Account | undefined
     const apply = async ({ value }: Found<Account>) => {
-      before = value
-      after = value && { ...edit(value), id, updated: now() }
-      if (after) await names.claim(after, before)
-      return after
+      const next = value && { ...edit(value), id, updated: now() }
+      if (next) await names.claim(next, value)
+      return next
     }
-    await records.update(...accountName(id), apply, next => ({ indexes: indexes(next) }))
+    const options = (next: Account) => ({ indexes: indexes(next) })
+    const { before, after } = await records.change(...accountName(id), apply, options)
     if (before) await names.release(before, after)
     return after
   }

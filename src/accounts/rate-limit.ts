@@ -27,8 +27,8 @@ const FIRST_WAIT_SECONDS = 5
 
 /** Returns the rate limit, with counters by name in the store. */
 export function createRateLimit(records: Records) {
-  const update = (name: string, limit: Limit, change: (found?: Count) => Count | undefined) =>
-    records.update<Count>('Attempts', name, ({ value }) => change(value), {
+  const change = (name: string, limit: Limit, decide: (found?: Count) => Count | undefined) =>
+    records.change<Count>('Attempts', name, ({ value }) => decide(value), {
       // The longest wait bounds how far a count exceeds the limit.
       ttl: 2 * (limit.attempts + 10) * limit.maxWaitSeconds,
     })
@@ -47,23 +47,22 @@ export function createRateLimit(records: Records) {
     return !counted.includes(false)
   }
 
-  function countOne([name, limit]: Counter): Promise<boolean> {
-    return update(name, limit, found => {
+  async function countOne([name, limit]: Counter): Promise<boolean> {
+    const { isWritten } = await change(name, limit, found => {
       if (dueTimeOf(found, limit) > Date.now()) return undefined
       return { count: leftOf(found, limit) + 1, at: Date.now() }
     })
+    return isWritten
   }
 
   /** Removes one attempt, after a correct password. */
   async function takeBack(counters: Counter[]): Promise<void> {
     const less = (found?: Count) => found && { ...found, count: Math.max(found.count - 1, 0) }
-    await Promise.all(counters.map(([name, limit]) => update(name, limit, less)))
+    await Promise.all(counters.map(([name, limit]) => change(name, limit, less)))
   }
 
   /** Sets the counter to zero. */
-  async function forget(name: string): Promise<void> {
-    await records.remove('Attempts', name, 1)
-  }
+  const forget = (name: string) => records.remove('Attempts', name, 1)
 
   return { count, takeBack, forget, dueTime }
 }

@@ -56,19 +56,17 @@ export function createUniqueNames(
     const { id } = account
     const claimed: Name[] = []
     for (const name of namesOf(account, before)) {
-      let isOurs = false
-      const isClaimed = await records.update<Claim>(...name, async ({ value }) => {
-        // A concurrent change or import of the same account may have claimed it already, and needs it.
-        isOurs = value?.id === id
+      const { before: claim, after } = await records.change<Claim>(...name, async ({ value }) => {
         const isOld = value && value.since < now() - CLAIM_TIMEOUT_SECONDS
-        const isFree = !value || isOurs || (isOld && !(await owner(name)))
+        const isFree = !value || value.id === id || (isOld && !(await owner(name)))
         return isFree ? { id, since: now() } : undefined
       })
-      if (!isClaimed) {
+      if (!after) {
         for (const name of claimed) await records.remove(...name, 1)
         throw new InvalidAccount(TAKEN[name[0]])
       }
-      if (!isOurs) claimed.push(name)
+      // A concurrent change or import of the same account may have claimed it already, and needs it.
+      if (claim?.id !== id) claimed.push(name)
     }
   }
 

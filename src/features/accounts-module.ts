@@ -213,7 +213,7 @@ function createSourceDirectory(
         if (!found.enabled) return { refusal: 'disabled' }
         const account = await accountOf(await subjectOf(found.id), found)
         const known = () => ({ id: account.id })
-        await records.update('OutsideName', name, known, { ttl: NAME_TTL_SECONDS })
+        await records.change('OutsideName', name, known, { ttl: NAME_TTL_SECONDS })
         return { account }
       },
     }
@@ -221,7 +221,7 @@ function createSourceDirectory(
 
   async function endAccess(id: string): Promise<void> {
     const end = (it: Outside) => ({ ...it, ended: Math.max(now(), (it.ended ?? 0) + 1) })
-    await records.update<Outside>('Outside', id, ({ value }) => value && end(value))
+    await records.change<Outside>('Outside', id, ({ value }) => value && end(value))
     recent.delete(id)
     await sessions.endAll(id)
     await revokeGrants(records, id)

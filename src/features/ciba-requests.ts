@@ -62,17 +62,19 @@ export function createAccessRequests(
   type Requests = AccessRequest[]
   const kind = 'AccessRequests'
   const ttl = lifetimes.interaction
-  const update = (accountId: string, change: (counted: Requests) => Requests | undefined) =>
-    records.update<Requests>(kind, accountId, ({ value = [] }) => change(value), { ttl })
+  const change = (accountId: string, decide: (counted: Requests) => Requests | undefined) =>
+    records.change<Requests>(kind, accountId, ({ value = [] }) => decide(value), { ttl })
 
   return {
     /** Adds a request. Returns false when too many requests of this client count. */
-    ask: (accountId: string, request: AccessRequest): Promise<boolean> =>
-      update(accountId, before => {
-        const counted = before.filter(({ since }) => since + ttl > now())
+    async ask(accountId: string, request: AccessRequest): Promise<boolean> {
+      const { isWritten } = await change(accountId, all => {
+        const counted = all.filter(({ since }) => since + ttl > now())
         const ofClient = counted.filter(({ client_id }) => client_id === request.client_id)
         return ofClient.length < security.ciba_requests ? [...counted, request] : undefined
-      }),
+      })
+      return isWritten
+    },
 
     /** Returns open requests; `ended`: epoch seconds up to which all access of this account has ended. */
     async list(accountId: string, ended = 0): Promise<Requests> {
@@ -83,7 +85,7 @@ export function createAccessRequests(
 
     /** Removes a request that was allowed; one that was denied still counts. */
     close: (accountId: string, id: string, outcome: 'allowed' | 'denied') =>
-      update(accountId, counted =>
+      change(accountId, counted =>
         counted.flatMap(request => {
           if (request.id !== id) return [request]
           return outcome === 'allowed' ? [] : [{ ...request, isDenied: true }]

@@ -162,8 +162,8 @@ export function deviceCodeAdapter(records: Records) {
         // A user code leads to one device code. A device that gets the code of another asks again.
         const claim = ({ value = { id } }: Found<{ id: string }>) =>
           value.id === id ? value : undefined
-        const isClaimed = await records.update('UserCode', String(userCode), claim, { ttl })
-        if (!isClaimed) throw new StoreUnavailable('this user code is in use')
+        const { after } = await records.change('UserCode', String(userCode), claim, { ttl })
+        if (!after) throw new StoreUnavailable('this user code is in use')
         // Before the code, which the device has: it never leads to a grant that is not there.
         await newGrant(payload.grantId)?.save()
         await save(id, { ...payload, ...(inFlight === true && { sessionUid: ownUid() }) }, ttl)

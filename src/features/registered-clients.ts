@@ -95,7 +95,7 @@ const ttlOf = ({ since, lastUsed }: Kept) =>
 export function createRegisteredClients(records: Records) {
   const indexes = [CLIENTS]
   const change = (id: string, by: (found: Found<Kept>) => Kept | undefined) =>
-    records.update(CLIENT, id, by, kept => ({ ttl: ttlOf(kept), indexes }))
+    records.change(CLIENT, id, by, kept => ({ ttl: ttlOf(kept), indexes }))
 
   const read = async (id: string) =>
     isRegisteredId(id) ? (await records.read<Kept>(CLIENT, id)).value : undefined
@@ -120,11 +120,12 @@ export function createRegisteredClients(records: Records) {
   }
 
   /** Returns false if the client has changed since this request read it, or was removed. */
-  function replace(id: string, client: Kept['client']): Promise<boolean> {
-    const before = records.lastRead<Kept>(CLIENT, id)
-    return change(id, ({ value, version }) =>
-      value && version === before?.version ? { ...value, client } : undefined,
+  async function replace(id: string, client: Kept['client']): Promise<boolean> {
+    const known = records.lastRead<Kept>(CLIENT, id)
+    const { isWritten } = await change(id, ({ value, version }) =>
+      value && version === known?.version ? { ...value, client } : undefined,
     )
+    return isWritten
   }
 
   /** Keeps the token that manages a client. */
@@ -139,7 +140,7 @@ export function createRegisteredClients(records: Records) {
     if (!client || now() - (client.lastUsed ?? 0) < DAY_SECONDS) return
     await change(id, ({ value }) => value && { ...value, lastUsed: now() })
     const same = ({ value }: Found<object>) => value
-    if (client.token) await records.update(TOKEN, client.token, same, { ttl: USED_SECONDS })
+    if (client.token) await records.change(TOKEN, client.token, same, { ttl: USED_SECONDS })
   }
 
   /** Ends every token of the client: each use reads the client. Returns false if there was none. */
@@ -195,11 +196,12 @@ export function createInvitations(records: Records) {
   }
 
   /** Counts one client. Returns false if the invitation is used up or revoked. */
-  function use(token: string): Promise<boolean> {
+  async function use(token: string): Promise<boolean> {
     const count = ({ value }: Found<Invitation>) =>
       value && value.used < value.most ? { ...value, used: value.used + 1 } : undefined
     const options = ({ exp }: Invitation) => ({ ttl: exp - now(), indexes: [INVITATIONS] })
-    return records.update(INVITATION, token, count, options)
+    const { isWritten } = await records.change(INVITATION, token, count, options)
+    return isWritten
   }
 
   /** Clients that registered with it stay. */

@@ -10,7 +10,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, type JWK } from 'jose'
 import type { Settings } from '../config/load.ts'
 import { MAX_JWT_SECONDS } from '../config/schema/resource.ts'
-import type { Records } from '../storage/records.ts'
+import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
 /** A signing key as a JWK: the private key, or the public part. */
@@ -94,14 +94,14 @@ export async function openSigningKeys(records: Records, settings: Settings) {
   const imported = new Map(imports.map(key => [key.kid, key]))
 
   /** Changes the schedule in one transaction, and returns it. */
-  async function amend(change: (schedule: Scheduled[]) => Scheduled[] | Promise<Scheduled[]>) {
-    let after: Scheduled[] = []
-    await records.update<Schedule>('SigningKeys', 'current', async ({ value }) => {
+  async function amend(edit: (schedule: Scheduled[]) => Scheduled[] | Promise<Scheduled[]>) {
+    const decide = async ({ value }: Found<Schedule>) => {
       const before = value?.keys ?? []
-      after = await change(before)
-      return isDeepStrictEqual(after, before) ? undefined : { keys: after }
-    })
-    return after
+      const keys = await edit(before)
+      return isDeepStrictEqual(keys, before) ? undefined : { keys }
+    }
+    const { before, after = before } = await records.change('SigningKeys', 'current', decide)
+    return after?.keys ?? []
   }
 
   /** Returns the schedule with new keys where they are due, and without expired ones. */

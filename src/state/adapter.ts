@@ -120,9 +120,9 @@ function createPlainAdapter(model: string, records: Records) {
   return {
     // Almost every record is new, and is not read before. A tombstone refuses it.
     async upsert(id: string, payload: Payload, ttl?: number) {
-      const change = ({ value, version }: Found<Payload>) =>
+      const decide = ({ value, version }: Found<Payload>) =>
         value || version === 0 ? payload : undefined
-      await saveToken(() => records.update(model, id, change, { ttl }, { version: 0 }))
+      await saveToken(() => records.change(model, id, decide, { ttl }, { version: 0 }))
     },
 
     async find(id: string): Promise<Payload | undefined> {

@@ -52,10 +52,12 @@ export function createDeliveryQueue<T extends object>(
   }
 
   /** True for one node, until the claim expires. */
-  function claim(entry: Entry): Promise<boolean> {
-    const change = ({ value }: { value?: Entry }) =>
+  async function claim(entry: Entry): Promise<boolean> {
+    const decide = ({ value }: { value?: Entry }) =>
       value && value.due <= now() ? { ...value, due: now() + CLAIM_SECONDS } : undefined
-    return records.update<Entry>(kind, keyOf(entry), change, { ttl: RECORD_TTL_SECONDS })
+    const options = { ttl: RECORD_TTL_SECONDS }
+    const { isWritten } = await records.change<Entry>(kind, keyOf(entry), decide, options)
+    return isWritten
   }
 
   return {

@@ -44,7 +44,8 @@ export async function takeAuditEvents(
   }
   const written: string[] = []
   for (const { id, claimed: _, ...event } of left.toSorted((a, b) => a.at.localeCompare(b.at))) {
-    if (!(await records.update(KIND, id, claim, { ttl: RETENTION_SECONDS }))) continue
+    const { after } = await records.change(KIND, id, claim, { ttl: RETENTION_SECONDS })
+    if (!after) continue
     write(event)
     written.push(id)
   }

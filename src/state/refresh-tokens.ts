@@ -120,20 +120,19 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
   async function prolongGrant(grantId: string): Promise<void> {
     const name = grantName(grantId)
     const ttl = grant.withRefreshToken
-    const change = ({ value }: Found<GrantRecord>) =>
+    const decide = ({ value }: Found<GrantRecord>) =>
       value && { ...value, exp: now() + ttl, hasRefreshToken: true }
     const known = records.lastRead<GrantRecord>(...name)
-    if (!(await records.update(...name, change, { ttl }, known))) throw alreadyUsed(KIND)
+    const { after } = await records.change(...name, decide, { ttl }, known)
+    if (!after) throw alreadyUsed(KIND)
   }
 
   async function rotate(id: string, next: Family, ttl?: number, found?: Found<Family>) {
     const { generation, payload } = next
-    let latest: Family | undefined
-    const change = ({ value }: Found<Family>) => {
-      latest = value
-      return value && value.generation < generation ? next : undefined
-    }
-    if (await records.update<Family>(KIND, id, change, { ttl }, found)) return
+    const decide = ({ value }: Found<Family>) =>
+      value && value.generation < generation ? next : undefined
+    const { before: latest, after } = await records.change(KIND, id, decide, { ttl }, found)
+    if (after) return
     if (!latest) throw alreadyUsed(KIND)
     // `find` has checked the grace period. It is not checked again, because time has passed since.
     if (grace > 0 && latest.generation === generation) {

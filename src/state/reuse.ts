@@ -37,9 +37,9 @@ export function answerOnce(
   isAnswered: (stored: Payload, next: Payload) => unknown,
 ) {
   return async (id: string, payload: Payload, ttl?: number): Promise<void> => {
-    const change = ({ value, version }: Found<Payload>) =>
+    const decide = ({ value, version }: Found<Payload>) =>
       (value ? isAnswered(value, payload) : version > 0) ? undefined : payload
-    const isSaved = await records.update(model, id, change, { ttl })
-    if (!isSaved) throw alreadyUsed(model)
+    const { after } = await records.change(model, id, decide, { ttl })
+    if (!after) throw alreadyUsed(model)
   }
 }

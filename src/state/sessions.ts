@@ -114,9 +114,8 @@ export function createSessions(records: Records, isNotified = isApplication) {
     const ctx = currentRequest()
     const clientInfo = isSignIn && ctx ? clientInfoOf(ctx) : (base ?? own).clientInfo
     const mine = { ...own, lastUsed: now(), clientInfo }
-    let signInId = isSignIn ? randomId() : base?.signInId
-    let isReplaced = false
-    const change = ({ value, version, consumed }: Found<SessionRecord>) => {
+    const ownSignInId = isSignIn ? randomId() : base?.signInId
+    const decide = ({ value, version, consumed }: Found<SessionRecord>) => {
       if (consumed || (!value && version !== 0)) return undefined
       const theirs = value ?? base
       // Two accounts signed in to one anonymous session: the first one keeps it.
@@ -124,8 +123,7 @@ export function createSessions(records: Records, isNotified = isApplication) {
       if (isTaken) return undefined
       // The same account signed in in two tabs at once: the cookie values of both are valid.
       const isTwice = theirs?.accountId === accountId && theirs?.signInId !== base?.signInId
-      if (isSignIn && isTwice) signInId = theirs?.signInId
-      isReplaced = value?.jti !== jti
+      const signInId = isSignIn && isTwice ? theirs?.signInId : ownSignInId
       const merged = merge({ ...mine, signInId }, base, theirs)
       return {
         ...merged,
@@ -135,20 +133,21 @@ export function createSessions(records: Records, isNotified = isApplication) {
       }
     }
     const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
-    const isSaved = await records.update('Session', uid, change, { ttl, indexes }, found)
+    const saved = await records.change('Session', uid, decide, { ttl, indexes }, found)
     // The session ended meanwhile. Grants of this request must end with it.
-    if (!isSaved) return revokeWithSession(records, Object.keys(grants))
+    if (!saved.after) return revokeWithSession(records, Object.keys(grants))
+    const signInId = isSignIn ? saved.after.signInId : base?.signInId
     // A slow request can set the cookie to a replaced value, which the browser then keeps.
     const { value: pointer } = records.lastRead<Pointer>('SessionCookie', jti) ?? {}
-    const isShort = (pointer?.exp ?? 0) < now() + ttl
-    if (isReplaced || isShort) await savePointer(jti, { uid, signInId, exp: now() + 2 * ttl })
+    const isDue = (pointer?.exp ?? 0) < now() + ttl || saved.before?.jti !== jti
+    if (isDue) await savePointer(jti, { uid, signInId, exp: now() + 2 * ttl })
     if (accountId && isSignIn) await endOldest(accountId, uid)
   }
 
   const savePointer = (cookie: string, pointer: Pointer) => {
     const options = { ttl: pointer.exp - now() }
     const known = records.lastRead<Pointer>('SessionCookie', cookie) ?? { version: 0 }
-    return records.update('SessionCookie', cookie, () => pointer, options, known)
+    return records.change('SessionCookie', cookie, () => pointer, options, known)
   }
 
   /** Limits a replaced cookie value to `FORMER_COOKIE_SECONDS`. */
@@ -178,12 +177,14 @@ export function createSessions(records: Records, isNotified = isApplication) {
   }
 
   /** Lists a grant that was made outside of a request of the session; false when the session has ended. */
-  function adopt(uid: string, grants: Record<string, number>): Promise<boolean> {
-    const change = ({ value, consumed }: Found<SessionRecord>) =>
+  async function adopt(uid: string, grants: Record<string, number>): Promise<boolean> {
+    const decide = ({ value, consumed }: Found<SessionRecord>) =>
       value && !consumed
         ? { ...value, grants: unexpired({ ...value.grants, ...grants }) }
         : undefined
-    return records.update('Session', uid, change, ({ exp }) => ({ ttl: exp - now() }))
+    const ttl = ({ exp }: SessionRecord) => ({ ttl: exp - now() })
+    const { isWritten } = await records.change('Session', uid, decide, ttl)
+    return isWritten
   }
 
   /** Sign-out; see the head of this file. */

@@ -26,6 +26,13 @@ export interface Found<T> {
 /** An entry that a request has read. `text`: its decrypted value. */
 type Opened = Entry & { text?: string }
 
+/** The value that a change found, and the one that it wrote. */
+interface Change<T> {
+  before?: T
+  after?: T
+  isWritten: boolean
+}
+
 interface SaveOptions {
   /** Seconds from now, clamped to 1 s … 400 d; absent: kept until removed. */
   ttl?: number
@@ -111,7 +118,7 @@ export async function openRecords(
     }
   }
 
-  /** By key: the end of the last update that waits after another writer came in between. */
+  /** By key: the end of the last change that waits after another writer came in between. */
   const queues = new Map<string, Promise<unknown>>()
 
   /** Runs work on a key after the work that waits for it, in order. */
@@ -162,29 +169,29 @@ export async function openRecords(
     list: <T>(kind: string, name: string) => cache.call(() => Array.fromAsync(walk<T>(kind, name))),
 
     /**
-     * Reads, lets `change` decide, and writes unless another writer came in between; then repeats this.
-     * Returns false when `change` returned undefined: then nothing is written. Throws StoreUnavailable
-     * after MAX_ATTEMPTS.
+     * Reads, lets `decide` return the next value, and writes unless another writer came in between; then repeats
+     * this. Throws StoreUnavailable after MAX_ATTEMPTS.
      *
      * `options` are those of `save`, or a function of the record that is to be written. The first attempt
      * uses `known`, a record that was just read, instead of reading again.
      *
-     * After such a repeat, later updates of the key in this process wait in a queue. An operation that ends
+     * After such a repeat, later changes of the key in this process wait in a queue. An operation that ends
      * access then competes with one writer of each other process, however many requests there are.
      */
-    async update<T extends object>(
+    async change<T extends object>(
       kind: string,
       id: string,
-      change: (found: Found<T>) => T | undefined | Promise<T | undefined>,
+      decide: (found: Found<T>) => T | undefined | Promise<T | undefined>,
       options: SaveOptions | ((next: T) => SaveOptions) = {},
       known?: Found<T>,
-    ): Promise<boolean> {
+    ): Promise<Change<T>> {
       /** Undefined when another writer came in between. */
-      const attempt = async (found: Found<T>): Promise<boolean | undefined> => {
-        const next = await change(found)
-        if (next === undefined) return false
-        const given = typeof options === 'function' ? options(next) : options
-        return (await save(kind, id, next, { ...given, version: found.version })) || undefined
+      const attempt = async (found: Found<T>): Promise<Change<T> | undefined> => {
+        const [before, after] = [found.value, await decide(found)]
+        if (after === undefined) return { before, isWritten: false }
+        const given = typeof options === 'function' ? options(after) : options
+        const isSaved = await save(kind, id, after, { ...given, version: found.version })
+        return isSaved ? { before, after, isWritten: true } : undefined
       }
       const repeat = async () => {
         for (let i = 1; i < MAX_ATTEMPTS; i++) {

@@ -62,7 +62,7 @@ test('each browser is listed with its name, its times and its applications', asy
 test('using a session updates its time, and the browser keeps its name', async () => {
   const other = await signedInWith(FIREFOX)
   await ageSessions(usher, ada, 40 * 24 * 3600)
-  await usher.records.update<{ lastUsed: number }>(
+  await usher.records.change<{ lastUsed: number }>(
     'Session',
     (await sessionsOf(usher, ada))[0]?.uid ?? '',
     ({ value }) => value && { ...value, lastUsed: value.lastUsed - 30 * 24 * 3600 },
@@ -155,7 +155,7 @@ test('an expired session is not listed, and its cookie is not signed in', async 
   const other = await signedIn(usher)
   const [{ uid = '' } = {}] = await sessionsOf(usher, ada)
   const browser = await signedIn(usher)
-  await usher.records.update<{ exp: number }>(
+  await usher.records.change<{ exp: number }>(
     'Session',
     uid,
     ({ value }) => value && { ...value, exp: value.exp - 13 * 3600 },

@@ -67,7 +67,7 @@ test('the list shows each application with its scopes, the date of consent, and 
   const { browser } = await onlineTokens(usher, { scope: 'openid email offline_access' })
   await onlineTokens(usher, { browser, client_id: 'post' })
   const day = 24 * 3600
-  await usher.records.update<{ since: number; lastUsed: number }>(
+  await usher.records.change<{ since: number; lastUsed: number }>(
     ...consentName(ada, 'web'),
     ({ value }) =>
       value && { ...value, since: value.since - 40 * day, lastUsed: value.lastUsed - day },
@@ -112,7 +112,7 @@ test('fifty applications are listed, the most recently used first', async () => 
   const clients = Array.from({ length: 50 }, (_, i) => `client-${i}`)
   for (const [i, client_id] of clients.entries()) {
     await usher.consents.decide(ada, client_id, { scopes: ['openid'], declined: [], version: 0 })
-    await usher.records.update<{ lastUsed: number }>(
+    await usher.records.change<{ lastUsed: number }>(
       ...consentName(ada, client_id),
       ({ value }) => value && { ...value, lastUsed: value.lastUsed - ((i * 7) % 50) * 60 },
       { indexes: [['consents of account', ada]] },
@@ -127,7 +127,7 @@ test('fifty applications are listed, the most recently used first', async () => 
 test('using an application updates its last use in the list', async () => {
   const { browser, request } = await onlineTokens(usher)
   const hour = 3600
-  await usher.records.update<{ lastUsed: number }>(
+  await usher.records.change<{ lastUsed: number }>(
     ...consentName(ada, 'web'),
     ({ value }) => value && { ...value, lastUsed: value.lastUsed - hour },
     { indexes: [['consents of account', ada]] },

@@ -74,7 +74,7 @@ test('denied and expired requests count towards the limit; allowed requests do n
 
 test('all requests of one client have a rate limit, before any account is looked up', async () => {
   const many = { count: 1_000_000, at: Date.now() + 10_000 }
-  await usher.records.update('Attempts', 'requests of till', () => many, { ttl: 60 })
+  await usher.records.change('Attempts', 'requests of till', () => many, { ttl: 60 })
   expect(await sendRequest(usher)).toMatchObject(REFUSED)
   expect(await sendRequest(usher, { login_hint: 'nobody' })).toMatchObject(REFUSED)
   expect((await sendRequest(usher, {}, 'desk')).status).toBe(200)

@@ -198,7 +198,7 @@ test('after many wrong codes a network is throttled for every user', async () =>
   const grace = await signedIn(usher, 'grace')
   const many = { count: 99, at: Date.now() }
   const network = 'device code network 127.0.0.0/24'
-  await usher.records.update('Attempts', network, () => many, { ttl: 60 })
+  await usher.records.change('Attempts', network, () => many, { ttl: 60 })
   await enter(grace, 'BBBB-BBBB')
   expect(grace.page.status).toBe(400)
   expect((await enter(grace, user_code)).status).toBe(429)

@@ -188,7 +188,7 @@ test('a registration access token manages only its own client, and no client of 
 /** Copies a record to the store of another provider. */
 async function copyRecord(kind: string, id: string, { records }: Usher) {
   const { value } = await usher.records.read<object>(kind, id)
-  await records.update(kind, id, () => required(value))
+  await records.change(kind, id, () => required(value))
 }
 
 test('a client_id that a client file has cannot be managed by registration', async () => {

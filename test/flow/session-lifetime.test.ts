@@ -19,7 +19,7 @@ async function remaining() {
 /** Simulates that the session was not used for this time. */
 async function idle(seconds: number) {
   const [{ uid = '' } = {}] = await sessionsOf(usher, ada)
-  await usher.records.update<{ exp: number }>(
+  await usher.records.change<{ exp: number }>(
     'Session',
     uid,
     ({ value }) => value && { ...value, exp: value.exp - seconds },

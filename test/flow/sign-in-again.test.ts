@@ -93,7 +93,7 @@ test('the URL that continues an authorization works once, and then shows a page 
 
 test('an interaction expires', async () => {
   const { browser } = await open(usher)
-  await usher.records.update<{ exp: number }>('Interaction', uidOf(browser.page), ({ value }) =>
+  await usher.records.change<{ exp: number }>('Interaction', uidOf(browser.page), ({ value }) =>
     value ? { ...value, exp: Math.floor(Date.now() / 1000) - 60 } : undefined,
   )
   await expectWayForward(await send(browser, browser.page.url, { method: 'GET' }))

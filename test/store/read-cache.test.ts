@@ -41,7 +41,7 @@ async function costs(work: () => Promise<unknown>): Promise<number> {
   return commands
 }
 const standing = async (kind: string, id: string) => (await records.read(kind, id)).value
-const change = (kind: string, id: string, value: object) => others.update(kind, id, () => value)
+const change = (kind: string, id: string, value: object) => others.change(kind, id, () => value)
 
 describe('records that are read at the same time', () => {
   const grant = async () => (await records.read('Grant', 'g')).value

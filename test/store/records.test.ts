@@ -1,4 +1,4 @@
-// JSON records on a store: keyed names, limits of lifetimes, and updates that are not lost.
+// JSON records on a store: keyed names, limits of lifetimes, and changes that are not lost.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -77,9 +77,9 @@ test('without a lifetime a record is kept until it is removed', async () => {
   expect(expiryIn(file)).toBeNull()
 })
 
-describe('update', () => {
+describe('change', () => {
   const increment = (records: Records) =>
-    records.update<{ n: number }>('Counter', 'x', ({ value }) => ({ n: (value?.n ?? 0) + 1 }))
+    records.change<{ n: number }>('Counter', 'x', ({ value }) => ({ n: (value?.n ?? 0) + 1 }))
 
   test('loses none of 50 concurrent changes', async () => {
     const file = newFile()
@@ -87,21 +87,26 @@ describe('update', () => {
     const answers = await Promise.all(
       Array.from({ length: 50 }, (_, i) => increment(handles[i % 2] as Records)),
     )
-    expect(answers.every(Boolean)).toBe(true)
+    expect(answers.map(({ before, after }) => (after?.n ?? 0) - (before?.n ?? 0))).toEqual(
+      Array(50).fill(1),
+    )
     expect((await handles[0]?.read('Counter', 'x'))?.value).toEqual({ n: 50 })
   })
 
   test('writes nothing if its change returns undefined', async () => {
     const records = await open(newFile())
     await records.save('Counter', 'x', { n: 1 })
-    expect(await records.update('Counter', 'x', () => undefined)).toBe(false)
+    expect(await records.change('Counter', 'x', () => undefined)).toEqual({
+      before: { n: 1 },
+      isWritten: false,
+    })
     expect(await records.read('Counter', 'x')).toMatchObject({ value: { n: 1 }, version: 1 })
   })
 
   test('fails for one caller alone when its change throws', async () => {
     const records = await open(newFile())
     const fail = () =>
-      records.update('Counter', 'x', ({ version }) => {
+      records.change('Counter', 'x', ({ version }) => {
         if (version > 0) throw new Error('mine')
         return { n: 0 }
       })
@@ -116,22 +121,22 @@ describe('update', () => {
     const writing = Array.from({ length: 24 }, async () => {
       while (!isOver) await increment(records)
     })
-    const slow = records.update<{ n: number }>('Counter', 'x', async () => {
+    const slow = records.change<{ n: number }>('Counter', 'x', async () => {
       await setTimeout(10)
       return { n: -1e6 }
     })
-    const isWritten = await slow.finally(() => {
+    const { after } = await slow.finally(() => {
       isOver = true
     })
     await Promise.all(writing)
-    expect(isWritten).toBe(true)
+    expect(after).toEqual({ n: -1e6 })
     expect((await records.read<{ n: number }>('Counter', 'x')).value?.n).toBeLessThan(0)
   })
 
   test('fails without losing a change if another writer is faster every time', async () => {
     const records = await open(newFile())
     await records.save('Counter', 'x', { n: 1 })
-    const overtaken = records.update('Counter', 'x', ({ version }) => {
+    const overtaken = records.change('Counter', 'x', ({ version }) => {
       void records.save('Counter', 'x', { n: 2 }, { version })
       return { n: 3 }
     })

@@ -166,7 +166,7 @@ describe('a change of the secret', () => {
     const both = await open(file, [NEW, OLD])
     expect((await both.read('Account', 'ada')).value).toEqual({ since: 'before' })
     await both.save('Account', 'grace', { since: 'after' })
-    await both.update('Account', 'ada', () => ({ since: 'sealed again' }))
+    await both.change('Account', 'ada', () => ({ since: 'sealed again' }))
 
     const after = await open(file, [NEW])
     expect((await after.read('Account', 'ada')).value).toEqual({ since: 'sealed again' })

@@ -147,12 +147,12 @@ export async function ageSessions({ records }: Usher, accountId: string, seconds
   const age = <T extends { loginTs?: number }>(found: T | undefined): T | undefined =>
     found?.loginTs === undefined ? undefined : { ...found, loginTs: found.loginTs - seconds }
   for (const { uid } of await sessionsOf({ records }, accountId)) {
-    await records.update<StoredSession>('Session', uid, ({ value }) => age(value), {
+    await records.change<StoredSession>('Session', uid, ({ value }) => age(value), {
       indexes: [['sessions of account', accountId]],
     })
   }
   // Moves the end of earlier sessions into the past, too.
-  await records.update<{ ended?: number }>(
+  await records.change<{ ended?: number }>(
     ...accountName(accountId),
     ({ value }) => value && { ...value, ended: (value.ended ?? 0) - seconds - 1 },
     { indexes: [['accounts', 'all']] },

@@ -143,7 +143,7 @@ export async function startUsher(options: UsherOptions = {}) {
 
   const output: string[] = []
   const log = pino({ base: null }, { write: line => output.push(line) })
-  const probe = () => records.update('Probe', 'ready', () => ({})).catch(() => false)
+  const probe = () => records.change('Probe', 'ready', () => ({})).then(Boolean, () => false)
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
   const context = { settings, secrets, records, keys, log, metrics }
   const app = await createApp(context, readiness, options.features).catch(async error => {

@@ -71,9 +71,9 @@ const HOMES: Record<string, RegExp> = {
 
 /** Lines of code of TypeScript and Lua in each part: its paths, and its limit. */
 const PARTS: Record<string, [paths: RegExp, limit: number]> = {
-  'the core': [/^src\/(?!features\/|commands\/)/, 9_365],
+  'the core': [/^src\/(?!features\/|commands\/)/, 9_370],
   commands: [/^src\/commands\//, 1_813],
-  features: [/^src\/features\/(?!upstream\/)/, 1_422],
+  features: [/^src\/features\/(?!upstream\/)/, 1_426],
   'sign-in at upstream issuers': [/^src\/features\/upstream\//, 700],
 }
 /** Exemptions from the formatter: tables that are read down their columns. */
@@ -289,7 +289,7 @@ const models = globSync(`${ROOT}node_modules/oidc-provider/lib/models/*.js`)
 
 test.each([
   "await records.save('Ping', id, {})",
-  "records.update<Claim>(\n      'Ping', id, change)",
+  "records.change<Claim>(\n      'Ping', id, change)",
   "const pingName = (id: string): [kind: string, id: Id] => ['Ping', { slot: id, id }]",
   "export function pingName(id: string): [kind: string, id: Id] {\n  return ['Ping', id]",
   "const KIND = 'Ping'",

@@ -69,7 +69,7 @@ test('a username whose account was never written becomes free after the write ti
   await records.save('Username', foldUsername('Lost'), claim, { version: 0 })
   await expect(directory.add({ username: 'lost' })).rejects.toThrow(InvalidAccount)
   const late = () => ({ id, since: claim.since - 61 })
-  await records.update('Username', foldUsername('Lost'), late)
+  await records.change('Username', foldUsername('Lost'), late)
   expect(await directory.findByUsername('lost')).toBeUndefined()
   const account = await directory.add({ username: 'lost' })
   expect(await directory.findByUsername('lost')).toEqual(account)

@@ -111,7 +111,7 @@ test('while the store is unavailable every attempt is refused, and none is count
   const { records } = installation
   const unavailable = createRateLimit({
     ...records,
-    update: () => Promise.reject(new StoreUnavailable('away')),
+    change: () => Promise.reject(new StoreUnavailable('away')),
   })
   const results = await Promise.allSettled(
     Array.from({ length: 20 }, () => unavailable.count([[name, LIMIT]])),

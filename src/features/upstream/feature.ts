@@ -62,7 +62,7 @@ export function upstreamSignIn({ settings, records, sessions, log }: Dependencie
     const checks = { state: `${id}.${random()}`, nonce: random(), verifier: random(), ...about }
     const url = await issuer.authorizationUrl(checks, hints)
     const request: UpstreamRequest = { ...checks, uid, upstream: upstream.name }
-    await records.update('UpstreamRequest', id, () => request, { ttl: lifetimes.interaction })
+    await records.change('UpstreamRequest', id, () => request, { ttl: lifetimes.interaction })
     return url.href
   }
 
@@ -185,7 +185,7 @@ export function upstreamSignIn({ settings, records, sessions, log }: Dependencie
     const known: UpstreamSession = { uid, account }
     if (typeof id === 'string') {
       const options = { ttl: lifetimes.session, indexes: [upstreamIndex(id)] }
-      await records.update('UpstreamSession', `${id} ${uid}`, () => known, options)
+      await records.change('UpstreamSession', `${id} ${uid}`, () => known, options)
     }
   }
 
