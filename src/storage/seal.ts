@@ -24,6 +24,15 @@ export function deriveKey(secret: Uint8Array, purpose: string): Buffer {
   return Buffer.from(hkdfSync('sha256', secret, 'usher', purpose, 32))
 }
 
+let pool = Buffer.alloc(0)
+/** Returns random bytes from a pool. A call of Node for each takes a third of the time of an encryption. */
+export function pooledBytes(count: number): Buffer {
+  if (pool.length < count) pool = randomBytes(4096)
+  const bytes = pool.subarray(0, count)
+  pool = pool.subarray(count)
+  return bytes
+}
+
 /** Encrypts and decrypts values. */
 export type Seal = ReturnType<typeof createSeal>
 
@@ -40,7 +49,7 @@ export function createSeal(secrets: Uint8Array[]) {
   if (!current) throw new Error('a seal needs a secret')
 
   const seal = (name: string, plain: Uint8Array): Buffer => {
-    const nonce = randomBytes(NONCE_BYTES)
+    const nonce = pooledBytes(NONCE_BYTES)
     const cipher = createCipheriv('aes-256-gcm', current.key, nonce).setAAD(Buffer.from(name))
     const sealed = [cipher.update(plain), cipher.final(), cipher.getAuthTag()]
     return Buffer.concat([current.id, nonce, ...sealed])

@@ -71,7 +71,7 @@ const HOMES: Record<string, RegExp> = {
 
 /** Lines of code of TypeScript and Lua in each part: its paths, and its limit. */
 const PARTS: Record<string, [paths: RegExp, limit: number]> = {
-  'the core': [/^src\/(?!features\/|commands\/)/, 9_370],
+  'the core': [/^src\/(?!features\/|commands\/)/, 9_376],
   commands: [/^src\/commands\//, 1_813],
   features: [/^src\/features\/(?!upstream\/)/, 1_426],
   'sign-in at upstream issuers': [/^src\/features\/upstream\//, 700],

@@ -9,9 +9,9 @@
 // a script of its own. A record that is written repeatedly is listed for longer than its lifetime. Thus
 // most writes need one command. A removed record is taken out of its indexes afterwards (scripts/index.lua).
 
-import { randomBytes } from 'node:crypto'
 import { Cluster } from 'ioredis'
 import { REDIS_DEFAULTS } from '../../config/schema/usher.ts'
+import { pooledBytes } from '../seal.ts'
 import {
   type Change,
   type Entry,
@@ -73,7 +73,7 @@ export async function openRedisStore(
 
   async function write(change: Change): Promise<boolean> {
     // By this id the script recognises a write that is sent again.
-    const operation = randomBytes(6).toString('base64url')
+    const operation = pooledBytes(6).toString('base64url')
     const name = recordKey(change.key)
     const next: Write = { ...change }
     // A record that is written over most likely stands in its indexes already.
