@@ -11,7 +11,7 @@ import { now } from '../storage/store.ts'
 
 /** Metadata that registrations share with client files. */
 const SHARED = namesIn(
-  'client_id client_name client_uri policy_uri tos_uri contacts application_type scope jwks',
+  'client_id client_name client_uri policy_uri tos_uri contacts application_type jwks',
   'subject_type redirect_uris post_logout_redirect_uris initiate_login_uri response_modes',
   'authorization_signed_response_alg request_object_signing_alg require_signed_request_object',
   'id_token_signed_response_alg id_token_encrypted_response_alg id_token_encrypted_response_enc',
@@ -25,7 +25,8 @@ const { token_endpoint_auth_method: methods, grant_types, response_types } = cli
 /**
  * Metadata of a client that registers itself (RFC 7591 §2, client ID metadata documents). Anything else is
  * left out. Such a client signs users in with a code. `require_pkce` and `consent` have their defaults: only
- * an operator sets them. `jwks_uri` is not for files, which have the keys themselves.
+ * an operator sets them. `scope` is left out (RFC 7591 §3.2.1): a client may request further scopes later, and
+ * users decide. `jwks_uri` is not for files, which have the keys themselves.
  */
 export const registrationSchema = clientSchema
   .pick(shared as Record<(typeof SHARED)[number], true>)

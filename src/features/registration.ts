@@ -9,7 +9,6 @@ import { plainWords } from '../config/report/wording.ts'
 import { clientFindings } from '../config/rules/client.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { shippedTags, shippedWords } from '../config/schema/locale.ts'
-import { allScopes } from '../config/schema/resource.ts'
 import { required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { USHER_METADATA } from '../provider/clients.ts'
@@ -76,12 +75,7 @@ export function registration(settings: Settings, records: Records): Feature {
     async find(id) {
       const client = enabled ? (await clients.read(id))?.client : undefined
       if (!client) return undefined
-      const { scope, jwks_uri } = client
-      return {
-        ...client,
-        ...(typeof scope === 'string' && { scope: stillKnown(scope) }),
-        ...(jwks_uri !== undefined && { jwks_period: keysPeriod() }),
-      }
+      return { ...client, ...(client.jwks_uri !== undefined && { jwks_period: keysPeriod() }) }
     },
 
     async upsert(client_id, client) {
@@ -98,13 +92,6 @@ export function registration(settings: Settings, records: Records): Feature {
       const ctx = required(currentRequest())
       if (await clients.remove(client_id)) note(ctx, 'client_removed', { client_id })
     },
-  }
-
-  /** An operator may have removed a scope since. */
-  function stillKnown(scope: string): string {
-    const known = allScopes(settings)
-    const left = scope.split(' ').filter(name => known.includes(name))
-    return left.join(' ') || 'openid'
   }
 
   return {
@@ -172,9 +159,6 @@ export function readMetadata(sent: Properties, client_id: string, settings: Sett
   const [issue] = error?.issues ?? []
   if (!metadata) throw refuse(`${issue?.path.join('.')} ${issue?.message}`)
 
-  const scopes = allScopes(settings)
-  const unknown = metadata.scope?.split(' ').some(name => !scopes.includes(name))
-  if (unknown) throw refuse(`scope is of ${scopes.join(' ')}`)
   const at: Locate = (path, rule, message) => ({ file: '', key: path.join('.'), rule, message })
   const findings = clientFindings({ file: '', value: metadata, written, at }, settings)
   // The library makes the secret.

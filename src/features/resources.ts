@@ -7,7 +7,7 @@ import { ConfigError } from '../config/report/finding.ts'
 import type { Detail } from '../config/schema/details.ts'
 import { audienceOf, isFor, lifetimeOf, scopesFor } from '../config/schema/resource.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
-import { findClient } from '../provider/clients.ts'
+import { findClient, scopeOf } from '../provider/clients.ts'
 import type { Dependencies, Feature, Oidc } from '../provider/feature.ts'
 import { sentDetails } from '../provider/grants.ts'
 import { canSign } from '../provider/keys.ts'
@@ -27,8 +27,8 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
   /** The API for this client, with the scopes that it may request. Throws if the client may request none. */
   function serverFor({ oidc }: { oidc: Oidc }, name: string, client: Client): ResourceServer {
     const file = Object.hasOwn(resources, name) ? resources[name] : undefined
-    const { clientId: client_id, scope } = client
-    const scopes = file ? scopesFor(file, { client_id, scope }) : []
+    const { clientId: client_id } = client
+    const scopes = file ? scopesFor(file, { client_id, scope: scopeOf(client) }) : []
     const ownTypes = Object.values(types).filter(({ type }) => mayUse(client, type))
     const hasDetails =
       file && isFor(file, client_id) && ownTypes.some(({ resource }) => resource === name)

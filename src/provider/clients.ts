@@ -20,18 +20,33 @@ import { merged, type NamedFeature } from './feature.ts'
 /** Our client metadata beyond RFC 7591. */
 export const USHER_METADATA: string[] = namesIn(
   'client_secret_hashes require_pkce consent require_sign_in rotate_refresh_tokens',
-  'any_secret_method profile',
+  'any_secret_method profile registered_scope',
 )
 
 /** Whether refresh tokens of the client are rotated. */
 export const rotates = (client: Client | undefined) => client?.rotate_refresh_tokens !== false
 
-/** Returns the metadata of a client file for the library. */
-export function toLibrary(client: ClientMetadata, features: NamedFeature[]): LibraryClientMetadata {
-  const { response_types } = client
+/** The scopes that a client may request, with those of APIs; undefined for all. */
+export const scopeOf = ({ registered_scope, scope }: Client) =>
+  typeof registered_scope === 'string' ? registered_scope : scope
+
+/**
+ * Returns the metadata of a client file for the library. `scopes`: those of claims.yaml. The library refuses
+ * any other scope, so that the whole `scope` of the file stands in a key of its own.
+ */
+export function toLibrary(
+  client: ClientMetadata,
+  { scopes }: Pick<Settings, 'scopes'>,
+  features: NamedFeature[],
+): LibraryClientMetadata {
+  const { response_types, scope } = client
+  const known = scope?.split(' ').filter(name => Object.hasOwn(scopes, name))
   const isCodeOnly = response_types.every(type => !flowOf(type))
   return {
     ...client,
+    registered_scope: scope,
+    // Without a scope, the library would allow every scope. `checkRequest` refuses `openid` here.
+    scope: known?.length === 0 ? 'openid' : known?.join(' '),
     // `openid-client` 6 sends the secret in the body by default.
     any_secret_method: client.token_endpoint_auth_method === undefined,
     response_types: client.grant_types.includes('authorization_code') ? response_types : [],

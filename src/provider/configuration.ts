@@ -68,7 +68,7 @@ export async function createProvider(
   provider.proxy = true
   logEvents(provider, log, metrics)
   const add = addLater(provider)
-  await inSlices(addClients(settings, file => add(toLibrary(file, features))))
+  await inSlices(addClients(settings, file => add(toLibrary(file, settings, features))))
   return provider
 }
 

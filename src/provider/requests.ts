@@ -6,6 +6,7 @@ import { type AccessToken, errors, type KoaContextWithOIDC } from 'oidc-provider
 import { mapOf, readJson } from '../config/schema/values.ts'
 import { lengthOf, longParameter, MAX_URL_BYTES } from '../http/limits.ts'
 import { now } from '../storage/store.ts'
+import { scopeOf } from './clients.ts'
 import { harmless } from './failures.ts'
 import type { Feature, JwtClaims, Oidc } from './feature.ts'
 
@@ -29,6 +30,9 @@ export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[]): void
   }
   for (const feature of features) feature.checkRequest?.(ctx)
   keepOfflineAccess(ctx)
+  const allowed = oidc.client && scopeOf(oidc.client)?.split(' ')
+  const refused = [...oidc.requestParamOIDCScopes].find(name => allowed?.includes(name) === false)
+  if (refused) throw new errors.InvalidScope('requested scope is not allowed', refused)
   const scopes = scopeProblem(ctx)
   if (scopes) throw new errors.InvalidScope(scopes, '')
   logIgnored(ctx)
@@ -56,9 +60,6 @@ function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
   if (!sentScopes(ctx).includes(OFFLINE_ACCESS)) return
   // Only a code leads to a refresh token (OIDC Core §11).
   if (params.response_type && !String(params.response_type).includes('code')) return
-  if (client.scope && !client.scope.split(' ').includes(OFFLINE_ACCESS)) {
-    throw new errors.InvalidScope('requested scope is not allowed', OFFLINE_ACCESS)
-  }
   params.scope = [...requestParamScopes.add(OFFLINE_ACCESS)].join(' ')
 }
 

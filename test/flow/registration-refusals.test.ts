@@ -124,7 +124,6 @@ const REFUSED: [metadata: object, error: string, description: RegExp][] = [
   [{ sector_identifier_uri: 'https://localhost/' }, 'invalid_client_metadata', /^sector_identifier_uri is not fetched/],
   [{ backchannel_logout_uri: 'https://localhost/' }, 'invalid_client_metadata', /^backchannel_logout_uri/],
   [{ software_statement: 'e30.e30.' },           'invalid_client_metadata', /^software_statement/],
-  [{ scope: 'openid everything' },               'invalid_client_metadata', /^scope is of openid offline_access profile email$/],
   [{ subject_type: 'pairwise' },                 'invalid_client_metadata', /^subject_type needs a setting that is off/],
   [{ id_token_signed_response_alg: 'none' },     'invalid_client_metadata', /^id_token_signed_response_alg/],
   [{ id_token_signed_response_alg: 'HS256' },    'invalid_client_metadata', /^id_token_signed_response_alg/],

@@ -8,6 +8,7 @@ import { required } from '../../src/config/schema/values.ts'
 import { Browser } from '../support/browser.ts'
 import { signInWith } from '../support/client-library.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
+import { authorizationRequest } from '../support/journey.ts'
 import {
   CALLBACK,
   invite,
@@ -87,6 +88,13 @@ test('a registered client must use PKCE, unless its initial access token allows 
   const secretless = await registerNew(usher, browserApp, 'without-pkce')
   expect(secretless).not.toHaveProperty('client_secret')
   expect((await open(secretless.client_id)).params.get('error')).toBe('invalid_request')
+})
+
+test('a scope is not registered: the client may request others later', async () => {
+  const { client_id, ...answer } = await registerNew(usher, { ...METADATA, scope: 'mail:read' })
+  expect(answer).not.toHaveProperty('scope')
+  const asked = authorizationRequest(usher, { client_id, redirect_uri: CALLBACK, scope: SCOPE })
+  expect((await send(usher, asked.url)).location?.pathname).toMatch(/^\/interaction\//)
 })
 
 test('a client reads and updates its registration with one token, and keeps its secret', async () => {

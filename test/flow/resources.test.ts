@@ -14,15 +14,21 @@ import {
   tokensFor,
 } from '../support/apis.ts'
 import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
-import { post, redeem, signInAndAllow, userinfo } from '../support/journey.ts'
+import { authorizationRequest, post, redeem, signInAndAllow, userinfo } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
-import { SECRET } from '../support/usher.ts'
+import { CLIENTS, SECRET, WEB } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const SCOPE = 'openid profile offline_access files:read calendar:read'
 const BOTH = { scope: SCOPE, resources: [FILES, CALENDAR] }
 
-const test = usherTest({ ...APIS, browser: signedIn })
+const { web } = CLIENTS
+const clients = {
+  ...APIS.clients,
+  reader: { ...web, client_id: 'reader', scope: 'openid files:read' },
+  'api-only': { ...web, client_id: 'api-only', scope: 'files:read' },
+}
+const test = usherTest({ ...APIS, clients, browser: signedIn })
 
 const introspect = (token: string, client_id: string) =>
   post(usher, '/api/oauth/introspect', { token, client_id })
@@ -39,6 +45,24 @@ test('after one consent a client gets a token for each API, with the scopes of t
   const third = (await refreshFor(usher, { refresh_token: second.refresh_token })).body
   expect(String(third.scope).split(' ').sort()).toEqual(['offline_access', 'openid', 'profile'])
   expect((await userinfo(usher, third.access_token)).body).toMatchObject({ sub: ada })
+})
+
+test('a client file may name scopes of APIs, and the client gets no others', async () => {
+  const ask = async (client_id: string, scope: string, resource?: string) => {
+    const asked = { client_id, redirect_uri: WEB, scope, nonce: undefined, resource }
+    await browser.open(authorizationRequest(usher, asked).url)
+    return browser.page.params.get('error') ?? browser.heading
+  }
+  for (const client_id of ['reader', 'api-only']) {
+    expect(await ask(client_id, 'files:read', FILES)).toBe('Allow access')
+    expect(await ask(client_id, 'files:read files:write', FILES)).toBe('invalid_scope')
+    expect(await ask(client_id, 'calendar:read', CALENDAR)).toBe('invalid_target')
+    expect(await ask(client_id, 'files:read profile', FILES)).toBe('invalid_scope')
+    expect(await ask(client_id, 'files:read offline_access', FILES)).toBe('invalid_scope')
+  }
+  expect(await ask('reader', 'openid files:read', FILES)).toBe('Allow access')
+  expect(await ask('api-only', 'openid files:read', FILES)).toBe('invalid_scope')
+  expect(await ask('api-only', 'openid')).toBe('invalid_scope')
 })
 
 test('a JWT access token has sub, aud and client_id, and lasts ten minutes at most', async () => {

@@ -23,6 +23,7 @@ export const OPERATORS: Record<string, unknown>[] = [
   { require_sign_in: 'password' },
   { rotate_refresh_tokens: false },
   { any_secret_method: true },
+  { registered_scope: 'openid' },
 ]
 
 type Place = { issuer: string; address: string }
