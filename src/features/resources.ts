@@ -35,14 +35,23 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
     if (!file || !(scopes.length || hasDetails)) {
       throw new errors.InvalidTarget('resource is unknown or not allowed for this client')
     }
-    if (oidc.params?.scope) {
-      const asked = String(oidc.params.scope).split(' ')
+    // A token request has no scopes of its own, except that of a service.
+    const isAsking = [undefined, 'client_credentials'].includes(
+      oidc.params?.grant_type as undefined,
+    )
+    if (oidc.params && (isAsking || oidc.params.scope)) {
+      const asked = [...oidc.requestParamScopes]
       const others = Object.keys(file.scopes).filter(scope => !scopes.includes(scope))
       const refused = asked.find(scope => others.includes(scope))
       if (refused) throw new errors.InvalidScope('requested scope is not allowed', refused)
       const isAboutDetails = detailsOf(oidc).some(detail => apiOf(detail) === name)
       if (!isAboutDetails && !scopes.some(scope => asked.includes(scope))) {
-        throw new errors.InvalidScope('no scope of the resource is asked for', asked.join(' '))
+        const defaults = file.default_scopes?.filter(scope => scopes.includes(scope)) ?? []
+        if (!defaults.length) {
+          const message = `scope must have a scope of the resource: ${scopes.join(' ')}`
+          throw new errors.InvalidScope(message, asked.join(' '))
+        }
+        oidc.params.scope = [...asked, ...defaults].join(' ')
       }
     }
     return {

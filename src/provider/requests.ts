@@ -42,7 +42,9 @@ export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[]): void
 export function scopeProblem(ctx: KoaContextWithOIDC): string | undefined {
   const scopes = sentScopes(ctx)
   const isKnown = ignoredIn(ctx).scopes.length < scopes.length
-  if (isKnown || ctx.oidc.params?.authorization_details) return undefined
+  // Each of them has a scope: one that was sent, or its default.
+  const hasResources = Object.keys(ctx.oidc.resourceServers ?? {}).length > 0
+  if (isKnown || hasResources || ctx.oidc.params?.authorization_details) return undefined
   const sent = scopes.join(' ')
   if (!sent) return 'scope is required: values of scopes_supported, such as openid'
   if (/[,;+]/.test(sent)) return 'scope must have spaces between its values, not , ; or +'

@@ -42,6 +42,7 @@ const AUTHORIZATION: [mistake: string, params: Record<string, string | undefined
   ['a max_age that is no number', { max_age: 'x' }, /^max_age must be a number of seconds/],
   ['an unknown resource', { resource: 'https://nothing.example' }, /resource/],
   ['a resource without its scopes', { resource: FILES, scope: 'openid' }, /scope of the resource/],
+  ['a resource without any scope', { resource: FILES, scope: undefined, nonce: undefined }, /^scope must have a scope of the resource: files:read/],
   ['no scope', { scope: undefined }, /^scope is required/],
   ['an empty scope', { scope: ' ' }, /^scope is required|invalid characters/],
   ['no scope and no nonce', { scope: undefined, nonce: undefined }, /^scope is required/],

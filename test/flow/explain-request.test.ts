@@ -163,7 +163,7 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
   ],
   'a resource without a scope of it': [
     () => asking({ scope: 'openid', resource: FILES }),
-    { wrong: expect.stringContaining('no scope of the resource is asked for') },
+    { wrong: expect.stringContaining('scope must have a scope of the resource') },
   ],
   'authorization details that are none': [
     () =>

@@ -22,13 +22,28 @@ import { basic, send } from '../support/wire.ts'
 const SCOPE = 'openid profile offline_access files:read calendar:read'
 const BOTH = { scope: SCOPE, resources: [FILES, CALENDAR] }
 
+const NOTES = 'https://notes.example.org/mcp'
+const notes = {
+  resource: NOTES,
+  resource_name: 'Notes',
+  scopes: {
+    'notes:read': { description: 'Read notes' },
+    'notes:write': { description: 'Change notes' },
+  },
+  default_scopes: ['notes:read'],
+}
 const { web } = CLIENTS
 const clients = {
   ...APIS.clients,
   reader: { ...web, client_id: 'reader', scope: 'openid files:read' },
   'api-only': { ...web, client_id: 'api-only', scope: 'files:read' },
 }
-const test = usherTest({ ...APIS, clients, browser: signedIn })
+const test = usherTest({
+  ...APIS,
+  resources: { ...APIS.resources, notes },
+  clients,
+  browser: signedIn,
+})
 
 const introspect = (token: string, client_id: string) =>
   post(usher, '/api/oauth/introspect', { token, client_id })
@@ -63,6 +78,33 @@ test('a client file may name scopes of APIs, and the client gets no others', asy
   expect(await ask('reader', 'openid files:read', FILES)).toBe('Allow access')
   expect(await ask('api-only', 'openid files:read', FILES)).toBe('invalid_scope')
   expect(await ask('api-only', 'openid')).toBe('invalid_scope')
+})
+
+test('a request that names an API and none of its scopes gets its default scopes, or a refusal', async () => {
+  const ask = async (scope: string | undefined, ...resources: string[]) => {
+    const asked = authorizationRequest(usher, { scope, nonce: undefined })
+    for (const resource of resources) asked.url.searchParams.append('resource', resource)
+    await browser.open(asked.url)
+    const page = await signInAndAllow(browser, 'ada')
+    const code = page.params.get('code')
+    if (!code) return page.params.get('error_description') ?? ''
+    return (await redeem(usher, code, asked, resources[0])).body.scope
+  }
+  expect(await ask(undefined, NOTES)).toBe('notes:read')
+  expect(await ask('offline_access', NOTES)).toBe('notes:read')
+  expect(await ask('openid', NOTES)).toBe('notes:read')
+  expect(await ask('notes:write', NOTES)).toBe('notes:write')
+  expect(await ask('files:read', NOTES, FILES)).toBe('notes:read')
+  expect(await ask(undefined, FILES)).toBe(
+    'scope must have a scope of the resource: files:read files:write share',
+  )
+  expect(await ask('notes:read', NOTES, FILES)).toMatch(/^scope must have a scope of the resource/)
+  const body = { grant_type: 'client_credentials', resource: NOTES }
+  const { json } = await send(usher, '/api/oauth/token', {
+    body,
+    headers: basic('service', SECRET),
+  })
+  expect(json.scope).toBe('notes:read')
 })
 
 test('a JWT access token has sub, aud and client_id, and lasts ten minutes at most', async () => {

@@ -46,6 +46,11 @@ const TAKEN = { scopes: { openid: { description: 'Know you' } } }
 test.each<[string, object, string[]]>([
   ['no scope', { scopes: {} }, ['scopes value']],
   ['a scope of claims.yaml', TAKEN, ['scopes.openid same-scope']],
+  [
+    'a default that is no scope',
+    { default_scopes: ['files:raed'] },
+    ['default_scopes.0 unknown-scope'],
+  ],
   ['a scope with a space', { scopes: { 'a b': {} } }, ['scopes.a b invalid-key']],
   ['an unknown client', FEW, ['clients.1 unknown-client']],
   [

@@ -34,6 +34,11 @@ export function* resourceFindings(resources: Resource[], clients: Client[], cont
     for (const scope of Object.keys(value.scopes).filter(name => Object.hasOwn(scopes, name))) {
       yield at(['scopes', scope], 'same-scope', 'is already a scope of claims.yaml')
     }
+    const names = Object.keys(value.scopes)
+    for (const [i, name] of (value.default_scopes ?? []).entries()) {
+      const message = `is none of the scopes of this API${didYouMean(name, names)}`
+      if (!names.includes(name)) yield at(['default_scopes', i], 'unknown-scope', message)
+    }
     const isUnread = token_format === 'opaque' && !introspected_by
     const isLong = token_format === 'jwt' && Number(value.token_lifetime) > MAX_JWT_SECONDS
     yield* findingsOf(api, [

@@ -3,7 +3,7 @@
 
 import { z } from 'zod'
 import { type ClientFile, SIGNING_ALGORITHMS } from './client.ts'
-import { durationText, scopesByName, seconds, words } from './values.ts'
+import { durationText, scopeName, scopesByName, seconds, words } from './values.ts'
 
 const VISIBLE = 'is 1 to 255 visible ASCII characters'
 const visible = z.string().regex(/^[\x21-\x7E]{1,255}$/, { error: VISIBLE, abort: true })
@@ -21,6 +21,7 @@ export const resourceSchema = z.strictObject({
   resource_name: words(80),
   audience: visible.optional(),
   scopes: scopesByName.refine(hasKeys, 'must have at least one'),
+  default_scopes: z.array(scopeName).min(1).optional(),
   token_format: z.enum(['opaque', 'jwt']).default('opaque'),
   token_signing_alg: z.enum(SIGNING_ALGORITHMS).default('RS256'),
   token_lifetime: durationText('1 d').transform(seconds).optional(),
