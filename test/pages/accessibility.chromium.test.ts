@@ -45,6 +45,8 @@ const LONGEST_OF_EACH = [...Map.groupBy(STATES, ({ template }) => template).valu
 
 test.each(NAMES)('the page "%s" has no violation of axe, and fits the window', async name => {
   await preview.open(page, 'en', name)
+  // All of the page, with the menu and what folds out.
+  await page.evaluate("document.querySelectorAll('details').forEach(it => { it.open = true })")
   const found = await inEveryLook(page, name, async look => {
     const pixels = await overflow(page)
     const violations = await axeViolations(page, look)

@@ -34,7 +34,8 @@ test('sign in, choose, allow, and remove the access again with Tab, Space and En
   await page.getByRole('heading', { name: 'Allow access' }).waitFor()
   const email = 'See your email address'
   const profile = 'See your name and username'
-  expect(await tabTo(page, email)).toEqual(visible(profile, email))
+  const menu = 'Signed in as ada'
+  expect(await tabTo(page, email)).toEqual(visible(menu, profile, email))
   await keyboard.press('Space')
   const rest = ['Keep access when you are not signed in', 'Allow']
   expect(await tabTo(page, 'Allow')).toEqual(visible(...rest))
@@ -46,11 +47,9 @@ test('sign in, choose, allow, and remove the access again with Tab, Space and En
   expect(claims).not.toHaveProperty('email')
 
   await page.goto(`${stage.usher.issuer}/account`)
-  const areas = ['Overview', 'Applications', 'Sessions', 'Password']
-  const reached = await tabTo(page, 'Sign out')
-  expect(reached.slice(0, areas.length)).toEqual(visible(...areas))
-  expect(reached).toHaveLength(areas.length + 4)
-  expect(reached.every(({ isFocusVisible }) => isFocusVisible)).toBe(true)
+  const areas = [menu, 'Overview', 'Applications', 'Sessions', 'Password']
+  const last = areas.at(-1) ?? ''
+  expect(await tabTo(page, last)).toEqual(visible(...areas))
   await tabTo(page, 'Applications')
   await keyboard.press('Enter')
   await page.waitForURL('**/account/applications')
@@ -62,7 +61,7 @@ test('sign in, choose, allow, and remove the access again with Tab, Space and En
   await keyboard.press('Shift+Tab')
   await keyboard.press('Space')
   await page.getByRole('status').waitFor()
-  expect(await tabTo(page, 'Overview')).toEqual(visible('Overview'))
+  expect(await tabTo(page, 'Overview')).toEqual(visible(menu, 'Overview'))
   await keyboard.press('Enter')
   await page.waitForURL('**/account')
 
@@ -83,7 +82,9 @@ test('sign in, choose, allow, and remove the access again with Tab, Space and En
   await keyboard.press('Enter')
   await page.waitForURL('**/account')
 
-  await tabTo(page, 'Sign out')
+  await tabTo(page, menu)
+  await keyboard.press('Enter')
+  expect(await tabTo(page, 'Sign out')).toEqual(visible('Your account', 'Sign out'))
   await keyboard.press('Enter')
   await page.getByRole('heading', { name: 'Sign out' }).waitFor()
   const stay = 'Stay signed in'

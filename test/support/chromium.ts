@@ -112,8 +112,10 @@ const FOCUSED = `(() => {
   const { outlineStyle, outlineWidth, outlineColor } = getComputedStyle(element)
   const around = getComputedStyle(element.closest('main, body')).backgroundColor
   const label = element.labels?.[0]?.textContent
+  const heard = element.cloneNode(true)
+  for (const hidden of heard.querySelectorAll('[aria-hidden]')) hidden.remove()
   return {
-    name: (element.getAttribute('aria-label') ?? label ?? element.textContent).trim(),
+    name: (element.getAttribute('aria-label') ?? label ?? heard.textContent).trim(),
     isFocusVisible:
       outlineStyle !== 'none' && Number.parseFloat(outlineWidth) >= 2 && outlineColor !== around,
   }
