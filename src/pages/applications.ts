@@ -9,6 +9,7 @@ import { now } from '../storage/store.ts'
 import { detailWords, hostOf, scopeWords } from './consent.ts'
 import { PLACES } from './page-data.ts'
 import type { SignedIn, Site } from './site.ts'
+import { markOf } from './views.ts'
 import type { Words } from './words.ts'
 
 /** Returns the handlers of the application pages. */
@@ -29,11 +30,13 @@ export function createApplicationPages(site: Site) {
     const words = views.words(ctx)
     const { client_id, scopes, details = [], since, lastUsed } = consent
     const client = await views.client(ctx, client_id)
+    const name = client?.client_name ?? client_id
     // Older authorization details are in no valid token.
     const oldest = now() - settings.lifetimes.refresh_token
     const inUse = browsers.filter(browser => browser.clients.includes(client_id)).length
     return {
-      name: client?.client_name ?? client_id,
+      name,
+      mark: markOf(client_id, name),
       ...addressOf(client),
       registered: Boolean(client),
       isUnchecked: client?.isUnchecked ?? false,

@@ -47,6 +47,15 @@ export interface Shared {
 type When = ReturnType<Words['date']>
 type Client = Pick<ClientMetadata, 'client_name' | 'client_uri'>
 
+/** How a list shows a client: its logo, or the first letter of its name in a colour that stays the same. */
+export interface Mark {
+  /** The path of the logo. */
+  logo?: string
+  initial: string
+  /** The number of the colour: `tint-N` in the stylesheet. */
+  tint: number
+}
+
 /** Paths of the account pages and of the page for a user code. A sign-in may return to these only. */
 export const PLACES = {
   home: '/account',
@@ -79,6 +88,7 @@ export interface PageData {
   applications: {
     applications: {
       name: string
+      mark: Mark
       client_uri?: string
       host?: string
       /** Whether the client still exists. */

@@ -1,6 +1,7 @@
 // Renders pages from templates and texts. Everything that a template prints is escaped; `it.t(key)` is a
 // text in the language of the user.
 
+import { hash } from 'node:crypto'
 import type { Context } from 'koa'
 import type { Account } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
@@ -9,7 +10,7 @@ import { allowFormAnywhere } from '../http/edge.ts'
 import { routesOf } from '../provider/routes.ts'
 import { reasonOf } from '../storage/store.ts'
 import { createAssets } from './assets.ts'
-import { type Area, type PageData, PLACES, type Shared } from './page-data.ts'
+import { type Area, type Mark, type PageData, PLACES, type Shared } from './page-data.ts'
 import { createTemplates } from './templates.ts'
 import { createLanguages, type Translate, type Words } from './words.ts'
 
@@ -170,6 +171,16 @@ function initials(name: string): string {
   const [first = '', ...others] = name.split(' ').filter(Boolean)
   const letters = [first, others.at(-1) ?? ''].map(([letter = '']) => letter)
   return letters.join('').toUpperCase()
+}
+
+/** The colours of marks: `tint-0` and so on in the stylesheet. */
+const TINTS = 8
+
+/** Returns how a list shows a client. `id`: its client_id, which decides the colour. */
+export function markOf(id: string, name: string, logo?: string): Mark {
+  const [initial = ''] = name.trim()
+  const [byte = 0] = hash('sha256', id, 'buffer')
+  return { logo, initial: initial.toUpperCase(), tint: byte % TINTS }
 }
 
 /** Returns the client with its names and addresses in this language (RFC 7591 §2.2). */

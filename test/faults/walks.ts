@@ -125,7 +125,7 @@ export async function withdraw(traffic: Traffic, ledger: Ledger, login: Login) {
   if (browser.heading !== 'Connected applications') {
     return ledger.refused(`no list: "${browser.heading}" ${browser.page.status}`, 'd')
   }
-  const links = browser.page.html.querySelectorAll('article a').map(a => a.getAttribute('href'))
+  const links = browser.page.html.querySelectorAll('.fold a').map(a => a.getAttribute('href'))
   if (!links.includes(removalOf(client_id))) {
     if (consent.state === 'live') ledger.violated('g', `not on the list: ${consent.name}`)
     return

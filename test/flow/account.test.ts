@@ -74,7 +74,7 @@ test('the list shows each application with its scopes, the date of consent, and 
     { indexes: [['consents of account', ada]] },
   )
   const { html } = await browser.open(APPLICATIONS)
-  const cards = html.querySelectorAll('article')
+  const cards = html.querySelectorAll('details.fold')
   expect(cards.map(card => card.querySelector('h2')?.text.trim())).toEqual([
     'Post application',
     'Web application',
@@ -87,7 +87,7 @@ test('the list shows each application with its scopes, the date of consent, and 
   ])
   const times = web?.querySelectorAll('time').map(time => time.attributes.datetime?.slice(0, 10))
   const ago = (days: number) => new Date(Date.now() - days * day * 1000).toISOString().slice(0, 10)
-  expect(times).toEqual([ago(40), ago(1)])
+  expect(times).toEqual([ago(1), ago(40)])
   expect(web?.text).toContain(words('applications.verified', { brand: 'Usher' }))
 })
 
@@ -97,7 +97,7 @@ test('the list shows in how many browsers an application is active', async () =>
   const browser = await signedIn(usher)
   const inUse = async () => {
     const { html } = await browser.open(APPLICATIONS)
-    return html.querySelectorAll('article dd').at(-1)?.text
+    return html.querySelectorAll('.fold dd').at(-1)?.text
   }
   expect(await inUse()).toBe('in 2 browsers')
   await first.browser.open('/api/oauth/logout')

@@ -4,6 +4,7 @@
 import { SCOPE_ICONS } from '../../src/pages/consent.ts'
 import { CODES } from '../../src/pages/error.ts'
 import { type PageData, PLACES } from '../../src/pages/page-data.ts'
+import { markOf } from '../../src/pages/views.ts'
 import type { Words } from '../../src/pages/words.ts'
 import { allowed, payment } from './detail-samples.ts'
 import { deviceAsks, deviceStates } from './device-samples.ts'
@@ -69,6 +70,7 @@ function consent(
 function application({ t, date, plural }: Words): PageData['applications']['applications'][0] {
   return {
     name: CLIENT.client_name,
+    mark: markOf('wiki', CLIENT.client_name),
     client_uri: CLIENT.client_uri,
     host: 'wiki.example.org',
     registered: true,
@@ -90,15 +92,23 @@ const paying = (words: Words) => ({ ...application(words), ...allowed(words, TIM
 const implicit = (words: Words) => ({
   ...application(words),
   name: 'Intranet',
+  mark: markOf('intranet', 'Intranet'),
   implicit: true,
   inUse: words.plural('applications.in_use', 1),
 })
 
-const unchecked = (words: Words) => ({ ...application(words), isUnchecked: true })
+const unchecked = (words: Words) => ({
+  ...application(words),
+  client_uri: undefined,
+  name: 'Notes',
+  mark: markOf('notes', 'Notes'),
+  isUnchecked: true,
+})
 
 const gone = (words: Words) => ({
   ...application(words),
   name: LONG,
+  mark: markOf(LONG, LONG),
   client_uri: undefined,
   host: undefined,
   registered: false,
