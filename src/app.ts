@@ -5,6 +5,7 @@ import compose from 'koa-compose'
 import mount from 'koa-mount'
 import { createConsents } from './accounts/consents.ts'
 import { openDirectory } from './features/accounts-module.ts'
+import { applicationAccess } from './features/application-access.ts'
 import { authorizationDetails } from './features/authorization-details.ts'
 import { ciba } from './features/ciba.ts'
 import { clientDocuments } from './features/client-metadata-documents.ts'
@@ -75,6 +76,7 @@ export async function createApp(
     ? (await import('./features/upstream/feature.ts')).upstreamSignIn(dependencies)
     : undefined
   const ours: Record<string, PageFeature> = {
+    application_access: applicationAccess(),
     resources: resourceIndicators(dependencies),
     dpop: dpop(dependencies),
     mtls: mutualTls(settings, routes.byCertificate),

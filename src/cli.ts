@@ -52,7 +52,9 @@ function readInvocation({ name, usage }: Command, words: string[]): Invocation {
     const all = described.match(/\[[^\]]+\]|\S+/g) ?? []
     const missing = all.filter(argument => !argument.startsWith('['))[positionals.length]
     if (missing) throw new Error(`${missing} is missing.`)
-    const surplus = positionals.slice(all.length).join(' ')
+    // `[ATTRIBUTE…]` takes any number.
+    const most = described.includes('…]') ? positionals.length : all.length
+    const surplus = positionals.slice(most).join(' ')
     if (surplus) throw new Error(`${surplus} is too much.`)
     return { values, args: positionals }
   } catch (error) {

@@ -4,6 +4,7 @@
 import { randomInt } from 'node:crypto'
 import { z } from 'zod'
 import { didYouMean, plainWords } from '../config/report/wording.ts'
+import type { ClientMetadata } from '../config/schema/client.ts'
 import type { ClaimsFile } from '../config/schema/usher.ts'
 import { emailAddress, matching, readJson, refusing, words } from '../config/schema/values.ts'
 import { hashProblem } from './foreign-hash.ts'
@@ -108,6 +109,24 @@ export function claimsOf(account: Account, claims: ClaimsFile['claims']): Record
   const sources = sourcesOf(account)
   const values = Object.entries(claims).map(([claim, { from }]) => [claim, sources.get(from)])
   return Object.fromEntries(values.filter(([, value]) => value !== undefined && value !== null))
+}
+
+/** Returns the attributes of `allow` in a client file of which the account has none of the values. */
+export function missingAttributes(
+  { attributes }: Pick<Account, 'attributes'>,
+  allow: ClientMetadata['allow'] = {},
+): string[] {
+  const isMissing = ([name, values]: [string, string[]]) =>
+    !valuesOf(attributes, name).some(value => values.includes(value))
+  return Object.entries(allow)
+    .filter(isMissing)
+    .map(([name]) => name)
+}
+
+/** Returns the values of an attribute as texts. A list has several. */
+export function valuesOf(attributes: Account['attributes'], name: string): string[] {
+  const value = Object.hasOwn(attributes, name) ? attributes[name] : []
+  return [value].flat().flatMap(one => (typeof one === 'object' ? [] : String(one)))
 }
 
 /** An account that cannot be added or changed. The message never quotes the account, which may contain a hash. */

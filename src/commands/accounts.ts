@@ -8,6 +8,7 @@ import {
   profileSchema,
   subjectSchema,
   tidy,
+  valuesOf,
 } from '../accounts/account.ts'
 import { hashPassword, passwordProblem } from '../accounts/password.ts'
 import { readSettings } from '../config/load.ts'
@@ -41,9 +42,13 @@ export async function list({ values, args: [text] }: Invocation) {
   const { directory } = await openOwnDirectory()
   const wanted = foldUsername(tidy(text ?? ''))
   const has = (part = '') => foldUsername(part).includes(wanted)
+  const [, attribute = '', value = ''] = /^([^=]+)=(.+)$/.exec(text ?? '') ?? []
   const accounts = await Array.fromAsync(directory.all())
   accounts.sort((a, b) => a.username.localeCompare(b.username))
-  const found = accounts.filter(({ username, name, email }) => [username, name, email].some(has))
+  const found = accounts.filter(
+    ({ username, name, email, attributes }) =>
+      [username, name, email].some(has) || valuesOf(attributes, attribute).includes(value),
+  )
   const width = found.reduce((most, { username }) => Math.max(most, username.length), 0)
   const describe = ({ id, username, name, email, enabled }: Account) => {
     const about = [enabled ? '' : '(disabled)', name, text === undefined ? '' : email]
@@ -96,22 +101,44 @@ export async function show({ values, args: [name = ''] }: Invocation) {
   print(values, visible(account))
 }
 
-/** `accounts set ACCOUNT …`: changes what is named, and nothing else. */
-export async function set({ values, args: [name = ''] }: Invocation) {
+/** `accounts set ACCOUNT [ATTRIBUTE…] …`: changes what is named, and nothing else. */
+export async function set({ values, args: [name = '', ...texts] }: Invocation) {
   const changes = readProfile(values, changesSchema)
-  if (!Object.keys(changes).length) {
-    throw new Failure('Nothing to change: name an option, as --name "Ada Lovelace".')
+  const edits = texts.map(readEdit)
+  if (!Object.keys(changes).length && !edits.length) {
+    throw new Failure('Nothing to change: groups+=finance, or an option, as --name "Ada Lovelace".')
   }
   const { account, directory, audit } = await openOwnAccount(name)
   await directory.change(account.id, current => ({
     ...current,
     ...changes,
+    attributes: edits.reduce(edited, changes.attributes ?? current.attributes),
     // A new address is not verified, unless the operator says that it is.
     ...(changes.email !== undefined &&
       changes.email !== current.email && { email_verified: changes.email_verified ?? false }),
   }))
   await audit('account_changed', { account: account.id })
   hint(`${changes.username ?? account.username} is changed.`)
+}
+
+/** A change of one attribute. */
+type Edit = { name: string; sign: string; value: string }
+
+const EDIT = 'must be groups+=finance, groups-=sales or site=north: site= removes the attribute'
+
+function readEdit(text: string): Edit {
+  const [, name = '', sign = '', value = ''] = /^([^=]+?)([+-]?=)(.*)$/.exec(text) ?? []
+  const isTaken = name in Object.prototype
+  if (!name || isTaken || (sign !== '=' && !value)) throw new Failure(`${text} ${EDIT}`)
+  return { name, sign, value }
+}
+
+function edited(attributes: Account['attributes'], { name, sign, value }: Edit) {
+  const { [name]: before = [], ...others } = attributes
+  if (sign === '=') return value ? { ...others, [name]: value } : others
+  const rest = [before].flat().filter(one => one !== value)
+  if (sign === '+=') return { ...others, [name]: [...rest, value] }
+  return rest.length ? { ...others, [name]: Array.isArray(before) ? rest : before } : others
 }
 
 /** `accounts disable ACCOUNT`: ends every session and token. */

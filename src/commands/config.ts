@@ -3,6 +3,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
+import { createDirectory } from '../accounts/directory.ts'
 import { createApp } from '../app.ts'
 import { configFolder, readFolder, type Settings } from '../config/load.ts'
 import { ConfigError, describe, type Finding, toRecord } from '../config/report/finding.ts'
@@ -11,11 +12,12 @@ import type { Readiness } from '../http/health.ts'
 import { createMetrics } from '../http/metrics.ts'
 import { openSigningKeys } from '../keys/signing-keys.ts'
 import { openInstallation } from '../storage/open.ts'
-import { Failure, hint, type Invocation, print } from './command.ts'
+import { Failure, hint, type Invocation, openState, print } from './command.ts'
 
 /** `config check [FOLDER]`: fails when there is a finding; warnings are only shown. */
 export async function check({ values, args: [folder] }: Invocation) {
-  const { settings, findings, warnings } = await validate(folder)
+  const { settings, findings, ...read } = await validate(folder)
+  const warnings = folder ? read.warnings : await withoutKnown(read.warnings)
   if (settings && !settings.sources.parts.includes('usher.yaml')) {
     const message = `is missing or empty: ${settings.clients.length ? '' : 'there is no client, and '}${BARE}`
     warnings.push({ file: join(settings.folder, 'usher.yaml'), rule: 'empty', message })
@@ -27,6 +29,24 @@ export async function check({ values, args: [folder] }: Invocation) {
   print(values, record, [report, ...advice])
   if (findings.length) throw new Failure(`Findings: ${findings.length}.`)
 }
+
+/** Leaves out warnings about attributes in `allow` of clients that an account of the store has. */
+async function withoutKnown(warnings: Finding[]): Promise<Finding[]> {
+  const names = warnings.map(nameInAllow).filter(name => name !== undefined)
+  if (!names.length) return warnings
+  const known = new Set<string>()
+  // A machine that checks a folder may have no access to the store.
+  const state = await openState().catch(() => undefined)
+  const accounts = state ? createDirectory(state.records).all() : []
+  for await (const { attributes } of accounts) {
+    for (const name of names) if (Object.hasOwn(attributes, name)) known.add(name)
+    if (known.size === names.length) break
+  }
+  return warnings.filter(warning => !known.has(nameInAllow(warning) ?? ''))
+}
+
+const nameInAllow = ({ rule, key }: Finding) =>
+  rule === 'allow-attribute' ? key?.replace(/^allow\./, '') : undefined
 
 const BARE = 'every setting has its default. A service that runs with settings refuses this folder'
 

@@ -1,15 +1,15 @@
 // `usher accounts why`: what prevents an account from signing in. `config explain` has the same reasons.
 
 import { isIP } from 'node:net'
-import { type Account, foldUsername, tidy } from '../accounts/account.ts'
+import { type Account, foldUsername, missingAttributes, tidy } from '../accounts/account.ts'
 import { accountCounter, networkCounter, signInLimits } from '../accounts/authentication.ts'
 import { isExpired, type Refusal } from '../accounts/directory.ts'
 import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
-import { readSettings } from '../config/load.ts'
+import { readSettings, type Settings } from '../config/load.ts'
 import { openDirectory } from '../features/accounts-module.ts'
 import { UPSTREAM_REFUSALS, type UpstreamRefusal } from '../features/upstream/identities.ts'
 import { now } from '../storage/store.ts'
-import { Failure, type Invocation, openState, print, secondOf } from './command.ts'
+import { Failure, type Invocation, openState, print, requireEntry, secondOf } from './command.ts'
 import { findAccount } from './directory.ts'
 
 const EVERYWHERE = 'every network, except in browsers in which the user signed in before'
@@ -47,6 +47,12 @@ export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled', Said> = {
   },
 }
 
+/** Why a client is refused the use of an account. */
+export const NO_ACCESS: Said = {
+  wrong: 'the account has no value of `allow` in the file of CLIENT (DETAIL)',
+  change: `allow, or the account; which values are missing: ${ACCOUNTS} why NAME --client CLIENT_ID`,
+}
+
 /** Errors outside the protocol, by the code that the page shows. */
 export const PAGES: Record<string, Said[]> = {
   misdirected_request: [{ wrong: 'DETAIL', change: 'the proxy; issuer and proxy in usher.yaml' }],
@@ -57,7 +63,7 @@ export const PAGES: Record<string, Said[]> = {
   server_error: [{ wrong: 'a fault of Usher', change: 'the log: its line with this id' }],
 }
 
-/** `accounts why ACCOUNT [--ip ADDRESS]`: reads what prevents a sign-in, and changes nothing. */
+/** `accounts why ACCOUNT [--client CLIENT_ID] [--ip ADDRESS]`: reads what prevents a sign-in, and changes nothing. */
 export async function why({ values, args: [name = ''] }: Invocation) {
   const ip = String(values.ip ?? '')
   if (values.ip !== undefined && !isIP(ip)) {
@@ -74,7 +80,12 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   const upstreams = Object.values(settings.upstreams)
     .filter(({ issuer }) => account?.links?.some(link => link.issuer === issuer))
     .map(({ name, issuer }) => `${name} (${issuer})`)
-  const reasons = obstaclesOf(account, upstreams, settings.accounts.module)
+  const reasons = [
+    ...obstaclesOf(account, upstreams, settings.accounts.module),
+    ...(values.client === undefined
+      ? []
+      : clientObstacles(settings, String(values.client), account)),
+  ]
   for (const [where, counter] of limits) {
     const until = Math.ceil((await createRateLimit(records).dueTime(counter)) / 1000)
     const wrong = `throttled from ${where}, until ${secondOf(until)}`
@@ -88,11 +99,24 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   if (settings.accounts.module || account?.password) places.unshift('with the right password')
   const none = `Nothing prevents a sign-in ${places.join(' or ')}.${temporary}`
   print(values, { account: account?.id, upstreams, reasons }, lines, none)
-  if (reasons.length) throw new Failure('The account cannot sign in at the moment.')
+  const where = values.client === undefined ? '' : ` to ${values.client}`
+  if (reasons.length) throw new Failure(`The account cannot sign in${where} at the moment.`)
 }
 
 /** `until`: epoch seconds. */
-type Obstacle = Said & { reason: keyof typeof SIGN_IN; until?: number }
+type Obstacle = Said & { reason: keyof typeof SIGN_IN | 'attribute_missing'; until?: number }
+
+/** What prevents an account from using a client. Throws a `Failure` if the folder has no such client. */
+function clientObstacles({ clients }: Settings, id: string, account?: Account): Obstacle[] {
+  const byId = new Map(clients.map(client => [client.client_id, client]))
+  const { allow = {} } = requireEntry('Client', id, byId)
+  const missing = account ? missingAttributes(account, allow) : []
+  return missing.map(name => ({
+    reason: 'attribute_missing',
+    wrong: `${id} needs one of these values of ${name}, and the account has none: ${allow[name]?.join(', ')}`,
+    change: `${ACCOUNTS} set ${account?.username} ${name}+=${allow[name]?.[0]}; or allow in the file of ${id}`,
+  }))
+}
 
 /** `upstreams`: where the account can sign in without a password. `module` keeps those of its accounts. */
 function obstaclesOf(account?: Account, upstreams: string[] = [], module?: string): Obstacle[] {

@@ -9,7 +9,7 @@ import { type FileResult, isValid, namesakes, readFile, type ValidFile } from '.
 import { ConfigError, type Finding, inOrder } from './report/finding.ts'
 import { didYouMean } from './report/wording.ts'
 import { entriesOf } from './report/yaml.ts'
-import { clientFindings, scopeFindings } from './rules/client.ts'
+import { allowFindings, clientFindings, scopeFindings } from './rules/client.ts'
 import { isWarning, strayFile } from './rules/messages.ts'
 import { logoFindings, readLook } from './rules/pages.ts'
 import * as provider from './rules/provider.ts'
@@ -152,6 +152,7 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
   const scopes = allScopes(settings)
   for (const client of clients) {
     found.push(...scopeFindings(client, scopes), ...clientFindings(client, settings))
+    found.push(...allowFindings(client, settings))
     yield
   }
   findings.push(...found.filter(({ rule }) => !isWarning(rule)))

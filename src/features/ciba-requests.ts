@@ -19,7 +19,7 @@ import { note } from '../http/audit.ts'
 import { createConsentPage, decisionIn } from '../pages/consent.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { SignedIn, Site, Submitted } from '../pages/site.ts'
-import { findClient } from '../provider/clients.ts'
+import { findClient, MAY_NOT_USE, refusalOf } from '../provider/clients.ts'
 import type { Grants } from '../provider/grants.ts'
 import { createDeliveryQueue } from '../state/delivery-queue.ts'
 import { revokeGrant } from '../state/grants.ts'
@@ -157,6 +157,10 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
     const client = await findClient(provider, client_id)
     if (!open || open.grantId || open.error || !client) return 'gone'
     try {
+      if (refusalOf(client, account)) {
+        await provider.backchannelResult(id, new errors.AccessDenied(MAY_NOT_USE))
+        return 'gone'
+      }
       if (!decision || !(await consents.decide(account.id, client_id, decision))) {
         await provider.backchannelResult(id, new errors.AccessDenied('the user did not allow it'))
         return decision ? 'withdrawn' : 'denied'

@@ -16,7 +16,7 @@ import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import { RECENT_SECONDS } from '../pages/site.ts'
 import { acrValuesOf } from '../provider/claims.ts'
-import { findClient } from '../provider/clients.ts'
+import { findClient, refusalOf } from '../provider/clients.ts'
 import type { Dependencies, LibraryFeatures } from '../provider/feature.ts'
 import { createGrants } from '../provider/grants.ts'
 import { nbfProblem } from '../provider/requests.ts'
@@ -74,7 +74,14 @@ export function ciba(dependencies: Dependencies): PageFeature {
     },
 
     async triggerAuthenticationDevice({ oidc, state }, request, { accountId }, client) {
-      const { ended = 0 } = (await directory.find(accountId)) ?? {}
+      const account = await directory.find(accountId)
+      const refusal = account && refusalOf(client, account)
+      if (refusal) {
+        // Like a request for an unknown user, it stays open until it expires.
+        state.log.detail = refusal
+        return
+      }
+      const { ended = 0 } = account ?? {}
       const { clientId: client_id } = client
       const message = oidc.params?.binding_message
       const isAsked = await requests.ask(accountId, {
@@ -90,8 +97,8 @@ export function ciba(dependencies: Dependencies): PageFeature {
         version: (await consents.read(accountId, client_id)).version,
       })
       if (isAsked) {
-        const account = SUBJECT.test(accountId) ? accountId : undefined
-        return note({ state }, 'access_requested', { client_id, account })
+        const known = SUBJECT.test(accountId) ? accountId : undefined
+        return note({ state }, 'access_requested', { client_id, account: known })
       }
       await request.destroy()
       throw refused('too many requests of this client to this user are open, or were denied')

@@ -7,7 +7,7 @@ import { ConfigError } from '../config/report/finding.ts'
 import type { Detail } from '../config/schema/details.ts'
 import { audienceOf, isFor, lifetimeOf, scopesFor } from '../config/schema/resource.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
-import { findClient, scopeOf } from '../provider/clients.ts'
+import { findClient, refusalOf, scopeOf } from '../provider/clients.ts'
 import type { Dependencies, Feature, Oidc } from '../provider/feature.ts'
 import { sentDetails } from '../provider/grants.ts'
 import { canSign } from '../provider/keys.ts'
@@ -71,14 +71,17 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
 
   /**
    * Whether a client may introspect a token: its own, or one for its API. The token's account and client
-   * must still exist. endpoints.ts refuses public clients.
+   * must still exist, and the account may use the client. endpoints.ts refuses public clients.
    */
   async function mayIntrospect({ oidc }: { oidc: Oidc }, client: Client, token: Token) {
     const isOwn = token.clientId === client.clientId
     if (!isOwn && !isMadeFor(client, token)) return false
-    if (!isOwn && !(await findClient(oidc.provider, token.clientId))) return false
+    const owner = isOwn ? client : await findClient(oidc.provider, token.clientId)
+    if (!owner) return false
     if (!token.accountId) return true
-    return Boolean(await directory.findEnabled(token.accountId, await signInOf(records, token)))
+    const signedIn = await signInOf(records, token)
+    const account = await directory.findEnabled(token.accountId, signedIn)
+    return account !== undefined && !refusalOf(owner, account)
   }
 
   return {

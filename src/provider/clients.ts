@@ -8,6 +8,7 @@ import {
   type ClientMetadata as LibraryClientMetadata,
   type Provider,
 } from 'oidc-provider'
+import { type Account, missingAttributes } from '../accounts/account.ts'
 import { hashOf, hashSecret, isExpired } from '../config/client-secret.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError, type Finding } from '../config/report/finding.ts'
@@ -20,7 +21,7 @@ import { merged, type NamedFeature } from './feature.ts'
 /** Our client metadata beyond RFC 7591. */
 export const USHER_METADATA: string[] = namesIn(
   'client_secret_hashes require_pkce consent require_sign_in rotate_refresh_tokens',
-  'any_secret_method profile registered_scope',
+  'any_secret_method profile registered_scope allow',
 )
 
 /** Whether refresh tokens of the client are rotated. */
@@ -29,6 +30,18 @@ export const rotates = (client: Client | undefined) => client?.rotate_refresh_to
 /** The scopes that a client may request, with those of APIs; undefined for all. */
 export const scopeOf = ({ registered_scope, scope }: Client) =>
   typeof registered_scope === 'string' ? registered_scope : scope
+
+/** The beginning of the reason for the log. The attributes that are missing follow. */
+export const NOT_ALLOWED = 'the account may not use this client'
+
+/** The description of the error for the client. */
+export const MAY_NOT_USE = 'the user may not use this client: its operator limits it to some users'
+
+/** Returns why an account may not use a client (`allow` in its file), for the log; undefined if it may. */
+export function refusalOf(client: Client, account: Account): string | undefined {
+  const missing = missingAttributes(account, client.allow as ClientMetadata['allow'])
+  return missing.length ? `${NOT_ALLOWED}: ${missing.join(', ')}` : undefined
+}
 
 /**
  * Returns the metadata of a client file for the library. `scopes`: those of claims.yaml. The library refuses

@@ -1,7 +1,7 @@
 // The library's configuration, one decision a line. Settings that are not here have their defaults, on
 // purpose; test/unit/library.test.ts pins the defaults we rely on.
 
-import type { Configuration, Provider } from 'oidc-provider'
+import type { Client, Configuration, Provider } from 'oidc-provider'
 import { type Account, claimsOf } from '../accounts/account.ts'
 import { ACCOUNT_CLIENT, RESPONSE_TYPES } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
@@ -19,7 +19,14 @@ import {
   claimsByScope,
   pairwiseSubjects,
 } from './claims.ts'
-import { accountClient, addClients, rotates, toLibrary, USHER_METADATA } from './clients.ts'
+import {
+  accountClient,
+  addClients,
+  refusalOf,
+  rotates,
+  toLibrary,
+  USHER_METADATA,
+} from './clients.ts'
 import { logEvents } from './events.ts'
 import { type Dependencies, merged, type NamedFeature, type ShowError } from './feature.ts'
 import { createGrants, type Grants } from './grants.ts'
@@ -85,8 +92,13 @@ function configuration(
     return !flow || settings.compatibility[flow]
   }
   const methods = ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const
-  const accountFor = (id: string, account: Account | undefined) =>
-    account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }
+  const accountFor = (id: string, account?: Account, client?: Client) =>
+    account && {
+      accountId: id,
+      /** A page refuses the user (features/application-access.ts). */
+      refusal: client && refusalOf(client, account),
+      claims: () => ({ sub: id, ...claimsOf(account, claims) }),
+    }
 
   const library: Configuration['features'] = {
     devInteractions: { enabled: false },
@@ -175,7 +187,7 @@ function configuration(
       if (token) return accountFor(id, await grants.accountOfToken(ctx.oidc, token))
       // The authorization endpoint reads the consent next.
       if (client && session) await consents.readAhead(id, client.clientId)
-      return accountFor(id, await directory.findEnabled(id, session?.loginTs))
+      return accountFor(id, await directory.findEnabled(id, session?.loginTs), client)
     },
 
     interactions: {

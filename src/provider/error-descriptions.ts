@@ -6,6 +6,7 @@ import type { KoaContextWithOIDC } from 'oidc-provider'
 import { CIBA_GRANT, DEVICE_GRANT } from '../config/schema/client.ts'
 import type { ErrorAnswer } from '../http/errors.ts'
 import { MAX_BODY_BYTES } from '../http/limits.ts'
+import { MAY_NOT_USE, NOT_ALLOWED } from './clients.ts'
 import { assertionProblem, scopeProblem } from './requests.ts'
 
 const ACCESS_TOKEN =
@@ -62,6 +63,7 @@ export const DESCRIPTIONS: Record<string, string | undefined> = {
   'refresh token missing requested scopes':
     'scope must only have scopes that were granted with the refresh_token',
   'no access token provided': 'an access token is required: Authorization: Bearer TOKEN',
+  [NOT_ALLOWED]: MAY_NOT_USE,
   'access token not found': ACCESS_TOKEN,
   'associated account not found': ACCESS_TOKEN,
   'registration access token not found':
@@ -126,7 +128,9 @@ export function described<T extends Partial<ErrorAnswer>>(ctx: Context, answer: 
   const source = isInvalidSource && INVALID_SOURCES[String(params?.grant_type)]
   const isAsserted = error === 'invalid_client' && params?.client_assertion
   const wrong = isAsserted ? assertionProblem(ctx.oidc) : undefined
-  const own = texts.map(text => DESCRIPTIONS[text]).find(Boolean)
+  const own = texts
+    .map(text => DESCRIPTIONS[text] ?? DESCRIPTIONS[text.replace(/: .*/, '')])
+    .find(Boolean)
   const description = wrong ? `client_assertion: ${wrong}` : bearer || own || source
   return error && description ? { ...answer, error_description: description } : answer
 }

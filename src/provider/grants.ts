@@ -11,6 +11,7 @@ import { note } from '../http/audit.ts'
 import { newTag, revokeGrant, signInOf } from '../state/grants.ts'
 import { isTokenRequest } from '../state/request.ts'
 import type { Records } from '../storage/records.ts'
+import { refusalOf } from './clients.ts'
 import type { Dependencies, LibraryProvider, Oidc } from './feature.ts'
 import type { Outcome } from './interactions.ts'
 
@@ -91,10 +92,18 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
     return allowedBy(grant).every(key => scopes.includes(key)) ? account : undefined
   }
 
-  /** Returns the account of a code or token that is used, if its access has not ended since. */
-  async function accountOfToken({ entities }: Oidc, token: Used) {
-    if (isTokenRequest() && entities.Grant) return accountOf(entities.Grant)
-    return directory.findEnabled(token.accountId ?? '', await signInOf(records, token))
+  /**
+   * Returns the account of a code or token that is used, if its access has not ended since. Throws if the account
+   * may not use the client any more.
+   */
+  async function accountOfToken({ client, entities }: Oidc, token: Used) {
+    const account =
+      isTokenRequest() && entities.Grant
+        ? await accountOf(entities.Grant)
+        : await directory.findEnabled(token.accountId ?? '', await signInOf(records, token))
+    const refusal = account && client && refusalOf(client, account)
+    if (!refusal) return account
+    throw isTokenRequest() ? new errors.InvalidGrant(refusal) : new errors.InvalidToken(refusal)
   }
 
   /** Returns the grant of an authorization request, after its consent is recorded. */
@@ -103,6 +112,8 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
     const client = required(oidc.client)
     const { clientId } = client
     const accountId = required(oidc.session?.accountId)
+    // A page refuses the user: nothing is recorded.
+    if (oidc.account?.refusal) return undefined
     if (clientId === ACCOUNT_CLIENT) {
       // It needs no consent. It is not saved, because the account pages redeem no code.
       const allowed = { accountId, scopes: ['openid'], declined: [], jti: newTag() }

@@ -64,6 +64,7 @@ export interface Outcome {
   consent?: { decision: Decision; accountId?: string }
   select_account?: { another: boolean }
   error?: string
+  error_description?: string
 }
 
 /** Whether the user answered `select_account` by asking for another account. */

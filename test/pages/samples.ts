@@ -213,6 +213,10 @@ export const STATES: State[] = [
   state('select-account', 'select-account', () => ({
     client: CLIENT.client_name,
   })),
+  state('no-access', 'no-access', () => ({
+    client: CLIENT.client_name,
+    reference: REQUEST_ID,
+  })),
   state('consent', 'consent', words => consent(words)),
   state('consent-short', 'consent', words =>
     consent(words, {

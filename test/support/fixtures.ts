@@ -14,7 +14,7 @@ export let alan: string
 
 interface Opening extends UsherOptions {
   /** Default: Ada. */
-  accounts?: { username: string }[]
+  accounts?: { username: string; attributes?: object }[]
   /** Opens the browser; pass `signedIn` for a browser that is signed in. */
   browser?: (usher: Usher) => Promise<Browser>
 }

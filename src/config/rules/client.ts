@@ -12,7 +12,8 @@ import {
   LOOPBACK_HOSTS,
   schemeProblem,
 } from '../schema/client.ts'
-import type { UsherFile } from '../schema/usher.ts'
+import type { UpstreamFile } from '../schema/upstream.ts'
+import type { ClaimsFile, UsherFile } from '../schema/usher.ts'
 import { mapOf } from '../schema/values.ts'
 import { findingsOf } from './messages.ts'
 
@@ -25,6 +26,24 @@ interface ProviderSettings extends Pick<UsherFile, 'features' | 'compatibility'>
 }
 
 type Client = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'written' | 'at'>
+
+/** Settings that map attributes: claims read them, and upstream issuers set them. */
+type Mapping = Pick<ClaimsFile, 'claims'> & { upstreams: Record<string, UpstreamFile> }
+
+/** Returns the warnings about attributes in `allow` that nothing maps. */
+export function allowFindings(client: Client, { claims, upstreams }: Mapping): Finding[] {
+  const known = [
+    ...Object.values(claims).map(({ from }) => from),
+    ...Object.values(upstreams).flatMap(upstream => Object.keys(upstream.claims)),
+  ]
+  const unknown = Object.keys(client.value.allow ?? {}).filter(
+    name => !known.includes(`attributes.${name}`),
+  )
+  return findingsOf(
+    client,
+    unknown.map(name => [true, 'allow-attribute', `allow.${name}`] as const),
+  )
+}
 
 /** Hash of the public secret of the shipped client `demo`. */
 const DEMO_SECRET = 'sha256:FoWR19LG3fXwJBV3R_vmwQGtKh4Q3swDuTWR06stEOI'

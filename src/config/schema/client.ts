@@ -95,6 +95,9 @@ const SCOPES = 'must be one text with spaces between scopes: openid profile'
 
 const branding = z.strictObject({ logo: path, accent: colour, accent_dark: colour }).partial()
 const subject = z.string().min(1).optional()
+const ALLOW = 'names attributes of accounts, each with a list of values: { groups: [finance] }'
+const allowed = z.array(z.string(ALLOW).min(1), ALLOW).min(1, ALLOW)
+const hasKeys = (map: object) => Object.keys(map).length > 0
 
 /** Schema of a client file. */
 export const clientSchema = z.strictObject({
@@ -152,6 +155,7 @@ export const clientSchema = z.strictObject({
   require_pkce: z.boolean().default(true),
   branding: branding.optional(),
   require_sign_in: z.string().optional(),
+  allow: z.record(z.string().min(1), allowed).refine(hasKeys, ALLOW).optional(),
   consent: z.enum(['explicit', 'implicit']).default('explicit'),
 })
 

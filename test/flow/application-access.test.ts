@@ -1,0 +1,266 @@
+// Who may use an application: `allow` in a client file holds at every endpoint.
+
+import * as openid from 'openid-client'
+import { beforeEach, describe, expect } from 'vitest'
+import { explainFailure } from '../../src/commands/failure.ts'
+import { findFailure } from '../../src/provider/failures.ts'
+import { APIS, FILES } from '../support/apis.ts'
+import { cibaClient, forgetRequests, pendingRequests, poll, startRequest } from '../support/ciba.ts'
+import { configurationOf } from '../support/client-library.ts'
+import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
+import { authorize, post, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
+import { credentials, newTab, open, signedIn, silently, textOf, words } from '../support/people.ts'
+import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
+
+const allow = { groups: ['finance', 'board'], site: ['north'] }
+const HELP = 'https://help.example.org/'
+const TV = {
+  client_id: 'tv',
+  client_name: 'Television',
+  token_endpoint_auth_method: 'none',
+  grant_types: ['urn:ietf:params:oauth:grant-type:device_code', 'refresh_token'],
+  allow,
+}
+/** The features that are off by default. */
+const features = { device_flow: true, ciba: true }
+const member = { groups: ['finance'], site: 'north' }
+const test = usherTest({
+  ...APIS,
+  accounts: [
+    { ...ADA, attributes: member },
+    { ...GRACE, attributes: { groups: ['sales'], site: 'north' } },
+  ],
+  clients: {
+    ...APIS.clients,
+    web: { ...CLIENTS.web, allow },
+    first: { ...CLIENTS.first, allow },
+    tv: TV,
+    till: cibaClient('till', { allow }),
+  },
+  usher: {
+    features,
+    branding: { links: { help: HELP } },
+  },
+})
+
+const setAttributes = (attributes: object) =>
+  usher.directory.change(ada, account => ({ ...account, attributes: { ...attributes } }))
+beforeEach(async () => {
+  await setAttributes(member)
+  await usher.consents.removeAll(ada)
+})
+
+const TITLE = words('no_access.title', { client: 'Web application' })
+const introspect = (token: string, client_id = 'web') =>
+  post(usher, '/api/oauth/introspect', { token, client_id })
+
+/** A browser at the first page after the sign-in. */
+async function arrive(username: string, params: Record<string, string> = {}) {
+  const opened = await open(usher, params)
+  await opened.browser.submit(credentials(username))
+  return opened.browser
+}
+
+describe('attributes of an account', () => {
+  const CASES: [name: string, attributes: object, isAllowed: boolean][] = [
+    ['one value of each list', member, true],
+    ['another value, as text', { groups: 'board', site: ['north', 'south'] }, true],
+    ['no value of one list', { groups: ['sales'], site: 'north' }, false],
+    ['one attribute without the other', { groups: ['finance'] }, false],
+    ['no attribute', {}, false],
+    ['a value in other letters', { groups: ['Finance'], site: 'north' }, false],
+    ['an object in place of a value', { groups: { finance: true }, site: 'north' }, false],
+    ['null', { groups: null, site: 'north' }, false],
+  ]
+  test.for(CASES)('%s', async ([, attributes, isAllowed]) => {
+    await setAttributes(attributes)
+    const { heading } = await arrive('ada')
+    expect(heading).toBe(isAllowed ? words('consent.title') : TITLE)
+  })
+})
+
+test('the page names the application, the account and whom to ask, and leads back', async () => {
+  const page = await arrive('grace')
+  expect(page.page.status).toBe(403)
+  expect(page.heading).toBe(TITLE)
+  const text = textOf(page.page.text)
+  expect(text).toContain(words('page.signed_in_as', { name: 'grace' }))
+  expect(page.page.html.querySelector(`main a[href="${HELP}"]`)).toBeTruthy()
+  const reference = page.page.html.querySelector('main code')?.text ?? ''
+  const failureOf = () => findFailure(usher.records, reference)
+  await expect.poll(failureOf).toMatchObject({ error: 'access_denied', client_id: 'web' })
+  const failure = await failureOf()
+  expect(failure && explainFailure({ failure })).toEqual({
+    wrong:
+      'the account has no value of `allow` in the file of web (the account may not use this client: groups)',
+    change: expect.stringContaining('accounts why NAME --client CLIENT_ID'),
+  })
+  await page.submit({ decision: 'back' })
+  expect(Object.fromEntries(page.page.params)).toMatchObject({
+    error: 'access_denied',
+    error_description: expect.stringContaining('may not use this client'),
+    iss: usher.issuer,
+  })
+})
+
+test('another account can be used from the page', async () => {
+  const page = await arrive('grace')
+  await page.submit({ decision: 'another' })
+  expect(page.heading).toBe(words('sign_in.title'))
+  await page.submit(credentials('ada'))
+  // The library signs the former user out.
+  await page.submit()
+  await page.submit({ decision: 'allow' })
+  expect(page.page.params.get('code')).toBeTruthy()
+})
+
+test('a user who is admitted meanwhile continues by loading the page again', async () => {
+  await setAttributes({})
+  const page = await arrive('ada')
+  expect(page.heading).toBe(TITLE)
+  await setAttributes(member)
+  await page.open(page.page.url)
+  expect(page.heading).toBe(words('consent.title'))
+})
+
+test('nothing is recorded for a user who may not use a client with implicit consent', async () => {
+  const page = await arrive('grace', { client_id: 'first' })
+  expect(page.heading).toBe(words('no_access.title', { client: 'Application of our own' }))
+  expect(await usher.consents.list(grace)).toEqual([])
+})
+
+/** For each endpoint: a user who may use the client begins, and the result after the group is removed. */
+const ENDPOINTS: Record<string, () => Promise<() => Promise<unknown>>> = {
+  authorization: async () => {
+    const { browser } = await tokens(usher)
+    return async () => (await open(usher, {}, newTab(browser))).browser.heading
+  },
+  'authorization with prompt=none': async () => {
+    const { browser } = await tokens(usher)
+    return () => silently(usher, browser)
+  },
+  'an open consent page': async () => {
+    const browser = await arrive('ada')
+    return async () => {
+      await browser.submit({ decision: 'allow' })
+      return browser.heading
+    }
+  },
+  'code exchange': async () => {
+    const { code, request } = await authorize(usher)
+    return async () => (await redeem(usher, code, request)).body.error
+  },
+  refresh: async () => {
+    const { refresh_token } = await tokens(usher)
+    return async () => (await refresh(usher, refresh_token)).body.error
+  },
+  UserInfo: async () => {
+    const { access_token } = await tokens(usher)
+    return async () => (await userinfo(usher, access_token)).body.error
+  },
+  'introspection of an access token': async () => {
+    const { access_token } = await tokens(usher)
+    return async () => (await introspect(access_token)).body
+  },
+  'introspection of a refresh token': async () => {
+    const { refresh_token } = await tokens(usher)
+    return async () => (await introspect(refresh_token)).body
+  },
+  'introspection by an API': async () => {
+    const scope = 'openid files:read'
+    const { code, request } = await authorize(usher, { scope, resource: FILES })
+    const { body } = await redeem(usher, code, request, FILES)
+    expect((await introspect(body.access_token, 'files-api')).body.active).toBe(true)
+    return async () => (await introspect(body.access_token, 'files-api')).body
+  },
+  'the page for a user code': async () => {
+    const config = await configurationOf(usher, 'tv', {}, openid.None())
+    const device = await openid.initiateDeviceAuthorization(config, { scope: 'openid' })
+    const browser = await signedIn(usher)
+    return async () => {
+      await browser.open('/device')
+      await browser.submit({ user_code: device.user_code })
+      return browser.heading
+    }
+  },
+  'a device that polls': async () => {
+    const config = await configurationOf(usher, 'tv', {}, openid.None())
+    const device = await openid.initiateDeviceAuthorization(config, { scope: 'openid' })
+    const browser = await signedIn(usher)
+    await browser.open('/device')
+    await browser.submit({ user_code: device.user_code })
+    await browser.submit({ decision: 'allow' })
+    const { device_code } = device
+    const form = { grant_type: TV.grant_types[0] ?? '', device_code, client_id: 'tv', secret: '' }
+    return async () => {
+      const body = new URLSearchParams(form)
+      const response = await fetch(`${usher.issuer}/api/oauth/token`, { method: 'POST', body })
+      return ((await response.json()) as { error: string }).error
+    }
+  },
+  'a backchannel authentication request': async () => async () => {
+    const id = await startRequest(usher)
+    const polled = await poll(usher, id)
+    return [polled.error, await pendingRequests(await signedIn(usher))]
+  },
+  'the answer to a backchannel authentication request': async () => {
+    const id = await startRequest(usher)
+    const browser = await signedIn(usher)
+    await browser.open((await pendingRequests(browser)).at(-1) ?? '')
+    return async () => {
+      await browser.submit({ decision: 'allow' })
+      expect(browser.page.text).toContain(words('requests.gone'))
+      return (await poll(usher, id)).error
+    }
+  },
+  'a poll after the answer': async () => {
+    const id = await startRequest(usher)
+    const browser = await signedIn(usher)
+    await browser.open((await pendingRequests(browser)).at(-1) ?? '')
+    await browser.submit({ decision: 'allow' })
+    return async () => (await poll(usher, id)).error
+  },
+}
+const RESULTS: Record<string, unknown> = {
+  authorization: TITLE,
+  'authorization with prompt=none': 'access_denied',
+  'an open consent page': TITLE,
+  'code exchange': 'invalid_grant',
+  refresh: 'invalid_grant',
+  UserInfo: 'invalid_token',
+  'introspection of an access token': { active: false },
+  'introspection of a refresh token': { active: false },
+  'introspection by an API': { active: false },
+  'the page for a user code': words('no_access.title', { client: 'Television' }),
+  'a device that polls': 'invalid_grant',
+  'a backchannel authentication request': ['authorization_pending', []],
+  'the answer to a backchannel authentication request': 'access_denied',
+  'a poll after the answer': 'invalid_grant',
+}
+
+describe('a user who loses the group is refused at', () => {
+  beforeEach(() => forgetRequests(usher, ada))
+  test.for(Object.keys(ENDPOINTS))('%s', async name => {
+    const act = await ENDPOINTS[name]?.()
+    await setAttributes({ ...member, groups: ['sales'] })
+    expect(await act?.()).toEqual(RESULTS[name])
+  })
+})
+
+test('the error of a refused token names the cause, and the token works for the user who is back', async () => {
+  const { access_token, refresh_token } = await tokens(usher)
+  await setAttributes({})
+  const { body } = await refresh(usher, refresh_token)
+  expect(body.error_description).toBe(
+    'the user may not use this client: its operator limits it to some users',
+  )
+  expect((await userinfo(usher, access_token)).body.error_description).toContain('may not use')
+  await setAttributes(member)
+  expect((await userinfo(usher, access_token)).status).toBe(200)
+  expect((await refresh(usher, refresh_token)).status).toBe(200)
+})
+
+test('other clients are not limited', async () => {
+  const { access_token } = await tokens(usher, { client_id: 'spa', username: 'grace' })
+  expect((await userinfo(usher, access_token)).status).toBe(200)
+})
