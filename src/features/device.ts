@@ -14,7 +14,7 @@ import type { Views } from '../pages/views.ts'
 import type { Dependencies, Finisher, ShowError } from '../provider/feature.ts'
 import { decisionOf, isDevice } from '../provider/grants.ts'
 import type { Payload } from '../state/grants.ts'
-import { currentSession, newGrant } from '../state/request.ts'
+import { currentSession, unsavedGrant } from '../state/request.ts'
 import { answerOnce } from '../state/reuse.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { StoreUnavailable } from '../storage/store.ts'
@@ -165,7 +165,7 @@ export function deviceCodeAdapter(records: Records) {
         const { after } = await records.change('UserCode', String(userCode), claim, { ttl })
         if (!after) throw new StoreUnavailable('this user code is in use')
         // Before the code, which the device has: it never leads to a grant that is not there.
-        await newGrant(payload.grantId)?.save()
+        await unsavedGrant(payload.grantId)?.save()
         await save(id, { ...payload, ...(inFlight === true && { sessionUid: ownUid() }) }, ttl)
       },
 

@@ -65,7 +65,7 @@ export function logFaults(log: Logger) {
 export function logError(ctx: Context, thrown: Partial<errors.OIDCProviderError>): void {
   const outage = outageIn(thrown)
   // The library wrapped it in an error of the client.
-  if (outage !== thrown) ctx.state.outage = outage
+  if (outage && outage !== thrown) ctx.state.outage = outage
   const { error, error_detail, error_description } = outage ?? thrown
   Object.assign(ctx.state.log, { error, detail: error_detail ?? error_description })
 }

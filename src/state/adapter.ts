@@ -6,8 +6,8 @@
 //   AuthorizationCode, DeviceCode,
 //   BackchannelAuthenticationRequest    codes.ts           work once
 //   RefreshToken                        refresh-tokens.ts  one record for all rotations of a token (family)
-//   Session                             sessions.ts        a save changes only what its request changed
-//   Grant                               grants.ts          deleting it revokes its opaque tokens
+//   Session                             here, sessions.ts  a save changes only what its request changed
+//   Grant                               here, grants.ts    deleting it revokes its opaque tokens
 //   Interaction                         here               answered once, resumed once, by one browser
 //   PushedAuthorizationRequest          here               used once, at the end of the interaction
 //   others                              here               as the library asks
@@ -19,11 +19,12 @@
 //   1  provider/grants.ts makes a grant from the consent. The authorization saves the code and the grant
 //      at the same time, before its answer. Authorization codes and opaque tokens begin with the id of the grant.
 //   2  `find` reads the code and its grant at the same time. A request that fails a check of the library
-//      (client, expiry, PKCE, redirect_uri) does not use the code up, and revokes nothing.
+//      (client, expiry, PKCE, redirect_uri) does not use the code up, and revokes nothing. A request that finds
+//      the code consumed revokes the grant (`destroy` of Grant).
 //   3  The account and the consent must still be in force (`findAccount` in provider/configuration.ts).
-//   4  The request saves its tokens, and then consumes the code: its commit (request.ts). If the code was
-//      consumed before, the request revokes the grant instead, which ends the opaque tokens of both requests
-//      (RFC 6749 §4.1.2).
+//   4  The request saves its tokens, prolongs the grant for a refresh token, and then consumes the code: its
+//      commit (request.ts). A request that loses this race revokes the grant (codes.ts), which ends the opaque
+//      tokens of both requests (RFC 6749 §4.1.2).
 //
 // Revocation of              removes                                        in
 //   an access token          its record                                     `destroy`
@@ -54,7 +55,7 @@ import {
   currentSession,
   isForRefresh,
   isTokenRequest,
-  saveToken,
+  saveAtEnd,
   usedRefreshToken,
 } from './request.ts'
 import { alreadyUsed, answerOnce, noteReuse } from './reuse.ts'
@@ -122,7 +123,7 @@ function createPlainAdapter(model: string, records: Records) {
     async upsert(id: string, payload: Payload, ttl?: number) {
       const decide = ({ value, version }: Found<Payload>) =>
         value || version === 0 ? payload : undefined
-      await saveToken(() => records.change(model, id, decide, { ttl }, { version: 0 }))
+      await saveAtEnd(() => records.change(model, id, decide, { ttl }, { version: 0 }))
     },
 
     async find(id: string): Promise<Payload | undefined> {
@@ -161,9 +162,10 @@ function createGrantAdapter(records: Records, { grant }: Lifetimes) {
 
     // At the token endpoint the library revokes the grant of what was used before.
     async destroy(id: string) {
-      const used = currentRequest()?.oidc.params?.grant_type
-      const isCode = isTokenRequest() && used !== 'refresh_token'
-      const { value } = isCode ? await records.read<GrantRecord>(...grantName(id)) : {}
+      const grantType = currentRequest()?.oidc.params?.grant_type
+      const isCodeReuse = isTokenRequest() && grantType !== 'refresh_token'
+      // Read for the audit event only.
+      const { value } = isCodeReuse ? await records.read<GrantRecord>(...grantName(id)) : {}
       await revokeGrant(records, id)
       if (value) noteReuse('code_reuse', value)
     },

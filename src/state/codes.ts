@@ -3,7 +3,7 @@
 import type { Adapter } from 'oidc-provider'
 import type { Records } from '../storage/records.ts'
 import { grantName, type Payload, revokeGrant, tagOf } from './grants.ts'
-import { assertClientConnected, commit, newGrant } from './request.ts'
+import { assertClientConnected, commitAtEnd, unsavedGrant } from './request.ts'
 import { alreadyUsed, noteReuse } from './reuse.ts'
 
 /** Models whose values begin with the id of their grant (the tag), which is read at the same time. */
@@ -27,7 +27,7 @@ export function createTaggedAdapter(model: string, records: Records, { upsert }:
     },
 
     async upsert(id: string, payload: Payload, ttl: number) {
-      await Promise.all([newGrant(payload.grantId)?.save(), upsert(id, payload, ttl)])
+      await Promise.all([unsavedGrant(payload.grantId)?.save(), upsert(id, payload, ttl)])
     },
   }
 }
@@ -45,15 +45,15 @@ export function createCodeAdapter(model: string, records: Records) {
 
   return {
     async consume(id: string): Promise<void> {
-      await assertClientConnected()
-      const { value, consumed } = await records.read<Payload>(model, id)
-      if (!value || consumed) return endReused(value)
+      const { value } = await records.read<Payload>(model, id)
       // The user has refused (device flow, CIBA): no token will be issued.
-      if (value.error) return void (await records.consume(model, id))
+      if (value?.error) return void (await records.consume(model, id))
       const use = async () => {
+        // No code is used up for a client that has disconnected.
+        await assertClientConnected()
         if (!(await records.consume(model, id))) await endReused(value)
       }
-      await commit(use, { waits: true })
+      await commitAtEnd(use, { afterSaves: true })
     },
   }
 }

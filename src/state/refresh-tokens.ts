@@ -18,7 +18,7 @@ import { required } from '../config/schema/values.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { type GrantRecord, grantName, type Payload, revokeGrant } from './grants.ts'
-import { assertClientConnected, commit, isTokenRequest, saveToken } from './request.ts'
+import { assertClientConnected, commitAtEnd, isTokenRequest, saveAtEnd } from './request.ts'
 import { alreadyUsed, noteReuse } from './reuse.ts'
 
 interface Family {
@@ -103,14 +103,14 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     const { id, tag, generation } = required(parse(token))
     const next: Family = { payload: lasting(payload), generation, since: now() }
     if (generation === 0) {
-      return saveToken(() =>
+      return saveAtEnd(() =>
         Promise.all([prolongGrant(tag), records.save(KIND, id, next, { ttl })]),
       )
     }
     const found = records.lastRead<Family>(KIND, id)
     // Within the grace period the client gets the same token again. Without one, the tokens of a crash between
     // both writes would be lost.
-    await commit(() => rotate(id, next, ttl, found), { waits: grace === 0 })
+    await commitAtEnd(() => rotate(id, next, ttl, found), { afterSaves: grace === 0 })
   }
 
   /**

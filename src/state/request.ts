@@ -1,9 +1,9 @@
 // The request of the library that is in progress. Adapters and hooks of the library have no parameter for it, so
 // that it is ambient; no other file of `state/` reads `Provider.ctx`.
 //
-// A token request saves what it issues, all at the same time, and then makes one change that makes it count: the
-// commit. No client knows a token that was never sent. So a crash before the commit loses nothing: the client
-// repeats its request, and what was saved expires unknown.
+// At its end, a token request saves what it issues, all at the same time, and then makes one change that makes it
+// count: the commit. No client knows a token that was never sent. So a crash before the commit loses nothing: the
+// client repeats its request, and what was saved expires unknown. After it, a repeated request is a reuse.
 
 import { setImmediate } from 'node:timers/promises'
 import { errors, type Grant, type KoaContextWithOIDC, Provider } from 'oidc-provider'
@@ -20,8 +20,8 @@ export const currentSession = () => currentRequest()?.oidc.session
 /** Whether the request is at the token endpoint. Other endpoints read a refresh token, and do not use it up. */
 export const isTokenRequest = () => currentRoute() === 'token'
 
-/** Returns the grant with this id that the request has made; undefined if it was read from the store. */
-export function newGrant(grantId: string | undefined): Grant | undefined {
+/** Returns the grant with this id that the request has made. A grant gets `exp` when it is saved. */
+export function unsavedGrant(grantId: string | undefined): Grant | undefined {
   const grant = currentRequest()?.oidc.grant
   return grant && grant.jti === grantId && grant.exp === undefined ? grant : undefined
 }
@@ -39,8 +39,7 @@ export const usedRefreshToken = () => currentRequest()?.oidc.entities.RotatedRef
 /**
  * Throws when the client has disconnected. Node closes its socket then (nginx does the same). The client may
  * have repeated its request elsewhere: what looks like reuse here is then its own request, and revokes
- * nothing. No code is used up for a response that no client receives. Yields once, so that a closed socket
- * is noticed.
+ * nothing. Yields once, so that a closed socket is noticed.
  */
 export async function assertClientConnected() {
   const ctx = currentRequest()
@@ -53,7 +52,7 @@ export async function assertClientConnected() {
 /** The writes of a token request, which run at its end. */
 interface Issuing {
   saves: (() => Promise<unknown>)[]
-  commit?: { change: () => Promise<void>; waits: boolean }
+  commit?: { change: () => Promise<void>; afterSaves: boolean }
 }
 
 const inProgress = new WeakMap<object, Issuing>()
@@ -64,29 +63,33 @@ function issuingNow(): Issuing | undefined {
   return ctx && inProgress.get(ctx)
 }
 
-/** Runs the handler of a grant type, then its saves and its commit. If the handler throws, nothing is written. */
+/** Runs the handler of a grant type, then its saves and its commit. If the handler throws, neither is made. */
 export async function issue(ctx: object, handler: () => Promise<void> | void): Promise<void> {
   const issuing: Issuing = { saves: [] }
   inProgress.set(ctx, issuing)
   await handler()
-  const saved = Promise.all(issuing.saves.map(save => save()))
-  if (issuing.commit?.waits) await saved
-  await Promise.all([saved, issuing.commit?.change()])
+  const { saves, commit } = issuing
+  const saved = Promise.all(saves.map(save => save()))
+  if (commit?.afterSaves) await saved
+  await Promise.all([saved, commit?.change()])
 }
 
 /** Saves a code or token: in a token request at its end, elsewhere now. */
-export async function saveToken(write: () => Promise<unknown>): Promise<void> {
+export async function saveAtEnd(write: () => Promise<unknown>): Promise<void> {
   const issuing = issuingNow()
   if (issuing) issuing.saves.push(write)
   else await write()
 }
 
 /**
- * Makes the change that makes a token request count: at its end, elsewhere now. `waits`: after the saves;
- * otherwise with them, for a change that the client can repeat.
+ * Makes the change that makes a token request count: at its end, elsewhere now. `afterSaves`: false for a change
+ * that the client can repeat, which is made with them.
  */
-export async function commit(change: () => Promise<void>, { waits }: { waits: boolean }) {
+export async function commitAtEnd(
+  change: () => Promise<void>,
+  { afterSaves }: { afterSaves: boolean },
+) {
   const issuing = issuingNow()
   if (!issuing) return change()
-  issuing.commit = { change, waits }
+  issuing.commit = { change, afterSaves }
 }

@@ -25,9 +25,9 @@ export function createReadCache(store: Store, guard: () => void, currentRequest:
     const request = currentRequest()
     const known = request && requests.get(request)
     if (known) return known
-    const none: Reads = { fresh: new Map(), all: new Map() }
-    if (request) requests.set(request, none)
-    return none
+    const begun: Reads = { fresh: new Map(), all: new Map() }
+    if (request) requests.set(request, begun)
+    return begun
   }
 
   /** Calls the store, unless it has failed this request before. */

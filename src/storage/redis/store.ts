@@ -85,14 +85,15 @@ export async function openRedisStore(
         writer.usherWrite(1, name, operation, Buffer.from(value), head),
       )
       const found = names.split(' ').filter(Boolean)
-      if (outcome === 'unindexed') await addToIndexes(Object.assign(next, { indexes: found }))
-      else {
-        // Takes a removed record out of its indexes, once its removal is durable. `listed`: `n` of the record.
-        for (const index of found.map(indexKey)) {
-          await servers.send('index', () => writer.usherIndex(1, index, key, listed, 'remove'))
-        }
-        return outcome === 'written'
+      if (outcome === 'unindexed') {
+        await addToIndexes(Object.assign(next, { indexes: found }))
+        continue
       }
+      // Takes a removed record out of its indexes, once its removal is durable. `listed`: `n` of the record.
+      for (const index of found.map(indexKey)) {
+        await servers.send('index', () => writer.usherIndex(1, index, key, listed, 'remove'))
+      }
+      return outcome === 'written'
     }
     throw new StoreUnavailable('Redis: a record is written to by too many requests at once')
   }
