@@ -5,14 +5,15 @@
 import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
-import { required } from '../config/schema/values.ts'
+import { mapOf, readJson, required } from '../config/schema/values.ts'
 import { createQuota } from '../http/limits.ts'
 import { faultOf } from '../http/log.ts'
 import type { Environment, Feature, LibraryFeatures } from '../provider/feature.ts'
 import { outageIn, PeerUnavailable } from '../storage/store.ts'
-import { readMetadata, refuse } from './registration.ts'
+import { readMetadata, refuse, usable } from './registration.ts'
 
 const MAX_FETCHES_PER_MINUTE = 120
+const MAX_DOCUMENT_BYTES = 5 * 1024
 const CACHE_SECONDS = { min: 60, max: 3600 }
 
 /** Returns the feature client ID metadata documents. */
@@ -32,7 +33,27 @@ export function clientDocuments({ settings, log }: Pick<Environment, 'settings' 
     },
     allowClient: (_ctx, client) => Boolean(metadataOf(client, settings)),
   }
+  /**
+   * Completes a metadata document before the library makes a client of it, which has other defaults. A document
+   * names its own address.
+   */
+  async function complete(response: Response, address: string): Promise<Response> {
+    const text = await response.clone().text()
+    const document = mapOf(readJson(text))
+    if (document.client_id !== address) return response
+    // The library would only say that the stream of the response is locked.
+    if (Buffer.byteLength(text) > MAX_DOCUMENT_BYTES) throw new Error('too large: over 5 KiB')
+    // A document has no secret. A client that names no method is a public client.
+    const { token_endpoint_auth_method = 'none', ...given } = usable(document, settings)
+    const completed = { ...given, token_endpoint_auth_method }
+    return new Response(JSON.stringify(completed), { headers: response.headers })
+  }
+
   return {
+    fetch: send => async (input, options) => {
+      const response = await send(input, options)
+      return response.status === 200 ? complete(response, String(input)) : response
+    },
     settings: { clientIdMetadataDocument },
     async describeClient({ Client }, id) {
       if (!id.startsWith('https://')) return undefined
@@ -50,7 +71,6 @@ export function clientDocuments({ settings, log }: Pick<Environment, 'settings' 
 }
 
 function metadataOf(client: Client, settings: Settings): ClientMetadata {
-  if (client.jwksUri) throw refuse('jwks_uri is not fetched: the keys stand in jwks')
   const sent = Object.entries(client.metadata()).filter(([, value]) => value !== undefined)
   const metadata = readMetadata(Object.fromEntries(sent), client.clientId, settings)
   // A document changes without notice; the sector of its client must not.

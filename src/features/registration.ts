@@ -6,8 +6,8 @@ import { type Adapter, type Client, errors, type KoaContextWithOIDC } from 'oidc
 import type { Settings } from '../config/load.ts'
 import type { Locate } from '../config/report/finding.ts'
 import { plainWords } from '../config/report/wording.ts'
-import { clientFindings } from '../config/rules/client.ts'
-import type { ClientMetadata } from '../config/schema/client.ts'
+import { clashIn, clientFindings } from '../config/rules/client.ts'
+import { type ClientMetadata, redirectUriProblem, schemeProblem } from '../config/schema/client.ts'
 import { shippedTags, shippedWords } from '../config/schema/locale.ts'
 import { required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
@@ -147,9 +147,40 @@ const REFUSED: Record<string, string> = {
 /** Returns the error for metadata that a client cannot have (RFC 7591 §3.2.2). */
 export const refuse = (message: string) => new errors.InvalidClientMetadata(message)
 
+const SUPPORTED: Record<string, string[]> = {
+  grant_types: ['authorization_code', 'refresh_token'],
+  response_types: ['code'],
+}
+
+/**
+ * Returns the metadata that Usher can register of those that were sent (RFC 7591 §2, §3.2.1). It leaves out
+ * scopes, grant types and response types that no such client has, and redirect URIs that could not be used,
+ * if others are left. A client without `application_type` is native if it has a redirect URI of a native
+ * application: its port is then ignored (RFC 8252 §7.3), and users consent each time.
+ */
+export function usable(sent: Properties, { development }: Settings): Properties {
+  const { scope: _, ...given } = sent
+  for (const [key, values] of Object.entries(SUPPORTED)) {
+    if (Array.isArray(given[key])) given[key] = given[key].filter(one => values.includes(one))
+  }
+  if (!Array.isArray(given.redirect_uris)) return given
+  const valid = given.redirect_uris.filter(
+    uri => typeof uri === 'string' && !(redirectUriProblem(uri) ?? clashIn(uri, 'redirect_uris')),
+  )
+  const isNotWeb = (uri: string) => schemeProblem(uri, { native: false, loopbackIssuer: false })
+  const isNative = valid.some(uri => isNotWeb(uri) && !schemeProblem(uri, NATIVE))
+  given.application_type ??= isNative ? 'native' : 'web'
+  const client = { native: given.application_type === 'native', loopbackIssuer: development }
+  const redirect_uris = valid.filter(uri => !schemeProblem(uri, client))
+  return redirect_uris.length ? { ...given, redirect_uris } : given
+}
+
+const NATIVE = { native: true, loopbackIssuer: false }
+
 /** Returns the metadata of a client that registers itself; throws `InvalidClientMetadata` (RFC 7591 §3.2.2). */
 export function readMetadata(sent: Properties, client_id: string, settings: Settings) {
-  const given = Object.fromEntries(Object.entries(sent).filter(([, value]) => value !== null))
+  const set = Object.fromEntries(Object.entries(sent).filter(([, value]) => value !== null))
+  const given = usable(set, settings)
   const refused = Object.keys(REFUSED).find(key => Object.hasOwn(given, key))
   if (refused) throw refuse(`${refused} ${REFUSED[refused]}`)
   const written = { client_name: nameFrom(given.redirect_uris), ...given, client_id }

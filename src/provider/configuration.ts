@@ -217,7 +217,10 @@ function configuration(
       return rotates(oidc.client)
     },
 
-    fetch: cacheKeySets(createFetch(settings.egress)),
+    fetch: features.reduce(
+      (send, feature) => feature.fetch?.(send) ?? send,
+      cacheKeySets(createFetch(settings.egress)),
+    ),
     renderError: pages.showError,
     features: merged(features, 'library feature', settingsOf, library),
   }

@@ -67,6 +67,9 @@ export type Finisher = (ctx: Context, oidc: Oidc) => Promise<void> | void
 /** Sends the authorization response (OAuth 2.0 Multiple Response Types §2.1). */
 export type ResponseMode = Parameters<Provider['registerResponseMode']>[1]
 
+/** Sends the requests of the library to addresses that clients name. */
+export type Fetch = NonNullable<Configuration['fetch']>
+
 /** Answers a token request of one grant type; the client is authenticated. */
 export type GrantHandler = Parameters<Provider['registerGrantType']>[1]
 
@@ -84,6 +87,8 @@ export interface Feature {
   settings?: Partial<LibraryFeatures>
 
   // Clients
+  /** Wraps the `fetch` with which the library reads documents and key sets of clients. */
+  fetch?(send: Fetch): Fetch
   /** Metadata that the feature adds to a client file, or changes in it. */
   clientMetadata?(client: ClientMetadata): Record<string, unknown>
   /** For client assertions (RFC 7523). */

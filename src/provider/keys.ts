@@ -7,6 +7,7 @@ import { ENCRYPTION_ALGORITHMS, SIGNING_ALGORITHMS } from '../config/schema/clie
 import { createQuota } from '../http/limits.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
 import { now, PeerUnavailable, reasonOf } from '../storage/store.ts'
+import type { Fetch } from './feature.ts'
 
 /**
  * Returns the accepted algorithms (RFC 8725 §3.1): never `none`, a shared secret (HS256, `dir`, A*KW) or
@@ -50,8 +51,6 @@ export function asLibraryKey(jwk: SigningKey) {
 
 /** Whether the key has its private part. */
 export const canSign = ({ d }: SigningKey) => d !== undefined
-
-type Fetch = NonNullable<Configuration['fetch']>
 
 /** For all addresses together, per process. */
 const MAX_FETCHES_PER_MINUTE = 120

@@ -171,12 +171,10 @@ const REFUSED: [what: string, document: object | string, why: RegExp][] = [
   ['is larger than 5 KiB', { ...ASSISTANT, client_name: 'x'.repeat(6000) }, /fetch failed/],
   ['has another client_id', { ...ASSISTANT, client_id: 'https://other.example' }, /does not match/],
   ['has a secret', { ...ASSISTANT, client_secret: 's'.repeat(40) }, /client_secret/],
-  ['omits the authentication method', { redirect_uris: [CALLBACK] }, /client_secret/],
   ...OPERATORS.map((metadata): [string, object, RegExp] => {
     const [key] = Object.keys(metadata)
     return [`has ${key}`, { ...ASSISTANT, ...metadata }, new RegExp(`${key} is for the operator`)]
   }),
-  ['has a jwks_uri', { ...ASSISTANT, jwks_uri: 'https://localhost/keys' }, /jwks_uri/],
   [
     'has a sector_identifier_uri',
     { ...ASSISTANT, sector_identifier_uri: 'https://localhost/s' },
@@ -189,7 +187,6 @@ const REFUSED: [what: string, document: object | string, why: RegExp][] = [
   ],
   ['has a wildcard', { ...ASSISTANT, redirect_uris: ['https://*.example.net/'] }, /wildcard/],
   ['is on plain http', { ...ASSISTANT, redirect_uris: ['http://app.example.net/'] }, /https/],
-  ['is a service', { ...ASSISTANT, grant_types: ['client_credentials'] }, /grant_types/],
   [
     'is pairwise with a redirect URI of another host',
     { ...ASSISTANT, subject_type: 'pairwise' },

@@ -115,12 +115,17 @@ function schemeFindings({ value, at }: Client, development: boolean): Finding[] 
   const client = { native: value.application_type === 'native', loopbackIssuer: development }
   return (['redirect_uris', 'post_logout_redirect_uris'] as const).flatMap(key =>
     value[key].flatMap((uri, i) => {
-      const taken = RESERVED[key].find(name => new URL(uri).searchParams.has(name))
-      const clash = taken && `the query must not have ${taken}, which responses add`
+      const clash = clashIn(uri, key)
       const problem = clash ?? schemeProblem(uri, client)
       return problem ? [at([key, i], clash ? 'redirect-query' : 'redirect-scheme', problem)] : []
     }),
   )
+}
+
+/** Returns what is wrong with the query of a redirect URI; undefined if it is valid. */
+export function clashIn(uri: string, key: keyof typeof RESERVED): string | undefined {
+  const taken = RESERVED[key].find(name => new URL(uri).searchParams.has(name))
+  return taken && `the query must not have ${taken}, which responses add`
 }
 
 /** Parameters of responses. Clients would find them twice in a redirect URI that has them. */

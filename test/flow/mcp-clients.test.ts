@@ -1,0 +1,171 @@
+// MCP clients connect by themselves: their recorded metadata documents and registrations, each through
+// authorization, token, refresh and step-up.
+
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { getCACertificates, setDefaultCACertificates } from 'node:tls'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { APIS, FILES } from '../support/apis.ts'
+import { Browser } from '../support/browser.ts'
+import { makeCertificate } from '../support/certificates.ts'
+import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { DOCUMENTS, REGISTRATIONS } from '../support/mcp-clients.ts'
+import { invite, REGISTER } from '../support/registration.ts'
+import { assertion, PUBLIC_JWKS } from '../support/signers.ts'
+import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+const TOKEN = '/api/oauth/token'
+const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-mcp-'))
+const certificate = makeCertificate(folder, 'localhost', {
+  extensions: ['subjectAltName=DNS:localhost'],
+})
+const trusted = getCACertificates()
+let site: string
+const server = createServer(
+  { cert: certificate.pem, key: readFileSync(certificate.key) },
+  ({ url }, res) => {
+    const found = Object.values(DOCUMENTS).find(({ path }) => path === url)
+    const jwks_uri = `${site}/oauth/jwks.json`
+    const isKeyed = found && 'jwks_uri' in found.document
+    if (url === '/oauth/jwks.json') res.end(JSON.stringify(PUBLIC_JWKS))
+    else if (!found) res.writeHead(404).end()
+    else
+      res.end(
+        JSON.stringify({ client_id: site + url, ...found.document, ...(isKeyed && { jwks_uri }) }),
+      )
+  },
+)
+const options = () => ({
+  usher: {
+    features: {
+      client_id_metadata_documents: true,
+      dynamic_registration: true,
+      device_flow: true,
+    },
+    egress: { allow: ['localhost'] },
+  },
+  clients: { ...CLIENTS, ...APIS.clients },
+  resources: {
+    ...APIS.resources,
+    files: {
+      ...APIS.resources.files,
+      default_scopes: ['files:read'],
+      clients: Object.values(DOCUMENTS).map(({ path }) => site + path),
+    },
+  },
+})
+/** The laxer rules of a loopback http issuer, and those of production. */
+let usher: Usher
+let production: Usher
+beforeAll(async () => {
+  setDefaultCACertificates([...trusted, certificate.pem])
+  server.listen(0, 'localhost')
+  await once(server, 'listening')
+  site = `https://localhost:${(server.address() as AddressInfo).port}`
+  usher = await startUsher(options())
+  await usher.addAccount(ADA)
+  const { usher: yaml, ...rest } = options()
+  production = await startUsher({
+    ...rest,
+    usher: { ...yaml, issuer: 'https://id.example.org', proxy: ['127.0.0.1/32'] },
+    store: `sqlite:${join(folder, 'usher.db')}`,
+    env: { USHER_SECRET: 'x'.repeat(43) },
+  })
+})
+afterAll(async () => {
+  setDefaultCACertificates(trusted)
+  await usher.close()
+  await production.close()
+  server.closeAllConnections()
+  server.close()
+  rmSync(folder, { recursive: true })
+})
+
+const PROXIED = { 'x-forwarded-proto': 'https', 'x-forwarded-for': '192.0.2.1' }
+
+/** An authorization request and token requests, as the SDK sends them. */
+function clientOf(client_id: string, redirect_uri: string, isKeyed: boolean) {
+  const browser = new Browser(usher.issuer)
+  async function post(form: Record<string, string>) {
+    const client_assertion = isKeyed && (await assertion('RS256', client_id, usher.issuer))
+    const proof = { client_assertion, client_assertion_type: ASSERTION_TYPE }
+    const body = { client_id, resource: FILES, ...form, ...(client_assertion && proof) }
+    return send(usher, TOKEN, { body: body as Record<string, string> })
+  }
+  return {
+    post,
+    async authorize(scope?: string) {
+      const params = { client_id, redirect_uri, scope, nonce: undefined, resource: FILES }
+      const request = authorizationRequest(usher, params)
+      await browser.open(request.url)
+      const page = await signInAndAllow(browser, 'ada')
+      expect([page.text, page.params.get('code')]).toEqual([page.text, expect.any(String)])
+      const { code_verifier } = request
+      const code = page.params.get('code') ?? ''
+      return post({ grant_type: 'authorization_code', code, redirect_uri, code_verifier })
+    },
+  }
+}
+
+test.each(Object.entries(DOCUMENTS))(
+  '%s connects with its metadata document, without and with a scope, refreshes, and steps up',
+  async (_, { path, document, callback }) => {
+    const client_id = site + path
+    const client = clientOf(client_id, callback, 'jwks_uri' in document)
+    const first = await client.authorize()
+    expect(first).toMatchObject({ status: 200, json: { scope: 'files:read' } })
+    const second = await client.authorize('files:read offline_access')
+    const refresh_token = String(second.json.refresh_token)
+    const renewed = await client.post({ grant_type: 'refresh_token', refresh_token })
+    expect(renewed).toMatchObject({ status: 200, json: { scope: 'files:read' } })
+    const third = await client.authorize('files:read files:write offline_access')
+    expect(String(third.json.scope).split(' ').toSorted()).toEqual(['files:read', 'files:write'])
+    const params = { client_id, redirect_uri: callback, scope: 'files:read', resource: FILES }
+    const { url } = authorizationRequest(production, { ...params, nonce: undefined })
+    const begun = await send(production, url.pathname + url.search, { headers: PROXIED })
+    expect([begun.text, begun.location?.pathname]).toEqual([
+      begun.text,
+      expect.stringMatching(/^\/interaction\//),
+    ])
+  },
+)
+
+test('a redirect URI of a document that cannot be used is refused when it is used', async () => {
+  const client_id = site + DOCUMENTS.Cursor.path
+  const redirect_uri = 'cursor://anysphere.cursor-mcp/oauth/callback'
+  const { status, text } = await send(
+    usher,
+    authorizationRequest(usher, { client_id, redirect_uri }).url,
+  )
+  expect([status, text]).toEqual([400, expect.stringContaining('redirect_uri')])
+})
+
+test.each(Object.entries(REGISTRATIONS))(
+  '%s registers with an invitation, and the answer has what was registered',
+  async (_, metadata) => {
+    for (const at of [usher, production]) {
+      const authorization = `Bearer ${await invite(at)}`
+      const { status, json } = await send(at, REGISTER, {
+        body: JSON.stringify(metadata),
+        headers: { ...PROXIED, authorization, 'content-type': 'application/json' },
+      })
+      expect([status, json]).toEqual([
+        201,
+        expect.objectContaining({
+          client_name: metadata.client_name,
+          application_type: 'native',
+          redirect_uris: metadata.redirect_uris.filter(uri => !uri.startsWith('cursor:')),
+          grant_types: ['authorization_code', 'refresh_token'],
+        }),
+      ])
+      expect(json).not.toHaveProperty('scope')
+    }
+  },
+)
