@@ -13,7 +13,15 @@ import { BACKUP_KINDS } from '../storage/kinds.ts'
 import { createSeal, NAMING_KEY, type Seal } from '../storage/seal.ts'
 import type { Entry } from '../storage/store.ts'
 import { Failure, hint, type Invocation, recordsAre } from './command.ts'
-import { fill, openAt, openInstalledStore, readConfigured, readNamingKey, textOf } from './store.ts'
+import {
+  fill,
+  openAt,
+  openInstalledStore,
+  readConfigured,
+  readNamingKey,
+  recordOf,
+  textOf,
+} from './store.ts'
 
 const BACKUP_FORMAT = 1
 const WITHOUT =
@@ -85,14 +93,9 @@ const nameOf = ({ key, value }: Pick<Entry, 'key' | 'value'>) =>
   key === NAMING_KEY ? String(textOf(value)) : key
 
 /** Whether a backup has the record. Undefined for one that no secret decrypts. */
-function isBackedUp({ key, value = new Uint8Array() }: Entry, seal: Seal): boolean | undefined {
-  try {
-    // The kind of a record stands before the first line end of its contents (records.ts).
-    const [kind = ''] = seal.open(key, value).toString().split('\n', 1)
-    return key === NAMING_KEY || BACKUP_KINDS.has(kind)
-  } catch {
-    return undefined
-  }
+function isBackedUp(entry: Entry, seal: Seal): boolean | undefined {
+  const record = recordOf(entry, seal)
+  return record && (entry.key === NAMING_KEY || BACKUP_KINDS.has(record.kind))
 }
 
 const lineOf = (value: object) => `${JSON.stringify(value)}\n`

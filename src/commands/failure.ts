@@ -12,7 +12,7 @@ import { DESCRIPTIONS } from '../provider/error-descriptions.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
 import { CLOCK_TOLERANCE_SECONDS } from '../provider/requests.ts'
 import { timeOf } from './command.ts'
-import { NO_ACCESS, PAGES, type Said, SIGN_IN } from './why.ts'
+import { CLIENT_REFUSALS, PAGES, type Said, SIGN_IN } from './why.ts'
 
 /** A client: its file, or its registration. */
 export type ClientSource = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'origin'>
@@ -178,7 +178,9 @@ const ignored: Reason = ({ failure: { detail = '' }, settings }) => {
   }
 }
 
-const mayNotUse: Row = { detail: /^the account may not use this client/, ...NO_ACCESS }
+const refused = Object.entries(CLIENT_REFUSALS).map(([reason, said]): Row => {
+  return { detail: new RegExp(`^${reason}`), ...said }
+})
 const FETCH = 'that URL; a host that is not public needs egress.allow in usher.yaml'
 const responseType = unregistered('response_type', 'response_types')
 const grantType = unregistered('grant_type', 'grant_types')
@@ -229,10 +231,11 @@ const REASONS: Record<string, Row[]> = {
     { detail: /response_type is not/, reason: responseType },
     { detail: /grant type is not/, reason: grantType },
   ],
-  access_denied: [mayNotUse],
-  invalid_token: [mayNotUse],
+  access_denied: refused,
+  invalid_token: refused,
+  unauthorized_client: refused,
   invalid_grant: [
-    mayNotUse,
+    ...refused,
     {
       detail: /already/,
       wrong: 'it was used before, and works once. The tokens of the first use are revoked',

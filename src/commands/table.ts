@@ -30,6 +30,7 @@ export const TABLE: [run: string, usage: string, about: string][] = [
   ['clients.invite', 'clients invite [--until DURATION | TIME] [--most N] [--policy without-pkce] [--json]', 'print an initial access token for dynamic registration, once; by default for 10 clients within 7 days'],
   ['clients.invitations', 'clients invitations [--json]', 'the initial access tokens: how many clients registered with each, and when it expires'],
   ['clients.uninvite', 'clients uninvite INVITATION', 'revoke an initial access token, by the handle in clients invitations; registered clients stay'],
+  ['clients.end', 'clients end CLIENT_ID', 'revoke all tokens of a client, for all users; consents stay'],
   ['clients.remove', 'clients remove CLIENT_ID --yes', 'remove a registered client and revoke all its tokens'],
   ['config.check', 'config check [FOLDER] [--json]', 'all errors and warnings in the config folder'],
   ['explain.explain', 'config explain [KEY | CLIENT_ID | REQUEST_ID | -] [--json]', 'the setting in force, its file and its effect; why a request failed, by its id or its log line'],

@@ -8,6 +8,7 @@ import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
 import { readSettings, type Settings } from '../config/load.ts'
 import { openDirectory } from '../features/accounts-module.ts'
 import { UPSTREAM_REFUSALS, type UpstreamRefusal } from '../features/upstream/identities.ts'
+import { NOT_ALLOWED, SWITCHED_OFF } from '../provider/clients.ts'
 import { now } from '../storage/store.ts'
 import { Failure, type Invocation, openState, print, requireEntry, secondOf } from './command.ts'
 import { findAccount } from './directory.ts'
@@ -47,10 +48,16 @@ export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled', Said> = {
   },
 }
 
-/** Why a client is refused the use of an account. */
-export const NO_ACCESS: Said = {
-  wrong: 'the account has no value of `allow` in the file of CLIENT (DETAIL)',
-  change: `allow, or the account; which values are missing: ${ACCOUNTS} why NAME --client CLIENT_ID`,
+/** Why the users or the tokens of a client are refused, by the beginning of the reason in the log. */
+export const CLIENT_REFUSALS = {
+  [NOT_ALLOWED]: {
+    wrong: 'the account has no value of `allow` in the file of CLIENT (DETAIL)',
+    change: `allow, or the account; which values are missing: ${ACCOUNTS} why NAME --client CLIENT_ID`,
+  },
+  [SWITCHED_OFF]: {
+    wrong: 'CLIENT is switched off',
+    change: '`enabled` in its file; a running service loads the change',
+  },
 }
 
 /** Errors outside the protocol, by the code that the page shows. */
@@ -104,18 +111,23 @@ export async function why({ values, args: [name = ''] }: Invocation) {
 }
 
 /** `until`: epoch seconds. */
-type Obstacle = Said & { reason: keyof typeof SIGN_IN | 'attribute_missing'; until?: number }
+type Obstacle = Said & { reason: Reason; until?: number }
+type Reason = keyof typeof SIGN_IN | 'attribute_missing' | 'client_off'
 
 /** What prevents an account from using a client. Throws a `Failure` if the folder has no such client. */
 function clientObstacles({ clients }: Settings, id: string, account?: Account): Obstacle[] {
   const byId = new Map(clients.map(client => [client.client_id, client]))
-  const { allow = {} } = requireEntry('Client', id, byId)
+  const { allow = {}, enabled } = requireEntry('Client', id, byId)
   const missing = account ? missingAttributes(account, allow) : []
-  return missing.map(name => ({
-    reason: 'attribute_missing',
-    wrong: `${id} needs one of these values of ${name}, and the account has none: ${allow[name]?.join(', ')}`,
-    change: `${ACCOUNTS} set ${account?.username} ${name}+=${allow[name]?.[0]}; or allow in the file of ${id}`,
-  }))
+  const off: Obstacle = { reason: 'client_off', ...CLIENT_REFUSALS[SWITCHED_OFF] }
+  const attributes = missing.map(
+    (name): Obstacle => ({
+      reason: 'attribute_missing',
+      wrong: `${id} needs one of these values of ${name}, and the account has none: ${allow[name]?.join(', ')}`,
+      change: `${ACCOUNTS} set ${account?.username} ${name}+=${allow[name]?.[0]}; or allow in the file of ${id}`,
+    }),
+  )
+  return enabled === false ? [off, ...attributes] : attributes
 }
 
 /** `upstreams`: where the account can sign in without a password. `module` keeps those of its accounts. */

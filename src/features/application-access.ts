@@ -1,38 +1,58 @@
-// Who may use an application: `allow` of its client file. The core refuses tokens of other accounts wherever it
-// finds an account (`refusalOf` in provider/clients.ts). Here users who sign in get a page, and the client
-// gets `access_denied`.
+// Who may use an application: `allow` and `enabled` of its client file. The core refuses tokens wherever it finds an
+// account (`refusalOf` in provider/clients.ts). Here users who sign in get a page, and the client gets
+// `access_denied` or `unauthorized_client`.
 
-import { interactionPolicy } from 'oidc-provider'
+import type { Context } from 'koa'
+import { errors, interactionPolicy } from 'oidc-provider'
+import { GRANT_TYPES } from '../config/schema/client.ts'
 import type { PromptPage } from '../pages/interaction.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import type { Site } from '../pages/site.ts'
-import { findClient, MAY_NOT_USE, refusalOf } from '../provider/clients.ts'
+import { findClient, isOff, MAY_NOT_USE, refusalOf, SWITCHED_OFF } from '../provider/clients.ts'
+import type { GrantHandler } from '../provider/feature.ts'
 
 const { Check } = interactionPolicy
 
-/** Returns the feature. Its prompt comes after the sign-in, and before consent. */
+/** Returns the feature: a prompt before the sign-in, and one between the sign-in and consent. */
 export function applicationAccess(): PageFeature {
   const isRefused = new Check('not_allowed', MAY_NOT_USE, 'access_denied', ({ oidc }) =>
     Boolean(oidc.account?.refusal),
   )
+  const isSwitchedOff = new Check('switched_off', SWITCHED_OFF, 'unauthorized_client', ({ oidc }) =>
+    isOff(oidc.client),
+  )
+  const refuseOff =
+    (handler: GrantHandler): GrantHandler =>
+    ctx => {
+      if (isOff(ctx.oidc.client)) throw new errors.UnauthorizedClient(SWITCHED_OFF)
+      return handler(ctx)
+    }
   return {
-    prompts: { no_access: { page: noAccessPage } },
-    checks: { no_access: [isRefused] },
+    prompts: {
+      no_access: { page: noAccessPage },
+      switched_off: { page: switchedOffPage, isFirst: true },
+    },
+    checks: { no_access: [isRefused], switched_off: [isSwitchedOff] },
+    // A page answers the authorization endpoint.
+    checkRequest({ oidc: { client, route } }) {
+      const isForUser = route === 'authorization'
+      if (isOff(client) && !isForUser) throw new errors.UnauthorizedClient(SWITCHED_OFF)
+    },
+    grantHandlers: Object.fromEntries(GRANT_TYPES.map(type => [type, refuseOff])),
   }
 }
 
-/** Returns the page of the prompt. */
-function noAccessPage({ views, provider, interactions }: Site): PromptPage {
+/** Returns the page of a user who may not use the application. */
+function noAccessPage(site: Site): PromptPage {
+  const { provider, interactions, views } = site
   return {
-    async show(ctx, { clientId: client_id }) {
-      const { account, requestId, log } = ctx.state
-      const client = await findClient(provider, client_id)
+    async show(ctx, { clientId }) {
+      const { account } = ctx.state
+      const client = await findClient(provider, clientId)
       const detail = client && account && refusalOf(client, account)
       // Admitted since, or the account or the client is gone: the next check decides.
       if (!detail) return views.navigate(ctx, await interactions.finish(ctx, {}))
-      Object.assign(log, { error: 'access_denied', client_id, detail })
-      const data = { client: await views.nameOf(ctx, client_id), reference: requestId }
-      views.page(ctx, 'no-access', data, 403)
+      await refuse(site, ctx, clientId, { error: 'access_denied', detail })
     },
 
     async submit(_ctx, _interaction, form) {
@@ -41,4 +61,29 @@ function noAccessPage({ views, provider, interactions }: Site): PromptPage {
       return { error: 'access_denied', error_description: MAY_NOT_USE }
     },
   }
+}
+
+/** Returns the page of an application that is switched off. */
+function switchedOffPage(site: Site): PromptPage {
+  const error = 'unauthorized_client'
+  return {
+    async show(ctx, { clientId }) {
+      if (isOff(await findClient(site.provider, clientId))) {
+        return refuse(site, ctx, clientId, { error, detail: SWITCHED_OFF })
+      }
+      site.views.navigate(ctx, await site.interactions.finish(ctx, {}))
+    },
+
+    submit: async () => ({ error, error_description: SWITCHED_OFF }),
+  }
+}
+
+type Refused = { error: 'access_denied' | 'unauthorized_client'; detail: string }
+
+/** Shows the page, and logs its reason. */
+async function refuse({ views }: Site, ctx: Context, client_id: string, refused: Refused) {
+  Object.assign(ctx.state.log, { client_id, ...refused })
+  const client = await views.nameOf(ctx, client_id)
+  const isOff = refused.error === 'unauthorized_client'
+  views.page(ctx, 'no-access', { client, isOff, reference: ctx.state.requestId }, 403)
 }

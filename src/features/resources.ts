@@ -7,7 +7,7 @@ import { ConfigError } from '../config/report/finding.ts'
 import type { Detail } from '../config/schema/details.ts'
 import { audienceOf, isFor, lifetimeOf, scopesFor } from '../config/schema/resource.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
-import { findClient, refusalOf, scopeOf } from '../provider/clients.ts'
+import { findClient, isOff, refusalOf, scopeOf } from '../provider/clients.ts'
 import type { Dependencies, Feature, Oidc } from '../provider/feature.ts'
 import { sentDetails } from '../provider/grants.ts'
 import { canSign } from '../provider/keys.ts'
@@ -77,7 +77,7 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
     const isOwn = token.clientId === client.clientId
     if (!isOwn && !isMadeFor(client, token)) return false
     const owner = isOwn ? client : await findClient(oidc.provider, token.clientId)
-    if (!owner) return false
+    if (!owner || isOff(owner) || isOff(client)) return false
     if (!token.accountId) return true
     const signedIn = await signInOf(records, token)
     const account = await directory.findEnabled(token.accountId, signedIn)

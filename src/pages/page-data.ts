@@ -166,8 +166,8 @@ export interface PageData {
   errors: { codes: string[] }
   'hand-over': { action: string; fields: Record<string, unknown> }
   navigate: { url: string }
-  /** The account may not use the application. `reference`: the id of the request, for the operator. */
-  'no-access': { client: string; reference: string }
+  /** The account may not use the application, or it is switched off. `reference`: the id of the request. */
+  'no-access': { client: string; isOff: boolean; reference: string }
   /** Problems by field. */
   password: { problems: { current?: string; password?: string; repeat?: string } }
   'password-changed': object

@@ -21,7 +21,7 @@ import { merged, type NamedFeature } from './feature.ts'
 /** Our client metadata beyond RFC 7591. */
 export const USHER_METADATA: string[] = namesIn(
   'client_secret_hashes require_pkce consent require_sign_in rotate_refresh_tokens',
-  'any_secret_method profile registered_scope allow',
+  'any_secret_method profile registered_scope allow enabled',
 )
 
 /** Whether refresh tokens of the client are rotated. */
@@ -37,8 +37,15 @@ export const NOT_ALLOWED = 'the account may not use this client'
 /** The description of the error for the client. */
 export const MAY_NOT_USE = 'the user may not use this client: its operator limits it to some users'
 
-/** Returns why an account may not use a client (`allow` in its file), for the log; undefined if it may. */
+/** The reason for the log, and the description for the client, where `enabled` in its file is false. */
+export const SWITCHED_OFF = 'this client is switched off by its operator'
+
+/** Whether a client is switched off. */
+export const isOff = (client: Client | undefined) => client?.enabled === false
+
+/** Returns why an account may not use a client, for the log; undefined if it may. */
 export function refusalOf(client: Client, account: Account): string | undefined {
+  if (isOff(client)) return SWITCHED_OFF
   const missing = missingAttributes(account, client.allow as ClientMetadata['allow'])
   return missing.length ? `${NOT_ALLOWED}: ${missing.join(', ')}` : undefined
 }

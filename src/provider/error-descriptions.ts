@@ -6,7 +6,7 @@ import type { KoaContextWithOIDC } from 'oidc-provider'
 import { CIBA_GRANT, DEVICE_GRANT } from '../config/schema/client.ts'
 import type { ErrorAnswer } from '../http/errors.ts'
 import { MAX_BODY_BYTES } from '../http/limits.ts'
-import { MAY_NOT_USE, NOT_ALLOWED } from './clients.ts'
+import { MAY_NOT_USE, NOT_ALLOWED, SWITCHED_OFF } from './clients.ts'
 import { assertionProblem, scopeProblem } from './requests.ts'
 
 const ACCESS_TOKEN =
@@ -64,6 +64,7 @@ export const DESCRIPTIONS: Record<string, string | undefined> = {
     'scope must only have scopes that were granted with the refresh_token',
   'no access token provided': 'an access token is required: Authorization: Bearer TOKEN',
   [NOT_ALLOWED]: MAY_NOT_USE,
+  [SWITCHED_OFF]: SWITCHED_OFF,
   'access token not found': ACCESS_TOKEN,
   'associated account not found': ACCESS_TOKEN,
   'registration access token not found':

@@ -54,6 +54,8 @@ export type Oidc = KoaContextWithOIDC['oidc']
 export interface FeaturePrompt {
   /** Whether users who have just proved who they are answer this prompt before they have a session. */
   isStep?(account: Account, login: Login): boolean | Promise<boolean>
+  /** Whether it comes before the sign-in. */
+  isFirst?: boolean
 }
 
 /** The claims, or the header, of a JWT. */
@@ -130,7 +132,7 @@ export interface Feature {
 /** A feature with the name that `app.ts` gives it. */
 export interface NamedFeature extends Feature {
   name: string
-  /** By name. Steps of a sign-in follow it in this order; other prompts come before consent. */
+  /** By name. Steps of a sign-in follow it in this order; other prompts come before consent, or first. */
   prompts?: Record<string, FeaturePrompt>
 }
 

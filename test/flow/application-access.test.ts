@@ -1,16 +1,32 @@
-// Who may use an application: `allow` in a client file holds at every endpoint.
+// Who may use an application: `allow` and `enabled` in a client file hold at every endpoint.
 
 import * as openid from 'openid-client'
 import { beforeEach, describe, expect } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
 import { findFailure } from '../../src/provider/failures.ts'
 import { APIS, FILES } from '../support/apis.ts'
-import { cibaClient, forgetRequests, pendingRequests, poll, startRequest } from '../support/ciba.ts'
+import {
+  cibaClient,
+  forgetRequests,
+  pendingRequests,
+  poll,
+  sendRequest,
+  startRequest,
+} from '../support/ciba.ts'
 import { configurationOf } from '../support/client-library.ts'
 import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
-import { authorize, post, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
+import {
+  authorizationRequest,
+  authorize,
+  post,
+  redeem,
+  refresh,
+  tokens,
+  userinfo,
+} from '../support/journey.ts'
 import { credentials, newTab, open, signedIn, silently, textOf, words } from '../support/people.ts'
-import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
+import { ADA, CLIENTS, GRACE, SECRET } from '../support/usher.ts'
+import { basic } from '../support/wire.ts'
 
 const allow = { groups: ['finance', 'board'], site: ['north'] }
 const HELP = 'https://help.example.org/'
@@ -51,6 +67,8 @@ beforeEach(async () => {
 })
 
 const TITLE = words('no_access.title', { client: 'Web application' })
+const OFF = words('no_access.off_title', { client: 'Web application' })
+const INACTIVE = { active: false }
 const introspect = (token: string, client_id = 'web') =>
   post(usher, '/api/oauth/introspect', { token, client_id })
 
@@ -129,6 +147,10 @@ test('nothing is recorded for a user who may not use a client with implicit cons
   expect(await usher.consents.list(grace)).toEqual([])
 })
 
+/** The error of a response; its status without one. */
+const errorOf = async (response: Response) =>
+  ((await response.json()) as { error?: string }).error ?? response.status
+
 /** For each endpoint: a user who may use the client begins, and the result after the group is removed. */
 const ENDPOINTS: Record<string, () => Promise<() => Promise<unknown>>> = {
   authorization: async () => {
@@ -194,14 +216,24 @@ const ENDPOINTS: Record<string, () => Promise<() => Promise<unknown>>> = {
     const form = { grant_type: TV.grant_types[0] ?? '', device_code, client_id: 'tv', secret: '' }
     return async () => {
       const body = new URLSearchParams(form)
-      const response = await fetch(`${usher.issuer}/api/oauth/token`, { method: 'POST', body })
-      return ((await response.json()) as { error: string }).error
+      return errorOf(await fetch(`${usher.issuer}/api/oauth/token`, { method: 'POST', body }))
     }
   },
+  'a device that starts': async () => async () => {
+    const body = new URLSearchParams({ client_id: 'tv', scope: 'openid' })
+    const url = `${usher.issuer}/api/oauth/device_authorization`
+    return errorOf(await fetch(url, { method: 'POST', body }))
+  },
+  'a pushed authorization request': async () => async () => {
+    const body = authorizationRequest(usher).url.searchParams
+    const headers = basic('web', SECRET)
+    return errorOf(await fetch(`${usher.issuer}/api/oauth/par`, { method: 'POST', body, headers }))
+  },
   'a backchannel authentication request': async () => async () => {
-    const id = await startRequest(usher)
-    const polled = await poll(usher, id)
-    return [polled.error, await pendingRequests(await signedIn(usher))]
+    const { json } = await sendRequest(usher)
+    if (json.error) return json.error
+    expect(await pendingRequests(await signedIn(usher))).toEqual([])
+    return (await poll(usher, String(json.auth_req_id))).error
   },
   'the answer to a backchannel authentication request': async () => {
     const id = await startRequest(usher)
@@ -221,21 +253,27 @@ const ENDPOINTS: Record<string, () => Promise<() => Promise<unknown>>> = {
     return async () => (await poll(usher, id)).error
   },
 }
-const RESULTS: Record<string, unknown> = {
-  authorization: TITLE,
-  'authorization with prompt=none': 'access_denied',
-  'an open consent page': TITLE,
-  'code exchange': 'invalid_grant',
-  refresh: 'invalid_grant',
-  UserInfo: 'invalid_token',
-  'introspection of an access token': { active: false },
-  'introspection of a refresh token': { active: false },
-  'introspection by an API': { active: false },
-  'the page for a user code': words('no_access.title', { client: 'Television' }),
-  'a device that polls': 'invalid_grant',
-  'a backchannel authentication request': ['authorization_pending', []],
-  'the answer to a backchannel authentication request': 'access_denied',
-  'a poll after the answer': 'invalid_grant',
+/** The results for a user who lost the group, and for a client that was switched off. */
+const RESULTS: Record<string, [withoutGroup: unknown, switchedOff: unknown]> = {
+  authorization: [TITLE, OFF],
+  'authorization with prompt=none': ['access_denied', 'unauthorized_client'],
+  'an open consent page': [TITLE, OFF],
+  'a pushed authorization request': [201, 'unauthorized_client'],
+  'code exchange': ['invalid_grant', 'unauthorized_client'],
+  refresh: ['invalid_grant', 'unauthorized_client'],
+  UserInfo: ['invalid_token', 'invalid_token'],
+  'introspection of an access token': [INACTIVE, INACTIVE],
+  'introspection of a refresh token': [INACTIVE, INACTIVE],
+  'introspection by an API': [INACTIVE, INACTIVE],
+  'the page for a user code': [
+    words('no_access.title', { client: 'Television' }),
+    words('no_access.off_title', { client: 'Television' }),
+  ],
+  'a device that starts': [200, 'unauthorized_client'],
+  'a device that polls': ['invalid_grant', 'unauthorized_client'],
+  'a backchannel authentication request': ['authorization_pending', 'unauthorized_client'],
+  'the answer to a backchannel authentication request': ['access_denied', 'unauthorized_client'],
+  'a poll after the answer': ['invalid_grant', 'unauthorized_client'],
 }
 
 describe('a user who loses the group is refused at', () => {
@@ -243,7 +281,52 @@ describe('a user who loses the group is refused at', () => {
   test.for(Object.keys(ENDPOINTS))('%s', async name => {
     const act = await ENDPOINTS[name]?.()
     await setAttributes({ ...member, groups: ['sales'] })
-    expect(await act?.()).toEqual(RESULTS[name])
+    expect(await act?.()).toEqual(RESULTS[name]?.[0])
+  })
+})
+
+/** As a reload of client files with this `enabled`. */
+async function setEnabled(enabled: boolean) {
+  for (const id of ['web', 'tv', 'till']) {
+    Object.assign((await usher.provider.Client.find(id)) ?? {}, { enabled })
+  }
+}
+
+describe('a client that is switched off is refused at', () => {
+  beforeEach(async () => {
+    await forgetRequests(usher, ada)
+    return () => setEnabled(true)
+  })
+  test.for(Object.keys(ENDPOINTS))('%s', async name => {
+    const act = await ENDPOINTS[name]?.()
+    await setEnabled(false)
+    expect(await act?.()).toEqual(RESULTS[name]?.[1])
+  })
+
+  test('sign-in, with a page that says so, and a way back', async () => {
+    await setEnabled(false)
+    const { browser } = await open(usher)
+    expect([browser.page.status, browser.heading]).toEqual([403, OFF])
+    expect(browser.page.html.querySelectorAll('button').length).toBe(1)
+    const reference = browser.page.html.querySelector('main code')?.text ?? ''
+    await expect
+      .poll(() => findFailure(usher.records, reference))
+      .toMatchObject({ error: 'unauthorized_client', client_id: 'web' })
+    await browser.submit({ decision: 'back' })
+    expect(Object.fromEntries(browser.page.params)).toMatchObject({
+      error: 'unauthorized_client',
+      error_description: 'this client is switched off by its operator',
+    })
+  })
+
+  test('nothing for a client that is on again', async () => {
+    const { refresh_token } = await tokens(usher)
+    await setEnabled(false)
+    const { browser } = await open(usher)
+    await setEnabled(true)
+    await browser.open(browser.page.url)
+    expect(browser.heading).toBe(words('sign_in.title'))
+    expect((await refresh(usher, refresh_token)).status).toBe(200)
   })
 })
 

@@ -1,10 +1,10 @@
 // Commands about the sessions and consents of a user.
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { refresh, tokens } from '../support/journey.ts'
+import { authorize, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import { type Operated, SLOW, startOperated } from '../support/operated.ts'
 import { isSignedIn, signedIn } from '../support/people.ts'
-import { ADA, type Usher } from '../support/usher.ts'
+import { ADA, GRACE, type Usher } from '../support/usher.ts'
 
 let operated: Operated
 let service: Usher
@@ -82,4 +82,25 @@ test('grants withdraw has the same effect as Remove access on the account page',
   expect((await usher('grants list nobody')).stderr).toBe(
     'Account nobody not found. List the accounts: npm run usher -- accounts list\n',
   )
+})
+
+test('clients end revokes the tokens of all users of one client, and no others', SLOW, async () => {
+  await service.addAccount(GRACE)
+  const of = (username: string, client_id = 'web') => tokens(service, { username, client_id })
+  const [one, other, unused, spa] = await Promise.all([
+    of('ada'),
+    of('grace'),
+    authorize(service),
+    of('ada', 'spa'),
+  ])
+  const ended = await usher('clients end web')
+  expect(ended).toMatchObject({ code: 0, stderr: expect.stringMatching(/of web are revoked: \d+/) })
+  for (const { access_token, refresh_token } of [one, other]) {
+    expect((await userinfo(service, access_token)).status).toBe(401)
+    expect((await refresh(service, refresh_token)).body.error).toBe('invalid_grant')
+  }
+  expect((await redeem(service, unused.code, unused.request)).body.error).toBe('invalid_grant')
+  expect((await userinfo(service, spa.access_token)).status).toBe(200)
+  expect((await tokens(service, { browser: one.browser })).access_token).toBeTruthy()
+  expect((await usher('clients end wob')).stderr).toContain('did you mean web?')
 })

@@ -175,6 +175,7 @@ const ARGUMENTS: Record<string, string[]> = {
   'accounts remove': ['ada', '--yes'],
   'clients show': ['app_0123456789abcdef01234567'],
   'clients uninvite': ['0123'],
+  'clients end': ['web'],
   'clients remove': ['app_0123456789abcdef01234567', '--yes'],
   'clients secret': ['none'],
   'config explain': ['0123456789abcdef'],

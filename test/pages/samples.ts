@@ -213,10 +213,13 @@ export const STATES: State[] = [
   state('select-account', 'select-account', () => ({
     client: CLIENT.client_name,
   })),
-  state('no-access', 'no-access', () => ({
-    client: CLIENT.client_name,
-    reference: REQUEST_ID,
-  })),
+  ...[false, true].map(isOff =>
+    state(isOff ? 'no-access-off' : 'no-access', 'no-access', () => ({
+      client: CLIENT.client_name,
+      isOff,
+      reference: REQUEST_ID,
+    })),
+  ),
   state('consent', 'consent', words => consent(words)),
   state('consent-short', 'consent', words =>
     consent(words, {

@@ -155,6 +155,7 @@ export const clientSchema = z.strictObject({
   require_pkce: z.boolean().default(true),
   branding: branding.optional(),
   require_sign_in: z.string().optional(),
+  enabled: z.boolean().optional(),
   allow: z.record(z.string().min(1), allowed).refine(hasKeys, ALLOW).optional(),
   consent: z.enum(['explicit', 'implicit']).default('explicit'),
 })
