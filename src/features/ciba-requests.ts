@@ -207,7 +207,8 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
       if (!request) return
       const { id: account } = user.account
       const { id, client_id } = request
-      const decision = decisionIn(user.form, request)
+      const { required_scopes } = views.configuredClient(ctx, client_id) ?? {}
+      const decision = decisionIn(user.form, request, required_scopes)
       const outcome = await decide(user, request, decision)
       await requests.pings.enqueue({ id, client_id, accountId: account })
       if (decision && outcome === 'allowed') {

@@ -10,8 +10,9 @@ import type { DetailInWords, PageData } from './page-data.ts'
 import type { Site } from './site.ts'
 import type { Words } from './words.ts'
 
-/** The scope that sign-in needs. Users can decline every other scope. */
-const REQUIRED = 'openid'
+/** Whether users cannot decline a scope: sign-in needs it, or `required_scopes` of the client file has it. */
+const isRequired = (key: string, required: string[] = []) =>
+  key === 'openid' || required.includes(readKey(key).scope)
 const DAY_SECONDS = 24 * 3600
 
 /** A request for consent, as the prompt has it. */
@@ -41,7 +42,7 @@ export function createConsentPage({ settings, views, consents }: Site) {
         return {
           ...shown,
           name,
-          required: name === REQUIRED,
+          required: isRequired(name, client.required_scopes),
           checked: !before?.declined.includes(name),
           note: name === 'offline_access' ? words.t('consent.offline_note', { days }) : at,
         }
@@ -52,14 +53,17 @@ export function createConsentPage({ settings, views, consents }: Site) {
   }
 }
 
-/** Returns undefined if the user denied. The form can only select from the requested scopes. */
+/**
+ * Returns undefined if the user denied. The form can only select from the requested scopes. `required`: of the client.
+ */
 export function decisionIn(
   form: Form,
   { scopes, details, appearance, version }: Requested,
+  required?: string[],
 ): Decision | undefined {
   if (form.value('decision') !== 'allow') return undefined
   const wanted = form.getAll('scope')
-  const isAllowed = (scope: string) => scope === REQUIRED || wanted.includes(scope)
+  const isAllowed = (scope: string) => isRequired(scope, required) || wanted.includes(scope)
   const declined = scopes.filter(scope => !isAllowed(scope))
   return { scopes: scopes.filter(isAllowed), declined, details, appearance, version }
 }
@@ -74,9 +78,10 @@ export function consentPage(site: Site) {
       return ask(ctx, interaction, requestOf(interaction), { host, device, withdrawn })
     },
 
-    async submit(_ctx: Context, interaction: Interaction, form: Form) {
-      const decision = decisionIn(form, requestOf(interaction))
-      const { accountId } = interaction
+    async submit(ctx: Context, interaction: Interaction, form: Form) {
+      const { accountId, clientId } = interaction
+      const client = site.views.configuredClient(ctx, clientId)
+      const decision = decisionIn(form, requestOf(interaction), client?.required_scopes)
       return decision ? { consent: { decision, accountId } } : { error: 'access_denied' }
     },
   }

@@ -21,7 +21,7 @@ import { merged, type NamedFeature } from './feature.ts'
 /** Our client metadata beyond RFC 7591. */
 export const USHER_METADATA: string[] = namesIn(
   'client_secret_hashes require_pkce consent require_sign_in rotate_refresh_tokens',
-  'any_secret_method profile registered_scope allow enabled',
+  'any_secret_method profile registered_scope allow enabled required_scopes',
 )
 
 /** Whether refresh tokens of the client are rotated. */
@@ -39,6 +39,10 @@ export const MAY_NOT_USE = 'the user may not use this client: its operator limit
 
 /** The reason for the log, and the description for the client, where `enabled` in its file is false. */
 export const SWITCHED_OFF = 'this client is switched off by its operator'
+
+/** Returns the scopes of a client that users cannot decline. */
+export const requiredScopes = (client: Client) =>
+  (client.required_scopes as ClientMetadata['required_scopes']) ?? []
 
 /** Whether a client is switched off. */
 export const isOff = (client: Client | undefined) => client?.enabled === false

@@ -11,7 +11,7 @@ import { note } from '../http/audit.ts'
 import { newTag, revokeGrant, signInOf } from '../state/grants.ts'
 import { isTokenRequest } from '../state/request.ts'
 import type { Records } from '../storage/records.ts'
-import { refusalOf } from './clients.ts'
+import { refusalOf, requiredScopes } from './clients.ts'
 import type { Dependencies, LibraryProvider, Oidc } from './feature.ts'
 import type { Outcome } from './interactions.ts'
 
@@ -48,12 +48,15 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
   /** Returns a grant with the scopes and claims of a consent. It is not saved yet. */
   function grantOf({ Grant }: LibraryProvider, client: Client, allowed: Allowed) {
     const { accountId, scopes, declined, jti, iat } = allowed
+    const needed = requiredScopes(client)
     const grant = Object.assign(new Grant({ accountId, clientId: client.clientId }), { jti, iat })
     for (const { scope, resource } of scopes.map(readKey)) {
       if (resource === undefined) grant.addOIDCScope(scope)
       else grant.addResourceScope(resource, scope)
     }
-    for (const { scope, resource } of declined.map(readKey)) {
+    // Declined before the client required it: users are asked again.
+    const refusable = declined.map(readKey).filter(({ scope }) => !needed.includes(scope))
+    for (const { scope, resource } of refusable) {
       if (resource === undefined) grant.rejectOIDCScope(scope)
       else grant.rejectResourceScope(resource, scope)
     }

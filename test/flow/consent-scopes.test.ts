@@ -124,3 +124,28 @@ test('a consent for one application does not hold for another', async () => {
   expect(browser.heading).toBe('Allow access')
   expect(browser.page.text).toContain('Post application')
 })
+
+const SPA = 'spa'
+const spa = { client_id: SPA, redirect_uri: 'https://spa.example.org/callback' }
+/** As a reload of the client file with these required scopes. */
+async function require(...required_scopes: string[]) {
+  Object.assign((await usher.provider.Client.find(SPA)) ?? {}, { required_scopes })
+  const file = usher.settings.clients.find(({ client_id }) => client_id === SPA)
+  Object.assign(file ?? {}, { required_scopes })
+}
+
+test('a user cannot deselect a required scope, and is asked again for one that was declined before', async () => {
+  await usher.consents.withdraw(ada, SPA)
+  const before = await allow([], { scope: ALL, ...spa })
+  expect(before.scope).toBe('openid')
+  await require('email', 'offline_access')
+  const { request } = await open(usher, { scope: ALL, ...spa }, browser)
+  expect(browser.heading).toBe('Allow access')
+  const boxes = browser.page.html.querySelectorAll('input[name=scope]')
+  expect(boxes.map(box => box.getAttribute('value'))).toEqual(['profile'])
+  await browser.submit({ decision: 'allow', scope: [] })
+  const body = await tokensOf(request)
+  expect(String(body.scope).split(' ').sort()).toEqual(['email', 'offline_access', 'openid'])
+  expect((await userinfo(usher, body.access_token)).body).toHaveProperty('email')
+  await require()
+})

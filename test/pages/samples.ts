@@ -225,7 +225,12 @@ export const STATES: State[] = [
     consent(words, {
       client: { client_name: LONG, isUnchecked: false },
       host: 'com.example.app',
-      scopes: consent(words).scopes.slice(0, 2),
+      scopes: [
+        ...consent(words).scopes.slice(0, 2),
+        ...consent(words)
+          .scopes.slice(5, 6)
+          .map(scope => ({ ...scope, required: true })),
+      ],
       lifetime: words.t('consent.lifetime'),
     }),
   ),

@@ -162,6 +162,14 @@ test('a scope that does not exist is named in the report', () => {
   expect(text).toContain('scope: there is no scope "nowhere" in claims.yaml')
 })
 
+test('a required scope is one that the client may request', () => {
+  const required = (changes: object) =>
+    read({ 'clients/web.yaml': client({ required_scopes: ['offline_access'], ...changes }) }).text
+  expect(required({})).toBe('')
+  expect(required({ scope: 'openid' })).toContain('no scope "offline_access" in `scope`')
+  expect(required({ required_scopes: ['nowhere'] })).toContain('"nowhere" in claims.yaml')
+})
+
 test.each([
   [{ grant_types: ['authorization_code', 'implicit'] }, ['grant_types.1']],
   [{ grant_types: ['authorization_code'] }, []],

@@ -104,11 +104,21 @@ export function clientFindings(client: Client, settings: ProviderSettings): Find
 const ENCRYPTION = ['id_token_encrypted_response_alg', 'userinfo_encrypted_response_alg'] as const
 
 /** Returns the findings about scopes of a client that are none of `scopes`. */
-export function scopeFindings({ value: { scope }, at }: Client, scopes: string[]): Finding[] {
-  return [...new Set(scope?.split(' ')).difference(new Set(scopes))].map(name => {
-    const unknown = `there is no scope ${JSON.stringify(name)} in claims.yaml or resources/`
-    return at(['scope'], 'unknown-scope', `${unknown}${didYouMean(name, scopes)}`)
-  })
+export function scopeFindings({ value, at }: Client, scopes: string[]): Finding[] {
+  const registered = value.scope?.split(' ')
+  const unknown = (names: string[] | undefined, known: string[], where: string) =>
+    [...new Set(names).difference(new Set(known))].map(
+      name => `there is no scope ${JSON.stringify(name)} in ${where}${didYouMean(name, known)}`,
+    )
+  const where = registered ? '`scope` of this file' : 'claims.yaml or resources/'
+  return [
+    ...unknown(registered, scopes, 'claims.yaml or resources/').map(message =>
+      at(['scope'], 'unknown-scope', message),
+    ),
+    ...unknown(value.required_scopes, registered ?? scopes, where).map(message =>
+      at(['required_scopes'], 'unknown-scope', message),
+    ),
+  ]
 }
 
 function schemeFindings({ value, at }: Client, development: boolean): Finding[] {

@@ -11,6 +11,7 @@ import {
   namesIn,
   path,
   refusing,
+  scopeName,
   tagProblem,
   webUrl,
   words,
@@ -156,6 +157,7 @@ export const clientSchema = z.strictObject({
   branding: branding.optional(),
   require_sign_in: z.string().optional(),
   enabled: z.boolean().optional(),
+  required_scopes: z.array(scopeName).min(1).optional(),
   allow: z.record(z.string().min(1), allowed).refine(hasKeys, ALLOW).optional(),
   consent: z.enum(['explicit', 'implicit']).default('explicit'),
 })
