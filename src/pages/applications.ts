@@ -36,7 +36,7 @@ export function createApplicationPages(site: Site) {
     const inUse = browsers.filter(browser => browser.clients.includes(client_id)).length
     return {
       name,
-      mark: markOf(client_id, name),
+      mark: markOf(client_id, name, views.logoOf(client_id)),
       ...addressOf(client),
       registered: Boolean(client),
       isUnchecked: client?.isUnchecked ?? false,

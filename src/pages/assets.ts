@@ -14,7 +14,7 @@ export type Asset = ReturnType<typeof asset>
 /** An SVG opened by itself is a document of the issuer's origin. Its scripts must not run. */
 const PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
-/** Returns the files of every page, the files of each client's `branding`, and the logos of upstreams. */
+/** Returns the files of every page, the files and the logo of each client, and the logos of upstreams. */
 export function createAssets({ branding, clients, upstreams, pictures, pages }: Settings) {
   const picture = (kind: string, name = '') => {
     const found = pictures[name]
@@ -34,10 +34,11 @@ export function createAssets({ branding, clients, upstreams, pictures, pages }: 
     logo,
     logoDark: picture('logo-dark', branding.logo_dark),
   }
-  const looks = clients.map(({ client_id, branding = {} }) => {
+  const looks = clients.map(({ client_id, branding = {}, logo_uri }) => {
+    const mark = picture('mark', logo_uri)
     const clientLogo = picture('client', branding.logo)
     const clientTheme = sheet('client.css', colours(branding))
-    return [client_id, { clientLogo, clientTheme }] as const
+    return [client_id, { mark, clientLogo, clientTheme }] as const
   })
   const buttons = Object.values(upstreams).map(({ name, branding }) => {
     return [name, picture(name, branding.logo)] as const

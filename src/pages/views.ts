@@ -156,6 +156,8 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
     signOut,
     /** The path of the logo on the button of an upstream. */
     buttonLogo: (name: string) => buttons.get(name)?.path,
+    /** The path of the logo of a client; undefined if it has none. */
+    logoOf: (id: string) => looks.get(id)?.mark?.path,
     /** All static files. */
     assets: [site, ...looks.values(), Object.fromEntries(buttons)]
       .flatMap(files => Object.values(files))

@@ -71,6 +71,8 @@ export function toLibrary(
     registered_scope: scope,
     // Without a scope, the library would allow every scope. `checkRequest` refuses `openid` here.
     scope: known?.length === 0 ? 'openid' : known?.join(' '),
+    // A file for the pages. The library takes a URL alone.
+    logo_uri: undefined,
     // `openid-client` 6 sends the secret in the body by default.
     any_secret_method: client.token_endpoint_auth_method === undefined,
     response_types: client.grant_types.includes('authorization_code') ? response_types : [],

@@ -11,6 +11,7 @@ const LOGO =
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><script>alert(1)</script></svg>'
 const DARK = LOGO.replace('alert(1)', 'alert(2)')
 const WIKI = LOGO.replace('alert(1)', 'alert(3)')
+const MARK = LOGO.replace('alert(1)', 'alert(4)')
 const LINKS = {
   forgot_password: 'https://example.org/forgot',
   help: 'https://example.org/help',
@@ -32,11 +33,13 @@ const test = usherTest(() => {
     'pages/theme.css': 'main { border-radius: 0 }',
     'pages/dark.svg': DARK,
     'clients/wiki.svg': WIKI,
+    'clients/mark.svg': MARK,
     [logo]: LOGO,
   }
   const wiki = {
     ...CLIENTS.web,
     client_id: 'wiki',
+    logo_uri: 'clients/mark.svg',
     branding: { logo: 'clients/wiki.svg', accent: '#006622' },
   }
   return { usher: { branding }, files, clients: { ...CLIENTS, wiki } }
@@ -124,6 +127,10 @@ test('a client’s logo and accent are on its own sign-in and consent pages, and
   await other.submit(credentials())
   expect(other.heading).toBe('Allow access')
   expect(await look()).toEqual(own)
+  await other.submit({ decision: 'allow' })
+  await other.open('/account/applications')
+  const mark = other.page.html.querySelector('img.mark')?.getAttribute('src')
+  expect(await (await fetchAsset(mark ?? '')).text()).toBe(MARK)
 
   await other.open(authorizationRequest(usher, { client_id: 'web' }).url)
   expect(other.heading).toBe('Allow access')

@@ -92,7 +92,7 @@ const paying = (words: Words) => ({ ...application(words), ...allowed(words, TIM
 const implicit = (words: Words) => ({
   ...application(words),
   name: 'Intranet',
-  mark: markOf('intranet', 'Intranet'),
+  mark: markOf('intranet', 'Intranet', LOGO),
   implicit: true,
   inUse: words.plural('applications.in_use', 1),
 })

@@ -193,6 +193,8 @@ test.each([
   [{ jwks_uri: 'https://app.example.org/jwks' }, ['jwks_uri']],
   [{ post_logout_redirect_uris: ['https://app.example.org/#x'] }, ['post_logout_redirect_uris.0']],
   [{ post_logout_redirect_uris: ['http://app.example.org/'] }, ['post_logout_redirect_uris.0']],
+  [{ logo_uri: 'https://app.example.org/logo.svg' }, ['logo_uri']],
+  [{ logo_uri: 'logos/none.svg' }, ['logo_uri']],
 ])('a client with %j has a finding about %j', (changes, keys) => {
   expect(refused(changes)).toEqual(keys)
 })

@@ -16,7 +16,8 @@ export const THEME = 'theme.css'
 /** The files that pages/ can have. */
 const FILES = [THEME, ...readdirSync(join(import.meta.dirname, '../../pages/templates'))]
 
-type Branded = Pick<ValidFile<{ branding?: Partial<UsherFile['branding']> }>, 'at' | 'value'>
+type Look = { branding?: Partial<UsherFile['branding']>; logo_uri?: string }
+type Branded = Pick<ValidFile<Look>, 'at' | 'value'>
 
 /** Returns the pictures as base64, the templates and the stylesheet of the folder. */
 export function* readLook(branded: Branded[], folder: string, findings: Finding[]) {
@@ -24,12 +25,14 @@ export function* readLook(branded: Branded[], folder: string, findings: Finding[
   for (const file of branded) {
     yield
     findings.push(...colourFindings(file))
-    for (const key of ['logo', 'logo_dark', 'favicon'] as const) {
-      const name = file.value.branding?.[key]
+    const { branding: { logo, logo_dark, favicon } = {}, logo_uri } = file.value
+    const named = Object.entries({ logo, logo_dark, favicon, logo_uri })
+    for (const [key, name] of named) {
       if (!name) continue
       const { bytes = Buffer.alloc(0), problem } = readBytes(resolve(folder, name))
       const wrong = problem ?? pictureProblem(name, bytes)
-      if (wrong) findings.push(file.at(['branding', key], 'file', `its file ${wrong}`))
+      const path = key === 'logo_uri' ? [key] : ['branding', key]
+      if (wrong) findings.push(file.at(path, 'file', `its file ${wrong}`))
       else pictures[name] = bytes.toString('base64')
     }
   }

@@ -105,6 +105,7 @@ export const clientSchema = z.strictObject({
   client_id: clientId,
   client_name: words(80),
   client_uri: webUrl.optional(),
+  logo_uri: path.refine(name => !name.includes(':'), 'is a file in the config folder').optional(),
   policy_uri: webUrl.optional(),
   tos_uri: webUrl.optional(),
   contacts: z.array(emailAddress).optional(),
