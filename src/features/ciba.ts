@@ -107,7 +107,11 @@ export function ciba(dependencies: Dependencies): PageFeature {
 
   return {
     settings: { ciba: library },
-    waiting: async ({ id, ended }) => (isOn ? (await requests.list(id, ended)).length : 0),
+    async notices({ plural }, { account: { id, ended } }) {
+      const waiting = isOn ? (await requests.list(id, ended)).length : 0
+      const text = plural('account.waiting', waiting)
+      return waiting ? [{ icon: 'bell', text, path: PLACES.requests }] : []
+    },
     areas: isOn ? [{ path: PLACES.requests, icon: 'bell', label: t => t('account.requests') }] : [],
     addPages(pages, site) {
       if (!isOn) return

@@ -6,6 +6,7 @@ import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { note } from '../http/audit.ts'
 import type { Form } from '../http/forms.ts'
 import type { Interaction } from '../provider/interactions.ts'
+import { type Notice, PLACES } from './page-data.ts'
 import type { SignedIn, Site, Submitted } from './site.ts'
 import type { Words } from './words.ts'
 
@@ -29,11 +30,20 @@ async function problemsOf({ t }: Words, form: Form, isUnchanged: () => boolean |
 export function createAccountPages(site: Site) {
   const { settings, views, directory, authentication } = site
 
+  /** Says in how many other browsers the user is signed in. */
+  async function elsewhere({ plural }: Words, { account, session }: SignedIn): Promise<Notice[]> {
+    const all = await site.sessions.list(account.id)
+    const others = all.filter(({ uid }) => uid !== session.uid).length
+    const text = plural('account.elsewhere', others)
+    return others ? [{ icon: 'monitor', text, path: PLACES.sessions }] : []
+  }
+
   return {
-    async home(ctx: Context, { account }: SignedIn) {
-      const { t, plural } = views.words(ctx)
-      const { username, email, email_verified } = account
-      const waiting = await site.waiting(account)
+    async home(ctx: Context, user: SignedIn) {
+      const words = views.words(ctx)
+      const { t } = words
+      const { username, email, email_verified } = user.account
+      const notices = await Promise.all([site.notices(words, user), elsewhere(words, user)])
       const unverified = email_verified ? '' : ` (${t('account.unverified')})`
       const facts = [
         { label: t('account.username'), value: username },
@@ -41,7 +51,8 @@ export function createAccountPages(site: Site) {
       ]
       views.page(ctx, 'account', {
         facts: facts.filter(({ value }) => value),
-        waiting: waiting > 0 ? plural('account.waiting', waiting) : undefined,
+        notices: notices.flat(),
+        applications: views.launcher(ctx),
       })
     },
 

@@ -55,7 +55,7 @@ export function createInteractionPages(site: Site, more: (readonly [string, Prom
     if (isElse || !(await accountOf(ctx))) throw error
     const client = views.configuredClient(ctx, String(ctx.query.client_id))
     ctx.status = 303
-    ctx.redirect(client?.client_uri ?? client?.initiate_login_uri ?? PLACES.home)
+    ctx.redirect((client && views.startOf(client)) ?? PLACES.home)
   }
 
   return {

@@ -47,6 +47,15 @@ export interface Shared {
 type When = ReturnType<Words['date']>
 type Client = Pick<ClientMetadata, 'client_name' | 'client_uri'>
 
+/** Something that is worth knowing, on the home page of the account. */
+export interface Notice {
+  /** A name in icon.eta. */
+  icon: string
+  text: string
+  /** The page about it. */
+  path: string
+}
+
 /** How a list shows a client: its logo, or the first letter of its name in a colour that stays the same. */
 export interface Mark {
   /** The path of the logo. */
@@ -82,8 +91,9 @@ export interface DetailInWords {
 export interface PageData {
   account: {
     facts: { label: string; value?: string }[]
-    /** The number of requests that wait for an answer, as text. Absent if there are none. */
-    waiting?: string
+    notices: Notice[]
+    /** The applications that the user can open from here, by name. */
+    applications: { name: string; mark: Mark; url: string }[]
   }
   applications: {
     applications: {

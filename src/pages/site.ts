@@ -15,13 +15,14 @@ import { createBrowserSession, createInteractions, type Session } from '../provi
 import { AUTHORIZATION } from '../provider/routes.ts'
 import { deriveKey } from '../storage/seal.ts'
 import { now } from '../storage/store.ts'
-import { PLACES } from './page-data.ts'
+import { type Notice, PLACES } from './page-data.ts'
 import type { Views } from './views.ts'
+import type { Words } from './words.ts'
 
 /** Functions that features add to the pages of the core. */
 export interface PageExtensions {
-  /** How many requests of clients wait for the user's answer. */
-  waiting?(account: Account): Promise<number>
+  /** Returns what is worth knowing, for the home page of the account. */
+  notices?(words: Words, user: SignedIn): Promise<Notice[]>
   /** Methods of sign-in beside the password. */
   signInMethods?: SignInMethod[]
 }
@@ -100,10 +101,10 @@ export function createSite(
     interactions: createInteractions(provider, settings, features),
 
     signInMethods: features.flatMap(({ signInMethods = [] }) => signInMethods),
-    /** Returns the number of requests that wait for the user's answer. */
-    async waiting(account: Account) {
-      const counts = await Promise.all(features.map(feature => feature.waiting?.(account) ?? 0))
-      return counts.reduce((sum, count) => sum + count, 0)
+    /** Returns the notices of the features. */
+    async notices(words: Words, user: SignedIn): Promise<Notice[]> {
+      const found = await Promise.all(features.map(({ notices }) => notices?.(words, user) ?? []))
+      return found.flat()
     },
 
     enter,

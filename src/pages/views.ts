@@ -80,6 +80,28 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
     return found && { ...found, isUnchecked: true }
   }
 
+  /** The address at which users begin at a client: its home page, or else its sign-in (OIDC Core §4). */
+  function startOf({ client_uri, initiate_login_uri }: Partial<ClientMetadata>) {
+    if (client_uri || !initiate_login_uri) return client_uri
+    const url = new URL(initiate_login_uri)
+    url.searchParams.set('iss', settings.issuer)
+    return url.href
+  }
+
+  /** Returns the applications of the config folder that users can open, by name. */
+  function launcher(ctx: Context) {
+    const language = words(ctx)
+    const all = settings.clients.flatMap(client => {
+      const { client_id, client_name: name, ...addresses } = clientWords(language, client)
+      const url = client.redirect_uris.length ? startOf(addresses) : undefined
+      return url ? [{ name, url, mark: markOf(client_id, name, logoOf(client_id)) }] : []
+    })
+    return all.toSorted((a, b) => a.name.localeCompare(b.name, language.lang))
+  }
+
+  /** The path of the logo of a client; undefined if it has none. */
+  const logoOf = (id: string) => looks.get(id)?.mark?.path
+
   /** The name of a client, or its id if the client no longer exists. */
   async function nameOf(ctx: Context, id: string): Promise<string> {
     return (await client(ctx, id))?.client_name ?? id
@@ -156,8 +178,9 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
     signOut,
     /** The path of the logo on the button of an upstream. */
     buttonLogo: (name: string) => buttons.get(name)?.path,
-    /** The path of the logo of a client; undefined if it has none. */
-    logoOf: (id: string) => looks.get(id)?.mark?.path,
+    logoOf,
+    startOf,
+    launcher,
     /** All static files. */
     assets: [site, ...looks.values(), Object.fromEntries(buttons)]
       .flatMap(files => Object.values(files))

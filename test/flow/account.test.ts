@@ -13,9 +13,11 @@ import {
   textOf,
   words,
 } from '../support/people.ts'
-import { ADA, GRACE } from '../support/usher.ts'
+import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
 
-const test = usherTest({ accounts: [ADA, GRACE] })
+const initiate_login_uri = 'https://desk.example.org/login?from=here'
+const desk = { ...CLIENTS.post, client_id: 'desk', client_name: 'desk', initiate_login_uri }
+const test = usherTest({ accounts: [ADA, GRACE], clients: { ...CLIENTS, desk } })
 test.beforeEach(async () => {
   for (const id of [ada, grace]) {
     await usher.directory.endAccess(id)
@@ -44,7 +46,7 @@ test('the account pages require a sign-in, and open after it', async () => {
 
 test('/account shows the profile of the user', async () => {
   const { page } = await signedIn(usher)
-  const facts = page.html.querySelectorAll('.row strong, .row p').map(({ text }) => text)
+  const facts = page.html.querySelectorAll('.profile strong, .profile p').map(({ text }) => text)
   expect(facts.slice(0, 3)).toEqual([
     'Ada Lovelace',
     `${words('account.username')}: ada`,
@@ -52,6 +54,25 @@ test('/account shows the profile of the user', async () => {
   ])
   const graces = await signedIn(usher, 'grace')
   expect(textOf(graces.page.text)).toContain(`grace@example.org (${words('account.unverified')})`)
+})
+
+test('/account has the applications that the user can open, by name', async () => {
+  const { page } = await signedIn(usher)
+  const tiles = page.html.querySelectorAll('.tiles a')
+  const begin = `${initiate_login_uri}&${new URLSearchParams({ iss: usher.issuer })}`
+  expect(tiles.map(({ attributes }) => attributes.href)).toEqual([begin, CLIENTS.web?.client_uri])
+  expect(tiles.map(tile => tile.querySelector('.mark')?.text)).toEqual(['D', 'W'])
+})
+
+test('/account says that the user is signed in with other browsers', async () => {
+  const browser = await signedIn(usher)
+  expect(browser.page.html.querySelector('main .row')).toBeNull()
+  for (const others of ['1 other browser', '2 other browsers']) {
+    await signedIn(usher)
+    await browser.open('/account')
+    const notice = browser.page.html.querySelector('main a.row[href="/account/sessions"]')
+    expect(notice?.text).toContain(others)
+  }
 })
 
 test('a user who cancels the sign-in of an account page does not get the sign-in page at once', async () => {

@@ -171,12 +171,24 @@ const password = (problems: PageData['password']['problems'] = {}) => ({
   problems,
 })
 
-function account({ t }: Words): PageData['account'] {
+const NAMES = ['Calendar', 'Expenses and travel', 'Intranet', 'Mail', 'Notes', LONG, 'Wiki']
+
+function account({ t, plural }: Words, others = 3): PageData['account'] {
   const facts = [
     { label: t('account.username'), value: USER.username },
     { label: t('account.email'), value: `ada@example.org (${t('account.unverified')})` },
   ]
-  return { facts }
+  return {
+    facts,
+    notices: [
+      { icon: 'monitor', text: plural('account.elsewhere', others), path: PLACES.sessions },
+    ],
+    applications: NAMES.map(name => ({
+      name,
+      url: '#',
+      mark: markOf(name, name, name === 'Intranet' ? LOGO : undefined),
+    })),
+  }
 }
 
 /** The problems of a new password, which the page shows next to its field. */
@@ -247,10 +259,16 @@ export const STATES: State[] = [
   state('consent-device', 'consent', words => consent(words, deviceAsks)),
   state('consent-request', 'consent', words => consent(words, requestAsks(words))),
   ...deviceStates,
-  ...requestStates(account),
+  ...requestStates(words => account(words)),
   state('navigate', 'navigate', () => ({ url: '#on' })),
   state('hand-over', 'hand-over', () => ({ action: '#', fields: { code: 'sample' } })),
-  state('account', 'account', account),
+  state('account', 'account', words => account(words)),
+  state('account-elsewhere', 'account', words => account(words, 1)),
+  state('account-quiet', 'account', words => ({
+    ...account(words),
+    notices: [],
+    applications: [],
+  })),
   state('applications', 'applications', words => ({
     applications: [paying(words), implicit(words), unchecked(words), gone(words)],
   })),
