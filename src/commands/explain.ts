@@ -9,6 +9,7 @@ import { type Reading, readFolder, type Settings, variable } from '../config/loa
 import { ConfigError } from '../config/report/finding.ts'
 import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { scopesFor } from '../config/schema/resource.ts'
+import { mapOf } from '../config/schema/values.ts'
 import { claimsByScope } from '../provider/claims.ts'
 import { DISCOVERY, routesOf } from '../provider/routes.ts'
 import { findClient } from './clients.ts'
@@ -102,7 +103,10 @@ function aboutClient(source: ClientSource, settings: Settings, keys: Effective[]
     scopes: Object.fromEntries(requested.map(name => [name, claimsOf[name] ?? []])),
     resources: Object.fromEntries(apis.filter(([, names]) => names.length)),
     authorization_details: Object.fromEntries(types.map(type => [type, aboutType(details[type])])),
-    lifetimes: Object.fromEntries(lifetimes.map(({ key, value }) => [key.split('.')[1], value])),
+    lifetimes: {
+      ...Object.fromEntries(lifetimes.map(({ key, value }) => [key.split('.')[1], value])),
+      ...mapOf(source.written?.lifetimes),
+    },
   }
 }
 

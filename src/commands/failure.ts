@@ -15,7 +15,8 @@ import { timeOf } from './command.ts'
 import { CLIENT_REFUSALS, PAGES, type Said, SIGN_IN } from './why.ts'
 
 /** A client: its file, or its registration. */
-export type ClientSource = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'origin'>
+export type ClientSource = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'origin'> &
+  Partial<Pick<ValidFile<ClientFile>, 'written'>>
 
 /** A failed request, and the configuration as it is now; `settings` is absent while it has errors. */
 export interface Facts {

@@ -4,6 +4,7 @@
 import { type AccessToken, type Client, errors, type ResourceServer } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
+import { lifetimesOf } from '../config/schema/client.ts'
 import type { Detail } from '../config/schema/details.ts'
 import { audienceOf, isFor, lifetimeOf, scopesFor } from '../config/schema/resource.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
@@ -58,7 +59,7 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
       scope: scopes.join(' '),
       audience: audienceOf(file),
       accessTokenFormat: file.token_format,
-      accessTokenTTL: lifetimeOf(file, lifetimes.access_token),
+      accessTokenTTL: lifetimeOf(file, lifetimesOf(lifetimes, client).access_token),
       ...(file.token_format === 'jwt' && { jwt: { sign: { alg: file.token_signing_alg } } }),
     }
   }

@@ -9,6 +9,7 @@ import { createPrivateKey } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, type JWK } from 'jose'
 import type { Settings } from '../config/load.ts'
+import { lifetimesOf } from '../config/schema/client.ts'
 import { MAX_JWT_SECONDS } from '../config/schema/resource.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -77,14 +78,15 @@ export async function publishedKids(records: Records): Promise<string[]> {
 /** Returns the signing keys of this installation, with the rules of its configuration. */
 export async function openSigningKeys(records: Records, settings: Settings) {
   const { rotate_every, announce } = settings.keys
-  const { session, id_token } = settings.lifetimes
+  const { lifetimes, clients } = settings
+  const idTokens = [{}, ...clients].map(client => lifetimesOf(lifetimes, client).id_token)
   // Seconds for which a key is published after its successor has begun to sign: the longest lifetime of
   // what it signed. An ID token is accepted as a hint for the lifetime of its session. JWT access tokens
   // have a lifetime of their own.
-  const retain = Math.max(session + id_token, MAX_JWT_SECONDS)
+  const retain = Math.max(lifetimes.session + Math.max(...idTokens), MAX_JWT_SECONDS)
   /** Algorithms that clients and APIs name. */
   const wanted = [
-    ...settings.clients
+    ...clients
       .flatMap(client => Object.entries(client))
       .flatMap(([key, alg]) => (key.endsWith('_signed_response_alg') ? [String(alg)] : [])),
     ...Object.values(settings.resources).map(({ token_signing_alg }) => token_signing_alg),

@@ -3,6 +3,7 @@
 import type { Context } from 'koa'
 import { type Consent, readKey } from '../accounts/consents.ts'
 import type { SignedInBrowser } from '../accounts/sessions.ts'
+import { lifetimesOf } from '../config/schema/client.ts'
 import { lifetimeOf } from '../config/schema/resource.ts'
 import { note } from '../http/audit.ts'
 import { now } from '../storage/store.ts'
@@ -32,7 +33,7 @@ export function createApplicationPages(site: Site) {
     const client = await views.client(ctx, client_id)
     const name = client?.client_name ?? client_id
     // Older authorization details are in no valid token.
-    const oldest = now() - settings.lifetimes.refresh_token
+    const oldest = now() - lifetimesOf(settings.lifetimes, client).refresh_token
     const inUse = browsers.filter(browser => browser.clients.includes(client_id)).length
     return {
       name,

@@ -3,6 +3,7 @@
 import type { Context } from 'koa'
 import { type Decision, readKey } from '../accounts/consents.ts'
 import type { Settings } from '../config/load.ts'
+import { lifetimesOf } from '../config/schema/client.ts'
 import { type Detail, describedIn, PLACE, valuesIn } from '../config/schema/details.ts'
 import type { Form } from '../http/forms.ts'
 import type { Interaction } from '../provider/interactions.ts'
@@ -28,11 +29,12 @@ export function createConsentPage({ settings, views, consents }: Site) {
     { withdrawn = false, ...about }: About,
   ) => {
     const words = views.words(ctx)
-    const days = words.number(Math.ceil(settings.lifetimes.refresh_token / DAY_SECONDS))
     // Undefined for a client that was removed, and for the account pages, which need no consent.
     const client =
       (await views.client(ctx, clientId)) ?? ctx.throw(400, { error: 'interaction_gone' })
     const before = await consents.find(accountId, clientId)
+    const { refresh_token } = lifetimesOf(settings.lifetimes, client)
+    const days = words.number(Math.ceil(refresh_token / DAY_SECONDS))
     views.page(ctx, 'consent', {
       ...about,
       withdrawn,

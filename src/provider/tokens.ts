@@ -2,6 +2,7 @@
 
 import { type AccessToken, type Client, type Configuration, errors } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
+import { lifetimesOf } from '../config/schema/client.ts'
 import { lifetimeOf } from '../config/schema/resource.ts'
 import type { Lifetimes } from '../state/refresh-tokens.ts'
 import { now } from '../storage/store.ts'
@@ -11,14 +12,15 @@ import { rotates } from './clients.ts'
 const CLOCK_SECONDS = 60
 
 /** Returns the lifetimes that the library does not know, in seconds. A grant lives as long as its codes and tokens. */
-export function stateLifetimes({ lifetimes: set, resources }: Settings): Lifetimes {
+export function stateLifetimes({ lifetimes: set, resources, clients }: Settings): Lifetimes {
+  const all = [set, ...clients.map(client => lifetimesOf(set, client))]
   const apis = Object.values(resources).map(api => lifetimeOf(api, set.access_token))
-  const tokens = Math.max(set.access_token, ...apis) + CLOCK_SECONDS
+  const tokens = Math.max(...all.map(one => one.access_token), ...apis) + CLOCK_SECONDS
   return {
     grace: set.refresh_token_grace,
     grant: {
       withoutRefreshToken: Math.max(set.code, set.interaction) + tokens,
-      withRefreshToken: set.refresh_token + tokens,
+      withRefreshToken: Math.max(...all.map(one => one.refresh_token)) + tokens,
     },
     // Longer than its URI is valid, so that an interaction begun with it can be finished, and a used one is
     // recognized.
@@ -29,21 +31,26 @@ export function stateLifetimes({ lifetimes: set, resources }: Settings): Lifetim
 /** Returns the lifetimes of all records of the library, in seconds. */
 export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']> {
   const set = settings.lifetimes
-  const ofAccessToken = (_ctx: unknown, { resourceServer }: Pick<AccessToken, 'resourceServer'>) =>
-    resourceServer?.accessTokenTTL ?? set.access_token
+  const ofAccessToken = (
+    _ctx: unknown,
+    { resourceServer }: Pick<AccessToken, 'resourceServer'>,
+    client?: Client,
+  ) => resourceServer?.accessTokenTTL ?? lifetimesOf(set, client).access_token
   return {
     AccessToken: ofAccessToken,
     ClientCredentials: ofAccessToken,
     AuthorizationCode: set.code,
-    IdToken: set.id_token,
+    IdToken: (_ctx, _token, client) => lifetimesOf(set, client).id_token,
     Interaction: set.interaction,
     DeviceCode: set.interaction,
     BackchannelAuthenticationRequest: ({ oidc }) =>
       Math.min(Number(oidc.params?.requested_expiry ?? set.interaction), set.interaction),
     // The shorter of both lifetimes: rotation never extends the absolute one (ASVS 10.4.8).
-    RefreshToken: (_ctx, { iiat = now() }, client) =>
+    RefreshToken(_ctx, { iiat = now() }, client) {
+      const { refresh_token_idle: idle, refresh_token: whole } = lifetimesOf(set, client)
       // Without rotation there is no idle lifetime, because no use prolongs it.
-      rotates(client) ? left(set.refresh_token_idle, iiat + set.refresh_token) : set.refresh_token,
+      return rotates(client) ? left(idle, iiat + whole) : whole
+    },
     // A session without a sign-in expires with the page that made it.
     Session: (_ctx, { loginTs }) =>
       loginTs === undefined ? set.interaction : left(set.session_idle, loginTs + set.session),

@@ -223,3 +223,26 @@ test.each([
   const files = { 'usher.yaml': { features }, 'clients/web.yaml': client({ ...CIBA, ...changes }) }
   expect(read(files, PRODUCTION).findings.map(({ key }) => key)).toEqual(keys)
 })
+
+/** The keys and rules of the findings and warnings for a client file with these changes. */
+function judged(changes: object): string[] {
+  const { settings, findings } = read({ 'clients/web.yaml': client(changes) })
+  return [...findings, ...(settings?.warnings ?? [])].map(({ key, rule }) => `${key} ${rule}`)
+}
+
+const CODE_ONLY = { grant_types: ['authorization_code'] }
+const IDLE = 'lifetimes.refresh_token_idle'
+test.each<[object, string[]]>([
+  [{ lifetimes: { access_token: '5 min', id_token: '1 h', refresh_token: '180 d' } }, []],
+  [{ lifetimes: { access_token: '2 d' } }, ['lifetimes.access_token value']],
+  [{ lifetimes: { access_token: '2 h' } }, ['lifetimes.access_token access-token-lifetime']],
+  [
+    { lifetimes: { refresh_token: '1 d' }, ...CODE_ONLY },
+    ['lifetimes.refresh_token refresh-grant'],
+  ],
+  [{ lifetimes: { refresh_token_idle: '91 d' } }, [`${IDLE} idle-longer`]],
+  [{ lifetimes: { refresh_token_idle: '91 d', refresh_token: '92 d' } }, []],
+  [{ lifetimes: { code: '30 s' } }, ['lifetimes.code unknown-key']],
+])('tokens of a client with %j: %j', (changes, expected) => {
+  expect(judged(changes)).toEqual(expected)
+})

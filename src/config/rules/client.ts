@@ -2,7 +2,6 @@
 // library refuses itself is reported with its words (provider/clients.ts).
 
 import { hashOf, isExpired } from '../client-secret.ts'
-import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import { didYouMean } from '../report/wording.ts'
 import {
@@ -15,23 +14,22 @@ import {
 import type { UpstreamFile } from '../schema/upstream.ts'
 import type { ClaimsFile, UsherFile } from '../schema/usher.ts'
 import { mapOf } from '../schema/values.ts'
+import { type CheckedClient, tokenFindings } from './client-tokens.ts'
 import { findingsOf } from './messages.ts'
 
 /** Settings that a client is checked against. */
-interface ProviderSettings extends Pick<UsherFile, 'features' | 'compatibility'> {
+interface ProviderSettings extends Pick<UsherFile, 'features' | 'compatibility' | 'lifetimes'> {
   /** The issuer is http on loopback. */
   development: boolean
   /** PEM; empty for none. */
   clientAuthorities: string
 }
 
-type Client = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'written' | 'at'>
-
 /** Settings that map attributes: claims read them, and upstream issuers set them. */
 type Mapping = Pick<ClaimsFile, 'claims'> & { upstreams: Record<string, UpstreamFile> }
 
 /** Returns the warnings about attributes in `allow` that nothing maps. */
-export function allowFindings(client: Client, { claims, upstreams }: Mapping): Finding[] {
+export function allowFindings(client: CheckedClient, { claims, upstreams }: Mapping): Finding[] {
   const known = [
     ...Object.values(claims).map(({ from }) => from),
     ...Object.values(upstreams).flatMap(upstream => Object.keys(upstream.claims)),
@@ -49,7 +47,7 @@ export function allowFindings(client: Client, { claims, upstreams }: Mapping): F
 const DEMO_SECRET = 'sha256:FoWR19LG3fXwJBV3R_vmwQGtKh4Q3swDuTWR06stEOI'
 
 /** Returns the findings about one client, with the warnings. */
-export function clientFindings(client: Client, settings: ProviderSettings): Finding[] {
+export function clientFindings(client: CheckedClient, settings: ProviderSettings): Finding[] {
   const { value } = client
   const { development, clientAuthorities, features } = settings
   const { token_endpoint_auth_method: method, profile, jwks, redirect_uris } = value
@@ -98,13 +96,14 @@ export function clientFindings(client: Client, settings: ProviderSettings): Find
     ...schemeFindings(client, development),
     ...featureFindings(client, settings),
     ...fapiFindings(client),
+    ...tokenFindings(client, settings),
   ]
 }
 
 const ENCRYPTION = ['id_token_encrypted_response_alg', 'userinfo_encrypted_response_alg'] as const
 
 /** Returns the findings about scopes of a client that are none of `scopes`. */
-export function scopeFindings({ value, at }: Client, scopes: string[]): Finding[] {
+export function scopeFindings({ value, at }: CheckedClient, scopes: string[]): Finding[] {
   const registered = value.scope?.split(' ')
   const unknown = (names: string[] | undefined, known: string[], where: string) =>
     [...new Set(names).difference(new Set(known))].map(
@@ -121,7 +120,7 @@ export function scopeFindings({ value, at }: Client, scopes: string[]): Finding[
   ]
 }
 
-function schemeFindings({ value, at }: Client, development: boolean): Finding[] {
+function schemeFindings({ value, at }: CheckedClient, development: boolean): Finding[] {
   const client = { native: value.application_type === 'native', loopbackIssuer: development }
   return (['redirect_uris', 'post_logout_redirect_uris'] as const).flatMap(key =>
     value[key].flatMap((uri, i) => {
@@ -172,7 +171,7 @@ const NEEDS: [key: keyof ClientFile, needed: string, values?: RegExp][] = [
 ]
 
 /** Returns a finding for each key that needs a setting that is off. */
-function featureFindings({ value, at }: Client, settings: ProviderSettings): Finding[] {
+function featureFindings({ value, at }: CheckedClient, settings: ProviderSettings): Finding[] {
   return NEEDS.flatMap(([key, needed, values = /^/]) => {
     const isUsed = [value[key]].flat().some(one => one !== undefined && values.test(String(one)))
     const [section = '', name = ''] = needed.split('.')
@@ -198,7 +197,7 @@ const FAPI2: Record<string, unknown[]> = {
   dpop_bound_access_tokens: [undefined, true],
 }
 
-function fapiFindings({ value, written, at }: Client): Finding[] {
+function fapiFindings({ value, written, at }: CheckedClient): Finding[] {
   if (value.profile !== 'fapi2') return []
   return Object.entries(FAPI2).flatMap(([key, allowed]) => {
     const isFree = key.startsWith('dpop') && value.tls_client_certificate_bound_access_tokens

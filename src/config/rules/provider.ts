@@ -74,17 +74,19 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
   ]
 }
 
+/** Whether this is too long for an access token, in seconds. */
+export const isLong = (lifetime = 0) => lifetime > MAX_ACCESS_TOKEN_SECONDS
+
 /** Returns the warnings about usher.yaml. */
 export function providerWarnings(usher: Usher, development: boolean): Finding[] {
   const { proxy, listen, lifetimes, redis, store } = usher.value
   const isRedis = !store.startsWith('sqlite:')
   const everyone = proxy.findIndex(range => /\/[0-7]$/.test(range))
   const isPlain = !development && isRedis && !redis.tls && !SAFE_REDIS.test(store)
-  const isLong = lifetimes.access_token > MAX_ACCESS_TOKEN_SECONDS
   return findingsOf(usher, [
     [everyone >= 0, 'proxy-everyone', `proxy.${everyone}`],
     [!development && !proxy.length && !listen.tls, 'no-tls', 'proxy'],
-    [isLong, 'access-token-lifetime', 'lifetimes.access_token'],
+    [isLong(lifetimes.access_token), 'access-token-lifetime', 'lifetimes.access_token'],
     [isRedis && redis.durability === 'primary', 'durability-primary', 'redis.durability'],
     [isPlain, 'redis-plaintext', 'store'],
   ])

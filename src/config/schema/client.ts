@@ -3,6 +3,7 @@
 import { z } from 'zod'
 import {
   colour,
+  durationText,
   emailAddress,
   isTime,
   mapOf,
@@ -12,6 +13,7 @@ import {
   path,
   refusing,
   scopeName,
+  seconds,
   tagProblem,
   webUrl,
   words,
@@ -99,6 +101,15 @@ const subject = z.string().min(1).optional()
 const ALLOW = 'names attributes of accounts, each with a list of values: { groups: [finance] }'
 const allowed = z.array(z.string(ALLOW).min(1), ALLOW).min(1, ALLOW)
 const hasKeys = (map: object) => Object.keys(map).length > 0
+const duration = (longest: string) => durationText(longest).transform(seconds)
+const lifetimes = z
+  .strictObject({
+    access_token: duration('1 d'),
+    id_token: duration('1 d'),
+    refresh_token_idle: duration('180 d'),
+    refresh_token: duration('180 d'),
+  })
+  .partial()
 
 /** Schema of a client file. */
 export const clientSchema = z.strictObject({
@@ -161,6 +172,13 @@ export const clientSchema = z.strictObject({
   required_scopes: z.array(scopeName).min(1).optional(),
   allow: z.record(z.string().min(1), allowed).refine(hasKeys, ALLOW).optional(),
   consent: z.enum(['explicit', 'implicit']).default('explicit'),
+  lifetimes: lifetimes.optional(),
+})
+
+/** Returns `set`, the lifetimes of usher.yaml in seconds, with those that the client has itself. */
+export const lifetimesOf = <L extends object>(set: L, client?: object): L => ({
+  ...set,
+  ...mapOf(mapOf(client).lifetimes),
 })
 
 /** Keys that users read. Each can be given for a language too: `client_name#de` (RFC 7591 §2.2). */
