@@ -50,10 +50,13 @@ export function createConsentPage({ settings, views, consents }: Site) {
         }
       }),
       details: details.map(detail => detailWords(words, settings, detail)),
-      lifetime: scopes.includes('offline_access') ? undefined : words.t('consent.lifetime'),
+      lifetime: scopes.includes('offline_access') ? undefined : lifetimeOf(words, client, days),
     })
   }
 }
+
+const lifetimeOf = ({ t }: Words, client: { refresh_tokens?: string }, days: string) =>
+  client.refresh_tokens === 'always' ? t('consent.lasting', { days }) : t('consent.lifetime')
 
 /**
  * Returns undefined if the user denied. The form can only select from the requested scopes. `required`: of the client.

@@ -21,11 +21,14 @@ import { merged, type NamedFeature } from './feature.ts'
 /** Our client metadata beyond RFC 7591. */
 export const USHER_METADATA: string[] = namesIn(
   'client_secret_hashes require_pkce consent require_sign_in rotate_refresh_tokens',
-  'any_secret_method profile registered_scope allow enabled required_scopes lifetimes',
+  'any_secret_method profile registered_scope allow enabled required_scopes lifetimes refresh_tokens',
 )
 
 /** Whether refresh tokens of the client are rotated. */
 export const rotates = (client: Client | undefined) => client?.rotate_refresh_tokens !== false
+
+/** Whether every code of the client leads to a refresh token, also without `offline_access`. */
+export const alwaysRefreshes = (client?: Client) => client?.refresh_tokens === 'always'
 
 /** The scopes that a client may request, with those of APIs; undefined for all. */
 export const scopeOf = ({ registered_scope, scope }: Client) =>

@@ -22,6 +22,7 @@ import {
 import {
   accountClient,
   addClients,
+  alwaysRefreshes,
   refusalOf,
   rotates,
   toLibrary,
@@ -210,6 +211,9 @@ function configuration(
       requireResource(ctx, token)
       return authenticationOf(ctx.oidc)
     },
+    issueRefreshToken: (_ctx, client, { scopes }) =>
+      client.grantTypeAllowed('refresh_token') &&
+      (scopes.has('offline_access') || alwaysRefreshes(client)),
     rotateRefreshToken: async ({ oidc }) => {
       // A refresh is a use of the consent, too.
       const { accountId, clientId = '' } = required(oidc.entities.RefreshToken)

@@ -26,9 +26,10 @@ export function unsavedGrant(grantId: string | undefined): Grant | undefined {
   return grant && grant.jti === grantId && grant.exp === undefined ? grant : undefined
 }
 
-/** Whether a refresh token is requested, and the user has allowed it. */
+/** Whether a refresh token will be issued: the user has allowed it, or the client always gets one. */
 export function isForRefresh(): boolean {
   const { oidc } = currentRequest() ?? {}
+  if (oidc?.client?.refresh_tokens === 'always') return true
   const scopes = oidc?.grant?.getOIDCScopeFiltered(oidc.requestParamScopes)
   return scopes?.split(' ').includes('offline_access') ?? false
 }

@@ -230,6 +230,7 @@ function judged(changes: object): string[] {
   return [...findings, ...(settings?.warnings ?? [])].map(({ key, rule }) => `${key} ${rule}`)
 }
 
+const CONFIDENTIAL = { token_endpoint_auth_method: undefined, client_secret_hashes: [HASH] }
 const CODE_ONLY = { grant_types: ['authorization_code'] }
 const IDLE = 'lifetimes.refresh_token_idle'
 test.each<[object, string[]]>([
@@ -242,6 +243,20 @@ test.each<[object, string[]]>([
   ],
   [{ lifetimes: { refresh_token_idle: '91 d' } }, [`${IDLE} idle-longer`]],
   [{ lifetimes: { refresh_token_idle: '91 d', refresh_token: '92 d' } }, []],
+  [{ refresh_tokens: 'always' }, []],
+  [{ refresh_tokens: 'always', ...CODE_ONLY }, ['refresh_tokens refresh-grant']],
+  [{ rotate_refresh_tokens: true }, []],
+  [{ rotate_refresh_tokens: true, ...CODE_ONLY }, ['rotate_refresh_tokens refresh-grant']],
+  [{ rotate_refresh_tokens: false }, ['rotate_refresh_tokens rotation-public']],
+  [{ rotate_refresh_tokens: false, dpop_bound_access_tokens: true }, []],
+  [
+    {
+      rotate_refresh_tokens: false,
+      ...CONFIDENTIAL,
+      lifetimes: { refresh_token_idle: '1 d' },
+    },
+    [`${IDLE} idle-unrotated`],
+  ],
   [{ lifetimes: { code: '30 s' } }, ['lifetimes.code unknown-key']],
 ])('tokens of a client with %j: %j', (changes, expected) => {
   expect(judged(changes)).toEqual(expected)

@@ -187,6 +187,7 @@ const STRONG = [undefined, 'PS256', 'ES256', 'EdDSA']
 const FAPI2: Record<string, unknown[]> = {
   token_endpoint_auth_method: KEYED,
   require_pkce: [undefined, true],
+  rotate_refresh_tokens: [undefined, false],
   require_pushed_authorization_requests: [undefined, true],
   response_types: [undefined, 'code'],
   id_token_signed_response_alg: STRONG,

@@ -173,6 +173,8 @@ export const clientSchema = z.strictObject({
   allow: z.record(z.string().min(1), allowed).refine(hasKeys, ALLOW).optional(),
   consent: z.enum(['explicit', 'implicit']).default('explicit'),
   lifetimes: lifetimes.optional(),
+  refresh_tokens: z.enum(['offline_access', 'always']).optional(),
+  rotate_refresh_tokens: z.boolean().optional(),
 })
 
 /** Returns `set`, the lifetimes of usher.yaml in seconds, with those that the client has itself. */
