@@ -7,6 +7,7 @@ import { ConfigError } from '../config/report/finding.ts'
 import { lifetimesOf } from '../config/schema/client.ts'
 import type { Detail } from '../config/schema/details.ts'
 import { audienceOf, isFor, lifetimeOf, scopesFor } from '../config/schema/resource.ts'
+import { required } from '../config/schema/values.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
 import { findClient, isOff, refusalOf, scopeOf } from '../provider/clients.ts'
 import type { Dependencies, Feature, Oidc } from '../provider/feature.ts'
@@ -64,6 +65,18 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
     }
   }
 
+  /** Whether the request is about a scope of this API, or about all that was granted. */
+  function isAbout({ params }: Oidc, name: string): boolean {
+    const scopes = Object.keys(resources[name]?.scopes ?? {})
+    const asked = String(params?.scope ?? '').split(' ')
+    return !params?.scope || scopes.some(scope => asked.includes(scope))
+  }
+
+  /** The API of a client that cannot send `resource`; undefined for a request about none of its scopes. */
+  function defaultOf(oidc: Oidc, { default_resource: name }: Client): string | undefined {
+    return typeof name === 'string' && isAbout(oidc, name) ? name : undefined
+  }
+
   /** An API introspects the access tokens that were made for it. */
   function isMadeFor({ clientId }: Client, { aud }: Token): boolean {
     const file = Object.values(resources).find(file => audienceOf(file) === aud)
@@ -92,14 +105,23 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
         enabled: features.resource_indicators,
         getResourceServerInfo: serverFor,
         // A client that asks for details names their API by that.
-        defaultResource({ oidc }, _client, oneOf) {
+        defaultResource({ oidc }, client, oneOf) {
           if (oneOf) return oneOf
           const [first, ...others] = new Set(sentDetails(oidc).flatMap(one => apiOf(one) ?? []))
-          return first !== undefined && others.length ? [first, ...others] : first
+          if (first === undefined) return defaultOf(oidc, client)
+          return others.length ? [first, ...others] : first
         },
-        useGrantedResource: ({ oidc }, { rar }) => Boolean(rar?.some(apiOf)) && !oidc.params?.scope,
+        useGrantedResource: ({ oidc }, { rar, resource }) =>
+          (Boolean(rar?.some(apiOf)) && !oidc.params?.scope) ||
+          (resource !== undefined && resource === defaultOf(oidc, required(oidc.client))),
       },
       introspection: { enabled: features.introspection, allowedPolicy: mayIntrospect },
+    },
+    async tokenClaims({ oidc: { account } }, { resourceServer }) {
+      const { claims = [] } = resources[resourceServer?.identifier() ?? ''] ?? {}
+      if (!claims.length || !account) return undefined
+      const known = await account.claims('access_token', '', {}, [])
+      return Object.fromEntries(Object.entries(known).filter(([name]) => claims.includes(name)))
     },
   }
 }

@@ -205,11 +205,13 @@ function configuration(
     // The library does not tie tokens to the session. At sign-out, state/sessions.ts revokes the grants of the
     // session that have no refresh token.
     expiresWithSession: () => false,
-    extraTokenClaims: (ctx, token) => {
+    extraTokenClaims: async (ctx, token) => {
       // The last place where a token can be refused before it is issued.
       requireScope(token)
       requireResource(ctx, token)
-      return authenticationOf(ctx.oidc)
+      const ofFeatures = await Promise.all(features.map(one => one.tokenClaims?.(ctx, token)))
+      const parts = [authenticationOf(ctx.oidc), ...ofFeatures].filter(part => part !== undefined)
+      return parts.length ? Object.assign({}, ...parts) : undefined
     },
     issueRefreshToken: (_ctx, client, { scopes }) =>
       client.grantTypeAllowed('refresh_token') &&

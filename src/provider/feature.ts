@@ -83,6 +83,9 @@ export type Attempt = (
   sent: Promise<void>,
 ) => Promise<boolean>
 
+/** An access token, with or without a user, before it is issued. */
+export type IssuedToken = Parameters<NonNullable<Configuration['extraTokenClaims']>>[1]
+
 /** Every member is optional: a feature has the members that it needs. */
 export interface Feature {
   /** Settings for the library's `features`, by its names. */
@@ -111,6 +114,8 @@ export interface Feature {
   findAccount?: Configuration['findAccount']
 
   // Tokens
+  /** Claims that the feature adds to an access token, in a JWT and at introspection. */
+  tokenClaims?(ctx: KoaContextWithOIDC, token: IssuedToken): Promise<object | undefined>
   /** The error for a JWT id that was used before; undefined for the library's own error. */
   replayError?(jti: string): Error | undefined
 

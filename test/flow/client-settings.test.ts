@@ -2,21 +2,41 @@
 
 import { decodeJwt } from 'jose'
 import { expect } from 'vitest'
+import { APIS, CALENDAR, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest, authorize, post, redeem, refresh } from '../support/journey.ts'
-import { ADA, CLIENTS, PASSWORD } from '../support/usher.ts'
+import {
+  authorizationRequest,
+  authorize,
+  post,
+  redeem,
+  refresh,
+  userinfo,
+} from '../support/journey.ts'
+import { ADA, CLAIMS, CLIENTS, PASSWORD } from '../support/usher.ts'
 
 const DAY_SECONDS = 24 * 3600
 
+const USER = { ...ADA, attributes: { groups: ['admins', 'staff'] } }
+
 const test = usherTest({
+  ...APIS,
+  claims: { claims: { ...CLAIMS.claims, groups: { scope: 'groups', from: 'attributes.groups' } } },
+  accounts: [USER],
+  resources: {
+    files: { ...APIS.resources.files, claims: ['groups', 'email'] },
+    calendar: { ...APIS.resources.calendar, claims: ['groups'] },
+  },
   usher: { lifetimes: { access_token: '20 min' } },
   clients: {
     web: {
       ...CLIENTS.web,
+      default_resource: FILES,
       lifetimes: { access_token: '2 min', id_token: '3 min', refresh_token: '1 d' },
     },
-    spa: CLIENTS.spa ?? {},
+    spa: { ...CLIENTS.spa, default_resource: CALENDAR },
+    'files-api': APIS.clients['files-api'],
+    service: APIS.clients.service,
     first: { ...CLIENTS.first, refresh_tokens: 'always', rotate_refresh_tokens: false },
     post: { ...CLIENTS.post, refresh_tokens: 'always' },
   },
@@ -70,4 +90,44 @@ test('rotate_refresh_tokens: false: a refresh token stays the same, however ofte
     const { status, body } = await refresh(usher, refresh_token, 'first')
     expect([status, body.refresh_token]).toEqual([200, refresh_token])
   }
+})
+
+const introspect = async (token: string) =>
+  (await post(usher, '/api/oauth/introspect', { token, client_id: 'files-api' })).body
+
+test('default_resource: tokens are for the API if the request has one of its scopes', async () => {
+  const about = { aud: FILES, scope: 'files:read' }
+  const { access_token, refresh_token } = await tokensOf('web', 'openid offline_access files:read')
+  expect(await introspect(access_token)).toMatchObject(about)
+  expect((await userinfo(usher, access_token)).status).toBe(401)
+  const { body } = await refresh(usher, refresh_token)
+  expect(await introspect(body.access_token)).toMatchObject(about)
+  const form = { grant_type: 'refresh_token', refresh_token: body.refresh_token, scope: 'openid' }
+  const narrow = await post(usher, '/api/oauth/token', form)
+  expect((await userinfo(usher, narrow.body.access_token)).status).toBe(200)
+  const online = await tokensOf('web', 'openid')
+  expect((await userinfo(usher, online.access_token)).status).toBe(200)
+})
+
+test('claims of an API are in its tokens only, opaque or JWT, and at every refresh', async () => {
+  const groups = ['admins', 'staff']
+  const first = await tokensOf('web', 'openid offline_access files:read')
+  const { body } = await refresh(usher, first.refresh_token)
+  for (const token of [first.access_token, body.access_token]) {
+    const about = await introspect(token)
+    expect(about).toMatchObject({ groups, email: ADA.email })
+    expect(about).not.toHaveProperty('name')
+  }
+  const { access_token } = await tokensOf('spa', 'openid calendar:read')
+  expect(decodeJwt(access_token)).toMatchObject({ groups, aud: 'calendar' })
+  expect(decodeJwt(access_token)).not.toHaveProperty('email')
+  expect(decodeJwt(first.id_token)).not.toHaveProperty('groups')
+})
+
+test('claims of an API: a service without a user has none', async () => {
+  const form = { grant_type: 'client_credentials', resource: FILES, scope: 'files:read' }
+  const { body } = await post(usher, '/api/oauth/token', { ...form, client_id: 'service' })
+  const about = await introspect(body.access_token)
+  expect(about).toMatchObject({ active: true, client_id: 'service' })
+  expect(about).not.toHaveProperty('groups')
 })

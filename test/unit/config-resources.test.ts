@@ -59,6 +59,7 @@ test.each<[string, object, string[]]>([
     ['introspected_by.0 client-public'],
   ],
   ['an unknown algorithm', { token_signing_alg: 'HS256' }, ['token_signing_alg invalid-value']],
+  ['an unknown claim', { claims: ['nmae'] }, ['claims.0 unknown-claim']],
   ['a JWT for longer', { token_lifetime: '11 min' }, ['token_lifetime jwt-lifetime']],
   ['the audience of an ID token', { audience: 'web' }, ['audience same-audience']],
   [
@@ -182,4 +183,26 @@ test('a change between two configurations is reported by the identifier of the A
   expect(
     before && after && atOnce(differences(before, { ...after, folder: before.folder })),
   ).toEqual(['+ resources.https://files.example.org.token_lifetime: 300', '+ resources.urn:other'])
+})
+
+test.each<[string, string[]]>([
+  ['https://files.example.org', []],
+  ['https://files.example.org/', ['default_resource unknown-resource']],
+])('a client with default_resource %s has findings: %j', (default_resource, expected) => {
+  const { findings } = withApi({}, { 'clients/web.yaml': client({ default_resource }) })
+  expect(findings.map(({ key, rule }) => `${key} ${rule}`)).toEqual(expected)
+})
+
+test('default_resource is refused for an API that is not for the client, or where APIs are off', () => {
+  const own = { 'clients/web.yaml': client({ default_resource: 'https://files.example.org' }) }
+  expect(withApi({ clients: ['api'] }, own).text).toContain('this API is not for this client')
+  const off = { 'usher.yaml': { features: { resource_indicators: false } } }
+  expect(withApi({}, { ...own, ...off }).text).toContain('default_resource: needs a setting')
+})
+
+test('a claim that tokens have of themselves is refused', () => {
+  const files = { 'claims.yaml': { claims: { act: { scope: 'act', from: 'name' } } } }
+  expect(withApi({ claims: ['act'] }, files).text).toContain(
+    'is a claim that tokens have of themselves',
+  )
 })

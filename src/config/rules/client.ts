@@ -158,6 +158,7 @@ const NEEDS: [key: keyof ClientFile, needed: string, values?: RegExp][] = [
   ['userinfo_encrypted_response_alg', 'features.encryption'],
   ['id_token_encrypted_response_alg', 'features.encryption'],
   ['authorization_details_types', 'features.rich_authorization_requests'],
+  ['default_resource', 'features.resource_indicators'],
   ['dpop_bound_access_tokens', 'features.dpop'],
   ['tls_client_certificate_bound_access_tokens', 'features.mtls'],
   ['token_endpoint_auth_method', 'features.mtls', /tls_client_auth$/],

@@ -12,12 +12,16 @@ import { findingsOf } from './messages.ts'
 type Client = ValidFile<ClientFile>
 type Resource = ValidFile<ResourceFile>
 type Type = ValidFile<DetailFile>
-/** Settings that APIs are checked against. `scopes`: those of claims.yaml. */
-type Context = Pick<UsherFile, 'features'> & { issuer: string; scopes: object }
+/** Settings that APIs are checked against. `scopes`, `claims`: those of claims.yaml. */
+type Context = Pick<UsherFile, 'features'> & {
+  issuer: string
+  scopes: object
+  claims: object
+}
 
 /** Returns the findings about the files of config/resources/, with the warnings. */
 export function* resourceFindings(resources: Resource[], clients: Client[], context: Context) {
-  const { issuer, scopes, features } = context
+  const { issuer, scopes, features, claims } = context
   // A token for one audience must not be accepted by another, nor as an ID token or an assertion.
   const owners = new Map([[issuer, 'this provider']])
   for (const { value, file } of clients) owners.set(value.client_id, `the client of ${file}`)
@@ -48,6 +52,38 @@ export function* resourceFindings(resources: Resource[], clients: Client[], cont
       [introspected_by && !features.introspection, 'introspection-off', 'introspected_by'],
     ])
     yield* memberFindings(api, clients)
+    yield* claimFindings(api, Object.keys(claims))
+  }
+  for (const client of clients) yield* defaultFindings(client, resources)
+}
+
+/** Claims that every token has of itself (RFC 7662 §2.2, RFC 8693 §4). */
+const TOKEN_CLAIMS = 'active scope client_id token_type cnf authorization_details act may_act'
+
+/** Returns the findings about the claims that an API wants in its tokens. */
+function* claimFindings({ value, at }: Resource, known: string[]): Generator<Finding> {
+  for (const [i, name] of (value.claims ?? []).entries()) {
+    const unknown = `there is no claim ${JSON.stringify(name)} in claims.yaml${didYouMean(name, known)}`
+    const taken = 'is a claim that tokens have of themselves'
+    if (!known.includes(name)) yield at(['claims', i], 'unknown-claim', unknown)
+    else if (TOKEN_CLAIMS.split(' ').includes(name)) yield at(['claims', i], 'token-claim', taken)
+  }
+}
+
+/** Returns the findings about the API of a client that cannot send `resource`. */
+function* defaultFindings({ value, at }: Client, resources: Resource[]): Generator<Finding> {
+  const { default_resource: name, client_id } = value
+  if (name === undefined) return
+  const api = resources.find(({ value }) => value.resource === name)
+  const hint = didYouMean(
+    name,
+    resources.map(({ value }) => value.resource),
+  )
+  const unknown = `no file in resources/ has this resource${hint}`
+  if (!api) yield at(['default_resource'], 'unknown-resource', unknown)
+  else if (!isFor(api.value, client_id)) {
+    const message = `this API is not for this client: clients in ${api.file}`
+    yield at(['default_resource'], 'unknown-client', message)
   }
 }
 

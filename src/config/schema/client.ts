@@ -175,6 +175,7 @@ export const clientSchema = z.strictObject({
   lifetimes: lifetimes.optional(),
   refresh_tokens: z.enum(['offline_access', 'always']).optional(),
   rotate_refresh_tokens: z.boolean().optional(),
+  default_resource: z.string().optional(),
 })
 
 /** Returns `set`, the lifetimes of usher.yaml in seconds, with those that the client has itself. */

@@ -27,6 +27,7 @@ export const resourceSchema = z.strictObject({
   token_lifetime: durationText('1 d').transform(seconds).optional(),
   clients: clientIds.optional(),
   introspected_by: clientIds.optional(),
+  claims: z.array(z.string()).min(1).optional(),
 })
 
 /** A resource file with defaults. */
