@@ -14,7 +14,8 @@ export function dpop({ settings: { features }, records }: Environment): Feature 
         enabled: features.dpop,
         // All nodes have the same secret, also during a change of `USHER_SECRET`.
         nonceSecret: deriveKey(records.keyedHash('dpop', 'nonces'), 'dpop-nonces'),
-        requireNonce: ({ oidc }) => oidc.client?.profile === 'fapi2',
+        requireNonce: ({ oidc: { client } }) =>
+          client?.profile === 'fapi2' || client?.require_dpop_nonce === true,
       },
     },
     // The client repeats the request with another proof. The library's `invalid_grant` or

@@ -14,6 +14,7 @@ import { now } from '../storage/store.ts'
 import { matchesHash } from './clients.ts'
 import { described } from './error-descriptions.ts'
 import { type GrantHandler, merged, type NamedFeature, type ResponseMode } from './feature.ts'
+import { keysPeriod } from './keys.ts'
 
 /** The library accepts DPoP proofs from clocks that are ahead by this, but forgets their `jti` earlier. */
 const CLOCK_SKEW_SECONDS = 300
@@ -93,12 +94,22 @@ function compareHashes({ Client: { prototype } }: Provider): void {
  */
 export function addLater({ Client }: Provider) {
   const find = Client.find.bind(Client)
-  const added = new Map<string, Awaited<ReturnType<typeof find>>>()
-  Client.find = async (id: string) => added.get(id) ?? find(id)
-  return (metadata: { client_id: string }) => {
-    const client = Reflect.construct(Client, [structuredClone(metadata)])
-    // A client with a file cannot change its own registration.
-    added.set(metadata.client_id, Object.defineProperty(client, 'noManage', { value: true }))
+  const added = new Map<string, () => Awaited<ReturnType<typeof find>>>()
+  Client.find = async (id: string) => added.get(id)?.() ?? find(id)
+  return (metadata: { client_id: string; jwks_uri?: string }) => {
+    const make = () => {
+      const client = Reflect.construct(Client, [structuredClone(metadata)])
+      // A client with a file cannot change its own registration.
+      return Object.defineProperty(client, 'noManage', { value: true })
+    }
+    let made = make()
+    let period = keysPeriod()
+    added.set(metadata.client_id, () => {
+      // A client keeps the keys of its `jwks_uri`. Another object reads them again, and removed keys end.
+      if (metadata.jwks_uri && period !== keysPeriod()) made = make()
+      period = keysPeriod()
+      return made
+    })
   }
 }
 

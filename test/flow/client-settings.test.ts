@@ -1,7 +1,7 @@
 // Settings of a client file that change its tokens and its authentication.
 
 import { decodeJwt } from 'jose'
-import { expect } from 'vitest'
+import { expect, vi } from 'vitest'
 import { APIS, CALENDAR, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
@@ -13,34 +13,65 @@ import {
   refresh,
   userinfo,
 } from '../support/journey.ts'
-import { ADA, CLAIMS, CLIENTS, PASSWORD } from '../support/usher.ts'
+import { type KeySite, moveClock, outcome, setOf, startKeySite } from '../support/key-site.ts'
+import { KEYED } from '../support/keyed.ts'
+import { silently } from '../support/people.ts'
+import { createProver } from '../support/proofs.ts'
+import { ADA, CLAIMS, CLIENTS, PASSWORD, SECRET } from '../support/usher.ts'
+import { basic, send } from '../support/wire.ts'
 
 const DAY_SECONDS = 24 * 3600
 
+/** Never asked: it makes an acr that no user of these tests has. */
+const UPSTREAM = {
+  issuer: 'https://corp.example.org',
+  client_id: 'usher',
+  client_secret_file: 'corp.secret',
+  label: 'Corp',
+  acr: { mfa: 'urn:example:mfa' },
+}
+const STRICT = { redirect_uri: CLIENTS.first?.redirect_uris[0] ?? '' }
 const USER = { ...ADA, attributes: { groups: ['admins', 'staff'] } }
 
-const test = usherTest({
-  ...APIS,
-  claims: { claims: { ...CLAIMS.claims, groups: { scope: 'groups', from: 'attributes.groups' } } },
-  accounts: [USER],
-  resources: {
-    files: { ...APIS.resources.files, claims: ['groups', 'email'] },
-    calendar: { ...APIS.resources.calendar, claims: ['groups'] },
-  },
-  usher: { lifetimes: { access_token: '20 min' } },
-  clients: {
-    web: {
-      ...CLIENTS.web,
-      default_resource: FILES,
-      lifetimes: { access_token: '2 min', id_token: '3 min', refresh_token: '1 d' },
+let site: KeySite
+
+const test = usherTest(async () => {
+  site = await startKeySite()
+  return {
+    ...APIS,
+    claims: {
+      claims: { ...CLAIMS.claims, groups: { scope: 'groups', from: 'attributes.groups' } },
     },
-    spa: { ...CLIENTS.spa, default_resource: CALENDAR },
-    'files-api': APIS.clients['files-api'],
-    service: APIS.clients.service,
-    first: { ...CLIENTS.first, refresh_tokens: 'always', rotate_refresh_tokens: false },
-    post: { ...CLIENTS.post, refresh_tokens: 'always' },
-  },
+    accounts: [USER],
+    resources: {
+      files: { ...APIS.resources.files, claims: ['groups', 'email'] },
+      calendar: { ...APIS.resources.calendar, claims: ['groups'] },
+    },
+    usher: { lifetimes: { access_token: '20 min' }, egress: { allow: ['127.0.0.1'] } },
+    files: { 'upstreams/corp.yaml': JSON.stringify(UPSTREAM), 'corp.secret': 'corp' },
+    clients: {
+      web: {
+        ...CLIENTS.web,
+        default_resource: FILES,
+        lifetimes: { access_token: '2 min', id_token: '3 min', refresh_token: '1 d' },
+      },
+      spa: { ...CLIENTS.spa, default_resource: CALENDAR },
+      'files-api': APIS.clients['files-api'],
+      service: APIS.clients.service,
+      keyed: { ...KEYED, jwks: undefined, jwks_uri: `http://127.0.0.1:${site.port}/keys` },
+      strict: {
+        ...CLIENTS.first,
+        client_id: 'strict',
+        default_acr_values: ['urn:example:mfa'],
+        require_dpop_nonce: true,
+      },
+      first: { ...CLIENTS.first, refresh_tokens: 'always', rotate_refresh_tokens: false },
+      post: { ...CLIENTS.post, refresh_tokens: 'always' },
+    },
+  }
 })
+test.afterAll(() => site.close())
+test.afterEach(() => void vi.useRealTimers())
 
 /** Seconds that an ID token is valid for. */
 function secondsOf(idToken: string): number {
@@ -130,4 +161,42 @@ test('claims of an API: a service without a user has none', async () => {
   const about = await introspect(body.access_token)
   expect(about).toMatchObject({ active: true, client_id: 'service' })
   expect(about).not.toHaveProperty('groups')
+})
+
+test('jwks_uri: the keys of a client are fetched, and a removed key ends', async () => {
+  site.answer(await setOf('old'))
+  expect(await outcome(usher, 'keyed', 'old')).toBe('invalid_grant')
+  expect(await outcome(usher, 'keyed', 'new')).toBe('invalid_client')
+  expect(site.requests()).toBe(1)
+  site.answer(await setOf('new'))
+  moveClock(300)
+  expect(await outcome(usher, 'keyed', 'old')).toBe('invalid_client')
+  expect(await outcome(usher, 'keyed', 'new')).toBe('invalid_grant')
+})
+
+test('jwks_uri: an address that does not answer is a passing fault', async () => {
+  site.answer('down', 500)
+  moveClock(900)
+  expect(await outcome(usher, 'keyed', 'new')).toBe('temporarily_unavailable')
+})
+
+test('default_acr_values: a sign-in of another kind is not enough', async () => {
+  await tokensOf('first', 'openid')
+  expect(await silently(usher, browser, { client_id: 'first' })).toBeUndefined()
+  expect(await silently(usher, browser, { client_id: 'strict', ...STRICT })).toBe('login_required')
+})
+
+test('require_dpop_nonce: a proof without a nonce of the provider is refused', async () => {
+  const prover = await createProver()
+  const path = '/api/oauth/token'
+  const present = async (client: string, claims: object = {}) => {
+    const dpop = await prover.prove('POST', usher.issuer + path, { claims: { ...claims } })
+    const body = { grant_type: 'refresh_token', refresh_token: 'unknown' }
+    return send(usher, path, { body, headers: { ...basic(client, SECRET), dpop } })
+  }
+  expect((await present('first')).json.error).toBe('invalid_grant')
+  const { headers, json } = await present('strict')
+  expect(json.error).toBe('use_dpop_nonce')
+  const nonce = headers.get('dpop-nonce')
+  expect((await present('strict', { nonce })).json.error).toBe('invalid_grant')
 })

@@ -24,6 +24,10 @@ export const OPERATORS: Record<string, unknown>[] = [
   { rotate_refresh_tokens: false },
   { any_secret_method: true },
   { registered_scope: 'openid' },
+  { lifetimes: { access_token: 86_400 } },
+  { refresh_tokens: 'always' },
+  { default_resource: 'https://files.example.org' },
+  { require_dpop_nonce: false },
 ]
 
 type Place = { issuer: string; address: string }

@@ -98,7 +98,7 @@ test.each([
   expect(refused(changes)).toEqual(keys)
 })
 
-test.each(['jwks_uri', 'request_uris'])(
+test.each(['request_uris'])(
   'a client with %s, which makes the library send requests, is refused',
   key => {
     const uri = 'https://app.example.org/fetched'
@@ -190,7 +190,12 @@ test.each([
   [{ client_uri: 'javascript:alert(1)' }, ['client_uri']],
   [{ policy_uri: 'data:text/html,x' }, ['policy_uri']],
   [{ tos_uri: 'terms.html' }, ['tos_uri']],
-  [{ jwks_uri: 'https://app.example.org/jwks' }, ['jwks_uri']],
+  [{ jwks_uri: 'https://app.example.org/jwks' }, []],
+  [{ jwks_uri: 'http://app.example.org/jwks' }, ['jwks_uri']],
+  [{ jwks_uri: 'https://app.example.org/#jwks' }, ['jwks_uri']],
+  [{ token_endpoint_auth_signing_alg: 'ES256' }, ['token_endpoint_auth_signing_alg']],
+  [{ require_dpop_nonce: true, use_mtls_endpoint_aliases: true }, ['use_mtls_endpoint_aliases']],
+  [{ use_mtls_endpoint_aliases: false, require_dpop_nonce: false }, []],
   [{ post_logout_redirect_uris: ['https://app.example.org/#x'] }, ['post_logout_redirect_uris.0']],
   [{ post_logout_redirect_uris: ['http://app.example.org/'] }, ['post_logout_redirect_uris.0']],
   [{ logo_uri: 'https://app.example.org/logo.svg' }, ['logo_uri']],

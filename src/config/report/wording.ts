@@ -5,7 +5,6 @@ import type { z } from 'zod'
 
 /** Suggestions for keys that other products or other files have. */
 const HINTS: Record<string, string> = {
-  jwks_uri: 'client files contain the public keys themselves: put them into jwks',
   secret: 'no file contains secrets: use USHER_SECRET, or client_secret_hashes of a client',
   clients: 'each client has its own file: clients/NAME.yaml',
   resources: 'each API has its own file: resources/NAME.yaml',

@@ -62,6 +62,7 @@ export function clientFindings(client: CheckedClient, settings: ProviderSettings
   const hasGrant = (...grants: string[]) => value.grant_types.some(type => grants.includes(type))
   const hasTokens = value.response_types.some(type => type !== 'code')
   const isIssued = method === 'tls_client_auth' && features.mtls
+  const isAsserted = method === 'private_key_jwt'
   const isSelfSigned = method === 'self_signed_tls_client_auth'
   const isBound = features.dpop || value.tls_client_certificate_bound_access_tokens
   const isPlain = (uri?: string) =>
@@ -86,7 +87,12 @@ export function clientFindings(client: CheckedClient, settings: ProviderSettings
       [isPlain(value.jwks_uri), 'plain-http', 'jwks_uri'],
       ...ENCRYPTION.map(key => [lacksKey(value[key]), 'client-key-missing', key] as const),
       [isIssued && !clientAuthorities, 'certificate', 'token_endpoint_auth_method'],
-      [isSelfSigned && !jwks?.keys.every(({ x5c }) => x5c?.length), 'certificate-missing', 'jwks'],
+      [value.token_endpoint_auth_signing_alg && !isAsserted, 'assertion-alg', ASSERTION_ALG],
+      [
+        isSelfSigned && !value.jwks_uri && !jwks?.keys.every(({ x5c }) => x5c?.length),
+        'certificate-missing',
+        'jwks',
+      ],
       [profile && !isBound, 'fapi-dpop', 'profile'],
       [profile && !features.pushed_authorization_requests, 'fapi-par', 'profile'],
       [!value.require_pkce, 'pkce-exempt', 'require_pkce'],
@@ -99,6 +105,8 @@ export function clientFindings(client: CheckedClient, settings: ProviderSettings
     ...tokenFindings(client, settings),
   ]
 }
+
+const ASSERTION_ALG = 'token_endpoint_auth_signing_alg'
 
 const ENCRYPTION = ['id_token_encrypted_response_alg', 'userinfo_encrypted_response_alg'] as const
 
@@ -160,6 +168,8 @@ const NEEDS: [key: keyof ClientFile, needed: string, values?: RegExp][] = [
   ['authorization_details_types', 'features.rich_authorization_requests'],
   ['default_resource', 'features.resource_indicators'],
   ['dpop_bound_access_tokens', 'features.dpop'],
+  ['require_dpop_nonce', 'features.dpop', /^true$/],
+  ['use_mtls_endpoint_aliases', 'client_certificates.origin', /^true$/],
   ['tls_client_certificate_bound_access_tokens', 'features.mtls'],
   ['token_endpoint_auth_method', 'features.mtls', /tls_client_auth$/],
   ['grant_types', 'features.device_flow', /device_code$/],
@@ -195,6 +205,7 @@ const FAPI2: Record<string, unknown[]> = {
   userinfo_signed_response_alg: STRONG,
   authorization_signed_response_alg: STRONG,
   request_object_signing_alg: STRONG,
+  token_endpoint_auth_signing_alg: STRONG,
   // A token is bound by DPoP or by a certificate.
   dpop_bound_access_tokens: [undefined, true],
 }

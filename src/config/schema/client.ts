@@ -134,6 +134,8 @@ export const clientSchema = z.strictObject({
   client_secret: z.string().min(1).optional(),
   client_secret_hashes: z.array(secretHash).optional(),
   jwks: jwks.optional(),
+  jwks_uri: requestedUri.optional(),
+  token_endpoint_auth_signing_alg: z.enum(SIGNING_ALGORITHMS).optional(),
   grant_types: z.array(z.enum(GRANT_TYPES)).default(['authorization_code', 'refresh_token']),
   response_types: z
     .array(z.enum(RESPONSE_TYPES, `is one of: ${RESPONSE_TYPES.join(', ')}`))
@@ -155,15 +157,18 @@ export const clientSchema = z.strictObject({
   userinfo_encrypted_response_alg: z.enum(ENCRYPTION_ALGORITHMS).optional(),
   userinfo_encrypted_response_enc: z.enum(CONTENT_ENCRYPTION).optional(),
   default_max_age: z.int().min(0).optional(),
+  default_acr_values: z.array(z.string()).min(1).optional(),
   require_auth_time: z.boolean().optional(),
   require_pushed_authorization_requests: z.boolean().optional(),
   dpop_bound_access_tokens: z.boolean().optional(),
+  require_dpop_nonce: z.boolean().optional(),
   tls_client_auth_subject_dn: subject,
   tls_client_auth_san_dns: subject,
   tls_client_auth_san_uri: subject,
   tls_client_auth_san_ip: subject,
   tls_client_auth_san_email: subject,
   tls_client_certificate_bound_access_tokens: z.boolean().optional(),
+  use_mtls_endpoint_aliases: z.boolean().optional(),
   profile: z.enum(['fapi2']).optional(),
   require_pkce: z.boolean().default(true),
   branding: branding.optional(),
@@ -197,8 +202,8 @@ export function inLanguages<S extends z.ZodObject>(schema: S, data: unknown): S 
   return schema.extend(Object.fromEntries(tagged)) as S
 }
 
-/** A client file with defaults. Only clients that registered themselves have a `jwks_uri`. */
-export type ClientFile = z.output<typeof clientSchema> & { jwks_uri?: string }
+/** A client file with defaults. */
+export type ClientFile = z.output<typeof clientSchema>
 /** A client as the provider uses it: the secret exists only as a hash. */
 export type ClientMetadata = Omit<ClientFile, 'client_secret'>
 
