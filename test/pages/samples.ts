@@ -248,7 +248,11 @@ export const STATES: State[] = [
   ),
   state('consent-withdrawn', 'consent', words => consent(words, { withdrawn: true })),
   state('consent-unchecked', 'consent', words =>
-    consent(words, { client: { ...CLIENT, isUnchecked: true } }),
+    consent(words, {
+      client: { ...CLIENT, isUnchecked: true },
+      scopes: consent(words).scopes.slice(0, 2),
+      lifetime: words.t('consent.lasting', { days: words.number(90) }),
+    }),
   ),
   state('consent-details', 'consent', words =>
     consent(words, {
