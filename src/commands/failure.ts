@@ -1,7 +1,6 @@
 // Explains why a request failed: compares what was sent with what is configured, and says what to change.
 
 import { basename } from 'node:path'
-import { closest } from 'fastest-levenshtein'
 import { isExpired, type SecretHash, withoutSecret } from '../config/client-secret.ts'
 import type { ValidFile } from '../config/files.ts'
 import type { Settings } from '../config/load.ts'
@@ -12,6 +11,7 @@ import { DESCRIPTIONS } from '../provider/error-descriptions.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
 import { CLOCK_TOLERANCE_SECONDS } from '../provider/requests.ts'
 import { timeOf } from './command.ts'
+import { differenceOf } from './uri-difference.ts'
 import { CLIENT_REFUSALS, PAGES, type Said, SIGN_IN } from './why.ts'
 
 /** A client: its file, or its registration. */
@@ -96,36 +96,24 @@ function unregistered(parameter: string, key: keyof ClientFile): Reason {
       wrong: `the ${parameter} ${refused?.length === 0 ? 'is registered now, and was not then' : wrong}`,
       sent: sentAs(facts, parameter),
       registered,
-      difference: uri && differenceOf(uri, closest(uri, known)),
+      difference: uri && differenceOf(uri, known),
       change: `${placeOf(facts, key)}, or the ${isUri ? 'URI' : parameter} in the application`,
     }
   }
 }
 
-const URI_PARTS = [
-  ['protocol', 'scheme'],
-  ['host', 'host'],
-  ['pathname', 'path'],
-  ['search', 'query'],
-] as const
-
-function differenceOf(sent: string, near: string): string {
-  const [one, other] = [URL.parse(sent), URL.parse(near)]
-  if (!one || !other) return `${near} is nearest, and the sent value is not an absolute URI`
-  const isSlash = `${sent}/` === near || sent === `${near}/`
-  const parts = URI_PARTS.filter(([part]) => one[part] !== other[part]).map(
-    ([part, name]) => `the ${name}: ${one[part] || 'none'} for ${other[part] || 'none'}`,
-  )
-  const named = isSlash ? 'the / at the end' : parts.join(', ') || 'the spelling'
-  return `${near} is nearest; ${named} differs`
+const target: Reason = facts => {
+  const registered = Object.keys(facts.settings?.resources ?? {})
+  const sent = sentAs(facts, 'resource')
+  const isNear = registered.length && !registered.some(uri => sent.split(' ').includes(uri))
+  return {
+    wrong: `${nameOf(facts)} may not use this resource here, or not beside another`,
+    sent,
+    registered,
+    difference: isNear ? differenceOf(sent, registered) : undefined,
+    change: `the resource in the application; clients in the API's file; ${placeOf(facts, 'scope')}`,
+  }
 }
-
-const target: Reason = facts => ({
-  wrong: `${nameOf(facts)} may not use this resource here, or not beside another`,
-  sent: sentAs(facts, 'resource'),
-  registered: Object.keys(facts.settings?.resources ?? {}),
-  change: `the resource in the application; clients in the API's file; ${placeOf(facts, 'scope')}`,
-})
 
 /** A client file without a method accepts the secret by Basic and in the body. */
 const authentication: Reason = facts => {
@@ -223,7 +211,14 @@ const REASONS: Record<string, Row[]> = {
       change: FETCH,
     },
   ],
-  invalid_redirect_uri: [{ reason: unregistered('redirect_uri', 'redirect_uris') }],
+  invalid_redirect_uri: [
+    {
+      detail: /^(post_logout_)?redirect_uris\b/,
+      wrong: 'the metadata of CLIENT: DETAIL',
+      change: 'the metadata that the application sends, or its metadata document',
+    },
+    { reason: unregistered('redirect_uri', 'redirect_uris') },
+  ],
   invalid_request: [
     {
       detail: /post_logout/,

@@ -35,8 +35,13 @@ export type ValidFile<T> = FileResult<T> & { value: T }
 export const isValid = <T>(file: FileResult<T>): file is ValidFile<T> => file.value !== undefined
 
 /** Returns a finding for each file whose name, the value of `key`, an earlier file has. */
-export function namesakes(files: ValidFile<object>[], key: string, noun: string): Finding[] {
-  const byName = Map.groupBy(files, ({ value }) => mapOf(value)[key])
+export function namesakes(
+  files: ValidFile<object>[],
+  key: string,
+  noun: string,
+  normal = (name: string) => name,
+): Finding[] {
+  const byName = Map.groupBy(files, ({ value }) => normal(String(mapOf(value)[key])))
   return [...byName.values()].flatMap(([first, ...others]) => {
     const message = `is already the ${key} of ${first?.file}; each ${noun} has its own`
     return others.map(({ at }) => at([key], `same-${noun}`, message))

@@ -17,7 +17,7 @@ import { detailFindings, resourceFindings } from './rules/resource.ts'
 import * as upstream from './rules/upstream.ts'
 import { type ClientMetadata, LOOPBACK_HOSTS } from './schema/client.ts'
 import { flatten } from './schema/locale.ts'
-import { allScopes } from './schema/resource.ts'
+import { allScopes, normalUri } from './schema/resource.ts'
 import type { ClaimsFile } from './schema/usher.ts'
 import { tagProblem } from './schema/values.ts'
 import { atOnce, inSlices } from './slices.ts'
@@ -142,7 +142,7 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
     ...logoFindings(usher, settings.pictures),
     ...words.flatMap(languageFindings),
     ...namesakes(clients, 'client_id', 'client'),
-    ...namesakes(apis, 'resource', 'resource'),
+    ...namesakes(apis, 'resource', 'resource', normalUri),
     ...namesakes(details, 'type', 'type'),
     ...resourceFindings(apis, clients, settings),
     ...detailFindings(details, clients, apis),

@@ -4,13 +4,13 @@
 import { type AccessToken, type Client, errors, type ResourceServer } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
-import { lifetimesOf } from '../config/schema/client.ts'
+import { GRANT_TYPES, lifetimesOf } from '../config/schema/client.ts'
 import type { Detail } from '../config/schema/details.ts'
-import { audienceOf, isFor, lifetimeOf, scopesFor } from '../config/schema/resource.ts'
+import { audienceOf, isFor, lifetimeOf, normalUri, scopesFor } from '../config/schema/resource.ts'
 import { required } from '../config/schema/values.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
 import { findClient, isOff, refusalOf, scopeOf } from '../provider/clients.ts'
-import type { Dependencies, Feature, Oidc } from '../provider/feature.ts'
+import type { Dependencies, Feature, GrantHandler, Oidc } from '../provider/feature.ts'
 import { sentDetails } from '../provider/grants.ts'
 import { canSign } from '../provider/keys.ts'
 import { signInOf } from '../state/grants.ts'
@@ -24,11 +24,13 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
   const { settings, records, keys, directory } = dependencies
   const { resources, details: types, lifetimes, features } = settings
   checkResources(settings, keys)
+  const byUri = new Map(Object.keys(resources).map(name => [normalUri(name), name]))
+  const asWritten = (name: unknown) => byUri.get(normalUri(String(name))) ?? name
   const apiOf = ({ type }: Detail) => types[type]?.resource
 
   /** The API for this client, with the scopes that it may request. Throws if the client may request none. */
   function serverFor({ oidc }: { oidc: Oidc }, name: string, client: Client): ResourceServer {
-    const file = Object.hasOwn(resources, name) ? resources[name] : undefined
+    const file = resources[byUri.get(normalUri(name)) ?? '']
     const { clientId: client_id } = client
     const scopes = file ? scopesFor(file, { client_id, scope: scopeOf(client) }) : []
     const ownTypes = Object.values(types).filter(({ type }) => mayUse(client, type))
@@ -76,6 +78,25 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
   function defaultOf(oidc: Oidc, { default_resource: name }: Client): string | undefined {
     return typeof name === 'string' && isAbout(oidc, name) ? name : undefined
   }
+  /** Writes each `resource` of a request as its file does, so that grants and consents have one spelling. */
+  function writeAsFiles({ oidc }: { oidc: Oidc }): void {
+    const { params, provider, resourceServers = {} } = oidc
+    if (params?.resource === undefined) return
+    const names = [...new Set([params.resource].flat().map(asWritten))]
+    params.resource = names.length > 1 ? names : names[0]
+    for (const [sent, server] of Object.entries(resourceServers)) {
+      const name = String(asWritten(sent))
+      if (name === sent) continue
+      delete resourceServers[sent]
+      resourceServers[name] = new provider.ResourceServer(name, server)
+    }
+  }
+  const renamed =
+    (handler: GrantHandler): GrantHandler =>
+    ctx => {
+      writeAsFiles(ctx)
+      return handler(ctx)
+    }
 
   /** An API introspects the access tokens that were made for it. */
   function isMadeFor({ clientId }: Client, { aud }: Token): boolean {
@@ -99,6 +120,8 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
   }
 
   return {
+    checkRequest: writeAsFiles,
+    grantHandlers: Object.fromEntries(GRANT_TYPES.map(type => [type, renamed])),
     settings: {
       // A token without `resource` is for UserInfo, unless it is about details, which are of an API.
       resourceIndicators: {

@@ -12,7 +12,12 @@ import { type Account, missingAttributes } from '../accounts/account.ts'
 import { hashOf, hashSecret, isExpired } from '../config/client-secret.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError, type Finding } from '../config/report/finding.ts'
-import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/schema/client.ts'
+import {
+  ACCOUNT_CLIENT,
+  type ClientMetadata,
+  clientSchema,
+  LOOPBACK_HOSTS,
+} from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
 import { mapOf, namesIn } from '../config/schema/values.ts'
 import { outageIn } from '../storage/store.ts'
@@ -141,6 +146,22 @@ export async function findClient(provider: Provider, id = ''): Promise<Receiver 
     throw error
   })
   return found as Receiver | undefined
+}
+
+/**
+ * Whether a browser application of a client calls from this origin: that of a redirect URI. The port of a
+ * loopback address is ignored where redirect URIs ignore it (RFC 8252 §7.3). Other applications have `null`.
+ */
+export function isOriginOf({ redirectUris = [], applicationType }: Client, origin: string) {
+  const withoutPort = origin.replace(/:\d+$/, '')
+  return redirectUris.some(uri => {
+    const { origin: own, protocol, hostname } = new URL(uri)
+    const hasAnyPort =
+      applicationType === 'native' && protocol === 'http:' && LOOPBACK_HOSTS.has(hostname)
+    return (
+      origin !== 'null' && (own === origin || (hasAnyPort && withoutPort === `http://${hostname}`))
+    )
+  })
 }
 
 /** Compares with every hash that has not expired, in constant time for each. */

@@ -23,6 +23,7 @@ import {
   accountClient,
   addClients,
   alwaysRefreshes,
+  isOriginOf,
   refusalOf,
   rotates,
   toLibrary,
@@ -151,9 +152,7 @@ function configuration(
     allowOmittingSingleRegisteredRedirectUri: false,
     assertJwtClientAuthClaimsAndHeader: (ctx, claims, header) =>
       assertAssertion(ctx, claims, header, features),
-    // The origins of redirect URIs, from which browser applications call. Other applications have `null`.
-    clientBasedCORS: (_ctx, origin, { redirectUris = [] }) =>
-      origin !== 'null' && redirectUris.some(uri => new URL(uri).origin === origin),
+    clientBasedCORS: (_ctx, origin, client) => isOriginOf(client, origin),
     enabledJWA: algorithms(keys),
 
     // `audience` is ignored. Its validator is the one hook of the library for every authorization request,

@@ -154,10 +154,11 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
     },
   ],
   'an invalid resource': [
-    () => asking({ scope: 'openid files:read', resource: `${FILES}/` }),
+    () => asking({ scope: 'openid files:read', resource: `${FILES}/mcp` }),
     {
       wrong: expect.stringContaining('web may not use this resource'),
-      sent: `${FILES}/`,
+      sent: `${FILES}/mcp`,
+      difference: `${FILES} is nearest; the path: /mcp for / differs`,
       registered: expect.arrayContaining([FILES]),
     },
   ],

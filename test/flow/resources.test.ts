@@ -148,7 +148,7 @@ test('a JWT access token cannot be revoked or introspected', async () => {
 
 test('an unknown resource, or one that this client may not use, is refused at the endpoint', async () => {
   const scope = 'openid pay files:read'
-  for (const resource of [`${FILES}/`, 'https://evil.example', 'files', `${FILES}#x`, PAYROLL]) {
+  for (const resource of [`${CALENDAR}/`, 'https://evil.example', 'files', `${FILES}#x`, PAYROLL]) {
     await requestScopes(usher, { browser, scope, resources: [resource] })
     expect([resource, browser.page.params.get('error')]).toEqual([resource, 'invalid_target'])
   }
@@ -166,6 +166,29 @@ test('a resource without a requested scope is not on the consent page', async ()
     resources: [CALENDAR, FILES],
   })
   expect(browser.page.params.get('error')).toBe('invalid_scope')
+})
+
+test('an API is known by every spelling of its URL, and its tokens have the spelling of its file', async () => {
+  const spellings = [`${FILES}/`, 'HTTPS://Files.Example.org', `${FILES}:443`, FILES]
+  const scope = 'openid offline_access files:read'
+  const code = (resource: string) => requestScopes(usher, { browser, scope, resources: [resource] })
+  for (const [i, resource] of spellings.entries()) {
+    const request = await code(resource)
+    const page = await signInAndAllow(browser, 'ada')
+    const other = spellings[(i + 1) % spellings.length] ?? ''
+    const { body } = await redeem(usher, page.params.get('code') ?? '', request, other)
+    const again = await refreshFor(usher, { refresh_token: body.refresh_token, resource })
+    for (const { access_token } of [body, again.body]) {
+      expect((await introspect(access_token, 'files-api')).body.aud).toBe(FILES)
+    }
+  }
+  const allowed = (await usher.consents.find(ada, 'web'))?.scopes ?? []
+  expect(allowed.filter(key => key.endsWith('files:read'))).toEqual([`${FILES} files:read`])
+  const body = { grant_type: 'client_credentials', resource: `${FILES}/`, scope: 'files:read' }
+  const headers = basic('service', SECRET)
+  expect((await send(usher, '/api/oauth/token', { body, headers })).json.scope).toBe('files:read')
+  const twice = { browser, scope, resources: [FILES, `${FILES}/`] }
+  expect((await tokensFor(usher, twice, FILES)).scope).toBe('files:read')
 })
 
 test('a code and a refresh token give no access to a resource that was not in the request', async () => {

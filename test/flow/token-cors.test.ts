@@ -53,6 +53,19 @@ test('the origin of a custom scheme is not allowed', async () => {
   expect(answer.status).toBe(400)
 })
 
+test.each([
+  ['http://127.0.0.1:4780', true],
+  ['http://127.0.0.1', true],
+  ['https://127.0.0.1:4780', false],
+  ['http://localhost:4780', false],
+  ['http://127.0.0.1:4780.evil.example', false],
+  ['http://127.0.0.1.evil.example:4780', false],
+])('a native client with a loopback redirect URI calls from %s: %s', async (origin, isAllowed) => {
+  const body = { grant_type: 'authorization_code', code: 'x', client_id: 'native' }
+  const { json } = await send(usher, TOKEN, { body, headers: { origin } })
+  expect(/^origin .* not allowed/.test(String(json.error_description))).toBe(!isAllowed)
+})
+
 test('a browser application reads UserInfo from its own origin only', async () => {
   const { json } = await redeemFrom(OWN)
   const authorization = `Bearer ${json.access_token}`

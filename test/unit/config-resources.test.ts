@@ -84,12 +84,14 @@ test('two APIs cannot have the same identifier or audience', () => {
     {},
     {
       'resources/again.yaml': resource(),
+      'resources/slash.yaml': resource({ resource: 'https://files.example.org/' }),
       'resources/other.yaml': resource({ resource: 'urn:other', audience: 'urn:one' }),
       'resources/third.yaml': resource({ resource: 'urn:one' }),
     },
   )
   expect(places(reading)).toEqual([
     expect.stringMatching(/^resources\/files\.yaml:1:\d+ resource$/),
+    expect.stringMatching(/^resources\/slash\.yaml:1:\d+ resource$/),
     expect.stringMatching(/^resources\/third\.yaml:1:\d+ resource$/),
   ])
   expect(reading.text).toContain('is already the resource of resources/again.yaml')

@@ -36,6 +36,9 @@ export type ResourceFile = z.output<typeof resourceSchema>
 /** A JWT cannot be revoked: it is accepted until it expires. */
 export const MAX_JWT_SECONDS = 600
 
+/** Returns a URI in the one spelling of RFC 3986 §6.2: with a lower-case host, and / as the shortest path. */
+export const normalUri = (uri: string) => URL.parse(uri)?.href ?? uri
+
 /** Returns the aud of tokens for an API. */
 export const audienceOf = ({ resource, audience = resource }: ResourceFile) => audience
 
