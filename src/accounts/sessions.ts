@@ -18,10 +18,14 @@ export function createAccountSessions(records: Records, sessions = createSession
   async function list(accountId: string) {
     const [all, allowed] = await Promise.all([sessions.list(accountId), consents.list(accountId)])
     const allowedClients = new Set(allowed.map(({ client_id }) => client_id))
+    const hashOf = (purpose: string, text: string) =>
+      records.keyedHash(purpose, `${accountId} ${text}`).toString('hex')
     return all
       .map(({ uid, loginTs: since = 0, lastUsed = since, clientInfo, authorizations = {} }) => ({
         /** Public name of the session for one account. It gives no access. */
-        handle: records.keyedHash('session handle', `${accountId} ${uid}`).toString('hex'),
+        handle: hashOf('session handle', uid),
+        /** The same for a group of sessions: those of equal browsers in one network. It gives no access. */
+        group: hashOf('session group', JSON.stringify(clientInfo ?? {})),
         /** Never shown. */
         uid,
         /** Epoch seconds of the sign-in and, in `lastUsed`, of the latest use. */

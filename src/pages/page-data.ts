@@ -87,6 +87,21 @@ export interface DetailInWords {
   at: string
 }
 
+/** A session as text. */
+export interface SessionInWords {
+  /** The browser and its system. */
+  name: string
+  /** The IP network in CIDR notation. */
+  network?: string
+  isPhone: boolean
+  since: When
+  lastUsed: When
+  /** Names of the applications that the user signed in to there. */
+  clients: string[]
+  /** Path of the page that signs it out. */
+  end: string
+}
+
 /** Data of each page, by the name of the template. */
 export interface PageData {
   account: {
@@ -188,16 +203,16 @@ export interface PageData {
     done?: string
   }
   sessions: {
-    browsers: {
-      name: string
-      isPhone: boolean
-      since: When
-      lastUsed: When
-      /** Names of the applications that the user signed in to there. */
-      clients: string[]
-      /** Path of the page that signs it out. */
+    /** This browser. */
+    here?: SessionInWords
+    /** The others by browser, system and network: the group used last comes first. */
+    groups: {
+      /** The number of sessions, as text. Absent if there is one. */
+      count?: string
+      /** Path of the page that signs out all of them. */
       end: string
-      isHere: boolean
+      /** The session used last comes first. */
+      sessions: SessionInWords[]
     }[]
     /** Path of the page that signs out all other browsers. */
     endOthers: string

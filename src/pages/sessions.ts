@@ -4,7 +4,7 @@ import type { Context } from 'koa'
 import type { SignedInBrowser } from '../accounts/sessions.ts'
 import { note } from '../http/audit.ts'
 import type { ClientInfo } from '../http/client-info.ts'
-import { PLACES } from './page-data.ts'
+import { PLACES, type SessionInWords } from './page-data.ts'
 import type { SignedIn, Site } from './site.ts'
 import type { Words } from './words.ts'
 
@@ -16,32 +16,49 @@ const pathOf = (session: string) => `${PLACES.end}?${new URLSearchParams({ sessi
 export function createSessionPages({ views, sessions }: Site) {
   async function list(ctx: Context, { account, session }: SignedIn, done?: string) {
     const all = await sessions.list(account.id)
-    const described = await Promise.all(all.map(browser => describe(ctx, browser, session)))
-    const browsers = described.toSorted((a, b) => Number(b.isHere) - Number(a.isHere))
-    views.page(ctx, 'sessions', { browsers, endOthers: pathOf(OTHERS), done })
+    const own = all.find(({ uid }) => uid === session.uid)
+    const others = all.filter(browser => browser !== own)
+    const groups = [...Map.groupBy(others, ({ group }) => group).values()]
+    views.page(ctx, 'sessions', {
+      here: own && (await describe(ctx, own)),
+      groups: await Promise.all(groups.map(group => describeGroup(ctx, group))),
+      endOthers: pathOf(OTHERS),
+      done,
+    })
   }
 
-  async function describe(ctx: Context, browser: SignedInBrowser, here: SignedIn['session']) {
-    const { uid, handle, since, lastUsed, clientInfo, clients } = browser
+  async function describeGroup(ctx: Context, group: SignedInBrowser[]) {
+    const { t, number } = views.words(ctx)
+    const count = number(group.length)
+    return {
+      count: group.length > 1 ? t('sessions.count', { count }) : undefined,
+      end: pathOf(group[0]?.group ?? ''),
+      sessions: await Promise.all(group.map(browser => describe(ctx, browser))),
+    }
+  }
+
+  async function describe(ctx: Context, browser: SignedInBrowser): Promise<SessionInWords> {
+    const { handle, since, lastUsed, clientInfo, clients } = browser
     const words = views.words(ctx)
     const names = await Promise.all(clients.map(id => views.nameOf(ctx, id)))
     return {
       name: nameOf(words, clientInfo),
+      network: clientInfo?.network,
       isPhone: clientInfo?.system === 'iOS' || clientInfo?.system === 'Android',
       since: words.ago(since),
       lastUsed: words.ago(lastUsed),
       clients: names.toSorted((a, b) => a.localeCompare(b, words.lang)),
       end: pathOf(handle),
-      isHere: uid === here.uid,
     }
   }
 
-  /** The browsers that the URL names: one by its handle, or all others of the account. */
+  /** The browsers that the URL names: one by its handle, a group, or all others of the account. */
   async function named({ query }: Context, { account, session }: SignedIn) {
     const all = await sessions.list(account.id)
-    return query.session === OTHERS
-      ? all.filter(({ uid }) => uid !== session.uid)
-      : all.filter(({ handle }) => handle === query.session)
+    const one = all.filter(({ handle }) => handle === query.session)
+    if (one.length) return one
+    const others = all.filter(({ uid }) => uid !== session.uid)
+    return query.session === OTHERS ? others : others.filter(({ group }) => group === query.session)
   }
 
   return {
@@ -61,7 +78,10 @@ export function createSessionPages({ views, sessions }: Site) {
       if (ctx.query.session === OTHERS) return views.page(ctx, 'confirm', question)
       const { uid, clientInfo, since } = browsers[0] ?? ctx.throw(404)
       if (uid === user.session.uid) return ctx.redirect(views.signOut)
-      const text = t('sessions.question_text', { date: date(since).words })
+      const text =
+        browsers.length > 1
+          ? plural('sessions.others', browsers.length)
+          : t('sessions.question_text', { date: date(since).words })
       views.page(ctx, 'confirm', {
         ...question,
         title: t('sessions.question', { browser: nameOf(words, clientInfo) }),

@@ -9,6 +9,7 @@ import {
   copyOf,
   credentials,
   endOf,
+  endsOn,
   isSignedIn,
   onlineTokens,
   open,
@@ -54,7 +55,10 @@ test('each browser is listed with its name, its times and its applications', asy
   expect(elsewhere).toContain('Firefox on Linux')
   expect(elsewhere).toMatch(new RegExp(`${words('sessions.since')}: (this|1) minute`))
   expect(elsewhere).toContain('Web application')
-  expect(browser.page.text).not.toContain('127.0.0.')
+  for (const card of [here, elsewhere]) {
+    expect(card).toContain(words('sessions.network', { network: '127.0.0.0/24' }))
+  }
+  expect(browser.page.text).not.toContain('127.0.0.1')
   await other.open(SESSIONS)
   expect(cardsOn(other)[0]).toContain('Firefox on Linux')
 })
@@ -82,7 +86,7 @@ test('a session that is ended from another browser ends at once, with its tokens
   const { browser: tab, request } = await open(usher, {}, copyOf(other.browser))
   const browser = await signedIn(usher)
   await browser.open(SESSIONS)
-  expect(cardsOn(browser)).toHaveLength(3)
+  expect(endsOn(browser.page)).toHaveLength(2)
   await browser.open('/account/sessions/end?session=others')
   expect(textOf(browser.page.text)).toContain('2 other browsers')
   expect(textOf(browser.page.text)).toContain(words('sessions.kept'))
@@ -122,6 +126,22 @@ test('one browser is signed out, the others stay; ending it twice succeeds', asy
   await browser.submit()
   expect(textOf(browser.page.text)).toContain(words('sessions.ended'))
   expect([await isSignedIn(second), await isSignedIn(third)]).toEqual([secondIn, thirdIn])
+})
+
+test('equal browsers are a group, which one button signs out; this browser and others stay', async () => {
+  const firefox = await signedInWith(FIREFOX)
+  const equal = [await signedIn(usher), await signedIn(usher)]
+  const browser = await signedIn(usher)
+  await browser.open(SESSIONS)
+  expect(cardsOn(browser)).toHaveLength(3)
+  expect(browser.page.text).toContain(words('sessions.count', { count: '2' }))
+  const [group] = browser.page.html.querySelectorAll('a[id^=group-]')
+  await browser.open(group?.getAttribute('href') ?? '')
+  expect(browser.heading).toBe(words('sessions.question', { browser: words('sessions.unknown') }))
+  expect(textOf(browser.page.text)).toContain('2 other browsers')
+  await browser.submit()
+  expect(await Promise.all(equal.map(isSignedIn))).toEqual([false, false])
+  expect(await Promise.all([browser, firefox].map(isSignedIn))).toEqual([true, true])
 })
 
 test('this browser is signed out by the page for it', async () => {

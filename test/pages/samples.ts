@@ -155,16 +155,22 @@ function sessions(words: Words, done?: string): PageData['sessions'] {
   const { t, date } = words
   const here = {
     name: browserName(words),
+    network: '203.0.113.0/24',
     isPhone: false,
     since: date(TIME - DAY),
     lastUsed: date(TIME),
     clients: [CLIENT.client_name, LONG],
     end: PLACES.end,
-    isHere: true,
   }
-  const there = { ...here, name: t('sessions.unknown'), clients: [], isHere: false }
-  const browsers = done ? [here] : [here, { ...there, isPhone: true }]
-  return { browsers, endOthers: '#', done }
+  const phone = { ...here, name: 'Safari', network: '2001:db8:1234::/48', isPhone: true }
+  const unknown = { ...here, name: t('sessions.unknown'), network: undefined, clients: [] }
+  const many = Array.from({ length: 3 }, (_, i) => ({ ...here, since: date(TIME - i * DAY) }))
+  const groups = [
+    { end: PLACES.end, sessions: [phone] },
+    { end: PLACES.end, count: t('sessions.count', { count: '3' }), sessions: many },
+    { end: PLACES.end, sessions: [unknown] },
+  ]
+  return { here, groups: done ? [] : groups, endOthers: '#', done }
 }
 
 const password = (problems: PageData['password']['problems'] = {}) => ({

@@ -23,7 +23,10 @@ test('every template has a sample, and the names of samples are unique', () => {
   const templates = readdirSync(join(import.meta.dirname, '../../src/pages/templates'))
   const names = templates
     .map(file => parse(file).name)
-    .filter(name => !['brand', 'icon', 'layout', 'mark', 'menu', 'password-fields'].includes(name))
+    .filter(
+      name =>
+        !['brand', 'icon', 'layout', 'mark', 'menu', 'password-fields', 'session'].includes(name),
+    )
   expect([...new Set(STATES.map(({ template }) => template))].toSorted()).toEqual(names.toSorted())
   expect(new Set(STATES.map(({ name }) => name)).size).toBe(STATES.length)
 })
