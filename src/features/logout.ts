@@ -3,7 +3,9 @@
 
 import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
+import { mapOf } from '../config/schema/values.ts'
 import type { Views } from '../pages/views.ts'
+import { pairwiseSubjects } from '../provider/claims.ts'
 import { findClient } from '../provider/clients.ts'
 import type { Feature, Oidc } from '../provider/feature.ts'
 import { signOutQueue } from '../state/delivery-queue.ts'
@@ -25,6 +27,15 @@ export function logout(
 ): Feature {
   const clientOf = async (ctx: Context, client?: { clientId: string }) =>
     client && (await views.client(ctx, client.clientId))
+  const pairwise = pairwiseSubjects(records)
+  /** Whether the client sent an ID token of the user of this session, which the library has verified. */
+  function isOfUser({ client, session, entities }: Oidc): boolean {
+    const { sub } = mapOf(entities.IdTokenHint?.payload)
+    const { accountId } = session ?? {}
+    if (!client || !accountId) return false
+    const isPairwise = client.subjectType === 'pairwise'
+    return sub === (isPairwise ? pairwise(undefined, accountId, client) : accountId)
+  }
   return {
     settings: {
       backchannelLogout: { enabled: features.backchannel_logout },
@@ -36,7 +47,8 @@ export function logout(
           const action = ctx.oidc.urlFor('end_session_confirm')
           const { client_name } = (await clientOf(ctx, client)) ?? {}
           const upstream = (await upstreamOf?.(ctx, session))?.host
-          views.page(ctx, 'sign-out', { action, xsrf, client: client_name, upstream })
+          const isHinted = isOfUser(ctx.oidc)
+          views.page(ctx, 'sign-out', { action, xsrf, client: client_name, isHinted, upstream })
         },
         // Users who chose to stay signed in return to the client, too.
         postLogoutSuccessSource: async ctx => {

@@ -23,6 +23,9 @@ export const TITLES: Record<string, string> = {
   503: 'unavailable',
 }
 
+/** Titles of errors that no application caused. */
+const OWN = ['denied', 'form', 'not_found']
+
 /** Returns the pages for errors, and the address at which an error code is explained. */
 export function createErrorPages(issuer: string, views: Views) {
   const errorUri = (error: string) =>
@@ -34,7 +37,9 @@ export function createErrorPages(issuer: string, views: Views) {
     show(ctx: Context, { error, error_description }: ErrorAnswer) {
       const { status } = ctx
       // An attacker may write the address. It can lead only to a client of the config folder.
-      const client = views.configuredClient(ctx, String(ctx.query.client_id))
+      const id = ctx.state.clientId ?? ctx.oidc?.client?.clientId ?? String(ctx.query.client_id)
+      const client = views.configuredClient(ctx, id)
+      const client_uri = client && views.startOf(client)
       const { t } = views.words(ctx)
       const key = TITLES[error] ?? TITLES[status] ?? 'title'
       const other = status >= 500 ? 'server_error' : 'request'
@@ -46,7 +51,8 @@ export function createErrorPages(issuer: string, views: Views) {
         errorUri: errorUri(error),
         requestId: ctx.state.requestId,
         account: `${issuer}/account`,
-        client: client?.client_uri ? client : undefined,
+        client: client_uri ? { ...client, client_uri } : undefined,
+        isOfApplication: !OWN.includes(key),
         again: status >= 500 && ctx.method === 'GET',
       }
       ctx.state.log.error = error

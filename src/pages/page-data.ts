@@ -184,7 +184,10 @@ export interface PageData {
     errorUri: string
     requestId: string
     account: string
+    /** The client to which the page leads back. */
     client?: Client
+    /** Whether an application sent the user here. If it is unknown, no button leads elsewhere. */
+    isOfApplication: boolean
     /** Whether the user can try the same request again. */
     again: boolean
   }
@@ -255,6 +258,8 @@ export interface PageData {
     action: string
     xsrf: string
     client?: string
+    /** Whether the client sent an ID token of this user (`id_token_hint`). */
+    isHinted?: boolean
     /** The host of the upstream issuer at which the user can sign out, too. */
     upstream?: string
   }

@@ -10,6 +10,7 @@ import type { Settings } from '../config/load.ts'
 import { PASSWORD } from '../config/schema/upstream.ts'
 import { displayTextProblem, mapOf } from '../config/schema/values.ts'
 import { cookieNames, originCookie } from '../http/cookies.ts'
+import { now } from '../storage/store.ts'
 import { type FeaturePrompt, merged, type NamedFeature } from './feature.ts'
 
 type Deployment = Pick<Settings, 'development'>
@@ -90,6 +91,9 @@ export function pendingAt(result: unknown, prompt: string): PendingSignIn | unde
   return pending?.steps[0] === prompt ? pending : undefined
 }
 
+/** A browser that opens its first page sooner, without a cookie, blocks cookies. */
+const FIRST_PAGE_SECONDS = 10
+
 /** The form shows no hint in which a stranger hid or reordered characters. */
 const isShown = (hint: unknown): hint is string =>
   typeof hint === 'string' && displayTextProblem(hint.trim(), MAX_HINT_CHARACTERS) === undefined
@@ -114,7 +118,8 @@ export function createInteractions(
   async function errorOf(ctx: Context): Promise<string> {
     const found = await provider.Interaction.find(String(ctx.params.uid))
     if (!found || isBound(ctx, found.prompt.details)) return 'interaction_gone'
-    return isKnown(ctx) ? 'another_browser' : 'cookie_missing'
+    const isNew = (found.iat ?? 0) + FIRST_PAGE_SECONDS > now()
+    return isNew && !isKnown(ctx) ? 'cookie_missing' : 'another_browser'
   }
 
   return {

@@ -110,6 +110,19 @@ const UNANSWERABLE: [what: string, title: string, visit: () => Promise<Browser>]
     },
   ],
   [
+    'another browser without cookies opens it later',
+    'another_browser',
+    async () => {
+      const { browser } = await open(usher)
+      const uid = browser.page.url.pathname.split('/').at(-1) ?? ''
+      await usher.records.update<{ iat: number }>('Interaction', uid, ({ value }) => {
+        return value && { ...value, iat: value.iat - 60 }
+      })
+      await browser.jar.removeAllCookies()
+      return browser
+    },
+  ],
+  [
     'another browser with cookies opens it',
     'another_browser',
     async () => {
@@ -137,6 +150,8 @@ test.each(UNANSWERABLE)('the error page says why, when %s', async (_, title, vis
   await browser.open(url)
   expect([browser.page.status, browser.heading]).toEqual([400, words(`error.${title}`)])
   expect(browser.page.text).toContain(words(`error.${title}_text`))
+  const [first] = browser.page.html.querySelectorAll('main .button')
+  expect(first?.getAttribute('href')).toBe('https://app.example.org/')
   const answer = await send(browser, url, { form })
   expect([answer.status, await answer.text()]).toEqual([
     400,

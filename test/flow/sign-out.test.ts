@@ -117,11 +117,27 @@ test('the page explains which access ends and which stays', async () => {
   const { browser } = await onlineTokens(usher)
   await logout(browser, { client_id: 'web' })
   const question = textOf(browser.page.text)
-  expect(question).toContain(words('sign_out.client', { client: 'Web application' }))
+  expect(question).toContain(
+    words('sign_out.client', { client: 'Web application', brand: 'Usher' }),
+  )
   expect(question).toContain(words('sign_out.ends'))
   await browser.submit({ logout: 'yes' })
   expect(browser.heading).toBe('Signed out')
   expect(textOf(browser.page.text)).toContain(words('sign_out.kept'))
+})
+
+test('an application with an ID token of the user gets one sentence and one button', async () => {
+  const { browser, id_token: id_token_hint } = await onlineTokens(usher)
+  const { id_token: ofGrace } = await onlineTokens(usher, { username: 'grace' })
+  const sentences = async (params: Record<string, string>) => {
+    await logout(browser, params)
+    return browser.page.html.querySelectorAll('main p').map(({ text }) => text)
+  }
+  const sentence = words('sign_out.client', { client: 'Web application', brand: 'Usher' })
+  expect(await sentences({ id_token_hint })).toEqual([sentence])
+  const all = [sentence, words('sign_out.ends')]
+  expect(await sentences({ id_token_hint: ofGrace })).toEqual(all)
+  expect(await sentences({ client_id: 'web' })).toEqual(all)
 })
 
 test('opening the sign-out page changes nothing, by GET or by POST', async () => {

@@ -8,7 +8,7 @@ const WIKI = { client_name: 'Wiki', client_uri: 'https://wiki.example.org/' }
 /** The error codes, and the keys of their texts. */
 // biome-ignore format: a table
 const ERRORS = [
-  { name: 'error-request',     error: 'invalid_request',         title: 'title',       text: 'request_text', description: 'there is no client with this client_id' },
+  { name: 'error-request',     error: 'invalid_request',         title: 'title',       text: 'request_text', isOfApplication: true, description: 'there is no client with this client_id' },
   { name: 'error-form',        error: 'access_denied',           title: 'form',        text: 'form_text' },
   { name: 'error-denied',      error: 'access_denied',           title: 'denied',      text: 'denied_text' },
   { name: 'error-expired',     error: 'interaction_gone',        title: 'interaction', text: 'interaction_text', client: WIKI },
@@ -20,14 +20,16 @@ const ERRORS = [
   { name: 'error-server',      error: 'server_error',            title: 'title',       text: 'server_error_text', again: true },
 ]
 
-export const errorStates = ERRORS.map(({ name, title, text, again = false, ...about }) =>
-  state(name, 'error', ({ t }) => ({
-    title: t(`error.${title}`),
-    text: t(`error.${text}`),
-    errorUri: `/errors#${about.error}`,
-    requestId: '4kq2v9x0c7ah',
-    account: PLACES.home,
-    again,
-    ...about,
-  })),
+export const errorStates = ERRORS.map(
+  ({ name, title, text, again = false, isOfApplication = false, ...about }) =>
+    state(name, 'error', ({ t }) => ({
+      title: t(`error.${title}`),
+      text: t(`error.${text}`),
+      errorUri: `/errors#${about.error}`,
+      requestId: '4kq2v9x0c7ah',
+      account: PLACES.home,
+      again,
+      isOfApplication,
+      ...about,
+    })),
 )

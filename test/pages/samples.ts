@@ -341,6 +341,12 @@ export const STATES: State[] = [
     xsrf: 'sample',
     client: CLIENT.client_name,
   })),
+  state('sign-out-hinted', 'sign-out', () => ({
+    action: '#',
+    xsrf: 'sample',
+    client: CLIENT.client_name,
+    isHinted: true,
+  })),
   state('sign-out-upstream', 'sign-out', () => ({
     action: '#',
     xsrf: 'sample',
