@@ -17,6 +17,7 @@ import { mutualTls } from './features/mtls.ts'
 import { registration } from './features/registration.ts'
 import { resourceIndicators } from './features/resources.ts'
 import { responseModes } from './features/response-modes.ts'
+import { tokenExchange } from './features/token-exchange.ts'
 import { edge, jsonHeaders, originForm, pageHeaders } from './http/edge.ts'
 import { errors } from './http/errors.ts'
 import { health, type Readiness } from './http/health.ts'
@@ -79,6 +80,7 @@ export async function createApp(
     application_access: applicationAccess(),
     resources: resourceIndicators(dependencies),
     dpop: dpop(dependencies),
+    token_exchange: tokenExchange(dependencies),
     mtls: mutualTls(settings, routes.byCertificate),
     fapi,
     response_modes: responseModes(settings, views),

@@ -11,6 +11,7 @@ import { DESCRIPTIONS } from '../provider/error-descriptions.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
 import { CLOCK_TOLERANCE_SECONDS } from '../provider/requests.ts'
 import { timeOf } from './command.ts'
+import exchange from './exchange-refusals.json' with { type: 'json' }
 import { differenceOf } from './uri-difference.ts'
 import { CLIENT_REFUSALS, PAGES, type Said, SIGN_IN } from './why.ts'
 
@@ -49,7 +50,7 @@ export const ANY_SECRET = 'client_secret_basic or client_secret_post'
 export function explainFailure(facts: Facts): Explanation {
   const { error, detail = '', sent, names } = facts.failure
   const rows = Object.hasOwn(REASONS, error) ? REASONS[error] : undefined
-  const row = rows?.find(({ detail: pattern }) => pattern?.test(detail) ?? true)
+  const row = rows?.find(({ detail: pattern = '' }) => new RegExp(pattern).test(detail))
   if (row && 'reason' in row) return row.reason(facts)
   if (row) {
     const wrong = row.wrong.replace('CLIENT', nameOf(facts)).replace('DETAIL', detail)
@@ -173,9 +174,10 @@ const refused = Object.entries(CLIENT_REFUSALS).map(([reason, said]): Row => {
 const FETCH = 'that URL; a host that is not public needs egress.allow in usher.yaml'
 const responseType = unregistered('response_type', 'response_types')
 const grantType = unregistered('grant_type', 'grant_types')
+const scope = unregistered('scope', 'scope')
 
-/** A reason, or what it says. `detail`: the details of the library that it is for; absent: all. */
-type Row = { detail?: RegExp } & (Said | { reason: Reason })
+/** A reason, or what it says. `detail`: the details that it is for, or a part of them; absent: all. */
+type Row = { detail?: RegExp | string } & (Said | { reason: Reason })
 
 /** The rows of each error. The first that fits is used. */
 const REASONS: Record<string, Row[]> = {
@@ -226,6 +228,7 @@ const REASONS: Record<string, Row[]> = {
     },
     { detail: /response_type is not/, reason: responseType },
     { detail: /grant type is not/, reason: grantType },
+    exchange.invalid_request,
   ],
   access_denied: refused,
   invalid_token: refused,
@@ -254,8 +257,11 @@ const REASONS: Record<string, Row[]> = {
       change: 'the application sends it with the client_id that it was issued to',
     },
   ],
-  invalid_scope: [{ detail: /not allowed/, reason: unregistered('scope', 'scope') }],
-  invalid_target: [{ detail: /^(?!.*(absolute URI|fragment))/, reason: target }],
+  invalid_scope: [exchange.invalid_scope, { detail: /not allowed/, reason: scope }],
+  invalid_target: [
+    exchange.invalid_target,
+    { detail: /^(?!.*(absolute URI|fragment))/, reason: target },
+  ],
   unsupported_response_type: [{ reason: responseType }],
   unsupported_grant_type: [{ reason: grantType }],
   [IGNORED]: [{ reason: ignored }],

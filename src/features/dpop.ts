@@ -1,10 +1,14 @@
 // Access tokens bound to a key of the client, so that a stolen one cannot be used (DPoP, RFC 9449).
 
-import { decodeJwt } from 'jose'
-import { errors } from 'oidc-provider'
+import { calculateJwkThumbprint, decodeJwt, EmbeddedJWK, jwtVerify } from 'jose'
+import { type AccessToken, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import type { Features } from '../config/schema/features.ts'
+import { required } from '../config/schema/values.ts'
 import type { Environment, Feature } from '../provider/feature.ts'
+import { algorithms } from '../provider/keys.ts'
 import { currentRequest } from '../state/request.ts'
 import { deriveKey } from '../storage/seal.ts'
+import { now } from '../storage/store.ts'
 
 /** Returns the feature DPoP. */
 export function dpop({ settings: { features }, records }: Environment): Feature {
@@ -24,6 +28,66 @@ export function dpop({ settings: { features }, records }: Environment): Feature 
       isProof(jti) ? new errors.InvalidDpopProof('the proof was used before') : undefined,
   }
 }
+
+/** How far the time of a proof may be away. The library has the same limit. */
+const MAX_AGE_SECONDS = 300
+
+/**
+ * Returns the proof of a token request (RFC 9449 §4.3), for grant types that are not the library's: it checks
+ * only those of its own. Undefined without a proof. The nonces are the library's, and are not checked: a client
+ * that has to send one cannot use DPoP with these grant types.
+ */
+async function proofOf(ctx: KoaContextWithOIDC) {
+  const sent = ctx.get('DPoP')
+  if (!sent) return undefined
+  const { dPoPSigningAlgValues = [] } = algorithms([]) ?? {}
+  const options = { typ: 'dpop+jwt', algorithms: [...dPoPSigningAlgValues] }
+  const { payload, protectedHeader } = await jwtVerify(sent, EmbeddedJWK, options).catch(() => {
+    throw new errors.InvalidDpopProof('DPoP must be a proof that the key in it has signed')
+  })
+  const { htm, htu, iat = 0, jti } = payload
+  const url = URL.parse(String(htu))
+  const isHere = htm === ctx.method && url && url.origin + url.pathname === ctx.oidc.urlFor('token')
+  const isRecent = Math.abs(now() - iat) <= MAX_AGE_SECONDS
+  if (!isHere || !isRecent || !jti || ctx.oidc.client?.profile === 'fapi2') {
+    throw new errors.InvalidDpopProof('DPoP: htm, htu, iat or jti is wrong, or profile is fapi2')
+  }
+  return { jti, jkt: await calculateJwkThumbprint(required(protectedHeader.jwk)) }
+}
+
+/** The key that a token is bound to. */
+export type Confirmation = Pick<AccessToken, 'jkt' | 'x5t#S256'>
+
+/**
+ * Binds a new token to the key of the request: that of its DPoP proof, or of its certificate (RFC 8705). `bound`:
+ * the key of the token that was exchanged for it. Throws if the request does not prove that it has this key.
+ */
+export async function bindToken(
+  ctx: KoaContextWithOIDC,
+  token: AccessToken,
+  bound: Confirmation,
+  { dpop: isOn }: Features,
+): Promise<void> {
+  const { provider, client: sender } = ctx.oidc
+  const { clientId, dpopBoundAccessTokens: needsProof } = required(sender)
+  const needsCertificate = sender?.tlsClientCertificateBoundAccessTokens
+  const proof = isOn ? await proofOf(ctx) : undefined
+  const isByCertificate = needsCertificate || bound['x5t#S256']
+  if (isByCertificate && ctx.state.clientCertificate) {
+    token.setThumbprint('x5t', ctx.state.clientCertificate)
+  }
+  if (proof) token.setThumbprint('jkt', proof.jkt)
+  const isSame = (name: keyof Confirmation) => [undefined, token[name]].includes(bound[name])
+  const lacksKey = (needsProof && !proof) || (needsCertificate && !token['x5t#S256'])
+  if (lacksKey || !isSame('jkt') || !isSame('x5t#S256')) throw new errors.InvalidRequest(NEEDS_KEY)
+  const until = now() + MAX_AGE_SECONDS
+  if (proof && !(await provider.ReplayDetection.unique(clientId, proof.jti, until))) {
+    throw new errors.InvalidDpopProof('the proof was used before')
+  }
+}
+
+const NEEDS_KEY =
+  'DPoP or a client certificate is required, by the key of subject_token or as the client is registered'
 
 /** Whether this is the id of the proof that the request carries. */
 function isProof(jti: string): boolean {

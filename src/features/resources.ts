@@ -6,7 +6,14 @@ import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { GRANT_TYPES, lifetimesOf } from '../config/schema/client.ts'
 import type { Detail } from '../config/schema/details.ts'
-import { audienceOf, isFor, lifetimeOf, normalUri, scopesFor } from '../config/schema/resource.ts'
+import {
+  audienceOf,
+  isFor,
+  lifetimeOf,
+  normalUri,
+  type ResourceFile,
+  scopesFor,
+} from '../config/schema/resource.ts'
 import { required } from '../config/schema/values.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
 import { findClient, isOff, refusalOf, scopeOf } from '../provider/clients.ts'
@@ -18,6 +25,19 @@ import { mayUse } from './authorization-details.ts'
 
 /** An access token, or a refresh token, which has no `aud`. */
 type Token = Partial<Pick<AccessToken, 'clientId' | 'accountId' | 'aud' | 'grantId'>>
+
+/** Returns how the library makes tokens for an API. */
+export const serverOf = (
+  file: ResourceFile,
+  scope: string,
+  { lifetimes }: Pick<Settings, 'lifetimes'>,
+): ResourceServer => ({
+  scope,
+  audience: audienceOf(file),
+  accessTokenFormat: file.token_format,
+  accessTokenTTL: lifetimeOf(file, lifetimes.access_token),
+  ...(file.token_format === 'jwt' && { jwt: { sign: { alg: file.token_signing_alg } } }),
+})
 
 /** Returns the feature. Throws a `ConfigError` that names every API without a key for its tokens. */
 export function resourceIndicators(dependencies: Dependencies): Feature {
@@ -58,13 +78,7 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
         oidc.params.scope = [...asked, ...defaults].join(' ')
       }
     }
-    return {
-      scope: scopes.join(' '),
-      audience: audienceOf(file),
-      accessTokenFormat: file.token_format,
-      accessTokenTTL: lifetimeOf(file, lifetimesOf(lifetimes, client).access_token),
-      ...(file.token_format === 'jwt' && { jwt: { sign: { alg: file.token_signing_alg } } }),
-    }
+    return serverOf(file, scopes.join(' '), { lifetimes: lifetimesOf(lifetimes, client) })
   }
 
   /** Whether the request is about a scope of this API, or about all that was granted. */

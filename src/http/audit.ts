@@ -20,7 +20,7 @@ export const AUDIT_EVENTS = namesIn(
   'account_added account_changed account_disabled account_enabled account_linked account_unlinked',
   'account_removed accounts_exported accounts_imported password_changed password_set',
   'client_ended client_invited client_registered client_removed client_updated invitation_revoked',
-  'code_reuse refresh_replay refresh_reuse token_revoked tokens_issued',
+  'code_reuse refresh_replay refresh_reuse token_exchanged token_revoked tokens_issued',
   'device_code_failed device_code_throttled device_connected',
   'key_retired keys_rotated store_copied store_resealed',
   'logout_delivered logout_failed logout_given_up ping_delivered ping_failed ping_given_up',

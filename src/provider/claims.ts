@@ -42,9 +42,9 @@ export function createRequestedClaims({ claims, features }: Settings) {
   }
 }
 
-/** Claims by scope. */
-export function claimsByScope(claims: Settings['claims']): Record<string, string[]> {
-  const byScope: Record<string, string[]> = { openid: ['sub', 'amr'] }
+/** Claims by scope. `more`: claims of every ID token beside `sub` and `amr`. */
+export function claimsByScope(claims: Settings['claims'], more: string[] = []) {
+  const byScope: Record<string, string[]> = { openid: ['sub', 'amr', ...more] }
   for (const [claim, { scope }] of Object.entries(claims)) {
     byScope[scope] = [...(byScope[scope] ?? []), claim]
   }

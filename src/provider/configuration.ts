@@ -10,6 +10,7 @@ import { inSlices } from '../config/slices.ts'
 import { cookieNames, createSignatures, originCookie, pathCookie } from '../http/cookies.ts'
 import { createFetch } from '../http/egress.ts'
 import { type AdapterPart, createState } from '../state/adapter.ts'
+import { jwtId } from '../state/grants.ts'
 import { currentRequest } from '../state/request.ts'
 import { deriveKey } from '../storage/seal.ts'
 import {
@@ -76,6 +77,7 @@ export async function createProvider(
   // Scheme, host and address of a request are those that `http/edge.ts` set.
   provider.proxy = true
   logEvents(provider, log, metrics)
+  for (const { register } of features) register?.(provider)
   const add = addLater(provider)
   await inSlices(addClients(settings, file => add(toLibrary(file, settings, features))))
   return provider
@@ -99,8 +101,12 @@ function configuration(
       accountId: id,
       /** A page refuses the user (features/application-access.ts). */
       refusal: client && refusalOf(client, account),
-      claims: () => ({ sub: id, ...claimsOf(account, claims) }),
+      claims: (use: string) => ({ sub: id, ...claimsOf(account, claims), ...idOf(use) }),
     }
+  // By its `jti`, an ID token that is exchanged names its grant.
+  const hasId = features.some(({ register }) => register)
+  const idOf = (use: string) =>
+    hasId && use === 'id_token' && { jti: jwtId(currentRequest()?.oidc.grant?.jti ?? '') }
 
   const library: Configuration['features'] = {
     devInteractions: { enabled: false },
@@ -166,7 +172,7 @@ function configuration(
     },
     scopes: Object.keys(scopes),
     acrValues: acrValuesOf(settings),
-    claims: claimsByScope(claims),
+    claims: claimsByScope(claims, hasId ? ['jti'] : []),
     conformIdTokenClaims: settings.id_token.claims === 'minimal',
     discovery: {
       prompt_values_supported: ['none', 'login', 'consent', 'select_account'],

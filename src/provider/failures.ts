@@ -36,7 +36,7 @@ const MAX_SHOWN_CHARACTERS = 200
 /** Parameters that are stored with their values. */
 const SHOWN: string[] = namesIn(
   'client_id redirect_uri post_logout_redirect_uri response_type response_mode scope grant_type prompt',
-  'max_age code_challenge_method resource token_type_hint client_assertion_type ui_locales',
+  'max_age code_challenge_method resource token_type_hint client_assertion_type ui_locales audience',
 )
 /** Other parameters are stored by name only: each name is harmless on a terminal. */
 const PARAMETER_NAME = /^[a-z_]{1,40}$/

@@ -114,8 +114,13 @@ export interface Feature {
   findAccount?: Configuration['findAccount']
 
   // Tokens
+  /** Registers grant types that the library does not have. Called once, before clients are added. */
+  register?(provider: Provider): void
   /** Claims that the feature adds to an access token, in a JWT and at introspection. */
-  tokenClaims?(ctx: KoaContextWithOIDC, token: IssuedToken): Promise<object | undefined>
+  tokenClaims?(
+    ctx: KoaContextWithOIDC,
+    token: IssuedToken,
+  ): object | undefined | Promise<object | undefined>
   /** The error for a JWT id that was used before; undefined for the library's own error. */
   replayError?(jti: string): Error | undefined
 

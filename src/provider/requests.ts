@@ -85,7 +85,10 @@ function ignoredIn(ctx: KoaContextWithOIDC) {
   const known = Object.values(resourceServers).map(({ scopes }) => scopes)
   const isKnown = (scope: string) =>
     [requestParamOIDCScopes, ...known].some(scopes => scopes.has(scope))
-  const audience = route === 'token' ? mapOf(body).audience : params?.audience
+  // A token exchange may name the API by it (RFC 8693 §2.1): only then it is a parameter at this endpoint.
+  const isUsed = route === 'token' && params?.audience !== undefined
+  const sent = route === 'token' ? mapOf(body).audience : params?.audience
+  const audience = isUsed ? undefined : sent
   return { scopes: sentScopes(ctx).filter(scope => !isKnown(scope)), audience }
 }
 

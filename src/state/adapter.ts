@@ -44,6 +44,8 @@ import {
   grantName,
   grantsOfAccount,
   isTokenWithoutGrant,
+  jwtId,
+  newTag,
   type Payload,
   revokeGrant,
   taggedValue,
@@ -102,8 +104,8 @@ export function createState(
     }
     return { ...ofCore, ...features[model]?.(ofCore) }
   }
-  const tagged = ({ format, grantId }: NewToken, id: string) =>
-    format === 'jwt' ? id : taggedValue(grantId)
+  const tagged = ({ format, grantId = newTag() }: NewToken, id: string) =>
+    format === 'jwt' ? jwtId(grantId, id) : taggedValue(grantId)
   /** By model: returns the value of a token. `id` is the value that the library has made. */
   const tokenIds: Record<string, typeof tagged> = {
     ...Object.fromEntries(TAGGED.map(model => [model, tagged])),

@@ -51,6 +51,12 @@ export function tagOf(value: string): string | undefined {
   return value.length === TAG_LENGTH + SECRET_LENGTH ? value.slice(0, TAG_LENGTH) : undefined
 }
 
+/** Returns the `jti` of a JWT under a grant. The value gives no access. */
+export const jwtId = (tag: string, id = random(TAG_BYTES)) => `${tag}.${id}`
+
+/** Returns the tag of a `jti`; undefined for a JWT without a grant. */
+export const tagOfJwt = (jti: unknown) => /^([\w-]{22})\./.exec(String(jti))?.[1]
+
 /** Whether a value has the form that the library gives opaque tokens by default. */
 export const isTokenWithoutGrant = (value: string) => value.length === SECRET_LENGTH
 

@@ -1,14 +1,17 @@
 // The code of docs/applications/api.md: an API that introspects tokens, and one that validates JWTs.
 
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { createRemoteJWKSet, jwtVerify } from 'jose'
 import * as openid from 'openid-client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { hashSecret } from '../../src/config/client-secret.ts'
+import { EXCHANGE_GRANT } from '../../src/config/schema/client.ts'
 import { APIS, refreshFor, tokensFor } from '../support/apis.ts'
 import { configurationOf } from '../support/client-library.ts'
 import { post } from '../support/journey.ts'
@@ -23,6 +26,7 @@ const blockOf = (name: string) =>
 const files = parse(blockOf('files'))
 const FILES: string = files.resource
 const api = { ...parse(blockOf('client')), client_secret_hashes: [hashSecret(SECRET)] }
+const calendar = parse(blockOf('calendar'))
 const OTHER = {
   resource: 'urn:other',
   resource_name: 'Other',
@@ -37,9 +41,11 @@ describe.each(['opaque', 'jwt'])('an API with tokens that are %s', token_format 
   let address: string
 
   beforeAll(async () => {
-    const resources = { files: { ...files, token_format }, other: { ...OTHER, token_format } }
+    const other = { ...OTHER, token_format }
+    const resources = { files: { ...files, token_format }, other, calendar }
+    const exchanging = { ...api, grant_types: [EXCHANGE_GRANT] }
     usher = await startUsher({
-      clients: { ...CLIENTS, api, service: APIS.clients.service },
+      clients: { ...CLIENTS, api: exchanging, service: APIS.clients.service },
       resources,
     })
     await usher.addAccount(ADA)
@@ -47,6 +53,7 @@ describe.each(['opaque', 'jwt'])('an API with tokens that are %s', token_format 
     writeFileSync(join(folder, 'package.json'), '{ "type": "module" }')
     writeFileSync(join(folder, 'token.js'), blockOf(token_format))
     writeFileSync(join(folder, 'server.js'), blockOf('server'))
+    writeFileSync(join(folder, 'exchange.js'), blockOf('exchange'))
     child = spawn(process.execPath, ['server.js'], {
       cwd: folder,
       env: { ISSUER: usher.issuer, CLIENT_SECRET: SECRET, PORT: '0' },
@@ -98,6 +105,20 @@ describe.each(['opaque', 'jwt'])('an API with tokens that are %s', token_format 
     await post(usher, '/api/oauth/revoke', { token: userinfo.body.refresh_token })
     const isJwt = token_format === 'jwt'
     expect((await call(access_token))[0]).toBe(isJwt ? 200 : 401)
+  })
+
+  test('the API exchanges the token of a user for one of the next API', async () => {
+    const browser = await signedIn(usher)
+    const asked = { browser, scope: 'openid files:read', resources: [FILES] }
+    const { access_token } = await tokensFor(usher, asked, FILES)
+    const call = `import { exchange } from './exchange.js'; console.log(await exchange('${access_token}'))`
+    const env = { ISSUER: usher.issuer, CLIENT_SECRET: SECRET }
+    const args = ['--input-type=module', '-e', call]
+    const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: folder, env })
+    const keys = createRemoteJWKSet(new URL('/api/oauth/jwks', usher.issuer))
+    const expected = { issuer: usher.issuer, audience: calendar.resource, typ: 'at+jwt' }
+    const { payload } = await jwtVerify(stdout.trim(), keys, expected)
+    expect(payload).toMatchObject({ scope: 'calendar:read', act: { sub: 'files-api' } })
   })
 
   test('the API refuses a token that is bound to a key without a DPoP proof', async () => {

@@ -122,7 +122,7 @@ test('a JWT access token has sub, aud and client_id, and lasts ten minutes at mo
     sub: ada,
     client_id: 'web',
     scope: 'calendar:read',
-    jti: expect.stringMatching(/^[\w-]{20,}$/),
+    jti: expect.stringMatching(/^[\w-]{22}\.[\w-]{20,}$/),
     iat: expect.any(Number),
     exp: Number(payload.iat) + 300,
   })

@@ -7,6 +7,8 @@ import { expect, test } from 'vitest'
 import { checkSettings } from '../../src/commands/config.ts'
 import { differences } from '../../src/config/diff.ts'
 import { readSettings } from '../../src/config/load.ts'
+import type { ConfigError } from '../../src/config/report/finding.ts'
+import { EXCHANGE_GRANT } from '../../src/config/schema/client.ts'
 import { atOnce } from '../../src/config/slices.ts'
 import { client, type Files, places, read, resource, withFolder } from '../support/config-folder.ts'
 
@@ -77,6 +79,44 @@ test.each<[string, object]>([
   ['clients and its own', { clients: ['web'], introspected_by: ['api'], token_format: 'opaque' }],
 ])('%s is right', (_, changes) => {
   expect(refused(changes)).toEqual([])
+})
+
+const EXCHANGE_CLIENTS = {
+  'clients/api.yaml': client({
+    client_id: 'api',
+    token_endpoint_auth_method: undefined,
+    client_secret: 'x',
+    redirect_uris: undefined,
+    grant_types: [EXCHANGE_GRANT],
+  }),
+}
+const rule = { client: 'api', scopes: ['files:read'] }
+
+test.each<[string, object, string[]]>([
+  ['a rule for an API that may exchange', {}, []],
+  ['a client without a file', { client: 'apy' }, ['exchange.0.client no such client in clients/']],
+  ['a public client', { client: 'web' }, ['exchange.0.client a public client cannot exchange']],
+  ['an unknown audience', { from: ['shop'] }, ['exchange.0.from no API in resources/ has']],
+  ['a scope of another API', { scopes: ['x'] }, ['exchange.0.scopes the API has no scope x']],
+])('in exchange: %s', async (_, change, expected) => {
+  const { settings } = withApi({ exchange: [{ ...rule, ...change }] }, EXCHANGE_CLIENTS)
+  if (!settings) throw new Error('the folder is valid')
+  const findings = await checkSettings(settings).then(
+    () => [],
+    ({ findings }: ConfigError) => findings,
+  )
+  expect(findings).toHaveLength(expected.length)
+  for (const [i, { key, message }] of findings.entries()) {
+    const [path = '', ...words] = expected[i]?.split(' ') ?? []
+    expect(key).toBe(path)
+    expect(message).toContain(words.join(' '))
+  }
+})
+
+test('a client that an exchange names needs the grant type in its file', async () => {
+  const { settings } = withApi({ exchange: [rule] })
+  if (!settings) throw new Error('the folder is valid')
+  await expect(checkSettings(settings)).rejects.toThrow(/its grant_types lack urn:ietf/)
 })
 
 test('two APIs cannot have the same identifier or audience', () => {

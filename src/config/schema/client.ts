@@ -70,6 +70,8 @@ const METHODS = namesIn(
 export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
 /** Grant type of CIBA (OpenID Connect CIBA §10.1). */
 export const CIBA_GRANT = 'urn:openid:params:grant-type:ciba'
+/** Grant type of token exchange (RFC 8693 §2.1). */
+export const EXCHANGE_GRANT = 'urn:ietf:params:oauth:grant-type:token-exchange'
 /** Grant types that a client file can name. */
 export const GRANT_TYPES = [
   'authorization_code',
@@ -77,6 +79,7 @@ export const GRANT_TYPES = [
   'client_credentials',
   DEVICE_GRANT,
   CIBA_GRANT,
+  EXCHANGE_GRANT,
 ] as const
 /** Signing algorithms. All are asymmetric: clients share no key with the provider. */
 export const SIGNING_ALGORITHMS = ['RS256', 'PS256', 'ES256', 'EdDSA'] as const

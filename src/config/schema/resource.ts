@@ -13,6 +13,13 @@ const identifier = visible.refine(
 )
 
 const clientIds = z.array(z.string()).min(1)
+/** A client that may exchange a token of a user for one for this API (RFC 8693). `from`: audiences. */
+const exchangeRule = z.strictObject({
+  client: z.string(),
+  from: z.array(z.string()).min(1).optional(),
+  scopes: z.array(z.string()).min(1),
+  impersonation: z.boolean().default(false),
+})
 const hasKeys = (map: object) => Object.keys(map).length > 0
 
 /** Schema of a resource file. */
@@ -28,6 +35,7 @@ export const resourceSchema = z.strictObject({
   clients: clientIds.optional(),
   introspected_by: clientIds.optional(),
   claims: z.array(z.string()).min(1).optional(),
+  exchange: z.array(exchangeRule).min(1).optional(),
 })
 
 /** A resource file with defaults. */
