@@ -2,8 +2,10 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Browser } from '../support/browser.ts'
+import { EXCHANGING, exchange, introspect } from '../support/exchange.ts'
 import {
   authorizationRequest,
+  post,
   type Request,
   redeem,
   refresh,
@@ -30,7 +32,7 @@ const WRITERS = [4, 11, 24]
 
 let usher: Usher
 
-interface User {
+interface User extends Issued {
   id: string
   username: string
   browser: Browser
@@ -104,6 +106,17 @@ const ENDINGS: Record<string, Ending> = {
         return 200
       },
   },
+}
+
+const revoking = (name: 'access_token' | 'refresh_token'): Ending => ({
+  prepare:
+    async ({ [name]: token = '' }) =>
+    async () =>
+      (await post(usher, '/api/oauth/revoke', { token })).status,
+})
+const REVOCATIONS: Record<string, Ending> = {
+  'the revocation of the access token': revoking('access_token'),
+  'the revocation of the refresh token': revoking('refresh_token'),
 }
 
 interface Issued {
@@ -189,7 +202,8 @@ describe.each([
     const USHER_SECRET = Buffer.alloc(32, 'endings').toString('base64url')
     // Attempts are counted before the password is checked, and eight sign-ins of one account are in flight.
     const security = { account_attempts: 100 }
-    usher = await startUsher({ store: store.url, env: { USHER_SECRET }, usher: { security } })
+    const env = { USHER_SECRET }
+    usher = await startUsher({ ...EXCHANGING, store: store.url, env, usher: { security } })
   })
   afterAll(async () => {
     await usher.close()
@@ -225,6 +239,34 @@ describe.each([
       }
     })
   })
+
+  test.each(Object.entries({ ...ENDINGS, ...REVOCATIONS }))(
+    'no token that is exchanged meanwhile survives %s',
+    async (name, { prepare }) => {
+      const isSignOut = name === 'sign-out' || name.startsWith('the end of a session')
+      const user = await newUser()
+      const { browser, username } = user
+      const scope = isSignOut ? 'openid profile' : SCOPE
+      const { access_token, refresh_token } = await tokens(usher, { browser, username, scope })
+      const end = await prepare({ ...user, access_token, refresh_token })
+      const begun = Promise.withResolvers<void>()
+      const exchanging = Array.from({ length: 4 }, async () => {
+        const issued: string[] = []
+        for (;;) {
+          const { status, body } = await exchange(usher, access_token, { client_id: 'web' })
+          expect(status).toBeLessThan(500)
+          if (status !== 200) return issued
+          issued.push(body.access_token)
+          begun.resolve()
+        }
+      })
+      await Promise.race([begun.promise, ...exchanging])
+      expect(await end()).toBe(200)
+      const issued = (await Promise.all(exchanging)).flat()
+      expect(issued).not.toEqual([])
+      for (const token of issued) expect(await introspect(usher, token)).toEqual({ active: false })
+    },
+  )
 
   test.each(WRITERS)(
     'a narrower consent revokes the declined scopes, against %i writers',
