@@ -8,7 +8,7 @@ import { meant, plainWords, ruleOf, unknownKey } from './report/wording.ts'
 import { excerpt, openYaml } from './report/yaml.ts'
 import { inLanguages } from './schema/client.ts'
 import { SCHEMAS } from './schema/usher.ts'
-import { mapOf } from './schema/values.ts'
+import { isMap, mapOf } from './schema/values.ts'
 
 /** Findings of one file in a report. */
 const MAX_FINDINGS = 50
@@ -48,17 +48,32 @@ export function namesakes(
   })
 }
 
-/** Reads a file of a kind, and adds what is wrong to `findings`. A missing file is an empty one. */
+/** The file whose `defaults` stand for the keys that another file does not have. */
+type Defaults = Pick<FileResult<unknown>, 'written' | 'at' | 'origin'>
+
+/**
+ * Reads a file of a kind, and adds what is wrong to `findings`. A missing file is an empty one. A finding
+ * about a default is at its place in `usher`.
+ */
 export function readFile<N extends keyof typeof SCHEMAS>(
   file: string,
   kind: N,
   findings: Finding[],
   overlays: Overlays = new Map(),
+  usher?: Defaults,
 ): FileResult<z.output<(typeof SCHEMAS)[N]>> {
   const { data, problems, locate } = openYaml(file)
 
   const variable = (path: PropertyKey[]) => overlays.get(path.join('.'))?.name
+  const defaults = mapOf(usher?.written.defaults)
+  /** The path in `usher`; undefined for a key of this file. */
+  const inherited = ([first = '', ...below]: PropertyKey[]) =>
+    Object.hasOwn(defaults, first) && !Object.hasOwn(mapOf(data), first)
+      ? ['defaults', first, ...below]
+      : undefined
   const at: Locate = (path, rule, message) => {
+    const above = inherited(path)
+    if (usher && above) return usher.at(above, rule, message)
     const name = variable(path)
     if (name) return wrongVariable(name, rule, message)
     const { line, column, key, pair } = locate(path)
@@ -66,13 +81,16 @@ export function readFile<N extends keyof typeof SCHEMAS>(
     return { file, line, column, key: path.join('.'), rule, message, excerpt: excerpt(source) }
   }
   const origin = (path: PropertyKey[]) => {
+    const above = inherited(path)
+    if (usher && above) return usher.origin(above)
     const { line, isWritten } = locate(path)
     return variable(path) ?? (isWritten ? `${file}:${line}` : undefined)
   }
 
   findings.push(...problems)
   const isEmpty = !data
-  const written = overlay(data ?? {}, overlays)
+  const content = data ?? {}
+  const written = overlay(isMap(content) ? { ...defaults, ...content } : content, overlays)
   const schema = kind === 'client' ? inLanguages(SCHEMAS[kind], written) : SCHEMAS[kind]
   const { value, wrong } = validate(schema, written)
   if (!problems.length) findings.push(...wrong.map(problem => at(...problem)))

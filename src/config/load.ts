@@ -70,16 +70,16 @@ export const readFolder = (env?: NodeJS.ProcessEnv, folder?: string) =>
 /** First, each file by itself. If every file is valid, the rules that look at several keys and files. */
 function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(env)) {
   const { usher, accounts, development, issuer, secrets, findings } = readUsher(env, folder)
-  function* read<K extends FolderKind>(kind: K) {
+  function* read<K extends FolderKind>(kind: K, defaults?: typeof usher) {
     const files: ReturnType<typeof readFile<K>>[] = []
     for (const file of listYaml(join(folder, `${kind}s`), findings)) {
-      files.push(readFile(file, kind, findings))
+      files.push(readFile(file, kind, findings, undefined, defaults))
       yield
     }
     return files.filter(isValid)
   }
   const claims = readFile(join(folder, 'claims.yaml'), 'claims', findings)
-  const clients = yield* read('client')
+  const clients = yield* read('client', usher)
   const apis = yield* read('resource')
   const details = yield* read('detail')
   const upstreams = yield* read('upstream')

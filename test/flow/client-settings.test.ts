@@ -47,7 +47,11 @@ const test = usherTest(async () => {
       files: { ...APIS.resources.files, claims: ['groups', 'email'] },
       calendar: { ...APIS.resources.calendar, claims: ['groups'] },
     },
-    usher: { lifetimes: { access_token: '20 min' }, egress: { allow: ['127.0.0.1'] } },
+    usher: {
+      lifetimes: { access_token: '20 min' },
+      egress: { allow: ['127.0.0.1'] },
+      defaults: { lifetimes: { id_token: '7 min' } },
+    },
     files: { 'upstreams/corp.yaml': JSON.stringify(UPSTREAM), 'corp.secret': 'corp' },
     clients: {
       web: {
@@ -95,7 +99,7 @@ test('lifetimes: a client has its own, and others have those of usher.yaml', asy
   const about = await post(usher, '/api/oauth/introspect', { token: body.refresh_token })
   expect(Number(about.body.exp) - Number(about.body.iat)).toBeLessThanOrEqual(DAY_SECONDS)
   const others = await tokensOf('spa')
-  expect([others.expires_in, secondsOf(others.id_token)]).toEqual([1200, 600])
+  expect([others.expires_in, secondsOf(others.id_token)]).toEqual([1200, 420])
 })
 
 test('refresh_tokens: always gives a token without offline_access; it outlives the session', async () => {

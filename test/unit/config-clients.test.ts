@@ -1,7 +1,7 @@
 // Client files: valid client_ids, authentication methods and metadata.
 
 import { expect, test } from 'vitest'
-import { client, PRODUCTION, places, read } from '../support/config-folder.ts'
+import { client, type Files, PRODUCTION, places, read } from '../support/config-folder.ts'
 
 const HASH = `sha256:${'A'.repeat(43)}`
 const KEYS = { keys: [{ kty: 'OKP', crv: 'Ed25519', x: 'A'.repeat(43), kid: 'ada' }] }
@@ -265,4 +265,37 @@ test.each<[object, string[]]>([
   [{ lifetimes: { code: '30 s' } }, ['lifetimes.code unknown-key']],
 ])('tokens of a client with %j: %j', (changes, expected) => {
   expect(judged(changes)).toEqual(expected)
+})
+
+const WEB = { 'clients/web.yaml': client(), 'clients/two.yaml': client({ client_id: 'two' }) }
+const withDefaults = (defaults: object, files: Files = WEB) =>
+  read({ ...files, 'usher.yaml': { defaults } })
+
+test('defaults stand for the keys that a client file does not have', () => {
+  const lifetimes = { access_token: '5 min' }
+  const own = client({ client_id: 'two', lifetimes: { id_token: '1 h' }, consent: 'explicit' })
+  const files = { ...WEB, 'clients/two.yaml': own }
+  const { settings } = withDefaults({ lifetimes, refresh_tokens: 'always' }, files)
+  expect(settings?.clients).toMatchObject([
+    { client_id: 'two', lifetimes: { id_token: 3600 }, refresh_tokens: 'always' },
+    { client_id: 'web', lifetimes: { access_token: 300 }, refresh_tokens: 'always' },
+  ])
+})
+
+test.each<[object, string[]]>([
+  [{ rotate_refresh_tokens: false }, ['defaults.rotate_refresh_tokens rotation-public']],
+  [{ lifetimes: { access_token: '2 d' } }, ['defaults.lifetimes.access_token value']],
+  [{ consnet: 'implicit' }, ['defaults.consnet unknown-key']],
+  [{ client_id: 'web' }, ['defaults.client_id unknown-key']],
+  [{ subject_type: 'pairwise' }, ['defaults.subject_type feature-off']],
+])('defaults of %j: one finding, in usher.yaml', (defaults, expected) => {
+  const { findings } = withDefaults(defaults)
+  expect(findings.map(({ key, rule }) => `${key} ${rule}`)).toEqual(expected)
+  expect(findings.map(({ file }) => file)).toEqual(['usher.yaml'])
+})
+
+test('a finding about a key of the file itself is in the file, whatever the default is', () => {
+  const own = client({ rotate_refresh_tokens: false })
+  const { findings } = withDefaults({ rotate_refresh_tokens: true }, { 'clients/web.yaml': own })
+  expect(findings.map(({ file }) => file)).toEqual(['clients/web.yaml'])
 })

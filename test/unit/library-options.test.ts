@@ -24,6 +24,9 @@ const REACHED: Record<string, string> = {
   // The issuer and the store
   'usher store': 'adapter',
   'usher features.rp_initiated_logout': 'features.rpInitiatedLogout.enabled',
+  'usher defaults':
+    'clientDefaults.grant_types clientDefaults.id_token_signed_response_alg ' +
+    'clientDefaults.response_types clientDefaults.token_endpoint_auth_method',
   'usher id_token.claims': 'conformIdTokenClaims',
   'usher branding.links.privacy': 'discovery.op_policy_uri',
   'usher branding.links.terms': 'discovery.op_tos_uri',
@@ -158,9 +161,6 @@ const FIXED: Record<string, string> = {
     'features.attestClientAuth.getAttestationSignaturePublicKey enabledJWA.attestSigningAlgValues ' +
     'features.attestClientAuth.assertAttestationJwtAndPop',
   'RP Metadata Choices are not offered yet': 'features.rpMetadataChoices.enabled',
-  'defaults for all clients are not offered yet':
-    'clientDefaults.grant_types clientDefaults.id_token_signed_response_alg ' +
-    'clientDefaults.response_types clientDefaults.token_endpoint_auth_method',
   'encrypted authorization and introspection responses and requests are not offered yet':
     'enabledJWA.requestObjectEncryptionAlgValues enabledJWA.introspectionEncryptionAlgValues ' +
     'enabledJWA.authorizationEncryptionAlgValues enabledJWA.requestObjectEncryptionEncValues ' +

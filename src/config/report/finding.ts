@@ -37,11 +37,12 @@ export class ConfigError extends Error {
 
 /** Returns the report for operators, one block for each finding. */
 export function describe(findings: Finding[], noun: 'problem' | 'warning'): string {
-  const blocks = inOrder(findings).map(({ key, rule, message, excerpt, line, ...place }) => {
+  const all = inOrder(findings)
+  const blocks = all.map(({ key, rule, message, excerpt, line, ...place }) => {
     const head = `  ${placeOf({ ...place, line })}  ${key ? `${key}: ` : ''}${message}  [${rule}]\n`
     return excerpt ? `${head}    ${line} | ${excerpt}\n` : head
   })
-  const count = findings.length === 1 ? `1 ${noun}` : `${findings.length} ${noun}s`
+  const count = all.length === 1 ? `1 ${noun}` : `${all.length} ${noun}s`
   return `${count} in the configuration.\n\n${blocks.join('')}`
 }
 
@@ -55,6 +56,8 @@ export function placeOf({ file, line, column = 1 }: Pick<Finding, 'file' | 'line
 
 const { compare } = new Intl.Collator('en', { numeric: true })
 
-/** Returns the findings sorted by their places. */
-export const inOrder = (findings: Finding[]): Finding[] =>
-  findings.toSorted((a, b) => compare(placeOf(a), placeOf(b)))
+/** Returns the findings sorted by their places, each once: several clients can have one about `defaults`. */
+export function inOrder(findings: Finding[]): Finding[] {
+  const unique = new Map(findings.map(finding => [JSON.stringify(finding), finding]))
+  return [...unique.values()].toSorted((a, b) => compare(placeOf(a), placeOf(b)))
+}

@@ -75,6 +75,17 @@ const workers = z
 const whole = (fallback: number, min = 1, max = Number.MAX_SAFE_INTEGER) =>
   z.int().min(min).max(max).default(fallback)
 
+/** Keys of a client file that are for one client only. */
+const OWN = {
+  client_id: true,
+  client_name: true,
+  client_secret: true,
+  client_secret_hashes: true,
+  jwks: true,
+  redirect_uris: true,
+} as const
+const clientDefaults = clientSchema.omit(OWN).partial()
+
 /** Schema of usher.yaml. */
 export const usherSchema = z.strictObject({
   issuer: origin.optional(),
@@ -133,6 +144,7 @@ export const usherSchema = z.strictObject({
     network_attempts: whole(100, 20, 100_000),
     ciba_requests: whole(20, 1, 1000),
   }),
+  defaults: clientDefaults.optional(),
   branding: section({
     name: words(60).default('Usher'),
     logo: path.optional(),
@@ -191,11 +203,18 @@ export function jsonSchemas() {
   const file = readFileSync(join(import.meta.dirname, 'descriptions.yaml'), 'utf8')
   const texts: Record<string, Texts> = parse(file)
   const schemas = Object.entries(SCHEMAS).map(([name, schema]) => {
-    return [name, described(z.toJSONSchema(schema, { io: 'input' }), texts[name])]
+    return [name, described(z.toJSONSchema(schema, { io: 'input', override }), texts[name])]
   })
   const all = Object.fromEntries(schemas)
   const patternProperties = { [`^(${READ_BY_USERS.join('|')})#.+$`]: { type: 'string' } }
   return { ...all, client: { ...all.client, patternProperties } }
+}
+
+/** The keys of `defaults` are described once, as those of a client file. */
+function override({ zodSchema, jsonSchema }: { zodSchema: unknown; jsonSchema: object }) {
+  if (zodSchema !== clientDefaults) return
+  for (const key of Object.keys(jsonSchema)) Reflect.deleteProperty(jsonSchema, key)
+  Object.assign(jsonSchema, { type: 'object' })
 }
 
 /** Descriptions by the paths of keys. A key that the operator names is `NAME` there. */
