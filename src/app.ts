@@ -12,6 +12,7 @@ import { clientDocuments } from './features/client-metadata-documents.ts'
 import { deviceFlow } from './features/device.ts'
 import { dpop } from './features/dpop.ts'
 import { fapi } from './features/fapi.ts'
+import { accountLinks } from './features/link-pages.ts'
 import { logout, receivesLogoutTokens } from './features/logout.ts'
 import { mutualTls } from './features/mtls.ts'
 import { registration } from './features/registration.ts'
@@ -90,6 +91,7 @@ export async function createApp(
     authorization_details: authorizationDetails(settings),
     ...(upstreams && { upstreams }),
     ciba: ciba(dependencies),
+    links: accountLinks(dependencies),
     logout: logout(settings, records, views, upstreams?.signOutAt),
   }
   const all = [...Object.entries(ours), ...Object.entries(more)]

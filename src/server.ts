@@ -1,12 +1,14 @@
 // One process: opens the store, builds the app, listens, reports readiness, and drains at the end.
 
 import cluster from 'node:cluster'
+import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import type { RequestListener, Server } from 'node:http'
 import { Server as NetServer } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import { addDemoAccount } from './accounts/directory.ts'
+import { InvalidAccount } from './accounts/account.ts'
+import { createDirectory } from './accounts/directory.ts'
 import type { Settings } from './config/load.ts'
 import { portOf } from './config/rules/provider.ts'
 import { watchFolder } from './config/watch.ts'
@@ -167,4 +169,22 @@ async function greet(settings: Settings, records: Records) {
     )
   }
   process.stderr.write(`\n${lines.map(line => `  ${line}\n`).join('')}\n`)
+}
+
+/** Adds the demo account to an empty store. Returns a sentence with its password, which is not stored. */
+async function addDemoAccount(records: Records): Promise<string> {
+  const directory = createDirectory(records)
+  for await (const _ of directory.all()) {
+    return 'Sign in with an account of yours; a new password: npm run usher -- accounts password NAME'
+  }
+  const password = randomBytes(12).toString('base64url')
+  const email = 'demo@example.org'
+  const demo = { username: 'demo', name: 'Demo User', email, email_verified: true }
+  try {
+    await directory.add(demo, password)
+  } catch (error) {
+    if (!(error instanceof InvalidAccount)) throw error
+    return 'Sign in as demo with the password that another node has just shown'
+  }
+  return `Sign in as demo with the password ${password} (shown only now)`
 }

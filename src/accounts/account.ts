@@ -129,6 +129,20 @@ export function valuesOf(attributes: Account['attributes'], name: string): strin
   return [value].flat().flatMap(one => (typeof one === 'object' ? [] : String(one)))
 }
 
+const EDIT = 'must be groups+=finance, groups-=sales or site=north: site= removes the attribute'
+
+/** Returns attributes after a change of one, such as `groups+=finance`. Throws `InvalidAccount` for another text. */
+export function changeAttribute(attributes: Account['attributes'], change: string) {
+  const [, name = '', sign = '', value = ''] = /^([^=]+?)([+-]?=)(.*)$/.exec(change) ?? []
+  const isTaken = name in Object.prototype
+  if (!name || isTaken || (sign !== '=' && !value)) throw new InvalidAccount(`${change} ${EDIT}`)
+  const { [name]: before = [], ...others } = attributes
+  if (sign === '=') return value ? { ...others, [name]: value } : others
+  const rest = [before].flat().filter(one => one !== value)
+  if (sign === '+=') return { ...others, [name]: [...rest, value] }
+  return rest.length ? { ...others, [name]: Array.isArray(before) ? rest : before } : others
+}
+
 /** An account that cannot be added or changed. The message never quotes the account, which may contain a hash. */
 export class InvalidAccount extends Error {
   override name = 'InvalidAccount'

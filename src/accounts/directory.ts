@@ -2,7 +2,6 @@
 //
 //   Account id → account        indexed under 'accounts'
 
-import { randomBytes } from 'node:crypto'
 import { revokeGrant, revokeGrants } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Found, Records } from '../storage/records.ts'
@@ -51,6 +50,11 @@ export const activeOf =
     const account = await find(id)
     return account?.enabled && signedIn > (account.ended ?? 0) ? account : undefined
   }
+
+const ENDED = { status: 403, expose: true }
+
+/** Returns a changed account, or undefined to change nothing. */
+type Edit = (account: Account) => Account | undefined
 
 const emailIndex = (email: string): [string, string] => ['accounts by email', email.toLowerCase()]
 // An address that the account no longer has keeps its entry: `findByEmail` looks at the account.
@@ -109,16 +113,17 @@ export function createDirectory(records: Records, sessions = createSessions(reco
     return 'added'
   }
 
-  /** Returns undefined if the account does not exist. Throws `InvalidAccount` for a taken username or link. */
-  async function change(id: string, edit: (account: Account) => Account) {
+  /** Returns undefined without a change. Throws `InvalidAccount` for a taken username or link. */
+  async function change(id: string, edit: Edit) {
     const apply = async ({ value }: Found<Account>) => {
-      const next = value && { ...edit(value), id, updated: now() }
+      const edited = value && edit(value)
+      const next = edited && { ...edited, id, updated: now() }
       if (next) await names.claim(next, value)
       return next
     }
     const options = (next: Account) => ({ indexes: indexes(next) })
     const { before, after } = await records.change(...accountName(id), apply, options)
-    if (before) await names.release(before, after)
+    if (before && after) await names.release(before, after)
     return after
   }
 
@@ -158,17 +163,19 @@ export function createDirectory(records: Records, sessions = createSessions(reco
 
   /**
    * Ends every session and every grant of the account, those with offline access too.
-   * Returns the earliest time of a valid new sign-in (epoch seconds).
+   * Returns the earliest time of a valid new sign-in (epoch seconds); undefined if there is no account, or `edit`
+   * refused by returning undefined: nothing has ended then.
    */
-  async function endAccess(id: string, edit = (account: Account) => account): Promise<number> {
+  async function endAccess(id: string, edit: Edit = account => account) {
     // `ended` is written first, so that a sign-in in flight is invalid when it arrives.
-    const account = await change(id, current => ({
-      ...edit(current),
-      ended: Math.max(now(), (current.ended ?? 0) + 1),
-    }))
+    const account = await change(id, current => {
+      const next = edit(current)
+      return next && { ...next, ended: Math.max(now(), (next.ended ?? 0) + 1) }
+    })
+    if (!account) return undefined
     await sessions.endAll(id)
     await revokeGrants(records, id)
-    return (account?.ended ?? now()) + 1
+    return (account.ended ?? now()) + 1
   }
 
   /** Ends the sessions that began with a method of sign-in, and every grant that was made in them. */
@@ -184,14 +191,22 @@ export function createDirectory(records: Records, sessions = createSessions(reco
 
   /**
    * Sets the password and ends all access of the account. Returns a new session of `ttl` seconds for the
-   * browser of session `uid`, or undefined if that session has ended.
+   * browser of session `uid`. Throws 403, and changes nothing, if access ended since the sign-in there.
    */
   async function changePassword(id: string, password: string, uid: string, ttl: number) {
     const { value: session } = await sessions.findByUid(uid)
     const hash = await hashPassword(password)
     const permanent = { password: hash, change_password_by: undefined }
-    const since = await endAccess(id, account => ({ ...account, ...permanent }))
-    return session && sessions.createSuccessor(session, since, ttl)
+    // The password that the user typed may have been replaced meanwhile, which has ended this session.
+    const isValid = ({ ended = 0 }: Account) => (session?.loginTs ?? 0) > ended
+    const since = await endAccess(id, account =>
+      isValid(account) ? { ...account, ...permanent } : undefined,
+    )
+    // A repetition after a fault finds the password that it has set.
+    const isSet = since || (await checkPassword(password, (await find(id))?.password))
+    const valid = since ?? (isSet ? await endAccess(id) : undefined)
+    if (!valid) throw Object.assign(new Error('the session has ended'), ENDED)
+    return session && sessions.createSuccessor(session, valid, ttl)
   }
 
   /**
@@ -234,22 +249,4 @@ export function createDirectory(records: Records, sessions = createSessions(reco
     endSignIns,
     remove,
   }
-}
-
-/** Adds the demo account to an empty store. Returns a sentence with its password, which is not stored. */
-export async function addDemoAccount(records: Records): Promise<string> {
-  const directory = createDirectory(records)
-  for await (const _ of directory.all()) {
-    return 'Sign in with an account of yours; a new password: npm run usher -- accounts password NAME'
-  }
-  const password = randomBytes(12).toString('base64url')
-  const email = 'demo@example.org'
-  const demo = { username: 'demo', name: 'Demo User', email, email_verified: true }
-  try {
-    await directory.add(demo, password)
-  } catch (error) {
-    if (!(error instanceof InvalidAccount)) throw error
-    return 'Sign in as demo with the password that another node has just shown'
-  }
-  return `Sign in as demo with the password ${password} (shown only now)`
 }

@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import {
   type Account,
+  changeAttribute,
   foldUsername,
   type Profile,
   profileSchema,
@@ -104,41 +105,20 @@ export async function show({ values, args: [name = ''] }: Invocation) {
 /** `accounts set ACCOUNT [ATTRIBUTE…] …`: changes what is named, and nothing else. */
 export async function set({ values, args: [name = '', ...texts] }: Invocation) {
   const changes = readProfile(values, changesSchema)
-  const edits = texts.map(readEdit)
-  if (!Object.keys(changes).length && !edits.length) {
+  if (!Object.keys(changes).length && !texts.length) {
     throw new Failure('Nothing to change: groups+=finance, or an option, as --name "Ada Lovelace".')
   }
   const { account, directory, audit } = await openOwnAccount(name)
   await directory.change(account.id, current => ({
     ...current,
     ...changes,
-    attributes: edits.reduce(edited, changes.attributes ?? current.attributes),
+    attributes: texts.reduce(changeAttribute, changes.attributes ?? current.attributes),
     // A new address is not verified, unless the operator says that it is.
     ...(changes.email !== undefined &&
       changes.email !== current.email && { email_verified: changes.email_verified ?? false }),
   }))
   await audit('account_changed', { account: account.id })
   hint(`${changes.username ?? account.username} is changed.`)
-}
-
-/** A change of one attribute. */
-type Edit = { name: string; sign: string; value: string }
-
-const EDIT = 'must be groups+=finance, groups-=sales or site=north: site= removes the attribute'
-
-function readEdit(text: string): Edit {
-  const [, name = '', sign = '', value = ''] = /^([^=]+?)([+-]?=)(.*)$/.exec(text) ?? []
-  const isTaken = name in Object.prototype
-  if (!name || isTaken || (sign !== '=' && !value)) throw new Failure(`${text} ${EDIT}`)
-  return { name, sign, value }
-}
-
-function edited(attributes: Account['attributes'], { name, sign, value }: Edit) {
-  const { [name]: before = [], ...others } = attributes
-  if (sign === '=') return value ? { ...others, [name]: value } : others
-  const rest = [before].flat().filter(one => one !== value)
-  if (sign === '+=') return { ...others, [name]: [...rest, value] }
-  return rest.length ? { ...others, [name]: Array.isArray(before) ? rest : before } : others
 }
 
 /** `accounts disable ACCOUNT`: ends every session and token. */
@@ -188,7 +168,7 @@ function visible({ password, ...account }: Account) {
 }
 
 /** Reads what the options name, without the defaults of the schema. */
-function readProfile(values: Invocation['values'], schema: ProfileSchema): Partial<Profile> {
+export function readProfile(values: Invocation['values'], schema: ProfileSchema): Partial<Profile> {
   const { username, name, email, 'email-verified': email_verified } = values
   const attributes = readJson(String(values.attributes))
   if (values.attributes !== undefined && attributes === undefined) {

@@ -10,18 +10,11 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { readJson } from '../config/schema/values.ts'
 import { BACKUP_KINDS } from '../storage/kinds.ts'
+import { recordOf } from '../storage/records.ts'
 import { createSeal, NAMING_KEY, type Seal } from '../storage/seal.ts'
 import type { Entry } from '../storage/store.ts'
 import { Failure, hint, type Invocation, recordsAre } from './command.ts'
-import {
-  fill,
-  openAt,
-  openInstalledStore,
-  readConfigured,
-  readNamingKey,
-  recordOf,
-  textOf,
-} from './store.ts'
+import { fill, openAt, openInstalledStore, readConfigured, readNamingKey, textOf } from './store.ts'
 
 const BACKUP_FORMAT = 1
 const WITHOUT =

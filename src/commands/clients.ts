@@ -20,11 +20,11 @@ import {
   UNUSED_SECONDS,
   WITHOUT_PKCE,
 } from '../features/registered-clients.ts'
-import { TOMBSTONE_SECONDS } from '../state/grants.ts'
+import { revokeClient } from '../state/grants.ts'
 import { queueAuditEvent } from '../state/operator-events.ts'
 import { openRecords } from '../storage/records.ts'
-import { createSeal, type Seal } from '../storage/seal.ts'
-import { now, type Store } from '../storage/store.ts'
+import { createSeal } from '../storage/seal.ts'
+import { now } from '../storage/store.ts'
 import {
   Failure,
   hint,
@@ -40,7 +40,7 @@ import {
   timeOf,
 } from './command.ts'
 import { ANY_SECRET, type ClientSource, describeSecrets } from './failure.ts'
-import { openInstalledStore, recordOf } from './store.ts'
+import { openInstalledStore } from './store.ts'
 
 const MIN_SECRET_CHARACTERS = 32
 const DEFAULT_CLIENTS = 10
@@ -214,20 +214,6 @@ export async function remove({ values, args: [id = ''] }: Invocation) {
   hint(`${id} is removed, and its tokens are no longer valid.`)
 }
 
-/** Kinds of records that end the tokens of a client when they are removed. */
-const ENDED = ['Grant', 'ClientCredentials']
-
-async function revokeIn(store: Store, seal: Seal, clientId: string): Promise<number> {
-  const tombstone = now() + TOMBSTONE_SECONDS
-  let count = 0
-  for await (const entry of store.scan()) {
-    const { kind = '', value } = recordOf(entry, seal) ?? {}
-    if (!ENDED.includes(kind) || mapOf(value).clientId !== clientId) continue
-    if (await store.write({ key: entry.key, tombstone })) count++
-  }
-  return count
-}
-
 /**
  * `clients end CLIENT_ID`: revokes the tokens of all users. Reads the whole store, so that no sign-in has to keep a
  * list of the grants of its client.
@@ -236,11 +222,7 @@ export async function end({ args: [id = ''] }: Invocation) {
   const ids = (await readClients(readSettings())).map(({ client_id }) => client_id)
   if (!ids.includes(id)) throw notFound('Client', id, ids)
   const { store, secrets } = await openInstalledStore()
-  let count = 0
-  // Again: a scan may miss a grant that is written meanwhile.
-  for (let ended = -1; ended !== 0; count += ended) {
-    ended = await revokeIn(store, createSeal(secrets), id)
-  }
+  const count = await revokeClient(store, createSeal(secrets), id)
   const records = await openRecords(store, secrets)
   await queueAuditEvent(records, 'client_ended', { client_id: id, grants: count })
   hint(

@@ -8,6 +8,7 @@ import { createApp } from '../app.ts'
 import { configFolder, readFolder, type Settings } from '../config/load.ts'
 import { ConfigError, describe, type Finding, toRecord } from '../config/report/finding.ts'
 import { jsonSchemas } from '../config/schema/usher.ts'
+import { usedAttributes } from '../features/application-access.ts'
 import type { Readiness } from '../http/health.ts'
 import { createMetrics } from '../http/metrics.ts'
 import { openSigningKeys } from '../keys/signing-keys.ts'
@@ -32,21 +33,14 @@ export async function check({ values, args: [folder] }: Invocation) {
 
 /** Leaves out warnings about attributes in `allow` of clients that an account of the store has. */
 async function withoutKnown(warnings: Finding[]): Promise<Finding[]> {
-  const names = warnings.map(nameInAllow).filter(name => name !== undefined)
-  if (!names.length) return warnings
-  const known = new Set<string>()
+  const nameOf = ({ rule, key = '' }: Finding) =>
+    rule === 'allow-attribute' ? key.replace('allow.', '') : ''
+  const names = new Set(warnings.map(nameOf).filter(Boolean))
   // A machine that checks a folder may have no access to the store.
-  const state = await openState().catch(() => undefined)
-  const accounts = state ? createDirectory(state.records).all() : []
-  for await (const { attributes } of accounts) {
-    for (const name of names) if (Object.hasOwn(attributes, name)) known.add(name)
-    if (known.size === names.length) break
-  }
-  return warnings.filter(warning => !known.has(nameInAllow(warning) ?? ''))
+  const state = names.size ? await openState().catch(() => undefined) : undefined
+  const known = state ? await usedAttributes(createDirectory(state.records), names) : new Set()
+  return warnings.filter(warning => !known.has(nameOf(warning)))
 }
-
-const nameInAllow = ({ rule, key }: Finding) =>
-  rule === 'allow-attribute' ? key?.replace(/^allow\./, '') : undefined
 
 const BARE = 'every setting has its default. A service that runs with settings refuses this folder'
 

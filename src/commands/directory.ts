@@ -15,13 +15,13 @@ export async function openOwnDirectory(ifEmpty?: 'create') {
     )
   }
   const { records, audit } = await openState(ifEmpty)
-  return { directory: createDirectory(records), audit }
+  return { directory: createDirectory(records), records, audit }
 }
 
 /** Finds an account of Usher by its id (`usr_…`) or username. Throws a `Failure` without one. */
 export async function openOwnAccount(name: string) {
-  const { directory, audit } = await openOwnDirectory()
-  return { ...(await requireAccount(directory, name)), directory, audit }
+  const opened = await openOwnDirectory()
+  return { ...(await requireAccount(opened.directory, name)), ...opened }
 }
 
 /** Finds an account as `openOwnAccount` does, also one of `accounts.module`. */

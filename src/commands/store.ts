@@ -13,11 +13,10 @@ import { existsSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { readStoreSettings } from '../config/load.ts'
 import { usherSchema } from '../config/schema/usher.ts'
-import { readJson } from '../config/schema/values.ts'
 import { queueAuditEvent } from '../state/operator-events.ts'
 import { openStore, readSecret, secretFile, storeExists, storeFile } from '../storage/open.ts'
 import { openRecords } from '../storage/records.ts'
-import { createSeal, NAMING_KEY, type Seal } from '../storage/seal.ts'
+import { createSeal, NAMING_KEY } from '../storage/seal.ts'
 import { type Entry, reasonOf, requireTrust, type Store } from '../storage/store.ts'
 import {
   Failure,
@@ -131,19 +130,6 @@ const forEach = (entries: AsyncIterable<Entry>, work: (entry: Entry) => Promise<
   Readable.from(entries)
     .filter(({ key }: Entry) => key !== NAMING_KEY)
     .forEach(work, { concurrency: CONCURRENCY })
-
-/**
- * Returns the kind and the value of a record, which stand in its contents with a line end between them (records.ts).
- * Undefined for a tombstone, and for a record that no secret decrypts.
- */
-export function recordOf({ key, value }: Entry, seal: Seal) {
-  try {
-    const [kind = '', json = ''] = value ? seal.open(key, value).toString().split('\n', 2) : []
-    return value && { kind, value: readJson(json) as unknown }
-  } catch {
-    return undefined
-  }
-}
 
 /** Bytes as base64. */
 export const textOf = (bytes?: Uint8Array) => bytes && Buffer.from(bytes).toString('base64')

@@ -8,6 +8,8 @@
 export const TABLE: [run: string, usage: string, about: string][] = [
   ['accounts.add', 'accounts add --username U [--name N] [--email E] [--email-verified] [--attributes JSON] [--must-change] --password-stdin',
     'add an account; prints its usr_… alone on the first line. With --must-change the password is temporary, and without --password-stdin a generated one stands on the second line'],
+  ['transfer.invite', 'accounts invite --username U [--name N] [--email E] [--email-verified] [--groups A,B] [--attributes JSON] [--for DURATION] [--json]',
+    'add an account that has no password yet, and print a link with which the user chooses one; it works once, for three days'],
   ['accounts.list', 'accounts list [--json]', 'all accounts'],
   ['accounts.show', 'accounts show ACCOUNT [--json]', 'one account: by its username or usr_…'],
   ['why.why', 'accounts why ACCOUNT [--client CLIENT_ID] [--ip ADDRESS] [--json]',
@@ -15,7 +17,7 @@ export const TABLE: [run: string, usage: string, about: string][] = [
   ['accounts.set', 'accounts set ACCOUNT [ATTRIBUTE…] [--username U] [--name N] [--email E] [--[no-]email-verified] [--attributes JSON]',
     'change the username, the claims or the attributes of an account: groups+=finance adds a value to a list, groups-=sales removes one, site=north sets a text'],
   ['accounts.list', 'accounts find TEXT [--json]', 'the accounts whose username, name or e-mail address contains a text; groups=finance: those with this value of an attribute'],
-  ['accounts.link', 'accounts link ACCOUNT --upstream NAME --subject SUB', 'let a user of an upstream issuer, by the sub of its ID tokens, sign in to an account'],
+  ['transfer.link', 'accounts link ACCOUNT [--for DURATION] [--upstream NAME --subject SUB] [--json]', 'print a link with which the user chooses a new password; it replaces an earlier one. With --upstream: let a user of an upstream issuer, by the sub of its ID tokens, sign in to an account'],
   ['accounts.unlink', 'accounts unlink ACCOUNT --upstream NAME', 'reverse accounts link'],
   ['accounts.disable', 'accounts disable ACCOUNT', 'end every session and token of an account, and refuse its sign-ins'],
   ['accounts.enable', 'accounts enable ACCOUNT', 'accept sign-ins of a disabled account again'],

@@ -1,14 +1,32 @@
-// `usher accounts import` and `usher accounts export`: accounts as JSON Lines.
+// `usher accounts import` and `export`: accounts as JSON Lines; `invite` and `link`: users choose their passwords.
 
 import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { InvalidAccount, readLine, writeLine } from '../accounts/account.ts'
+import {
+  type Account,
+  InvalidAccount,
+  profileSchema,
+  readLine,
+  writeLine,
+} from '../accounts/account.ts'
 import type { OwnDirectory } from '../accounts/directory.ts'
+import { readSettings } from '../config/load.ts'
+import { readDuration } from '../config/schema/values.ts'
+import { createLinks } from '../features/links.ts'
 import { reasonOf } from '../storage/store.ts'
-import { Failure, hint, type Invocation, readStdin, reportProgress } from './command.ts'
-import { openOwnDirectory } from './directory.ts'
+import { link as linkUpstream, readProfile } from './accounts.ts'
+import {
+  Failure,
+  hint,
+  type Invocation,
+  print,
+  readStdin,
+  reportProgress,
+  timeOf,
+} from './command.ts'
+import { openOwnAccount, openOwnDirectory } from './directory.ts'
 
 /** Lines that are imported at the same time: the store commits them together. */
 const CONCURRENCY = 100
@@ -69,4 +87,49 @@ async function read(file?: string): Promise<string> {
     const problem = `The accounts cannot be read: ${reasonOf(error)}.`
     throw new Failure(`${problem} Split an import of more than 512 MB: split -l 100000 FILE`)
   })
+}
+
+const MAX_LINK_SECONDS = 30 * 24 * 3600
+
+/** Reads `--for`. */
+function readLifetime(given: unknown): number | undefined {
+  if (given === undefined) return undefined
+  const seconds = readDuration(String(given))
+  if (seconds && seconds <= MAX_LINK_SECONDS) return seconds
+  throw new Failure('--for takes a duration of at most 30 days: 12h, 3d')
+}
+
+/** `accounts invite --username U …`: adds an account, and prints the link for its first password. */
+export async function invite({ values }: Invocation) {
+  const seconds = readLifetime(values.for)
+  const { groups, ...others } = values
+  const profile = readProfile(others, profileSchema)
+  const names = String(groups ?? '').split(',')
+  const attributes = { ...profile.attributes, ...(groups !== undefined && { groups: names }) }
+  const opened = await openOwnDirectory('create')
+  const account = await opened.directory.add({ ...profile, attributes })
+  await opened.audit('account_added', { account: account.id })
+  await printLink(values, { ...opened, account }, seconds)
+}
+
+type Linked = Awaited<ReturnType<typeof openOwnDirectory>> & { account: Account }
+
+/** Makes a link for an account, and prints it alone on the first line. */
+async function printLink(values: Invocation['values'], linked: Linked, seconds?: number) {
+  const { records, directory, account, audit } = linked
+  const { issuer } = readSettings()
+  const { path, until } = await createLinks(records, directory).make(account, seconds)
+  await audit('link_made', { account: account.id, until: timeOf(until) })
+  const link = issuer + path
+  print(values, { account: account.id, link, until }, [link])
+  hint(
+    `With this link, ${account.username} chooses a password. It works once, until ${timeOf(until)}.`,
+  )
+}
+
+/** `accounts link ACCOUNT`: prints a link for a new password; with `--upstream`, adds a link to an issuer. */
+export async function link(invocation: Invocation) {
+  const { values, args } = invocation
+  if (values.upstream || values.subject) return linkUpstream(invocation)
+  await printLink(values, await openOwnAccount(args[0] ?? ''), readLifetime(values.for))
 }

@@ -3,10 +3,11 @@
 import { isIP } from 'node:net'
 import { type Account, foldUsername, missingAttributes, tidy } from '../accounts/account.ts'
 import { accountCounter, networkCounter, signInLimits } from '../accounts/authentication.ts'
-import { isExpired, type Refusal } from '../accounts/directory.ts'
+import { createDirectory, isExpired, type Refusal } from '../accounts/directory.ts'
 import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
 import { readSettings, type Settings } from '../config/load.ts'
 import { openDirectory } from '../features/accounts-module.ts'
+import { createLinks } from '../features/links.ts'
 import { UPSTREAM_REFUSALS, type UpstreamRefusal } from '../features/upstream/identities.ts'
 import { NOT_ALLOWED, SWITCHED_OFF } from '../provider/clients.ts'
 import { now } from '../storage/store.ts'
@@ -28,7 +29,10 @@ export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled', Said> = {
     change: `the spelling; the accounts: ${ACCOUNTS} list`,
   },
   disabled: { wrong: 'the account is disabled', change: `${ACCOUNTS} enable ACCOUNT` },
-  no_password: { wrong: 'the account has no password', change: `${ACCOUNTS} password ACCOUNT` },
+  no_password: {
+    wrong: 'the account has no password',
+    change: `${ACCOUNTS} link ACCOUNT, or accounts password`,
+  },
   password_expired: {
     wrong: 'the temporary password has expired',
     change: `${ACCOUNTS} password ACCOUNT --must-change`,
@@ -66,6 +70,12 @@ export const PAGES: Record<string, Said[]> = {
   interaction_gone: [
     { wrong: 'the sign-in has ended or expired', change: 'the user starts again' },
   ],
+  link_gone: [
+    {
+      wrong: 'the link was used, has expired, or was replaced by a newer one (DETAIL)',
+      change: `a new one: ${ACCOUNTS} link NAME`,
+    },
+  ],
   not_found: [{ wrong: 'nothing has this address', change: 'the address' }],
   server_error: [{ wrong: 'a fault of Usher', change: 'the log: its line with this id' }],
 }
@@ -102,10 +112,14 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   const lines = reasons.flatMap(({ wrong, change }) => [wrong, `  → ${change}`])
   const due = account?.change_password_by
   const temporary = due ? ` The user must change it by ${secondOf(due)}.` : ''
+  const links = createLinks(records, createDirectory(records))
+  const link_until = account && (await links.openUntil(account))
+  const open = link_until ? `The link for a password is open until ${secondOf(link_until)}.` : ''
   const places = upstreams.map(place => `at ${place}`)
   if (settings.accounts.module || account?.password) places.unshift('with the right password')
   const none = `Nothing prevents a sign-in ${places.join(' or ')}.${temporary}`
-  print(values, { account: account?.id, upstreams, reasons }, lines, none)
+  const all = [lines.join('\n') || none, ...(open ? [open] : [])]
+  print(values, { account: account?.id, upstreams, link_until, reasons }, all)
   const where = values.client === undefined ? '' : ` to ${values.client}`
   if (reasons.length) throw new Failure(`The account cannot sign in${where} at the moment.`)
 }

@@ -4,6 +4,7 @@
 
 import type { Context } from 'koa'
 import { errors, interactionPolicy } from 'oidc-provider'
+import type { OwnDirectory } from '../accounts/directory.ts'
 import { GRANT_TYPES } from '../config/schema/client.ts'
 import type { PromptPage } from '../pages/interaction.ts'
 import type { PageFeature } from '../pages/routes.ts'
@@ -86,4 +87,14 @@ async function refuse({ views }: Site, ctx: Context, client_id: string, refused:
   const client = await views.nameOf(ctx, client_id)
   const isOff = refused.error === 'unauthorized_client'
   views.page(ctx, 'no-access', { client, isOff, reference: ctx.state.requestId }, 403)
+}
+
+/** Returns those attributes that an account has. */
+export async function usedAttributes({ all }: Pick<OwnDirectory, 'all'>, names: Set<string>) {
+  const used = new Set<string>()
+  for await (const { attributes } of all()) {
+    for (const name of Object.keys(attributes)) if (names.has(name)) used.add(name)
+    if (used.size === names.size) break
+  }
+  return used
 }

@@ -23,6 +23,7 @@ export const AUDIT_EVENTS = namesIn(
   'code_reuse refresh_replay refresh_reuse token_exchanged token_revoked tokens_issued',
   'device_code_failed device_code_throttled device_connected',
   'key_retired keys_rotated store_copied store_resealed',
+  'link_expired link_made link_opened link_used',
   'logout_delivered logout_failed logout_given_up ping_delivered ping_failed ping_given_up',
   'session_ended sign_in_failed sign_in_succeeded sign_in_throttled signed_out',
 )

@@ -14,7 +14,11 @@ import type { Words } from './words.ts'
  * Returns the problems of a form with a new password, by field; undefined if there are none. `isUnchanged` may
  * cost a hash: it is called last, if nothing else is wrong.
  */
-async function problemsOf({ t }: Words, form: Form, isUnchanged: () => boolean | Promise<boolean>) {
+export async function problemsOf(
+  { t }: Words,
+  form: Form,
+  isUnchanged: () => boolean | Promise<boolean>,
+) {
   const password = form.value('password')
   const isDifferent = password !== form.value('repeat')
   const known = passwordProblem(password)

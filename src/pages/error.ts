@@ -17,6 +17,7 @@ export const TITLES: Record<string, string> = {
   another_browser: 'another_browser',
   cookie_missing: 'cookie',
   access_denied: 'denied',
+  link_gone: 'link',
   403: 'form',
   404: 'not_found',
   421: 'misdirected',

@@ -196,6 +196,9 @@ export interface PageData {
   navigate: { url: string }
   /** The account may not use the application, or it is switched off. `reference`: the id of the request. */
   'no-access': { client: string; isOff: boolean; reference: string }
+  /** The page of a link. `isNew`: the account has no password yet. */
+  welcome: { isNew: boolean; problems: PageData['password']['problems'] }
+  'welcome-done': { isNew: boolean }
   /** Problems by field. */
   password: { problems: { current?: string; password?: string; repeat?: string } }
   'password-changed': object

@@ -12,7 +12,10 @@
 
 import { randomBytes } from 'node:crypto'
 import type { AdapterPayload } from 'oidc-provider'
-import type { Name, Records } from '../storage/records.ts'
+import { mapOf } from '../config/schema/values.ts'
+import { type Name, type Records, recordOf } from '../storage/records.ts'
+import type { Seal } from '../storage/seal.ts'
+import { now, type Store } from '../storage/store.ts'
 
 /** The library's payload of a record. */
 export type Payload = AdapterPayload & Record<string, unknown>
@@ -81,6 +84,22 @@ export async function signInOf(records: Records, { grantId = '' }: { grantId?: s
 /** After this no code or opaque token of the grant is valid, and it cannot be written again. */
 export async function revokeGrant(records: Records, grantId: string): Promise<void> {
   await records.remove(...grantName(grantId), TOMBSTONE_SECONDS)
+}
+
+/** Kinds of records that end tokens when they are removed. */
+const ENDED = ['Grant', 'ClientCredentials']
+
+/** Revokes the tokens of a client for all accounts, and returns how many grants those had. Reads the whole store. */
+export async function revokeClient(store: Store, seal: Seal, clientId: string): Promise<number> {
+  const tombstone = now() + TOMBSTONE_SECONDS
+  let count = 0
+  for await (const entry of store.scan()) {
+    const { kind = '', value } = recordOf(entry, seal) ?? {}
+    if (!ENDED.includes(kind) || mapOf(value).clientId !== clientId) continue
+    if (await store.write({ key: entry.key, tombstone })) count++
+  }
+  // A scan may miss a grant that is written meanwhile.
+  return count && count + (await revokeClient(store, seal, clientId))
 }
 
 /** Revokes the grants of a session that have no refresh token. */

@@ -6,8 +6,9 @@
 // backup` knows which records belong in a backup (kinds.ts).
 
 import { setTimeout } from 'node:timers/promises'
+import { readJson } from '../config/schema/values.ts'
 import { type CurrentRequest, createReadCache } from './read-cache.ts'
-import { createSeal, openIdentity } from './seal.ts'
+import { createSeal, openIdentity, type Seal } from './seal.ts'
 import { type Entry, now, ok, reasonOf, type Store, StoreUnavailable, wrong } from './store.ts'
 
 /** Seconds by which records outlive their `exp`: the library, which tolerates clock skew, checks that. */
@@ -50,6 +51,19 @@ type Unreadable = (key: string, reason: string) => void
 
 /** Operations on records; see `openRecords`. */
 export type Records = Awaited<ReturnType<typeof openRecords>>
+
+/**
+ * Returns the kind and the value of a scanned record. Undefined for a tombstone, and for a record that no secret
+ * decrypts.
+ */
+export function recordOf({ key, value }: Entry, seal: Seal) {
+  try {
+    const [kind = '', json = ''] = value ? seal.open(key, value).toString().split('\n', 2) : []
+    return value && { kind, value: readJson(json) as unknown }
+  } catch {
+    return undefined
+  }
+}
 
 const clamp = (ttl: number) => Math.ceil(Math.min(Math.max(ttl || 1, 1), MAX_TTL_SECONDS))
 

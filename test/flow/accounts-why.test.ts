@@ -37,7 +37,7 @@ test(
       stderr: 'The account cannot sign in at the moment.\n',
     })
     expect(text).toMatch(/^the account is disabled\n {2}→ .* accounts enable usr_\w+\n/)
-    expect(text).toMatch(/\nthe account has no password\n {2}→ .* accounts password usr_\w+\n$/)
+    expect(text).toMatch(/\nthe account has no password\n {2}→ .* accounts link usr_\w+, or .*\n$/)
     const { reasons } = JSON.parse(await why('grace --json'))
     expect(reasons).toMatchObject([{ reason: 'disabled' }, { reason: 'no_password' }])
   },
@@ -122,3 +122,36 @@ test('a temporary password is printed once, and its expiry is shown', SLOW, asyn
   await operated.usher('accounts password edsger')
   expect(await why('edsger')).toBe('Nothing prevents a sign-in with the right password.\n')
 })
+
+test(
+  'accounts invite and accounts link print a link, and accounts why says that it is open',
+  SLOW,
+  async () => {
+    const { service } = operated
+    const words =
+      'accounts invite --username barbara --email b@example.org --groups finance,board --for 2d'
+    const invited = await operated.usher(words)
+    const link = invited.stdout.trim()
+    expect(link).toMatch(/^http:\/\/localhost:3000\/welcome\/[\w-]{65}$/)
+    expect(invited.stderr).toMatch(
+      /^With this link, barbara chooses a password\. It works once, until/,
+    )
+    const account = await service.directory.findByUsername('barbara')
+    expect(account).toMatchObject({ attributes: { groups: ['finance', 'board'] }, enabled: true })
+    expect(account?.password).toBeUndefined()
+    const { stdout } = await operated.usher('accounts why barbara')
+    expect(stdout).toContain('the account has no password')
+    expect(stdout).toMatch(/\nThe link for a password is open until \S+Z\.\n$/)
+    const browser = new Browser(service.issuer)
+    await browser.open(new URL(link).pathname)
+    const password = 'another battery, another staple'
+    await browser.submit({ password, repeat: password })
+    expect(await why('barbara')).toBe('Nothing prevents a sign-in with the right password.\n')
+    const again = JSON.parse((await operated.usher('accounts link barbara --json')).stdout)
+    expect(Math.abs(again.until - Date.now() / 1000 - 3 * 24 * 3600)).toBeLessThan(120)
+    expect(await why('barbara')).toMatch(/right password\.\nThe link for a password is open until/)
+    expect(JSON.parse(await why('barbara --json')).link_until).toBe(again.until)
+    const wrong = await operated.usher('accounts link barbara --for 31d')
+    expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('at most 30 days') })
+  },
+)

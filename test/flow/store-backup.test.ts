@@ -191,7 +191,13 @@ const ARGUMENTS: Record<string, string[]> = {
   'store copy': ['--from', `sqlite:${newFile()}`, '--to', `sqlite:${newFile()}`],
 }
 /** Commands that make an installation in an empty store. */
-const MAKERS = ['accounts add', 'accounts import', 'clients invite', 'keys rotate']
+const MAKERS = [
+  'accounts add',
+  'accounts invite',
+  'accounts import',
+  'clients invite',
+  'keys rotate',
+]
 
 describe.each([
   ['SQLite', () => `sqlite:${newFile()}`],

@@ -14,6 +14,7 @@ const ERRORS = [
   { name: 'error-expired',     error: 'interaction_gone',        title: 'interaction', text: 'interaction_text', client: WIKI },
   { name: 'error-browser',     error: 'another_browser',         title: 'another_browser', text: 'another_browser_text', client: WIKI },
   { name: 'error-cookie',      error: 'cookie_missing',          title: 'cookie',      text: 'cookie_text', client: WIKI },
+  { name: 'error-link',        error: 'link_gone',               title: 'link',        text: 'link_text' },
   { name: 'error-not-found',   error: 'not_found',               title: 'not_found',   text: 'not_found_text' },
   { name: 'error-address',     error: 'misdirected_request',     title: 'misdirected', text: 'request_text' },
   { name: 'error-unavailable', error: 'temporarily_unavailable', title: 'unavailable', text: 'unavailable_text', again: true },

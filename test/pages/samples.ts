@@ -334,6 +334,14 @@ export const STATES: State[] = [
   state('new-password-wrong', 'new-password', ({ t }) =>
     password({ password: t('password.too_short'), repeat: t('password.differs') }),
   ),
+  ...[true, false].flatMap(isNew => [
+    state(isNew ? 'welcome' : 'welcome-again', 'welcome', () => ({ isNew, problems: {} })),
+    state(isNew ? 'welcome-done' : 'welcome-done-again', 'welcome-done', () => ({ isNew })),
+  ]),
+  state('welcome-wrong', 'welcome', ({ t }) => ({
+    isNew: true,
+    problems: { password: t('password.too_common'), repeat: t('password.differs') },
+  })),
   state('password-changed', 'password-changed', () => ({})),
   state('sign-out', 'sign-out', () => ({ action: '#', xsrf: 'sample' })),
   state('sign-out-asked', 'sign-out', () => ({

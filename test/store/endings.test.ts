@@ -4,6 +4,8 @@ import { setImmediate, setTimeout } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { createConsents } from '../../src/accounts/consents.ts'
 import { createDirectory } from '../../src/accounts/directory.ts'
+import { createSessions } from '../../src/state/sessions.ts'
+import { now } from '../../src/storage/store.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 
@@ -62,7 +64,9 @@ onEveryStore(records => {
 
     eachRound('a change of password', async () => {
       const { directory, id, rename } = await setUp()
-      await contest(rename, () => directory.changePassword(id, 'another one', '', 60))
+      const session = { uid: fresh(), jti: fresh(), accountId: id, loginTs: now(), exp: now() + 60 }
+      await createSessions(records()).save({ ...session, kind: 'Session', iat: now() }, 60, 60)
+      await contest(rename, () => directory.changePassword(id, 'another one', session.uid, 60))
       expect(await directory.find(id)).toMatchObject({
         password: expect.any(String),
         ended: expect.any(Number),

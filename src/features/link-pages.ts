@@ -1,0 +1,76 @@
+// The page of a link (links.ts), on which a user chooses a password. A GET changes nothing, because mail scanners open
+// links. The form works in the browser that opened the page, and begins no session: the user signs in afterwards.
+
+import type { Context } from 'koa'
+import { createDirectory } from '../accounts/directory.ts'
+import { createRateLimit, type Limit } from '../accounts/rate-limit.ts'
+import { note } from '../http/audit.ts'
+import { networkOf } from '../http/client-info.ts'
+import { readForm } from '../http/forms.ts'
+import { problemsOf } from '../pages/account.ts'
+import type { PageFeature } from '../pages/routes.ts'
+import type { Site } from '../pages/site.ts'
+import type { Dependencies } from '../provider/feature.ts'
+import { createBrowserBinding } from '../provider/interactions.ts'
+import { createLinks, type FoundLink } from './links.ts'
+
+/** Unknown links of a network. */
+const OF_NETWORK: Limit = { attempts: 100, maxWaitSeconds: 6 }
+
+/** Returns the feature. With `accounts.module`, passwords are kept elsewhere, and there are no links. */
+export function accountLinks({ settings, records, sessions }: Dependencies): PageFeature {
+  if (settings.accounts.module) return {}
+  const links = createLinks(records, createDirectory(records, sessions))
+  const attempts = createRateLimit(records)
+  const { bind } = createBrowserBinding(settings)
+
+  /** Returns the open link of the request. Throws 410 without one, and 429 after many unknown ones. */
+  async function linkOf(ctx: Context): Promise<FoundLink> {
+    const found = await links.find(String(ctx.params.token))
+    const counter = [`links network ${networkOf(ctx.ip)}`, OF_NETWORK] as const
+    if (!found && !(await attempts.count([[...counter]]))) {
+      return ctx.throw(429, 'too many unknown links were opened from this network')
+    }
+    if (found?.isOpen) return found
+    const account = found?.account.id
+    if (account) note(ctx, 'link_expired', { account })
+    const error_description = account ? 'the link has expired' : 'the link is unknown or replaced'
+    return ctx.throw(410, { error: 'link_gone', error_description })
+  }
+
+  /** Prepares the page. The CSRF token of the form is valid in this browser alone. */
+  function prepare(ctx: Context, { csrf }: Site, { account }: FoundLink) {
+    const subject = `link ${ctx.params.token} ${bind(ctx).browser}`
+    ctx.state.account = account
+    ctx.state.csrf = csrf.token(subject)
+    return { subject, data: { isNew: account.password === undefined } }
+  }
+
+  return {
+    addPages(pages, site) {
+      const { views, csrf, authentication } = site
+      pages.get('/welcome/:token', async ctx => {
+        const found = await linkOf(ctx)
+        const { data } = prepare(ctx, site, found)
+        note(ctx, 'link_opened', { account: found.account.id })
+        views.page(ctx, 'welcome', { ...data, problems: {} })
+      })
+      pages.post('/welcome/:token', async ctx => {
+        const form = await readForm(ctx)
+        const found = await linkOf(ctx)
+        const { subject, data } = prepare(ctx, site, found)
+        csrf.check(ctx, form, subject)
+        const problems = await problemsOf(views.words(ctx), form, () => false)
+        if (problems) return views.page(ctx, 'welcome', { ...data, problems }, 400)
+        const account = found.account.id
+        await authentication.countForm(ctx, account)
+        if (!(await links.use(found, form.value('password')))) {
+          return ctx.throw(410, { error: 'link_gone', error_description: 'the link was used' })
+        }
+        note(ctx, 'link_used', { account })
+        note(ctx, 'password_changed', { account })
+        views.page(ctx, 'welcome-done', data)
+      })
+    },
+  }
+}

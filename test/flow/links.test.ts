@@ -1,0 +1,178 @@
+// The page of a link: who it is for, a new password, once, in one browser.
+
+import { beforeEach, describe, expect } from 'vitest'
+import { createLinks } from '../../src/features/links.ts'
+import { Browser } from '../support/browser.ts'
+import { ada, usher, usherTest } from '../support/fixtures.ts'
+import { refresh, tokens } from '../support/journey.ts'
+import {
+  copyOf,
+  credentials,
+  fieldsOf,
+  isSignedIn,
+  send,
+  signedIn,
+  textOf,
+  words,
+} from '../support/people.ts'
+import { ADA, PASSWORD } from '../support/usher.ts'
+
+const test = usherTest({ accounts: [ADA] })
+const NEW = 'another battery, another staple'
+const CHOSEN = { password: NEW, repeat: NEW }
+const GONE = words('error.link')
+const CHOOSE = words('password.choose_title')
+
+let serial = 0
+/** An account without a password, and the path of its link. */
+async function invited(seconds?: number) {
+  const username = `invited-${++serial}`
+  const account = await usher.directory.add({ username })
+  const { path } = await createLinks(usher.records, usher.directory).make(account, seconds)
+  return { account, username, path }
+}
+async function linkFor(id: string, seconds?: number) {
+  const account = await usher.directory.find(id)
+  if (!account) throw new Error('no account')
+  return (await createLinks(usher.records, usher.directory).make(account, seconds)).path
+}
+
+async function at(path: string, browser = new Browser(usher.issuer)) {
+  await browser.open(path)
+  return browser
+}
+const events = (name: string) => usher.output.filter(line => line.includes(`"event":"${name}"`))
+
+describe('an invitation', () => {
+  test('names the account and the provider, and lets the user choose a password and sign in', async () => {
+    const { path, username, account } = await invited()
+    const browser = await at(path)
+    expect(browser.heading).toBe(words('welcome.title', { brand: 'Usher' }))
+    expect(browser.page.html.querySelector('#username')?.getAttribute('value')).toBe(username)
+    expect(browser.page.headers.get('cache-control')).toBe('no-store')
+    expect(browser.page.headers.get('referrer-policy')).toBe('same-origin')
+    await browser.submit({ password: 'short', repeat: 'other' })
+    expect(browser.page.status).toBe(400)
+    expect(textOf(browser.page.text)).toContain(words('password.too_short'))
+    expect(textOf(browser.page.text)).toContain(words('password.differs'))
+    await browser.submit(CHOSEN)
+    expect(browser.heading).toBe(words('welcome.done_title'))
+    expect(await isSignedIn(browser)).toBe(false)
+    await browser.open('/account')
+    await browser.submit(credentials(username, NEW))
+    expect(browser.heading).toBe(words('account.title'))
+    for (const name of ['link_opened', 'link_used', 'password_changed']) {
+      expect(events(name).at(-1)).toContain(account.id)
+    }
+    expect(usher.output.join('')).not.toContain(path.slice('/welcome/'.length + 22))
+  })
+
+  test('is not used up by a mail scanner: GET, HEAD, prefetch', async () => {
+    const { path } = await invited()
+    const scanner = new Browser(usher.issuer)
+    for (const method of ['GET', 'HEAD']) {
+      for (const purpose of ['', 'prefetch']) {
+        const headers = { 'sec-purpose': purpose }
+        const before = await usher.records.read('AccountLink', path.slice(9, 31))
+        expect((await send(scanner, path, { method, headers })).status).toBe(200)
+        expect(await usher.records.read('AccountLink', path.slice(9, 31))).toEqual(before)
+      }
+    }
+    const browser = await at(path)
+    await browser.submit(CHOSEN)
+    expect(browser.heading).toBe(words('welcome.done_title'))
+  })
+
+  test('works once, also for two forms that are open in one browser', async () => {
+    const { path, username } = await invited()
+    const browser = await at(path)
+    const second = copyOf(browser)
+    await second.open(path)
+    await browser.submit(CHOSEN)
+    await second.submit({ password: PASSWORD, repeat: PASSWORD })
+    expect([second.page.status, second.heading]).toEqual([410, GONE])
+    expect([(await at(path)).page.status, (await at(path)).heading]).toEqual([410, GONE])
+    await browser.open('/account')
+    await browser.submit(credentials(username, PASSWORD))
+    expect(browser.heading).toBe(words('sign_in.title'))
+  })
+
+  test('sets one password when its form is sent ten times at once', async () => {
+    const { path } = await invited()
+    const browser = await at(path)
+    const form = fieldsOf(browser.page, CHOSEN)
+    const answers = await Promise.all(
+      Array.from({ length: 10 }, () => send(browser, path, { form })),
+    )
+    const statuses = answers.map(({ status }) => status).toSorted()
+    expect(statuses).toEqual([200, ...Array.from({ length: 9 }, () => 410)])
+  })
+
+  test('works only in the browser that opened the form', async () => {
+    const { path } = await invited()
+    const browser = await at(path)
+    const form = fieldsOf(browser.page, CHOSEN)
+    const other = await at((await invited()).path)
+    for (const sender of [other, new Browser(usher.issuer)]) {
+      expect((await send(sender, path, { form })).status).toBe(403)
+    }
+    expect((await send(browser, path, { form: CHOSEN })).status).toBe(403)
+    const foreign = { form, headers: { 'sec-fetch-site': 'cross-site' } }
+    expect((await send(browser, path, foreign)).status).toBe(403)
+    expect((await send(browser, path, { form })).status).toBe(200)
+  })
+})
+
+describe('a link for an account with a password', () => {
+  beforeEach(() => usher.consents.removeAll(ada))
+
+  test('ends sessions and refresh tokens when the password changed', async () => {
+    const { browser: before, refresh_token } = await tokens(usher)
+    const browser = await at(await linkFor(ada))
+    expect(browser.heading).toBe(CHOOSE)
+    expect(await isSignedIn(before)).toBe(true)
+    await browser.submit({ password: PASSWORD, repeat: PASSWORD })
+    expect(textOf(browser.page.text)).toContain(words('welcome.done_again'))
+    expect(await isSignedIn(before)).toBe(false)
+    expect((await refresh(usher, refresh_token)).body.error).toBe('invalid_grant')
+  })
+
+  test('is closed by a change of the password in the account area', async () => {
+    const browser = await signedIn(usher)
+    const link = await at(await linkFor(ada))
+    await browser.open('/account/password')
+    await browser.submit({ current: PASSWORD, password: NEW, repeat: NEW })
+    expect(browser.heading).toBe(words('password.changed_title'))
+    await link.submit({ password: PASSWORD, repeat: PASSWORD })
+    expect(link.heading).toBe(GONE)
+    const again = await at(await linkFor(ada))
+    await again.submit({ password: PASSWORD, repeat: PASSWORD })
+    expect(again.heading).toBe(words('welcome.done_title'))
+  })
+
+  test('expires, which the audit log says', async () => {
+    const path = await linkFor(ada, 60)
+    await usher.records.update<{ until: number }>(
+      'AccountLink',
+      path.slice(9, 31),
+      ({ value }) => value && { ...value, until: Math.floor(Date.now() / 1000) },
+    )
+    const browser = await at(path)
+    expect([browser.page.status, browser.heading]).toEqual([410, GONE])
+    expect(events('link_expired').at(-1)).toContain(ada)
+  })
+})
+
+test('an unknown link has the page of one that was used, and many of them are refused', async () => {
+  const { path } = await invited()
+  const unknown = [`${path}x`, `${path.slice(0, -2)}xx`, '/welcome/x', `/welcome/${'x'.repeat(65)}`]
+  for (const one of unknown) {
+    expect((await send(new Browser(usher.issuer), one, { method: 'GET' })).status).toBe(410)
+  }
+  const before = usher.output.length
+  for (let i = 0; i < 110; i++)
+    await send(new Browser(usher.issuer), '/welcome/x', { method: 'GET' })
+  expect((await send(new Browser(usher.issuer), '/welcome/x', { method: 'GET' })).status).toBe(429)
+  expect((await at(path)).page.status).toBe(200)
+  expect(usher.output.slice(before).join('')).not.toContain('"level":50')
+})
