@@ -56,7 +56,7 @@ export function createLinks(records: Records, directory: OwnDirectory) {
       const until = now() + seconds
       const since = Math.max(now(), ended + 1)
       const link: AccountLink = { account: id, hash: hashOf(token), since, until }
-      await records.update(KIND, handleOf(id), () => link, { ttl: seconds + EXPIRED_SECONDS })
+      await records.change(KIND, handleOf(id), () => link, { ttl: seconds + EXPIRED_SECONDS })
       return { path: `/welcome/${token}`, until }
     },
 

@@ -152,7 +152,7 @@ describe('a link for an account with a password', () => {
 
   test('expires, which the audit log says', async () => {
     const path = await linkFor(ada, 60)
-    await usher.records.update<{ until: number }>(
+    await usher.records.change<{ until: number }>(
       'AccountLink',
       path.slice(9, 31),
       ({ value }) => value && { ...value, until: Math.floor(Date.now() / 1000) },
