@@ -28,6 +28,9 @@ export const OPERATORS: Record<string, unknown>[] = [
   { refresh_tokens: 'always' },
   { default_resource: 'https://files.example.org' },
   { require_dpop_nonce: false },
+  { allow: { groups: ['finance'] } },
+  { enabled: true },
+  { required_scopes: ['email'] },
 ]
 
 type Place = { issuer: string; address: string }
