@@ -5,6 +5,7 @@ import compose from 'koa-compose'
 import mount from 'koa-mount'
 import { createConsents } from './accounts/consents.ts'
 import { openDirectory } from './features/accounts-module.ts'
+import { activity } from './features/activity.ts'
 import { applicationAccess } from './features/application-access.ts'
 import { authorizationDetails } from './features/authorization-details.ts'
 import { ciba } from './features/ciba.ts'
@@ -38,6 +39,7 @@ import { createFailureLog } from './provider/failures.ts'
 import { type Dependencies, type Environment, merged, type ShowError } from './provider/feature.ts'
 import { ERROR_FORMATS, isEndpointForPrograms, routesOf, storedPaths } from './provider/routes.ts'
 import { stateLifetimes } from './provider/tokens.ts'
+import { activityLog } from './state/activity.ts'
 import { createSessions } from './state/sessions.ts'
 
 const byPath = ({ areas = [] }: Pick<PageFeature, 'areas'>) =>
@@ -79,6 +81,7 @@ export async function createApp(
     : undefined
   const ours: Record<string, PageFeature> = {
     application_access: applicationAccess(),
+    activity: activity(records, views),
     resources: resourceIndicators(dependencies),
     dpop: dpop(dependencies),
     token_exchange: tokenExchange(dependencies),
@@ -135,6 +138,7 @@ export async function createApp(
   const forPages = compose([
     pageHeaders(settings.issuer),
     ...edges,
+    activityLog(records),
     byPost(views, routes),
     quota,
     pages.routes() as Middleware,

@@ -228,6 +228,7 @@ export function createDirectory(records: Records, sessions = createSessions(reco
     // The account goes last, so that an interrupted removal can be repeated.
     await endAccess(account.id, current => ({ ...current, enabled: false }))
     await consents.removeAll(account.id)
+    await records.remove('Activity', account.id)
     await records.remove(...accountName(account.id))
     await names.release(account)
   }

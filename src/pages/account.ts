@@ -47,7 +47,7 @@ export function createAccountPages(site: Site) {
       const words = views.words(ctx)
       const { t } = words
       const { username, email, email_verified } = user.account
-      const notices = await Promise.all([site.notices(words, user), elsewhere(words, user)])
+      const notices = await Promise.all([site.notices(words, user, ctx), elsewhere(words, user)])
       const unverified = email_verified ? '' : ` (${t('account.unverified')})`
       const facts = [
         { label: t('account.username'), value: username },

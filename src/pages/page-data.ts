@@ -3,6 +3,7 @@
 import type { Account } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
+import type { Activity } from '../state/activity.ts'
 import type { Asset } from './assets.ts'
 import type { Translate, Words } from './words.ts'
 
@@ -58,7 +59,6 @@ export interface Notice {
 
 /** How a list shows a client: its logo, or the first letter of its name in a colour that stays the same. */
 export interface Mark {
-  /** The path of the logo. */
   logo?: string
   initial: string
   /** The number of the colour: `tint-N` in the stylesheet. */
@@ -71,6 +71,7 @@ export const PLACES = {
   applications: '/account/applications',
   removal: '/account/applications/remove',
   sessions: '/account/sessions',
+  activity: '/account/activity',
   end: '/account/sessions/end',
   password: '/account/password',
   requests: '/account/requests',
@@ -89,9 +90,7 @@ export interface DetailInWords {
 
 /** A session as text. */
 export interface SessionInWords {
-  /** The browser and its system. */
   name: string
-  /** The IP network in CIDR notation. */
   network?: string
   isPhone: boolean
   since: When
@@ -109,6 +108,11 @@ export interface PageData {
     notices: Notice[]
     /** The applications that the user can open from here, by name. */
     applications: { name: string; mark: Mark; url: string }[]
+  }
+  /** `event`: the end of the key of its text. */
+  activity: {
+    entries: (Pick<Activity, 'event' | 'count'> &
+      Partial<Record<'client' | 'browser' | 'network', string>> & { at: When })[]
   }
   applications: {
     applications: {

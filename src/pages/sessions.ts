@@ -104,7 +104,8 @@ export function createSessionPages({ views, sessions }: Site) {
   }
 }
 
-function nameOf({ t }: Words, { browser, system }: Partial<ClientInfo> = {}): string {
+/** Returns the name of a browser and its system as text. */
+export function nameOf({ t }: Words, { browser, system }: Partial<ClientInfo> = {}): string {
   if (browser && system) return t('sessions.browser', { browser, system })
   return browser ?? system ?? t('sessions.unknown')
 }

@@ -22,7 +22,7 @@ import type { Words } from './words.ts'
 /** Functions that features add to the pages of the core. */
 export interface PageExtensions {
   /** Returns what is worth knowing, for the home page of the account. */
-  notices?(words: Words, user: SignedIn): Promise<Notice[]>
+  notices?(words: Words, user: SignedIn, ctx: Context): Promise<Notice[]>
   /** Methods of sign-in beside the password. */
   signInMethods?: SignInMethod[]
 }
@@ -102,8 +102,8 @@ export function createSite(
 
     signInMethods: features.flatMap(({ signInMethods = [] }) => signInMethods),
     /** Returns the notices of the features. */
-    async notices(words: Words, user: SignedIn): Promise<Notice[]> {
-      const found = await Promise.all(features.map(({ notices }) => notices?.(words, user) ?? []))
+    async notices(...about: Parameters<NonNullable<PageExtensions['notices']>>) {
+      const found = await Promise.all(features.map(({ notices }) => notices?.(...about) ?? []))
       return found.flat()
     },
 

@@ -14,7 +14,8 @@ const IN_BACKUP = namesIn(
  * known to be safe.
  */
 const NOT_IN_BACKUP = namesIn(
-  'AccessRequests:AccessRequest[] AccessToken:Payload AccountLink:AccountLink Attempts:Count AuthorizationCode:Payload',
+  'AccessRequests:AccessRequest[] AccessToken:Payload AccountLink:AccountLink Activity:Activity[]',
+  'Attempts:Count AuthorizationCode:Payload',
   'BackchannelAuthenticationRequest:Payload ClientCredentials:Payload DeviceCode:Payload',
   'Failure:FailedRequest Grant:GrantRecord InitialAccessToken:Invitation Interaction:Payload',
   'OperatorEvent:Kept OutsideName:{id} Ping:Ping Probe:{} PushedAuthorizationRequest:Payload',

@@ -47,7 +47,7 @@ test('sign in, choose, allow, and remove the access again with Tab, Space and En
   expect(claims).not.toHaveProperty('email')
 
   await page.goto(`${stage.usher.issuer}/account`)
-  const areas = [menu, 'Overview', 'Applications', 'Sessions', 'Password']
+  const areas = [menu, 'Overview', 'Applications', 'Sessions', 'Password', 'Activity']
   const last = areas.at(-1) ?? ''
   expect(await tabTo(page, last)).toEqual(visible(...areas))
   await tabTo(page, 'Applications')

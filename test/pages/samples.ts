@@ -6,6 +6,7 @@ import { CODES } from '../../src/pages/error.ts'
 import { type PageData, PLACES } from '../../src/pages/page-data.ts'
 import { markOf } from '../../src/pages/views.ts'
 import type { Words } from '../../src/pages/words.ts'
+import { USER_EVENTS } from '../../src/state/activity.ts'
 import { allowed, payment } from './detail-samples.ts'
 import { deviceAsks, deviceStates } from './device-samples.ts'
 import { errorStates } from './error-samples.ts'
@@ -173,13 +174,30 @@ function sessions(words: Words, done?: string): PageData['sessions'] {
   return { here, groups: done ? [] : groups, endOthers: '#', done }
 }
 
+function activity(words: Words): PageData['activity'] {
+  const at = words.date(TIME)
+  const byUser = {
+    browser: browserName(words),
+    network: '203.0.113.0/24',
+    client: CLIENT.client_name,
+  }
+  const entries = USER_EVENTS.map(event => {
+    const isOfOperator = ['password_set', 'account_changed'].includes(event)
+    const count = event === 'sign_in_failed' ? 3 : 1
+    return { event, count, at, ...(!isOfOperator && byUser) }
+  })
+  return { entries }
+}
+
 const password = (problems: PageData['password']['problems'] = {}) => ({
   problems,
 })
 
 const NAMES = ['Calendar', 'Expenses and travel', 'Intranet', 'Mail', 'Notes', LONG, 'Wiki']
 
-function account({ t, plural }: Words, others = 3): PageData['account'] {
+function account(words: Words, others = 3): PageData['account'] {
+  const { t, plural, date } = words
+  const newSignIn = { place: `${browserName(words)}, 203.0.113.0/24`, time: date(TIME).words }
   const facts = [
     { label: t('account.username'), value: USER.username },
     { label: t('account.email'), value: `ada@example.org (${t('account.unverified')})` },
@@ -187,6 +205,7 @@ function account({ t, plural }: Words, others = 3): PageData['account'] {
   return {
     facts,
     notices: [
+      { icon: 'alert', text: t('activity.new_sign_in', newSignIn), path: PLACES.activity },
       { icon: 'monitor', text: plural('account.elsewhere', others), path: PLACES.sessions },
     ],
     applications: NAMES.map(name => ({
@@ -302,6 +321,8 @@ export const STATES: State[] = [
     hasPassword: false,
     isLast: true,
   })),
+  state('activity', 'activity', activity),
+  state('activity-none', 'activity', () => ({ entries: [] })),
   state('sessions', 'sessions', words => sessions(words)),
   state('sessions-ended', 'sessions', words => sessions(words, words.t('sessions.ended'))),
   state('sessions-ended-others', 'sessions', words =>

@@ -7,6 +7,7 @@ import { parse } from 'yaml'
 import { mapOf } from '../../src/config/schema/values.ts'
 import { CODES, TITLES } from '../../src/pages/error.ts'
 import { createLanguages } from '../../src/pages/words.ts'
+import { USER_EVENTS } from '../../src/state/activity.ts'
 
 const PAGES = `${import.meta.dirname}/../../src/pages`
 const read = (pattern: string) =>
@@ -77,7 +78,7 @@ test('every key that a page uses has a text', () => {
   expect(missing).toEqual([])
 })
 
-test('a composed key begins with one of eight prefixes', () => {
+test('a composed key begins with one of nine prefixes', () => {
   const dynamic = calls
     .filter(
       ({ argument }) =>
@@ -86,7 +87,7 @@ test('a composed key begins with one of eight prefixes', () => {
     .map(({ argument }) => argument)
   for (const argument of dynamic)
     expect(argument).toMatch(
-      /^['`](scope|errors|error|password|device|requests|sign_in|sign_ins)\./,
+      /^['`](scope|errors|error|password|device|requests|sign_in|sign_ins|activity)\./,
     )
   expect(dynamic.length).toBeGreaterThanOrEqual(4)
 })
@@ -111,6 +112,7 @@ test('every text of the file is used on a page', () => {
     ...DEVICE.split(' ').map(problem => `device.${problem}`),
     ...OUTCOMES.map(outcome => `requests.${outcome}`),
     ...SIGN_IN.map(problem => `sign_in.${problem}`),
+    ...USER_EVENTS.map(event => `activity.${event}`),
     ...SIGN_INS.map(outcome => `sign_ins.${outcome}`),
     ...plurals.flatMap(formsOf),
   ])

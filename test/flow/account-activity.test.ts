@@ -1,0 +1,68 @@
+// The page with the recent activity, and the notice about a sign-in with another browser.
+
+import { expect, vi } from 'vitest'
+import { recentActivity } from '../../src/state/activity.ts'
+import { queueAuditEvent } from '../../src/state/operator-events.ts'
+import { Browser } from '../support/browser.ts'
+import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
+import { credentials, onlineTokens, removalOf, signedIn, textOf, words } from '../support/people.ts'
+import { ADA, GRACE } from '../support/usher.ts'
+
+const test = usherTest({ accounts: [ADA, GRACE] })
+const NETWORK = words('sessions.network', { network: '127.0.0.0/24' })
+const rowsOn = ({ page }: Browser) =>
+  page.html.querySelectorAll('ul.rows > li').map(({ outerHTML }) => textOf(outerHTML))
+
+test('the page has sign-ins, failed ones and changes of this user, the latest first', async () => {
+  const { browser } = await onlineTokens(usher)
+  const guesser = new Browser(usher.issuer)
+  await guesser.open('/account')
+  for (let i = 0; i < 2; i++) await guesser.submit(credentials('ada', 'not the password'))
+  await vi.waitFor(async () => {
+    const [latest] = await recentActivity(usher.records, ada)
+    expect(latest).toMatchObject({ event: 'sign_in_failed', count: 2 })
+  })
+  await browser.open(removalOf())
+  await browser.submit()
+  await queueAuditEvent(usher.records, 'password_set', { account: ada })
+  await signedIn(usher, 'grace')
+
+  await browser.open('/account/activity')
+  const rows = rowsOn(browser)
+  const expected = [
+    ['password_set'],
+    ['access_removed', 'Web application', NETWORK],
+    ['sign_in_failed', words('activity.attempts', { count: '2' }), NETWORK],
+    ['consent_given', 'Web application', NETWORK],
+    ['sign_in_succeeded', 'Web application', NETWORK],
+  ]
+  for (const [i, [event, ...facts]] of expected.entries()) {
+    for (const text of [words(`activity.${event}`), ...facts]) expect(rows[i]).toContain(text)
+  }
+  expect(rows).toHaveLength(expected.length)
+  expect(browser.page.text).not.toContain('127.0.0.1')
+})
+
+test('the overview has a notice about a sign-in with a browser that the account did not have', async () => {
+  const browser = await signedIn(usher, 'grace')
+  const notices = async () => {
+    await browser.open('/account')
+    return rowsOn(browser).filter(row => row.includes('127.0.0.0/24'))
+  }
+  await signedIn(usher, 'grace')
+  expect(await notices()).toEqual([])
+  const other = new Browser(usher.issuer, (url, init) =>
+    fetch(url, { ...init, headers: { ...init?.headers, 'user-agent': 'Firefox/145.0 Linux' } }),
+  )
+  await other.open('/account')
+  await other.submit(credentials('grace'))
+  expect(await notices()).toEqual([expect.stringContaining('Firefox on Linux')])
+  expect(rowsOn(other).filter(row => row.includes('127.0.0.0/24'))).toEqual([])
+})
+
+test('the activity is removed with the account', async () => {
+  const account = await usher.directory.find(grace)
+  expect(await recentActivity(usher.records, grace)).not.toEqual([])
+  if (account) await usher.directory.remove(account)
+  expect(await recentActivity(usher.records, grace)).toEqual([])
+})
