@@ -147,7 +147,11 @@ function refuseClientFault(ctx: Context, { params = {}, client }: Oidc) {
     refuse(ctx, new errors.InvalidClientAuth({ detail: 'could not read the client assertion' }))
   }
   // A key of a valid form may still be unusable for encryption.
-  const isEncrypted = client?.idTokenEncryptedResponseAlg ?? client?.userinfoEncryptedResponseAlg
+  const isEncrypted =
+    client?.idTokenEncryptedResponseAlg ??
+    client?.userinfoEncryptedResponseAlg ??
+    client?.introspectionEncryptedResponseAlg ??
+    client?.authorizationEncryptedResponseAlg
   const isOfKey = [jose.JOSEError, DOMException, TypeError].some(kind => fault instanceof kind)
   if (isEncrypted && isOfKey) {
     refuse(ctx, new errors.InvalidClientMetadata('nothing can be encrypted to the key in its jwks'))

@@ -26,11 +26,9 @@ export function algorithms(keys: SigningKey[]): Configuration['enabledJWA'] {
     dPoPSigningAlgValues: ['PS256', 'ES256', 'Ed25519', 'EdDSA'],
     idTokenEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
     userinfoEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
-    // Usher encrypts no other responses, and decrypts no requests.
-    introspectionEncryptionAlgValues: [],
-    introspectionEncryptionEncValues: [],
-    authorizationEncryptionAlgValues: [],
-    authorizationEncryptionEncValues: [],
+    introspectionEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
+    authorizationEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
+    // Usher decrypts no requests.
     requestObjectEncryptionAlgValues: [],
     requestObjectEncryptionEncValues: [],
   }

@@ -14,7 +14,7 @@ import { jwkOf, makeCertificate } from '../support/certificates.ts'
 import { cibaClient, ENDPOINT } from '../support/ciba.ts'
 import { read } from '../support/config-folder.ts'
 import { BANKING, PAYMENT, pushOutcome, STATEMENT } from '../support/details.ts'
-import { post, tokens } from '../support/journey.ts'
+import { authorizationRequest, post, tokens } from '../support/journey.ts'
 import { ALGORITHMS, backchannelRequest, PUBLIC_JWKS } from '../support/signers.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
@@ -61,6 +61,11 @@ const introspection: Answer = async client_id => {
   const headers = { ...basic(client_id, SECRET), ...ACCEPT }
   return (await send(usher, '/api/oauth/introspect', { body: { token: 'x' }, headers })).text
 }
+const authorization: Answer = async client_id => {
+  const params = { client_id, redirect_uri: REDIRECT, scope: 'openid', response_mode: 'jwt' }
+  await browser.open(authorizationRequest(usher, params).url)
+  return browser.page.params.get('response') ?? ''
+}
 const signIn = (client_id: string) =>
   tokens(usher, { client_id, browser, redirect_uri: REDIRECT, scope: 'openid email' })
 
@@ -71,6 +76,11 @@ const encrypted = (what: string, part: string) => (value: string) => ({
   jwks,
 })
 
+const inJwt = (part: string) => (value: string) => ({
+  ...encrypted('authorization', part)(value),
+  response_modes: ['query', 'jwt'],
+})
+
 /** For each key: all values, the client metadata, the response that uses it, and its header parameter. */
 // biome-ignore format: a table
 const BY_CLIENT: Record<string, [all: string[], metadata: (value: string) => object, answer: Answer, part: string]> = {
@@ -78,6 +88,10 @@ const BY_CLIENT: Record<string, [all: string[], metadata: (value: string) => obj
   id_token_encryption_enc_values_supported: [CONTENT_ENCRYPTION, encrypted('id_token', 'enc'), idToken, 'enc'],
   userinfo_encryption_alg_values_supported: [KEY_ENCRYPTION, encrypted('userinfo', 'alg'), userinfo, 'alg'],
   userinfo_encryption_enc_values_supported: [CONTENT_ENCRYPTION, encrypted('userinfo', 'enc'), userinfo, 'enc'],
+  introspection_encryption_alg_values_supported: [KEY_ENCRYPTION, encrypted('introspection', 'alg'), introspection, 'alg'],
+  introspection_encryption_enc_values_supported: [CONTENT_ENCRYPTION, encrypted('introspection', 'enc'), introspection, 'enc'],
+  authorization_encryption_alg_values_supported: [KEY_ENCRYPTION, inJwt('alg'), authorization, 'alg'],
+  authorization_encryption_enc_values_supported: [CONTENT_ENCRYPTION, inJwt('enc'), authorization, 'enc'],
   introspection_signing_alg_values_supported: [ALGORITHMS, alg => ({ introspection_signed_response_alg: alg }), introspection, 'alg'],
 }
 

@@ -1,6 +1,8 @@
 // Signature and encryption of ID tokens and UserInfo responses.
 
 import {
+  compactDecrypt,
+  decodeJwt,
   decodeProtectedHeader,
   exportJWK,
   generateKeyPair,
@@ -9,10 +11,12 @@ import {
 } from 'jose'
 import * as openid from 'openid-client'
 import { expect } from 'vitest'
+import { Browser } from '../support/browser.ts'
 import { configurationOf, signInWith } from '../support/client-library.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
-import { CLIENTS, startUsher, WEB } from '../support/usher.ts'
-import { send } from '../support/wire.ts'
+import { authorizationRequest, post, signInAndAllow } from '../support/journey.ts'
+import { CLIENTS, SECRET, startUsher, WEB } from '../support/usher.ts'
+import { basic, send } from '../support/wire.ts'
 
 const rsa = await generateKeyPair('RSA-OAEP-256', { extractable: true })
 const ec = await generateKeyPair('ECDH-ES', { extractable: true })
@@ -38,9 +42,12 @@ const clients = {
     id_token_encrypted_response_enc: 'A256GCM',
     userinfo_signed_response_alg: 'ES256',
     userinfo_encrypted_response_alg: 'ECDH-ES',
+    authorization_encrypted_response_alg: 'ECDH-ES',
+    introspection_encrypted_response_alg: 'RSA-OAEP-256',
+    response_modes: ['query', 'jwt'],
   },
 }
-const usher_yaml = { features: { encryption: true } }
+const usher_yaml = { features: { encryption: true, jwt_introspection: true } }
 
 const test = usherTest({ clients, usher: usher_yaml })
 
@@ -87,11 +94,32 @@ test('for a client with encryption keys they are encrypted, too', async () => {
   expect(decodeProtectedHeader(text)).toMatchObject({ alg: 'ECDH-ES', enc: 'A128CBC-HS256' })
 })
 
+test('authorization and introspection responses are encrypted to the key of the client', async () => {
+  const params = { client_id: 'sealed', redirect_uri: WEB, response_mode: 'jwt' }
+  const browser = new Browser(usher.issuer)
+  await browser.open(authorizationRequest(usher, params).url)
+  const { params: answer } = await signInAndAllow(browser, 'ada')
+  const { plaintext } = await compactDecrypt(answer.get('response') ?? '', ec.privateKey)
+  const { iss, aud, code } = decodeJwt(new TextDecoder().decode(plaintext))
+  expect([iss, aud, typeof code]).toEqual([usher.issuer, 'sealed', 'string'])
+
+  const accept = 'application/token-introspection+jwt'
+  const asked = { body: { token: 'x' }, headers: { ...basic('sealed', SECRET), accept } }
+  const { text } = await send(usher, '/api/oauth/introspect', asked)
+  const introspected = await compactDecrypt(text, rsa.privateKey)
+  const claims = decodeJwt(new TextDecoder().decode(introspected.plaintext))
+  expect(claims).toMatchObject({ token_introspection: { active: false }, aud: 'sealed' })
+  const plain = await post(usher, '/api/oauth/introspect', { token: 'x', client_id: 'sealed' })
+  expect([plain.status, plain.body.error]).toEqual([400, 'invalid_request'])
+})
+
 test('discovery lists no weak or symmetric algorithm, and no encryption of requests', async () => {
   const { json } = await send(usher, '/.well-known/openid-configuration')
   const listed = Object.entries(json).filter(([name]) => /_encryption_(alg|enc)_values_/.test(name))
   expect(Object.fromEntries(listed.filter(([name]) => name.includes('_alg_')))).toEqual({
+    authorization_encryption_alg_values_supported: ['RSA-OAEP-256', 'ECDH-ES'],
     id_token_encryption_alg_values_supported: ['RSA-OAEP-256', 'ECDH-ES'],
+    introspection_encryption_alg_values_supported: ['RSA-OAEP-256', 'ECDH-ES'],
     userinfo_encryption_alg_values_supported: ['RSA-OAEP-256', 'ECDH-ES'],
   })
   expect(json.userinfo_signing_alg_values_supported).toEqual(
@@ -103,6 +131,11 @@ const web = (more: object) => ({ clients: { web: { ...CLIENTS.web, ...more } } }
 test.each<[string, object, RegExp]>([
   ['encryption that is off', { id_token_encrypted_response_alg: 'ECDH-ES', jwks }, /feature-off/],
   ['RSA-OAEP with SHA-1', { id_token_encrypted_response_alg: 'RSA-OAEP', jwks }, /RSA-OAEP-256/],
+  [
+    'responses to no key',
+    { authorization_encrypted_response_alg: 'ECDH-ES' },
+    /client-key-missing/,
+  ],
   ['dir', { userinfo_encrypted_response_alg: 'dir', jwks }, /RSA-OAEP-256/],
   ['A256KW', { userinfo_encrypted_response_alg: 'A256KW', jwks }, /RSA-OAEP-256/],
   ['HS256', { userinfo_signed_response_alg: 'HS256' }, /EdDSA/],

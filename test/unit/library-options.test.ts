@@ -119,6 +119,8 @@ const FIXED: Record<string, string> = {
     'fetchResponseBodyLimits.client_id\u00a0metadata\u00a0document features.deviceFlow.mask ' +
     'enabledJWA.clientAuthSigningAlgValues enabledJWA.requestObjectSigningAlgValues ' +
     'enabledJWA.dPoPSigningAlgValues enabledJWA.idTokenEncryptionAlgValues ' +
+    'enabledJWA.introspectionEncryptionAlgValues enabledJWA.introspectionEncryptionEncValues ' +
+    'enabledJWA.authorizationEncryptionAlgValues enabledJWA.authorizationEncryptionEncValues ' +
     'enabledJWA.userinfoEncryptionAlgValues enabledJWA.idTokenEncryptionEncValues ' +
     'enabledJWA.userinfoEncryptionEncValues features.registration.initialAccessToken',
   'Usher decides it by its own state: grants, sessions, consents and refresh families':
@@ -161,10 +163,8 @@ const FIXED: Record<string, string> = {
     'features.attestClientAuth.getAttestationSignaturePublicKey enabledJWA.attestSigningAlgValues ' +
     'features.attestClientAuth.assertAttestationJwtAndPop',
   'RP Metadata Choices are not offered yet': 'features.rpMetadataChoices.enabled',
-  'encrypted authorization and introspection responses and requests are not offered yet':
-    'enabledJWA.requestObjectEncryptionAlgValues enabledJWA.introspectionEncryptionAlgValues ' +
-    'enabledJWA.authorizationEncryptionAlgValues enabledJWA.requestObjectEncryptionEncValues ' +
-    'enabledJWA.introspectionEncryptionEncValues enabledJWA.authorizationEncryptionEncValues',
+  'encrypted requests are not offered: the provider would need keys to decrypt':
+    'enabledJWA.requestObjectEncryptionAlgValues enabledJWA.requestObjectEncryptionEncValues',
   'members of discovery that are not offered yet':
     'discovery.claims_locales_supported discovery.display_values_supported ' +
     'discovery.service_documentation',

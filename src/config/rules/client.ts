@@ -108,7 +108,12 @@ export function clientFindings(client: CheckedClient, settings: ProviderSettings
 
 const ASSERTION_ALG = 'token_endpoint_auth_signing_alg'
 
-const ENCRYPTION = ['id_token_encrypted_response_alg', 'userinfo_encrypted_response_alg'] as const
+const ENCRYPTION = [
+  'id_token_encrypted_response_alg',
+  'userinfo_encrypted_response_alg',
+  'authorization_encrypted_response_alg',
+  'introspection_encrypted_response_alg',
+] as const
 
 /** Returns the findings about scopes of a client that are none of `scopes`. */
 export function scopeFindings({ value, at }: CheckedClient, scopes: string[]): Finding[] {
@@ -165,6 +170,10 @@ const NEEDS: [key: keyof ClientFile, needed: string, values?: RegExp][] = [
   ['userinfo_signed_response_alg', 'features.signed_userinfo'],
   ['userinfo_encrypted_response_alg', 'features.encryption'],
   ['id_token_encrypted_response_alg', 'features.encryption'],
+  ['authorization_encrypted_response_alg', 'features.encryption'],
+  ['authorization_encrypted_response_alg', 'features.jwt_response_modes'],
+  ['introspection_encrypted_response_alg', 'features.encryption'],
+  ['introspection_encrypted_response_alg', 'features.jwt_introspection'],
   ['authorization_details_types', 'features.rich_authorization_requests'],
   ['default_resource', 'features.resource_indicators'],
   ['dpop_bound_access_tokens', 'features.dpop'],
