@@ -20,14 +20,31 @@ import { findClient, isOff, refusalOf, scopeOf } from '../provider/clients.ts'
 import type { Dependencies, Feature, GrantHandler, Oidc } from '../provider/feature.ts'
 import { sentDetails } from '../provider/grants.ts'
 import { canSign } from '../provider/keys.ts'
-import { signInOf } from '../state/grants.ts'
+import { newTag, signInOf } from '../state/grants.ts'
 import { mayUse } from './authorization-details.ts'
 
 /** An access token, or a refresh token, which has no `aud`. */
 type Token = Partial<Pick<AccessToken, 'clientId' | 'accountId' | 'aud' | 'grantId'>>
 
+/** Returns a new token for an API, under a new grant. It is not saved yet. */
+export function tokenFor(
+  { client, provider, resourceServers = {} }: Oidc,
+  api: ResourceFile,
+  about: { accountId: string; scope: string },
+  settings: Settings,
+) {
+  const lifetimes = lifetimesOf(settings.lifetimes, client)
+  const server = new provider.ResourceServer(
+    api.resource,
+    serverOf(api, about.scope, { lifetimes }),
+  )
+  resourceServers[api.resource] = server
+  const token = { ...about, client: required(client), grantId: newTag(), gty: 'token_exchange' }
+  return Object.assign(new provider.AccessToken(token), { resourceServer: server })
+}
+
 /** Returns how the library makes tokens for an API. */
-export const serverOf = (
+const serverOf = (
   file: ResourceFile,
   scope: string,
   { lifetimes }: Pick<Settings, 'lifetimes'>,
@@ -56,7 +73,7 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
     const ownTypes = Object.values(types).filter(({ type }) => mayUse(client, type))
     const hasDetails =
       file && isFor(file, client_id) && ownTypes.some(({ resource }) => resource === name)
-    if (!file || !(scopes.length || hasDetails)) {
+    if (!file || file.authorization_server || !(scopes.length || hasDetails)) {
       throw new errors.InvalidTarget('resource is unknown or not allowed for this client')
     }
     // A token request has no scopes of its own, except that of a service.

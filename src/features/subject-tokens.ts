@@ -9,27 +9,13 @@ import type { Environment } from '../provider/feature.ts'
 import { headerProblem } from '../provider/requests.ts'
 import { tagOfJwt } from '../state/grants.ts'
 import type { Name } from '../storage/records.ts'
-import type { Confirmation } from './dpop.ts'
 
 /** Token types (RFC 8693 §3). */
 export const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token'
 const ID_TOKEN = 'urn:ietf:params:oauth:token-type:id_token'
-
-/** What a subject token says. */
-interface Subject {
-  grantId: string
-  /** The client that it was issued to. */
-  clientId: string
-  /** Epoch seconds. */
-  exp: number
-  /** Of an access token for an API. */
-  aud?: unknown
-  scope?: string
-  cnf: Confirmation
-  claims: Record<string, unknown>
-  /** The record of an opaque token; none for a JWT. */
-  records: Name[]
-}
+const REFRESH_TOKEN = 'urn:ietf:params:oauth:token-type:refresh_token'
+/** An assertion for another authorization server (Identity Assertion JWT Authorization Grant, a draft). */
+export const ID_JAG = 'urn:ietf:params:oauth:token-type:id-jag'
 
 /** Refuses a subject token (RFC 8693 §2.2.2). `problem`: the end of a sentence about it. */
 export function refuseSubject(problem: string): never {
@@ -42,8 +28,11 @@ export function createSubjectReader({ settings, keys }: Pick<Environment, 'setti
   const keyFor = ({ kid, alg }: { kid?: string; alg?: string }) =>
     required(known.find(one => one.kid === kid && one.alg === alg)).key
 
-  /** Returns what a JWT of this issuer says. `typ`: of its kind; ID tokens have none. */
-  async function verify(jwt: string, typ?: string): Promise<Subject> {
+  /**
+   * Returns what a JWT of this issuer says. `typ`: of its kind; ID tokens have none. `clientId`: the client that it
+   * was issued to; `exp`: epoch seconds; `aud`: the API; `records`: none, because a JWT is not stored.
+   */
+  async function verify(jwt: string, typ?: string) {
     const algorithms = [...SIGNING_ALGORITHMS]
     const required = { requiredClaims: ['exp', 'aud', 'jti'], issuer: settings.issuer }
     const verified = jwtVerify(jwt, keyFor, { ...required, algorithms, typ }).catch(error => {
@@ -51,29 +40,46 @@ export function createSubjectReader({ settings, keys }: Pick<Environment, 'setti
       return refuseSubject(isExpired ? 'has expired' : 'is not a valid token of this provider')
     })
     const { payload: claims, protectedHeader } = await verified
+    const { client_id, exp = 0, cnf, ...about } = claims
     const grantId = tagOfJwt(claims.jti)
     const isOfType = !headerProblem({ ...protectedHeader }, typ ?? 'jwt')
     if (!grantId || !isOfType) return refuseSubject('is not of the type in subject_token_type')
-    const { aud, client_id, exp = 0, cnf, scope } = claims
-    const about = { grantId, clientId: String(client_id), exp, aud, cnf: mapOf(cnf), records: [] }
-    return { ...about, claims, scope: scope as string | undefined }
+    const [records, scope]: [Name[], unknown] = [[], about.scope]
+    const { aud } = about
+    return {
+      claims,
+      grantId,
+      clientId: String(client_id),
+      exp,
+      aud,
+      scope,
+      cnf: mapOf(cnf),
+      records,
+    }
   }
 
   return async ({ oidc }: KoaContextWithOIDC, params: Partial<Record<string, string>>) => {
-    const { subject_token: value = '', subject_token_type } = params
+    const { subject_token: value = '', subject_token_type, requested_token_type } = params
     if (subject_token_type === ID_TOKEN) {
       const { clientId } = required(oidc.client)
       const { aud, ...subject } = await verify(value)
       const isOwn = aud === clientId && (subject.claims.azp ?? aud) === clientId
       return isOwn ? { ...subject, clientId } : refuseSubject('must have the client as aud and azp')
     }
-    if (subject_token_type !== ACCESS_TOKEN) {
-      throw new errors.InvalidRequest(`subject_token_type must be ${ACCESS_TOKEN} or ${ID_TOKEN}`)
+    // An assertion is issued for a sign-in, and not for an access token that an API has received.
+    const type = requested_token_type === ID_JAG ? REFRESH_TOKEN : ACCESS_TOKEN
+    if (subject_token_type !== type) {
+      throw new errors.InvalidRequest(`subject_token_type must be ${type} or ${ID_TOKEN}`)
     }
-    if (value.includes('.')) return verify(value, 'at+jwt')
-    const token = await oidc.provider.AccessToken.find(value)
-    if (!token?.isValid) return refuseSubject('is unknown, has expired, or was revoked')
-    const { grantId, clientId = '', exp = 0, aud, scope, extra, jti } = token
+    if (type === ACCESS_TOKEN && value.includes('.')) return verify(value, 'at+jwt')
+    const { AccessToken, RefreshToken } = oidc.provider
+    const found = type === ACCESS_TOKEN ? AccessToken.find(value) : RefreshToken.find(value)
+    const token = await found
+    if (!token?.isValid || mapOf(token).consumed) {
+      return refuseSubject('is unknown, has expired, or was revoked')
+    }
+    const { grantId = '', clientId = '', exp = 0, scope, jti } = token
+    const { aud, extra } = mapOf(token)
     const records: Name[] = [['AccessToken', jti]]
     return { grantId, clientId, exp, aud, scope, cnf: token, claims: mapOf(extra), records }
   }

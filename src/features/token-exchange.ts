@@ -6,28 +6,39 @@
 //   4  the account, the sign-in and the consent of the user must be in force
 //   5  the new token gets a grant of its own
 //
+// An API can have another authorization server. Then step 5 is an assertion for that server, which says who the
+// user is (Identity Assertion JWT Authorization Grant, a draft of the IETF; "cross-app access").
+//
 // This grant names the records that it hangs on: the grant of the user, and each opaque token that was exchanged
 // on the way. Without one of them it is not found. So every end of access ends exchanged tokens too, whichever
 // comes first, and APIs cannot link a user by the tags of tokens.
 
-import { type AccessToken, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { importJWK, SignJWT } from 'jose'
+import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
-import { EXCHANGE_GRANT, lifetimesOf } from '../config/schema/client.ts'
-import { audienceOf, lifetimeOf } from '../config/schema/resource.ts'
+import { EXCHANGE_GRANT } from '../config/schema/client.ts'
+import { audienceOf, type ResourceFile } from '../config/schema/resource.ts'
 import { mapOf, namesIn, required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
+import type { SigningKey } from '../keys/signing-keys.ts'
 import { scopeOf } from '../provider/clients.ts'
 import type { Dependencies, Feature } from '../provider/feature.ts'
 import { createGrants } from '../provider/grants.ts'
+import { canSign } from '../provider/keys.ts'
 import { type GrantRecord, grantName, newTag, type Payload } from '../state/grants.ts'
 import { saveAtEnd } from '../state/request.ts'
 import type { Name, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { bindToken } from './dpop.ts'
-import { serverOf } from './resources.ts'
-import { ACCESS_TOKEN, createSubjectReader, refuseSubject } from './subject-tokens.ts'
+import { tokenFor } from './resources.ts'
+import { ACCESS_TOKEN, createSubjectReader, ID_JAG, refuseSubject } from './subject-tokens.ts'
 
+const ISSUES_ASSERTIONS = { identity_chaining_requested_token_types_supported: [ID_JAG] }
+
+/** Claims of the ID token by which the other server may find its account. */
+const PASSED_ON = ['email', 'email_verified', 'acr', 'amr', 'auth_time']
+const ASSERTION_SECONDS = 300
 /** Clients in a row that exchange, each with the token of the one before. */
 const MAX_ACTORS = 4
 /** Parameters of an exchange (RFC 8693 §2.1). */
@@ -50,12 +61,14 @@ type ExchangeGrant = GrantRecord & {
 /** Returns the feature. It is on if the file of an API has `exchange`. Throws a `ConfigError` for wrong rules. */
 export function tokenExchange(dependencies: Dependencies): Feature {
   const { settings, records } = dependencies
-  if (!Object.values(settings.resources).some(({ exchange }) => exchange)) return {}
+  const apis = Object.values(settings.resources)
+  if (!apis.some(({ exchange }) => exchange)) return {}
   checkRules(settings)
   const acts = new WeakMap<object, object>()
   const handler = createHandler(dependencies, acts)
   return {
     register: provider => provider.registerGrantType(EXCHANGE_GRANT, handler, PARAMETERS),
+    discovery: () => (apis.some(api => api.authorization_server) ? ISSUES_ASSERTIONS : {}),
     adapters: { Grant: () => ({ find: id => findGrant(records, id) }) },
     tokenClaims(_ctx, token) {
       const act = acts.get(token)
@@ -64,27 +77,26 @@ export function tokenExchange(dependencies: Dependencies): Feature {
   }
 }
 
+const NO_CLIENT = `no confidential client in clients/ has grant_types with ${EXCHANGE_GRANT}:`
+
 function checkRules({ resources, resourceFiles, clients }: Settings): void {
   const apis = Object.values(resources)
-  const audiences = apis.map(audienceOf)
+  const able = clients.filter(({ grant_types }) => grant_types.includes(EXCHANGE_GRANT))
+  const ids = able
+    .filter(one => one.token_endpoint_auth_method !== 'none')
+    .map(one => one.client_id)
   const findings = apis.flatMap(({ resource, scopes, exchange = [] }) =>
-    exchange.flatMap(({ client: id, from = [], scopes: named }, i) => {
-      const client = clients.find(({ client_id }) => client_id === id)
-      const { grant_types = [], token_endpoint_auth_method: method } = client ?? {}
-      const unknown = from.find(audience => !audiences.includes(audience))
-      const excess = named.find(scope => !Object.hasOwn(scopes, scope))
-      const problems = {
-        client:
-          (!client && 'there is no such client in clients/') ||
-          (method === 'none' && 'a public client cannot exchange tokens') ||
-          (!grant_types.includes(EXCHANGE_GRANT) && `its grant_types lack ${EXCHANGE_GRANT}`),
-        from: unknown && `no API in resources/ has the audience ${unknown}`,
-        scopes: excess && `the API has no scope ${excess}`,
-      }
+    exchange.flatMap(({ client, from = [], scopes: named }, i) => {
       const at = required(resourceFiles.get(resource))
-      return Object.entries(problems).flatMap(([key, problem]) =>
-        problem ? at(['exchange', i, key], 'exchange', problem) : [],
-      )
+      const check = (key: string, names: string[], valid: string[], problem: string) =>
+        names
+          .filter(name => !valid.includes(name))
+          .map(name => at(['exchange', i, key], 'exchange', `${problem} ${name}`))
+      return [
+        ...check('client', [client], ids, NO_CLIENT),
+        ...check('from', from, apis.map(audienceOf), 'no API in resources/ has the audience'),
+        ...check('scopes', named, Object.keys(scopes), 'the API has no scope'),
+      ]
     }),
   )
   if (findings.length) throw new ConfigError(findings)
@@ -102,7 +114,7 @@ async function findGrant(records: Records, id: string) {
 
 /** `acts`: the claim `act` of each new token (RFC 8693 §4.1). */
 function createHandler(dependencies: Dependencies, acts: WeakMap<object, object>) {
-  const { settings, records, consents } = dependencies
+  const { settings, records, consents, keys } = dependencies
   const { accountOfToken } = createGrants(dependencies)
   const readSubject = createSubjectReader(dependencies)
   const apis = Object.values(settings.resources)
@@ -116,13 +128,7 @@ function createHandler(dependencies: Dependencies, acts: WeakMap<object, object>
     }
     const problem = problemIn(params)
     if (problem) throw new errors.InvalidRequest(problem)
-    const { resource, audience } = params
-    const api = apis.find(
-      api =>
-        (resource ?? audience) !== undefined &&
-        [undefined, api.resource].includes(resource) &&
-        [undefined, api.resource, audienceOf(api)].includes(audience),
-    )
+    const api = apis.find(api => isTarget(api, params))
     const rules = api?.exchange?.filter(rule => rule.client === client.clientId) ?? []
     if (!api || !rules.length) throw new errors.InvalidTarget(NO_RULE)
 
@@ -131,8 +137,7 @@ function createHandler(dependencies: Dependencies, acts: WeakMap<object, object>
     if (source?.clientId !== subject.clientId) return refuseSubject('is of access that has ended')
     const isOwn = subject.clientId === client.clientId
     const rule = rules.find(({ from }) => from?.includes(String(subject.aud)) ?? isOwn)
-    if (!rule)
-      return refuseSubject('must be issued to the client, or for an API in `from` of exchange')
+    if (!rule) return refuseSubject('must be of the client, or for an API in `from` of exchange')
     const { may_act } = subject.claims
     if (may_act !== undefined && mapOf(may_act).sub !== client.clientId) {
       return refuseSubject('has another client in may_act')
@@ -141,7 +146,7 @@ function createHandler(dependencies: Dependencies, acts: WeakMap<object, object>
     if (actors.length > MAX_ACTORS) return refuseSubject(`was exchanged ${MAX_ACTORS} times before`)
 
     const own = apis.find(api => audienceOf(api) === subject.aud)
-    const given = { ...source.resources, ...(own && { [own.resource]: subject.scope ?? '' }) }
+    const given = { ...source.resources, ...(own && { [own.resource]: String(subject.scope) }) }
     const limits = [given[api.resource], scopeOf(client)]
     const declined = source.rejected?.resources?.[api.resource]
     const allowed = rule.scopes.filter(
@@ -156,31 +161,52 @@ function createHandler(dependencies: Dependencies, acts: WeakMap<object, object>
     return { ...{ client, subject, source, api, rule, actors }, scope: scopes.join(' '), given }
   }
 
-  /** Makes the token, and saves its grant. */
-  async function issue(ctx: KoaContextWithOIDC, exchange: Awaited<ReturnType<typeof decide>>) {
+  type Exchange = Awaited<ReturnType<typeof decide>>
+
+  /** Returns the response, with a new token, or an assertion. */
+  async function issue(ctx: KoaContextWithOIDC, exchange: Exchange) {
     const { client, subject, source, api, rule, actors, scope, given } = exchange
-    const { provider, resourceServers = {} } = ctx.oidc
     const { accountId, iat, exp, rejected } = source
-    const grantId = newTag()
-    const lifetimes = lifetimesOf(settings.lifetimes, client)
-    const lifetime = lifetimeOf(api, lifetimes.access_token)
-    const expiresIn = Math.min(lifetime, subject.exp - now())
-    const about = { accountId, client, grantId, gty: 'token_exchange', expiresIn, scope }
-    const token: AccessToken = new provider.AccessToken(about)
-    const server = serverOf(api, scope, { lifetimes })
-    token.resourceServer = new provider.ResourceServer(api.resource, server)
-    resourceServers[api.resource] = token.resourceServer
+    const token = tokenFor(ctx.oidc, api, { accountId, scope }, settings)
+    const ttl = Math.min(token.expiration, subject.exp - now())
+    Object.assign(token, { expiresIn: ttl })
     await bindToken(ctx, token, subject.cnf, settings.features)
+    if (api.authorization_server) return assertionOf(exchange, token.jkt)
     const { act } = subject.claims
-    if (!rule.impersonation)
-      acts.set(token, { sub: client.clientId, ...(act !== undefined && { act }) })
+    const by = { sub: client.clientId, ...(act !== undefined && { act }) }
+    if (!rule.impersonation) acts.set(token, by)
     const grant: ExchangeGrant = {
-      ...{ jti: grantId, accountId, clientId: client.clientId, iat, exp, rejected, actors },
+      ...{ jti: token.grantId, accountId, clientId: client.clientId, iat, exp, rejected, actors },
       resources: { ...given, [api.resource]: scope },
       hangsOn: [...(source.hangsOn ?? [grantName(source.jti)]), ...subject.records],
     }
-    await saveAtEnd(() => records.save(...grantName(grantId), grant, { ttl: expiresIn }))
-    return { token, access_token: await token.save() }
+    await saveAtEnd(() => records.save(...grantName(grant.jti), grant, { ttl }))
+    const access_token = await token.save()
+    const { tokenType: token_type } = token
+    return { access_token, issued_token_type: ACCESS_TOKEN, token_type, expires_in: ttl, scope }
+  }
+
+  /** Returns the response with an assertion, bound to the key of the client if it has proved one. */
+  async function assertionOf(
+    { client, api, rule, scope, subject, source }: Exchange,
+    jkt?: string,
+  ) {
+    if (client.subjectType === 'pairwise') throw new errors.UnauthorizedClient(PAIRWISE)
+    const { idTokenSignedResponseAlg, clientId } = client
+    const isUsed = (key: SigningKey) => canSign(key) && key.alg === idTokenSignedResponseAlg
+    const { alg, kid, ...jwk } = required(keys.find(isUsed))
+    const known = Object.entries(subject.claims).filter(([name]) => PASSED_ON.includes(name))
+    const [iss, aud] = [settings.issuer, api.authorization_server]
+    const [iat, exp] = [now(), now() + ASSERTION_SECONDS]
+    const access_token = await new SignJWT({
+      ...Object.fromEntries(known),
+      ...{ iss, aud, sub: source.accountId, client_id: rule.client_id ?? clientId },
+      ...{ resource: api.resource, scope, jti: newTag(), iat, exp, ...(jkt && { cnf: { jkt } }) },
+    })
+      .setProtectedHeader({ alg, kid, typ: 'oauth-id-jag+jwt' })
+      .sign(await importJWK(jwk, alg))
+    const about = { issued_token_type: ID_JAG, token_type: 'N_A', expires_in: ASSERTION_SECONDS }
+    return { access_token, ...about, scope }
   }
 
   return async (ctx: KoaContextWithOIDC): Promise<void> => {
@@ -188,23 +214,29 @@ function createHandler(dependencies: Dependencies, acts: WeakMap<object, object>
     const exchange = await decide(ctx)
     const { client, source, api, scope, actors, rule } = exchange
     const rootId = source.hangsOn?.[0]?.[1] ?? source.jti
-    const root = required(await oidc.provider.Grant.find(rootId))
-    oidc.entity('Grant', root)
-    const account = await accountOfToken(oidc, source)
+    const root = await oidc.provider.Grant.find(rootId)
+    if (root) oidc.entity('Grant', root)
+    const account = root && (await accountOfToken(oidc, source))
     if (!account) return refuseSubject('is of access that has ended')
-    const { token, access_token } = await issue(ctx, exchange)
+    ctx.body = await issue(ctx, exchange)
     await consents.touch(account.id, root.clientId ?? '')
     note(ctx, 'token_exchanged', {
       ...{ account: account.id, client_id: client.clientId, actors, of_client: root.clientId },
       ...{ api: api.resource, scope, impersonation: rule.impersonation },
     })
-    ctx.body = {
-      ...{ access_token, issued_token_type: ACCESS_TOKEN, token_type: token.tokenType },
-      ...{ expires_in: token.expiration, scope },
-    }
   }
 }
 
+/** Whether the request names the API. An assertion is for its authorization server, a token for the API itself. */
+function isTarget(api: ResourceFile, params: Parameters): boolean {
+  const { resource = api.resource, audience = params.resource, requested_token_type } = params
+  const { authorization_server: server } = api
+  const names = server ? [params.audience] : [api.resource, audienceOf(api)]
+  const isOfType = (requested_token_type === ID_JAG) === Boolean(server)
+  return isOfType && resource === api.resource && names.includes(server ?? audience)
+}
+
+const PAIRWISE = 'a pairwise client gets no assertion: only this provider knows its sub'
 const NO_RULE = 'resource or audience must be an API whose `exchange` names the client'
 const has = (scopes: string | undefined, scope: string) => scopes?.split(' ').includes(scope)
 
@@ -213,6 +245,6 @@ function problemIn(params: Parameters): string | undefined {
   const missing = ['subject_token', 'subject_token_type'].find(name => !params[name])
   if (missing) return `${missing} is required`
   if (actor_token !== undefined) return 'actor_token must be absent: the client is the actor'
-  if (requested_token_type === ACCESS_TOKEN) return undefined
+  if ([ACCESS_TOKEN, ID_JAG].includes(requested_token_type)) return undefined
   return `requested_token_type must be ${ACCESS_TOKEN}`
 }

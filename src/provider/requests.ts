@@ -86,9 +86,8 @@ function ignoredIn(ctx: KoaContextWithOIDC) {
   const isKnown = (scope: string) =>
     [requestParamOIDCScopes, ...known].some(scopes => scopes.has(scope))
   // A token exchange may name the API by it (RFC 8693 §2.1): only then it is a parameter at this endpoint.
-  const isUsed = route === 'token' && params?.audience !== undefined
-  const sent = route === 'token' ? mapOf(body).audience : params?.audience
-  const audience = isUsed ? undefined : sent
+  const unused = params?.audience === undefined ? mapOf(body).audience : undefined
+  const audience = route === 'token' ? unused : params?.audience
   return { scopes: sentScopes(ctx).filter(scope => !isKnown(scope)), audience }
 }
 

@@ -221,7 +221,7 @@ describe('an exchange is refused', () => {
     [
       'by a client that may only exchange tokens of another API',
       { client_id: 'files-api', resource: CALENDAR },
-      'must be issued to the client',
+      'must be of the client',
     ],
     ['without any scope that is allowed', { scope: 'calendar:read' }, 'more', 'invalid_scope'],
     ['by a public client', { client_id: 'spa' }, 'public', 'unauthorized_client'],
@@ -248,7 +248,7 @@ describe('an exchange is refused', () => {
     const { body } = await exchange(usher, access_token)
     for (const client_id of ['web', 'shop-api']) {
       const answer = await exchange(usher, body.access_token, { client_id })
-      expect(answer).toMatchObject(refused('must be issued to the client'))
+      expect(answer).toMatchObject(refused('must be of the client'))
     }
   })
 })

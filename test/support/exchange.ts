@@ -10,8 +10,13 @@ import { CLIENTS, SECRET, type Usher, WEB } from './usher.ts'
 /** The API of the shop, with opaque tokens, and that of the till, with JWTs. */
 export const SHOP = 'https://shop.example.org'
 export const TILL = 'https://till.example.org'
+/** An API that has another authorization server. */
+export const CHAT = 'https://chat.example.org/api'
+export const CHAT_SERVER = 'https://chat.example.org'
 export const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token'
 export const ID_TOKEN = 'urn:ietf:params:oauth:token-type:id_token'
+export const REFRESH_TOKEN = 'urn:ietf:params:oauth:token-type:refresh_token'
+export const ID_JAG = 'urn:ietf:params:oauth:token-type:id-jag'
 
 const CODE = ['authorization_code', 'refresh_token']
 const service = (client_id: string, more: object = {}) => ({
@@ -60,6 +65,13 @@ export const EXCHANGING = {
         { client: 'web', scopes: ['files:read'] },
       ],
     },
+    chat: {
+      resource: CHAT,
+      resource_name: 'Chat',
+      authorization_server: CHAT_SERVER,
+      scopes: scopesOf('chat:read', 'chat:write'),
+      exchange: [{ client: 'web', client_id: 'web-at-chat', scopes: ['chat:read', 'chat:write'] }],
+    },
     calendar: {
       resource: CALENDAR,
       resource_name: 'Calendar',
@@ -100,7 +112,7 @@ export function exchange(
     grant_type: EXCHANGE_GRANT,
     subject_token,
     subject_token_type: ACCESS_TOKEN,
-    ...(!more.audience && { resource: FILES }),
+    ...(more.audience === undefined && { resource: FILES }),
     ...more,
   })
 }

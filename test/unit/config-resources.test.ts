@@ -94,8 +94,8 @@ const rule = { client: 'api', scopes: ['files:read'] }
 
 test.each<[string, object, string[]]>([
   ['a rule for an API that may exchange', {}, []],
-  ['a client without a file', { client: 'apy' }, ['exchange.0.client no such client in clients/']],
-  ['a public client', { client: 'web' }, ['exchange.0.client a public client cannot exchange']],
+  ['a client without a file', { client: 'apy' }, ['exchange.0.client no confidential client']],
+  ['a public client', { client: 'web' }, ['exchange.0.client no confidential client']],
   ['an unknown audience', { from: ['shop'] }, ['exchange.0.from no API in resources/ has']],
   ['a scope of another API', { scopes: ['x'] }, ['exchange.0.scopes the API has no scope x']],
 ])('in exchange: %s', async (_, change, expected) => {
@@ -116,7 +116,9 @@ test.each<[string, object, string[]]>([
 test('a client that an exchange names needs the grant type in its file', async () => {
   const { settings } = withApi({ exchange: [rule] })
   if (!settings) throw new Error('the folder is valid')
-  await expect(checkSettings(settings)).rejects.toThrow(/its grant_types lack urn:ietf/)
+  await expect(checkSettings(settings)).rejects.toThrow(
+    /no confidential client in clients.* has grant_types with urn:ietf/,
+  )
 })
 
 test('two APIs cannot have the same identifier or audience', () => {

@@ -43,7 +43,7 @@ export function* resourceFindings(resources: Resource[], clients: Client[], cont
       const message = `is none of the scopes of this API${didYouMean(name, names)}`
       if (!names.includes(name)) yield at(['default_scopes', i], 'unknown-scope', message)
     }
-    const isUnread = token_format === 'opaque' && !introspected_by
+    const isUnread = token_format === 'opaque' && !introspected_by && !value.authorization_server
     const isLong = token_format === 'jwt' && Number(value.token_lifetime) > MAX_JWT_SECONDS
     yield* findingsOf(api, [
       [isLong, 'jwt-lifetime', 'token_lifetime'],

@@ -74,9 +74,7 @@ export const CIBA_GRANT = 'urn:openid:params:grant-type:ciba'
 export const EXCHANGE_GRANT = 'urn:ietf:params:oauth:grant-type:token-exchange'
 /** Grant types that a client file can name. */
 export const GRANT_TYPES = [
-  'authorization_code',
-  'refresh_token',
-  'client_credentials',
+  ...namesIn('authorization_code refresh_token client_credentials'),
   DEVICE_GRANT,
   CIBA_GRANT,
   EXCHANGE_GRANT,

@@ -3,7 +3,7 @@
 
 import { z } from 'zod'
 import { type ClientFile, SIGNING_ALGORITHMS } from './client.ts'
-import { durationText, scopeName, scopesByName, seconds, words } from './values.ts'
+import { durationText, scopeName, scopesByName, seconds, webUrl, words } from './values.ts'
 
 const VISIBLE = 'is 1 to 255 visible ASCII characters'
 const visible = z.string().regex(/^[\x21-\x7E]{1,255}$/, { error: VISIBLE, abort: true })
@@ -16,6 +16,7 @@ const clientIds = z.array(z.string()).min(1)
 /** A client that may exchange a token of a user for one for this API (RFC 8693). `from`: audiences. */
 const exchangeRule = z.strictObject({
   client: z.string(),
+  client_id: z.string().min(1).optional(),
   from: z.array(z.string()).min(1).optional(),
   scopes: z.array(z.string()).min(1),
   impersonation: z.boolean().default(false),
@@ -35,6 +36,7 @@ export const resourceSchema = z.strictObject({
   clients: clientIds.optional(),
   introspected_by: clientIds.optional(),
   claims: z.array(z.string()).min(1).optional(),
+  authorization_server: webUrl.optional(),
   exchange: z.array(exchangeRule).min(1).optional(),
 })
 
