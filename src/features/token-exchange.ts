@@ -15,6 +15,7 @@
 
 import { importJWK, SignJWT } from 'jose'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
+import type { Account } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { EXCHANGE_GRANT } from '../config/schema/client.ts'
@@ -22,13 +23,13 @@ import { audienceOf, type ResourceFile } from '../config/schema/resource.ts'
 import { mapOf, namesIn, required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
-import { scopeOf } from '../provider/clients.ts'
+import { findClient, refusalOf, scopeOf } from '../provider/clients.ts'
 import type { Dependencies, Feature } from '../provider/feature.ts'
 import { createGrants } from '../provider/grants.ts'
 import { canSign } from '../provider/keys.ts'
 import { type GrantRecord, grantName, newTag, type Payload } from '../state/grants.ts'
-import { saveAtEnd } from '../state/request.ts'
-import type { Name, Records } from '../storage/records.ts'
+import { currentRequest, saveAtEnd } from '../state/request.ts'
+import type { Name } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { bindToken } from './dpop.ts'
 import { tokenFor } from './resources.ts'
@@ -60,7 +61,7 @@ type ExchangeGrant = GrantRecord & {
 
 /** Returns the feature. It is on if the file of an API has `exchange`. Throws a `ConfigError` for wrong rules. */
 export function tokenExchange(dependencies: Dependencies): Feature {
-  const { settings, records } = dependencies
+  const { settings } = dependencies
   const apis = Object.values(settings.resources)
   if (!apis.some(({ exchange }) => exchange)) return {}
   checkRules(settings)
@@ -69,7 +70,7 @@ export function tokenExchange(dependencies: Dependencies): Feature {
   return {
     register: provider => provider.registerGrantType(EXCHANGE_GRANT, handler, PARAMETERS),
     discovery: () => (apis.some(api => api.authorization_server) ? ISSUES_ASSERTIONS : {}),
-    adapters: { Grant: () => ({ find: id => findGrant(records, id) }) },
+    adapters: { Grant: () => ({ find: id => findGrant(dependencies, id) }) },
     tokenClaims(_ctx, token) {
       const act = acts.get(token)
       return act && { act }
@@ -102,14 +103,27 @@ function checkRules({ resources, resourceFiles, clients }: Settings): void {
   if (findings.length) throw new ConfigError(findings)
 }
 
-/** Returns a grant; undefined if it is gone, or a record that it hangs on. */
-async function findGrant(records: Records, id: string) {
+/**
+ * Returns a grant; undefined if it is gone, or a record that it hangs on, and if the user may not use one of the
+ * clients any more: the one where the user signed in, and those that exchanged.
+ */
+async function findGrant({ records, directory }: Dependencies, id: string) {
   const { value } = await records.read<ExchangeGrant & Payload>(...grantName(id))
   const [root, ...others] = value?.hangsOn ?? []
   if (!root) return value
   await records.read(...root, ...others)
-  const found = await Promise.all([root, ...others].map(name => records.read(...name)))
-  return found.every(({ value }) => value) ? value : undefined
+  const found = await Promise.all([root, ...others].map(name => records.read<GrantRecord>(...name)))
+  const account = value && (await directory.findEnabled(value.accountId, value.iat))
+  const clients = [found[0]?.value?.clientId, ...(value?.actors ?? [])]
+  const isInForce = found.every(({ value }) => value) && (await mayUseAll(account, clients))
+  return isInForce ? value : undefined
+}
+
+async function mayUseAll(account: Account | undefined, clientIds: (string | undefined)[]) {
+  const provider = currentRequest()?.oidc.provider
+  if (!provider || !account) return false
+  const clients = await Promise.all(clientIds.map(id => findClient(provider, id)))
+  return clients.every(client => client && refusalOf(client, account) === undefined)
 }
 
 /** `acts`: the claim `act` of each new token (RFC 8693 §4.1). */
@@ -133,7 +147,7 @@ function createHandler(dependencies: Dependencies, acts: WeakMap<object, object>
     if (!api || !rules.length) throw new errors.InvalidTarget(NO_RULE)
 
     const subject = await readSubject(ctx, params)
-    const source = await findGrant(records, subject.grantId)
+    const source = await findGrant(dependencies, subject.grantId)
     if (source?.clientId !== subject.clientId) return refuseSubject('is of access that has ended')
     const isOwn = subject.clientId === client.clientId
     const rule = rules.find(({ from }) => from?.includes(String(subject.aud)) ?? isOwn)
@@ -217,7 +231,9 @@ function createHandler(dependencies: Dependencies, acts: WeakMap<object, object>
     const root = await oidc.provider.Grant.find(rootId)
     if (root) oidc.entity('Grant', root)
     const account = root && (await accountOfToken(oidc, source))
-    if (!account) return refuseSubject('is of access that has ended')
+    if (!account || !(await mayUseAll(account, [root.clientId]))) {
+      return refuseSubject('is of access that has ended')
+    }
     ctx.body = await issue(ctx, exchange)
     await consents.touch(account.id, root.clientId ?? '')
     note(ctx, 'token_exchanged', {

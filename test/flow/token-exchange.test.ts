@@ -1,8 +1,9 @@
 // Token exchange (RFC 8693): an API calls another API for the user.
 
 import { createRemoteJWKSet, decodeJwt, jwtVerify } from 'jose'
-import { describe, expect } from 'vitest'
+import { describe, expect, vi } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
+import { required } from '../../src/config/schema/values.ts'
 import { findFailure } from '../../src/provider/failures.ts'
 import { CALENDAR, FILES, tokensFor } from '../support/apis.ts'
 import {
@@ -26,7 +27,32 @@ const refused = (description: RegExp | string, error = 'invalid_request') => ({
   body: { error, error_description: expect.stringMatching(description) },
 })
 
-const test = usherTest(EXCHANGING)
+const STAFF = { groups: ['staff'] }
+const { web, ...others } = EXCHANGING.clients
+const test = usherTest({ ...EXCHANGING, clients: { ...others, web: { ...web, allow: STAFF } } })
+test.beforeAll(() => usher.directory.change(ada, account => ({ ...account, attributes: STAFF })))
+
+// First: a process records 60 failures in a minute.
+test('the command config explain says why an exchange was refused', async () => {
+  const { access_token } = await shopTokens(usher)
+  const { settings } = usher
+  const explain = async (changes: Record<string, string>) => {
+    const { body } = await exchange(usher, access_token, changes)
+    // The response does not wait for the record of the failure.
+    const find = async () => required(await findFailure(usher.records, String(body.request_id)))
+    return explainFailure({ failure: await vi.waitFor(find), settings })
+  }
+  const asStranger = await explain({ client_id: 'stranger', resource: '', audience: FILES })
+  expect(asStranger?.wrong).toBe(
+    'no rule in `exchange` of this API names stranger, or there is no such API',
+  )
+  const byFiles = await explain({ client_id: 'files-api', resource: CALENDAR })
+  expect(byFiles?.wrong).toContain('no rule in `exchange` lets files-api exchange a token')
+  const more = await explain({ scope: 'files:delete' })
+  expect(more?.wrong).toContain('shop-api asks for more than the rule')
+  const dead = await explain({ subject_token: 'x' })
+  expect(dead?.wrong).toContain('subject_token is unknown')
+})
 
 describe.each([
   ['opaque', 'shop', SHOP],
@@ -135,6 +161,10 @@ describe.each([
       'a disabled account',
       () => usher.directory.change(ada, account => ({ ...account, enabled: false })),
     ],
+    [
+      'a group that the account has no longer, and the application of the sign-in needs',
+      () => usher.directory.change(ada, account => ({ ...account, attributes: {} })),
+    ],
   ])('%s ends every exchanged token, and no token can be exchanged any more', async ([, end]) => {
     latest = await shopTokens(usher, { resource })
     const { body: first } = await exchange(usher, latest.access_token)
@@ -152,7 +182,7 @@ describe.each([
       const by = token === first.access_token ? back : {}
       expect((await exchange(usher, token, by)).status).toBe(400)
     }
-    await usher.directory.change(ada, account => ({ ...account, enabled: true }))
+    await usher.directory.change(ada, account => ({ ...account, enabled: true, attributes: STAFF }))
   })
 
   test('a sign-out ends an exchanged token that hangs on its session', async () => {
@@ -275,26 +305,6 @@ test('the audit event names the user, the clients and the API', async () => {
     }),
   )
   expect(usher.output.filter(line => line.includes('"ignored"'))).toEqual([])
-})
-
-test('the command config explain says why an exchange was refused', async () => {
-  const { access_token } = await shopTokens(usher)
-  const { settings } = usher
-  const explain = async (changes: Record<string, string>) => {
-    const { body } = await exchange(usher, access_token, changes)
-    const failure = await findFailure(usher.records, String(body.request_id))
-    return failure && explainFailure({ failure, settings })
-  }
-  const asStranger = await explain({ client_id: 'stranger', resource: '', audience: FILES })
-  expect(asStranger?.wrong).toBe(
-    'no rule in `exchange` of this API names stranger, or there is no such API',
-  )
-  const byFiles = await explain({ client_id: 'files-api', resource: CALENDAR })
-  expect(byFiles?.wrong).toContain('no rule in `exchange` lets files-api exchange a token')
-  const more = await explain({ scope: 'files:delete' })
-  expect(more?.wrong).toContain('shop-api asks for more than the rule')
-  const dead = await explain({ subject_token: 'x' })
-  expect(dead?.wrong).toContain('subject_token is unknown')
 })
 
 test('an exchange uses no scope that the user declined for the application', async () => {
