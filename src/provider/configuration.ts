@@ -175,6 +175,7 @@ function configuration(
     claims: claimsByScope(claims, hasId ? ['jti'] : []),
     conformIdTokenClaims: settings.id_token.claims === 'minimal',
     discovery: {
+      ...settings.discovery,
       prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
       ui_locales_supported: pages.tags,
       op_policy_uri: settings.branding.links.privacy,

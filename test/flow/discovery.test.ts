@@ -1,6 +1,7 @@
 import type { JSONWebKeySet } from 'jose'
 import { expect } from 'vitest'
 import { test, usher } from '../support/fixtures.ts'
+import { startUsher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const OPENID = '/.well-known/openid-configuration'
@@ -132,4 +133,19 @@ test.each([
 ])('an endpoint of a feature that is off does not exist: %s %s', async (method, path) => {
   const answer = await send(usher, path, { method })
   expect(answer).toMatchObject({ status: 404, json: { error: 'not_found' } })
+})
+
+test('discovery has the members of usher.yaml that only the operator knows', async () => {
+  const discovery = {
+    service_documentation: 'https://developers.example.org/',
+    display_values_supported: ['page', 'popup'],
+    claims_locales_supported: ['en', 'pt-BR'],
+  }
+  const other = await startUsher({ usher: { discovery } })
+  try {
+    expect((await send(other, OPENID)).json).toMatchObject(discovery)
+  } finally {
+    await other.close()
+  }
+  for (const name of Object.keys(discovery)) expect(metadata).not.toHaveProperty(name)
 })

@@ -16,6 +16,7 @@ import {
   colour,
   durationText,
   isMap,
+  languageTag,
   mapOf,
   matching,
   path,
@@ -125,6 +126,14 @@ export const usherSchema = z.strictObject({
     import: z.array(path).min(1).optional(),
   }),
   id_token: section({ claims: z.enum(['identity', 'minimal']).default('identity') }),
+  discovery: section({
+    service_documentation: webUrl.optional(),
+    display_values_supported: z
+      .array(z.enum(['page', 'popup', 'touch']))
+      .min(1)
+      .optional(),
+    claims_locales_supported: z.array(languageTag).min(1).optional(),
+  }),
   features: featuresSchema,
   compatibility: compatibilitySchema,
   client_certificates: section({

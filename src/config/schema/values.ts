@@ -127,7 +127,8 @@ export function tagProblem(tag: string): string | undefined {
   return 'is no language tag, such as de or pt-BR'
 }
 
-const languageTag = z.string().superRefine(refusing(tagProblem))
+/** A language tag (BCP 47). */
+export const languageTag = z.string().superRefine(refusing(tagProblem))
 
 /** Text that pages show: one text, or one for each language. */
 export const wordsByLanguage = (maxLength: number) =>
