@@ -90,7 +90,7 @@ function aboutClient(source: ClientSource, settings: Settings, keys: Effective[]
       Object.hasOwn(scopes, name) &&
       (name !== 'offline_access' || grant_types.includes('refresh_token')),
   )
-  const claimsOf = claimsByScope(claims)
+  const claimsOf = claimsByScope({ claims, clients: [client] })
   claimsOf.offline_access = ['a refresh token']
   const apis = Object.values(resources).map(api => [api.resource, scopesFor(api, client)] as const)
   const endpoints = Object.entries({ discovery: DISCOVERY[0], ...routesOf(features).endpoints })

@@ -18,7 +18,7 @@ import * as upstream from './rules/upstream.ts'
 import { type ClientMetadata, LOOPBACK_HOSTS } from './schema/client.ts'
 import { flatten } from './schema/locale.ts'
 import { allScopes, normalUri } from './schema/resource.ts'
-import type { ClaimsFile } from './schema/usher.ts'
+import { type ClaimsFile, PROTOCOL_CLAIMS } from './schema/usher.ts'
 import { tagProblem } from './schema/values.ts'
 import { atOnce, inSlices } from './slices.ts'
 
@@ -30,11 +30,6 @@ export type Reading = ReturnType<typeof readFolder>
 
 /** All keys of `usher.yaml`, and values from the environment and the other files. */
 export type Settings = NonNullable<Reading['settings']>
-
-/** Claims that the protocol itself sets (OIDC Core §2, §5.1; RFC 7519 §4.1). */
-const PROTOCOL_CLAIMS = new Set(
-  'sub iss aud exp iat nbf jti nonce auth_time acr amr azp sid at_hash c_hash s_hash'.split(' '),
-)
 
 /** Returns the path of the config folder. */
 export const configFolder = (env: NodeJS.ProcessEnv = process.env) => env.USHER_CONFIG || 'config'

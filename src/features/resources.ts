@@ -16,6 +16,7 @@ import {
 } from '../config/schema/resource.ts'
 import { required } from '../config/schema/values.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
+import { ACCESS_TOKEN } from '../provider/claims.ts'
 import { findClient, isOff, refusalOf, scopeOf } from '../provider/clients.ts'
 import type { Dependencies, Feature, GrantHandler, Oidc } from '../provider/feature.ts'
 import { sentDetails } from '../provider/grants.ts'
@@ -174,7 +175,7 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
     async tokenClaims({ oidc: { account } }, { resourceServer }) {
       const { claims = [] } = resources[resourceServer?.identifier() ?? ''] ?? {}
       if (!claims.length || !account) return undefined
-      const known = await account.claims('access_token', '', {}, [])
+      const known = await account.claims(ACCESS_TOKEN, '', {}, [])
       return Object.fromEntries(Object.entries(known).filter(([name]) => claims.includes(name)))
     },
   }

@@ -6,9 +6,12 @@ import { type Consent, keyOf } from '../accounts/consents.ts'
 import { PASSWORD_ACR } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
 import type { Upstream } from '../config/schema/upstream.ts'
+import { mapOf } from '../config/schema/values.ts'
 import type { Records } from '../storage/records.ts'
 
 const MAX_CLAIMS_DEPTH = 6
+/** The use of claims for an API, which has its own names. The library's uses are `id_token` and `userinfo`. */
+export const ACCESS_TOKEN = 'access_token'
 
 /** See `createRequestedClaims`. */
 export type RequestedClaims = ReturnType<typeof createRequestedClaims>
@@ -42,13 +45,35 @@ export function createRequestedClaims({ claims, features }: Settings) {
   }
 }
 
-/** Claims by scope. `more`: claims of every ID token beside `sub` and `amr`. */
-export function claimsByScope(claims: Settings['claims'], more: string[] = []) {
+/**
+ * Claims by scope. A claim that a client gets under another name is in the scope of both. `more`: claims of every ID
+ * token beside `sub` and `amr`.
+ */
+export function claimsByScope(
+  { claims, clients }: Pick<Settings, 'claims' | 'clients'>,
+  more: string[] = [],
+): Record<string, string[]> {
   const byScope: Record<string, string[]> = { openid: ['sub', 'amr', ...more] }
+  const renamed = clients.flatMap(client => Object.entries(client.claims?.rename ?? {}))
   for (const [claim, { scope }] of Object.entries(claims)) {
-    byScope[scope] = [...(byScope[scope] ?? []), claim]
+    const others = renamed.flatMap(([name, source]) => (source === claim ? name : []))
+    byScope[scope] = [...new Set([...(byScope[scope] ?? []), claim, ...others])]
   }
   return byScope
+}
+
+/** Returns claims of a user with the names and in the form that the file of the client has. */
+export function claimsFor(client: Client | undefined, all: Record<string, unknown>) {
+  if (!client?.claims) return all
+  const { rename, join } = mapOf(client.claims)
+  const names = Object.entries(mapOf(rename))
+  const sources = names.map(([, source]) => source)
+  const kept = Object.entries(all).filter(([name]) => !sources.includes(name))
+  const others = names.map(([name, source]) => [name, all[String(source)]] as const)
+  const joined = (value: unknown) =>
+    Array.isArray(value) && typeof join === 'string' ? value.join(join) : value
+  const found = [...kept, ...others].filter(([, value]) => value !== undefined)
+  return Object.fromEntries(found.map(([name, value]) => [name, joined(value)]))
 }
 
 /** Refuses malformed `claims`, and an essential `acr` that no sign-in has (RFC 9470 §5). */

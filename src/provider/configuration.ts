@@ -14,10 +14,12 @@ import { jwtId } from '../state/grants.ts'
 import { currentRequest } from '../state/request.ts'
 import { deriveKey } from '../storage/seal.ts'
 import {
+  ACCESS_TOKEN,
   acrValuesOf,
   assertClaims,
   authenticationOf,
   claimsByScope,
+  claimsFor,
   pairwiseSubjects,
 } from './claims.ts'
 import {
@@ -31,7 +33,13 @@ import {
   USHER_METADATA,
 } from './clients.ts'
 import { logEvents } from './events.ts'
-import { type Dependencies, merged, type NamedFeature, type ShowError } from './feature.ts'
+import {
+  type Dependencies,
+  merged,
+  type NamedFeature,
+  type Oidc,
+  type ShowError,
+} from './feature.ts'
 import { createGrants, type Grants } from './grants.ts'
 import { createBrowserBinding } from './interactions.ts'
 import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
@@ -96,12 +104,16 @@ function configuration(
     return !flow || settings.compatibility[flow]
   }
   const methods = ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const
-  const accountFor = (id: string, account?: Account, client?: Client) =>
+  const accountFor = ({ oidc }: { oidc: Oidc }, id: string, account?: Account, client?: Client) =>
     account && {
       accountId: id,
       /** A page refuses the user (features/application-access.ts). */
       refusal: client && refusalOf(client, account),
-      claims: (use: string) => ({ sub: id, ...claimsOf(account, claims), ...idOf(use) }),
+      claims(use: string) {
+        const all = claimsOf(account, claims)
+        const named = use === ACCESS_TOKEN ? all : claimsFor(oidc.client, all)
+        return { sub: id, ...named, ...idOf(use) }
+      },
     }
   // By its `jti`, an ID token that is exchanged names its grant.
   const hasId = features.some(({ register }) => register)
@@ -172,7 +184,7 @@ function configuration(
     },
     scopes: Object.keys(scopes),
     acrValues: acrValuesOf(settings),
-    claims: claimsByScope(claims, hasId ? ['jti'] : []),
+    claims: claimsByScope(settings, hasId ? ['jti'] : []),
     conformIdTokenClaims: settings.id_token.claims === 'minimal',
     discovery: {
       ...settings.discovery,
@@ -191,10 +203,10 @@ function configuration(
         if (known) return known
       }
       const { session, client } = ctx.oidc
-      if (token) return accountFor(id, await grants.accountOfToken(ctx.oidc, token))
+      if (token) return accountFor(ctx, id, await grants.accountOfToken(ctx.oidc, token))
       // The authorization endpoint reads the consent next.
       if (client && session) await consents.readAhead(id, client.clientId)
-      return accountFor(id, await directory.findEnabled(id, session?.loginTs), client)
+      return accountFor(ctx, id, await directory.findEnabled(id, session?.loginTs), client)
     },
 
     interactions: {

@@ -63,6 +63,11 @@ const test = usherTest(async () => {
       'files-api': APIS.clients['files-api'],
       service: APIS.clients.service,
       keyed: { ...KEYED, jwks: undefined, jwks_uri: `http://127.0.0.1:${site.port}/keys` },
+      renamed: {
+        ...CLIENTS.first,
+        client_id: 'renamed',
+        claims: { rename: { roles: 'groups' }, join: ' ' },
+      },
       strict: {
         ...CLIENTS.first,
         client_id: 'strict',
@@ -203,4 +208,19 @@ test('require_dpop_nonce: a proof without a nonce of the provider is refused', a
   expect(json.error).toBe('use_dpop_nonce')
   const nonce = headers.get('dpop-nonce')
   expect((await present('strict', { nonce })).json.error).toBe('invalid_grant')
+})
+
+test('claims.rename and claims.join: other names for one client, in ID tokens and UserInfo', async () => {
+  const asked = (client_id: string) => ({ client_id, scope: 'openid groups', ...STRICT, browser })
+  const { code, request } = await authorize(usher, asked('renamed'))
+  const { body } = await redeem(usher, code, request)
+  const info = await userinfo(usher, body.access_token)
+  for (const claims of [decodeJwt(body.id_token), info.body]) {
+    expect(claims).toMatchObject({ roles: 'admins staff' })
+    expect(claims).not.toHaveProperty('groups')
+  }
+  const other = await authorize(usher, asked('first'))
+  const { id_token } = (await redeem(usher, other.code, other.request)).body
+  expect(decodeJwt(id_token)).toMatchObject({ groups: ['admins', 'staff'] })
+  expect(decodeJwt(id_token)).not.toHaveProperty('roles')
 })

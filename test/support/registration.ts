@@ -31,6 +31,7 @@ export const OPERATORS: Record<string, unknown>[] = [
   { allow: { groups: ['finance'] } },
   { enabled: true },
   { required_scopes: ['email'] },
+  { claims: { join: ' ' } },
 ]
 
 type Place = { issuer: string; address: string }

@@ -299,3 +299,21 @@ test('a finding about a key of the file itself is in the file, whatever the defa
   const { findings } = withDefaults({ rotate_refresh_tokens: true }, { 'clients/web.yaml': own })
   expect(findings.map(({ file }) => file)).toEqual(['clients/web.yaml'])
 })
+
+const NAMES = {
+  groups: { scope: 'groups', from: 'attributes.groups' },
+  name: { scope: 'profile', from: 'name' },
+}
+test.each<[object, string[]]>([
+  [{ roles: 'groups', team: 'groups' }, []],
+  [{ name: 'groups' }, ['claims.rename.name claim-taken']],
+  [{ name: 'groups', groups: 'name' }, []],
+  [{ roles: 'gruops' }, ['claims.rename.roles unknown-claim']],
+  [{ sub: 'name' }, ['claims.rename.sub protocol-claim']],
+])('claims.rename of %j: %j', (rename, expected) => {
+  const files = {
+    'claims.yaml': { claims: NAMES },
+    'clients/web.yaml': client({ claims: { rename } }),
+  }
+  expect(read(files).findings.map(({ key, rule }) => `${key} ${rule}`)).toEqual(expected)
+})

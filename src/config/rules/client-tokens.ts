@@ -2,22 +2,23 @@
 
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
+import { didYouMean } from '../report/wording.ts'
 import { type ClientFile, lifetimesOf } from '../schema/client.ts'
-import type { UsherFile } from '../schema/usher.ts'
+import { PROTOCOL_CLAIMS, type UsherFile } from '../schema/usher.ts'
 import { findingsOf } from './messages.ts'
 import { isLong } from './provider.ts'
 
 /** A client whose content is checked: of a file, or of a registration. */
 export type CheckedClient = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'written' | 'at'>
 
+/** Settings that the tokens of a client are checked against. `claims`: those of claims.yaml. */
+export type TokenSettings = Pick<UsherFile, 'lifetimes'> & { claims: object }
+
 const ROTATION = 'rotate_refresh_tokens'
 const IDLE = 'lifetimes.refresh_token_idle'
 
 /** Returns the findings about the tokens of a client, with the warnings. */
-export function tokenFindings(
-  client: CheckedClient,
-  settings: Pick<UsherFile, 'lifetimes'>,
-): Finding[] {
+export function tokenFindings(client: CheckedClient, settings: TokenSettings): Finding[] {
   const { profile, lifetimes = {}, grant_types } = client.value
   const { refresh_token, refresh_token_idle } = lifetimesOf(settings.lifetimes, client.value)
   const {
@@ -30,7 +31,7 @@ export function tokenFindings(
   const isOpen = token_endpoint_auth_method === 'none' && !isBound
   const isIdle = lifetimes.refresh_token_idle !== undefined
   const hasRefresh = grant_types.includes('refresh_token')
-  return findingsOf(client, [
+  const findings = findingsOf(client, [
     [isIdle && !hasRefresh, 'refresh-grant', IDLE],
     [lifetimes.refresh_token && !hasRefresh, 'refresh-grant', 'lifetimes.refresh_token'],
     [refresh_tokens === 'always' && !hasRefresh, 'refresh-grant', 'refresh_tokens'],
@@ -40,4 +41,19 @@ export function tokenFindings(
     [isIdle && refresh_token_idle > refresh_token, 'idle-longer', IDLE],
     [isLong(lifetimes.access_token), 'access-token-lifetime', 'lifetimes.access_token'],
   ])
+  return [...findings, ...claimFindings(client, Object.keys(settings.claims))]
+}
+
+/** Returns the findings about the claims that a client gets under other names. `known`: those of claims.yaml. */
+function claimFindings({ value, at }: CheckedClient, known: string[]): Finding[] {
+  const { rename = {} } = value.claims ?? {}
+  const left = known.filter(name => !Object.values(rename).includes(name))
+  return Object.entries(rename).flatMap(([name, source]) => {
+    const path = ['claims', 'rename', name]
+    const unknown = `there is no claim ${JSON.stringify(source)} in claims.yaml${didYouMean(source, known)}`
+    if (PROTOCOL_CLAIMS.has(name))
+      return at(path, 'protocol-claim', 'is set by the protocol, not here')
+    if (left.includes(name)) return at(path, 'claim-taken', 'is already a claim of claims.yaml')
+    return known.includes(source) ? [] : at(path, 'unknown-claim', unknown)
+  })
 }

@@ -14,11 +14,11 @@ import {
 import type { UpstreamFile } from '../schema/upstream.ts'
 import type { ClaimsFile, UsherFile } from '../schema/usher.ts'
 import { mapOf } from '../schema/values.ts'
-import { type CheckedClient, tokenFindings } from './client-tokens.ts'
+import { type CheckedClient, type TokenSettings, tokenFindings } from './client-tokens.ts'
 import { findingsOf } from './messages.ts'
 
 /** Settings that a client is checked against. */
-interface ProviderSettings extends Pick<UsherFile, 'features' | 'compatibility' | 'lifetimes'> {
+interface ProviderSettings extends TokenSettings, Pick<UsherFile, 'features' | 'compatibility'> {
   /** The issuer is http on loopback. */
   development: boolean
   /** PEM; empty for none. */

@@ -112,6 +112,13 @@ const lifetimes = z
   })
   .partial()
 
+const claims = z
+  .strictObject({
+    rename: z.record(z.string().min(1), z.string()),
+    join: z.string().min(1).max(3),
+  })
+  .partial()
+
 /** Schema of a client file. */
 export const clientSchema = z.strictObject({
   client_id: clientId,
@@ -186,6 +193,7 @@ export const clientSchema = z.strictObject({
   refresh_tokens: z.enum(['offline_access', 'always']).optional(),
   rotate_refresh_tokens: z.boolean().optional(),
   default_resource: z.string().optional(),
+  claims: claims.optional(),
 })
 
 /** Returns `set`, the lifetimes of usher.yaml in seconds, with those that the client has itself. */
