@@ -12,9 +12,11 @@ export async function list({ values }: Invocation) {
 
 /** `keys rotate [--now]`. */
 export async function rotate({ values }: Invocation) {
-  if (readSettings().importedKeys.length) {
+  const settings = readSettings()
+  if (settings.importedKeys.length) {
     throw new Failure('The keys are imported: add a new file to keys.import in usher.yaml.')
   }
+  if (settings.keys.module) throw new Failure('Add a new key to keys.module, and restart Usher.')
   const { keys, audit } = await openKeys('create')
   const announced = (await keys.list()).filter(({ state }) => state === 'next')
   const schedule = await keys.rotate(values.now ? 0 : undefined)

@@ -107,6 +107,7 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
     accounts,
     /** The first encrypts and signs, all decrypt and verify. Empty: generate one (development only). */
     secrets,
+    keys: provider.readKeys(usher, folder, findings),
     /** Private keys of the operator, as PKCS #8 PEM. */
     importedKeys: provider.importKeys(usher, findings),
     /** Authorities of client certificates, PEM; empty if there are none. */

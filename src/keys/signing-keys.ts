@@ -13,9 +13,16 @@ import { lifetimesOf } from '../config/schema/client.ts'
 import { MAX_JWT_SECONDS } from '../config/schema/resource.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
+import { loadExternalKeys } from './external-keys.ts'
 
 /** A signing key as a JWK: the private key, or the public part. */
-export type SigningKey = JWK & { kid: string; alg: string; use: 'sig' }
+export type SigningKey = JWK & {
+  kid: string
+  alg: string
+  use: 'sig'
+  /** Of a key of `keys.module`: signs in place of a private part. */
+  sign?: (data: Uint8Array) => Promise<Uint8Array>
+}
 
 /**
  * Algorithms that always have a key. RS256 is first: client libraries expect it by default (OIDC Core
@@ -92,7 +99,11 @@ export async function openSigningKeys(records: Records, settings: Settings) {
     ...Object.values(settings.resources).map(({ token_signing_alg }) => token_signing_alg),
   ]
   /** Keys of the operator, which replace generated keys. */
-  const imports = await Promise.all(settings.importedKeys.map(importKey))
+  const { module } = settings.keys
+  const imports = [
+    ...(await Promise.all(settings.importedKeys.map(importKey))),
+    ...(module ? await loadExternalKeys(module) : []),
+  ]
   const imported = new Map(imports.map(key => [key.kid, key]))
 
   /** Changes the schedule in one transaction, and returns it. */
@@ -118,7 +129,7 @@ export async function openSigningKeys(records: Records, settings: Settings) {
       if (imports.slice(i).some(isScheduled)) continue
       // In an empty or restored store, an earlier key of its algorithm may have been retired.
       if (!before.length && imports.slice(i + 1).some(({ alg }) => alg === key.alg)) continue
-      const { d, p, q, dp, dq, qi, ...publicPart } = key
+      const { d, p, q, dp, dq, qi, sign, ...publicPart } = key
       schedule.push({ key: publicPart, from: startOf(key.alg) })
     }
     if (imported.size) return schedule

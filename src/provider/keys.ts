@@ -36,19 +36,20 @@ export function algorithms(keys: SigningKey[]): Configuration['enabledJWA'] {
 
 /** Returns a key for the library, which refuses a JWK without private members. */
 export function asLibraryKey(jwk: SigningKey) {
-  if (canSign(jwk)) return jwk
+  if (jwk.d !== undefined) return jwk
   const key = createPublicKey({ key: jwk, format: 'jwk' })
   class PublishedKey extends ExternalSigningKey {
     override keyObject = () => key
-    override sign(): never {
+    override sign(data: Uint8Array) {
+      if (jwk.sign) return jwk.sign(data)
       throw new Error('the private part of this key is not here')
     }
   }
   return Object.assign(new PublishedKey(), { kid: jwk.kid, alg: jwk.alg })
 }
 
-/** Whether the key has its private part. */
-export const canSign = ({ d }: SigningKey) => d !== undefined
+/** Whether the key has its private part, or a module signs with it. */
+export const canSign = ({ d, sign }: SigningKey) => d !== undefined || sign !== undefined
 
 /** For all addresses together, per process. */
 const MAX_FETCHES_PER_MINUTE = 120

@@ -38,6 +38,8 @@ const REACHED: Record<string, string> = {
   'usher keys.import':
     'jwks enabledJWA.idTokenSigningAlgValues enabledJWA.userinfoSigningAlgValues ' +
     'enabledJWA.introspectionSigningAlgValues enabledJWA.authorizationSigningAlgValues',
+  'usher keys.module':
+    'features.externalSigningSupport.enabled features.externalSigningSupport.ack',
   'usher lifetimes.code': 'ttl.AuthorizationCode',
   'usher lifetimes.interaction':
     'ttl.Interaction ttl.DeviceCode ttl.BackchannelAuthenticationRequest',
@@ -149,8 +151,8 @@ const FIXED: Record<string, string> = {
     'claims.acr claims.sid claims.iss discovery.claim_types_supported',
   'on whenever a client asks for it':
     'features.userinfo.enabled features.fapi.enabled features.mTLS.certificateBoundAccessTokens ' +
-    'features.mTLS.selfSignedTlsClientAuth features.externalSigningSupport.enabled ' +
-    'features.externalSigningSupport.ack features.clientIdMetadataDocument.ack',
+    'features.mTLS.selfSignedTlsClientAuth ' +
+    'features.clientIdMetadataDocument.ack',
   'experimental, or not of a provider for sign-in: not offered':
     'features.webMessageResponseMode.enabled features.webMessageResponseMode.ack ' +
     'features.openid4vci.enabled features.openid4vci.ack features.openid4vci.nonceSecret ' +

@@ -125,7 +125,8 @@ export function readPrivateKey(file: string): { pem?: string; isRsa?: boolean; p
   }
 }
 
-function weaknessOf({ asymmetricKeyType: type, asymmetricKeyDetails: details }: KeyObject) {
+/** Says why a key must not sign; undefined if it may. */
+export function weaknessOf({ asymmetricKeyType: type, asymmetricKeyDetails: details }: KeyObject) {
   if (type === 'ed25519') return undefined
   if (type === 'ec') return details?.namedCurve === 'prime256v1' ? undefined : 'is not on P-256'
   if (type !== 'rsa') return `has a type that cannot sign ID tokens (${type})`
@@ -169,6 +170,15 @@ export function readAccounts(usher: FileResult<UsherFile>, folder: string, findi
   const { bytes = '', problem } = readBytes(module)
   if (problem) findings.push(at(['accounts', 'module'], 'file', `its file ${problem}`))
   return { module, digest: hash('sha256', bytes, 'base64url') }
+}
+
+/** Returns `keys` with the absolute path of its module. */
+export function readKeys({ value, at }: Usher, folder: string, findings: Finding[]) {
+  if (!value.keys.module) return value.keys
+  const module = resolve(folder, value.keys.module)
+  const { problem } = readBytes(module)
+  if (problem) findings.push(at(['keys', 'module'], 'file', `its file ${problem}`))
+  return { ...value.keys, module }
 }
 
 type Files = Record<string, string | undefined>

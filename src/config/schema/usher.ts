@@ -124,6 +124,7 @@ export const usherSchema = z.strictObject({
     rotate_every: duration('90 d', '400 d'),
     announce: duration('1 d', '30 d'),
     import: z.array(path).min(1).optional(),
+    module: path.optional(),
   }),
   id_token: section({ claims: z.enum(['identity', 'minimal']).default('identity') }),
   discovery: section({

@@ -1,0 +1,83 @@
+// Signing keys outside of Usher, in a KMS or an HSM. `keys.module` in usher.yaml names a module of the operator
+// with two exports:
+//
+//   keys              the public keys as JWKs, each with kid and alg, in the order in which they came into use
+//   sign(kid, data)   returns the signature of `data`, in the form of JWS (RFC 7518 §3): r and s of ES256 as 64 bytes
+
+import { createPublicKey, type VerifyKeyObjectInput, verify } from 'node:crypto'
+import { pathToFileURL } from 'node:url'
+import { ConfigError } from '../config/report/finding.ts'
+import { weaknessOf } from '../config/rules/provider.ts'
+import { mapOf } from '../config/schema/values.ts'
+import { withTimeout } from '../http/egress.ts'
+import { PeerUnavailable, reasonOf } from '../storage/store.ts'
+import type { SigningKey } from './signing-keys.ts'
+
+/** Timeout of the import. A module may open a connection meanwhile. */
+const IMPORT_TIMEOUT_MS = 10_000
+/** Timeout of one signature. */
+const SIGN_TIMEOUT_MS = 2_000
+/** Data whose signature shows that the module signs with the keys that it names. */
+const PROBE = new TextEncoder().encode('usher')
+const PSS_PADDING = 6
+
+/** How the signatures of an algorithm are verified (RFC 7518 §3.1, RFC 8037 §3.1). */
+const VERIFICATION: Record<string, [type: string, hash: string | null, more: object]> = {
+  RS256: ['rsa', 'sha256', {}],
+  PS256: ['rsa', 'sha256', { padding: PSS_PADDING, saltLength: 32 }],
+  ES256: ['ec', 'sha256', { dsaEncoding: 'ieee-p1363' }],
+  EdDSA: ['ed25519', null, {}],
+}
+
+/** Returns the keys of the module. Throws a `ConfigError` if it cannot sign with one of them. */
+export async function loadExternalKeys(module: string): Promise<SigningKey[]> {
+  const wrong = (message: string) =>
+    new ConfigError([{ file: module, rule: 'keys-module', message }])
+  const imported = () => import(pathToFileURL(module).href)
+  const { keys, sign } = await withTimeout(IMPORT_TIMEOUT_MS, imported).catch((error: unknown) => {
+    throw wrong(`cannot be imported: ${reasonOf(error)}`)
+  })
+  if (typeof sign !== 'function' || !Array.isArray(keys) || !keys.length) {
+    throw wrong('does not export a function sign, and a list keys with at least one key')
+  }
+  if (!keys.some(key => mapOf(key).alg === 'RS256')) {
+    throw wrong('has no key for RS256, which clients use by default (OIDC Core §15.1)')
+  }
+  return Promise.all(
+    keys.map(async (jwk, i) => {
+      const key = { ...mapOf(jwk), use: 'sig', sign: signing(sign, mapOf(jwk).kid) } as SigningKey
+      const problem = await problemOf(key).catch((error: unknown) => reasonOf(error))
+      if (problem) throw wrong(`keys.${i} ${problem}`)
+      return key
+    }),
+  )
+}
+
+/** Returns the function that signs with one key. It throws `PeerUnavailable` if the module does. */
+function signing(sign: (kid: unknown, data: Uint8Array) => unknown, kid: unknown) {
+  return async (data: Uint8Array): Promise<Uint8Array> => {
+    const signature = await withTimeout(SIGN_TIMEOUT_MS, async () => sign(kid, data)).catch(
+      (error: unknown) => {
+        throw new PeerUnavailable(`keys.module: ${reasonOf(error)}`, { cause: error })
+      },
+    )
+    if (signature instanceof Uint8Array) return signature
+    throw new PeerUnavailable('keys.module: sign returned something else than a Uint8Array')
+  }
+}
+
+/** Says why a key cannot be used; undefined if it can. */
+async function problemOf(jwk: SigningKey): Promise<string | undefined> {
+  const { kid, alg, d, sign } = jwk
+  const [type, hash = null, more] = VERIFICATION[alg] ?? []
+  if (typeof kid !== 'string' || !kid) return 'has no kid'
+  if (d !== undefined) return 'is a private key: the module keeps it'
+  if (!type) return `has an alg that is none of ${Object.keys(VERIFICATION).join(', ')}`
+  const key = createPublicKey({ key: jwk, format: 'jwk' })
+  if (key.asymmetricKeyType !== type) return `has a type that does not fit ${alg}`
+  const weakness = weaknessOf(key)
+  const signature = weakness ? undefined : await sign?.(PROBE)
+  if (!signature) return weakness
+  const isRight = verify(hash, PROBE, { key, ...more } as VerifyKeyObjectInput, signature)
+  return isRight ? undefined : `does not verify what sign returns for it (${alg} of RFC 7518)`
+}
