@@ -166,6 +166,46 @@ export function readLine(line: string): Transfer {
   throw new InvalidAccount(error.issues.map(inWords).join('; '))
 }
 
+/**
+ * Returns the lines of a file, each with the JSON of an account. The file has them, or it is a table (CSV, RFC 4180)
+ * with a header, whose columns are keys of `transferSchema`, `groups` and `attributes.NAME`.
+ */
+export function linesIn(content: string): string[] {
+  const text = content.replace(/^\uFEFF/, '')
+  if (!/^\s*[^\s{]/.test(text)) return content.split('\n')
+  const separator = /^[^,\n]*;/.test(text) ? ';' : ','
+  const cell = new RegExp(
+    `(?:"((?:[^"]|"")*)"|([^"${separator}\\r\\n]*))(${separator}|\\r?\\n|$)`,
+    'gy',
+  )
+  const rows: string[][] = [[]]
+  let read = 0
+  for (const [all, quoted, plain = '', end] of text.matchAll(cell)) {
+    read += all.length
+    rows.at(-1)?.push(quoted?.replaceAll('""', '"') ?? plain.trim())
+    if (end && end !== separator) rows.push([])
+  }
+  const [header = [], ...others] = rows
+  const lines = others.map(cells => (cells.some(Boolean) ? jsonOf(header, cells) : ''))
+  // A quote that is not closed: the rest is a wrong line.
+  return ['', ...lines, ...(read < text.length ? [text.slice(read)] : [])]
+}
+
+/** Returns a row of a table as JSON. An empty cell is absent. */
+function jsonOf(header: string[], cells: string[]): string {
+  const account: Record<string, unknown> = {}
+  const attributes: Record<string, unknown> = {}
+  for (const [i, text] of cells.entries()) {
+    const name = header[i] ?? `column ${i + 1}`
+    const [, attribute = ''] = /^attributes\.(.+)$/.exec(name) ?? []
+    if (!text) continue
+    if (name === 'groups') attributes.groups = text.split(/ *[;,] */)
+    else if (attribute) attributes[attribute] = text
+    else account[name] = readJson(/^(true|false|\d+)$/.test(text) ? text : '') ?? text
+  }
+  return JSON.stringify({ ...account, attributes })
+}
+
 function inWords(issue: z.core.$ZodIssue): string {
   if (issue.code !== 'unrecognized_keys') return [...issue.path, issue.message].join(': ')
   return issue.keys.map(key => `${key}: unknown key${suggestion(key)}`).join('; ')

@@ -7,13 +7,14 @@ import type { Settings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
 import { allScopes } from '../config/schema/resource.ts'
+import { CLIENT_REFUSALS } from '../features/application-access.ts'
 import { DESCRIPTIONS } from '../provider/error-descriptions.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
 import { CLOCK_TOLERANCE_SECONDS } from '../provider/requests.ts'
 import { timeOf } from './command.ts'
 import exchange from './exchange-refusals.json' with { type: 'json' }
 import { differenceOf } from './uri-difference.ts'
-import { CLIENT_REFUSALS, PAGES, type Said, SIGN_IN } from './why.ts'
+import { PAGES, type Said, SIGN_IN } from './why.ts'
 
 /** A client: its file, or its registration. */
 export type ClientSource = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'origin'> &
@@ -168,9 +169,10 @@ const ignored: Reason = ({ failure: { detail = '' }, settings }) => {
   }
 }
 
-const refused = Object.entries(CLIENT_REFUSALS).map(([reason, said]): Row => {
-  return { detail: new RegExp(`^${reason}`), ...said }
-})
+/** Returns a row for each beginning of a detail. */
+const rowsOf = (all: Record<string, Said>): Row[] =>
+  Object.entries(all).map(([reason, said]) => ({ detail: new RegExp(`^${reason}`), ...said }))
+const refused = rowsOf(CLIENT_REFUSALS)
 const FETCH = 'that URL; a host that is not public needs egress.allow in usher.yaml'
 const responseType = unregistered('response_type', 'response_types')
 const grantType = unregistered('grant_type', 'grant_types')
@@ -266,7 +268,5 @@ const REASONS: Record<string, Row[]> = {
   unsupported_grant_type: [{ reason: grantType }],
   [IGNORED]: [{ reason: ignored }],
   ...PAGES,
-  sign_in: Object.entries(SIGN_IN).map(([reason, said]) => {
-    return { detail: new RegExp(`^${reason}$`), ...said }
-  }),
+  sign_in: rowsOf(SIGN_IN),
 }

@@ -7,13 +7,14 @@ import { pipeline } from 'node:stream/promises'
 import {
   type Account,
   InvalidAccount,
+  linesIn,
   profileSchema,
   readLine,
   writeLine,
 } from '../accounts/account.ts'
 import type { OwnDirectory } from '../accounts/directory.ts'
 import { readSettings } from '../config/load.ts'
-import { readDuration } from '../config/schema/values.ts'
+import { readDuration, required } from '../config/schema/values.ts'
 import { createLinks } from '../features/links.ts'
 import { reasonOf } from '../storage/store.ts'
 import { link as linkUpstream, readProfile } from './accounts.ts'
@@ -31,14 +32,21 @@ import { openOwnAccount, openOwnDirectory } from './directory.ts'
 /** Lines that are imported at the same time: the store commits them together. */
 const CONCURRENCY = 100
 
-/** `accounts import [FILE]`: a wrong line is reported, and does not stop the others. */
+type Opened = Awaited<ReturnType<typeof openOwnDirectory>>
+type Invite = (username: string) => Promise<void>
+
+/** `accounts import [FILE]`. */
 export async function importAccounts({ args: [file] }: Invocation) {
-  const lines = Readable.from((await read(file)).split('\n'))
-  const { directory, audit } = await openOwnDirectory('create')
+  await addLines(await read(file), await openOwnDirectory('create'))
+}
+
+/** A wrong line is reported, and does not stop the others. Calls `invite` for each account that it adds. */
+async function addLines(content: string, { directory, audit }: Opened, invite?: Invite) {
+  const lines = Readable.from(linesIn(content))
   const counts = { added: 0, present: 0, wrong: 0, empty: 0 }
   let done = 0
   try {
-    const outcomes = lines.map(line => add(directory, line), { concurrency: CONCURRENCY })
+    const outcomes = lines.map(line => add(directory, line, invite), { concurrency: CONCURRENCY })
     for await (const { outcome, reason } of outcomes as AsyncIterable<Outcome>) {
       counts[outcome]++
       done++
@@ -71,9 +79,13 @@ export async function exportAccounts() {
 
 type Outcome = { outcome: 'added' | 'present' | 'wrong' | 'empty'; reason?: string }
 
-async function add(directory: OwnDirectory, line: string): Promise<Outcome> {
+async function add(directory: OwnDirectory, line: string, invite?: Invite): Promise<Outcome> {
   try {
-    return { outcome: line.trim() ? await directory.transfer(readLine(line)) : 'empty' }
+    if (!line.trim()) return { outcome: 'empty' }
+    const account = readLine(line)
+    const outcome = await directory.transfer(account)
+    if (outcome === 'added') await invite?.(account.username)
+    return { outcome }
   } catch (error) {
     if (!(error instanceof InvalidAccount)) throw error
     return { outcome: 'wrong', reason: error.message }
@@ -99,37 +111,46 @@ function readLifetime(given: unknown): number | undefined {
   throw new Failure('--for takes a duration of at most 30 days: 12h, 3d')
 }
 
-/** `accounts invite --username U …`: adds an account, and prints the link for its first password. */
+/** `accounts invite`: adds an account, or those of a file, and prints the links for their first passwords. */
 export async function invite({ values }: Invocation) {
-  const seconds = readLifetime(values.for)
-  const { groups, ...others } = values
-  const profile = readProfile(others, profileSchema)
-  const names = String(groups ?? '').split(',')
-  const attributes = { ...profile.attributes, ...(groups !== undefined && { groups: names }) }
+  const { groups, file, for: lifetime, ...others } = values
+  const seconds = readLifetime(lifetime)
+  const content = file === undefined ? undefined : await read(String(file))
+  const profile = content === undefined ? readProfile(others, profileSchema) : {}
   const opened = await openOwnDirectory('create')
+  if (content !== undefined) {
+    return addLines(content, opened, async username => {
+      const account = required(await opened.directory.findByUsername(username))
+      const { link } = await makeLink(opened, account, seconds)
+      print(values, { username, link }, [`${username} ${link}`])
+    })
+  }
+  const names = groups === undefined ? {} : { groups: String(groups).split(',') }
+  const attributes = { ...profile.attributes, ...names }
   const account = await opened.directory.add({ ...profile, attributes })
   await opened.audit('account_added', { account: account.id })
-  await printLink(values, { ...opened, account }, seconds)
+  await printLink(values, opened, account, seconds)
 }
 
-type Linked = Awaited<ReturnType<typeof openOwnDirectory>> & { account: Account }
-
-/** Makes a link for an account, and prints it alone on the first line. */
-async function printLink(values: Invocation['values'], linked: Linked, seconds?: number) {
-  const { records, directory, account, audit } = linked
+async function makeLink({ records, directory, audit }: Opened, account: Account, seconds?: number) {
   const { issuer } = readSettings()
   const { path, until } = await createLinks(records, directory).make(account, seconds)
   await audit('link_made', { account: account.id, until: timeOf(until) })
-  const link = issuer + path
-  print(values, { account: account.id, link, until }, [link])
-  hint(
-    `With this link, ${account.username} chooses a password. It works once, until ${timeOf(until)}.`,
-  )
+  return { link: issuer + path, until }
+}
+
+/** Makes a link for an account, and prints it alone on the first line. */
+async function printLink(values: object, opened: Opened, account: Account, seconds?: number) {
+  const { link, until } = await makeLink(opened, account, seconds)
+  const { id, username } = account
+  print({ ...values }, { account: id, link, until }, [link])
+  hint(`With this link, ${username} chooses a password. It works once, until ${timeOf(until)}.`)
 }
 
 /** `accounts link ACCOUNT`: prints a link for a new password; with `--upstream`, adds a link to an issuer. */
 export async function link(invocation: Invocation) {
   const { values, args } = invocation
   if (values.upstream || values.subject) return linkUpstream(invocation)
-  await printLink(values, await openOwnAccount(args[0] ?? ''), readLifetime(values.for))
+  const { account, ...opened } = await openOwnAccount(args[0] ?? '')
+  await printLink(values, opened, account, readLifetime(values.for))
 }

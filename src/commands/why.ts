@@ -1,15 +1,15 @@
 // `usher accounts why`: what prevents an account from signing in. `config explain` has the same reasons.
 
 import { isIP } from 'node:net'
-import { type Account, foldUsername, missingAttributes, tidy } from '../accounts/account.ts'
+import { type Account, foldUsername, tidy } from '../accounts/account.ts'
 import { accountCounter, networkCounter, signInLimits } from '../accounts/authentication.ts'
 import { createDirectory, isExpired, type Refusal } from '../accounts/directory.ts'
 import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
-import { readSettings, type Settings } from '../config/load.ts'
+import { readSettings } from '../config/load.ts'
 import { openDirectory } from '../features/accounts-module.ts'
+import { clientObstacles } from '../features/application-access.ts'
 import { createLinks } from '../features/links.ts'
 import { UPSTREAM_REFUSALS, type UpstreamRefusal } from '../features/upstream/identities.ts'
-import { NOT_ALLOWED, SWITCHED_OFF } from '../provider/clients.ts'
 import { now } from '../storage/store.ts'
 import { Failure, type Invocation, openState, print, requireEntry, secondOf } from './command.ts'
 import { findAccount } from './directory.ts'
@@ -52,18 +52,6 @@ export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled', Said> = {
   },
 }
 
-/** Why the users or the tokens of a client are refused, by the beginning of the reason in the log. */
-export const CLIENT_REFUSALS = {
-  [NOT_ALLOWED]: {
-    wrong: 'the account has no value of `allow` in the file of CLIENT (DETAIL)',
-    change: `allow, or the account; which values are missing: ${ACCOUNTS} why NAME --client CLIENT_ID`,
-  },
-  [SWITCHED_OFF]: {
-    wrong: 'CLIENT is switched off',
-    change: '`enabled` in its file; a running service loads the change',
-  },
-}
-
 /** Errors outside the protocol, by the code that the page shows. */
 export const PAGES: Record<string, Said[]> = {
   misdirected_request: [{ wrong: 'DETAIL', change: 'the proxy; issuer and proxy in usher.yaml' }],
@@ -97,11 +85,11 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   const upstreams = Object.values(settings.upstreams)
     .filter(({ issuer }) => account?.links?.some(link => link.issuer === issuer))
     .map(({ name, issuer }) => `${name} (${issuer})`)
-  const reasons = [
+  const clients = new Map(settings.clients.map(client => [client.client_id, client]))
+  const client = values.client ? requireEntry('Client', String(values.client), clients) : undefined
+  const reasons: Obstacle[] = [
     ...obstaclesOf(account, upstreams, settings.accounts.module),
-    ...(values.client === undefined
-      ? []
-      : clientObstacles(settings, String(values.client), account)),
+    ...(client ? clientObstacles(client, account) : []),
   ]
   for (const [where, counter] of limits) {
     const until = Math.ceil((await createRateLimit(records).dueTime(counter)) / 1000)
@@ -126,23 +114,7 @@ export async function why({ values, args: [name = ''] }: Invocation) {
 
 /** `until`: epoch seconds. */
 type Obstacle = Said & { reason: Reason; until?: number }
-type Reason = keyof typeof SIGN_IN | 'attribute_missing' | 'client_off'
-
-/** What prevents an account from using a client. Throws a `Failure` if the folder has no such client. */
-function clientObstacles({ clients }: Settings, id: string, account?: Account): Obstacle[] {
-  const byId = new Map(clients.map(client => [client.client_id, client]))
-  const { allow = {}, enabled } = requireEntry('Client', id, byId)
-  const missing = account ? missingAttributes(account, allow) : []
-  const off: Obstacle = { reason: 'client_off', ...CLIENT_REFUSALS[SWITCHED_OFF] }
-  const attributes = missing.map(
-    (name): Obstacle => ({
-      reason: 'attribute_missing',
-      wrong: `${id} needs one of these values of ${name}, and the account has none: ${allow[name]?.join(', ')}`,
-      change: `${ACCOUNTS} set ${account?.username} ${name}+=${allow[name]?.[0]}; or allow in the file of ${id}`,
-    }),
-  )
-  return enabled === false ? [off, ...attributes] : attributes
-}
+type Reason = keyof typeof SIGN_IN | ReturnType<typeof clientObstacles>[number]['reason']
 
 /** `upstreams`: where the account can sign in without a password. `module` keeps those of its accounts. */
 function obstaclesOf(account?: Account, upstreams: string[] = [], module?: string): Obstacle[] {

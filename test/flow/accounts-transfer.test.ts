@@ -216,3 +216,22 @@ const pbkdf2Once = (salt: Buffer) =>
     .update(salt)
     .update(Buffer.from([0, 0, 0, 1]))
     .digest()
+
+test('a table is imported, and invited: a link for each new account', SLOW, async () => {
+  const { usher } = installation()
+  const table = 'username;groups\nada;finance,board\n"bad name";\ngrace;\n'
+  const imported = await usher('accounts import', table)
+  expect(imported).toMatchObject({ code: 1, stderr: expect.stringContaining('line 3: username') })
+  const shown = JSON.parse((await usher('accounts show ada --json')).stdout)
+  expect(shown).toMatchObject({ attributes: { groups: ['finance', 'board'] }, has_password: false })
+  const file = join(folder, 'people.csv')
+  writeFileSync(file, 'username,name\nada,Ada\nalan,Alan Turing\nedsger,\n')
+  const invited = await usher(`accounts invite --file ${file}`)
+  const lines = invited.stdout.trim().split('\n').toSorted()
+  expect(lines).toEqual(
+    ['alan', 'edsger'].map(name => expect.stringMatching(`^${name} http\\S+/welcome/`)),
+  )
+  expect(invited).toMatchObject({ code: 0, stderr: expect.stringContaining('Accounts added: 2.') })
+  const missing = await usher('accounts invite --file nowhere.csv')
+  expect(missing).toMatchObject({ code: 1, stderr: 'File nowhere.csv not found.\n' })
+})

@@ -1,7 +1,13 @@
 // The fields of an account: its subject, the spellings of its username, and valid values.
 
 import { expect, test } from 'vitest'
-import { foldUsername, newAccountId, profileSchema, readLine } from '../../src/accounts/account.ts'
+import {
+  foldUsername,
+  linesIn,
+  newAccountId,
+  profileSchema,
+  readLine,
+} from '../../src/accounts/account.ts'
 
 test('a subject is usr_ and 26 characters that differ each time', () => {
   const ids = Array.from({ length: 2000 }, newAccountId)
@@ -228,4 +234,43 @@ test('an import may have links to several issuers', () => {
     username: 'ada',
     links,
   })
+})
+
+const TABLE = `username,name,email,email_verified,groups,attributes.site
+grace,"Hopper, Grace",grace@example.org,true,finance; board,north
+
+alan,"""Prof"" Turing",,false,,
+bob,Bob,,,,,extra
+`
+const LINES = [
+  '',
+  '{"username":"grace","name":"Hopper, Grace","email":"grace@example.org","email_verified":true,"attributes":{"groups":["finance","board"],"site":"north"}}',
+  '',
+  '{"username":"alan","name":"\\"Prof\\" Turing","email_verified":false,"attributes":{}}',
+  '{"username":"bob","name":"Bob","column 7":"extra","attributes":{}}',
+  '',
+]
+
+test.each([
+  ['commas', TABLE],
+  [
+    'semicolons, CRLF and a byte order mark',
+    `\uFEFF${TABLE.replace(/,(?! )/g, ';')
+      .replace('finance; board', 'finance, board')
+      .replaceAll('\n', '\r\n')}`,
+  ],
+])('a table with %s becomes lines of JSON, and keeps the numbers of its lines', (_, table) => {
+  expect(linesIn(table)).toEqual(LINES)
+})
+
+test('lines of JSON stay as they are', () => {
+  const lines = '\n{"username": "ada"}\n{"username": "grace", "name": "a;b"}\n'
+  expect(linesIn(lines)).toEqual(lines.split('\n'))
+  expect(linesIn('')).toEqual([''])
+})
+
+test('a quote that is not closed is a wrong line, and no row is lost silently', () => {
+  const lines = linesIn('username,name\nada,"Ada\ngrace,Grace\n')
+  expect(lines.at(-1)).toBe('"Ada\ngrace,Grace\n')
+  expect(() => readLine(lines.at(-1) ?? '')).toThrow('is not JSON')
 })
