@@ -68,10 +68,14 @@ const SHEETS = {
     plain,
     [
       'account',
+      'account-quiet',
+      'applications',
       'applications-removed',
       'applications-none',
       'remove',
       'sessions',
+      'sessions-ended',
+      'activity',
       'password-wrong',
       'sign-ins-added',
       'sign-ins-last',
@@ -83,8 +87,11 @@ const SHEETS = {
     [
       'error-request',
       'error-expired',
+      'error-browser',
+      'error-cookie',
       'error-unavailable',
       'sign-out',
+      'sign-out-hinted',
       'sign-out-upstream',
       'signed-out',
     ],
@@ -142,7 +149,7 @@ for (const [sheet, [preview, names]] of Object.entries(SHEETS)) {
   await write(sheet, figures.join(''), 'webp')
 }
 const shown: string[] = []
-for (const name of ['sign-in', 'consent', 'applications-removed']) {
+for (const name of ['sign-in', 'consent', 'account']) {
   const narrow = { ...LIGHT, viewport: { width: 520, height: 680 } }
   shown.push(`<img src="${await picture(plain, name, narrow)}" width="400">`)
 }
