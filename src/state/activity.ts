@@ -45,9 +45,11 @@ export async function recentActivity(records: Records, accountId: string): Promi
 
 /** Keeps an audit event if it is about an account, and one that users see. */
 export async function keepActivity(records: Records, audit: AuditEvent, clientInfo?: ClientInfo) {
-  const { account, client_id } = audit
+  const { account, client_id, upstream } = audit
   const event = USER_EVENTS.find(name => name === audit.event)
   if (!event || typeof account !== 'string') return
+  // The user signed out at the issuer, whose server sent this request.
+  if (event === 'session_ended' && upstream) return
   const about = { event, clientInfo, ...(typeof client_id === 'string' && { client_id }) }
   await records.change<Activity[]>(KIND, account, ({ value = [] }) => added(value, about), {
     ttl: RETENTION_SECONDS,

@@ -59,6 +59,7 @@ onEveryStore(records => {
     const account = fresh()
     await keepActivity(records(), { event: 'tokens_issued', account }, HOME)
     await keepActivity(records(), { event: 'sign_in_failed', name_hash: account }, HOME)
+    await keepActivity(records(), { event: 'session_ended', account, upstream: 'corp' }, HOME)
     expect(await recentActivity(records(), account)).toEqual([])
   })
 })
