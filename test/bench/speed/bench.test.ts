@@ -23,6 +23,9 @@ test('the bench compares Usher on Redis with the library alone in time, commands
   for (const request of ['UserInfo', 'introspection', 'client credentials', 'refresh']) {
     expect(of(request)).toMatch(new RegExp(`(\\| ${ratio} ){3}\\| [1-9]\\d* \\| [1-9]\\d* \\|`))
   }
+  for (const request of ['token exchange', 'token exchange + introspection']) {
+    expect(of(request)).toMatch(/ \| [1-9]\d* \| [1-9]\d* \|/)
+  }
   for (const request of ['revocation', 'sign-out']) expect(of(request)).toMatch(/ \| [1-9]\d* \|/)
   expect(of('a whole login')).toMatch(/ \| [1-9]\d+ \|$/)
   expect(stdout).toMatch(/^\| UserInfo \| bare, least commands .* \| 1 \| [1-9]\d* \|/m)

@@ -9,6 +9,10 @@ export const CLIENT = {
   grant_types: ['authorization_code', 'refresh_token', 'client_credentials'],
 }
 
+/** Usher exchanges the access tokens of the client for tokens of this API (RFC 8693). */
+export const API = 'https://api.example.org'
+export const EXCHANGE_GRANT = 'urn:ietf:params:oauth:grant-type:token-exchange'
+
 export const SECRET = 'a-secret-of-at-least-thirty-two-characters'
 
 export const ONLINE = 'openid profile email'

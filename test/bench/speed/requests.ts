@@ -3,7 +3,7 @@
 import { decodeJwt } from 'jose'
 import { Browser } from '../../support/browser.ts'
 import { authorizationRequest, type Request, signInAndAllow } from '../../support/journey.ts'
-import { CLIENT, OFFLINE, ONLINE } from './client.ts'
+import { API, CLIENT, EXCHANGE_GRANT, OFFLINE, ONLINE } from './client.ts'
 import type { Connection, Reply } from './connection.ts'
 
 /** A signed-in user who has allowed every scope. */
@@ -70,10 +70,33 @@ export const REQUESTS = {
   },
 } satisfies Record<string, MeasuredRequest>
 
+/** Requests that the library alone does not have. */
+export const USHER_REQUESTS = {
+  async 'token exchange'({ connection, next }) {
+    await exchanged(connection, next())
+  },
+
+  async 'token exchange + introspection'({ connection, next }) {
+    const given = next()
+    const token = await exchanged(connection, given)
+    const reply = await connection.post('introspection', { token })
+    expectAnswer(reply, reply.json.active === true && reply.json.sub === given.sub)
+  },
+} satisfies Record<string, MeasuredRequest>
+
 /** Requests that need no user. */
 export const CLIENT_REQUESTS = {
   introspection: REQUESTS.introspection,
   'client credentials': REQUESTS['client credentials'],
+}
+
+/** Exchanges an access token for one of the API. */
+async function exchanged(connection: Connection, { token }: Token): Promise<string> {
+  const type = 'urn:ietf:params:oauth:token-type:access_token'
+  const form = { subject_token: token, subject_token_type: type, resource: API }
+  const reply = await connection.post('token', { grant_type: EXCHANGE_GRANT, ...form })
+  expectAnswer(reply, reply.status === 200 && reply.json.issued_token_type === type)
+  return String(reply.json.access_token)
 }
 
 export async function tokenOfClient(connection: Connection): Promise<Token> {

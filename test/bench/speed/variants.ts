@@ -10,13 +10,14 @@ import { openInstallation } from '../../../src/storage/open.ts'
 import { type RedisServer, startRedis } from '../../support/redis.ts'
 import { freePort, type Service, startService } from '../../support/service.ts'
 import { PASSWORD, UNLIMITED, writeConfig } from '../../support/usher.ts'
-import { CLIENT, LIFETIME_SECONDS, SECRET } from './client.ts'
+import { API, CLIENT, EXCHANGE_GRANT, LIFETIME_SECONDS, SECRET } from './client.ts'
 import {
   FINAL_REQUESTS,
   type FinalRequest,
   type MeasuredRequest,
   REQUESTS,
   type Token,
+  USHER_REQUESTS,
 } from './requests.ts'
 
 export interface Variant {
@@ -82,10 +83,19 @@ export async function startUsher(
   others: Record<string, object> = {},
 ): Promise<Variant> {
   const folder = mkdtempSync(join(tmpdir(), 'usher-speed-'))
-  const client = { ...CLIENT, client_secret_hashes: [hashSecret(SECRET)] }
+  const grant_types = [...CLIENT.grant_types, EXCHANGE_GRANT]
+  const client = { ...CLIENT, grant_types, client_secret_hashes: [hashSecret(SECRET)] }
+  const api = {
+    resource: API,
+    resource_name: 'API',
+    scopes: { 'api:read': { description: 'Use the API' } },
+    introspected_by: ['web'],
+    exchange: [{ client: 'web', scopes: ['api:read'] }],
+  }
   const lifetimes = { access_token: `${LIFETIME_SECONDS} s` }
   writeConfig(folder, {
     clients: { web: client, ...others },
+    resources: { api },
     usher: { ...EVERYTHING, lifetimes, limits: UNLIMITED },
   })
   const store = redis ? `redis+unix://${redis.url}` : `sqlite:${join(folder, 'usher.db')}`
@@ -99,7 +109,9 @@ export async function startUsher(
     ['bash', '-c', 'exec node "$@" > >(exec cat > /dev/null)', 'node', ...node, 'src/main.ts'],
   )
   await addAccounts(store, usernames)
-  return variantOf(name, service, redis, () => rmSync(folder, { recursive: true, force: true }))
+  const clean = () => rmSync(folder, { recursive: true, force: true })
+  const requests = { ...REQUESTS, ...USHER_REQUESTS }
+  return { ...variantOf(name, service, redis, clean), requests }
 }
 
 async function addAccounts(location: string, usernames: string[]) {
