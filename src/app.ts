@@ -79,6 +79,11 @@ export async function createApp(
   const upstreams = Object.keys(settings.upstreams).length
     ? (await import('./features/upstream/feature.ts')).upstreamSignIn(dependencies)
     : undefined
+  // Loaded only where they are configured, with their libraries.
+  const factors =
+    settings.sign_in.second_factor === 'off'
+      ? undefined
+      : (await import('./features/factors/feature.ts')).secondFactors(dependencies)
   const ours: Record<string, PageFeature> = {
     application_access: applicationAccess(),
     activity: activity(records, views),
@@ -93,6 +98,7 @@ export async function createApp(
     device_flow: deviceFlow(dependencies, views, showError),
     authorization_details: authorizationDetails(settings),
     ...(upstreams && { upstreams }),
+    ...(factors && { second_factors: factors }),
     ciba: ciba(dependencies),
     links: accountLinks(dependencies),
     logout: logout(settings, records, views, upstreams?.signOutAt),

@@ -34,6 +34,7 @@ const SLOW = [
     'operator-events',
     'outage',
     'reload',
+    'second-factor-commands',
     'secret-change',
     'service',
     'store-backup',

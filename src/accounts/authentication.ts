@@ -14,7 +14,7 @@ import { type Account, foldUsername, isUsername, tidy } from './account.ts'
 import type { Directory } from './directory.ts'
 import { admit } from './password.ts'
 import { type Counter, createRateLimit, type Limit } from './rate-limit.ts'
-import { PASSWORD_ACR } from './sign-in-method.ts'
+import { type Login, PASSWORD_ACR } from './sign-in-method.ts'
 
 /** Credentials as the user typed them. */
 interface Credentials {
@@ -50,6 +50,8 @@ export function createAuthentication(
   directory: Directory,
   signatures: Signatures,
   { security, development, sign_in }: Pick<Settings, 'security' | 'development' | 'sign_in'>,
+  /** Whether a second factor follows. */
+  needsFactor: (account: Account, login: Login) => Promise<boolean>,
 ) {
   const browsers = createRememberedBrowsers(signatures, development)
   const attempts = createRateLimit(records)
@@ -57,23 +59,28 @@ export function createAuthentication(
 
   /** Returns undefined for every failure. `login.ts` is a time before the password check. */
   async function signIn(ctx: Context, credentials: Credentials, about: About) {
-    const started = now()
-    const account = await check(ctx, credentials, about)
-    if (!account) return undefined
-    const since = Math.max(started, (account.ended ?? 0) + 1)
-    browsers.remember(ctx, account, since)
-    note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
-    return { account, login: { accountId: account.id, ts: since, amr: ['pwd'], acr: PASSWORD_ACR } }
+    const checked = await check(ctx, credentials, about)
+    if (checked && !checked.isPart) complete(ctx, checked.account, checked.login.ts, about)
+    return checked
   }
 
-  /** Returns the account of the credentials; undefined for every failure, after the same time. */
+  /** Remembers the browser, and logs the sign-in. `since`: epoch seconds. */
+  function complete(ctx: Context, account: Account, since: number, about: About): void {
+    browsers.remember(ctx, account, since)
+    note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
+  }
+
+  /**
+   * Returns the account of the credentials; undefined for every failure, after the same time. `isPart`: a second
+   * factor follows.
+   */
   async function check(ctx: Context, { username: typed, password }: Credentials, about: About) {
     const began = performance.now()
     const name = tidy(typed).normalize('NFC')
     // No account has the username ''.
     const username = isUsername(name) ? name : ''
-    const { account, known, refusal } = await admit(() => attempt(ctx, username, password))
-    if (account) return account
+    const { checked, known, refusal } = await admit(() => attempt(ctx, username, password))
+    if (checked) return checked
     const who = known
       ? { account: known.id }
       : { name_hash: records.keyedHash('name', foldUsername(username)).toString('base64url') }
@@ -85,20 +92,35 @@ export function createAuthentication(
   }
 
   async function attempt(ctx: Context, username: string, password: string) {
+    const started = now()
     const { known, authenticate } = await directory.candidate(username, sign_in.by)
-    const browser = known && browsers.find(ctx, known)
     // All spellings of a name share one counter.
     const named = known ? accountCounter(known.id) : `name ${foldUsername(username)}`
-    // The counter of the account or browser. A successful sign-in resets it.
-    const own = browser ? `device ${browser}` : named
-    const others: Counter[] = browser ? [] : [[networkCounter(ctx.ip), perNetwork]]
-    if (!(await attempts.count([[own, perAccount], ...others]))) {
-      return { known, refusal: 'throttled' as const }
-    }
+    const succeed = await count(ctx, named, known)
+    if (!succeed) return { known, refusal: 'throttled' as const }
     const { account, refusal } = await authenticate(password)
     if (!account) return { known, refusal }
-    await Promise.all([attempts.forget(own), attempts.takeBack(others)])
-    return { account }
+    const ts = Math.max(started, (account.ended ?? 0) + 1)
+    const login: Login = { accountId: account.id, ts, amr: ['pwd'], acr: PASSWORD_ACR }
+    const isPart = await needsFactor(account, login)
+    await succeed(isPart ? 'part' : 'whole')
+    return { checked: { account, login, isPart } }
+  }
+
+  /**
+   * Counts an attempt at a secret of an account or name. Returns undefined if it comes too early; otherwise the
+   * function for a right secret. After a whole sign-in the counter of the account or browser is zero. A right
+   * password alone takes back its own attempt: it must not give new attempts at the second factor.
+   */
+  async function count(ctx: Context, name: string, known?: Pick<Account, 'id' | 'ended'>) {
+    const browser = known && browsers.find(ctx, known)
+    const own: Counter = [browser ? `device ${browser}` : name, perAccount]
+    const others: Counter[] = browser ? [] : [[networkCounter(ctx.ip), perNetwork]]
+    if (!(await attempts.count([own, ...others]))) return undefined
+    return (done: 'part' | 'whole') =>
+      done === 'part'
+        ? attempts.takeBack([own, ...others])
+        : Promise.all([attempts.forget(own[0]), attempts.takeBack(others)])
   }
 
   /** Counts a form that leads to a hash, before the hash. Throws 429 if it comes too early. */
@@ -109,7 +131,7 @@ export function createAuthentication(
     ctx.throw(429, { error: 'temporarily_unavailable', error_description })
   }
 
-  return { signIn, check, countForm, remember: browsers.remember }
+  return { signIn, check, count, complete, countForm, remember: browsers.remember }
 }
 
 /** Accounts of one browser. */

@@ -229,6 +229,7 @@ export function createDirectory(records: Records, sessions = createSessions(reco
     await endAccess(account.id, current => ({ ...current, enabled: false }))
     await consents.removeAll(account.id)
     await records.remove('Activity', account.id)
+    await records.remove('Factors', account.id)
     await records.remove(...accountName(account.id))
     await names.release(account)
   }

@@ -7,6 +7,15 @@ import { PASSWORD, type Upstream } from '../config/schema/upstream.ts'
 
 /** The `acr` of a sign-in with a password. */
 export const PASSWORD_ACR = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
+/** The `acr` of a sign-in with two factors (REFEDS MFA profile). */
+export const TWO_FACTOR_ACR = 'https://refeds.org/profile/mfa'
+const RANKED_ACRS = [PASSWORD_ACR, TWO_FACTOR_ACR]
+
+/** Whether `acr` is the wanted value, or a stronger one. Values of upstreams have no order. */
+export function satisfies(acr: string | undefined, wanted: string): boolean {
+  const rank = RANKED_ACRS.indexOf(wanted)
+  return acr === wanted || (rank >= 0 && RANKED_ACRS.indexOf(acr ?? '') > rank)
+}
 
 /** A sign-in, with the library's names. */
 export type Login = {

@@ -22,6 +22,7 @@ export const TABLE: [run: string, usage: string, about: string][] = [
   ['accounts.disable', 'accounts disable ACCOUNT', 'end every session and token of an account, and refuse its sign-ins'],
   ['accounts.enable', 'accounts enable ACCOUNT', 'accept sign-ins of a disabled account again'],
   ['accounts.password', 'accounts password ACCOUNT [--password-stdin] [--must-change]', 'set a password (a generated one without --password-stdin); with --must-change it is temporary; ends every session and token'],
+  ['factors.factors', 'accounts factors ACCOUNT [--remove ID] [--json]', 'the second factors of an account; with --remove, remove one (its id), or all'],
   ['accounts.remove', 'accounts remove ACCOUNT --yes', 'remove an account and all its records'],
   ['transfer.importAccounts', 'accounts import [FILE]', 'add accounts from JSON Lines or a table (CSV with a header), with password hashes; existing accounts do not change. Standard input without FILE'],
   ['transfer.exportAccounts', 'accounts export', 'all accounts as JSON Lines, with password hashes'],

@@ -8,6 +8,7 @@ import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
 import { readSettings } from '../config/load.ts'
 import { openDirectory } from '../features/accounts-module.ts'
 import { clientObstacles } from '../features/application-access.ts'
+import { createFactors, describeFactors } from '../features/factors/factors.ts'
 import { createLinks } from '../features/links.ts'
 import { UPSTREAM_REFUSALS, type UpstreamRefusal } from '../features/upstream/identities.ts'
 import { now } from '../storage/store.ts'
@@ -22,7 +23,7 @@ export type Said = { wrong: string; change: string }
 const ACCOUNTS = 'npm run usher -- accounts'
 
 /** Why a sign-in was refused, by the reason in the log. */
-export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled', Said> = {
+export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled' | 'wrong_code', Said> = {
   unknown: {
     wrong:
       'no account has this username or id. An address needs email in sign_in.by, and one account with it verified',
@@ -40,6 +41,10 @@ export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled', Said> = {
   wrong_password: {
     wrong: 'the password is wrong',
     change: `the user types it again; a new one: ${ACCOUNTS} password ACCOUNT`,
+  },
+  wrong_code: {
+    wrong: 'the password was right; the one-time code or recovery code was wrong, or used before',
+    change: `the clock of the phone, which must be right; lost factors: ${ACCOUNTS} factors ACCOUNT`,
   },
   malformed: {
     wrong: 'accounts.module returned an account that is not valid',
@@ -103,9 +108,10 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   const links = createLinks(records, createDirectory(records))
   const link_until = account && (await links.openUntil(account))
   const open = link_until ? `The link for a password is open until ${secondOf(link_until)}.` : ''
+  const factors = describeFactors(await createFactors(records).read(account?.id ?? ''))
   const places = upstreams.map(place => `at ${place}`)
   if (settings.accounts.module || account?.password) places.unshift('with the right password')
-  const none = `Nothing prevents a sign-in ${places.join(' or ')}.${temporary}`
+  const none = `Nothing prevents a sign-in ${places.join(' or ')}.${temporary}${factors}`
   const all = [lines.join('\n') || none, ...(open ? [open] : [])]
   print(values, { account: account?.id, upstreams, link_until, reasons }, all)
   const where = values.client === undefined ? '' : ` to ${values.client}`

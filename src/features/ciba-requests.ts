@@ -13,7 +13,7 @@ import {
   type BackchannelAuthenticationRequest as Requested,
 } from 'oidc-provider'
 import type { Decision } from '../accounts/consents.ts'
-import { methodOf } from '../accounts/sign-in-method.ts'
+import { methodOf, satisfies, TWO_FACTOR_ACR } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
 import { note } from '../http/audit.ts'
 import { createConsentPage, decisionIn } from '../pages/consent.ts'
@@ -26,6 +26,7 @@ import { revokeGrant } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
+import { isExempt } from './factors/factors.ts'
 
 /** A request for access that waits for its user. */
 interface AccessRequest {
@@ -131,6 +132,9 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
     })
   }
 
+  const hasTwoFactors = ({ acr, amr }: SignedIn['session']) =>
+    satisfies(acr, TWO_FACTOR_ACR) || isExempt(site.settings.upstreams, amr)
+
   /** Returns the open request, once the user has signed in as the client demands. */
   async function requestFor(ctx: Context, user: SignedIn): Promise<AccessRequest | undefined> {
     const { account, session } = user
@@ -138,12 +142,15 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
     const request = open.find(({ handle }) => handle === ctx.query.request)
     if (!request) return void (await list(ctx, user, 'gone'))
     const { signedIn = 0, since, client_id, acrs = [], isAcrEssential } = request
-    const { require_sign_in = methodOf(session.amr) } = views.configuredClient(ctx, client_id) ?? {}
+    const { require_sign_in = methodOf(session.amr), second_factor } =
+      views.configuredClient(ctx, client_id) ?? {}
     const mayMiss = acrs.length === 0 || (!isAcrEssential && session.since >= since)
+    const isLacking = !acrs.some(acr => satisfies(session.acr, acr))
     const demands = {
       ...(session.since < signedIn && { max_age: String(now() - signedIn) }),
       ...(require_sign_in !== methodOf(session.amr) && { require_sign_in }),
-      ...(!mayMiss && !acrs.includes(session.acr ?? '') && { acr_values: acrs.join(' ') }),
+      ...(second_factor && !hasTwoFactors(session) && { second_factor }),
+      ...(!mayMiss && isLacking && { acr_values: acrs.join(' ') }),
     }
     if (!Object.keys(demands).length) return request
     signIn(ctx, demands)

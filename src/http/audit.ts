@@ -21,11 +21,12 @@ export const AUDIT_EVENTS = namesIn(
   'account_removed accounts_exported accounts_imported password_changed password_set',
   'client_ended client_invited client_registered client_removed client_updated invitation_revoked',
   'code_reuse refresh_replay refresh_reuse token_exchanged token_revoked tokens_issued',
-  'device_code_failed device_code_throttled device_connected',
+  'device_code_failed device_code_throttled device_connected second_factor_throttled',
   'key_retired keys_rotated store_copied store_resealed',
   'link_expired link_made link_opened link_used',
   'logout_delivered logout_failed logout_given_up ping_delivered ping_failed ping_given_up',
-  'session_ended sign_in_failed sign_in_succeeded sign_in_throttled signed_out',
+  'recovery_codes_created second_factor_added second_factor_failed second_factor_removed',
+  'second_factors_reset session_ended sign_in_failed sign_in_succeeded sign_in_throttled signed_out',
 )
 
 /** The name of an audit event. */
@@ -33,7 +34,7 @@ export type AuditEventName = (typeof AUDIT_EVENTS)[number]
 
 /** True for events that anonymous requests can cause. In a flood they are counted instead of logged. */
 export const isFailure = (event: AuditEventName) =>
-  /^(sign_in|device_code)_(failed|throttled)$/.test(event)
+  /^(sign_in|second_factor|device_code)_(failed|throttled)$/.test(event)
 
 /** Adds an audit event to this request. An event with the same fields is added once. */
 export function note(

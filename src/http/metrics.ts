@@ -12,6 +12,7 @@ const HELP = {
     'Redis commands. With SQLite only: sweep, the removal of expired records',
   usher_request_seconds: 'Requests, without probes',
   usher_audit_events_total: 'Events of the audit log',
+  usher_second_factors_total: 'Second factors at sign-in: ok, failed',
   usher_token_requests_total: 'Answers of the token endpoint: ok, or the error',
   usher_config_generation: 'Configurations in force since the start',
   usher_config_last_reload_ok:
@@ -41,6 +42,7 @@ export function createMetrics() {
   const requests = timer('usher_request_seconds', 'route', 'status')
   const auditEvents = counter('usher_audit_events_total', 'event')
   const grants = counter('usher_token_requests_total', 'grant_type', 'outcome')
+  const factors = counter('usher_second_factors_total', 'factor', 'outcome')
   const generation = gauge('max', 'usher_config_generation')
   const isLatest = gauge('min', 'usher_config_last_reload_ok')
   const signingKeys = gauge('max', 'usher_signing_keys', 'alg', 'state')
@@ -73,6 +75,7 @@ export function createMetrics() {
     request: (route: string, status: number, seconds: number) =>
       requests.observe({ route, status }, seconds),
     auditEvent: (event: AuditEventName) => auditEvents.inc({ event }),
+    secondFactor: (factor: string, outcome: string) => factors.inc({ factor, outcome }),
     tokenRequest: (grant_type: string, outcome: string) => grants.inc({ grant_type, outcome }),
   }
 }

@@ -77,7 +77,7 @@ export function createAccountPages(site: Site) {
       const about = { client_id: ACCOUNT_CLIENT }
       const credentials = { username: account.username, password: current }
       const known = await authentication.check(ctx, credentials, about)
-      if (known?.id !== account.id) {
+      if (known?.account.id !== account.id) {
         const problems = { current: views.words(ctx).t('password.wrong') }
         return views.page(ctx, 'password', { problems }, 400)
       }

@@ -56,6 +56,9 @@ export function createSite(
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
   const csrf = createCsrf(signatures('csrf'))
   const browserSession = createBrowserSession(provider, settings)
+  const interactions = createInteractions(provider, settings, features)
+  const { needsFactor } = interactions
+  const devices = signatures('devices')
 
   /** `maxAge`: seconds since the sign-in. Returns undefined after a redirect to sign-in. */
   async function enter(ctx: Context, maxAge?: number): Promise<SignedIn | undefined> {
@@ -95,10 +98,10 @@ export function createSite(
     views,
     provider,
     csrf,
-    authentication: createAuthentication(records, directory, signatures('devices'), settings),
+    authentication: createAuthentication(records, directory, devices, settings, needsFactor),
     consents,
     sessions: createAccountSessions(records, sessions),
-    interactions: createInteractions(provider, settings, features),
+    interactions,
 
     signInMethods: features.flatMap(({ signInMethods = [] }) => signInMethods),
     /** Returns the notices of the features. */
@@ -132,6 +135,8 @@ export function createSite(
     /** Returns the id of the account that is signed in in this browser. */
     accountOf: async (ctx: Context) => (await browserSession.read(ctx))?.accountId,
 
+    /** The session of this browser. */
+    sessionOf: browserSession.read,
     keepSignedIn: browserSession.replace,
 
     /** Returns from sign-in to the page in `state`. An attacker may set it: only known pages are accepted. */

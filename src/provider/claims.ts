@@ -3,9 +3,8 @@
 
 import { type ClaimsParameter, type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { type Consent, keyOf } from '../accounts/consents.ts'
-import { PASSWORD_ACR } from '../accounts/sign-in-method.ts'
+import { PASSWORD_ACR, TWO_FACTOR_ACR } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
-import type { Upstream } from '../config/schema/upstream.ts'
 import { mapOf } from '../config/schema/values.ts'
 import type { Records } from '../storage/records.ts'
 
@@ -103,10 +102,12 @@ function isDeeper(value: unknown, levels: number): boolean {
   return levels === 0 || Object.values(value).some(below => isDeeper(below, levels - 1))
 }
 
-/** For `acr_values_supported` in discovery: that of the password, and those of upstreams. */
-export const acrValuesOf = ({ upstreams }: { upstreams: Record<string, Upstream> }) => [
-  ...new Set([PASSWORD_ACR, ...Object.values(upstreams).flatMap(({ acr }) => Object.values(acr))]),
-]
+/** For `acr_values_supported` in discovery: those of Usher's own sign-in, and those of upstreams. */
+export function acrValuesOf({ upstreams, sign_in }: Pick<Settings, 'upstreams' | 'sign_in'>) {
+  const own = sign_in.second_factor === 'off' ? [PASSWORD_ACR] : [PASSWORD_ACR, TWO_FACTOR_ACR]
+  const theirs = Object.values(upstreams).flatMap(({ acr }) => Object.values(acr))
+  return [...new Set([...own, ...theirs])]
+}
 
 /** Returns `acr` and `auth_time` for access tokens, if the client requested `acr` (RFC 9470 §6). */
 export function authenticationOf({ entities }: KoaContextWithOIDC['oidc']) {

@@ -27,7 +27,7 @@ import { merged, type NamedFeature } from './feature.ts'
 export const USHER_METADATA: string[] = namesIn(
   'client_secret_hashes require_pkce consent require_sign_in rotate_refresh_tokens',
   'any_secret_method profile registered_scope allow enabled required_scopes lifetimes refresh_tokens',
-  'default_resource require_dpop_nonce claims',
+  'default_resource require_dpop_nonce claims second_factor',
 )
 
 /** Whether refresh tokens of the client are rotated. */

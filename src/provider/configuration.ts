@@ -1,7 +1,7 @@
 // The library's configuration, one decision a line. Settings that are not here have their defaults, on
 // purpose; test/unit/library.test.ts pins the defaults we rely on.
 
-import type { Client, Configuration, Provider } from 'oidc-provider'
+import type { Client, Configuration, KoaContextWithOIDC, Provider } from 'oidc-provider'
 import { type Account, claimsOf } from '../accounts/account.ts'
 import { ACCOUNT_CLIENT, RESPONSE_TYPES } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
@@ -91,6 +91,11 @@ export async function createProvider(
   return provider
 }
 
+/** Removes a parameter that only the account pages send. */
+function forAccountPages({ oidc: { client, params } }: KoaContextWithOIDC, name: string): void {
+  if (params && client?.clientId !== ACCOUNT_CLIENT) params[name] = undefined
+}
+
 function configuration(
   dependencies: Dependencies,
   features: NamedFeature[],
@@ -177,10 +182,9 @@ function configuration(
     // pushed ones too: it is called even if `audience` is absent.
     extraParams: {
       audience: ctx => checkRequest(ctx, features),
-      // The account pages act for a client that has this rule (features/ciba-requests.ts).
-      require_sign_in({ oidc: { client, params } }) {
-        if (params && client?.clientId !== ACCOUNT_CLIENT) params.require_sign_in = undefined
-      },
+      // The account pages act for a client that has these rules (features/ciba-requests.ts).
+      require_sign_in: ctx => forAccountPages(ctx, 'require_sign_in'),
+      second_factor: ctx => forAccountPages(ctx, 'second_factor'),
     },
     scopes: Object.keys(scopes),
     acrValues: acrValuesOf(settings),

@@ -66,11 +66,11 @@ type Described = Omit<FailedRequest, 'at' | 'status'>
 
 /** Describes the sign-in of an audit event, which never has the typed name; undefined for other events. */
 export function failedSignIn(audit: Record<string, unknown>): Described | undefined {
-  const { event, account = 'unknown', ip, reason, upstream = 'password' } = audit
-  if (!/^sign_in_(failed|throttled)$/.test(String(event))) return undefined
+  const { event, account = 'unknown', ip, reason, upstream = 'password', factor = upstream } = audit
+  if (!/^(sign_in|second_factor)_(failed|throttled)$/.test(String(event))) return undefined
   const sent = { account: harmless(String(account)), ip: harmless(String(ip)) }
   const about = { error: 'sign_in', detail: harmless(String(reason)), sent, names: [] }
-  return { endpoint: 'sign-in', ...about, authentication: harmless(String(upstream)) }
+  return { endpoint: 'sign-in', ...about, authentication: harmless(String(factor)) }
 }
 
 /** Returns the failed request with this `request_id`; undefined after a day. */

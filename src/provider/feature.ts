@@ -56,6 +56,8 @@ export interface FeaturePrompt {
   isStep?(account: Account, login: Login): boolean | Promise<boolean>
   /** Whether it comes before the sign-in. */
   isFirst?: boolean
+  /** The step is a second factor: the sign-in is incomplete before it, for limits and the audit log. */
+  isFactor?: true
 }
 
 /** The claims, or the header, of a JWT. */
@@ -108,6 +110,11 @@ export interface Feature {
   requestObjectProblem?: JwtCheck
   /** Checks by prompt. They follow those of the core, in the order of the features. */
   checks?: Record<string, interactionPolicy.Check[]>
+  /**
+   * Whether the user need not sign in again for the requested `acr`: a prompt of the feature raises the session
+   * to it, or the session has a stronger one.
+   */
+  meetsAcr?(oidc: Oidc): boolean | Promise<boolean>
   /** Called when a grant is made for this client, before it is saved. */
   onGrant?(clientId: string): Promise<void>
   /** The account with this id, when the feature knows better than the directory. */

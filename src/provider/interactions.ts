@@ -174,6 +174,13 @@ export function createInteractions(
       return { login: isDone ? login : undefined, pending: isDone ? undefined : { login, steps } }
     },
 
+    /** Whether a second factor follows a sign-in. */
+    async needsFactor(account: Account, login: Login): Promise<boolean> {
+      const factors = prompts.filter(([, { isFactor }]) => isFactor)
+      const needed = factors.map(([, { isStep }]) => isStep?.(account, login))
+      return (await Promise.all(needed)).includes(true)
+    },
+
     /** Saves the answer to the prompt. Returns the URL where the browser goes on. */
     finish(ctx: Context, outcome: Outcome) {
       const options = { mergeWithLastSubmission: !outcome.error }

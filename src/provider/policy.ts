@@ -2,7 +2,7 @@
 
 import { decodeJwt } from 'jose'
 import { interactionPolicy } from 'oidc-provider'
-import { methodOf } from '../accounts/sign-in-method.ts'
+import { methodOf, satisfies } from '../accounts/sign-in-method.ts'
 import { required } from '../config/schema/values.ts'
 import { acrValuesOf } from './claims.ts'
 import type { Dependencies, NamedFeature, Oidc } from './feature.ts'
@@ -12,7 +12,7 @@ import { createBrowserBinding, pendingAt, promptsOf, wantsAnother } from './inte
 const { Check, Prompt, base } = interactionPolicy
 
 type Context = { oidc: Oidc }
-type Needed = (ctx: Context) => boolean
+type Needed = (ctx: Context) => boolean | Promise<boolean>
 
 /** Returns the interaction policy: the library's prompts and checks, ours, and those of the features. */
 export function createPolicy(dependencies: Dependencies, features: NamedFeature[]) {
@@ -22,10 +22,15 @@ export function createPolicy(dependencies: Dependencies, features: NamedFeature[
   const policy = base()
   const consent = required(policy.get('consent'))
 
-  const lacksAcr = ({ oidc: { params, acr, result } }: Context) => {
+  /** Whether a feature meets the requested `acr` without a new sign-in. */
+  const isMet = async ({ oidc }: Context) =>
+    (await Promise.all(features.map(({ meetsAcr }) => meetsAcr?.(oidc)))).includes(true)
+  const lacksAcr = async (ctx: Context) => {
+    const { params, acr, result } = ctx.oidc
     const asked = String(params?.acr_values ?? '').split(' ')
     const wanted = acrValues.filter(value => asked.includes(value))
-    return wanted.length > 0 && !wanted.includes(acr) && !result?.login
+    const isLacking = wanted.length > 0 && !wanted.some(value => satisfies(acr, value))
+    return isLacking && !result?.login && !(await isMet(ctx))
   }
   const lacksMethod = ({ oidc: { client, session, params } }: Context) => {
     const only = client?.require_sign_in ?? params?.require_sign_in
@@ -43,12 +48,18 @@ export function createPolicy(dependencies: Dependencies, features: NamedFeature[
   consent.checks.remove('native_client_prompt')
   // The library validates the hint of a new request. It does not read it again on the user code page, or when
   // the request is resumed, and would then accept any user (OIDC Core §3.1.2.2).
-  const hint = required(required(policy.get('login')).checks.get('id_token_hint'))
+  const login = required(policy.get('login'))
+  const hint = required(login.checks.get('id_token_hint'))
   const { check } = hint
   hint.check = ctx => {
     const text = ctx.oidc.params?.id_token_hint
     if (text) ctx.oidc.entity('IdTokenHint', { payload: decodeJwt(String(text)) })
     return check(ctx)
+  }
+  for (const name of ['essential_acr', 'essential_acrs']) {
+    const essential = required(login.checks.get(name))
+    const { check: isLacking } = essential
+    essential.check = async ctx => Boolean(await isLacking(ctx)) && !(await isMet(ctx))
   }
 
   const signIn = (reason: string, description: string, isNeeded: Needed) =>

@@ -5,7 +5,7 @@ import { namesIn } from '../config/schema/values.ts'
 
 /** Kinds that are safe to restore at a later time. */
 const IN_BACKUP = namesIn(
-  'Account:Account Client:Kept Consent:Consent Link:Claim Outside:Outside',
+  'Account:Account Client:Kept Consent:Consent Factors:Factors Link:Claim Outside:Outside',
   'RegistrationAccessToken:Payload Subject:{id} Username:Claim',
 )
 /**

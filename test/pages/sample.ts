@@ -12,6 +12,7 @@ const areas: Area[] = [
   ...AREAS,
   { path: PLACES.activity, icon: 'clock', label: t => t('account.nav_activity') },
   { path: PLACES.signIns, icon: 'person', label: t => t('sign_ins.title') },
+  { path: '/account/factors', icon: 'shield', label: t => t('factors.title') },
   { path: PLACES.requests, icon: 'bell', label: t => t('account.requests') },
 ]
 const SHOWN = {

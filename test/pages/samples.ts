@@ -10,6 +10,7 @@ import { USER_EVENTS } from '../../src/state/activity.ts'
 import { allowed, payment } from './detail-samples.ts'
 import { deviceAsks, deviceStates } from './device-samples.ts'
 import { errorStates } from './error-samples.ts'
+import { factorStates } from './factor-samples.ts'
 import { requestAsks, requestStates } from './request-samples.ts'
 import { LONG, type State, state, USER } from './sample.ts'
 
@@ -364,6 +365,7 @@ export const STATES: State[] = [
     problems: { password: t('password.too_common'), repeat: t('password.differs') },
   })),
   state('password-changed', 'password-changed', () => ({})),
+  ...factorStates,
   state('sign-out', 'sign-out', () => ({ action: '#', xsrf: 'sample' })),
   state('sign-out-asked', 'sign-out', () => ({
     action: '#',

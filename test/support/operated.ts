@@ -21,7 +21,7 @@ export async function startOperated(options: UsherOptions = {}): Promise<Operate
   const folder = mkdtempSync(join(tmpdir(), 'usher-operated-'))
   const store = `sqlite:${join(folder, 'usher.db')}`
   const service = await startUsher({ ...options, store })
-  const env = { USHER_CONFIG: service.settings.folder, USHER_STORE: store }
+  const env = { ...options.env, USHER_CONFIG: service.settings.folder, USHER_STORE: store }
   return {
     service,
     usher: words => run(['src/cli.ts', ...words.split(' ')], env),

@@ -21,6 +21,7 @@ export const OPERATORS: Record<string, unknown>[] = [
   { profile: 'fapi2' },
   { client_secret_hashes: [] },
   { require_sign_in: 'password' },
+  { second_factor: 'required' },
   { rotate_refresh_tokens: false },
   { any_secret_method: true },
   { registered_scope: 'openid' },

@@ -58,6 +58,8 @@ const HOMES: Record<string, RegExp> = {
   '@node-rs/bcrypt': /^src\/accounts\/foreign-hash\.ts$/,
   ioredis: /^src\/storage\/redis\//,
   'openid-client': /^src\/features\/upstream\//,
+  otpauth: /^src\/features\/factors\//,
+  uqr: /^src\/features\/factors\//,
   eta: /^src\/pages\//,
   '@node-rs/argon2': /^src\/accounts\/(password|foreign-hash)\.ts$/,
   '@koa/router': /^src\/(app|pages\/routes)\.ts$/,
@@ -80,7 +82,7 @@ const PARTS: Record<string, [paths: RegExp, limit: number]> = {
 const EXEMPTIONS = 2
 const EXEMPTION = /^\s*\/\/ biome-ignore format.*\n/gm
 /** Files of TypeScript and Lua in src. */
-const FILES = 150
+const FILES = 156
 /** Lines of one TypeScript file, with blank lines and comments. */
 const LONGEST_FILE = 270
 const linesOf = (text: string) => text.split('\n').length - 1

@@ -19,14 +19,12 @@ const BRANDED: Files = { 'usher.yaml': { branding: { links: Object.fromEntries(L
 const viewsOf = (files: Files) =>
   withFolder(files, folder => createViews(readSettings({ USHER_CONFIG: folder })))
 
+/** Templates that others include. */
+const PARTIALS = 'brand icon layout mark menu password-fields session totp-fields'.split(' ')
+
 test('every template has a sample, and the names of samples are unique', () => {
   const templates = readdirSync(join(import.meta.dirname, '../../src/pages/templates'))
-  const names = templates
-    .map(file => parse(file).name)
-    .filter(
-      name =>
-        !['brand', 'icon', 'layout', 'mark', 'menu', 'password-fields', 'session'].includes(name),
-    )
+  const names = templates.map(file => parse(file).name).filter(name => !PARTIALS.includes(name))
   expect([...new Set(STATES.map(({ template }) => template))].toSorted()).toEqual(names.toSorted())
   expect(new Set(STATES.map(({ name }) => name)).size).toBe(STATES.length)
 })

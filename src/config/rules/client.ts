@@ -18,7 +18,9 @@ import { type CheckedClient, type TokenSettings, tokenFindings } from './client-
 import { findingsOf } from './messages.ts'
 
 /** Settings that a client is checked against. */
-interface ProviderSettings extends TokenSettings, Pick<UsherFile, 'features' | 'compatibility'> {
+interface ProviderSettings
+  extends TokenSettings,
+    Pick<UsherFile, 'features' | 'compatibility' | 'sign_in'> {
   /** The issuer is http on loopback. */
   development: boolean
   /** PEM; empty for none. */
@@ -49,9 +51,10 @@ const DEMO_SECRET = 'sha256:FoWR19LG3fXwJBV3R_vmwQGtKh4Q3swDuTWR06stEOI'
 /** Returns the findings about one client, with the warnings. */
 export function clientFindings(client: CheckedClient, settings: ProviderSettings): Finding[] {
   const { value } = client
-  const { development, clientAuthorities, features } = settings
+  const { development, clientAuthorities, features, sign_in } = settings
   const { token_endpoint_auth_method: method, profile, jwks, redirect_uris } = value
   const { client_secret, client_secret_hashes: hashes = [], response_modes: modes } = value
+  const hasNoFactors = sign_in.second_factor === 'off'
   const isPublic = method === 'none'
   const usesSecret = method === undefined || method.startsWith('client_secret_')
   const hasSecret = client_secret !== undefined || hashes.length > 0
@@ -93,6 +96,7 @@ export function clientFindings(client: CheckedClient, settings: ProviderSettings
         'certificate-missing',
         'jwks',
       ],
+      [value.second_factor && hasNoFactors, 'second-factor-off', 'second_factor'],
       [profile && !isBound, 'fapi-dpop', 'profile'],
       [profile && !features.pushed_authorization_requests, 'fapi-par', 'profile'],
       [!value.require_pkce, 'pkce-exempt', 'require_pkce'],

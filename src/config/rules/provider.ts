@@ -38,6 +38,7 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
   const { store, workers, redis, keys, features, client_certificates: mtls, proxy, listen } = value
   const isPlain = value.issuer?.startsWith('http:') && !development
   const isLocal = store.startsWith('sqlite:')
+  const { second_factor, second_factor_required_for: named } = value.sign_in
   const inMemory = store === 'sqlite::memory:'
   const isSecretNeeded = !hasSecret && !(development && isLocal)
   const { password_file, sentinel_password_file } = redis
@@ -67,6 +68,7 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
       [mtls.header && !proxy.length, 'certificate-header', 'client_certificates.header'],
       [features.mtls && !mtls.header && !listen.tls, 'certificate-source', 'features.mtls'],
       [isWrongOrigin, 'mtls', 'client_certificates.origin'],
+      [second_factor === 'off' && named, 'second-factor-off', 'sign_in.second_factor_required_for'],
     ]),
     ...unmet.map(([feature, needed]) =>
       at(['features', feature], 'feature-off', `needs \`features.${needed}\`, which is off`),

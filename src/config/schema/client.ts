@@ -185,6 +185,7 @@ export const clientSchema = z.strictObject({
   require_pkce: z.boolean().default(true),
   branding: branding.optional(),
   require_sign_in: z.string().optional(),
+  second_factor: z.enum(['required']).optional(),
   enabled: z.boolean().optional(),
   required_scopes: z.array(scopeName).min(1).optional(),
   allow: z.record(z.string().min(1), allowed).refine(hasKeys, ALLOW).optional(),

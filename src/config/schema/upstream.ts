@@ -1,7 +1,7 @@
 // Schema of upstreams/NAME.yaml: an OpenID Connect issuer at which users sign in.
 
 import { z } from 'zod'
-import { matching, path, scopeName, section, wordsByLanguage } from './values.ts'
+import { duration, matching, path, scopeName, section, wordsByLanguage } from './values.ts'
 
 /** The name of the method of sign-in that is not an upstream. */
 export const PASSWORD = 'password'
@@ -34,6 +34,7 @@ export const upstreamSchema = z.strictObject({
   acr: z.record(z.string().min(1), z.string().min(1)).default({}),
   sign_out: z.enum(['none', 'offer', 'return']).default('offer'),
   domains: z.array(domain).default([]),
+  second_factor: z.enum(['ask', 'exempt']).default('ask'),
 })
 const by = z
   .array(z.enum(['username', 'email']))
@@ -43,6 +44,9 @@ const by = z
 export const signInSchema = section({
   by: by.default(['username']),
   methods: z.array(z.string()).min(1).optional(),
+  second_factor: z.enum(['off', 'optional', 'required']).default('off'),
+  second_factor_required_for: z.record(z.string().min(1), z.array(z.string()).min(1)).optional(),
+  second_factor_grace: duration('0 s', '90 d'),
 })
 
 /** An upstream file with defaults. */

@@ -14,7 +14,7 @@ import { resourceSchema } from './resource.ts'
 import { signInSchema, upstreamSchema } from './upstream.ts'
 import {
   colour,
-  durationText,
+  duration,
   isMap,
   languageTag,
   mapOf,
@@ -31,10 +31,6 @@ import {
 
 const CERTIFICATE_HEADER = 'must be the name of a header that contains cert: X-Client-Cert'
 const PORTS = 'a port is 1 to 65535'
-
-/** A duration such as `10 min` or `14 d`, as seconds. */
-const duration = (fallback: string, longest: string) =>
-  durationText(longest).default(fallback).transform(seconds)
 
 /** A duration of 0 s to 60 s, as seconds. */
 const grace = z

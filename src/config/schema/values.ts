@@ -161,6 +161,10 @@ export const durationText = (longest: string) =>
     .regex(WRITTEN, { error: DURATION, abort: true })
     .refine(text => seconds(text) <= seconds(longest), `is at most ${longest}`)
 
+/** A duration such as `10 min` or `14 d`, as seconds. */
+export const duration = (fallback: string, longest: string) =>
+  durationText(longest).default(fallback).transform(seconds)
+
 /** Returns the seconds of a valid duration. */
 export const seconds = (text: string) =>
   Number.parseInt(text, 10) * UNITS[text.replace(/[\d ]/g, '') as keyof typeof UNITS]

@@ -140,8 +140,10 @@ export function upstreamSignIn({ settings, records, sessions, log }: Dependencie
       upstreamSession: isText(sid) ? `${upstream.issuer} ${sid}` : undefined,
     }
     const interaction = await site.interactions.atSignIn(ctx, uid)
-    const next = await interaction.finish(await site.interactions.completeSignIn(account, login))
-    note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
+    const outcome = await site.interactions.completeSignIn(account, login)
+    const next = await interaction.finish(outcome)
+    const isPart = outcome.pending && (await site.interactions.needsFactor(account, login))
+    if (!isPart) note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
     return next
   }
 

@@ -1,0 +1,224 @@
+// Second factors of accounts: one-time codes and recovery codes. One record for each account:
+//
+//   Factors accountId → Factors     indexed under 'factors'
+//
+// Every use of a code is one compare-and-set of the record, so that a code has exactly one winner on all nodes.
+
+import { randomInt } from 'node:crypto'
+import type { Account } from '../../accounts/account.ts'
+import { methodOf } from '../../accounts/sign-in-method.ts'
+import type { Settings } from '../../config/load.ts'
+import type { Upstream } from '../../config/schema/upstream.ts'
+import type { ClientInfo } from '../../http/client-info.ts'
+import type { Found, Records } from '../../storage/records.ts'
+import { now } from '../../storage/store.ts'
+
+/** The latest use of a factor. `at`: epoch seconds. */
+export interface Use {
+  at: number
+  client?: ClientInfo
+}
+
+interface FactorBase {
+  id: string
+  /** The name that the user gave it; empty for the usual name. */
+  name: string
+  /** Epoch seconds. */
+  created: number
+  used?: Use
+}
+
+/** An app that generates one-time codes (RFC 6238). */
+export interface Totp extends FactorBase {
+  type: 'totp'
+  /** Base32. */
+  secret: string
+  /** The time step of the latest code that was used. Codes up to it are refused. */
+  step: number
+}
+
+/** A second factor of an account. */
+export type Factor = Totp
+
+/** The second factors of an account. */
+export interface Factors {
+  accountId: string
+  factors: Factor[]
+  /** Keyed hashes of the recovery codes that were not used. */
+  recovery: string[]
+  /** The user can sign in without a second factor until then (epoch seconds). */
+  due?: number
+  /** A keyed hash of the interaction in which the latest factor was added. */
+  addedIn?: string
+}
+
+/** What a user proved with: for the audit log and the metrics. */
+export type Method = Factor['type'] | 'recovery_code'
+
+/** See `createFactors`. */
+export type FactorStore = ReturnType<typeof createFactors>
+
+const MAX_FACTORS = 20
+const RECOVERY_CODES = 10
+/** 31 characters, none of which looks like another. */
+const ALPHABET = 'abcdefghjkmnpqrstuvwxyz23456789'
+
+/** Returns the operations on the second factors in a store. */
+export function createFactors(records: Records) {
+  const kind = 'Factors'
+  const none = (accountId: string): Factors => ({ accountId, factors: [], recovery: [] })
+  async function update(accountId: string, decide: (found: Factors) => Factors | undefined) {
+    const change = ({ value }: Found<Factors>) => decide({ ...none(accountId), ...value })
+    const indexes: [string, string][] = [['factors', 'all']]
+    const { isWritten } = await records.change<Factors>(kind, accountId, change, { indexes })
+    return isWritten
+  }
+  const hashOf = (accountId: string, code: string) =>
+    records.keyedHash('recovery code', `${accountId} ${code}`).toString('base64url')
+  const placeOf = (uid: string) => records.keyedHash('factor added', uid).toString('base64url')
+
+  /** Ten new codes, as text and as hashes. */
+  function newCodes(accountId: string) {
+    const codes = Array.from({ length: RECOVERY_CODES }, newCode)
+    return { codes, recovery: codes.map(code => hashOf(accountId, plainCode(code))) }
+  }
+
+  return {
+    /** Every account has a result. */
+    async read(accountId: string): Promise<Factors> {
+      const { value } = await records.read<Factors>(kind, accountId)
+      return { ...none(accountId), ...value }
+    },
+
+    /**
+     * Adds a factor, and recovery codes if there are none. Returns the new codes, which exist as hashes only
+     * from then on; undefined if the account has too many factors, or this one. `uid`: of the interaction.
+     */
+    async add(accountId: string, factor: Factor, uid?: string): Promise<string[] | undefined> {
+      const fresh = newCodes(accountId)
+      let codes: string[] = []
+      const isAdded = await update(accountId, found => {
+        const isKnown = found.factors.some(({ id }) => id === factor.id)
+        if (isKnown || found.factors.length >= MAX_FACTORS) return undefined
+        codes = found.recovery.length ? [] : fresh.codes
+        return {
+          ...found,
+          factors: [...found.factors, factor],
+          recovery: found.recovery.length ? found.recovery : fresh.recovery,
+          addedIn: uid && placeOf(uid),
+        }
+      })
+      return isAdded ? codes : undefined
+    },
+
+    /** Whether the interaction with this uid added the latest factor. */
+    isAddedIn: ({ addedIn }: Factors, uid: string) => addedIn === placeOf(uid),
+
+    /** Removes a factor; with the last one also the recovery codes. Returns it. */
+    async remove(accountId: string, id: string, mayBeLast = true): Promise<Factor | undefined> {
+      let removed: Factor | undefined
+      const isRemoved = await update(accountId, found => {
+        removed = found.factors.find(factor => factor.id === id)
+        const factors = found.factors.filter(factor => factor.id !== id)
+        if (!removed || (!factors.length && !mayBeLast)) return undefined
+        return { ...found, factors, recovery: factors.length ? found.recovery : [] }
+      })
+      return isRemoved ? removed : undefined
+    },
+
+    /** Removes everything: for a user who has lost it all. Returns the factors that there were. */
+    async reset(accountId: string): Promise<Factor[]> {
+      let removed: Factor[] = []
+      await update(accountId, ({ factors }) => {
+        removed = factors
+        return none(accountId)
+      })
+      return removed
+    },
+
+    /** Replaces the recovery codes. Returns undefined for an account without a factor. */
+    async renewRecovery(accountId: string): Promise<string[] | undefined> {
+      const { codes, recovery } = newCodes(accountId)
+      const isRenewed = await update(accountId, found =>
+        found.factors.length ? { ...found, recovery } : undefined,
+      )
+      return isRenewed ? codes : undefined
+    },
+
+    /** Uses a recovery code. True for one caller. */
+    useRecovery(accountId: string, typed: string): Promise<boolean> {
+      const hash = hashOf(accountId, plainCode(typed))
+      return update(accountId, found => {
+        const recovery = found.recovery.filter(known => known !== hash)
+        return recovery.length < found.recovery.length ? { ...found, recovery } : undefined
+      })
+    },
+
+    /** Replaces the factor for which `use` returns its next state. True for one caller. */
+    use: (accountId: string, use: (factor: Factor) => Factor | undefined): Promise<boolean> =>
+      update(accountId, found => {
+        const next = found.factors.map(factor => use(factor) ?? factor)
+        const isUsed = next.some((factor, i) => factor !== found.factors[i])
+        return isUsed ? { ...found, factors: next } : undefined
+      }),
+
+    /** Returns the end of the grace period (epoch seconds), which begins now if it has not begun. */
+    async startGrace(accountId: string, seconds: number): Promise<number> {
+      let due = 0
+      await update(accountId, found => {
+        due = found.due ?? now() + seconds
+        return found.due === undefined ? { ...found, due } : undefined
+      })
+      return due
+    },
+
+    /** A secret that only this installation can make, from a random text on the page that shows it. */
+    secretOf(accountId: string, nonce: string): Buffer {
+      const part = (n: number) => records.keyedHash('one-time codes', `${accountId} ${nonce} ${n}`)
+      return Buffer.concat([part(1), part(2)]).subarray(0, 20)
+    },
+
+    /** The factors of all accounts, in no order. */
+    all: () => records.walk<Factors>('factors', 'all'),
+  }
+}
+
+/** Factors without their secrets. */
+export const withoutSecrets = ({ factors }: Factors) =>
+  factors.map(({ id, type, name, created, used }) => ({ id, type, name, created, used }))
+
+/** Returns a sentence about the second factors of an account; empty without any. */
+export function describeFactors({ factors, recovery }: Factors): string {
+  const types = factors.map(({ type }) => type).join(', ')
+  return types && ` Second factors: ${types}; recovery codes: ${recovery.length}.`
+}
+
+/** Whether sign-ins by this method need no second factor here: the upstream has its own. */
+export const isExempt = (upstreams: Record<string, Upstream>, amr?: string[]) =>
+  upstreams[methodOf(amr) ?? '']?.second_factor === 'exempt'
+
+/** What the settings say about accounts and sign-ins. */
+export type Rules = ReturnType<typeof createRules>
+
+/** Returns the rules of `sign_in`. */
+export function createRules({ sign_in, upstreams }: Pick<Settings, 'sign_in' | 'upstreams'>) {
+  const named = Object.entries(sign_in.second_factor_required_for ?? {})
+  const isNamed = ({ attributes }: Account) =>
+    named.some(([name, values]) =>
+      [attributes[name]].flat().some(value => values.includes(String(value))),
+    )
+  return {
+    /** Whether the account needs a second factor for each sign-in. */
+    isRequired: (account: Account) => sign_in.second_factor === 'required' || isNamed(account),
+    /** Whether sign-ins with these methods need none here. */
+    isExempt: (amr: string[]) => isExempt(upstreams, amr),
+  }
+}
+
+/** Three groups of four characters: 59 bits. */
+function newCode(): string {
+  const group = () => Array.from({ length: 4 }, () => ALPHABET[randomInt(ALPHABET.length)]).join('')
+  return [group(), group(), group()].join('-')
+}
+
+const plainCode = (typed: string) => typed.toLowerCase().replace(/[^a-z\d]/g, '')

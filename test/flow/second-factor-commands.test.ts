@@ -1,0 +1,81 @@
+// The operator's commands for second factors, which are also in backups.
+
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { run } from '../support/command.ts'
+import { addApp, atFactor, factorsOf } from '../support/factors.ts'
+import { type Operated, SLOW, startOperated } from '../support/operated.ts'
+import { isSignedIn } from '../support/people.ts'
+import { ADA, GRACE } from '../support/usher.ts'
+
+const USHER_SECRET = Buffer.alloc(32, 'factors').toString('base64url')
+let operated: Operated
+let ada: string
+const folder = mkdtempSync(join(tmpdir(), 'usher-factors-'))
+beforeAll(async () => {
+  const usher = { sign_in: { second_factor: 'optional' } }
+  operated = await startOperated({ usher, env: { USHER_SECRET } })
+  ada = (await operated.service.addAccount(ADA)).id
+  await operated.service.addAccount(GRACE)
+})
+afterAll(async () => {
+  await operated.close()
+  rmSync(folder, { recursive: true })
+})
+
+test('accounts factors lists without secrets, and removes one', SLOW, async () => {
+  const { secret } = await addApp(operated.service, 'ada', 'my phone')
+  const { stdout } = await operated.usher('accounts factors ada')
+  expect(stdout).toMatch(/^[\w-]{16} {2}totp {2}.* UTC {2}.* UTC {2}my phone\n/)
+  expect(stdout).toContain('recovery codes left: 10')
+  const { stdout: json } = await operated.usher('accounts factors ada --json')
+  expect(JSON.parse(json)).toMatchObject({ factors: [{ type: 'totp' }], recovery_codes: 10 })
+  expect(stdout + json).not.toContain(secret)
+  expect((await operated.usher('accounts why ada')).stdout).toContain(
+    'Second factors: totp; recovery codes: 10.',
+  )
+  const wrong = await operated.usher('accounts factors ada --remove other')
+  expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('other not found') })
+  const [factor] = (await factorsOf(operated.service, ada)).factors
+  expect((await operated.usher(`accounts factors ada --remove ${factor?.id}`)).code).toBe(0)
+  expect((await factorsOf(operated.service, ada)).factors).toEqual([])
+})
+
+test('config explain has the reason of a wrong code', SLOW, async () => {
+  await addApp(operated.service)
+  const { browser } = await atFactor(operated.service, 'ada')
+  await browser.submit({ code: '000000' })
+  const reference = browser.page.html.querySelector('.problem code')?.text
+  const { stdout } = await operated.usher(`config explain ${reference}`)
+  expect(stdout).toContain('the one-time code or recovery code was wrong')
+})
+
+test('a backup has the factors, sealed, and a restored store asks for them', SLOW, async () => {
+  await operated.usher('accounts factors grace --remove all')
+  const { secret, codes } = await addApp(operated.service, 'grace')
+  const file = join(folder, 'backup')
+  expect((await operated.usher(`store backup ${file}`)).code).toBe(0)
+  const text = readFileSync(file, 'latin1')
+  for (const plain of [secret, ...codes]) expect(text).not.toContain(plain)
+  const env = {
+    USHER_SECRET,
+    USHER_CONFIG: operated.service.settings.folder,
+    USHER_STORE: `sqlite:${join(folder, 'restored.db')}`,
+  }
+  expect(await run(['src/cli.ts', 'store', 'restore', file], env)).toMatchObject({ code: 0 })
+  const { stdout } = await run(['src/cli.ts', 'accounts', 'factors', 'grace'], env)
+  expect(stdout).toContain('totp')
+})
+
+test('accounts factors --remove all, and accounts remove, leave nothing', SLOW, async () => {
+  const opened = await atFactor(operated.service, 'ada')
+  expect(await isSignedIn(opened.browser)).toBe(false)
+  const { stderr } = await operated.usher('accounts factors ada --remove all')
+  expect(stderr).toContain('ada has no second factor any more')
+  expect(await factorsOf(operated.service, ada)).toMatchObject({ factors: [], recovery: [] })
+  await addApp(operated.service)
+  await operated.usher('accounts remove ada --yes')
+  expect(await factorsOf(operated.service, ada)).toMatchObject({ factors: [], recovery: [] })
+})

@@ -1,0 +1,386 @@
+// Second factors: adding, using and removing apps for one-time codes, recovery codes, and what each of them
+// refuses.
+
+import { randomBytes } from 'node:crypto'
+import { decodeJwt } from 'jose'
+import { beforeEach, describe, expect } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import {
+  addApp,
+  atFactor,
+  codeOf,
+  codesOn,
+  enterPassword,
+  FACTORS,
+  factorsOf,
+  nextCode,
+  secretOn,
+  TWO_FACTORS,
+} from '../support/factors.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
+import { type Request, redeem } from '../support/journey.ts'
+import {
+  ageSessions,
+  credentials,
+  fieldsOf,
+  isSignedIn,
+  newTab,
+  open,
+  send,
+  sessionsOf,
+  signedIn,
+  silently,
+  words,
+} from '../support/people.ts'
+import { CLIENTS } from '../support/usher.ts'
+
+const test = usherTest({
+  accounts: [],
+  clients: { ...CLIENTS, bank: { ...CLIENTS.first, client_id: 'bank', second_factor: 'required' } },
+  usher: { sign_in: { second_factor: 'optional' } },
+})
+
+const PASSWORD_ACR = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
+const BANK = { client_id: 'bank', redirect_uri: CLIENTS.first?.redirect_uris[0] ?? '' }
+const ESSENTIAL = {
+  claims: JSON.stringify({ id_token: { acr: { essential: true, value: TWO_FACTORS } } }),
+}
+
+/** Each test has a user of its own. */
+let name: string
+let id: string
+beforeEach(async () => {
+  name = `u${randomBytes(6).toString('hex')}`
+  id = (await usher.addAccount({ username: name })).id
+})
+
+async function claimsAfter({ browser, request }: { browser: Browser; request: Request }) {
+  if (browser.heading === words('consent.title')) await browser.submit({ decision: 'allow' })
+  const { body } = await redeem(usher, browser.page.params.get('code') ?? '', request)
+  return decodeJwt(body.id_token)
+}
+
+/** The names of the audit events of the user. */
+const events = () =>
+  usher.output
+    .map(line => JSON.parse(line))
+    .filter(({ log, account }) => log === 'audit' && account === id)
+    .map(({ event }) => event)
+
+describe('an app for one-time codes', () => {
+  test('is added with a code, and needed at the next sign-in', async () => {
+    const { browser, codes } = await addApp(usher, name, 'my phone')
+    expect(codes).toHaveLength(10)
+    await browser.open(FACTORS)
+    expect(browser.page.text).toContain('my phone')
+    expect(browser.page.text).toContain(words('factors.left.other', { count: '10' }))
+    const opened = await atFactor(usher, name, { acr_values: TWO_FACTORS })
+    expect(await sessionsOf(usher, id)).toHaveLength(1)
+    expect(await isSignedIn(opened.browser)).toBe(false)
+    await opened.browser.submit({ code: await nextCode(usher, id) })
+    expect(await claimsAfter(opened)).toMatchObject({
+      sub: id,
+      amr: ['pwd', 'otp', 'mfa'],
+      acr: TWO_FACTORS,
+    })
+    expect(events()).toEqual([
+      'sign_in_succeeded',
+      'second_factor_added',
+      'sign_in_succeeded',
+      'consent_given',
+      'tokens_issued',
+    ])
+  })
+
+  test('is not added with a wrong code, and the page shows the same key again', async () => {
+    const browser = await signedIn(usher, name)
+    await browser.open(`${FACTORS}?add=totp`)
+    const secret = secretOn(browser)
+    for (const code of ['', '12345', codeOf(secret, 40), 'abcdef']) {
+      await browser.submit({ code })
+      expect(browser.page.status).toBe(400)
+      expect(secretOn(browser)).toBe(secret)
+    }
+    expect((await factorsOf(usher, id)).factors).toEqual([])
+  })
+
+  test('the code that added it, an older one, and one that was used are refused', async () => {
+    const { secret } = await addApp(usher, name)
+    const { browser } = await atFactor(usher, name)
+    for (const code of [codeOf(secret, -1), codeOf(secret)]) {
+      await browser.submit({ code })
+      expect(browser.page.text).toContain(words('factors.wrong'))
+    }
+    const code = codeOf(secret, 1)
+    await browser.submit({ code })
+    expect(await isSignedIn(browser)).toBe(true)
+    const again = await atFactor(usher, name)
+    await again.browser.submit({ code })
+    expect(await isSignedIn(again.browser)).toBe(false)
+  })
+
+  test('of two browsers that send one code at once, one is signed in', async () => {
+    await addApp(usher, name)
+    const browsers = await Promise.all(
+      Array.from({ length: 4 }, async () => (await atFactor(usher, name)).browser),
+    )
+    const code = await nextCode(usher, id)
+    await Promise.all(browsers.map(browser => browser.submit({ code })))
+    const signed = await Promise.all(browsers.map(isSignedIn))
+    expect(signed.filter(Boolean)).toHaveLength(1)
+  })
+
+  test('is removed by its user, and then not needed', async () => {
+    await addApp(usher, name)
+    const { browser } = await atFactor(usher, name)
+    await browser.submit({ code: await nextCode(usher, id) })
+    await browser.open(FACTORS)
+    const [factor] = (await factorsOf(usher, id)).factors
+    await browser.submit({ remove: factor?.id ?? '' })
+    expect(browser.page.text).toContain(words('factors.removed'))
+    expect(await factorsOf(usher, id)).toMatchObject({ factors: [], recovery: [] })
+    expect(events()).toContain('second_factor_removed')
+    await signedIn(usher, name)
+  })
+
+  test('cancel at the second factor returns to the application without a session', async () => {
+    await addApp(usher, name)
+    const { browser } = await atFactor(usher, name)
+    await browser.submit({ decision: 'cancel' })
+    expect(browser.page.params.get('error')).toBe('access_denied')
+    expect(await isSignedIn(browser)).toBe(false)
+  })
+
+  test('secrets are in no log line, and in no later page', async () => {
+    const { browser, secret, codes } = await addApp(usher, name)
+    const opened = await atFactor(usher, name)
+    await opened.browser.submit({ code: '', recovery: codes[0] ?? '' })
+    await browser.open(FACTORS)
+    const everything = [...usher.output, browser.page.text, opened.browser.page.text].join('\n')
+    for (const text of [secret, ...codes]) expect(everything).not.toContain(text)
+  })
+})
+
+describe('a recovery code', () => {
+  test('works once, in any spelling, and the page shows how many are left', async () => {
+    const { codes } = await addApp(usher, name)
+    const recovery = ` ${(codes[3] ?? '').toUpperCase().replaceAll('-', ' ')}`
+    const opened = await atFactor(usher, name, { acr_values: TWO_FACTORS })
+    await opened.browser.submit({ code: '', recovery })
+    const claims = await claimsAfter(opened)
+    expect(claims).toMatchObject({ amr: ['pwd', 'recovery_code', 'mfa'], acr: TWO_FACTORS })
+    await opened.browser.open(FACTORS)
+    expect(opened.browser.page.text).toContain(words('factors.left.other', { count: '9' }))
+    const again = await atFactor(usher, name)
+    await again.browser.submit({ code: '', recovery })
+    expect(again.browser.page.text).toContain(words('factors.wrong'))
+  })
+
+  test('of two browsers that send one at once, one is signed in', async () => {
+    const { codes } = await addApp(usher, name)
+    const browsers = await Promise.all(
+      Array.from({ length: 4 }, async () => (await atFactor(usher, name)).browser),
+    )
+    await Promise.all(browsers.map(each => each.submit({ code: '', recovery: codes[0] ?? '' })))
+    expect((await Promise.all(browsers.map(isSignedIn))).filter(Boolean)).toHaveLength(1)
+  })
+
+  test('of another account is refused', async () => {
+    const { codes } = await addApp(usher, name)
+    const other = await usher.addAccount({ username: `${name}.other` })
+    await addApp(usher, other.username)
+    const { browser } = await atFactor(usher, other.username)
+    await browser.submit({ code: '', recovery: codes[0] ?? '' })
+    expect(await isSignedIn(browser)).toBe(false)
+  })
+
+  test('new codes replace the old ones', async () => {
+    const { codes } = await addApp(usher, name)
+    const { browser } = await atFactor(usher, name)
+    await browser.submit({ code: await nextCode(usher, id) })
+    await browser.open(FACTORS)
+    await browser.submit({ codes: 'new' })
+    const fresh = codesOn(browser)
+    expect(fresh).toHaveLength(10)
+    expect(events()).toContain('recovery_codes_created')
+    const opened = await atFactor(usher, name)
+    await opened.browser.submit({ code: '', recovery: codes[0] ?? '' })
+    expect(await isSignedIn(opened.browser)).toBe(false)
+    await opened.browser.submit({ code: '', recovery: fresh[0] ?? '' })
+    expect(await isSignedIn(opened.browser)).toBe(true)
+  })
+})
+
+describe('the budget of attempts', () => {
+  test('is that of the password: wrong codes end it, and the password does not renew it', async () => {
+    await addApp(usher, name)
+    const { browser } = await atFactor(usher, name)
+    for (let i = 0; i < 5; i++) await browser.submit({ code: '000000' })
+    await browser.submit({ code: await nextCode(usher, id) })
+    expect(browser.page.text).toContain(words('factors.wrong'))
+    expect(events().filter(event => event === 'second_factor_throttled')).toHaveLength(1)
+    const other = (await open(usher)).browser
+    await other.submit(credentials(name))
+    expect(other.page.text).toContain(words('sign_in.failed'))
+  })
+
+  test('a right password between wrong codes gives no new attempts', async () => {
+    await addApp(usher, name)
+    for (let i = 0; i < 5; i++) {
+      const { browser } = await atFactor(usher, name)
+      await browser.submit({ code: '000000' })
+    }
+    const { browser } = await open(usher)
+    await browser.submit(credentials(name))
+    expect(browser.page.text).toContain(words('sign_in.failed'))
+  })
+
+  test('a browser that was signed in before has a budget of its own', async () => {
+    await addApp(usher, name)
+    const { browser } = await atFactor(usher, name)
+    await browser.submit({ code: await nextCode(usher, id) })
+    const stranger = (await atFactor(usher, name)).browser
+    for (let i = 0; i < 6; i++) await stranger.submit({ code: '000000' })
+    const tab = newTab(browser)
+    await open(usher, { prompt: 'login' }, tab)
+    await enterPassword(tab, name)
+    await tab.submit({ code: await nextCode(usher, id) })
+    expect(tab.heading).toBe(words('consent.title'))
+  })
+})
+
+describe('a change of a factor', () => {
+  test.for([
+    ['adding another app', `${FACTORS}?add=totp`, {}],
+    ['new recovery codes', FACTORS, { codes: 'new' }],
+    ['removal', FACTORS, { remove: 'any' }],
+  ] as const)('%s needs a session with two factors', async ([, path, change]) => {
+    const { browser } = await addApp(usher, name)
+    const before = await factorsOf(usher, id)
+    await browser.open(path)
+    if (path === FACTORS) await browser.submit(change)
+    expect(browser.heading).toBe(words('factors.step_title'))
+    expect(await factorsOf(usher, id)).toEqual(before)
+    await browser.submit({ code: await nextCode(usher, id) })
+    expect(browser.page.url.pathname).toBe(FACTORS)
+    await browser.open(path)
+    expect(browser.heading).not.toBe(words('factors.step_title'))
+  })
+
+  test('needs a sign-in of the last minutes', async () => {
+    const browser = await signedIn(usher, name)
+    await ageSessions(usher, id, 16 * 60)
+    await browser.open(`${FACTORS}?add=totp`)
+    expect(browser.heading).toBe(words('sign_in.title'))
+    await browser.submit(credentials(name))
+    expect(browser.heading).toBe(words('factors.add_totp'))
+  })
+
+  test('is refused from a form of another page', async () => {
+    const browser = await signedIn(usher, name)
+    await browser.open(`${FACTORS}?add=totp`)
+    const form = fieldsOf(browser.page, { code: codeOf(secretOn(browser)), csrf: 'wrong' })
+    expect((await send(browser, `${FACTORS}?add=totp`, { form })).status).toBe(403)
+    expect((await factorsOf(usher, id)).factors).toEqual([])
+  })
+})
+
+describe('step-up', () => {
+  /** A browser with a session from before the app was added. */
+  const withPassword = async () => (await addApp(usher, name)).browser
+
+  test.for([
+    ['acr_values', { acr_values: TWO_FACTORS }, { acr: TWO_FACTORS }],
+    ['an essential acr', ESSENTIAL, { acr: TWO_FACTORS }],
+    ['the file of the client', BANK, {}],
+  ] as const)('by %s: the user is asked for the second factor only', async ([, params, acr]) => {
+    const browser = await withPassword()
+    expect(await silently(usher, browser, { ...params })).toBe('interaction_required')
+    const opened = await open(usher, params, newTab(browser))
+    expect(opened.browser.heading).toBe(words('factors.step_title'))
+    expect(opened.browser.page.html.querySelector('input[type=password]')).toBeNull()
+    await opened.browser.submit({ code: '000000' })
+    expect(opened.browser.page.text).toContain(words('factors.wrong'))
+    await opened.browser.submit({ code: await nextCode(usher, id) })
+    expect(await claimsAfter(opened)).toMatchObject({ amr: ['pwd', 'otp', 'mfa'], ...acr })
+    // The next request needs no factor.
+    expect((await open(usher, params, newTab(browser))).browser.page.ours).toBe(false)
+  })
+
+  test('does not renew the time of the sign-in', async () => {
+    const browser = await withPassword()
+    await ageSessions(usher, id, 600)
+    const [before] = await sessionsOf(usher, id)
+    const opened = await open(usher, { acr_values: TWO_FACTORS, max_age: '3000' }, browser)
+    await opened.browser.submit({ code: await nextCode(usher, id) })
+    expect((await claimsAfter(opened)).auth_time).toBe(before?.loginTs)
+  })
+
+  test('max_age and prompt=login ask for the password first', async () => {
+    const browser = await withPassword()
+    await ageSessions(usher, id, 600)
+    for (const params of [{ max_age: '60' }, { prompt: 'login' }]) {
+      const opened = await open(usher, { acr_values: TWO_FACTORS, ...params }, newTab(browser))
+      expect(opened.browser.heading).toBe(words('sign_in.title'))
+      await enterPassword(opened.browser, name)
+      await opened.browser.submit({ code: await nextCode(usher, id) })
+      expect((await claimsAfter(opened)).acr).toBe(TWO_FACTORS)
+    }
+  })
+
+  test('a voluntary acr is not forced on a user without a factor', async () => {
+    const opened = await open(usher, { acr_values: TWO_FACTORS })
+    await opened.browser.submit(credentials(name))
+    expect(await claimsAfter(opened)).toMatchObject({ acr: PASSWORD_ACR })
+  })
+
+  test.for([
+    ['an essential acr', ESSENTIAL],
+    ['the file of the client', BANK],
+  ] as const)('by %s, a user without a factor adds one', async ([, params]) => {
+    const opened = await open(usher, params)
+    const { browser } = opened
+    await browser.submit(credentials(name))
+    expect(browser.heading).toBe(words('factors.needed_title'))
+    expect(browser.page.text).not.toContain('value="later"')
+    await browser.submit({ code: codeOf(secretOn(browser)) })
+    expect(codesOn(browser)).toHaveLength(10)
+    await browser.submit()
+    expect((await claimsAfter(opened)).amr).toEqual(['pwd', 'otp', 'mfa'])
+  })
+
+  test('adds a factor only after a recent sign-in', async () => {
+    const browser = await signedIn(usher, name)
+    await ageSessions(usher, id, 16 * 60)
+    await open(usher, BANK, browser)
+    expect(browser.heading).toBe(words('sign_in.title'))
+    await browser.submit(credentials(name))
+    expect(browser.heading).toBe(words('factors.needed_title'))
+  })
+
+  test('a client cannot send the parameter of the account pages', async () => {
+    const browser = await withPassword()
+    const opened = await open(usher, { second_factor: 'required' }, browser)
+    expect(opened.browser.heading).toBe(words('consent.title'))
+  })
+
+  test('another user who signs in meanwhile is not raised', async () => {
+    const browser = await withPassword()
+    const opened = await open(usher, { acr_values: TWO_FACTORS }, newTab(browser))
+    await usher.directory.endAccess(id, account => account)
+    await opened.browser.submit({ code: await nextCode(usher, id) })
+    expect(opened.browser.heading).toBe(words('error.interaction'))
+  })
+})
+
+test('a new factor of a running sign-in is asked for in later ones only', async () => {
+  const before = await open(usher)
+  await addApp(usher, name)
+  await enterPassword(before.browser, name)
+  expect(await new Browser(usher.issuer).open('/account')).toMatchObject({ status: 200 })
+})
+
+test('discovery lists the acr of two factors', async () => {
+  const response = await fetch(`${usher.issuer}/.well-known/openid-configuration`)
+  expect(await response.json()).toMatchObject({ acr_values_supported: [PASSWORD_ACR, TWO_FACTORS] })
+})

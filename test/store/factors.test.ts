@@ -1,0 +1,62 @@
+// Second factors on every store: each code has one winner among concurrent requests.
+
+import { expect, test } from 'vitest'
+import { createFactors, type Totp } from '../../src/features/factors/factors.ts'
+import { onEveryStore } from './every-store.ts'
+
+const app = (id: string, step = 0): Totp => {
+  return { type: 'totp', id, name: '', created: 1_777_000_000, secret: 'ABCD', step }
+}
+const times = <T>(count: number, work: (n: number) => Promise<T>) =>
+  Promise.all(Array.from({ length: count }, (_, n) => work(n)))
+
+onEveryStore(records => {
+  test('a recovery code has one winner', async () => {
+    const factors = createFactors(records())
+    const [code = ''] = (await factors.add('recovery', app('one'))) ?? []
+    const won = await times(8, () => factors.useRecovery('recovery', code))
+    expect(won.filter(Boolean)).toHaveLength(1)
+    expect((await factors.read('recovery')).recovery).toHaveLength(9)
+  })
+
+  test('a one-time code has one winner', async () => {
+    const factors = createFactors(records())
+    await factors.add('code', app('one'))
+    const use = () =>
+      factors.use('code', factor => (factor.step < 7 ? { ...factor, step: 7 } : undefined))
+    expect((await times(8, use)).filter(Boolean)).toHaveLength(1)
+  })
+
+  test('concurrent additions keep every factor, and make recovery codes once', async () => {
+    const factors = createFactors(records())
+    const made = await times(5, n => factors.add('many', app(`app ${n}`)))
+    expect((await factors.read('many')).factors).toHaveLength(5)
+    expect(made.filter(codes => codes?.length)).toHaveLength(1)
+  })
+
+  test('a factor is added once, and an account has at most 20', async () => {
+    const factors = createFactors(records())
+    expect(await factors.add('full', app('one'))).toHaveLength(10)
+    expect(await factors.add('full', app('one'))).toBeUndefined()
+    for (let n = 1; n < 20; n++) await factors.add('full', app(`app ${n}`))
+    expect(await factors.add('full', app('last'))).toBeUndefined()
+  })
+
+  test('of two that remove the last two factors at once, one fails if one is needed', async () => {
+    const factors = createFactors(records())
+    for (const id of ['one', 'two']) await factors.add('pair', app(id))
+    const ids = ['one', 'two']
+    const removed = await Promise.all(ids.map(id => factors.remove('pair', id, false)))
+    expect(removed.filter(Boolean)).toHaveLength(1)
+    expect((await factors.read('pair')).factors).toHaveLength(1)
+  })
+
+  test('reset leaves nothing, and the period of grace begins again', async () => {
+    const factors = createFactors(records())
+    const due = await factors.startGrace('reset', 600)
+    expect(await factors.startGrace('reset', 6000)).toBe(due)
+    await factors.add('reset', app('one'))
+    expect(await factors.reset('reset')).toHaveLength(1)
+    expect(await factors.read('reset')).toEqual({ accountId: 'reset', factors: [], recovery: [] })
+  })
+})

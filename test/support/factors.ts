@@ -1,0 +1,68 @@
+// Second factors for tests: an app that generates one-time codes, and the pages that add and use it.
+
+import { Secret, TOTP } from 'otpauth'
+import { createFactors, type Factors } from '../../src/features/factors/factors.ts'
+import type { Browser } from './browser.ts'
+import { credentials, open, signedIn, words } from './people.ts'
+import type { Usher } from './usher.ts'
+
+export const TWO_FACTORS = 'https://refeds.org/profile/mfa'
+export const FACTORS = '/account/factors'
+
+/** The key of the app on a page that shows it. */
+export function secretOn(browser: Browser): string {
+  return browser.page.html.querySelector('.steps code')?.text.replaceAll(' ', '') ?? ''
+}
+
+/** The code of an app. `steps`: of 30 s, from now. */
+export function codeOf(secret: string, steps = 0): string {
+  const timestamp = Date.now() + steps * 30_000
+  return TOTP.generate({ secret: Secret.fromBase32(secret), timestamp })
+}
+
+/** The second factors of an account in the store. */
+export const factorsOf = (usher: Usher, id: string) => createFactors(usher.records).read(id)
+
+/** The current code of the app of an account, which it accepts again if it was used before. */
+export async function nextCode(usher: Usher, id: string): Promise<string> {
+  let secret = ''
+  await usher.records.change<Factors>('Factors', id, ({ value }) => {
+    if (!value) return undefined
+    const factors = value.factors.map(factor => ({ ...factor, step: 0 }))
+    secret = value.factors[0]?.secret ?? ''
+    return { ...value, factors }
+  })
+  return codeOf(secret)
+}
+
+/** The recovery codes on the page. */
+export const codesOn = (browser: Browser): string[] =>
+  browser.page.html.querySelectorAll('.recovery code').map(code => code.text)
+
+/** Adds an app on the account page. Returns the browser, at the page of the recovery codes. */
+export async function addApp(usher: Usher, username = 'ada', name = '') {
+  const browser = await signedIn(usher, username)
+  await browser.open(`${FACTORS}?add=totp`)
+  const secret = secretOn(browser)
+  await browser.submit({ name, code: codeOf(secret) })
+  if (browser.heading !== words('factors.codes_title')) {
+    throw new Error(`no app was added: "${browser.heading}" ${browser.page.text}`)
+  }
+  return { browser, secret, codes: codesOn(browser) }
+}
+
+/** Opens an authorization request, and enters the password. */
+export async function atFactor(usher: Usher, username: string, params = {}) {
+  const opened = await open(usher, params)
+  await enterPassword(opened.browser, username)
+  return opened
+}
+
+/** Enters the password. The browser is left at the page of the second factor. */
+export async function enterPassword(browser: Browser, username = 'ada') {
+  await browser.submit(credentials(username))
+  if (browser.heading !== words('factors.step_title')) {
+    throw new Error(`no second factor is needed: "${browser.heading}"`)
+  }
+  return browser
+}
