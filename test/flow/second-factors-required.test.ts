@@ -2,6 +2,7 @@
 // and after a sign-in at an upstream issuer.
 
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { createFactors } from '../../src/features/factors/factors.ts'
 import type { Browser } from '../support/browser.ts'
 import {
   addApp,
@@ -59,6 +60,15 @@ describe('required', () => {
     await other.submit()
     expect(await isSignedIn(other)).toBe(false)
     expect(other.heading).toBe(words('factors.step_title'))
+  })
+
+  test('a factor that was removed during the sign-in does not complete it', async () => {
+    const browser = await signIn()
+    await browser.submit({ code: codeOf(secretOn(browser)) })
+    const [factor] = (await factorsOf(usher, ada)).factors
+    await createFactors(usher.records).remove(ada, factor?.id ?? '')
+    await browser.submit()
+    expect(await isSignedIn(browser)).toBe(false)
   })
 
   test('the last factor cannot be removed', async () => {

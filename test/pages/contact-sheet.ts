@@ -82,6 +82,18 @@ const SHEETS = {
       'requests',
     ],
   ],
+  factors: [
+    plain,
+    [
+      'factors',
+      'factors-last',
+      'factor-app-wrong',
+      'add-factor-later',
+      'second-factor-wrong',
+      'recovery-codes-account',
+      'recovery-codes',
+    ],
+  ],
   errors: [
     plain,
     [

@@ -121,7 +121,9 @@ export function createFactors(records: Records) {
         removed = found.factors.find(factor => factor.id === id)
         const factors = found.factors.filter(factor => factor.id !== id)
         if (!removed || (!factors.length && !mayBeLast)) return undefined
-        return { ...found, factors, recovery: factors.length ? found.recovery : [] }
+        const recovery = factors.length ? found.recovery : []
+        // A sign-in that has just added the factor needs it again.
+        return { ...found, factors, recovery, addedIn: undefined }
       })
       return isRemoved ? removed : undefined
     },
