@@ -168,6 +168,27 @@ test('every package that is imported is a dependency, and every dependency is im
   expect([...new Set(named)].toSorted()).toEqual(Object.keys(dependencies).toSorted())
 })
 
+test('libraries of optional features are loaded only where they are configured', () => {
+  const atStart = /^(?:import|export|\})(?!\stype)(?:[^'\n]*\bfrom)? '([^'\n]+)'$/gm
+  const next = new Map(
+    source.map(({ path, text }) => [
+      path,
+      [...text.matchAll(atStart)].map(([, name = '']) =>
+        name.startsWith('.') ? normalize(join(dirname(path), name)) : name,
+      ),
+    ]),
+  )
+  const loaded = new Set<string>()
+  const load = (file: string) => {
+    if (loaded.has(file)) return
+    loaded.add(file)
+    for (const name of next.get(file) ?? []) load(name)
+  }
+  load('src/main.ts')
+  expect(loaded).toContain('oidc-provider')
+  expect(['otpauth', 'uqr', 'openid-client'].filter(name => loaded.has(name))).toEqual([])
+})
+
 test('the Koa application is made in one file; elsewhere koa gives types alone', () => {
   const makers = source.filter(({ text }) => /^import (?!type).*from 'koa'$/m.test(text))
   expect(makers.map(({ path }) => path)).toEqual(['src/app.ts'])

@@ -1,0 +1,66 @@
+// Second factors in Chromium: with the keyboard alone, and without JavaScript.
+
+import type { Browser } from 'playwright-core'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { launchChromium, NO_COMPLAINTS, tabTo } from '../support/chromium.ts'
+import { codeOf, factorsOf, nextCode } from '../support/factors.ts'
+import { words } from '../support/people.ts'
+import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { Visit } from '../support/visit.ts'
+
+let usher: Usher
+let browser: Browser
+let ada: string
+beforeAll(async () => {
+  const sign_in = { second_factor: 'required' }
+  ;[usher, browser] = await Promise.all([startUsher({ usher: { sign_in } }), launchChromium()])
+  ada = (await usher.addAccount(ADA)).id
+})
+afterAll(async () => {
+  await browser.close()
+  await usher.close()
+})
+
+test.each([
+  ['with the keyboard alone', true],
+  ['without JavaScript', false],
+])('an app is added during the sign-in, and used at the next one, %s', async (_, hasScripts) => {
+  await usher.records.update('Factors', ada, () => ({ accountId: ada, factors: [], recovery: [] }))
+  const visit = await Visit.start(browser, { javaScriptEnabled: hasScripts })
+  const { page } = visit
+  const { keyboard } = page
+  const heading = (key: string) => page.getByRole('heading', { name: words(key), exact: true })
+  async function enterPassword() {
+    await page.goto(`${usher.issuer}/account`)
+    await keyboard.type('ada')
+    await keyboard.press('Tab')
+    await keyboard.type(PASSWORD)
+    await keyboard.press('Enter')
+  }
+
+  await enterPassword()
+  await heading('factors.needed_title').waitFor()
+  const secret = (await page.locator('.steps code').textContent()) ?? ''
+  const code = page.getByLabel(words('factors.confirm'))
+  expect(await page.locator('.qr svg').isVisible()).toBe(true)
+  await code.focus()
+  await keyboard.type(codeOf(secret.replaceAll(' ', '')))
+  await keyboard.press('Enter')
+  await heading('factors.codes_title').waitFor()
+  expect(await page.locator('.recovery li').count()).toBe(10)
+  if (hasScripts) await tabTo(page, words('factors.saved'))
+  else await visit.button(words('factors.saved')).focus()
+  await keyboard.press('Enter')
+  await heading('account.title').waitFor()
+
+  await page.context().clearCookies()
+  await enterPassword()
+  await heading('factors.step_title').waitFor()
+  // The field has the focus.
+  await keyboard.type(await nextCode(usher, ada))
+  await keyboard.press('Enter')
+  await heading('account.title').waitFor()
+  expect((await factorsOf(usher, ada)).factors).toHaveLength(1)
+  expect(visit.complaints).toEqual(NO_COMPLAINTS)
+  await visit.close()
+})
