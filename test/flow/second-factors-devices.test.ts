@@ -30,7 +30,7 @@ const test = usherTest({
   },
 })
 beforeEach(async () => {
-  await usher.records.update('Factors', ada, () => ({ accountId: ada, factors: [], recovery: [] }))
+  await usher.records.change('Factors', ada, () => ({ accountId: ada, factors: [], recovery: [] }))
 })
 
 test('a device gets tokens after the second factor', async () => {
