@@ -17,6 +17,7 @@ import { keysPeriod } from '../provider/keys.ts'
 import { currentRequest } from '../state/request.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
+import { choose, hasChoices, withLists } from './metadata-choices.ts'
 import * as registered from './registered-clients.ts'
 
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post']
@@ -33,11 +34,12 @@ export function registration(settings: Settings, records: Records): Feature {
   function validate({ oidc }: KoaContextWithOIDC, properties: Properties) {
     const { client_id, client_id_issued_at, client_secret, client_secret_expires_at } = properties
     // An update has all metadata of the answer before it (RFC 7592 §2.2), also what an invitation set.
-    const body: Properties = { ...oidc.body }
+    const body = choose({ ...oidc.body }, settings)
     for (const key of USHER_METADATA) if (body[key] === oidc.client?.[key]) delete body[key]
     const sent = readMetadata(body, String(client_id), settings)
     if (oidc.client) keepSubjects(oidc.client, sent)
-    const { consent, require_pkce, ...metadata } = sent
+    const { consent, require_pkce, ...validated } = sent
+    const metadata = withLists(body, validated)
     const hasSecret = SECRET_METHODS.includes(String(metadata.token_endpoint_auth_method))
     for (const key of Object.keys(properties)) delete properties[key]
     Object.assign(properties, metadata, { client_id_issued_at })
@@ -102,6 +104,7 @@ export function registration(settings: Settings, records: Records): Feature {
         policies: { [registered.RULES]: validate, [registered.WITHOUT_PKCE]: relaxPkce },
         idFactory: registered.newClientId,
       },
+      rpMetadataChoices: { enabled: hasChoices(settings) },
       // The token does not rotate: an update is one write, and a lost answer does no harm.
       registrationManagement: { enabled, rotateRegistrationAccessToken: false },
     },

@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
+import { decodeProtectedHeader } from 'jose'
 import { errors } from 'oidc-provider'
 import * as openid from 'openid-client'
 import { pino } from 'pino'
@@ -18,7 +19,7 @@ import { PeerUnavailable, StoreUnavailable } from '../../src/storage/store.ts'
 import { Browser } from '../support/browser.ts'
 import { makeCertificate } from '../support/certificates.ts'
 import { BANKING, detailsRequest, PAYMENT } from '../support/details.ts'
-import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { authorizationRequest, authorize, signInAndAllow } from '../support/journey.ts'
 import { textOf, words } from '../support/people.ts'
 import { OPERATORS } from '../support/registration.ts'
 import { assertion, PUBLIC_JWKS } from '../support/signers.ts'
@@ -141,6 +142,18 @@ test('a client authenticates with the keys in its metadata document', async () =
   }
   expect(await ask(usher.issuer)).toBe('invalid_grant')
   expect(await ask('https://other.example.org')).toBe('invalid_client')
+})
+
+test('a document has the values that its client can use, and one of them is chosen', async () => {
+  const lists = { id_token_signing_alg_values_supported: ['HS256', 'ES256'] }
+  documents['/choosing'] = { ...ASSISTANT, ...lists }
+  const client_id = `${site}/choosing`
+  const asked = { client_id, redirect_uri: CALLBACK, scope: 'openid' }
+  const { code, request } = await authorize(usher, asked)
+  const { code_verifier } = request
+  const form = { grant_type: 'authorization_code', code, redirect_uri: CALLBACK, code_verifier }
+  const { json } = await send(usher, '/api/oauth/token', { body: { ...form, client_id } })
+  expect(decodeProtectedHeader(String(json.id_token)).alg).toBe('ES256')
 })
 
 test('another node fetches the document itself, and shows the name of the client', async () => {

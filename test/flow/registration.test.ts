@@ -240,3 +240,36 @@ test('the endpoints refuse other methods', async () => {
   expect((await send(usher, `${REGISTER}/`)).status).toBe(404)
   expect((await send(usher, `/API/oauth/register/${client_id}`)).status).toBe(404)
 })
+
+const LISTS = {
+  id_token_signing_alg_values_supported: ['HS256', 'PS256', 'EdDSA', 'RS256'],
+  userinfo_signing_alg_values_supported: ['none', 'ES256'],
+  token_endpoint_auth_methods_supported: ['tls_client_auth', 'none', 'client_secret_basic'],
+  subject_types_supported: ['pairwise', 'public'],
+}
+
+test('a client sends the values that it can use, and the answer has those that were chosen', async () => {
+  const client = await registerNew(usher, { ...METADATA, ...LISTS })
+  expect(client).toMatchObject({
+    // PS256 has no key here, and pairwise subjects are off.
+    id_token_signed_response_alg: 'EdDSA',
+    userinfo_signed_response_alg: 'ES256',
+    token_endpoint_auth_method: 'none',
+    subject_type: 'public',
+  })
+  for (const key of [...Object.keys(LISTS), 'client_secret']) expect(client).not.toHaveProperty(key)
+  const value = { id_token_signed_response_alg: 'RS256' }
+  expect(await registerNew(usher, { ...METADATA, ...LISTS, ...value })).toMatchObject(value)
+})
+
+test.each<[string, unknown]>([
+  ...Object.keys(LISTS).map((key): [string, unknown] => [key, ['unknown']]),
+  ['id_token_signing_alg_values_supported', 'RS256'],
+  ['id_token_signing_alg_values_supported', [{ toString: 1 }]],
+  ['token_endpoint_auth_methods_supported', 'none'],
+  ['subject_types_supported', []],
+])('%s of %j is refused: no value is supported', async (key, value) => {
+  const { status, json } = await register(usher, await invite(usher), { ...METADATA, [key]: value })
+  expect([status, json.error]).toEqual([400, 'invalid_client_metadata'])
+  expect(json.error_description).toContain(key)
+})

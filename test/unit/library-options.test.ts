@@ -97,7 +97,8 @@ const REACHED: Record<string, string> = {
   'usher features.pairwise_subjects': 'subjectTypes',
   'usher features.client_id_metadata_documents': 'features.clientIdMetadataDocument.enabled',
   'usher features.dynamic_registration':
-    'features.registration.enabled features.registrationManagement.enabled',
+    'features.registration.enabled features.registrationManagement.enabled ' +
+    'features.rpMetadataChoices.enabled',
 }
 
 /** By the reason why they are fixed: options that no setting reaches. */
@@ -167,7 +168,6 @@ const FIXED: Record<string, string> = {
     'features.attestClientAuth.additionalSecuritySignal features.attestClientAuth.challengeSecret ' +
     'features.attestClientAuth.getAttestationSignaturePublicKey enabledJWA.attestSigningAlgValues ' +
     'features.attestClientAuth.assertAttestationJwtAndPop',
-  'RP Metadata Choices are not offered yet': 'features.rpMetadataChoices.enabled',
   'encrypted requests are not offered: the provider would need keys to decrypt':
     'enabledJWA.requestObjectEncryptionAlgValues enabledJWA.requestObjectEncryptionEncValues',
 }
