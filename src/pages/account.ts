@@ -56,7 +56,7 @@ export function createAccountPages(site: Site) {
       views.page(ctx, 'account', {
         facts: facts.filter(({ value }) => value),
         notices: notices.flat(),
-        applications: views.launcher(ctx),
+        applications: views.launcher(ctx, user.account),
       })
     },
 

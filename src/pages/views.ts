@@ -3,7 +3,7 @@
 
 import { hash } from 'node:crypto'
 import type { Context } from 'koa'
-import type { Account } from '../accounts/account.ts'
+import { type Account, missingAttributes } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
 import { type ClientMetadata, READ_BY_USERS } from '../config/schema/client.ts'
 import { allowFormAnywhere } from '../http/edge.ts'
@@ -88,10 +88,12 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
     return url.href
   }
 
-  /** Returns the applications of the config folder that users can open, by name. */
-  function launcher(ctx: Context) {
+  /** Returns the applications of the config folder that the user may open, by name. */
+  function launcher(ctx: Context, account: Account) {
     const language = words(ctx)
-    const all = settings.clients.flatMap(client => {
+    const isAllowed = ({ enabled, allow }: ClientMetadata) =>
+      enabled !== false && !missingAttributes(account, allow).length
+    const all = settings.clients.filter(isAllowed).flatMap(client => {
       const { client_id, client_name: name, ...addresses } = clientWords(language, client)
       const url = client.redirect_uris.length ? startOf(addresses) : undefined
       return url ? [{ name, url, mark: markOf(client_id, name, logoOf(client_id)) }] : []
