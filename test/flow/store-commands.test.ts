@@ -5,6 +5,7 @@ import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
 import { hashSecret } from '../../src/config/client-secret.ts'
 import { Browser } from '../support/browser.ts'
+import { EXCHANGING, exchange } from '../support/exchange.ts'
 import {
   authorizationRequest,
   authorize,
@@ -17,7 +18,7 @@ import {
 } from '../support/journey.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
-import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const SCOPE = 'openid profile email offline_access'
@@ -37,7 +38,8 @@ beforeAll(async () => {
   usher = await startUsher({
     store: server.url,
     env: { USHER_SECRET },
-    clients: { ...CLIENTS, jobs },
+    ...EXCHANGING,
+    clients: { ...EXCHANGING.clients, jobs },
     usher: { features: { client_credentials: true } },
   })
   await usher.addAccount(ADA)
@@ -104,6 +106,14 @@ test('authorize with a session and a consent, and the code exchange: at most 10'
   expect(await tripsOf(authorizeAndRedeem)).toBeLessThanOrEqual(10)
   pass(600)
   expect(await tripsOf(authorizeAndRedeem)).toBeLessThanOrEqual(10)
+})
+
+test('a token exchange: at most 4; the introspection of its token: at most 3', async () => {
+  const { access_token } = await given()
+  const exchanged = () => exchange(usher, access_token, { client_id: 'web' })
+  expect(await tripsOf(exchanged)).toBeLessThanOrEqual(4)
+  const { body } = await exchanged()
+  expect(await tripsOf(form('introspect', body.access_token))).toBeLessThanOrEqual(3)
 })
 
 // Without a file in upstreams/, upstream issuers cost nothing: 28 is the number from before they existed.
