@@ -17,6 +17,8 @@ export interface Consent {
   declined: string[]
   /** Allowed authorization details (RFC 9396), the latest first, each with its time in epoch seconds. */
   details?: { detail: Detail; at: number }[]
+  /** Clients that exchanged tokens of this client, the latest first (RFC 8693). */
+  actors?: string[]
   /** Hash of the client name and hosts that the user saw (`appearanceOf` in provider/grants.ts). */
   appearance?: string
   /** Epoch seconds. */
@@ -66,6 +68,7 @@ export function createConsents(records: Records) {
   const read = (accountId: string, clientId: string) =>
     records.read<Consent>(...consentName(accountId, clientId))
 
+  /** Changes a consent; `decide` returns undefined to leave it as it is. */
   const change = (
     accountId: string,
     clientId: string,
@@ -108,6 +111,7 @@ export function createConsents(records: Records) {
         scopes: [...allowed],
         declined: [...new Set([...refused, ...declined])].filter(scope => !allowed.has(scope)),
         details: remembered(details, found.value?.details),
+        actors: found.value?.actors,
         appearance,
         since,
         lastUsed: now(),
@@ -138,7 +142,7 @@ export function createConsents(records: Records) {
     for (const { client_id } of await list(accountId)) await withdraw(accountId, client_id)
   }
 
-  return { read, readAhead, find, list, decide, touch, withdraw, removeAll }
+  return { read, readAhead, find, list, change, decide, touch, withdraw, removeAll }
 }
 
 function remembered(allowed: Detail[], before: Consent['details'] = []): Consent['details'] {

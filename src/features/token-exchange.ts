@@ -235,7 +235,14 @@ function createHandler(dependencies: Dependencies, acts: WeakMap<object, object>
       return refuseSubject('is of access that has ended')
     }
     ctx.body = await issue(ctx, exchange)
-    await consents.touch(account.id, root.clientId ?? '')
+    const { clientId: rootClient = '' } = root
+    await consents.touch(account.id, rootClient)
+    // The user finds the clients that act through an application on the account page.
+    await consents.change(account.id, rootClient, ({ value }) => {
+      const known = value?.actors ?? []
+      const isNew = ![rootClient, ...known].includes(client.clientId)
+      return value && isNew ? { ...value, actors: [client.clientId, ...known] } : undefined
+    })
     note(ctx, 'token_exchanged', {
       ...{ account: account.id, client_id: client.clientId, actors, of_client: root.clientId },
       ...{ api: api.resource, scope, impersonation: rule.impersonation },

@@ -29,7 +29,7 @@ export function createApplicationPages(site: Site) {
 
   async function describe(ctx: Context, consent: Consent, browsers: SignedInBrowser[]) {
     const words = views.words(ctx)
-    const { client_id, scopes, details = [], since, lastUsed } = consent
+    const { client_id, scopes, details = [], actors = [], since, lastUsed } = consent
     const client = await views.client(ctx, client_id)
     const name = client?.client_name ?? client_id
     // Older authorization details are in no valid token.
@@ -53,6 +53,7 @@ export function createApplicationPages(site: Site) {
           ...detailWords(words, settings, detail),
           since: words.ago(at),
         })),
+      actors: words.list(await Promise.all(actors.map(id => views.nameOf(ctx, id)))),
       since: words.ago(since),
       lastUsed: words.ago(lastUsed),
       inUse: inUse

@@ -307,6 +307,16 @@ test('the audit event names the user, the clients and the API', async () => {
   expect(usher.output.filter(line => line.includes('"ignored"'))).toEqual([])
 })
 
+test('Connected applications names the clients that act through an application', async () => {
+  const { browser, access_token } = await shopTokens(usher)
+  await exchange(usher, access_token)
+  const { text } = await browser.open('/account/applications')
+  expect(text).toMatch(/Through it, these applications act for you, too: .*The shop-api/)
+  await browser.open(removalOf('web'))
+  await browser.submit()
+  expect(browser.page.text).not.toContain('The shop-api')
+})
+
 test('an exchange uses no scope that the user declined for the application', async () => {
   const browser = await signedIn(usher)
   const scope = 'openid shop:read files:read'
