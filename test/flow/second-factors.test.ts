@@ -38,10 +38,18 @@ const test = usherTest({
   accounts: [],
   clients: { ...CLIENTS, bank: { ...CLIENTS.first, client_id: 'bank', second_factor: 'required' } },
   usher: { sign_in: { second_factor: 'optional' } },
+  // A client whose metadata has default_acr_values (OpenID Connect Registration §2).
+  features: {
+    defaults: {
+      clientMetadata: ({ client_id }) =>
+        client_id === 'post' ? { default_acr_values: [TWO_FACTORS] } : {},
+    },
+  },
 })
 
 const PASSWORD_ACR = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
 const BANK = { client_id: 'bank', redirect_uri: CLIENTS.first?.redirect_uris[0] ?? '' }
+const POST = { client_id: 'post' }
 const ESSENTIAL = {
   claims: JSON.stringify({ id_token: { acr: { essential: true, value: TWO_FACTORS } } }),
 }
@@ -57,6 +65,7 @@ beforeEach(async () => {
 async function claimsAfter({ browser, request }: { browser: Browser; request: Request }) {
   if (browser.heading === words('consent.title')) await browser.submit({ decision: 'allow' })
   const { body } = await redeem(usher, browser.page.params.get('code') ?? '', request)
+  if (!body.id_token) throw new Error(JSON.stringify(body))
   return decodeJwt(body.id_token)
 }
 
@@ -100,6 +109,18 @@ describe('an app for one-time codes', () => {
       await browser.submit({ code })
       expect(browser.page.status).toBe(400)
       expect(secretOn(browser)).toBe(secret)
+    }
+    expect((await factorsOf(usher, id)).factors).toEqual([])
+  })
+
+  test('is not added with another nonce than one of the page', async () => {
+    const browser = await signedIn(usher, name)
+    await browser.open(`${FACTORS}?add=totp`)
+    for (const nonce of ['x', 'x'.repeat(60_000), '../../other/path']) {
+      await browser.submit({ code: codeOf(secretOn(browser)), nonce })
+      expect(browser.page.status).toBe(400)
+      const field = browser.page.html.querySelector('input[name=nonce]')
+      expect(field?.getAttribute('value')).toMatch(/^[\w-]{16}$/)
     }
     expect((await factorsOf(usher, id)).factors).toEqual([])
   })
@@ -293,6 +314,7 @@ describe('step-up', () => {
     ['acr_values', { acr_values: TWO_FACTORS }, { acr: TWO_FACTORS }],
     ['an essential acr', ESSENTIAL, { acr: TWO_FACTORS }],
     ['the file of the client', BANK, {}],
+    ['default_acr_values', POST, {}],
   ] as const)('by %s: the user is asked for the second factor only', async ([, params, acr]) => {
     const browser = await withPassword()
     expect(await silently(usher, browser, { ...params })).toBe('interaction_required')

@@ -40,12 +40,14 @@ export const nameIn = (form: Form) =>
 /** The latest use of a factor is this request. */
 export const useOf = (ctx: Context) => ({ at: now(), client: clientInfoOf(ctx) })
 
-/** Returns the data of a page that shows a new secret. `nonce`: of a form with a wrong code. */
-export function newSecret({ settings, factors }: Parts, account: Account, nonce = newNonce()) {
+/** Returns the data of a page that shows a new secret. `given`: the nonce of a form with a wrong code. */
+export function newSecret({ settings, factors }: Parts, account: Account, given = '') {
+  const nonce = NONCE.test(given) ? given : randomBytes(12).toString('base64url')
   const bytes = factors.secretOf(account.id, nonce)
   return { nonce, ...describeSecret(bytes, settings.branding.name, account.username) }
 }
-const newNonce = () => randomBytes(12).toString('base64url')
+/** A random text on the page with a new secret. It also becomes the id of the factor. */
+const NONCE = /^[\w-]{16}$/
 
 /** Adds the app of a form. Returns the new recovery codes; undefined if the code is wrong. */
 export async function addApp(
@@ -56,6 +58,7 @@ export async function addApp(
   uid?: string,
 ) {
   const nonce = form.value('nonce')
+  if (!NONCE.test(nonce)) return undefined
   const about = { id: nonce, name: nameIn(form), code: form.value('code'), use: useOf(ctx) }
   const app = confirmTotp(factors.secretOf(id, nonce), about)
   const codes = app && (await factors.add(id, app, uid))
