@@ -186,6 +186,12 @@ const REASONS: Record<string, Row[]> = {
   invalid_client: [
     { detail: /client not found/, reason: unknownClient },
     {
+      detail: /fetch not allowed/,
+      wrong: 'the document of CLIENT is not fetched: its host is not in hosts',
+      change:
+        'features.client_id_metadata_documents.hosts in usher.yaml, or a file with this client_id',
+    },
+    {
       detail: /^(the host|port|connect|no answer) |certificate$|unexpected|too large|JSON/,
       wrong: 'there is no document at CLIENT (DETAIL)',
       change: FETCH,

@@ -6,28 +6,39 @@ import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { mapOf, readJson, required } from '../config/schema/values.ts'
-import { createQuota } from '../http/limits.ts'
+import { prefixOf } from '../http/client-info.ts'
+import { createQuotas } from '../http/limits.ts'
 import { faultOf } from '../http/log.ts'
 import type { Environment, Feature, LibraryFeatures } from '../provider/feature.ts'
+import { addOfflineAccess } from '../provider/requests.ts'
 import { outageIn, PeerUnavailable } from '../storage/store.ts'
 import { readMetadata, refuse, usable } from './registration.ts'
 
-const MAX_FETCHES_PER_MINUTE = 120
+/** Of one network, and of one network at one host: no network can keep others from new documents. */
+const MAX_FETCHES_PER_MINUTE = 60
+const MAX_FETCHES_AT_HOST = 30
 const MAX_DOCUMENT_BYTES = 5 * 1024
 const CACHE_SECONDS = { min: 60, max: 3600 }
 
 /** Returns the feature client ID metadata documents. */
 export function clientDocuments({ settings, log }: Pick<Environment, 'settings' | 'log'>): Feature {
-  const hasRoom = createQuota(MAX_FETCHES_PER_MINUTE, 60)
+  const set = settings.features.client_id_metadata_documents
+  const { hosts, refresh_tokens } = set || {}
+  const hasRoom = createQuotas(MAX_FETCHES_PER_MINUTE, 60)
+  const hasRoomAtHost = createQuotas(MAX_FETCHES_AT_HOST, 60)
   const clientIdMetadataDocument: LibraryFeatures['clientIdMetadataDocument'] = {
-    enabled: settings.features.client_id_metadata_documents,
+    enabled: Boolean(set),
     ack: 'draft-02',
     cacheDuration: CACHE_SECONDS,
-    allowFetch(ctx: KoaContextWithOIDC | undefined) {
+    allowFetch(ctx: KoaContextWithOIDC | undefined, id) {
+      const { host } = new URL(id)
+      if (hosts?.includes(host) === false) return false
       // After an error the library looks for the client once more.
       if (ctx?.state.isDocumentFetched) return false
       if (ctx) ctx.state.isDocumentFetched = true
-      if (hasRoom()) return true
+      // Pages without a request of the library show clients that users know.
+      const network = ctx ? prefixOf(ctx.ip) : ''
+      if (hasRoomAtHost(`${network} ${host}`) && hasRoom(network)) return true
       const error = new errors.TemporarilyUnavailable('too many unknown applications are asked for')
       throw Object.assign(error, { status: 503, statusCode: 503 })
     },
@@ -55,6 +66,10 @@ export function clientDocuments({ settings, log }: Pick<Environment, 'settings' 
       return response.status === 200 ? complete(response, String(input)) : response
     },
     settings: { clientIdMetadataDocument },
+    checkRequest({ oidc }) {
+      const isDocument = oidc.client?.clientIdMetadataDocument
+      if (isDocument && refresh_tokens === 'always') addOfflineAccess(oidc)
+    },
     async describeClient({ Client }, id) {
       if (!id.startsWith('https://')) return undefined
       try {

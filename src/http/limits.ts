@@ -176,6 +176,19 @@ function createUsage(periodMs: number) {
   }
 }
 
+/**
+ * Fixed-window rate limiter for each key, per process. Returns a function that is true while the window has
+ * room for one more of a key.
+ */
+export function createQuotas(limit: number, seconds: number) {
+  const usage = createUsage(seconds * 1000)
+  return (key: string): boolean => {
+    const hasRoom = usage.of(key).current < shareOf(limit)
+    if (hasRoom) usage.add(key, 1)
+    return hasRoom
+  }
+}
+
 let processes = 1
 
 /** Sets the number of processes that share the limits of this machine (`workers`). */

@@ -66,6 +66,16 @@ function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
 }
 
 /**
+ * Adds `offline_access` to a request that is not OpenID Connect, of a client that can refresh: OAuth clients do
+ * not know this scope. The consent page shows it.
+ */
+export function addOfflineAccess({ client, params, requestParamScopes }: Oidc): void {
+  if (!params || requestParamScopes.has('openid')) return
+  if (!client?.grantTypeAllowed('refresh_token')) return
+  params.scope = [...requestParamScopes.add(OFFLINE_ACCESS)].join(' ')
+}
+
+/**
  * Logs the parts of a request that are ignored: unknown scopes, scopes of an API without its `resource`
  * (RFC 6749 §3.3), and `audience`.
  */

@@ -331,17 +331,52 @@ test('a redirect is not followed, and no internal address is requested', async (
   expect(asked).toEqual(['/elsewhere'])
 })
 
-test('at most 120 documents are fetched in a minute, and known clients continue to work', async () => {
-  const crowd = await startUsher({ clients: {}, usher: usher_yaml })
+test('one network fetches at most 30 documents of a host in a minute, and others continue to work', async () => {
+  const proxied = { ...usher_yaml, proxy: ['127.0.0.1/32'] }
+  const crowd = await startUsher({ clients: {}, usher: proxied })
+  const ask = (client_id: string, ip: string) => {
+    const { url } = authorizationRequest(crowd, { client_id, redirect_uri: CALLBACK })
+    const headers = { 'x-forwarded-for': ip, 'x-forwarded-proto': 'http' }
+    return send(crowd, url, { headers }).then(({ status }) => status)
+  }
   documents['/assistant'] = ASSISTANT
-  expect((await begin(`${site}/assistant`, crowd)).status).toBe(303)
+  documents['/other'] = ASSISTANT
+  expect(await ask(`${site}/assistant`, '192.0.2.1')).toBe(303)
   asked.length = 0
-  const all = Array.from({ length: 150 }, (_, i) => begin(`${site}/unknown-${i}`, crowd))
-  const statuses = (await Promise.all(all)).map(({ status }) => status)
-  expect(asked.length).toBe(119)
-  expect(statuses.filter(status => status === 503)).toHaveLength(31)
-  expect((await begin(`${site}/assistant`, crowd)).status).toBe(303)
+  const all = Array.from({ length: 50 }, (_, i) => ask(`${site}/unknown-${i}`, '192.0.2.1'))
+  const statuses = await Promise.all(all)
+  expect(asked.length).toBe(29)
+  expect(statuses.filter(status => status === 503)).toHaveLength(21)
+  expect(await ask(`${site}/assistant`, '192.0.2.1')).toBe(303)
+  expect(await ask(`${site}/other`, '192.0.2.1')).toBe(503)
+  expect(await ask(`${site}/other`, '198.51.100.1')).toBe(303)
   await crowd.close()
+})
+
+test('with hosts, documents of other hosts are not fetched; a file with the address of one needs none', async () => {
+  documents['/assistant'] = ASSISTANT
+  const client_id = `${site}/assistant`
+  const pinned = { ...ASSISTANT, client_name: 'Pinned', client_id: `${site}/pinned` }
+  const withHosts = (hosts: string[]) =>
+    startUsher({
+      clients: { pinned },
+      usher: { ...usher_yaml, features: { client_id_metadata_documents: { hosts } } },
+    })
+  const answers = async (hosts: string[]) => {
+    const at = await withHosts(hosts)
+    const { json } = await send(at, DISCOVERY)
+    expect(json.client_id_metadata_document_supported).toBe(true)
+    asked.length = 0
+    const statuses = [
+      (await begin(client_id, at)).status,
+      (await begin(pinned.client_id, at)).status,
+    ]
+    await at.close()
+    return [...statuses, asked]
+  }
+  expect(await answers([])).toEqual([400, 303, []])
+  expect(await answers(['localhost'])).toEqual([400, 303, []])
+  expect(await answers([new URL(site).host])).toEqual([303, 303, ['/assistant']])
 })
 
 test('while the feature is off, no document is fetched, and discovery does not list it', async () => {

@@ -57,7 +57,7 @@ const options = () => ({
     files: {
       ...APIS.resources.files,
       default_scopes: ['files:read'],
-      clients: Object.values(DOCUMENTS).map(({ path }) => site + path),
+      clients: [`${site}/oauth/*`, `${site}/cursor.json`, `${site}/minimal.json`],
     },
   },
 })
@@ -91,19 +91,19 @@ afterAll(async () => {
 const PROXIED = { 'x-forwarded-proto': 'https', 'x-forwarded-for': '192.0.2.1' }
 
 /** An authorization request and token requests, as the SDK sends them. */
-function clientOf(client_id: string, redirect_uri: string, isKeyed: boolean) {
-  const browser = new Browser(usher.issuer)
+function clientOf(client_id: string, redirect_uri: string, isKeyed: boolean, at = usher) {
+  const browser = new Browser(at.issuer)
   async function post(form: Record<string, string>) {
-    const client_assertion = isKeyed && (await assertion('RS256', client_id, usher.issuer))
+    const client_assertion = isKeyed && (await assertion('RS256', client_id, at.issuer))
     const proof = { client_assertion, client_assertion_type: ASSERTION_TYPE }
     const body = { client_id, resource: FILES, ...form, ...(client_assertion && proof) }
-    return send(usher, TOKEN, { body: body as Record<string, string> })
+    return send(at, TOKEN, { body: body as Record<string, string> })
   }
   return {
     post,
     async authorize(scope?: string) {
       const params = { client_id, redirect_uri, scope, nonce: undefined, resource: FILES }
-      const request = authorizationRequest(usher, params)
+      const request = authorizationRequest(at, params)
       await browser.open(request.url)
       const page = await signInAndAllow(browser, 'ada')
       expect([page.text, page.params.get('code')]).toEqual([page.text, expect.any(String)])
@@ -136,6 +136,27 @@ test.each(Object.entries(DOCUMENTS))(
     ])
   },
 )
+
+test('refresh_tokens: always gives a refresh token to a client that does not ask for one', async () => {
+  const { path, callback } = DOCUMENTS.Codex
+  const { usher: yaml, ...rest } = options()
+  const client_id_metadata_documents = { refresh_tokens: 'always' }
+  const features = { ...yaml.features, client_id_metadata_documents }
+  const always = await startUsher({ ...rest, usher: { ...yaml, features } })
+  await always.addAccount(ADA)
+  const tokensAt = async (at: Usher, scope?: string) => {
+    const { json } = await clientOf(site + path, callback, false, at).authorize(scope)
+    return [json.scope, typeof json.refresh_token]
+  }
+  expect(await tokensAt(always)).toEqual(['files:read', 'string'])
+  expect(await tokensAt(always, 'files:read files:write')).toEqual([
+    'files:read files:write',
+    'string',
+  ])
+  expect(await tokensAt(always, 'openid files:read')).toEqual(['files:read', 'undefined'])
+  expect(await tokensAt(usher, 'files:read')).toEqual(['files:read', 'undefined'])
+  await always.close()
+})
 
 test('a redirect URI of a document that cannot be used is refused when it is used', async () => {
   const client_id = site + DOCUMENTS.Cursor.path

@@ -115,6 +115,7 @@ function typeOf({ type, const: only, enum: values, ...schema }: Schema): string 
       .map(typeOf)
       .filter(type => type !== 'text')
       .join(', ')
+  if (type === 'object') return 'map'
   if (items) return typeOf(items) ? `list: ${typeOf(items)}` : 'list'
   if (pattern?.endsWith('(s|min|h|d)$')) return 'duration'
   if (pattern?.endsWith('s$')) return 'seconds'

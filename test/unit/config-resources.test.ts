@@ -47,6 +47,11 @@ const FEW = { clients: ['web', 'wbe'] }
 const TAKEN = { scopes: { openid: { description: 'Know you' } } }
 test.each<[string, object, string[]]>([
   ['no scope', { scopes: {} }, ['scopes value']],
+  [
+    'patterns that name no host',
+    { clients: ['https://claude.ai*', 'web*', 'https://*.ai/*'] },
+    ['clients.0 unknown-client', 'clients.1 unknown-client', 'clients.2 unknown-client'],
+  ],
   ['a scope of claims.yaml', TAKEN, ['scopes.openid same-scope']],
   [
     'a default that is no scope',
@@ -76,6 +81,10 @@ test.each<[string, object, string[]]>([
 test.each<[string, object]>([
   ['a JWT for ten minutes', { token_lifetime: '10 min' }],
   ['an opaque token for an hour', { token_format: 'opaque', token_lifetime: '1 h' }],
+  [
+    'patterns of clients',
+    { clients: ['web', 'app_*', 'https://claude.ai/*', 'https://a.example/b*'] },
+  ],
   ['clients and its own', { clients: ['web'], introspected_by: ['api'], token_format: 'opaque' }],
 ])('%s is right', (_, changes) => {
   expect(refused(changes)).toEqual([])
@@ -163,6 +172,11 @@ test('a key that needs a feature that is off is a finding with the name of the f
   const signed = client({ introspection_signed_response_alg: 'ES256' })
   const unsigned = read({ 'clients/web.yaml': signed })
   expect(unsigned.text).toContain('needs a setting that is off: `features.jwt_introspection`')
+})
+
+test('an API for every metadata document is a warning', () => {
+  const { settings } = withApi({ clients: ['https://*'] })
+  expect(settings?.warnings).toMatchObject([{ rule: 'resource-open', key: 'clients' }])
 })
 
 test('an opaque token that no client can introspect is a warning', () => {

@@ -87,17 +87,26 @@ function* defaultFindings({ value, at }: Client, resources: Resource[]): Generat
   }
 }
 
+const ANY_DOCUMENT = 'https://*'
+/** Ids without a file, and patterns for them. A pattern names a whole host: no other host begins so. */
+const SELF_REGISTERED = /^(app_([0-9a-f]{24}|\*)|https:\/\/(\*|[^*]+|[^*/?#]+\/[^*]*\*))$/
+
 /** Returns the findings about the clients that an API names. */
-function* memberFindings({ value, at }: Resource, clients: Client[]): Generator<Finding> {
+function* memberFindings(api: Resource, clients: Client[]): Generator<Finding> {
+  const { value, at } = api
+  yield* findingsOf(api, [[value.clients?.includes(ANY_DOCUMENT), 'resource-open', 'clients']])
   const byId = new Map(clients.map(({ value }) => [value.client_id, value]))
   for (const key of ['clients', 'introspected_by'] as const) {
     for (const [i, id] of (value[key] ?? []).entries()) {
       const client = byId.get(id)
       const isPublic = client?.token_endpoint_auth_method === 'none'
       // A client that registered itself has no file.
-      const isRegistered = key === 'clients' && /^(app_[0-9a-f]{24}$|https:)/.test(id)
+      const isRegistered = key === 'clients' && SELF_REGISTERED.test(id)
       if (!client && !isRegistered) {
-        const message = `there is no client ${JSON.stringify(id)}${didYouMean(id, [...byId.keys()])}`
+        const wrong = `a pattern is app_*, or https://HOST/* for the metadata documents of a host`
+        const message = id.includes('*')
+          ? wrong
+          : `there is no client ${JSON.stringify(id)}${didYouMean(id, [...byId.keys()])}`
         yield at([key, i], 'unknown-client', message)
       } else if (isPublic && key === 'introspected_by') {
         yield at([key, i], 'client-public', 'a client without authentication cannot introspect')

@@ -2,10 +2,17 @@
 // endpoint, and discovery does not list it.
 
 import { z } from 'zod'
-import { section } from './values.ts'
+import { matching, section } from './values.ts'
 
 const on = z.boolean().default(true)
 const off = z.boolean().default(false)
+
+const host = matching(
+  /^[a-z\d.-]+(:\d+)?$/,
+  'a host in lower case, with a port if it has one: claude.ai',
+)
+const refresh_tokens = z.enum(['offline_access', 'always']).default('offline_access')
+const documents = z.strictObject({ hosts: z.array(host).optional(), refresh_tokens })
 
 /** Schema of `features`. */
 export const featuresSchema = section({
@@ -28,7 +35,13 @@ export const featuresSchema = section({
   claims_parameter: on,
   rich_authorization_requests: off,
   pairwise_subjects: off,
-  client_id_metadata_documents: off,
+  client_id_metadata_documents: z
+    .union(
+      [z.boolean(), documents],
+      'true, false, or { hosts: [claude.ai], refresh_tokens: always }',
+    )
+    .default(false)
+    .transform(set => (set === true ? documents.parse({}) : set)),
   dynamic_registration: off,
 })
 

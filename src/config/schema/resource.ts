@@ -57,9 +57,11 @@ export const lifetimeOf = ({ token_format, token_lifetime }: ResourceFile, acces
   token_lifetime ??
   (token_format === 'jwt' ? Math.min(access_token, MAX_JWT_SECONDS) : access_token)
 
-/** Whether a client may request tokens for an API. */
+/** Whether a client may request tokens for an API. An entry with `*` at its end is for all ids that begin so. */
 export const isFor = ({ clients }: Pick<ResourceFile, 'clients'>, client_id: string) =>
-  clients?.includes(client_id) ?? true
+  clients?.some(entry =>
+    entry.endsWith('*') ? client_id.startsWith(entry.slice(0, -1)) : entry === client_id,
+  ) ?? true
 
 /** Returns the scopes that a client may request at an API; empty if it may not get a token. */
 export function scopesFor(file: ResourceFile, client: Pick<ClientFile, 'client_id' | 'scope'>) {
