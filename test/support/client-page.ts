@@ -30,11 +30,18 @@ export type Stage = Awaited<ReturnType<typeof stageClient>>
 
 /**
  * Starts an Usher with Ada and one client. `file` is the client's YAML file, `usherFile` the content of
- * usher.yaml. The pages have Usher on port 3000 and the application on port 4000.
+ * usher.yaml, `more` other files. The pages have Usher on port 3000 and the application on port 4000.
  */
-export async function stageClient(file: string, usherFile: object = {}) {
+export async function stageClient(
+  file: string,
+  usherFile: object = {},
+  more: Record<string, string> = {},
+) {
   const port = await freePort()
-  const files = { 'clients/application.yaml': file.replaceAll(':4000', `:${port}`) }
+  const written = Object.entries({ 'clients/application.yaml': file, ...more })
+  const files = Object.fromEntries(
+    written.map(([path, text]) => [path, text.replaceAll(':4000', `:${port}`)]),
+  )
   const usher = await startUsher({ clients: {}, files, usher: usherFile })
   await usher.addAccount(ADA)
   const address = new URL(usher.issuer).port
