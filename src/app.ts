@@ -15,6 +15,7 @@ import { dpop } from './features/dpop.ts'
 import { fapi } from './features/fapi.ts'
 import { accountLinks } from './features/link-pages.ts'
 import { logout, receivesLogoutTokens } from './features/logout.ts'
+import { mail } from './features/mail.ts'
 import { mutualTls } from './features/mtls.ts'
 import { registration } from './features/registration.ts'
 import { resourceIndicators } from './features/resources.ts'
@@ -101,6 +102,7 @@ export async function createApp(
     ...(factors && { second_factors: factors }),
     ciba: ciba(dependencies),
     links: accountLinks(dependencies),
+    mail: mail(dependencies, views),
     logout: logout(settings, records, views, upstreams?.signOutAt),
   }
   const all = [...Object.entries(ours), ...Object.entries(more)]

@@ -7,6 +7,7 @@ import type { Settings } from '../config/load.ts'
 import { describe, placeOf } from '../config/report/finding.ts'
 import { ACCOUNT_CLIENT, type ClientMetadata } from '../config/schema/client.ts'
 import { mapOf } from '../config/schema/values.ts'
+import { checkMail } from '../features/mail.ts'
 import { checkDiscovery } from '../features/upstream/discovery.ts'
 import { publishedKids } from '../keys/signing-keys.ts'
 import { DOCTOR_ORIGIN } from '../provider/failures.ts'
@@ -45,7 +46,7 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
     yield wrong('config', describe(findings, 'problem').trim(), FIXES.config)
     return
   }
-  const { issuer, clients, egress, upstreams } = settings
+  const { issuer, clients, egress, upstreams, mail } = settings
   const own = clients.find(({ client_id }) => client_id === client)
   if ((client ?? account) !== undefined && !(own && account)) {
     throw new Failure('Name a client of the folder and an account: --client, --account.')
@@ -55,6 +56,7 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
     yield warning('config', `${placeOf(place)} ${key}: ${message}`)
   }
   for (const upstream of Object.values(upstreams)) yield checkDiscovery(upstream, egress)
+  if (mail) yield checkMail(mail, FIXES.mail)
   const kids = yield* checkStore(settings)
   const endpoints = kids && (yield* checkService(issuer, kids))
   if (own && endpoints) yield checkSignIn(endpoints, own, String(account))

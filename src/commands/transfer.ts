@@ -16,6 +16,7 @@ import type { OwnDirectory } from '../accounts/directory.ts'
 import { readSettings } from '../config/load.ts'
 import { readDuration, required } from '../config/schema/values.ts'
 import { createLinks } from '../features/links.ts'
+import { queueLink } from '../features/mail.ts'
 import { reasonOf } from '../storage/store.ts'
 import { link as linkUpstream, readProfile } from './accounts.ts'
 import {
@@ -113,37 +114,41 @@ function readLifetime(given: unknown): number | undefined {
 
 /** `accounts invite`: adds an account, or those of a file, and prints the links for their first passwords. */
 export async function invite({ values }: Invocation) {
-  const { groups, file, for: lifetime, ...others } = values
-  const seconds = readLifetime(lifetime)
+  const { groups, file, ...others } = values
+  readLifetime(values.for)
   const content = file === undefined ? undefined : await read(String(file))
   const profile = content === undefined ? readProfile(others, profileSchema) : {}
   const opened = await openOwnDirectory('create')
   if (content !== undefined) {
     return addLines(content, opened, async username => {
       const account = required(await opened.directory.findByUsername(username))
-      const { link } = await makeLink(opened, account, seconds)
-      print(values, { username, link }, [`${username} ${link}`])
+      await giveLink({ values, opened, account, prefix: `${username} ` })
     })
   }
   const names = groups === undefined ? {} : { groups: String(groups).split(',') }
   const attributes = { ...profile.attributes, ...names }
   const account = await opened.directory.add({ ...profile, attributes })
   await opened.audit('account_added', { account: account.id })
-  await printLink(values, opened, account, seconds)
+  await giveLink({ values, opened, account })
 }
 
-async function makeLink({ records, directory, audit }: Opened, account: Account, seconds?: number) {
-  const { issuer } = readSettings()
-  const { path, until } = await createLinks(records, directory).make(account, seconds)
-  await audit('link_made', { account: account.id, until: timeOf(until) })
-  return { link: issuer + path, until }
-}
+type Given = { values: Invocation['values']; opened: Opened; account: Account; prefix?: string }
 
-/** Makes a link for an account, and prints it alone on the first line. */
-async function printLink(values: object, opened: Opened, account: Account, seconds?: number) {
-  const { link, until } = await makeLink(opened, account, seconds)
+/** Makes a link, and prints it; or, with `--mail`, queues a mail in which a running service sends one. */
+async function giveLink({ values, opened, account, prefix = '' }: Given) {
+  const { records, directory, audit } = opened
   const { id, username } = account
-  print({ ...values }, { account: id, link, until }, [link])
+  const settings = readSettings()
+  const seconds = readLifetime(values.for)
+  if (values.mail) {
+    await queueLink(settings, records, account, { lang: String(values.lang ?? 'en'), seconds })
+    await audit('link_mailed', { account: id })
+    return hint(`A mail for ${username} is queued; a running service sends it.`)
+  }
+  const { path, until } = await createLinks(records, directory).make(account, seconds)
+  await audit('link_made', { account: id, until: timeOf(until) })
+  const link = settings.issuer + path
+  print(values, { account: id, username, link, until }, [prefix + link])
   hint(`With this link, ${username} chooses a password. It works once, until ${timeOf(until)}.`)
 }
 
@@ -152,5 +157,5 @@ export async function link(invocation: Invocation) {
   const { values, args } = invocation
   if (values.upstream || values.subject) return linkUpstream(invocation)
   const { account, ...opened } = await openOwnAccount(args[0] ?? '')
-  await printLink(values, opened, account, readLifetime(values.for))
+  await giveLink({ values, opened, account })
 }

@@ -106,13 +106,13 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   const due = account?.change_password_by
   const temporary = due ? ` The user must change it by ${secondOf(due)}.` : ''
   const links = createLinks(records, createDirectory(records))
-  const link_until = account && (await links.openUntil(account))
-  const open = link_until ? `The link for a password is open until ${secondOf(link_until)}.` : ''
+  const link_until = account && (await links.openOf(account))?.until
   const factors = describeFactors(await createFactors(records).read(account?.id ?? ''))
   const places = upstreams.map(place => `at ${place}`)
   if (settings.accounts.module || account?.password) places.unshift('with the right password')
   const none = `Nothing prevents a sign-in ${places.join(' or ')}.${temporary}${factors}`
-  const all = [lines.join('\n') || none, ...(open ? [open] : [])]
+  const open = link_until ? [`The link for a password is open until ${secondOf(link_until)}.`] : []
+  const all = [lines.join('\n') || none, ...open]
   print(values, { account: account?.id, upstreams, link_until, reasons }, all)
   const where = values.client === undefined ? '' : ` to ${values.client}`
   if (reasons.length) throw new Failure(`The account cannot sign in${where} at the moment.`)

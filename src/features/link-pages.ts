@@ -27,10 +27,9 @@ export function accountLinks({ settings, records, sessions }: Dependencies): Pag
   /** Returns the open link of the request. Throws 410 without one, and 429 after many unknown ones. */
   async function linkOf(ctx: Context): Promise<FoundLink> {
     const found = await links.find(String(ctx.params.token))
-    const counter = [`links network ${networkOf(ctx.ip)}`, OF_NETWORK] as const
-    if (!found && !(await attempts.count([[...counter]]))) {
-      return ctx.throw(429, 'too many unknown links were opened from this network')
-    }
+    const network = `links network ${networkOf(ctx.ip)}`
+    const isInTime = found || (await attempts.count([[network, OF_NETWORK]]))
+    if (!isInTime) return ctx.throw(429, 'too many unknown links were opened from this network')
     if (found?.isOpen) return found
     const account = found?.account.id
     if (account) note(ctx, 'link_expired', { account })

@@ -23,6 +23,8 @@ interface AccountLink {
   /** Epoch seconds. Access of the account that ends later closes the link. */
   since: number
   until: number
+  /** The address that the link was sent to: its use verifies it. */
+  email?: string
 }
 
 /** A link that was found by its token, with its account. */
@@ -51,19 +53,19 @@ export function createLinks(records: Records, directory: OwnDirectory) {
 
   return {
     /** Makes a link, which replaces the former one. Returns its path; `until`: epoch seconds. */
-    async make({ id, ended = 0 }: Account, seconds = LINK_SECONDS) {
+    async make({ id, ended = 0 }: Account, seconds = LINK_SECONDS, email?: string) {
       const token = handleOf(id) + randomBytes(32).toString('base64url')
       const until = now() + seconds
       const since = Math.max(now(), ended + 1)
-      const link: AccountLink = { account: id, hash: hashOf(token), since, until }
+      const link: AccountLink = { account: id, hash: hashOf(token), since, until, email }
       await records.change(KIND, handleOf(id), () => link, { ttl: seconds + EXPIRED_SECONDS })
       return { path: `/welcome/${token}`, until }
     },
 
-    /** Returns when the open link of an account expires (epoch seconds); undefined without one. */
-    async openUntil(account: Account): Promise<number | undefined> {
+    /** Returns the open link of an account, without its token. */
+    async openOf(account: Account): Promise<AccountLink | undefined> {
       const { value } = await records.read<AccountLink>(KIND, handleOf(account.id))
-      return value && isOpen(value, account) ? value.until : undefined
+      return value && isOpen(value, account) ? value : undefined
     },
 
     /** Finds the link of a token, open or not; undefined if there is none, or a newer one. */
@@ -82,8 +84,10 @@ export function createLinks(records: Records, directory: OwnDirectory) {
       const permanent = { password: hash, change_password_by: undefined }
       const ended = await directory.endAccess(id, current => {
         if (!isOpen(link, current)) return undefined
+        const isProven = link.email !== undefined && link.email === current.email
+        const email_verified = isProven || current.email_verified
         // Not earlier than the link: the clock of another node may be ahead.
-        return { ...current, ...permanent, ended: link.since }
+        return { ...current, ...permanent, email_verified, ended: link.since }
       })
       if (ended === undefined) return false
       await records.remove(KIND, handleOf(id), undefined, version)

@@ -23,7 +23,7 @@ const OURS = {
 
 /** Whether clients can register themselves, and thus choose. */
 export const hasChoices = ({ features }: Settings) =>
-  features.dynamic_registration || features.client_id_metadata_documents
+  Boolean(features.dynamic_registration || features.client_id_metadata_documents)
 
 /**
  * Returns metadata with the chosen method and subject type, where the client sends none. Throws

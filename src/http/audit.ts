@@ -23,8 +23,9 @@ export const AUDIT_EVENTS = namesIn(
   'code_reuse refresh_replay refresh_reuse token_exchanged token_revoked tokens_issued',
   'device_code_failed device_code_throttled device_connected second_factor_throttled',
   'key_retired keys_rotated store_copied store_resealed',
-  'link_expired link_made link_opened link_used',
-  'logout_delivered logout_failed logout_given_up ping_delivered ping_failed ping_given_up',
+  'link_expired link_made link_mailed link_opened link_used',
+  'logout_delivered logout_failed logout_given_up mail_delivered mail_failed mail_given_up',
+  'ping_delivered ping_failed ping_given_up',
   'recovery_codes_created second_factor_added second_factor_failed second_factor_removed',
   'second_factors_reset session_ended sign_in_failed sign_in_succeeded sign_in_throttled signed_out',
 )

@@ -78,6 +78,7 @@ export const PLACES = {
   answer: '/account/requests/answer',
   signIns: '/account/sign-ins',
   device: '/device',
+  forgot: '/forgot-password',
 }
 
 /** Authorization details as text: a sentence with values, and the fields that it does not contain. */
@@ -200,6 +201,10 @@ export interface PageData {
   navigate: { url: string }
   /** The account may not use the application, or it is switched off. `reference`: the id of the request. */
   'no-access': { client: string; isOff: boolean; reference: string }
+  /** `isSent`: after the form, for every name. */
+  forgot: { isSent: boolean }
+  /** A mail as HTML. */
+  mail: { subject: string; paragraphs: string[]; link: string; end: string }
   /** The page of a link. `isNew`: the account has no password yet. */
   welcome: { isNew: boolean; problems: PageData['password']['problems'] }
   'welcome-done': { isNew: boolean }

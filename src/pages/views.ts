@@ -48,7 +48,11 @@ type FindClient = (id: string) => Promise<ClientMetadata | undefined>
 
 /** Returns the renderer of the pages. `areas`: the account navigation, which has entries of features. */
 export function createViews(settings: Settings, registered?: FindClient, areas = () => AREAS) {
-  const { name: brand, links } = settings.branding
+  const { name: brand, links: given } = settings.branding
+  const { mail, accounts } = settings
+  const forgot_password =
+    given.forgot_password ?? (mail && !accounts.module ? PLACES.forgot : undefined)
+  const links = { ...given, forgot_password }
   const eta = createTemplates(settings.pages)
   const shipped = createTemplates({})
   const languages = createLanguages(settings.locales)

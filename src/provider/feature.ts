@@ -79,8 +79,8 @@ export type GrantHandler = Parameters<Provider['registerGrantType']>[1]
 
 /** Counts and logs one attempt to notify a client. Returns true when it has to be repeated. */
 export type Attempt = (
-  kind: 'logout' | 'ping',
-  notification: { client_id: string; accountId: string; attempt: number },
+  kind: 'logout' | 'mail' | 'ping',
+  notification: { client_id?: string; accountId: string; attempt: number },
   isLast: boolean,
   sent: Promise<void>,
 ) => Promise<boolean>

@@ -364,6 +364,21 @@ export const STATES: State[] = [
     isNew: true,
     problems: { password: t('password.too_common'), repeat: t('password.differs') },
   })),
+  ...[false, true].map(isSent =>
+    state(isSent ? 'forgot-sent' : 'forgot', 'forgot', () => ({ isSent })),
+  ),
+  ...(['invitation', 'forgot'] as const).map(kind =>
+    state(`mail-${kind}`, 'mail', ({ t }) => ({
+      subject: t(`mail.${kind}`, { brand: 'Usher' }),
+      paragraphs: [
+        t('mail.hello', { name: 'Ada Lovelace' }),
+        t(`mail.${kind}_text`, { brand: 'Usher' }),
+        t('mail.username', { username: USER.username }),
+      ],
+      link: `https://id.example.org/welcome/${'x'.repeat(65)}`,
+      end: t('mail.end', { date: '2026-12-01T12:00' }),
+    })),
+  ),
   state('password-changed', 'password-changed', () => ({})),
   ...factorStates,
   state('sign-out', 'sign-out', () => ({ action: '#', xsrf: 'sample' })),

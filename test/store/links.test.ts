@@ -70,7 +70,7 @@ onEveryStore(records => {
       if (how === 'removed') await directory.remove(account)
       else await directory.endAccess(account.id, it => ({ ...it, enabled: how !== 'disabled' }))
       const left = await directory.find(account.id)
-      expect(left && (await links.openUntil(left))).toBeUndefined()
+      expect(left && (await links.openOf(left))).toBeUndefined()
       expect(await links.use(found, PASSWORDS[1] ?? '')).toBe(false)
     },
   )

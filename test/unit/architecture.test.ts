@@ -57,6 +57,7 @@ const HOMES: Record<string, RegExp> = {
   'node:sqlite': /^src\/storage\/sqlite(-file)?\.ts$/,
   '@node-rs/bcrypt': /^src\/accounts\/foreign-hash\.ts$/,
   ioredis: /^src\/storage\/redis\//,
+  nodemailer: /^src\/features\/mail\.ts$/,
   'openid-client': /^src\/features\/upstream\//,
   otpauth: /^src\/features\/factors\//,
   uqr: /^src\/features\/factors\//,

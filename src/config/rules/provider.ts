@@ -35,7 +35,17 @@ const NEEDS = [
 /** Returns what prevents a start. `hasSecret`: the environment has a USHER_SECRET, right or wrong. */
 export function startFindings(usher: Usher, hasSecret: boolean, development: boolean): Finding[] {
   const { at, value } = usher
-  const { store, workers, redis, keys, features, client_certificates: mtls, proxy, listen } = value
+  const {
+    store,
+    workers,
+    redis,
+    keys,
+    features,
+    client_certificates: mtls,
+    proxy,
+    listen,
+    mail,
+  } = value
   const isPlain = value.issuer?.startsWith('http:') && !development
   const isLocal = store.startsWith('sqlite:')
   const { second_factor, second_factor_required_for: named } = value.sign_in
@@ -55,6 +65,7 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
   return [
     ...(isSecretNeeded ? [wrongVariable('USHER_SECRET', 'secret', NO_SECRET)] : []),
     ...(isLocal ? [] : unreadable(at, ['redis'], { password_file, sentinel_password_file })),
+    ...unreadable(at, ['mail', 'smtp'], { password_file: mail?.smtp.password_file }),
     ...(isLocal ? [] : certificateFindings(at, ['redis', 'tls'], redis.tls)),
     ...(development ? [] : certificateFindings(at, ['listen', 'tls'], listen.tls)),
     ...findingsOf(usher, [
@@ -81,7 +92,8 @@ export const isLong = (lifetime = 0) => lifetime > MAX_ACCESS_TOKEN_SECONDS
 
 /** Returns the warnings about usher.yaml. */
 export function providerWarnings(usher: Usher, development: boolean): Finding[] {
-  const { proxy, listen, lifetimes, redis, store } = usher.value
+  const { proxy, listen, lifetimes, redis, store, mail } = usher.value
+  const isOpen = mail?.smtp.tls === 'none' && !/^(localhost|127\.|\[?::1)/.test(mail.smtp.host)
   const isRedis = !store.startsWith('sqlite:')
   const everyone = proxy.findIndex(range => /\/[0-7]$/.test(range))
   const isPlain = !development && isRedis && !redis.tls && !SAFE_REDIS.test(store)
@@ -91,6 +103,7 @@ export function providerWarnings(usher: Usher, development: boolean): Finding[] 
     [isLong(lifetimes.access_token), 'access-token-lifetime', 'lifetimes.access_token'],
     [isRedis && redis.durability === 'primary', 'durability-primary', 'redis.durability'],
     [isPlain, 'redis-plaintext', 'store'],
+    [isOpen, 'mail-plaintext', 'mail.smtp.tls'],
   ])
 }
 

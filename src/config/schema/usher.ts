@@ -15,6 +15,7 @@ import { signInSchema, upstreamSchema } from './upstream.ts'
 import {
   colour,
   duration,
+  emailAddress,
   isMap,
   languageTag,
   mapOf,
@@ -139,6 +140,18 @@ export const usherSchema = z.strictObject({
     origin: origin.optional(),
   }),
   accounts: section({ module: path.optional() }),
+  mail: z
+    .strictObject({
+      from: emailAddress,
+      smtp: z.strictObject({
+        host: z.string().min(1),
+        port: port.default(587),
+        username: z.string().min(1).optional(),
+        password_file: path.optional(),
+        tls: z.enum(['starttls', 'implicit', 'none']).default('starttls'),
+      }),
+    })
+    .optional(),
   sign_in: signInSchema,
   egress: section({
     allow: z.array(peer).default([]),

@@ -1,0 +1,179 @@
+// Mail: links for passwords (links.ts), sent from the delivery queue and never while a user waits. A record of the queue
+// says what to send; the link is made when the mail is sent, so that no token waits in the store.
+//
+// The page for a forgotten password stores what was typed, and nothing else. Whether an account has that name is
+// looked up later: the page and its time are the same for every name.
+
+import { randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import type { Context } from 'koa'
+import { type Account, InvalidAccount, isUsername, tidy } from '../accounts/account.ts'
+import { createDirectory } from '../accounts/directory.ts'
+import { createRateLimit, type Limit } from '../accounts/rate-limit.ts'
+import type { Settings } from '../config/load.ts'
+import { networkOf } from '../http/client-info.ts'
+import { readForm } from '../http/forms.ts'
+import { PLACES } from '../pages/page-data.ts'
+import type { PageFeature } from '../pages/routes.ts'
+import type { Site } from '../pages/site.ts'
+import type { Views } from '../pages/views.ts'
+import type { Dependencies } from '../provider/feature.ts'
+import { createBrowserBinding } from '../provider/interactions.ts'
+import { createDeliveryQueue } from '../state/delivery-queue.ts'
+import type { Records } from '../storage/records.ts'
+import { type Check, now, ok, wrong } from '../storage/store.ts'
+import { createLinks } from './links.ts'
+
+/** A mail with a link: for an account, or for a name that a user typed. */
+interface Mail {
+  id: string
+  account?: string
+  typed?: string
+  /** The language (BCP 47). */
+  lang: string
+  /** The lifetime of the link. */
+  seconds?: number
+}
+
+type About = Pick<Mail, 'lang' | 'seconds'>
+
+/** One mail of an account in this time, however often a user asks. */
+const PAUSE_SECONDS = 5 * 60
+const FORGOT_SECONDS = 3600
+/** Forms of a network. */
+const OF_NETWORK: Limit = { attempts: 30, maxWaitSeconds: 60 }
+const TIMEOUT_MS = 10_000
+
+const mailQueue = (records: Records) =>
+  createDeliveryQueue<Mail>(records, {
+    names: ['Mail', 'mails'],
+    idOf: ({ id }) => id,
+    // Five attempts within four hours or so.
+    pauses: [30, 300, 1800, 10_800],
+  })
+
+/** Queues a mail with a link for an account. Throws `InvalidAccount` without `mail` in usher.yaml, or an address. */
+export async function queueLink({ mail }: Settings, records: Records, to: Account, about: About) {
+  const { id, username, email } = to
+  if (!mail) throw new InvalidAccount('mail is not set in usher.yaml')
+  if (!email) throw new InvalidAccount(`${username} has no e-mail address`)
+  await mailQueue(records).enqueue({ id: randomUUID(), account: id, ...about })
+}
+
+/** Returns the SMTP client. Its library is loaded only where `mail` is set. */
+async function transportOf({ smtp }: NonNullable<Settings['mail']>) {
+  const { host, port, username, password_file, tls } = smtp
+  const { createTransport } = await import('nodemailer')
+  const pass = password_file && readFileSync(password_file, 'utf8').trim()
+  return createTransport({
+    host,
+    port,
+    ...(username && { auth: { user: username, pass } }),
+    secure: tls === 'implicit',
+    requireTLS: tls === 'starttls',
+    ignoreTLS: tls === 'none',
+    connectionTimeout: TIMEOUT_MS,
+    socketTimeout: TIMEOUT_MS,
+  })
+}
+
+type SmtpError = Error & { responseCode?: number; code?: string }
+/** The reason for the log: answers of the server may repeat the address. */
+const smtpFailure = ({ responseCode, code, message }: SmtpError) =>
+  new Error(responseCode ? `SMTP ${responseCode}` : (code ?? message))
+
+/** Connects to the SMTP server, and signs in. `fix`: the remedy, for operators. */
+export async function checkMail(mail: NonNullable<Settings['mail']>, fix: string): Promise<Check> {
+  const { host } = mail.smtp
+  const verified = transportOf(mail).then(transport => transport.verify())
+  return verified.then(
+    () => ok('mail', `${host} accepts the connection`),
+    error => wrong('mail', `${host}: ${smtpFailure(error).message}`, fix),
+  )
+}
+
+/** Returns the feature: it sends mails, and has the page for a forgotten password. Off without `mail`. */
+export function mail(dependencies: Dependencies, views: Views): PageFeature {
+  const { settings, records, sessions } = dependencies
+  const { mail: set, issuer, branding } = settings
+  if (!set || settings.accounts.module) return {}
+  const directory = createDirectory(records, sessions)
+  const links = createLinks(records, directory)
+  const queue = mailQueue(records)
+
+  /** Makes the link, and returns the message. */
+  async function compose(account: Account, { lang, seconds = FORGOT_SECONDS }: Mail) {
+    const words = views.find(lang) ?? views.english
+    const brand = branding.name
+    const isNew = account.password === undefined
+    const { email = '' } = account
+    const { path, until } = await links.make(account, seconds, email)
+    const data = {
+      subject: words.t(isNew ? 'mail.invitation' : 'mail.forgot', { brand }),
+      paragraphs: [
+        words.t('mail.hello', { name: account.name ?? account.username }),
+        words.t(isNew ? 'mail.invitation_text' : 'mail.forgot_text', { brand }),
+        words.t('mail.username', { username: account.username }),
+      ],
+      link: issuer + path,
+      end: words.t('mail.end', { date: new Date(until * 1000).toISOString().slice(0, 16) }),
+    }
+    return {
+      from: { name: brand, address: set?.from ?? '' },
+      to: { name: '', address: email },
+      subject: data.subject,
+      text: [...data.paragraphs, data.link, data.end].join('\n\n'),
+      html: views.render(words, 'mail', data),
+    }
+  }
+
+  return {
+    deliver: (_provider, due, attempt) =>
+      queue.deliverDue(due, async (item, isLast) => {
+        const account = await (item.account ? directory.find(item.account) : forgetful(item))
+        if (!account?.enabled || !account.email) return false
+        const sent = Promise.all([transportOf(set), compose(account, item)]).then(
+          ([transport, message]) =>
+            transport.sendMail(message).catch(error => Promise.reject(smtpFailure(error))),
+        )
+        const about = { accountId: account.id, attempt: item.attempt }
+        return attempt(
+          'mail',
+          about,
+          isLast,
+          sent.then(() => undefined),
+        )
+      }),
+    addPages(pages, site) {
+      pages.get(PLACES.forgot, ctx => forgot(ctx, site))
+      pages.post(PLACES.forgot, ctx => forgot(ctx, site))
+    },
+  }
+
+  /** The account of a typed name, if a link can be sent safely, and none was a moment ago. */
+  async function forgetful({ typed = '', attempt }: Mail & { attempt: number }) {
+    const name = tidy(typed).normalize('NFC')
+    const { known } = await directory.candidate(isUsername(name) ? name : '', ['email'])
+    const account = known && (await directory.find(known.id))
+    const { email, email_verified, password, links: upstreams = [] } = account ?? {}
+    const isSafe = email !== undefined && email_verified && (password || !upstreams.length)
+    if (!account || !isSafe || (await directory.findByEmail(email)).length > 1) return undefined
+    const { since = 0 } = (await links.openOf(account)) ?? {}
+    return attempt === 1 && since > now() - PAUSE_SECONDS ? undefined : account
+  }
+
+  /** The page, and its form: the same for every name. */
+  async function forgot(ctx: Context, { csrf }: Site) {
+    const subject = `forgot ${createBrowserBinding(settings).bind(ctx).browser}`
+    ctx.state.csrf = csrf.token(subject)
+    if (ctx.method !== 'POST') return views.page(ctx, 'forgot', { isSent: false })
+    const form = await readForm(ctx)
+    csrf.check(ctx, form, subject)
+    const network = `forgot network ${networkOf(ctx.ip)}`
+    const isInTime = await createRateLimit(records).count([[network, OF_NETWORK]])
+    if (!isInTime) return ctx.throw(429, 'too many links were requested from this network')
+    const typed = form.value('username').slice(0, 256)
+    await queue.enqueue({ id: randomUUID(), typed, lang: views.words(ctx).lang })
+    views.page(ctx, 'forgot', { isSent: true })
+  }
+}

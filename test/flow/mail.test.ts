@@ -1,0 +1,253 @@
+// Mail by a real SMTP server on loopback: invitations, forgotten passwords, retries.
+
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { SMTPServer } from 'smtp-server'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { checkMail, queueLink } from '../../src/features/mail.ts'
+import { Browser } from '../support/browser.ts'
+import { credentials, send, textOf, words } from '../support/people.ts'
+import { ADA, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+
+const NEW = 'another battery, another staple'
+const FORGOT = '/forgot-password'
+interface Received {
+  from: string
+  to: string
+  /** As it was sent, with soft line breaks removed. */
+  content: string
+}
+let received: Received[] = []
+/** The answer of the server to the next mails; absent: accepted. */
+let refusal: { responseCode: number } | undefined
+const server = new SMTPServer({
+  disabledCommands: ['STARTTLS'],
+  allowInsecureAuth: true,
+  onAuth({ username, password }, _session, done) {
+    if (username === 'usher' && password === 'letters') return done(null, { user: username })
+    done(new Error('wrong'))
+  },
+  async onData(stream, { envelope }, done) {
+    const content = (await text(stream)).replaceAll('=\r\n', '').replaceAll('=3D', '=')
+    if (refusal) return done(Object.assign(new Error('not now'), refusal))
+    const to = envelope.rcptTo.map(({ address }) => address).join()
+    received.push({ from: envelope.mailFrom ? envelope.mailFrom.address : '', to, content })
+    done()
+  },
+})
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-mail-'))
+const password_file = join(folder, 'password')
+let usher: Usher
+let smtp: { host: string; port: number; username: string; password_file: string; tls: 'none' }
+beforeAll(async () => {
+  writeFileSync(password_file, 'letters\n')
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.server.address() as AddressInfo
+  smtp = { host: '127.0.0.1', port, username: 'usher', password_file, tls: 'none' }
+  const mail = { from: 'id@example.org', smtp }
+  usher = await startUsher({ usher: { mail, branding: { name: 'Orchard' } } })
+  await usher.addAccount(ADA)
+  await usher.addAccount({ ...GRACE, email_verified: false })
+  await usher.addAccount({ username: 'one', email: 'shared@example.org', email_verified: true })
+  await usher.addAccount({ username: 'two', email: 'shared@example.org', email_verified: true })
+  const upstream = { username: 'upstream', email: 'up@example.org', email_verified: true }
+  const links = [{ issuer: 'https://sso.example.org', subject: '1' }]
+  await usher.directory.add(upstream, undefined, { links })
+})
+afterAll(async () => {
+  await usher.close()
+  await new Promise<void>(resolve => server.close(() => resolve()))
+  rmSync(folder, { recursive: true })
+})
+beforeEach(() => {
+  received = []
+  refusal = undefined
+})
+
+const linkIn = ({ content }: Received) => /http\S+(\/welcome\/[\w-]{65})/.exec(content)?.[1] ?? ''
+const accountOf = async (name: string) => {
+  const account = await usher.directory.findByUsername(name)
+  if (!account) throw new Error(`no account ${name}`)
+  return account
+}
+/** Ends the pause between two mails: closes the open link of the account. */
+const closeLink = async (name: string) => {
+  const { id } = await accountOf(name)
+  await usher.records.remove(
+    'AccountLink',
+    usher.records.keyedHash('account link', id).toString('base64url'),
+    1,
+  )
+}
+const invite = async (name: string, lang = 'en') =>
+  queueLink(usher.settings, usher.records, await accountOf(name), { lang })
+
+async function forgot(typed: string, browser = new Browser(usher.issuer)) {
+  await browser.open(FORGOT)
+  await browser.submit({ username: typed })
+  await usher.deliver('new')
+  return browser
+}
+
+test('an invitation is mailed, verifies the address, and no token waits in the store', async () => {
+  await usher.directory.add({ username: 'barbara', name: 'Barbara L.', email: 'b@example.org' })
+  await invite('barbara')
+  await usher.deliver('new')
+  expect(received).toMatchObject([{ from: 'id@example.org', to: 'b@example.org' }])
+  const [mail] = received
+  if (!mail) throw new Error('no mail')
+  expect(mail.content).toContain('Subject: Your account at Orchard')
+  expect(mail.content).toContain('From: Orchard <id@example.org>')
+  expect(mail.content).toContain('Hello Barbara L.,')
+  expect(mail.content).toMatch(/Content-Type: text\/plain[\s\S]*Content-Type: text\/html/)
+  const browser = new Browser(usher.issuer)
+  await browser.open(linkIn(mail))
+  expect(browser.heading).toBe(words('welcome.title', { brand: 'Orchard' }))
+  await browser.submit({ password: NEW, repeat: NEW })
+  expect(await accountOf('barbara')).toMatchObject({ email_verified: true })
+  await browser.open('/account')
+  await browser.submit(credentials('barbara', NEW))
+  expect(browser.heading).toBe(words('account.title'))
+  expect(usher.output.filter(line => line.includes('"event":"mail_delivered"'))).toHaveLength(1)
+  expect(usher.output.join('')).not.toContain(linkIn(mail).slice('/welcome/'.length + 22))
+  expect(await usher.metrics.text()).toContain('usher_audit_events_total{event="mail_delivered"} 1')
+})
+
+test('a mail is written in the language of the account that asks', async () => {
+  await invite('ada', 'de')
+  await usher.deliver('new')
+  expect(received[0]?.content).toMatch(/Subject: =\?UTF-8|Neues Passwort/)
+  expect(received[0]?.content).toContain('lang="de"')
+})
+
+test('an account without an address, and an installation without mail, get a clear answer', async () => {
+  await usher.directory.add({ username: 'nomail' })
+  await expect(invite('nomail')).rejects.toThrow('nomail has no e-mail address')
+  const settings = { ...usher.settings, mail: undefined }
+  const account = await accountOf('ada')
+  await expect(queueLink(settings, usher.records, account, { lang: 'en' })).rejects.toThrow(
+    'mail is not set',
+  )
+})
+
+describe('a forgotten password', () => {
+  beforeEach(() => closeLink('ada'))
+
+  test('the sign-in page leads to the form, and the mail to a new password', async () => {
+    const browser = new Browser(usher.issuer)
+    await browser.open('/account')
+    expect(browser.page.html.querySelector(`a[href="${FORGOT}"]`)?.text).toBe(
+      words('sign_in.forgot'),
+    )
+    await forgot('ada', browser)
+    expect(browser.heading).toBe(words('forgot.sent_title'))
+    const [mail] = received
+    if (!mail) throw new Error('no mail')
+    expect(mail).toMatchObject({ to: 'ada@example.org' })
+    expect(mail.content).toContain('Subject: Choose a new password for Orchard')
+    await browser.open(linkIn(mail))
+    await browser.submit({ password: PASSWORD, repeat: PASSWORD })
+    expect(browser.heading).toBe(words('welcome.done_title'))
+  })
+
+  test('the address works as well as the username, in any spelling', async () => {
+    await forgot(' ADA@example.org ')
+    expect(received).toMatchObject([{ to: 'ada@example.org' }])
+  })
+
+  const SILENT = [
+    ['an unknown name', 'nobody'],
+    ['an address that is not verified', 'grace'],
+    ['an address that two accounts have', 'one'],
+    ['that address itself', 'shared@example.org'],
+    ['an account that signs in at an upstream issuer', 'upstream'],
+    ['text that cannot be a name', '\u0001'],
+    ['no text', ''],
+  ]
+  test.each(SILENT)('%s gets the same page, and no mail', async (_, typed) => {
+    const known = textOf((await forgot('ada')).page.text)
+    received = []
+    const browser = await forgot(typed)
+    expect([browser.page.status, textOf(browser.page.text)]).toEqual([200, known])
+    expect(received).toEqual([])
+  })
+
+  test('a disabled account gets no mail', async () => {
+    const { id } = await usher.addAccount({
+      username: 'off',
+      email: 'off@example.org',
+      email_verified: true,
+    })
+    await usher.directory.endAccess(id, account => ({ ...account, enabled: false }))
+    await forgot('off')
+    expect(received).toEqual([])
+  })
+
+  test('one mail is sent in some minutes, however often the form is sent', async () => {
+    await forgot('ada')
+    await forgot('ada')
+    await forgot('ada@example.org')
+    expect(received).toHaveLength(1)
+  })
+
+  test('a form of another site, and many forms of one network, are refused', async () => {
+    const browser = new Browser(usher.issuer)
+    await browser.open(FORGOT)
+    expect((await send(browser, FORGOT, { form: { username: 'ada' } })).status).toBe(403)
+    const statuses: number[] = []
+    for (let i = 0; i < 40 && !statuses.includes(429); i++) {
+      await browser.open(FORGOT)
+      statuses.push((await browser.submit({ username: 'ada' })).status)
+    }
+    expect(statuses).toContain(429)
+    await usher.records.remove('Attempts', 'forgot network 127.0.0.0/24', 1)
+    await usher.deliver('new')
+  })
+})
+
+test('a mail that the server does not accept is sent again, with a link that works', async () => {
+  await closeLink('ada')
+  refusal = { responseCode: 451 }
+  await forgot('ada')
+  expect(received).toEqual([])
+  const failed = usher.output.find(line => line.includes('"event":"mail_failed"')) ?? ''
+  expect(failed).toContain('"reason":"SMTP 451"')
+  expect(failed).not.toContain('example.org')
+  refusal = undefined
+  // The next attempt is due in half a minute.
+  const {
+    Date: { now },
+  } = globalThis
+  Date.now = () => now() + 31_000
+  try {
+    await usher.deliver('again')
+  } finally {
+    Date.now = now
+  }
+  const [mail] = received
+  if (!mail) throw new Error('no mail')
+  expect((await new Browser(usher.issuer).open(linkIn(mail))).status).toBe(200)
+})
+
+describe('doctor', () => {
+  const check = (changes: object) =>
+    checkMail({ from: 'id@example.org', smtp: { ...smtp, ...changes } }, 'the fix')
+
+  test('connects and signs in', async () => {
+    expect(await check({})).toMatchObject({ state: 'ok', name: 'mail' })
+  })
+
+  test.each([
+    ['no server', { port: 1 }, /ECONNREFUSED|ESOCKET/],
+    ['a wrong user', { username: 'other' }, /SMTP 535/],
+    ['a server without TLS, where it is required', { tls: 'starttls' }, /ETLS|SMTP 50\d/],
+  ])('finds %s', async (_, changes, reason) => {
+    const { state, found, fix } = await check(changes)
+    expect({ state, fix }).toEqual({ state: 'wrong', fix: 'the fix' })
+    expect(found).toMatch(reason)
+  })
+})
