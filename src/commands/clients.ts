@@ -225,9 +225,7 @@ export async function end({ args: [id = ''] }: Invocation) {
   const count = await revokeClient(store, createSeal(secrets), id)
   const records = await openRecords(store, secrets)
   await queueAuditEvent(records, 'client_ended', { client_id: id, grants: count })
-  hint(
-    `All tokens of ${id} are revoked: ${count} grants. JWT access tokens are valid until they expire.`,
-  )
+  hint(`Tokens of ${id} are revoked: ${count} grants. JWT access tokens expire by themselves.`)
 }
 
 type Visible = ReturnType<typeof visible>

@@ -25,7 +25,7 @@ export const TABLE: [run: string, usage: string, about: string][] = [
   ['factors.factors', 'accounts factors ACCOUNT [--remove ID] [--json]', 'the second factors of an account; with --remove, remove one (its id), or all'],
   ['accounts.remove', 'accounts remove ACCOUNT --yes', 'remove an account and all its records'],
   ['transfer.importAccounts', 'accounts import [FILE]', 'add accounts from JSON Lines or a table (CSV with a header), with password hashes; existing accounts do not change. Standard input without FILE'],
-  ['transfer.exportAccounts', 'accounts export', 'all accounts as JSON Lines, with password hashes'],
+  ['transfer.exportAccounts', 'accounts export [ACCOUNT]', 'all accounts as JSON Lines, with password hashes; or everything about one user as JSON, without secrets'],
   ['clients.add', 'clients add', 'how to add a client: write a file, make its secret, check the folder'],
   ['clients.list', 'clients list [--json]', 'the clients of config/clients, and the registered clients'],
   ['clients.show', 'clients show CLIENT_ID [--json]', 'one client, with all defaults'],

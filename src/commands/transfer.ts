@@ -13,6 +13,7 @@ import {
   writeLine,
 } from '../accounts/account.ts'
 import type { OwnDirectory } from '../accounts/directory.ts'
+import { personalData } from '../accounts/sessions.ts'
 import { readSettings } from '../config/load.ts'
 import { readDuration, required } from '../config/schema/values.ts'
 import { createLinks } from '../features/links.ts'
@@ -28,7 +29,7 @@ import {
   reportProgress,
   timeOf,
 } from './command.ts'
-import { openOwnAccount, openOwnDirectory } from './directory.ts'
+import { openAccount, openOwnAccount, openOwnDirectory } from './directory.ts'
 
 /** Lines that are imported at the same time: the store commits them together. */
 const CONCURRENCY = 100
@@ -66,8 +67,11 @@ async function addLines(content: string, { directory, audit }: Opened, invite?: 
   if (wrong) throw new Failure(`Lines not imported: ${wrong}. Fix them, and run it again.`)
 }
 
-/** `accounts export`. */
-export async function exportAccounts() {
+/** `accounts export [ACCOUNT]`: all accounts, to import them; or everything about one user, as JSON. */
+export async function exportAccounts({ args: [name] }: Invocation) {
+  const one = name === undefined ? undefined : await openAccount(name)
+  await one?.audit('accounts_exported', { account: one.id })
+  if (one) return print({ json: true }, await personalData(one.records, one.account))
   hint('The output contains password hashes: keep it like a secret.')
   const { directory, audit } = await openOwnDirectory()
   await audit('accounts_exported')

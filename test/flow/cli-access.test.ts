@@ -94,7 +94,10 @@ test('clients end revokes the tokens of all users of one client, and no others',
     of('ada', 'spa'),
   ])
   const ended = await usher('clients end web')
-  expect(ended).toMatchObject({ code: 0, stderr: expect.stringMatching(/of web are revoked: \d+/) })
+  expect(ended).toMatchObject({
+    code: 0,
+    stderr: expect.stringMatching(/^Tokens of web are revoked: \d+/),
+  })
   for (const { access_token, refresh_token } of [one, other]) {
     expect((await userinfo(service, access_token)).status).toBe(401)
     expect((await refresh(service, refresh_token)).body.error).toBe('invalid_grant')
@@ -103,4 +106,23 @@ test('clients end revokes the tokens of all users of one client, and no others',
   expect((await userinfo(service, spa.access_token)).status).toBe(200)
   expect((await tokens(service, { browser: one.browser })).access_token).toBeTruthy()
   expect((await usher('clients end wob')).stderr).toContain('did you mean web?')
+})
+
+test('accounts export NAME prints everything about one user, without secrets', SLOW, async () => {
+  const { browser, access_token, refresh_token } = await tokens(service)
+  const { stdout, code } = await usher('accounts export ada')
+  expect(code).toBe(0)
+  const data = JSON.parse(stdout)
+  expect(data).toMatchObject({
+    account: { username: 'ada', email: ADA.email, has_password: true },
+    consents: expect.arrayContaining([expect.objectContaining({ client_id: 'web' })]),
+    grants: expect.arrayContaining([expect.objectContaining({ client_id: 'web' })]),
+    sessions: expect.arrayContaining([expect.objectContaining({ handle: expect.any(String) })]),
+  })
+  const cookies = await browser.cookies()
+  const values = cookies.split('; ').map(cookie => cookie.split('=')[1] ?? '')
+  for (const secret of ['argon2', access_token, refresh_token, ...values]) {
+    expect(stdout).not.toContain(secret)
+  }
+  expect((await usher('accounts export nobody-here')).code).toBe(1)
 })
