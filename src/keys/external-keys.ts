@@ -6,12 +6,20 @@
 
 import { createPublicKey, type VerifyKeyObjectInput, verify } from 'node:crypto'
 import { pathToFileURL } from 'node:url'
+import type { JWK } from 'jose'
 import { ConfigError } from '../config/report/finding.ts'
 import { weaknessOf } from '../config/rules/provider.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { withTimeout } from '../http/egress.ts'
 import { PeerUnavailable, reasonOf } from '../storage/store.ts'
-import type { SigningKey } from './signing-keys.ts'
+
+/** A public key that the module signs with. */
+type ExternalKey = JWK & {
+  kid: string
+  alg: string
+  use: 'sig'
+  sign(data: Uint8Array): Promise<Uint8Array>
+}
 
 /** Timeout of the import. A module may open a connection meanwhile. */
 const IMPORT_TIMEOUT_MS = 10_000
@@ -30,7 +38,7 @@ const VERIFICATION: Record<string, [type: string, hash: string | null, more: obj
 }
 
 /** Returns the keys of the module. Throws a `ConfigError` if it cannot sign with one of them. */
-export async function loadExternalKeys(module: string): Promise<SigningKey[]> {
+export async function loadExternalKeys(module: string): Promise<ExternalKey[]> {
   const wrong = (message: string) =>
     new ConfigError([{ file: module, rule: 'keys-module', message }])
   const imported = () => import(pathToFileURL(module).href)
@@ -45,7 +53,7 @@ export async function loadExternalKeys(module: string): Promise<SigningKey[]> {
   }
   return Promise.all(
     keys.map(async (jwk, i) => {
-      const key = { ...mapOf(jwk), use: 'sig', sign: signing(sign, mapOf(jwk).kid) } as SigningKey
+      const key = { ...mapOf(jwk), use: 'sig', sign: signing(sign, mapOf(jwk).kid) } as ExternalKey
       const problem = await problemOf(key).catch((error: unknown) => reasonOf(error))
       if (problem) throw wrong(`keys.${i} ${problem}`)
       return key
@@ -67,7 +75,7 @@ function signing(sign: (kid: unknown, data: Uint8Array) => unknown, kid: unknown
 }
 
 /** Says why a key cannot be used; undefined if it can. */
-async function problemOf(jwk: SigningKey): Promise<string | undefined> {
+async function problemOf(jwk: ExternalKey): Promise<string | undefined> {
   const { kid, alg, d, sign } = jwk
   const [type, hash = null, more] = VERIFICATION[alg] ?? []
   if (typeof kid !== 'string' || !kid) return 'has no kid'
@@ -76,7 +84,7 @@ async function problemOf(jwk: SigningKey): Promise<string | undefined> {
   const key = createPublicKey({ key: jwk, format: 'jwk' })
   if (key.asymmetricKeyType !== type) return `has a type that does not fit ${alg}`
   const weakness = weaknessOf(key)
-  const signature = weakness ? undefined : await sign?.(PROBE)
+  const signature = weakness ? undefined : await sign(PROBE)
   if (!signature) return weakness
   const isRight = verify(hash, PROBE, { key, ...more } as VerifyKeyObjectInput, signature)
   return isRight ? undefined : `does not verify what sign returns for it (${alg} of RFC 7518)`

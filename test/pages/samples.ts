@@ -272,6 +272,12 @@ export const STATES: State[] = [
       lifetime: words.t('consent.lifetime'),
     }),
   ),
+  state('consent-lasting', 'consent', words =>
+    consent(words, {
+      scopes: consent(words).scopes.slice(0, 1),
+      lifetime: words.t('consent.lasting', { days: words.number(90) }),
+    }),
+  ),
   state('consent-withdrawn', 'consent', words => consent(words, { withdrawn: true })),
   state('consent-unchecked', 'consent', words =>
     consent(words, {
