@@ -31,7 +31,7 @@ type Token = Partial<Pick<AccessToken, 'clientId' | 'accountId' | 'aud' | 'grant
 export function tokenFor(
   { client, provider, resourceServers = {} }: Oidc,
   api: ResourceFile,
-  about: { accountId: string; scope: string },
+  about: { accountId: string; scope: string; grantId?: string },
   settings: Settings,
 ) {
   const lifetimes = lifetimesOf(settings.lifetimes, client)
@@ -40,7 +40,7 @@ export function tokenFor(
     serverOf(api, about.scope, { lifetimes }),
   )
   resourceServers[api.resource] = server
-  const token = { ...about, client: required(client), grantId: newTag(), gty: 'token_exchange' }
+  const token = { client: required(client), grantId: newTag(), gty: 'token_exchange', ...about }
   return Object.assign(new provider.AccessToken(token), { resourceServer: server })
 }
 

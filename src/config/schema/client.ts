@@ -72,12 +72,15 @@ export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
 export const CIBA_GRANT = 'urn:openid:params:grant-type:ciba'
 /** Grant type of token exchange (RFC 8693 §2.1). */
 export const EXCHANGE_GRANT = 'urn:ietf:params:oauth:grant-type:token-exchange'
+/** Grant type of assertions (RFC 7523 §2.1). */
+export const ASSERTION_GRANT = 'urn:ietf:params:oauth:grant-type:jwt-bearer'
 /** Grant types that a client file can name. */
 export const GRANT_TYPES = [
   ...namesIn('authorization_code refresh_token client_credentials'),
   DEVICE_GRANT,
   CIBA_GRANT,
   EXCHANGE_GRANT,
+  ASSERTION_GRANT,
 ] as const
 /** Signing algorithms. All are asymmetric: clients share no key with the provider. */
 export const SIGNING_ALGORITHMS = ['RS256', 'PS256', 'ES256', 'EdDSA'] as const

@@ -35,6 +35,7 @@ export const upstreamSchema = z.strictObject({
   sign_out: z.enum(['none', 'offer', 'return']).default('offer'),
   domains: z.array(domain).default([]),
   second_factor: z.enum(['ask', 'exempt']).default('ask'),
+  assertions: z.boolean().default(false),
 })
 const by = z
   .array(z.enum(['username', 'email']))

@@ -13,6 +13,7 @@ import type { Context } from 'koa'
 import type { IDToken } from 'openid-client'
 import { createDirectory } from '../../accounts/directory.ts'
 import type { SignInMethod } from '../../accounts/sign-in-method.ts'
+import { ASSERTION_GRANT } from '../../config/schema/client.ts'
 import { mapOf } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
 import { createPlainFetch } from '../../http/egress.ts'
@@ -22,8 +23,9 @@ import { problemPath } from '../../pages/sign-in.ts'
 import { RECENT_SECONDS, type Site } from '../../pages/site.ts'
 import type { Translate } from '../../pages/words.ts'
 import { harmless } from '../../provider/failures.ts'
-import type { Dependencies, Finisher } from '../../provider/feature.ts'
+import type { Dependencies, Feature, Finisher } from '../../provider/feature.ts'
 import { now } from '../../storage/store.ts'
+import { createAssertionHandler } from './assertions.ts'
 import { accountFor, domainOf } from './identities.ts'
 import { type Checks, type Connection, createIssuer } from './issuer.ts'
 import { createLogoutReceiver, type UpstreamSession, upstreamIndex } from './logout.ts'
@@ -38,8 +40,12 @@ interface UpstreamRequest extends Checks {
   linkTo?: string
 }
 
+const ID_JAG_PROFILE = 'urn:ietf:params:oauth:grant-profile:id-jag'
+const PARAMETERS = ['assertion', 'resource', 'scope']
+
 /** Returns the feature, with a method of sign-in for each issuer, and the sign-out there. */
-export function upstreamSignIn({ settings, records, sessions, log }: Dependencies) {
+export function upstreamSignIn(dependencies: Dependencies) {
+  const { settings, records, sessions, log } = dependencies
   const { issuer: own, egress, lifetimes, upstreams } = settings
   const send = createPlainFetch(egress)
   const directory = createDirectory(records, sessions)
@@ -191,7 +197,15 @@ export function upstreamSignIn({ settings, records, sessions, log }: Dependencie
     }
   }
 
+  const trusted = connections.filter(({ upstream }) => upstream.assertions)
+  const handler = createAssertionHandler(dependencies, directory, trusted)
+  const assertions: Feature = {
+    register: provider => provider.registerGrantType(ASSERTION_GRANT, handler, PARAMETERS),
+    discovery: () => ({ authorization_grant_profiles_supported: [ID_JAG_PROFILE] }),
+  }
+
   return {
+    ...(trusted.length && assertions),
     signInMethods: connections.map(methodFor),
     areas: [{ path: PLACES.signIns, icon: 'person', label: (t: Translate) => t('sign_ins.title') }],
     addPages,

@@ -1,0 +1,102 @@
+// Assertions of an upstream issuer about its users (Identity Assertion JWT Authorization Grant, a draft): a client
+// gets a token for an API with one, without a page. The issuer has decided in place of the user, so that consent is
+// recorded: the user finds the application on the account page, and can remove it.
+
+import { decodeJwt, jwtVerify } from 'jose'
+import { errors, type KoaContextWithOIDC } from 'oidc-provider'
+import type { IDToken } from 'openid-client'
+import { subjectSchema } from '../../accounts/account.ts'
+import { keyOf } from '../../accounts/consents.ts'
+import type { OwnDirectory } from '../../accounts/directory.ts'
+import { scopesFor } from '../../config/schema/resource.ts'
+import { mapOf, required } from '../../config/schema/values.ts'
+import type { Dependencies } from '../../provider/feature.ts'
+import { createGrants } from '../../provider/grants.ts'
+import { now, outageIn, reasonOf } from '../../storage/store.ts'
+import { bindToken } from '../dpop.ts'
+import { tokenFor } from '../resources.ts'
+import { accountFor } from './identities.ts'
+import type { Connection } from './issuer.ts'
+
+const MAX_AGE_SECONDS = 600
+
+/** Returns the handler of the grant type `jwt-bearer` (RFC 7523 §2.1). */
+export function createAssertionHandler(
+  dependencies: Dependencies,
+  directory: OwnDirectory,
+  trusted: Connection[],
+) {
+  const { settings, consents } = dependencies
+  const { make, accountOfToken } = createGrants(dependencies)
+
+  async function verify(assertion: string) {
+    const { iss = '' } = decodeJwt(assertion)
+    const from = trusted.find(({ upstream }) => upstream.issuer === iss)
+    if (!from) throw new Error(`${iss} has no file in upstreams/ with assertions`)
+    const { payload } = await jwtVerify(assertion, from.issuer.key, {
+      issuer: iss,
+      audience: settings.issuer,
+      typ: 'oauth-id-jag+jwt',
+      maxTokenAge: MAX_AGE_SECONDS,
+      requiredClaims: ['sub', 'client_id', 'jti', 'exp'],
+    })
+    const { error } = subjectSchema.safeParse(payload.sub)
+    if (error) throw new Error('has a sub that is not valid')
+    return { upstream: from.upstream, claims: payload }
+  }
+
+  return async (ctx: KoaContextWithOIDC): Promise<void> => {
+    const { oidc } = ctx
+    const { provider } = oidc
+    const client = required(oidc.client)
+    const { clientId } = client
+    if (client.tokenEndpointAuthMethod === 'none') {
+      throw new errors.UnauthorizedClient('a public client cannot use assertions')
+    }
+    const params = mapOf(oidc.params)
+    const { upstream, claims } = await verify(String(params.assertion)).catch(refuse)
+    const { jti = '', exp = 0 } = claims
+    if (claims.client_id !== clientId || [claims.aud].flat().length > 1)
+      refuse('is for another client')
+    const { resource = claims.resource, scope = claims.scope } = params
+    const api = settings.resources[String(resource)]
+    if (!api || ![claims.resource].flat().includes(resource)) {
+      throw new errors.InvalidTarget(
+        'resource must be an API of the assertion, and of this provider',
+      )
+    }
+    const [asked, given] = [scope, claims.scope].map(text => String(text).split(' '))
+    const isAllowed = (name: string) => asked?.includes(name) && given?.includes(name)
+    const scopes = scopesFor(api, { client_id: clientId, scope: client.scope }).filter(isAllowed)
+    if (!scopes.length)
+      throw new errors.InvalidScope('scope must be of the assertion', String(scope))
+    const isFirst = await provider.ReplayDetection.unique(upstream.issuer, jti, exp)
+    if (!isFirst) refuse('was used before')
+
+    const { account, refusal } = await accountFor(directory, upstream, claims as IDToken)
+    if (!account) return refuse(`is about a user without access: ${refusal}`)
+    const { id: accountId, ended = 0 } = account
+    const { version } = await consents.read(accountId, clientId)
+    const keys = scopes.map(name => keyOf(name, api.resource))
+    await consents.decide(accountId, clientId, { scopes: keys, declined: [], version })
+    const grant = await make(provider, client, accountId, Math.max(now(), ended + 1))
+    await grant?.save()
+    if (grant) oidc.entity('Grant', grant)
+    if (!grant || !(await accountOfToken(oidc, grant)))
+      return refuse('is about access that has ended')
+    const about = { accountId, scope: scopes.join(' '), grantId: grant.jti }
+    const token = tokenFor(oidc, api, about, settings)
+    await bindToken(ctx, token, mapOf(claims.cnf), settings.features)
+    oidc.entity('Account', { accountId, claims: () => ({ sub: accountId }) })
+    const access_token = await token.save()
+    const { tokenType: token_type, expiration: expires_in } = token
+    ctx.body = { access_token, token_type, expires_in, scope: token.scope }
+  }
+}
+
+/** Refuses an assertion (RFC 7523 §3.1), unless the keys of its issuer cannot be read now. */
+function refuse(problem: unknown): never {
+  const outage = outageIn(problem)
+  if (outage) throw outage
+  throw new errors.InvalidGrant(`assertion ${reasonOf(problem)}`)
+}

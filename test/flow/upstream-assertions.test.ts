@@ -1,0 +1,147 @@
+// Identity Assertion JWT Authorization Grant (ID-JAG) between two Ushers: one is the identity provider, the other the
+// authorization server of an API.
+
+import { decodeJwt, decodeProtectedHeader, generateKeyPair, importJWK, SignJWT } from 'jose'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { ASSERTION_GRANT } from '../../src/config/schema/client.ts'
+import { startCrossApp } from '../support/cross-app.ts'
+import { exchange, ID_JAG, ID_TOKEN, introspect } from '../support/exchange.ts'
+import { post, tokens, userinfo } from '../support/journey.ts'
+import { send } from '../support/wire.ts'
+
+const API = 'https://mcp.example.org/api'
+
+let both: Awaited<ReturnType<typeof startCrossApp>>
+beforeAll(async () => {
+  both = await startCrossApp(API)
+})
+afterAll(() => both.close())
+
+/** Claims of an assertion with changes, signed by the key of the identity provider. */
+async function assertionWith(changes: object = {}, header: object = {}, username = 'ada') {
+  const { upstream } = both
+  const { id_token } = await tokens(upstream, { username })
+  const { body } = await exchange(upstream, id_token, {
+    client_id: 'web',
+    requested_token_type: ID_JAG,
+    subject_token_type: ID_TOKEN,
+    audience: both.server,
+    resource: API,
+  })
+  const { alg = '', kid = '' } = decodeProtectedHeader(body.access_token)
+  const { value } = await upstream.records.read<{ keys: { key: { kid: string } }[] }>(
+    'SigningKeys',
+    'current',
+  )
+  const key = await importJWK(value?.keys.find(({ key }) => key.kid === kid)?.key ?? {}, alg)
+  const claims = { ...decodeJwt(body.access_token), ...changes }
+  return new SignJWT(JSON.parse(JSON.stringify(claims)))
+    .setProtectedHeader({ alg, kid, typ: 'oauth-id-jag+jwt', ...header })
+    .sign(key)
+}
+const redeem = (assertion: string, more: Record<string, string> = {}) =>
+  post(both.usher, '/api/oauth/token', {
+    client_id: 'agent',
+    grant_type: ASSERTION_GRANT,
+    assertion,
+    ...more,
+  })
+
+test('an assertion becomes an access token, once, and no refresh token', async () => {
+  const { usher } = both
+  const assertion = await assertionWith()
+  const { status, body } = await redeem(assertion, { scope: 'files:read' })
+  expect([status, body]).toEqual([
+    200,
+    {
+      access_token: expect.any(String),
+      token_type: 'Bearer',
+      expires_in: 600,
+      scope: 'files:read',
+    },
+  ])
+  const about = await introspect(usher, body.access_token)
+  const { sub } = decodeJwt(assertion)
+  const account = await usher.directory.findByLink({
+    issuer: both.upstream.issuer,
+    subject: String(sub),
+  })
+  expect(about).toMatchObject({ active: true, client_id: 'agent', aud: API, sub: account?.id })
+  expect((await userinfo(usher, body.access_token)).status).toBe(401)
+  const again = await redeem(assertion)
+  expect(again).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
+})
+
+test('of several requests with one assertion, exactly one gets a token', async () => {
+  const assertion = await assertionWith()
+  const answers = await Promise.all(Array.from({ length: 8 }, () => redeem(assertion)))
+  expect(answers.map(({ status }) => status).toSorted()).toEqual([200, ...Array(7).fill(400)])
+})
+
+test('the user finds the application on the account page, and its removal ends the token', async () => {
+  const { usher } = both
+  const { body } = await redeem(await assertionWith())
+  const { sub } = await introspect(usher, body.access_token)
+  await usher.consents.withdraw(String(sub), 'agent')
+  expect(await introspect(usher, body.access_token)).toEqual({ active: false })
+})
+
+test('a disabled account gets no token', async () => {
+  const { usher } = both
+  const first = await redeem(await assertionWith({}, {}, 'grace'))
+  const { sub } = await introspect(usher, first.body.access_token)
+  await usher.directory.change(String(sub), account => ({ ...account, enabled: false }))
+  expect(await introspect(usher, first.body.access_token)).toEqual({ active: false })
+  const second = await redeem(await assertionWith({}, {}, 'grace'))
+  expect(second).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
+})
+
+describe('an assertion is refused', () => {
+  test.for<[string, object, object, string]>([
+    ['for another server', { aud: 'https://other.example.org' }, {}, 'invalid_grant'],
+    ['for two servers', { aud: ['http://localhost', 'x'] }, {}, 'invalid_grant'],
+    ['of another issuer', { iss: 'https://other.example.org' }, {}, 'invalid_grant'],
+    ['for another client', { client_id: 'other' }, {}, 'invalid_grant'],
+    ['without a client', { client_id: undefined }, {}, 'invalid_grant'],
+    ['without a user', { sub: undefined }, {}, 'invalid_grant'],
+    ['with a sub that is no text', { sub: 1 }, {}, 'invalid_grant'],
+    ['without jti', { jti: undefined }, {}, 'invalid_grant'],
+    ['that has expired', { exp: 1 }, {}, 'invalid_grant'],
+    ['without an end', { exp: undefined }, {}, 'invalid_grant'],
+    ['of an earlier time', { iat: 1 }, {}, 'invalid_grant'],
+    ['of another type', {}, { typ: 'JWT' }, 'invalid_grant'],
+    ['for no API', { resource: undefined }, {}, 'invalid_target'],
+    ['for another API', { resource: 'urn:other' }, {}, 'invalid_target'],
+    ['for an API that is not for the client', { resource: 'urn:closed' }, {}, 'invalid_scope'],
+    ['without a scope of the API', { scope: 'chat' }, {}, 'invalid_scope'],
+  ])('%s', async ([, changes, header, error]) => {
+    const answer = await redeem(await assertionWith(changes, header))
+    expect(answer).toMatchObject({ status: 400, body: { error } })
+  })
+
+  test('that another key signed, or that is none', async () => {
+    const assertion = await assertionWith()
+    const { alg = '', ...header } = decodeProtectedHeader(assertion)
+    const { privateKey } = await generateKeyPair(alg)
+    const forged = new SignJWT(decodeJwt(assertion)).setProtectedHeader({ ...header, alg })
+    for (const text of [await forged.sign(privateKey), 'x', 'a.b.c', '', '{}']) {
+      expect((await redeem(text)).status).toBe(400)
+    }
+  })
+
+  test('with more scope, or another resource, than it has', async () => {
+    const narrow = { scope: 'files:read' }
+    const more = await redeem(await assertionWith(narrow), { scope: 'files:write' })
+    expect(more.body.error).toBe('invalid_scope')
+    const other = await redeem(await assertionWith(), { resource: 'urn:closed' })
+    expect(other.body.error).toBe('invalid_target')
+  })
+})
+
+test('discovery lists the grant type and the profile', async () => {
+  const { json } = await send(both.usher, '/.well-known/oauth-authorization-server')
+  expect(json.authorization_grant_profiles_supported).toEqual([
+    'urn:ietf:params:oauth:grant-profile:id-jag',
+  ])
+  expect(json.grant_types_supported).toContain(ASSERTION_GRANT)
+})
