@@ -26,6 +26,7 @@ import { openRecords } from '../storage/records.ts'
 import { createSeal } from '../storage/seal.ts'
 import { now } from '../storage/store.ts'
 import {
+  describeSecrets,
   Failure,
   hint,
   type Invocation,
@@ -39,7 +40,7 @@ import {
   secondOf,
   timeOf,
 } from './command.ts'
-import { ANY_SECRET, type ClientSource, describeSecrets } from './failure.ts'
+import { ANY_SECRET, type ClientSource } from './failure.ts'
 import { openInstalledStore } from './store.ts'
 
 const MIN_SECRET_CHARACTERS = 32

@@ -1,6 +1,7 @@
 // The frame of every command: its invocation, the store, and output for users and for programs.
 
 import { text } from 'node:stream/consumers'
+import { isExpired, type SecretHash } from '../config/client-secret.ts'
 import { readStoreSettings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import { isMap, isTime, readDuration } from '../config/schema/values.ts'
@@ -139,3 +140,14 @@ export const timeOf = (seconds: number) =>
 /** Epoch seconds as `2026-12-01T12:00:00Z`. */
 export const secondOf = (seconds: number) =>
   `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`
+
+/** Returns `1 for good, 1 until 2026-12-01 00:00 UTC, 1 expired`; undefined without secrets. */
+export function describeSecrets(entries: SecretHash[] = []): string | undefined {
+  const groups = [...Map.groupBy(entries, lifetimeOf)]
+  return groups.map(([lifetime, { length }]) => `${length} ${lifetime}`).join(', ') || undefined
+}
+
+function lifetimeOf(entry: SecretHash): string {
+  if (typeof entry === 'string') return 'for good'
+  return isExpired(entry) ? 'expired' : `until ${timeOf(Date.parse(entry.until) / 1000)}`
+}

@@ -1,7 +1,7 @@
 // Explains why a request failed: compares what was sent with what is configured, and says what to change.
 
 import { basename } from 'node:path'
-import { isExpired, type SecretHash, withoutSecret } from '../config/client-secret.ts'
+import { withoutSecret } from '../config/client-secret.ts'
 import type { ValidFile } from '../config/files.ts'
 import type { Settings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
@@ -11,7 +11,7 @@ import { CLIENT_REFUSALS } from '../features/application-access.ts'
 import { DESCRIPTIONS } from '../provider/error-descriptions.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
 import { CLOCK_TOLERANCE_SECONDS } from '../provider/requests.ts'
-import { timeOf } from './command.ts'
+import { describeSecrets } from './command.ts'
 import exchange from './exchange-refusals.json' with { type: 'json' }
 import { differenceOf } from './uri-difference.ts'
 import { PAGES, type Said, SIGN_IN } from './why.ts'
@@ -137,17 +137,6 @@ const authentication: Reason = facts => {
     registered: [`secrets: ${secrets ?? 'none'}`],
     change: `the secret in the application; a new one: npm run usher -- clients secret ${name}`,
   }
-}
-
-/** Returns `1 for good, 1 until 2026-12-01 00:00 UTC, 1 expired`; undefined without secrets. */
-export function describeSecrets(entries: SecretHash[] = []): string | undefined {
-  const groups = [...Map.groupBy(entries, lifetimeOf)]
-  return groups.map(([lifetime, { length }]) => `${length} ${lifetime}`).join(', ') || undefined
-}
-
-function lifetimeOf(entry: SecretHash): string {
-  if (typeof entry === 'string') return 'for good'
-  return isExpired(entry) ? 'expired' : `until ${timeOf(Date.parse(entry.until) / 1000)}`
 }
 
 /** The request succeeded; the log names the parameters and scopes that had no effect. */

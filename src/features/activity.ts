@@ -7,9 +7,19 @@ import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import { nameOf } from '../pages/sessions.ts'
 import type { Views } from '../pages/views.ts'
-import { recentActivity } from '../state/activity.ts'
+import { type Activity, recentActivity } from '../state/activity.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
+
+declare module '../pages/page-data.ts' {
+  interface PageData {
+    /** `event`: the end of the key of its text. */
+    activity: {
+      entries: (Pick<Activity, 'event' | 'count'> &
+        Partial<Record<'client' | 'browser' | 'network', string>> & { at: When })[]
+    }
+  }
+}
 
 /** A new sign-in is a notice for this time. */
 const NEW_SECONDS = 7 * 24 * 3600

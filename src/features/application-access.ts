@@ -20,6 +20,13 @@ import {
 } from '../provider/clients.ts'
 import type { GrantHandler } from '../provider/feature.ts'
 
+declare module '../pages/page-data.ts' {
+  interface PageData {
+    /** The account may not use the application, or it is switched off. `reference`: the id of the request. */
+    'no-access': { client: string; isOff: boolean; reference: string }
+  }
+}
+
 const { Check } = interactionPolicy
 const ACCOUNTS = 'npm run usher -- accounts'
 

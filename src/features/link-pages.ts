@@ -14,6 +14,16 @@ import type { Dependencies } from '../provider/feature.ts'
 import { createBrowserBinding } from '../provider/interactions.ts'
 import { createLinks, type FoundLink } from './links.ts'
 
+declare module '../pages/page-data.ts' {
+  interface PageData {
+    /** The page of a link. `isNew`: the account has no password yet. */
+    welcome: { isNew: boolean; problems: PageData['password']['problems'] }
+    'welcome-done': { isNew: boolean }
+    /** `isSent`: after the form, for every name. */
+    forgot: { isSent: boolean }
+  }
+}
+
 /** Unknown links of a network. */
 const OF_NETWORK: Limit = { attempts: 100, maxWaitSeconds: 6 }
 

@@ -24,6 +24,13 @@ import type { Records } from '../storage/records.ts'
 import { type Check, now, ok, wrong } from '../storage/store.ts'
 import { createLinks } from './links.ts'
 
+declare module '../pages/page-data.ts' {
+  interface PageData {
+    /** A mail as HTML. */
+    mail: { subject: string; paragraphs: string[]; link: string; end: string }
+  }
+}
+
 /** A mail with a link: for an account, or for a name that a user typed. */
 interface Mail {
   id: string

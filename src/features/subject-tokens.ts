@@ -17,6 +17,19 @@ const REFRESH_TOKEN = 'urn:ietf:params:oauth:token-type:refresh_token'
 /** An assertion for another authorization server (Identity Assertion JWT Authorization Grant, a draft). */
 export const ID_JAG = 'urn:ietf:params:oauth:token-type:id-jag'
 
+/** The parameters of an exchange. */
+export type Parameters = Partial<Record<string, string>>
+
+/** Returns what is wrong with the parameters of an exchange (RFC 8693 §2.1); undefined if they are valid. */
+export function problemIn(params: Parameters): string | undefined {
+  const { requested_token_type = ACCESS_TOKEN, actor_token } = params
+  const missing = ['subject_token', 'subject_token_type'].find(name => !params[name])
+  if (missing) return `${missing} is required`
+  if (actor_token !== undefined) return 'actor_token must be absent: the client is the actor'
+  if ([ACCESS_TOKEN, ID_JAG].includes(requested_token_type)) return undefined
+  return `requested_token_type must be ${ACCESS_TOKEN}`
+}
+
 /** Refuses a subject token (RFC 8693 §2.2.2). `problem`: the end of a sentence about it. */
 export function refuseSubject(problem: string): never {
   throw new errors.InvalidRequest(`subject_token ${problem}`)

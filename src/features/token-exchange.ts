@@ -33,7 +33,14 @@ import type { Name } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { bindToken } from './dpop.ts'
 import { tokenFor } from './resources.ts'
-import { ACCESS_TOKEN, createSubjectReader, ID_JAG, refuseSubject } from './subject-tokens.ts'
+import {
+  ACCESS_TOKEN,
+  createSubjectReader,
+  ID_JAG,
+  type Parameters,
+  problemIn,
+  refuseSubject,
+} from './subject-tokens.ts'
 
 const ISSUES_ASSERTIONS = { identity_chaining_requested_token_types_supported: [ID_JAG] }
 
@@ -46,7 +53,6 @@ const MAX_ACTORS = 4
 const PARAMETERS: string[] = namesIn(
   'subject_token subject_token_type requested_token_type actor_token resource audience scope',
 )
-type Parameters = Partial<Record<string, string>>
 
 /** The grant of a user, or of an exchanged token. */
 type ExchangeGrant = GrantRecord & {
@@ -262,12 +268,3 @@ function isTarget(api: ResourceFile, params: Parameters): boolean {
 const PAIRWISE = 'a pairwise client gets no assertion: only this provider knows its sub'
 const NO_RULE = 'resource or audience must be an API whose `exchange` names the client'
 const has = (scopes: string | undefined, scope: string) => scopes?.split(' ').includes(scope)
-
-function problemIn(params: Parameters): string | undefined {
-  const { requested_token_type = ACCESS_TOKEN, actor_token } = params
-  const missing = ['subject_token', 'subject_token_type'].find(name => !params[name])
-  if (missing) return `${missing} is required`
-  if (actor_token !== undefined) return 'actor_token must be absent: the client is the actor'
-  if ([ACCESS_TOKEN, ID_JAG].includes(requested_token_type)) return undefined
-  return `requested_token_type must be ${ACCESS_TOKEN}`
-}

@@ -3,7 +3,6 @@
 import type { Account } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
-import type { Activity } from '../state/activity.ts'
 import type { Asset } from './assets.ts'
 import type { Translate, Words } from './words.ts'
 
@@ -45,7 +44,8 @@ export interface Shared {
 }
 
 /** A time, as ISO 8601 and as text. */
-type When = ReturnType<Words['date']>
+/** A time as text. */
+export type When = ReturnType<Words['date']>
 type Client = Pick<ClientMetadata, 'client_name' | 'client_uri'>
 
 /** Something that is worth knowing, on the home page of the account. */
@@ -110,11 +110,6 @@ export interface PageData {
     /** The applications that the user can open from here, by name. */
     applications: { name: string; mark: Mark; url: string }[]
   }
-  /** `event`: the end of the key of its text. */
-  activity: {
-    entries: (Pick<Activity, 'event' | 'count'> &
-      Partial<Record<'client' | 'browser' | 'network', string>> & { at: When })[]
-  }
   applications: {
     applications: {
       name: string
@@ -132,6 +127,8 @@ export interface PageData {
       details: (DetailInWords & { since: When })[]
       since: When
       lastUsed: When
+      /** The clients that act for the user through this one, as text; empty without any. */
+      actors: string
       inUse: string
       /** Path of the page that removes its access. */
       removal: string
@@ -199,15 +196,6 @@ export interface PageData {
   errors: { codes: string[] }
   'hand-over': { action: string; fields: Record<string, unknown> }
   navigate: { url: string }
-  /** The account may not use the application, or it is switched off. `reference`: the id of the request. */
-  'no-access': { client: string; isOff: boolean; reference: string }
-  /** `isSent`: after the form, for every name. */
-  forgot: { isSent: boolean }
-  /** A mail as HTML. */
-  mail: { subject: string; paragraphs: string[]; link: string; end: string }
-  /** The page of a link. `isNew`: the account has no password yet. */
-  welcome: { isNew: boolean; problems: PageData['password']['problems'] }
-  'welcome-done': { isNew: boolean }
   /** Problems by field. */
   password: { problems: { current?: string; password?: string; repeat?: string } }
   'password-changed': object

@@ -83,6 +83,7 @@ function application({ t, date, plural }: Words): PageData['applications']['appl
       icon: SCOPE_ICONS[scope] ?? 'shield',
     })),
     details: [],
+    actors: 'Orders, Billing',
     since: date(TIME - 30 * DAY),
     lastUsed: date(TIME),
     inUse: plural('applications.in_use', 2),

@@ -74,16 +74,17 @@ const HOMES: Record<string, RegExp> = {
 
 /** Lines of code of TypeScript and Lua in each part: its paths, and its limit. */
 const PARTS: Record<string, [paths: RegExp, limit: number]> = {
-  'the core': [/^src\/(?!features\/|commands\/)/, 9_376],
-  commands: [/^src\/commands\//, 1_813],
-  features: [/^src\/features\/(?!upstream\/)/, 1_426],
-  'sign-in at upstream issuers': [/^src\/features\/upstream\//, 700],
+  'the core': [/^src\/(?!features\/|commands\/)/, 10_300],
+  commands: [/^src\/commands\//, 2_040],
+  features: [/^src\/features\/(?!upstream\/|factors\/)/, 2_420],
+  'second factors': [/^src\/features\/factors\//, 900],
+  'sign-in at upstream issuers': [/^src\/features\/upstream\//, 790],
 }
 /** Exemptions from the formatter: tables that are read down their columns. */
 const EXEMPTIONS = 2
 const EXEMPTION = /^\s*\/\/ biome-ignore format.*\n/gm
 /** Files of TypeScript and Lua in src. */
-const FILES = 156
+const FILES = 168
 /** Lines of one TypeScript file, with blank lines and comments. */
 const LONGEST_FILE = 270
 const linesOf = (text: string) => text.split('\n').length - 1

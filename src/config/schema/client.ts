@@ -1,6 +1,7 @@
 // Schema of clients/NAME.yaml. Keys are the names of RFC 7591 §2, and a few that Usher adds.
 
 import { z } from 'zod'
+import { jwks } from './jwks.ts'
 import {
   colour,
   durationText,
@@ -23,25 +24,6 @@ const redirectUri = z.string().superRefine(refusing(redirectUriProblem, 'redirec
 
 /** An address that the provider sends requests to: a web URL without a fragment. */
 export const requestedUri = webUrl.refine(uri => !uri.includes('#'), 'has no fragment')
-
-const TEXTS = namesIn('use alg kid crv x y n e x5u x5t x5t#S256')
-const text = z.string().optional()
-const list = z.array(z.string()).optional()
-type Texts = Record<(typeof TEXTS)[number], typeof text>
-const texts = Object.fromEntries(TEXTS.map(name => [name, text])) as Texts
-const PUBLIC_JWK = { kty: z.string(), key_ops: list, x5c: list, ...texts }
-
-/** A public key. Other members are dropped: a registered key may nest them without limit. */
-const publicJwk = z
-  .looseObject(PUBLIC_JWK)
-  .superRefine(refusing(jwkProblem, 'client-key'))
-  .transform(jwk => z.object(PUBLIC_JWK).parse(jwk))
-const OWN_KID = 'each of several keys needs a kid of its own'
-const haveOwnKids = (keys: { kid?: string }[]) =>
-  keys.length === 1 || new Set(keys.flatMap(({ kid }) => kid ?? [])).size === keys.length
-const jwks = z.strictObject({
-  keys: z.array(publicJwk).min(1).refine(haveOwnKids, OWN_KID),
-})
 
 const hash = matching(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret NAME')
 
@@ -223,22 +205,6 @@ export function inLanguages<S extends z.ZodObject>(schema: S, data: unknown): S 
 export type ClientFile = z.output<typeof clientSchema>
 /** A client as the provider uses it: the secret exists only as a hash. */
 export type ClientMetadata = Omit<ClientFile, 'client_secret'>
-
-const PRIVATE = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k', 'priv']
-const RSA_BITS = 2048
-
-/** Returns what is wrong with a key, without any part of the key; undefined if it is valid. */
-function jwkProblem(jwk: Record<string, unknown>): string | undefined {
-  const { kty, crv, n = '' } = jwk
-  if (kty === 'oct') return 'is a shared secret: give a public key, RSA, EC or OKP'
-  if (PRIVATE.some(part => part in jwk))
-    return 'is a private key: make a new key, and put only its public part here'
-  if (kty === 'EC' && crv !== 'P-256') return 'is not on the curve P-256 (ES256)'
-  if (kty === 'OKP' && crv !== 'Ed25519') return 'is not on the curve Ed25519 (EdDSA)'
-  if (!['RSA', 'EC', 'OKP'].includes(String(kty))) return 'kty must be RSA, EC or OKP'
-  const isShort = kty === 'RSA' && String(n).length * 6 < RSA_BITS
-  return isShort ? `RSA needs ${RSA_BITS} bits or more` : undefined
-}
 
 /** Host names of loopback addresses. */
 export const LOOPBACK_HOSTS = new Set(['localhost', '127.0.0.1', '[::1]'])

@@ -40,7 +40,6 @@ declare module '../../pages/page-data.ts' {
 
 /** `secret`: as text in groups; `qr`: as SVG, of the same. */
 type NewApp = { nonce: string; secret: string; qr: string }
-type When = { iso: string; words: string }
 
 /** The path of the page. */
 export const FACTORS_PAGE = '/account/factors'
