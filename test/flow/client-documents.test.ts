@@ -11,7 +11,7 @@ import { decodeProtectedHeader } from 'jose'
 import { errors } from 'oidc-provider'
 import * as openid from 'openid-client'
 import { pino } from 'pino'
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
 import { clientDocuments } from '../../src/features/client-metadata-documents.ts'
 import { findFailure } from '../../src/provider/failures.ts'
@@ -50,6 +50,13 @@ let isDown: number | 'reset' | undefined
 let server: Server
 let site: string
 let usher: Usher
+// Each test begins a minute of the quotas of fetches.
+const clock = performance.now.bind(performance)
+let begun = 0
+beforeEach(() => {
+  begun += 3 * 60_000
+  vi.spyOn(performance, 'now').mockImplementation(() => clock() + begun)
+})
 beforeAll(async () => {
   setDefaultCACertificates([...trusted, certificate.pem])
   const tls = { cert: certificate.pem, key: readFileSync(certificate.key) }
