@@ -168,7 +168,7 @@ export function readLine(line: string): Transfer {
 
 /**
  * Returns the lines of a file, each with the JSON of an account. The file has them, or it is a table (CSV, RFC 4180)
- * with a header, whose columns are keys of `transferSchema`, `groups` and `attributes.NAME`.
+ * with a header, whose columns are keys of `transferSchema`, with `username`, `groups` and `attributes.NAME`.
  */
 export function linesIn(content: string): string[] {
   const text = content.replace(/^\uFEFF/, '')
@@ -186,6 +186,7 @@ export function linesIn(content: string): string[] {
     if (end && end !== separator) rows.push([])
   }
   const [header = [], ...others] = rows
+  if (!header.includes('username')) return content.split('\n')
   const lines = others.map(cells => (cells.some(Boolean) ? jsonOf(header, cells) : ''))
   // A quote that is not closed: the rest is a wrong line.
   return ['', ...lines, ...(read < text.length ? [text.slice(read)] : [])]
