@@ -225,13 +225,14 @@ const REASONS: Record<string, Row[]> = {
     },
     { detail: /response_type is not/, reason: responseType },
     { detail: /grant type is not/, reason: grantType },
-    exchange.invalid_request,
+    ...exchange.invalid_request,
   ],
   access_denied: refused,
   invalid_token: refused,
-  unauthorized_client: refused,
+  unauthorized_client: [...refused, ...exchange.unauthorized_client],
   invalid_grant: [
     ...refused,
+    ...exchange.invalid_grant,
     {
       detail: /already/,
       wrong: 'it was used before, and works once. The tokens of the first use are revoked',
@@ -254,9 +255,9 @@ const REASONS: Record<string, Row[]> = {
       change: 'the application sends it with the client_id that it was issued to',
     },
   ],
-  invalid_scope: [exchange.invalid_scope, { detail: /not allowed/, reason: scope }],
+  invalid_scope: [...exchange.invalid_scope, { detail: /not allowed/, reason: scope }],
   invalid_target: [
-    exchange.invalid_target,
+    ...exchange.invalid_target,
     { detail: /^(?!.*(absolute URI|fragment))/, reason: target },
   ],
   unsupported_response_type: [{ reason: responseType }],

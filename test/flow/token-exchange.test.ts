@@ -1,7 +1,9 @@
 // Token exchange (RFC 8693): an API calls another API for the user.
 
+import { readFileSync } from 'node:fs'
 import { createRemoteJWKSet, decodeJwt, jwtVerify } from 'jose'
 import { describe, expect, vi } from 'vitest'
+import REFUSALS from '../../src/commands/exchange-refusals.json' with { type: 'json' }
 import { explainFailure } from '../../src/commands/failure.ts'
 import { required } from '../../src/config/schema/values.ts'
 import { findFailure } from '../../src/provider/failures.ts'
@@ -51,7 +53,22 @@ test('the command config explain says why an exchange was refused', async () => 
   const more = await explain({ scope: 'files:delete' })
   expect(more?.wrong).toContain('shop-api asks for more than the rule')
   const dead = await explain({ subject_token: 'x' })
-  expect(dead?.wrong).toContain('subject_token is unknown')
+  expect(dead?.wrong).toContain('subject_token has expired, was revoked')
+  const kind = await explain({ subject_token_type: ID_TOKEN })
+  expect(kind?.wrong).toContain('no JWT that this provider has signed')
+  const acting = await explain({ actor_token: access_token })
+  expect(acting?.change).toBe('the request, without actor_token')
+  expect((await explain({ client_id: 'spa' }))?.wrong).toContain('spa has no secret and no key')
+})
+
+test('every refusal of an exchange has a reason in config explain', () => {
+  const files = ['token-exchange', 'subject-tokens', 'upstream/assertions'].map(name =>
+    readFileSync(`src/features/${name}.ts`, 'utf8'),
+  )
+  const details = Object.values(REFUSALS).flatMap(rows => rows.map(({ detail }) => detail))
+  const known = details.filter(detail => detail !== 'assertion ')
+  const ownText = (detail: string) => detail.replace(/^(subject_token|assertion) /, '')
+  expect(known.filter(detail => !files.join().includes(ownText(detail)))).toEqual([])
 })
 
 describe.each([

@@ -138,6 +138,15 @@ describe('an assertion is refused', () => {
   })
 })
 
+test('an assertion that was made before access ended brings no access back', async () => {
+  const { usher } = both
+  const { body } = await redeem(await assertionWith())
+  const { sub } = await introspect(usher, body.access_token)
+  const earlier = await assertionWith()
+  await usher.directory.endAccess(String(sub))
+  expect(await redeem(earlier)).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
+})
+
 test('discovery lists the grant type and the profile', async () => {
   const { json } = await send(both.usher, '/.well-known/oauth-authorization-server')
   expect(json.authorization_grant_profiles_supported).toEqual([

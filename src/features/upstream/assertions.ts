@@ -10,9 +10,10 @@ import { keyOf } from '../../accounts/consents.ts'
 import type { OwnDirectory } from '../../accounts/directory.ts'
 import { scopesFor } from '../../config/schema/resource.ts'
 import { mapOf, required } from '../../config/schema/values.ts'
+import { scopeOf } from '../../provider/clients.ts'
 import type { Dependencies } from '../../provider/feature.ts'
 import { createGrants } from '../../provider/grants.ts'
-import { now, outageIn, reasonOf } from '../../storage/store.ts'
+import { outageIn, reasonOf } from '../../storage/store.ts'
 import { bindToken } from '../dpop.ts'
 import { tokenFor } from '../resources.ts'
 import { accountFor } from './identities.ts'
@@ -67,7 +68,7 @@ export function createAssertionHandler(
     }
     const [asked, given] = [scope, claims.scope].map(text => String(text).split(' '))
     const isAllowed = (name: string) => asked?.includes(name) && given?.includes(name)
-    const scopes = scopesFor(api, { client_id: clientId, scope: client.scope }).filter(isAllowed)
+    const scopes = scopesFor(api, { client_id: clientId, scope: scopeOf(client) }).filter(isAllowed)
     if (!scopes.length)
       throw new errors.InvalidScope('scope must be of the assertion', String(scope))
     const isFirst = await provider.ReplayDetection.unique(upstream.issuer, jti, exp)
@@ -75,11 +76,12 @@ export function createAssertionHandler(
 
     const { account, refusal } = await accountFor(directory, upstream, claims as IDToken)
     if (!account) return refuse(`is about a user without access: ${refusal}`)
-    const { id: accountId, ended = 0 } = account
+    const { id: accountId } = account
     const { version } = await consents.read(accountId, clientId)
     const keys = scopes.map(name => keyOf(name, api.resource))
     await consents.decide(accountId, clientId, { scopes: keys, declined: [], version })
-    const grant = await make(provider, client, accountId, Math.max(now(), ended + 1))
+    // Access that ended after the assertion was made does not come back with it.
+    const grant = await make(provider, client, accountId, claims.iat)
     await grant?.save()
     if (grant) oidc.entity('Grant', grant)
     if (!grant || !(await accountOfToken(oidc, grant)))
