@@ -62,7 +62,7 @@ test('the command config explain says why an exchange was refused', async () => 
 })
 
 test('every refusal of an exchange has a reason in config explain', () => {
-  const files = ['token-exchange', 'subject-tokens', 'upstream/assertions'].map(name =>
+  const files = ['token-exchange', 'subject-tokens', 'upstream/assertions', 'dpop'].map(name =>
     readFileSync(`src/features/${name}.ts`, 'utf8'),
   )
   const details = Object.values(REFUSALS).flatMap(rows => rows.map(({ detail }) => detail))
