@@ -192,6 +192,17 @@ export function linesIn(content: string): string[] {
   return ['', ...lines, ...(read < text.length ? [text.slice(read)] : [])]
 }
 
+/** Columns whose values are no texts. */
+const TYPED = [
+  'enabled',
+  'email_verified',
+  'change_password_by',
+  'links',
+  'created',
+  'updated',
+  'ended',
+]
+
 /** Returns a row of a table as JSON. An empty cell is absent. */
 function jsonOf(header: string[], cells: string[]): string {
   const account: Record<string, unknown> = {}
@@ -202,7 +213,7 @@ function jsonOf(header: string[], cells: string[]): string {
     if (!text) continue
     if (name === 'groups') attributes.groups = text.split(/ *[;,] */)
     else if (attribute) attributes[attribute] = text
-    else account[name] = readJson(/^(true|false|\d+)$/.test(text) ? text : '') ?? text
+    else account[name] = TYPED.includes(name) ? (readJson(text) ?? text) : text
   }
   return JSON.stringify({ ...account, attributes })
 }

@@ -1,7 +1,7 @@
 // Access tokens bound to a key of the client, so that a stolen one cannot be used (DPoP, RFC 9449).
 
 import { calculateJwkThumbprint, decodeJwt, EmbeddedJWK, jwtVerify } from 'jose'
-import { type AccessToken, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { type AccessToken, type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Features } from '../config/schema/features.ts'
 import { required } from '../config/schema/values.ts'
 import type { Environment, Feature } from '../provider/feature.ts'
@@ -18,8 +18,7 @@ export function dpop({ settings: { features }, records }: Environment): Feature 
         enabled: features.dpop,
         // All nodes have the same secret, also during a change of `USHER_SECRET`.
         nonceSecret: deriveKey(records.keyedHash('dpop', 'nonces'), 'dpop-nonces'),
-        requireNonce: ({ oidc: { client } }) =>
-          client?.profile === 'fapi2' || client?.require_dpop_nonce === true,
+        requireNonce: ({ oidc }) => needsNonce(oidc.client),
       },
     },
     // The client repeats the request with another proof. The library's `invalid_grant` or
@@ -49,11 +48,15 @@ async function proofOf(ctx: KoaContextWithOIDC) {
   const url = URL.parse(String(htu))
   const isHere = htm === ctx.method && url && url.origin + url.pathname === ctx.oidc.urlFor('token')
   const isRecent = Math.abs(now() - iat) <= MAX_AGE_SECONDS
-  if (!isHere || !isRecent || !jti || ctx.oidc.client?.profile === 'fapi2') {
-    throw new errors.InvalidDpopProof('DPoP: htm, htu, iat or jti is wrong, or profile is fapi2')
+  if (!isHere || !isRecent || !jti || needsNonce(ctx.oidc.client)) {
+    throw new errors.InvalidDpopProof('DPoP: htm, htu, iat or jti is wrong, or a nonce is required')
   }
   return { jti, jkt: await calculateJwkThumbprint(required(protectedHeader.jwk)) }
 }
+
+/** Whether the client must use a nonce, which only the library makes. */
+const needsNonce = (client: Client | undefined) =>
+  client?.profile === 'fapi2' || client?.require_dpop_nonce === true
 
 /** The key that a token is bound to. */
 export type Confirmation = Pick<AccessToken, 'jkt' | 'x5t#S256'>

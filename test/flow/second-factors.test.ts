@@ -125,6 +125,17 @@ describe('an app for one-time codes', () => {
     expect((await factorsOf(usher, id)).factors).toEqual([])
   })
 
+  test('its key is never shown again', async () => {
+    const { secret } = await addApp(usher, name)
+    const [{ id: nonce = '' } = {}] = (await factorsOf(usher, id)).factors
+    const { browser } = await atFactor(usher, name)
+    await browser.submit({ code: await nextCode(usher, id) })
+    await browser.open(`${FACTORS}?add=totp`)
+    await browser.submit({ nonce, code: '000000' })
+    expect(secretOn(browser)).toMatch(/\w/)
+    expect(secretOn(browser)).not.toBe(secret)
+  })
+
   test('the code that added it, an older one, and one that was used are refused', async () => {
     const { secret } = await addApp(usher, name)
     const { browser } = await atFactor(usher, name)

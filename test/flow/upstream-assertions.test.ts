@@ -138,6 +138,50 @@ describe('an assertion is refused', () => {
   })
 })
 
+const accountOf = async (assertion: string) => {
+  const subject = String(decodeJwt(assertion).sub)
+  return both.usher.directory.findByLink({ issuer: both.upstream.issuer, subject })
+}
+
+test('an assertion changes no account, and a scope that the user declined stays declined', async () => {
+  const { usher } = both
+  const first = await assertionWith({ department: 'finance' })
+  await redeem(first)
+  const { id = '' } = (await accountOf(first)) ?? {}
+  await usher.directory.change(id, account => ({
+    ...account,
+    attributes: { department: 'finance' },
+  }))
+  const before = await usher.directory.find(id)
+  const { value, version } = await usher.consents.read(id, 'agent')
+  const [read = '', write = ''] = value?.scopes ?? []
+  await usher.consents.decide(id, 'agent', { scopes: [read], declined: [write], version })
+  const { body } = await redeem(await assertionWith())
+  expect(body.scope).toBe('files:read')
+  expect(await usher.directory.find(id)).toEqual(before)
+  expect((await usher.consents.find(id, 'agent'))?.declined).toEqual([write])
+})
+
+test.for(['strict', 'elsewhere', 'limited', 'nonced'])(
+  'a client that needs more than an assertion gets no token: %s',
+  async client_id => {
+    const { usher } = both
+    const first = await assertionWith()
+    const { id = '' } = (await accountOf(first)) ?? {}
+    await usher.directory.change(id, account => ({ ...account, attributes: {} }))
+    const answer = await redeem(await assertionWith({ client_id }), { client_id })
+    expect([client_id, answer.status]).toEqual([client_id, 400])
+    if (client_id !== 'nonced') expect(await usher.consents.find(id, client_id)).toBeUndefined()
+  },
+)
+
+test('the scope of a client file counts with its scopes of APIs', async () => {
+  const { body } = await redeem(await assertionWith({ client_id: 'scoped' }), {
+    client_id: 'scoped',
+  })
+  expect(body.scope).toBe('files:read')
+})
+
 test('an assertion that was made before access ended brings no access back', async () => {
   const { usher } = both
   const { body } = await redeem(await assertionWith())

@@ -39,13 +39,24 @@ export async function startCrossApp(resource: string) {
   const api = { resource, resource_name: 'Files', scopes, introspected_by: ['files-api'] }
   const exchange = [{ client: 'web', client_id: 'agent', scopes: Object.keys(scopes) }]
   const both = await startUpstream(
-    { accounts: 'create', assertions: true },
+    { accounts: 'create', assertions: true, claims: { 'attributes.department': 'department' } },
     {
       env: { USHER_ISSUER: server },
+      usher: { features: { dpop: true }, sign_in: { second_factor: 'optional' } },
       clients: {
         ...CLIENTS,
         agent,
         other: { ...agent, client_id: 'other' },
+        strict: { ...agent, client_id: 'strict', second_factor: 'required' },
+        elsewhere: { ...agent, client_id: 'elsewhere', require_sign_in: 'password' },
+        scoped: { ...agent, client_id: 'scoped', scope: 'files:read' },
+        limited: { ...agent, client_id: 'limited', allow: { department: ['finance'] } },
+        nonced: {
+          ...agent,
+          client_id: 'nonced',
+          dpop_bound_access_tokens: true,
+          require_dpop_nonce: true,
+        },
         'files-api': { ...agent, client_id: 'files-api', grant_types: [] },
       },
       resources: { files: api, closed: { ...api, resource: 'urn:closed', clients: ['web'] } },

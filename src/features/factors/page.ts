@@ -80,9 +80,9 @@ export function createFactorsPage(site: Site, parts: Parts) {
     })
   }
 
-  function showApp(ctx: Context, { account }: SignedIn, nonce?: string): void {
+  async function showApp(ctx: Context, { account }: SignedIn, nonce?: string): Promise<void> {
     const problem = nonce === undefined ? undefined : views.words(ctx).t('factors.wrong')
-    const data = { app: newSecret(parts, account, nonce), problem }
+    const data = { app: await newSecret(parts, account, nonce), problem }
     views.page(ctx, 'factor-app', data, problem ? 400 : 200)
   }
 
@@ -95,7 +95,7 @@ export function createFactorsPage(site: Site, parts: Parts) {
     async show(ctx: Context, user: SignedIn) {
       const found = await factors.read(user.account.id)
       if (ctx.query.add !== 'totp') return list(ctx, user, found)
-      if (isProven(ctx, user, found)) showApp(ctx, user)
+      if (isProven(ctx, user, found)) await showApp(ctx, user)
     },
 
     async submit(ctx: Context, user: Submitted) {

@@ -41,8 +41,11 @@ export const nameIn = (form: Form) =>
 export const useOf = (ctx: Context) => ({ at: now(), client: clientInfoOf(ctx) })
 
 /** Returns the data of a page that shows a new secret. `given`: the nonce of a form with a wrong code. */
-export function newSecret({ settings, factors }: Parts, account: Account, given = '') {
-  const nonce = NONCE.test(given) ? given : randomBytes(12).toString('base64url')
+export async function newSecret({ settings, factors }: Parts, account: Account, given = '') {
+  const { factors: known } = await factors.read(account.id)
+  // The key of an app that was added is never shown again: its nonce is its id.
+  const isOpen = NONCE.test(given) && !known.some(({ id }) => id === given)
+  const nonce = isOpen ? given : randomBytes(12).toString('base64url')
   const bytes = factors.secretOf(account.id, nonce)
   return { nonce, ...describeSecret(bytes, settings.branding.name, account.username) }
 }
@@ -106,7 +109,7 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
     const { t, date } = views.words(ctx)
     const until = await graceOf(interaction, account)
     const data = {
-      app: newSecret(parts, account, nonce),
+      app: await newSecret(parts, account, nonce),
       problem: nonce === undefined ? undefined : t('factors.wrong'),
       later: until ? t('factors.later_until', { date: date(until).words }) : undefined,
     }

@@ -2,19 +2,22 @@
 // gets a token for an API with one, without a page. The issuer has decided in place of the user, so that consent is
 // recorded: the user finds the application on the account page, and can remove it.
 
-import { decodeJwt, jwtVerify } from 'jose'
-import { errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { decodeJwt, type JWTPayload, jwtVerify } from 'jose'
+import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { IDToken } from 'openid-client'
-import { subjectSchema } from '../../accounts/account.ts'
+import { type Account, subjectSchema } from '../../accounts/account.ts'
 import { keyOf } from '../../accounts/consents.ts'
 import type { OwnDirectory } from '../../accounts/directory.ts'
+import { satisfies, TWO_FACTOR_ACR } from '../../accounts/sign-in-method.ts'
 import { scopesFor } from '../../config/schema/resource.ts'
+import type { Upstream } from '../../config/schema/upstream.ts'
 import { mapOf, required } from '../../config/schema/values.ts'
-import { scopeOf } from '../../provider/clients.ts'
+import { refusalOf, scopeOf } from '../../provider/clients.ts'
 import type { Dependencies } from '../../provider/feature.ts'
 import { createGrants } from '../../provider/grants.ts'
 import { outageIn, reasonOf } from '../../storage/store.ts'
 import { bindToken } from '../dpop.ts'
+import { createRules } from '../factors/factors.ts'
 import { tokenFor } from '../resources.ts'
 import { accountFor } from './identities.ts'
 import type { Connection } from './issuer.ts'
@@ -29,6 +32,7 @@ export function createAssertionHandler(
 ) {
   const { settings, consents } = dependencies
   const { make, accountOfToken } = createGrants(dependencies)
+  const rules = createRules(settings)
 
   async function verify(assertion: string) {
     const { iss = '' } = decodeJwt(assertion)
@@ -44,6 +48,18 @@ export function createAssertionHandler(
     const { error } = subjectSchema.safeParse(payload.sub)
     if (error) throw new Error('has a sub that is not valid')
     return { upstream: from.upstream, claims: payload }
+  }
+
+  /** What a sign-in here would need beside this assertion; undefined for nothing. */
+  function missingStep(upstream: Upstream, client: Client, account: Account, claims: JWTPayload) {
+    const { require_sign_in, second_factor } = client
+    if (require_sign_in !== undefined && require_sign_in !== upstream.name) {
+      return 'the client needs another sign-in'
+    }
+    const isRequired = second_factor === 'required' || rules.isRequired(account)
+    const acr = upstream.acr[String(claims.acr)]
+    const isProven = upstream.second_factor === 'exempt' || satisfies(acr, TWO_FACTOR_ACR)
+    return isRequired && !isProven ? 'a second factor is needed' : undefined
   }
 
   return async (ctx: KoaContextWithOIDC): Promise<void> => {
@@ -68,16 +84,22 @@ export function createAssertionHandler(
     }
     const [asked, given] = [scope, claims.scope].map(text => String(text).split(' '))
     const isAllowed = (name: string) => asked?.includes(name) && given?.includes(name)
-    const scopes = scopesFor(api, { client_id: clientId, scope: scopeOf(client) }).filter(isAllowed)
-    if (!scopes.length)
+    const known = scopesFor(api, { client_id: clientId, scope: scopeOf(client) }).filter(isAllowed)
+    if (!known.length)
       throw new errors.InvalidScope('scope must be of the assertion', String(scope))
     const isFirst = await provider.ReplayDetection.unique(upstream.issuer, jti, exp)
     if (!isFirst) refuse('was used before')
 
-    const { account, refusal } = await accountFor(directory, upstream, claims as IDToken)
+    const { account, refusal } = await accountFor(directory, upstream, claims as IDToken, true)
     if (!account) return refuse(`is about a user without access: ${refusal}`)
     const { id: accountId } = account
-    const { version } = await consents.read(accountId, clientId)
+    const missing = refusalOf(client, account) ?? missingStep(upstream, client, account, claims)
+    if (missing) return refuse(`is about a user without access: ${missing}`)
+    const { value: consent, version } = await consents.read(accountId, clientId)
+    const isDeclined = (name: string) => consent?.declined.includes(keyOf(name, api.resource))
+    const scopes = known.filter(name => !isDeclined(name))
+    if (!scopes.length)
+      throw new errors.InvalidScope('scope must be of the assertion', String(scope))
     const keys = scopes.map(name => keyOf(name, api.resource))
     await consents.decide(accountId, clientId, { scopes: keys, declined: [], version })
     // Access that ended after the assertion was made does not come back with it.

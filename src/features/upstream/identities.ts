@@ -70,11 +70,15 @@ export interface Outcome {
   ignored: string[]
 }
 
-/** Finds the account of a user of the issuer, or adds it, and updates its fields. */
+/**
+ * Finds the account of a user of the issuer, or adds it, and updates its fields. `isAssertion`: the claims are those
+ * of an assertion, which has few of them. It changes no account.
+ */
 export async function accountFor(
   directory: OwnDirectory,
   upstream: Upstream,
   claims: IDToken,
+  isAssertion = false,
 ): Promise<Outcome> {
   const said = readClaims(upstream, claims)
   const { ignored } = said
@@ -86,7 +90,9 @@ export async function accountFor(
     if (known?.enabled === false) return { refusal: 'disabled', ignored }
     if (!known && upstream.accounts === 'link') return { refusal: 'not_linked', ignored }
     const account = await (known
-      ? update(directory, known, said)
+      ? isAssertion
+        ? known
+        : update(directory, known, said)
       : create(directory, said, upstream, link))
     if (!account) return { refusal: 'not_linked', ignored }
     return { account, isLinked: known && !linked, ignored }
