@@ -142,7 +142,14 @@ export async function createApp(
     finishAnswers(views, routes, environment, features),
     mount(provider),
   ]
-  const forPrograms = compose([jsonHeaders(settings.issuer), ...edges, quota, ...library])
+  const before = features.flatMap(({ middleware }) => middleware ?? [])
+  const forPrograms = compose([
+    jsonHeaders(settings.issuer),
+    ...edges,
+    ...before,
+    quota,
+    ...library,
+  ])
   const forPages = compose([
     pageHeaders(settings.issuer),
     ...edges,

@@ -17,7 +17,7 @@ import {
   isRegisteredId,
   type RegisteredClient,
   RULES,
-  UNUSED_SECONDS,
+  unusedSeconds,
   WITHOUT_PKCE,
 } from '../features/registered-clients.ts'
 import { revokeClient } from '../state/grants.ts'
@@ -76,8 +76,9 @@ function describeRegistration(registered: RegisteredClient['registered']): strin
   const { since, last_used, invitation } = registered
   const use = last_used
     ? `last used ${timeOf(last_used)}`
-    : `never used, expires ${timeOf(since + UNUSED_SECONDS)}`
-  return `registered itself ${timeOf(since)} (invitation ${invitation}), ${use}`
+    : `never used, expires ${timeOf(since + unusedSeconds(invitation))}`
+  const by = invitation ? `invitation ${invitation}` : 'no invitation'
+  return `registered itself ${timeOf(since)} (${by}), ${use}`
 }
 
 /** `clients list`. */

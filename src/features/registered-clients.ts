@@ -59,8 +59,8 @@ interface Kept {
   since: number
   /** When a user last signed in to it, to the day; absent: never. */
   lastUsed?: number
-  /** The handle of the initial access token that it registered with. */
-  invitation: string
+  /** The handle of the initial access token that it registered with; absent: it had none. */
+  invitation?: string
   /** The id of its registration access token. */
   token?: string
 }
@@ -70,11 +70,11 @@ const CLIENT = 'Client'
 const TOKEN = 'RegistrationAccessToken'
 const CLIENTS: [string, string] = ['registered clients', 'all']
 const DAY_SECONDS = 24 * 3600
-/** Lifetime of a client without a sign-in. */
-export const UNUSED_SECONDS = DAY_SECONDS
+/** Returns the lifetime of a client without a sign-in, in seconds. */
+export const unusedSeconds = (invitation?: string) => (invitation ? DAY_SECONDS : 3600)
 /** Lifetime of a client after its last sign-in. */
 const USED_SECONDS = 400 * DAY_SECONDS
-/** Registered clients, all together. */
+/** Clients with an invitation, and as many without one that no user has signed in to. */
 export const MAX_CLIENTS = 1000
 
 /** Whether the id is of a registered client. Other ids are not looked up in the store. */
@@ -89,8 +89,9 @@ const described = ({ client, since, lastUsed: last_used, invitation }: Kept) => 
   registered: { since, last_used, invitation },
 })
 
-const ttlOf = ({ since, lastUsed }: Kept) =>
-  (lastUsed === undefined ? since + UNUSED_SECONDS : lastUsed + USED_SECONDS) - now()
+const isUnused = (one: Kept) => !one.invitation && one.lastUsed === undefined
+const ttlOf = ({ since, lastUsed, invitation }: Kept) =>
+  (lastUsed === undefined ? since + unusedSeconds(invitation) : lastUsed + USED_SECONDS) - now()
 
 /** Returns the functions that read and write registered clients. */
 export function createRegisteredClients(records: Records) {
@@ -112,12 +113,16 @@ export function createRegisteredClients(records: Records) {
     return all.sort((a, b) => a.since - b.since).map(described)
   }
 
-  const isFull = async () => (await records.list(...CLIENTS)).length >= MAX_CLIENTS
+  async function isFull(invitation?: string): Promise<boolean> {
+    const all = await records.list<Kept>(...CLIENTS)
+    const counted = all.filter(one => (invitation ? one.invitation : isUnused(one)))
+    return counted.length >= MAX_CLIENTS
+  }
 
   /** Returns false if there is or was a client of this id. */
   function add(kept: Kept): Promise<boolean> {
     const id = String(kept.client.client_id)
-    return records.save(CLIENT, id, kept, { ttl: UNUSED_SECONDS, indexes })
+    return records.save(CLIENT, id, kept, { ttl: unusedSeconds(kept.invitation), indexes })
   }
 
   /** Returns false if the client has changed since this request read it, or was removed. */
@@ -129,9 +134,9 @@ export function createRegisteredClients(records: Records) {
     return isWritten
   }
 
-  /** Keeps the token that manages a client. */
+  /** Keeps the token that manages a client. It cannot be used after its client has expired. */
   async function manageBy(token: string, payload: Record<string, unknown>): Promise<void> {
-    await records.save(TOKEN, token, payload, { ttl: UNUSED_SECONDS })
+    await records.save(TOKEN, token, payload, { ttl: DAY_SECONDS })
     await change(String(payload.clientId), ({ value }) => value && { ...value, token })
   }
 

@@ -11,6 +11,7 @@ import { type ClientMetadata, redirectUriProblem, schemeProblem } from '../confi
 import { shippedTags, shippedWords } from '../config/schema/locale.ts'
 import { required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
+import { prefixOf } from '../http/client-info.ts'
 import { USHER_METADATA } from '../provider/clients.ts'
 import type { Feature } from '../provider/feature.ts'
 import { keysPeriod } from '../provider/keys.ts'
@@ -18,7 +19,10 @@ import { currentRequest } from '../state/request.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { choose, hasChoices, withLists } from './metadata-choices.ts'
+import { createOpenRegistration } from './open-registration.ts'
 import * as registered from './registered-clients.ts'
+
+const { RULES, WITHOUT_PKCE } = registered
 
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post']
 
@@ -26,7 +30,8 @@ type Properties = Record<string, unknown>
 
 /** Returns the feature dynamic registration. */
 export function registration(settings: Settings, records: Records): Feature {
-  const enabled = settings.features.dynamic_registration
+  const enabled = Boolean(settings.features.dynamic_registration)
+  const open = createOpenRegistration(settings.features)
   const clients = registered.createRegisteredClients(records)
   const invitations = registered.createInvitations(records)
 
@@ -52,12 +57,13 @@ export function registration(settings: Settings, records: Records): Feature {
 
   const usedUp = () => new errors.InvalidToken('initial access token is used up or revoked')
 
-  async function register(client: Properties, { jti }: { jti: string }) {
-    if (await clients.isFull()) {
+  async function register(client: Properties, { jti }: { jti: string }, ctx: KoaContextWithOIDC) {
+    const isOpen = jti === open.token
+    const invitation = isOpen ? undefined : await invitations.find(jti)
+    if (!isOpen && !invitation) throw usedUp()
+    if ((isOpen && !open.hasRoom(prefixOf(ctx.ip))) || (await clients.isFull(invitation))) {
       throw new errors.InvalidRequest('as many applications as there may be have registered', 429)
     }
-    const invitation = await invitations.find(jti)
-    if (!invitation) throw usedUp()
     await clients.add({ client, since: now(), invitation })
   }
 
@@ -67,6 +73,7 @@ export function registration(settings: Settings, records: Records): Feature {
     const client_id = String(payload.clientId)
     const { jti } = required(ctx.oidc.entities.InitialAccessToken)
     await clients.manageBy(token, payload)
+    if (jti === open.token) return note(ctx, 'client_registered', { client_id })
     const invitation = await invitations.find(jti)
     if (await invitations.use(jti)) return note(ctx, 'client_registered', { client_id, invitation })
     await clients.remove(client_id)
@@ -83,7 +90,7 @@ export function registration(settings: Settings, records: Records): Feature {
     async upsert(client_id, client) {
       const ctx = required(currentRequest())
       const { InitialAccessToken: token } = ctx.oidc.entities
-      if (token) return register(client, token)
+      if (token) return register(client, token, ctx)
       if (!(await clients.replace(client_id, client))) {
         throw new errors.InvalidRequest('the client was changed or removed at the same time', 409)
       }
@@ -101,7 +108,7 @@ export function registration(settings: Settings, records: Records): Feature {
       registration: {
         enabled,
         initialAccessToken: true,
-        policies: { [registered.RULES]: validate, [registered.WITHOUT_PKCE]: relaxPkce },
+        policies: { ...open.policies, [RULES]: validate, [WITHOUT_PKCE]: relaxPkce },
         idFactory: registered.newClientId,
       },
       rpMetadataChoices: { enabled: hasChoices(settings) },
@@ -110,8 +117,10 @@ export function registration(settings: Settings, records: Records): Feature {
     },
     adapters: {
       Client: () => clientAdapter,
+      InitialAccessToken: open.adapter,
       RegistrationAccessToken: () => ({ upsert: complete }),
     },
+    middleware: open.middleware,
     // A client without sign-ins expires.
     onGrant: async clientId => void (enabled && (await clients.touch(clientId))),
     describeClient: async (_provider, id) => (enabled ? clients.find(id) : undefined),

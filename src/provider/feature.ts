@@ -1,7 +1,7 @@
 // The type of a feature, and what features are made from. `app.ts` imports the features and hands them to
 // `configuration.ts`; nothing else below `app.ts` imports a feature.
 
-import type { Context } from 'koa'
+import type { Context, Middleware } from 'koa'
 import type { Configuration, interactionPolicy, KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
 import type { Account } from '../accounts/account.ts'
@@ -130,6 +130,9 @@ export interface Feature {
   ): object | undefined | Promise<object | undefined>
   /** The error for a JWT id that was used before; undefined for the library's own error. */
   replayError?(jti: string): Error | undefined
+
+  /** Called for each request at an endpoint for programs, before the library. */
+  middleware?: Middleware
 
   // Storage, handlers and answers, for `library-overrides.ts` and `endpoints.ts`
   /** By the library's model names. */

@@ -36,7 +36,7 @@ const ROUTES = {
 
 /** The library's name of an endpoint. */
 type RouteName = keyof typeof ROUTES
-export const { authorization: AUTHORIZATION } = ROUTES
+export const { authorization: AUTHORIZATION, registration: REGISTRATION } = ROUTES
 
 /** Returns the name of the endpoint at or above a path, whether it is enabled or not. */
 export function endpointOf(path: string): string | undefined {

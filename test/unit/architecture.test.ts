@@ -74,9 +74,9 @@ const HOMES: Record<string, RegExp> = {
 
 /** Lines of code of TypeScript and Lua in each part: its paths, and its limit. */
 const PARTS: Record<string, [paths: RegExp, limit: number]> = {
-  'the core': [/^src\/(?!features\/|commands\/)/, 10_300],
+  'the core': [/^src\/(?!features\/|commands\/)/, 10_310],
   commands: [/^src\/commands\//, 2_040],
-  features: [/^src\/features\/(?!upstream\/|factors\/)/, 2_420],
+  features: [/^src\/features\/(?!upstream\/|factors\/)/, 2_480],
   'second factors': [/^src\/features\/factors\//, 900],
   'sign-in at upstream issuers': [/^src\/features\/upstream\//, 790],
 }

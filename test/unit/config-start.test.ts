@@ -172,6 +172,28 @@ test.each([
   expect(settings?.warnings.map(({ key }) => key)).toEqual(keys)
 })
 
+test.each([
+  [true, []],
+  ['invited', []],
+  [{ mode: 'invited' }, []],
+  ['open', ['registration-open']],
+  [{ mode: 'open', redirect_hosts: ['vscode.dev'] }, ['registration-open']],
+])('the warnings about dynamic_registration: %j', (dynamic_registration, rules) => {
+  const { settings } = read({ 'usher.yaml': { features: { dynamic_registration } } })
+  expect(settings?.warnings.map(({ rule }) => rule)).toEqual(rules)
+})
+
+test('dynamic_registration has no other modes, and hosts are not addresses', () => {
+  for (const wrong of [
+    'anyone',
+    { mode: 'any' },
+    { mode: 'open', redirect_hosts: ['https://a.example'] },
+  ])
+    expect(
+      read({ 'usher.yaml': { features: { dynamic_registration: wrong } } }).findings,
+    ).not.toEqual([])
+})
+
 test('http redirect URIs of a web client need a loopback issuer', () => {
   const files = {
     'clients/web.yaml': client({ redirect_uris: ['http://localhost:4000/callback'] }),

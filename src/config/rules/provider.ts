@@ -92,7 +92,8 @@ export const isLong = (lifetime = 0) => lifetime > MAX_ACCESS_TOKEN_SECONDS
 
 /** Returns the warnings about usher.yaml. */
 export function providerWarnings(usher: Usher, development: boolean): Finding[] {
-  const { proxy, listen, lifetimes, redis, store, mail } = usher.value
+  const { proxy, listen, lifetimes, redis, store, mail, features } = usher.value
+  const { dynamic_registration: set } = features
   const isOpen = mail?.smtp.tls === 'none' && !/^(localhost|127\.|\[?::1)/.test(mail.smtp.host)
   const isRedis = !store.startsWith('sqlite:')
   const everyone = proxy.findIndex(range => /\/[0-7]$/.test(range))
@@ -103,6 +104,7 @@ export function providerWarnings(usher: Usher, development: boolean): Finding[] 
     [isLong(lifetimes.access_token), 'access-token-lifetime', 'lifetimes.access_token'],
     [isRedis && redis.durability === 'primary', 'durability-primary', 'redis.durability'],
     [isPlain, 'redis-plaintext', 'store'],
+    [set && set.mode === 'open', 'registration-open', 'features.dynamic_registration'],
     [isOpen, 'mail-plaintext', 'mail.smtp.tls'],
   ])
 }

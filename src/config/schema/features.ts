@@ -13,6 +13,11 @@ const host = matching(
 )
 const refresh_tokens = z.enum(['offline_access', 'always']).default('offline_access')
 const documents = z.strictObject({ hosts: z.array(host).optional(), refresh_tokens })
+const registrationMode = z.enum(['invited', 'open'])
+const registration = z.strictObject({
+  mode: registrationMode.default('invited'),
+  redirect_hosts: z.array(host).default([]),
+})
 
 /** Schema of `features`. */
 export const featuresSchema = section({
@@ -42,7 +47,16 @@ export const featuresSchema = section({
     )
     .default(false)
     .transform(set => (set === true ? documents.parse({}) : set)),
-  dynamic_registration: off,
+  dynamic_registration: z
+    .union(
+      [z.boolean(), registrationMode, registration],
+      'true, false, invited, open, or { mode: open, redirect_hosts: [vscode.dev] }',
+    )
+    .default(false)
+    .transform(set => {
+      if (typeof set === 'object' || set === false) return set
+      return registration.parse({ mode: set === true ? 'invited' : set })
+    }),
 })
 
 /** `features` with defaults. */

@@ -1,0 +1,67 @@
+// Registration without an invitation (`dynamic_registration: open`), for public clients. The library applies its
+// policies only to requests with an initial access token. A request without one gets a token of this process.
+
+import { randomBytes } from 'node:crypto'
+import type { Middleware } from 'koa'
+import { errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { LOOPBACK_HOSTS } from '../config/schema/client.ts'
+import type { Features } from '../config/schema/features.ts'
+import { createQuotas } from '../http/limits.ts'
+import { REGISTRATION } from '../provider/routes.ts'
+import type { AdapterPart } from '../state/adapter.ts'
+import { RULES } from './registered-clients.ts'
+
+/** The policy of the library for clients without an invitation. Their updates have it, too (RFC 7592). */
+const OPEN = 'open'
+
+/** Of one network: it cannot reach the number of clients that there may be (MAX_CLIENTS). */
+const MAX_PER_HOUR = 20
+/** What is wrong with the metadata of others. */
+const METHOD = 'token_endpoint_auth_method must be none without an initial access token'
+const REDIRECT_URIS = 'redirect_uris must have one on loopback or at a host of redirect_hosts'
+
+/** Returns the parts of open registration. `hasRoom`: of a network. Without it there is no `middleware`, and no request has `token`. */
+export function createOpenRegistration({ dynamic_registration: set }: Features) {
+  const token = randomBytes(32).toString('base64url')
+  const hasRoom = createQuotas(MAX_PER_HOUR, 3600)
+  const { mode, redirect_hosts: hosts = [] } = set || {}
+
+  function isAllowed(uri: unknown): boolean {
+    const url = typeof uri === 'string' ? URL.parse(uri) : undefined
+    if (url?.protocol === 'https:' && hosts.includes(url.host)) return true
+    return /^https?:$/.test(url?.protocol ?? '') && LOOPBACK_HOSTS.has(url?.hostname ?? '')
+  }
+
+  /**
+   * Changes the sent metadata to those that such a client can have. Throws `InvalidClientMetadata` for a
+   * confidential client, `InvalidRedirectUri` if no redirect URI is on loopback or at one of the hosts.
+   */
+  function policy({ oidc: { body = {} } }: KoaContextWithOIDC) {
+    // The provider would fetch any address that anyone sends.
+    delete body.jwks_uri
+    body.token_endpoint_auth_method ??= 'none'
+    if (body.token_endpoint_auth_method !== 'none') throw new errors.InvalidClientMetadata(METHOD)
+    for (const key of ['redirect_uris', 'post_logout_redirect_uris']) {
+      if (Array.isArray(body[key])) body[key] = body[key].filter(isAllowed)
+    }
+    if (![body.redirect_uris].flat().length) throw new errors.InvalidRedirectUri(REDIRECT_URIS)
+  }
+
+  const made = { kind: 'InitialAccessToken', jti: token, policies: [OPEN, RULES] }
+  const adapter: AdapterPart = ({ find }) => ({
+    find: async id => (id === token ? made : find(id)),
+  })
+
+  /** Gives requests without a token the one of this process, and lets pages of every origin send them. */
+  const register: Middleware = async (ctx, next) => {
+    if (ctx.path !== REGISTRATION.path) return next()
+    ctx.set('Access-Control-Allow-Origin', '*')
+    ctx.req.headers.authorization ||= `Bearer ${token}`
+    if (ctx.method !== 'OPTIONS') return next()
+    ctx.set('Access-Control-Allow-Headers', ctx.get('Access-Control-Request-Headers'))
+    ctx.status = 204
+  }
+
+  const policies = { [OPEN]: policy }
+  return { token, policies, hasRoom, adapter, middleware: mode === 'open' ? register : undefined }
+}

@@ -1,0 +1,211 @@
+// `dynamic_registration: open`: public clients register without an initial access token.
+
+import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
+import { APIS, FILES } from '../support/apis.ts'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { REGISTRATIONS } from '../support/mcp-clients.ts'
+import {
+  invite,
+  METADATA,
+  manage,
+  REGISTER,
+  type Registration,
+  register,
+  registered,
+} from '../support/registration.ts'
+import { ADA, CLIENTS, startUsher, type Usher, type UsherOptions } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+const HOUR = 3600
+const LOOPBACK = 'http://localhost:3334/callback'
+const LISTED = 'https://vscode.dev/redirect'
+const PUBLIC = { token_endpoint_auth_method: 'none' }
+const NATIVE = { ...PUBLIC, client_name: 'Agent', redirect_uris: [LOOPBACK] }
+
+async function start(set: object = {}, options: UsherOptions = {}): Promise<Usher> {
+  const dynamic_registration = { mode: 'open', redirect_hosts: ['vscode.dev'], ...set }
+  const usher = await startUsher({
+    clients: { ...CLIENTS, ...APIS.clients },
+    resources: {
+      ...APIS.resources,
+      files: { ...APIS.resources.files, default_scopes: ['files:read'], clients: ['app_*'] },
+    },
+    ...options,
+    usher: { features: { dynamic_registration }, proxy: ['127.0.0.1'] },
+  })
+  onTestFinished(() => usher.close())
+  await usher.addAccount(ADA)
+  return usher
+}
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+/** Registers without a token. */
+function registerFrom(usher: Usher, metadata: object = NATIVE, address = '192.0.2.1', more = {}) {
+  const headers = { 'content-type': 'application/json', 'x-forwarded-for': address, ...more }
+  return send<Registration>(usher, REGISTER, { headers, body: JSON.stringify(metadata) })
+}
+
+async function signIn(usher: Usher, client_id: string, more: object = {}) {
+  const browser = new Browser(usher.issuer)
+  const params = { client_id, redirect_uri: LOOPBACK, ...more }
+  const request = authorizationRequest(usher, params)
+  await browser.open(request.url)
+  const page = await signInAndAllow(browser, 'ada')
+  const code = page.params.get('code') ?? ''
+  const { code_verifier } = request
+  const form = { grant_type: 'authorization_code', code, code_verifier, client_id }
+  return send(usher, '/api/oauth/token', {
+    body: { ...form, redirect_uri: LOOPBACK, ...('resource' in more && { resource: FILES }) },
+  })
+}
+
+test('public clients on loopback and at the listed hosts register; all others are refused', async () => {
+  const usher = await start()
+  const refused = 'invalid_client_metadata'
+  const elsewhere = 'invalid_redirect_uri'
+  const kept = (redirect_uris: string[]) => ({ ...PUBLIC, redirect_uris })
+  const rows: [metadata: object, error: string | undefined, answer: object][] = [
+    [NATIVE, undefined, { ...NATIVE, application_type: 'native' }],
+    [{ redirect_uris: [LOOPBACK] }, undefined, PUBLIC],
+    [{ redirect_uris: [LOOPBACK], token_endpoint_auth_method: null }, undefined, PUBLIC],
+    [kept([LISTED]), undefined, { ...kept([LISTED]), application_type: 'web' }],
+    [kept(['http://[::1]:9/cb']), undefined, kept(['http://[::1]:9/cb'])],
+    [kept(['https://evil.example/cb', LOOPBACK]), undefined, kept([LOOPBACK])],
+    [kept(['com.example.app:/cb', LOOPBACK]), undefined, kept([LOOPBACK])],
+    [
+      { ...NATIVE, post_logout_redirect_uris: ['https://evil.example/', LISTED] },
+      undefined,
+      { post_logout_redirect_uris: [LISTED] },
+    ],
+    [{ ...NATIVE, token_endpoint_auth_method: 'client_secret_basic' }, refused, {}],
+    [{ ...NATIVE, token_endpoint_auth_method: 'private_key_jwt' }, refused, {}],
+    [{ ...NATIVE, token_endpoint_auth_method: 7 }, refused, {}],
+    [kept(['https://evil.example/cb']), elsewhere, {}],
+    [kept(['https://vscode.dev:444/redirect']), elsewhere, {}],
+    [kept(['https://vscode.dev.evil.example/redirect']), elsewhere, {}],
+    [kept(['http://vscode.dev/redirect']), elsewhere, {}],
+    [kept(['http://192.0.2.7/cb']), elsewhere, {}],
+    [kept(['com.example.app:/cb']), elsewhere, {}],
+    [kept(['https://user@vscode.dev/redirect']), elsewhere, {}],
+    [kept([]), elsewhere, {}],
+    [{ ...PUBLIC, redirect_uris: 'https://vscode.dev/redirect' }, elsewhere, {}],
+    [{ ...PUBLIC, redirect_uris: [{}, null] }, elsewhere, {}],
+    [{ ...NATIVE, consent: 'implicit' }, refused, {}],
+    [{ ...NATIVE, require_pkce: false }, refused, {}],
+  ]
+  for (const [i, [metadata, error, answer]] of rows.entries()) {
+    const { status, json } = await registerFrom(usher, metadata, `203.0.${i}.1`)
+    const expected = error ? { error } : answer
+    expect([metadata, status, json]).toEqual([
+      metadata,
+      error ? 400 : 201,
+      expect.objectContaining(expected),
+    ])
+    expect(json).not.toHaveProperty('client_secret')
+  }
+  const { json } = await registerFrom(usher, { ...NATIVE, jwks_uri: 'https://keys.example/jwks' })
+  expect(json).not.toHaveProperty('jwks_uri')
+})
+
+test('invitations are used beside open registration, and a wrong token is refused', async () => {
+  const usher = await start()
+  const { status, json } = await register(usher, await invite(usher))
+  expect([status, json]).toEqual([201, expect.objectContaining(METADATA)])
+  expect(json.client_secret).toEqual(expect.any(String))
+  expect((await register(usher, 'x'.repeat(43), NATIVE)).status).toBe(401)
+  const invited = await start({ mode: 'invited', redirect_hosts: [] })
+  expect((await registerFrom(invited)).status).toBe(401)
+})
+
+test('an update cannot leave the rules of open registration', async () => {
+  const usher = await start()
+  const { json: client } = await registerFrom(usher)
+  const update = (changes: object) =>
+    manage(usher, client, { ...NATIVE, client_id: client.client_id, ...changes })
+  expect((await update({ client_name: 'Other agent' })).json.client_name).toBe('Other agent')
+  for (const changes of [
+    { token_endpoint_auth_method: 'client_secret_basic' },
+    { redirect_uris: ['https://evil.example/cb'] },
+  ]) {
+    expect((await update(changes)).status).toBe(400)
+  }
+  expect((await manage(usher, client)).json).toMatchObject({ redirect_uris: [LOOPBACK], ...PUBLIC })
+})
+
+test('each network has a quota, which refused metadata do not use up', async () => {
+  const usher = await start()
+  for (let i = 0; i < 3; i++) await registerFrom(usher, {}, '192.0.2.1')
+  const answers = []
+  for (let i = 0; i < 21; i++) answers.push(await registerFrom(usher, NATIVE, `192.0.2.${i + 1}`))
+  const last = answers.pop()
+  expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 201))
+  expect([last?.status, last?.json.error]).toEqual([429, 'invalid_request'])
+  expect((await registerFrom(usher, NATIVE, '198.51.100.1')).status).toBe(201)
+  expect((await register(usher, await invite(usher))).status).toBe(201)
+})
+
+test('a thousand clients without an invitation and a user keep no invited client out', async () => {
+  const usher = await start()
+  const clients = registered(usher)
+  const { json } = await registerFrom(usher)
+  const kept = await clients.read(json.client_id)
+  const since = kept?.since ?? 0
+  for (let i = 1; i < 1000; i++) {
+    const client = { ...kept?.client, client_id: `app_${i.toString(16).padStart(24, '0')}` }
+    await clients.add({ client, since })
+  }
+  expect((await registerFrom(usher, NATIVE, '198.51.100.1')).status).toBe(429)
+  expect((await register(usher, await invite(usher))).status).toBe(201)
+  await clients.touch(json.client_id)
+  expect((await registerFrom(usher, NATIVE, '198.51.100.1')).status).toBe(201)
+})
+
+test('a client without an invitation is gone after an hour, unless a user signed in', async () => {
+  const usher = await start()
+  const { json: unused } = await registerFrom(usher)
+  const { json: used } = await registerFrom(usher)
+  const { json: invited } = await register(usher, await invite(usher))
+  expect(await signIn(usher, used.client_id)).toMatchObject({ status: 200 })
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + (HOUR + 120) * 1000 })
+  expect((await manage(usher, unused)).status).toBe(401)
+  expect((await manage(usher, used)).status).toBe(200)
+  expect((await manage(usher, invited)).status).toBe(200)
+})
+
+test('a page of any origin registers: preflight, answer and refusal have CORS headers', async () => {
+  const usher = await start()
+  const origin = 'https://inspector.example'
+  const preflight = {
+    origin,
+    'access-control-request-method': 'POST',
+    'access-control-request-headers': 'content-type,mcp-protocol-version',
+  }
+  const options = { method: 'OPTIONS', headers: preflight }
+  const { status, headers } = await send(usher, REGISTER, options)
+  expect([status, headers.get('access-control-allow-origin')]).toEqual([204, '*'])
+  expect(headers.get('access-control-allow-headers')).toBe('content-type,mcp-protocol-version')
+  const byPage = { origin, 'sec-fetch-mode': 'cors', 'sec-fetch-dest': 'empty' }
+  for (const [metadata, expected] of [
+    [NATIVE, 201],
+    [{}, 400],
+  ] as const) {
+    const answer = await registerFrom(usher, metadata, '192.0.2.1', byPage)
+    expect([answer.status, answer.headers.get('access-control-allow-origin')]).toEqual([
+      expected,
+      '*',
+    ])
+    expect(answer.headers.get('access-control-allow-credentials')).toBeNull()
+  }
+  const invited = await start({ mode: 'invited', redirect_hosts: [] })
+  const closed = await send(invited, REGISTER, options)
+  expect([closed.status, closed.headers.get('access-control-allow-origin')]).toEqual([405, null])
+})
+
+test.each(Object.entries(REGISTRATIONS))('%s registers without an invitation', async (_, sent) => {
+  const usher = await start()
+  const { status, json } = await registerFrom(usher, sent)
+  expect([status, json]).toEqual([201, expect.objectContaining({ client_name: sent.client_name })])
+})
