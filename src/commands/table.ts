@@ -17,7 +17,7 @@ export const TABLE: [run: string, usage: string, about: string][] = [
   ['accounts.set', 'accounts set ACCOUNT [ATTRIBUTE…] [--username U] [--name N] [--email E] [--[no-]email-verified] [--attributes JSON]',
     'change the username, the claims or the attributes of an account: groups+=finance adds a value to a list, groups-=sales removes one, site=north sets a text'],
   ['accounts.list', 'accounts find TEXT [--json]', 'the accounts whose username, name or e-mail address contains a text; groups=finance: those with this value of an attribute'],
-  ['transfer.link', 'accounts link ACCOUNT [--for DURATION] [--mail] [--lang TAG] [--upstream NAME --subject SUB] [--json]', 'print a link with which the user chooses a new password; it replaces an earlier one. With --upstream: let a user of an upstream issuer, by the sub of its ID tokens, sign in to an account'],
+  ['transfer.link', 'accounts link ACCOUNT [--for DURATION] [--reset-factors] [--mail] [--lang TAG] [--upstream NAME --subject SUB] [--json]', 'print a link with which the user chooses a new password; it replaces an earlier one. With --reset-factors, its use removes the second factors and the recovery codes. With --upstream: let a user of an upstream issuer, by the sub of its ID tokens, sign in to an account'],
   ['accounts.unlink', 'accounts unlink ACCOUNT --upstream NAME', 'reverse accounts link'],
   ['accounts.disable', 'accounts disable ACCOUNT', 'end every session and token of an account, and refuse its sign-ins'],
   ['accounts.enable', 'accounts enable ACCOUNT', 'accept sign-ins of a disabled account again'],

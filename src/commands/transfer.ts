@@ -16,6 +16,7 @@ import type { OwnDirectory } from '../accounts/directory.ts'
 import { personalData } from '../accounts/sessions.ts'
 import { readSettings } from '../config/load.ts'
 import { readDuration, required } from '../config/schema/values.ts'
+import { createFactors } from '../features/factors/factors.ts'
 import { createLinks } from '../features/links.ts'
 import { queueLink } from '../features/mail.ts'
 import { reasonOf } from '../storage/store.ts'
@@ -144,13 +145,23 @@ async function giveLink({ values, opened, account, prefix = '' }: Given) {
   const { id, username } = account
   const settings = readSettings()
   const seconds = readLifetime(values.for)
+  const resetFactors = Boolean(values['reset-factors'])
+  const audited = resetFactors && { reset_factors: true }
+  if (resetFactors) {
+    const types = (await createFactors(records).read(id)).factors.map(({ type }) => type)
+    const factors = `the second factors of ${username} (${types.join(', ') || 'none now'})`
+    hint(`The use of the link removes ${factors} and the recovery codes. Until then they stay.`)
+  }
   if (values.mail) {
-    await queueLink(settings, records, account, { lang: String(values.lang ?? 'en'), seconds })
-    await audit('link_mailed', { account: id })
+    const lang = String(values.lang ?? 'en')
+    await queueLink(settings, records, account, { lang, seconds, resetFactors })
+    await audit('link_mailed', { account: id, ...audited })
     return hint(`A mail for ${username} is queued; a running service sends it.`)
   }
-  const { path, until } = await createLinks(records, directory).make(account, seconds)
-  await audit('link_made', { account: id, until: timeOf(until) })
+  const { path, until } = await createLinks(records, directory).make(account, seconds, {
+    resetFactors,
+  })
+  await audit('link_made', { account: id, until: timeOf(until), ...audited })
   const link = settings.issuer + path
   print(values, { account: id, username, link, until }, [prefix + link])
   hint(`With this link, ${username} chooses a password. It works once, until ${timeOf(until)}.`)

@@ -12,6 +12,7 @@ import type { PageFeature } from '../pages/routes.ts'
 import type { Site } from '../pages/site.ts'
 import type { Dependencies } from '../provider/feature.ts'
 import { createBrowserBinding } from '../provider/interactions.ts'
+import { createFactors } from './factors/factors.ts'
 import { createLinks, type FoundLink } from './links.ts'
 
 declare module '../pages/page-data.ts' {
@@ -55,6 +56,12 @@ export function accountLinks({ settings, records, sessions }: Dependencies): Pag
     return { subject, data: { isNew: account.password === undefined } }
   }
 
+  /** Removes the second factors, after the old password has stopped working. */
+  async function resetFactors(ctx: Context, account: string) {
+    const removed = await createFactors(records).reset(account)
+    note(ctx, 'second_factors_reset', { account, factors: removed.map(({ type }) => type) })
+  }
+
   return {
     addPages(pages, site) {
       const { views, csrf, authentication } = site
@@ -78,6 +85,7 @@ export function accountLinks({ settings, records, sessions }: Dependencies): Pag
         }
         note(ctx, 'link_used', { account })
         note(ctx, 'password_changed', { account })
+        if (found.link.resetFactors) await resetFactors(ctx, account)
         views.page(ctx, 'welcome-done', data)
       })
     },

@@ -25,7 +25,14 @@ interface AccountLink {
   until: number
   /** The address that the link was sent to: its use verifies it. */
   email?: string
+  /**
+   * Whether its use removes the second factors. Until then they protect the account: its old password alone is
+   * not enough at any time.
+   */
+  resetFactors?: boolean
 }
+
+type LinkOptions = Pick<AccountLink, 'email' | 'resetFactors'>
 
 /** A link that was found by its token, with its account. */
 export interface FoundLink {
@@ -53,11 +60,11 @@ export function createLinks(records: Records, directory: OwnDirectory) {
 
   return {
     /** Makes a link, which replaces the former one. Returns its path; `until`: epoch seconds. */
-    async make({ id, ended = 0 }: Account, seconds = LINK_SECONDS, email?: string) {
+    async make({ id, ended = 0 }: Account, seconds = LINK_SECONDS, about: LinkOptions = {}) {
       const token = handleOf(id) + randomBytes(32).toString('base64url')
       const until = now() + seconds
       const since = Math.max(now(), ended + 1)
-      const link: AccountLink = { account: id, hash: hashOf(token), since, until, email }
+      const link: AccountLink = { account: id, hash: hashOf(token), since, until, ...about }
       await records.change(KIND, handleOf(id), () => link, { ttl: seconds + EXPIRED_SECONDS })
       return { path: `/welcome/${token}`, until }
     },

@@ -40,9 +40,11 @@ interface Mail {
   lang: string
   /** The lifetime of the link. */
   seconds?: number
+  /** Whether the use of the link removes the second factors. */
+  resetFactors?: boolean
 }
 
-type About = Pick<Mail, 'lang' | 'seconds'>
+type About = Pick<Mail, 'lang' | 'seconds' | 'resetFactors'>
 
 /** One mail of an account in this time, however often a user asks. */
 const PAUSE_SECONDS = 5 * 60
@@ -109,12 +111,12 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
   const queue = mailQueue(records)
 
   /** Makes the link, and returns the message. */
-  async function compose(account: Account, { lang, seconds = FORGOT_SECONDS }: Mail) {
+  async function compose(account: Account, { lang, seconds = FORGOT_SECONDS, resetFactors }: Mail) {
     const words = views.find(lang) ?? views.english
     const brand = branding.name
     const isNew = account.password === undefined
     const { email = '' } = account
-    const { path, until } = await links.make(account, seconds, email)
+    const { path, until } = await links.make(account, seconds, { email, resetFactors })
     const data = {
       subject: words.t(isNew ? 'mail.invitation' : 'mail.forgot', { brand }),
       paragraphs: [

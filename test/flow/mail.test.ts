@@ -117,6 +117,21 @@ test('an invitation is mailed, verifies the address, and no token waits in the s
   expect(await usher.metrics.text()).toContain('usher_audit_events_total{event="mail_delivered"} 1')
 })
 
+test('a mailed link can remove the second factors, and that of the form never does', async () => {
+  const account = await accountOf('ada')
+  const linkOf = async () => {
+    const found = usher.records.keyedHash('account link', account.id).toString('base64url')
+    return (await usher.records.read<{ resetFactors?: boolean }>('AccountLink', found)).value
+  }
+  await queueLink(usher.settings, usher.records, account, { lang: 'en', resetFactors: true })
+  await usher.deliver('new')
+  expect(await linkOf()).toMatchObject({ resetFactors: true })
+  await closeLink('ada')
+  await forgot('ada')
+  expect((await linkOf())?.resetFactors).toBeUndefined()
+  await closeLink('ada')
+})
+
 test('a mail is written in the language of the account that asks', async () => {
   await invite('ada', 'de')
   await usher.deliver('new')
