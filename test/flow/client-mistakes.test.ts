@@ -5,10 +5,10 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect } from 'vitest'
-import { APIS, FILES } from '../support/apis.ts'
+import { APIS, CALENDAR, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest, authorize, tokens, userinfo } from '../support/journey.ts'
+import { authorizationRequest, authorize, redeem, tokens, userinfo } from '../support/journey.ts'
 import { createProver } from '../support/proofs.ts'
 import { manage, ON, registerNew } from '../support/registration.ts'
 import { CLIENTS, SECRET, startUsher, WEB } from '../support/usher.ts'
@@ -43,6 +43,7 @@ const AUTHORIZATION: [mistake: string, params: Record<string, string | undefined
   ['an unknown resource', { resource: 'https://nothing.example' }, /resource/],
   ['a resource without its scopes', { resource: FILES, scope: 'openid' }, /scope of the resource/],
   ['a resource without any scope', { resource: FILES, scope: undefined, nonce: undefined }, /^scope must have a scope of the resource: files:read/],
+  ['a scope of another API', { resource: FILES, scope: 'calendar:read', nonce: undefined }, /^scope must have a scope of the resource: files:read/],
   ['no scope', { scope: undefined }, /^scope is required/],
   ['an empty scope', { scope: ' ' }, /^scope is required|invalid characters/],
   ['no scope and no nonce', { scope: undefined, nonce: undefined }, /^scope is required/],
@@ -259,6 +260,27 @@ test('introspection by a public client gets a description, and the log has the r
   expect(json.error_description).toMatch(/^client_id must be of a confidential client/)
   expect(json.detail).toBe('a public client cannot introspect')
   await loggedAfter(line, '"detail":"a public client cannot introspect"')
+})
+
+test('a client that forgets resource in its token request gets a token without the scopes of the API', async () => {
+  const asked = { scope: 'openid files:read', resource: FILES }
+  const forgotten = await authorize(usher, { browser, ...asked })
+  const { body } = await redeem(usher, forgotten.code, forgotten.request)
+  expect([body.scope, typeof body.access_token]).toEqual(['openid', 'string'])
+  const headers = basic(`files-api:${SECRET}`)
+  const introspected = { headers, body: { token: body.access_token } }
+  expect((await send(usher, '/api/oauth/introspect', introspected)).json).toEqual({ active: false })
+})
+
+test('a token request for another API than the authorization request is invalid_target', async () => {
+  const { code, request } = await authorize(usher, {
+    browser,
+    scope: 'openid files:read',
+    resource: FILES,
+  })
+  const { status, body } = await redeem(usher, code, request, CALENDAR)
+  expect([status, body.error]).toEqual([400, 'invalid_target'])
+  expect(body.error_description).toContain('resource')
 })
 
 const loggedAfter = (line: number, text: string) =>
