@@ -16,6 +16,7 @@ import { fapi } from './features/fapi.ts'
 import { accountLinks } from './features/link-pages.ts'
 import { logout, receivesLogoutTokens } from './features/logout.ts'
 import { mail } from './features/mail.ts'
+import { notices } from './features/mail-queue.ts'
 import { mutualTls } from './features/mtls.ts'
 import { registration } from './features/registration.ts'
 import { resourceIndicators } from './features/resources.ts'
@@ -154,6 +155,7 @@ export async function createApp(
     pageHeaders(settings.issuer),
     ...edges,
     activityLog(records),
+    notices(settings, records, views),
     byPost(views, routes),
     quota,
     pages.routes() as Middleware,

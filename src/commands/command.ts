@@ -5,6 +5,7 @@ import { isExpired, type SecretHash } from '../config/client-secret.ts'
 import { readStoreSettings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import { isMap, isTime, readDuration } from '../config/schema/values.ts'
+import { queueNotice } from '../features/mail-queue.ts'
 import type { AuditEventName } from '../http/audit.ts'
 import { queueAuditEvent } from '../state/operator-events.ts'
 import { openInstallation, openStore, storeExists, unlock } from '../storage/open.ts'
@@ -36,7 +37,8 @@ export const opened = new AsyncDisposableStack()
  * empty by default: the state is then an empty one in memory.
  */
 export async function openState(ifEmpty: 'create' | 'keep' = 'keep') {
-  const { store: location, secrets, redis } = readStoreSettings()
+  const settings = readStoreSettings()
+  const { store: location, secrets, redis } = settings
   refuseMemory('USHER_STORE', location)
   const isOpened = ifEmpty === 'create' || storeExists(location)
   const store = await openStore(isOpened ? location : MEMORY, redis)
@@ -45,8 +47,14 @@ export async function openState(ifEmpty: 'create' | 'keep' = 'keep') {
   const { records } = await (isUsed
     ? unlock(store, location, secrets)
     : openInstallation(MEMORY, []))
-  /** Records an audit event, which a running node writes to its log. */
-  const audit = (event: AuditEventName, about?: object) => queueAuditEvent(records, event, about)
+  /**
+   * Records an audit event, which a running node writes to its log. It also mails the notice of the event, if
+   * there is one. `formerEmail`: the address that was replaced. The log does not have it.
+   */
+  async function audit(event: AuditEventName, about?: object, formerEmail?: string) {
+    await queueAuditEvent(records, event, about)
+    await queueNotice(settings, records, [{ ...about, event, formerEmail }])
+  }
   return { records, audit }
 }
 

@@ -16,9 +16,9 @@ import type { OwnDirectory } from '../accounts/directory.ts'
 import { personalData } from '../accounts/sessions.ts'
 import { readSettings } from '../config/load.ts'
 import { readDuration, required } from '../config/schema/values.ts'
-import { createFactors } from '../features/factors/factors.ts'
+import { createFactors, describeFactors } from '../features/factors/factors.ts'
 import { createLinks } from '../features/links.ts'
-import { queueLink } from '../features/mail.ts'
+import { queueLink } from '../features/mail-queue.ts'
 import { reasonOf } from '../storage/store.ts'
 import { link as linkUpstream, readProfile } from './accounts.ts'
 import {
@@ -148,9 +148,8 @@ async function giveLink({ values, opened, account, prefix = '' }: Given) {
   const resetFactors = Boolean(values['reset-factors'])
   const audited = resetFactors && { reset_factors: true }
   if (resetFactors) {
-    const types = (await createFactors(records).read(id)).factors.map(({ type }) => type)
-    const factors = `the second factors of ${username} (${types.join(', ') || 'none now'})`
-    hint(`The use of the link removes ${factors} and the recovery codes. Until then they stay.`)
+    const own = describeFactors(await createFactors(records).read(id))
+    hint(`The use of the link removes the second factors of ${username}, not before.${own}`)
   }
   if (values.mail) {
     const lang = String(values.lang ?? 'en')
@@ -158,9 +157,8 @@ async function giveLink({ values, opened, account, prefix = '' }: Given) {
     await audit('link_mailed', { account: id, ...audited })
     return hint(`A mail for ${username} is queued; a running service sends it.`)
   }
-  const { path, until } = await createLinks(records, directory).make(account, seconds, {
-    resetFactors,
-  })
+  const links = createLinks(records, directory)
+  const { path, until } = await links.make(account, seconds, { resetFactors })
   await audit('link_made', { account: id, until: timeOf(until), ...audited })
   const link = settings.issuer + path
   print(values, { account: id, username, link, until }, [prefix + link])

@@ -37,11 +37,13 @@ export const configFolder = (env: NodeJS.ProcessEnv = process.env) => env.USHER_
 /** Returns an environment variable; undefined if it is empty. */
 export const variable = (name: string) => process.env[name] || undefined
 
+type StoreSettings = Pick<Settings, 'store' | 'secrets' | 'redis' | 'accounts' | 'mail'>
+
 /**
  * Returns the settings that open the store. Commands for operators work while a client file is wrong.
  * Throws a `ConfigError` for findings in usher.yaml or the environment.
  */
-export function readStoreSettings(): Pick<Settings, 'store' | 'secrets' | 'redis' | 'accounts'> {
+export function readStoreSettings(): StoreSettings {
   const { usher, secrets, accounts, findings } = readUsher(process.env, configFolder())
   if (findings.length || !usher.value) throw new ConfigError(findings)
   return { ...usher.value, secrets, accounts }

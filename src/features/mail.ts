@@ -1,5 +1,5 @@
-// Mail: links for passwords (links.ts), sent from the delivery queue and never while a user waits. A record of the queue
-// says what to send; the link is made when the mail is sent, so that no token waits in the store.
+// Mail: links for passwords (links.ts) and notices about changes, sent from the queue (mail-queue.ts) and never while
+// a user waits.
 //
 // The page for a forgotten password stores what was typed, and nothing else. Whether an account has that name is
 // looked up later: the page and its time are the same for every name.
@@ -7,7 +7,7 @@
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Context } from 'koa'
-import { type Account, InvalidAccount, isUsername, tidy } from '../accounts/account.ts'
+import { type Account, isUsername, tidy } from '../accounts/account.ts'
 import { createDirectory } from '../accounts/directory.ts'
 import { createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import type { Settings } from '../config/load.ts'
@@ -17,12 +17,12 @@ import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import type { Site } from '../pages/site.ts'
 import type { Views } from '../pages/views.ts'
+import type { Words } from '../pages/words.ts'
 import type { Dependencies } from '../provider/feature.ts'
 import { createBrowserBinding } from '../provider/interactions.ts'
-import { createDeliveryQueue } from '../state/delivery-queue.ts'
-import type { Records } from '../storage/records.ts'
 import { type Check, now, ok, wrong } from '../storage/store.ts'
 import { createLinks } from './links.ts'
+import { type Mail, mailQueue, type Notice } from './mail-queue.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
@@ -31,21 +31,6 @@ declare module '../pages/page-data.ts' {
   }
 }
 
-/** A mail with a link: for an account, or for a name that a user typed. */
-interface Mail {
-  id: string
-  account?: string
-  typed?: string
-  /** The language (BCP 47). */
-  lang: string
-  /** The lifetime of the link. */
-  seconds?: number
-  /** Whether the use of the link removes the second factors. */
-  resetFactors?: boolean
-}
-
-type About = Pick<Mail, 'lang' | 'seconds' | 'resetFactors'>
-
 /** One mail of an account in this time, however often a user asks. */
 const PAUSE_SECONDS = 5 * 60
 const FORGOT_SECONDS = 3600
@@ -53,21 +38,8 @@ const FORGOT_SECONDS = 3600
 const OF_NETWORK: Limit = { attempts: 30, maxWaitSeconds: 60 }
 const TIMEOUT_MS = 10_000
 
-const mailQueue = (records: Records) =>
-  createDeliveryQueue<Mail>(records, {
-    names: ['Mail', 'mails'],
-    idOf: ({ id }) => id,
-    // Five attempts within four hours or so.
-    pauses: [30, 300, 1800, 10_800],
-  })
-
-/** Queues a mail with a link for an account. Throws `InvalidAccount` without `mail` in usher.yaml, or an address. */
-export async function queueLink({ mail }: Settings, records: Records, to: Account, about: About) {
-  const { id, username, email } = to
-  if (!mail) throw new InvalidAccount('mail is not set in usher.yaml')
-  if (!email) throw new InvalidAccount(`${username} has no e-mail address`)
-  await mailQueue(records).enqueue({ id: randomUUID(), account: id, ...about })
-}
+/** Epoch seconds as `2026-12-01T12:00`, in UTC. */
+const minuteOf = (seconds: number) => new Date(seconds * 1000).toISOString().slice(0, 16)
 
 /** Returns the SMTP client. Its library is loaded only where `mail` is set. */
 async function transportOf({ smtp }: NonNullable<Settings['mail']>) {
@@ -104,35 +76,58 @@ export async function checkMail(mail: NonNullable<Settings['mail']>, fix: string
 /** Returns the feature: it sends mails, and has the page for a forgotten password. Off without `mail`. */
 export function mail(dependencies: Dependencies, views: Views): PageFeature {
   const { settings, records, sessions } = dependencies
-  const { mail: set, issuer, branding } = settings
+  const { mail: set, issuer } = settings
+  const brand = settings.branding.name
   if (!set || settings.accounts.module) return {}
   const directory = createDirectory(records, sessions)
   const links = createLinks(records, directory)
   const queue = mailQueue(records)
 
-  /** Makes the link, and returns the message. */
-  async function compose(account: Account, { lang, seconds = FORGOT_SECONDS, resetFactors }: Mail) {
-    const words = views.find(lang) ?? views.english
-    const brand = branding.name
+  /** Makes the link, and returns the texts. */
+  async function linkTexts({ t }: Words, account: Account, item: Mail) {
+    const { email, username } = account
+    const { seconds = FORGOT_SECONDS, resetFactors } = item
     const isNew = account.password === undefined
-    const { email = '' } = account
     const { path, until } = await links.make(account, seconds, { email, resetFactors })
-    const data = {
-      subject: words.t(isNew ? 'mail.invitation' : 'mail.forgot', { brand }),
+    return {
+      subject: t(isNew ? 'mail.invitation' : 'mail.forgot', { brand }),
       paragraphs: [
-        words.t('mail.hello', { name: account.name ?? account.username }),
-        words.t(isNew ? 'mail.invitation_text' : 'mail.forgot_text', { brand }),
-        words.t('mail.username', { username: account.username }),
+        t(isNew ? 'mail.invitation_text' : 'mail.forgot_text', { brand }),
+        t('mail.username', { username }),
       ],
       link: issuer + path,
-      end: words.t('mail.end', { date: new Date(until * 1000).toISOString().slice(0, 16) }),
+      end: t('mail.end', { date: minuteOf(until) }),
     }
+  }
+
+  function noticeTexts({ t }: Words, { username }: Account, { changes, at }: Notice) {
+    return {
+      subject: t('mail.notice', { brand }),
+      paragraphs: [
+        t('mail.notice_text', { brand, date: minuteOf(at) }),
+        ...changes.map(change => t(`notice.${change}`)),
+        t('mail.username', { username }),
+      ],
+      link: issuer + PLACES.home,
+      end: t('mail.notice_end'),
+    }
+  }
+
+  /** Returns the message. */
+  async function compose(account: Account, address: string, item: Mail) {
+    const { name = account.username, attributes } = account
+    const words = views.find(item.lang ?? String(attributes.locale)) ?? views.english
+    const { notice } = item
+    const texts = notice
+      ? noticeTexts(words, account, notice)
+      : await linkTexts(words, account, item)
+    const paragraphs = [words.t('mail.hello', { name }), ...texts.paragraphs]
     return {
       from: { name: brand, address: set?.from ?? '' },
-      to: { name: '', address: email },
-      subject: data.subject,
-      text: [...data.paragraphs, data.link, data.end].join('\n\n'),
-      html: views.render(words, 'mail', data),
+      to: { name: '', address },
+      subject: texts.subject,
+      text: [...paragraphs, texts.link, texts.end].join('\n\n'),
+      html: views.render(words, 'mail', { ...texts, paragraphs }),
     }
   }
 
@@ -140,8 +135,9 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
     deliver: (_provider, due, attempt) =>
       queue.deliverDue(due, async (item, isLast) => {
         const account = await (item.account ? directory.find(item.account) : forgetful(item))
-        if (!account?.enabled || !account.email) return false
-        const sent = Promise.all([transportOf(set), compose(account, item)]).then(
+        const address = item.notice?.to ?? account?.email
+        if (!account?.enabled || !address) return false
+        const sent = Promise.all([transportOf(set), compose(account, address, item)]).then(
           ([transport, message]) =>
             transport.sendMail(message).catch(error => Promise.reject(smtpFailure(error))),
         )

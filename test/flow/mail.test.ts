@@ -7,8 +7,11 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { SMTPServer } from 'smtp-server'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { checkMail, queueLink } from '../../src/features/mail.ts'
+import { checkMail } from '../../src/features/mail.ts'
+import { NOTICES, queueLink, queueNotice } from '../../src/features/mail-queue.ts'
 import { Browser } from '../support/browser.ts'
+import { addApp, atFactor, FACTORS, factorsOf, nextCode } from '../support/factors.ts'
+import { type Operated, SLOW, startOperated } from '../support/operated.ts'
 import { credentials, send, textOf, words } from '../support/people.ts'
 import { ADA, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 
@@ -167,6 +170,10 @@ describe('a forgotten password', () => {
     await browser.open(linkIn(mail))
     await browser.submit({ password: PASSWORD, repeat: PASSWORD })
     expect(browser.heading).toBe(words('welcome.done_title'))
+    received = []
+    await usher.deliver('new')
+    expect(received).toMatchObject([{ to: 'ada@example.org' }])
+    expect(received[0]?.content).toContain(words('notice.password_changed'))
   })
 
   test('the address works as well as the username, in any spelling', async () => {
@@ -246,6 +253,94 @@ test('a mail that the server does not accept is sent again, with a link that wor
   const [mail] = received
   if (!mail) throw new Error('no mail')
   expect((await new Browser(usher.issuer).open(linkIn(mail))).status).toBe(200)
+})
+
+describe('a notice', () => {
+  const FACTORS_ON = { sign_in: { second_factor: 'optional' } }
+  let operated: Operated
+  let service: Usher
+  let id: string
+  beforeAll(async () => {
+    const mail = { from: 'id@example.org', smtp }
+    operated = await startOperated({ usher: { mail, ...FACTORS_ON } })
+    ;({ service } = operated)
+    id = (await service.addAccount(ADA)).id
+    await service.addAccount({ username: 'silent' })
+  })
+  afterAll(() => operated.close())
+
+  /** The notices that were queued: each once, with its receiver and what it is about. */
+  async function noticesSent() {
+    received = []
+    await service.deliver('new')
+    return received.map(({ to, content }) => [
+      to,
+      ...NOTICES.filter(key => content.includes(words(`notice.${key}`))),
+    ])
+  }
+
+  test('about the password and second factors comes after the request', async () => {
+    await addApp(service)
+    expect(received).toEqual([])
+    expect(await noticesSent()).toEqual([['ada@example.org', 'second_factor_added']])
+    const [mail] = received
+    expect(mail?.content).toContain(`${service.issuer}/account`)
+    expect(mail?.content).toMatch(/Content-Type: text\/plain[\s\S]*Content-Type: text\/html/)
+    const { browser } = await atFactor(service, 'ada')
+    await browser.submit({ code: await nextCode(service, id) })
+    await browser.open(FACTORS)
+    await browser.submit({ codes: 'new' })
+    expect(await noticesSent()).toEqual([['ada@example.org', 'recovery_codes_created']])
+    await browser.open(FACTORS)
+    const [factor] = (await factorsOf(service, id)).factors
+    await browser.submit({ remove: factor?.id ?? '' })
+    expect(await noticesSent()).toEqual([['ada@example.org', 'second_factor_removed']])
+    await browser.open('/account/password')
+    await browser.submit({ current: PASSWORD, password: NEW, repeat: NEW })
+    expect(await noticesSent()).toEqual([['ada@example.org', 'password_changed']])
+  })
+
+  test('is in the language of the browser or account, one for all of a request', SLOW, async () => {
+    const path = await pathOf('accounts link ada --reset-factors --json')
+    const browser = new Browser(service.issuer)
+    await browser.open(`${path}?ui_locales=de`)
+    await browser.submit({ password: NEW, repeat: NEW })
+    received = []
+    await service.deliver('new')
+    expect(received).toHaveLength(1)
+    expect(received[0]?.content).toContain('Das Passwort wurde ge')
+    expect(received[0]?.content).toContain('Alle zweiten Faktoren')
+    await operated.usher('accounts set ada locale=fr')
+    await operated.usher('accounts password ada')
+    received = []
+    await service.deliver('new')
+    expect(received[0]?.content).toContain('lang="fr"')
+    await operated.usher('accounts set ada locale=en')
+  })
+
+  test.each([
+    ['accounts password ada', ['ada@example.org', 'password_set']],
+    ['accounts factors ada --remove all', ['ada@example.org', 'second_factors_reset']],
+    ['accounts set ada --email new@example.org', ['ada@example.org', 'account_changed']],
+    ['accounts set ada --email ada@example.org', ['new@example.org', 'account_changed']],
+    ['accounts set ada --email ada@example.org groups+=finance', undefined],
+    ['accounts password silent', undefined],
+    ['accounts set silent --email first@example.org', undefined],
+  ])('after %s goes to the address before it', SLOW, async (command, expected) => {
+    expect((await operated.usher(command)).code).toBe(0)
+    expect(await noticesSent()).toEqual(expected ? [expected] : [])
+    const logged = service.output.filter(line => line.includes('"log":"audit"')).join('')
+    expect(logged).not.toContain('@example.org')
+  })
+
+  test('is not queued without mail', async () => {
+    const settings = { ...service.settings, mail: undefined }
+    await queueNotice(settings, service.records, [{ event: 'password_changed', account: id }])
+    expect(await noticesSent()).toEqual([])
+  })
+
+  const pathOf = async (command: string) =>
+    new URL(JSON.parse((await operated.usher(command)).stdout).link).pathname
 })
 
 describe('doctor', () => {

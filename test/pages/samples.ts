@@ -1,6 +1,7 @@
 // Every page in every state with sample data, for the preview and for an operator's templates. A test checks
 // that each text of the pages is on one of them.
 
+import { NOTICES } from '../../src/features/mail-queue.ts'
 import { SCOPE_ICONS } from '../../src/pages/consent.ts'
 import { CODES } from '../../src/pages/error.ts'
 import { type PageData, PLACES } from '../../src/pages/page-data.ts'
@@ -386,6 +387,17 @@ export const STATES: State[] = [
       end: t('mail.end', { date: '2026-12-01T12:00' }),
     })),
   ),
+  state('mail-notice', 'mail', ({ t }) => ({
+    subject: t('mail.notice', { brand: 'Usher' }),
+    paragraphs: [
+      t('mail.hello', { name: 'Ada Lovelace' }),
+      t('mail.notice_text', { brand: 'Usher', date: '2026-12-01T12:00' }),
+      ...NOTICES.map(change => t(`notice.${change}`)),
+      t('mail.username', { username: USER.username }),
+    ],
+    link: 'https://id.example.org/account',
+    end: t('mail.notice_end'),
+  })),
   state('password-changed', 'password-changed', () => ({})),
   ...factorStates,
   state('sign-out', 'sign-out', () => ({ action: '#', xsrf: 'sample' })),

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { mapOf } from '../../src/config/schema/values.ts'
+import { NOTICES } from '../../src/features/mail-queue.ts'
 import { CODES, TITLES } from '../../src/pages/error.ts'
 import { createLanguages } from '../../src/pages/words.ts'
 import { USER_EVENTS } from '../../src/state/activity.ts'
@@ -78,7 +79,7 @@ test('every key that a page uses has a text', () => {
   expect(missing).toEqual([])
 })
 
-test('a composed key begins with one of nine prefixes', () => {
+test('a composed key begins with one of ten prefixes', () => {
   const dynamic = calls
     .filter(
       ({ argument }) =>
@@ -87,7 +88,7 @@ test('a composed key begins with one of nine prefixes', () => {
     .map(({ argument }) => argument)
   for (const argument of dynamic)
     expect(argument).toMatch(
-      /^['`](scope|errors|error|password|device|requests|sign_in|sign_ins|activity)\./,
+      /^['`](scope|errors|error|password|device|requests|sign_in|sign_ins|activity|notice)\./,
     )
   expect(dynamic.length).toBeGreaterThanOrEqual(4)
 })
@@ -113,6 +114,7 @@ test('every text of the file is used on a page', () => {
     ...OUTCOMES.map(outcome => `requests.${outcome}`),
     ...SIGN_IN.map(problem => `sign_in.${problem}`),
     ...USER_EVENTS.map(event => `activity.${event}`),
+    ...NOTICES.map(change => `notice.${change}`),
     ...SIGN_INS.map(outcome => `sign_ins.${outcome}`),
     ...plurals.flatMap(formsOf),
   ])
