@@ -20,6 +20,7 @@ import type { Views } from '../pages/views.ts'
 import type { Words } from '../pages/words.ts'
 import type { Dependencies } from '../provider/feature.ts'
 import { createBrowserBinding } from '../provider/interactions.ts'
+import type { Found } from '../storage/records.ts'
 import { type Check, now, ok, wrong } from '../storage/store.ts'
 import { createLinks } from './links.ts'
 import { type Mail, mailQueue, type Notice } from './mail-queue.ts'
@@ -163,8 +164,13 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
     const { email, email_verified, password, links: upstreams = [] } = account ?? {}
     const isSafe = email !== undefined && email_verified && (password || !upstreams.length)
     if (!account || !isSafe || (await directory.findByEmail(email)).length > 1) return undefined
-    const { since = 0 } = (await links.openOf(account)) ?? {}
-    return attempt === 1 && since > now() - PAUSE_SECONDS ? undefined : account
+    if (attempt > 1) return account
+    // One of several forms within the pause gets a mail.
+    const begin = ({ value: last }: Found<{ at: number }>) =>
+      last && last.at > now() - PAUSE_SECONDS ? undefined : { at: now() }
+    const options = { ttl: PAUSE_SECONDS }
+    const { isWritten } = await records.change('ForgotPause', account.id, begin, options)
+    return isWritten ? account : undefined
   }
 
   /** The page, and its form: the same for every name. */

@@ -17,7 +17,7 @@ const NOT_IN_BACKUP = namesIn(
   'AccessRequests:AccessRequest[] AccessToken:Payload AccountLink:AccountLink Activity:Activity[]',
   'Attempts:Count AuthorizationCode:Payload',
   'BackchannelAuthenticationRequest:Payload ClientCredentials:Payload DeviceCode:Payload',
-  'Failure:FailedRequest Grant:GrantRecord InitialAccessToken:Invitation Interaction:Payload Mail:Mail',
+  'Failure:FailedRequest ForgotPause:{at} Grant:GrantRecord InitialAccessToken:Invitation Interaction:Payload Mail:Mail',
   'OperatorEvent:Kept OutsideName:{id} Ping:Ping Probe:{} PushedAuthorizationRequest:Payload',
   'RefreshToken:Family ReplayDetection:{} Session:SessionRecord SessionCookie:Pointer',
   'SigningKeys:Schedule SignOut:SignOut UpstreamLogout:{} UpstreamRequest:UpstreamRequest',

@@ -80,6 +80,7 @@ const accountOf = async (name: string) => {
 /** Ends the pause between two mails: closes the open link of the account. */
 const closeLink = async (name: string) => {
   const { id } = await accountOf(name)
+  await usher.records.change('ForgotPause', id, () => ({ at: 0 }))
   await usher.records.remove(
     'AccountLink',
     usher.records.keyedHash('account link', id).toString('base64url'),

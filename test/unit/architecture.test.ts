@@ -74,17 +74,17 @@ const HOMES: Record<string, RegExp> = {
 
 /** Lines of code of TypeScript and Lua in each part: its paths, and its limit. */
 const PARTS: Record<string, [paths: RegExp, limit: number]> = {
-  'the core': [/^src\/(?!features\/|commands\/)/, 10_310],
-  commands: [/^src\/commands\//, 2_040],
-  features: [/^src\/features\/(?!upstream\/|factors\/)/, 2_480],
+  'the core': [/^src\/(?!features\/|commands\/)/, 10_330],
+  commands: [/^src\/commands\//, 2_060],
+  features: [/^src\/features\/(?!upstream\/|factors\/)/, 2_570],
   'second factors': [/^src\/features\/factors\//, 900],
-  'sign-in at upstream issuers': [/^src\/features\/upstream\//, 790],
+  'sign-in at upstream issuers': [/^src\/features\/upstream\//, 810],
 }
 /** Exemptions from the formatter: tables that are read down their columns. */
 const EXEMPTIONS = 2
 const EXEMPTION = /^\s*\/\/ biome-ignore format.*\n/gm
 /** Files of TypeScript and Lua in src. */
-const FILES = 168
+const FILES = 169
 /** Lines of one TypeScript file, with blank lines and comments. */
 const LONGEST_FILE = 270
 const linesOf = (text: string) => text.split('\n').length - 1
