@@ -26,7 +26,7 @@ export function createAccountSessions(records: Records, sessions = createSession
       .map(({ uid, loginTs: since = 0, lastUsed = since, clientInfo, authorizations = {} }) => ({
         /** Public name of the session for one account. It gives no access. */
         handle: hashOf('session handle', uid),
-        /** The same for a group of sessions: those of equal browsers in one network. It gives no access. */
+        /** Public name of the sessions of equal browsers in one network. It gives no access. */
         group: hashOf('session group', JSON.stringify(clientInfo ?? {})),
         /** Never shown. */
         uid,

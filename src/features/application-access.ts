@@ -1,6 +1,6 @@
-// Who may use an application: `allow` and `enabled` of its client file. The core refuses tokens wherever it finds an
-// account (`refusalOf` in provider/clients.ts). Here users who sign in get a page, and the client gets
-// `access_denied` or `unauthorized_client`.
+// Access to an application: `allow` and `enabled` of its client file. The core refuses tokens wherever it finds an
+// account (`refusalOf` in provider/clients.ts). This feature shows users who sign in a page, and answers the
+// client with `access_denied` or `unauthorized_client`.
 
 import type { Context } from 'koa'
 import { errors, interactionPolicy } from 'oidc-provider'

@@ -14,7 +14,7 @@ import { addOfflineAccess } from '../provider/requests.ts'
 import { outageIn, PeerUnavailable } from '../storage/store.ts'
 import { readMetadata, refuse, usable } from './registration.ts'
 
-/** Of one network, and of one network at one host: no network can keep others from new documents. */
+/** Limits of one network, and of one network at one host: no network can keep others from new documents. */
 const MAX_FETCHES_PER_MINUTE = 60
 const MAX_FETCHES_AT_HOST = 30
 const MAX_DOCUMENT_BYTES = 5 * 1024

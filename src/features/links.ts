@@ -5,8 +5,8 @@
 //
 // A token is HANDLE and 256 random bits, of which the store has a hash. A link is open until it expires, while
 // the account is enabled and none of its access has ended since. Using it sets the password and ends all access
-// in one change of the account. So one of several uses succeeds, a change of the password closes the link, and
-// a crash leaves no link half used.
+// in one change of the account. For this reason one of several uses succeeds, a change of the password closes the
+// link, and a crash leaves no link half used.
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Account } from '../accounts/account.ts'

@@ -64,7 +64,7 @@ export async function queueLink({ mail }: Settings, records: Records, to: Accoun
   await mailQueue(records).enqueue({ id: randomUUID(), account: id, ...about })
 }
 
-/** What happened to an account. `formerEmail`: the address that a change has replaced. */
+/** A change of an account. `formerEmail`: the address that it has replaced. */
 interface Change {
   event: string
   account?: unknown

@@ -14,13 +14,16 @@ import { RULES } from './registered-clients.ts'
 /** The policy of the library for clients without an invitation. Their updates have it, too (RFC 7592). */
 const OPEN = 'open'
 
-/** Of one network: it cannot reach the number of clients that there may be (MAX_CLIENTS). */
+/** Registrations of one network. With so few it cannot reach the limit of all clients (MAX_CLIENTS). */
 const MAX_PER_HOUR = 20
-/** What is wrong with the metadata of others. */
+/** Refusals of metadata that an open registration cannot have. */
 const METHOD = 'token_endpoint_auth_method must be none without an initial access token'
 const REDIRECT_URIS = 'redirect_uris must have one on loopback or at a host of redirect_hosts'
 
-/** Returns the parts of open registration. `hasRoom`: of a network. Without it there is no `middleware`, and no request has `token`. */
+/**
+ * Returns the parts of open registration. `hasRoom`: whether a network may register one more client. If
+ * registration is not open, there is no `middleware`, and no request has `token`.
+ */
 export function createOpenRegistration({ dynamic_registration: set }: Features) {
   const token = randomBytes(32).toString('base64url')
   const hasRoom = createQuotas(MAX_PER_HOUR, 3600)

@@ -9,9 +9,9 @@
 // An API can have another authorization server. Then step 5 is an assertion for that server, which says who the
 // user is (Identity Assertion JWT Authorization Grant, a draft of the IETF; "cross-app access").
 //
-// This grant names the records that it hangs on: the grant of the user, and each opaque token that was exchanged
-// on the way. Without one of them it is not found. So every end of access ends exchanged tokens too, whichever
-// comes first, and APIs cannot link a user by the tags of tokens.
+// This grant names the records that it depends on: the grant of the user, and each opaque token that was exchanged
+// on the way. Without one of them it is not found: every end of access ends exchanged tokens, too. The grant of its own
+// keeps APIs from linking a user by the tags of tokens.
 
 import { importJWK, SignJWT } from 'jose'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
@@ -60,7 +60,7 @@ type ExchangeGrant = GrantRecord & {
   resources?: Record<string, string>
   rejected?: Pick<ExchangeGrant, 'resources'>
   /** The records that an exchanged token needs: first the grant of the user. */
-  hangsOn?: Name[]
+  dependsOn?: Name[]
   /** The clients that exchanged tokens for it, the latest first. */
   actors?: string[]
 }
@@ -110,12 +110,12 @@ function checkRules({ resources, resourceFiles, clients }: Settings): void {
 }
 
 /**
- * Returns a grant; undefined if it is gone, or a record that it hangs on, and if the user may not use one of the
+ * Returns a grant; undefined if it is gone, or a record that it depends on, and if the user may not use one of the
  * clients any more: the one where the user signed in, and those that exchanged.
  */
 async function findGrant({ records, directory }: Dependencies, id: string) {
   const { value } = await records.read<ExchangeGrant & Payload>(...grantName(id))
-  const [root, ...others] = value?.hangsOn ?? []
+  const [root, ...others] = value?.dependsOn ?? []
   if (!root) return value
   await records.read(...root, ...others)
   const found = await Promise.all([root, ...others].map(name => records.read<GrantRecord>(...name)))
@@ -198,7 +198,7 @@ function createHandler(dependencies: Dependencies, acts: WeakMap<object, object>
     const grant: ExchangeGrant = {
       ...{ jti: token.grantId, accountId, clientId: client.clientId, iat, exp, rejected, actors },
       resources: { ...given, [api.resource]: scope },
-      hangsOn: [...(source.hangsOn ?? [grantName(source.jti)]), ...subject.records],
+      dependsOn: [...(source.dependsOn ?? [grantName(source.jti)]), ...subject.records],
     }
     await saveAtEnd(() => records.save(...grantName(grant.jti), grant, { ttl }))
     const access_token = await token.save()
@@ -233,7 +233,7 @@ function createHandler(dependencies: Dependencies, acts: WeakMap<object, object>
     const { oidc } = ctx
     const exchange = await decide(ctx)
     const { client, source, api, scope, actors, rule } = exchange
-    const rootId = source.hangsOn?.[0]?.[1] ?? source.jti
+    const rootId = source.dependsOn?.[0]?.[1] ?? source.jti
     const root = await oidc.provider.Grant.find(rootId)
     if (root) oidc.entity('Grant', root)
     const account = root && (await accountOfToken(oidc, source))

@@ -20,7 +20,7 @@ export type SigningKey = JWK & {
   kid: string
   alg: string
   use: 'sig'
-  /** Of a key of `keys.module`: signs in place of a private part. */
+  /** Signs in place of a private part. Only keys of `keys.module` have it. */
   sign?: (data: Uint8Array) => Promise<Uint8Array>
 }
 

@@ -44,7 +44,6 @@ export interface Shared {
 }
 
 /** A time, as ISO 8601 and as text. */
-/** A time as text. */
 export type When = ReturnType<Words['date']>
 type Client = Pick<ClientMetadata, 'client_name' | 'client_uri'>
 

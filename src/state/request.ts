@@ -2,8 +2,8 @@
 // that it is ambient; no other file of `state/` reads `Provider.ctx`.
 //
 // At its end, a token request saves what it issues, all at the same time, and then makes one change that makes it
-// count: the commit. No client knows a token that was never sent. So a crash before the commit loses nothing: the
-// client repeats its request, and what was saved expires unknown. After it, a repeated request is a reuse.
+// count: the commit. No client knows a token that was never sent. A crash before the commit loses nothing: the client
+// repeats its request, and the tokens of the first one expire unknown. After the commit, a repeated request is a reuse.
 
 import { setImmediate } from 'node:timers/promises'
 import { errors, type Grant, type KoaContextWithOIDC, Provider } from 'oidc-provider'

@@ -1,4 +1,4 @@
-// Who may use an application: `allow` and `enabled` in a client file hold at every endpoint.
+// Access to an application: `allow` and `enabled` in a client file hold at every endpoint.
 
 import * as openid from 'openid-client'
 import { beforeEach, describe, expect } from 'vitest'

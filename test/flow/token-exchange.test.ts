@@ -202,7 +202,7 @@ describe.each([
     await usher.directory.change(ada, account => ({ ...account, enabled: true, attributes: STAFF }))
   })
 
-  test('a sign-out ends an exchanged token that hangs on its session', async () => {
+  test('a sign-out ends an exchanged token that depends on its session', async () => {
     const { browser, access_token } = await shopTokens(usher, {
       resource,
       scope: 'openid shop:read',

@@ -52,7 +52,7 @@ export interface Factors {
   addedIn?: string
 }
 
-/** What a user proved with: for the audit log and the metrics. */
+/** The means by which a user passed the step: for the audit log and the metrics. */
 export type Method = Factor['type'] | 'recovery_code'
 
 /** See `createFactors`. */
@@ -199,7 +199,7 @@ export function describeFactors({ factors, recovery }: Factors): string {
 export const isExempt = (upstreams: Record<string, Upstream>, amr?: string[]) =>
   upstreams[methodOf(amr) ?? '']?.second_factor === 'exempt'
 
-/** What the settings say about accounts and sign-ins. */
+/** See `createRules`. */
 export type Rules = ReturnType<typeof createRules>
 
 /** Returns the rules of `sign_in`. */

@@ -16,7 +16,7 @@ const { Check } = interactionPolicy
 
 type Context = { oidc: Oidc }
 
-/** What a session lacks: `enrol`, a new factor; otherwise the use of one. */
+/** The step that a session lacks. `enrol`: the user adds a factor; otherwise the user uses one. */
 interface Demand {
   enrol: boolean
 }

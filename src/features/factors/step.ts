@@ -18,14 +18,14 @@ import { now } from '../../storage/store.ts'
 import type { FactorStore, Factors, Method, Rules } from './factors.ts'
 import { confirmTotp, describeSecret, useCode } from './totp.ts'
 
-/** What the pages of the feature use. */
+/** Dependencies of the pages of this feature. */
 export interface Parts {
   settings: Settings
   factors: FactorStore
   rules: Rules
 }
 
-/** A one-time code as the user typed it, for the log. */
+/** Authentication methods (RFC 8176); recovery codes have a value of Usher. */
 const AMR: Record<Method, string> = { totp: 'otp', recovery_code: 'recovery_code' }
 const MAX_NAME_CHARS = 60
 
@@ -49,6 +49,7 @@ export async function newSecret({ settings, factors }: Parts, account: Account, 
   const bytes = factors.secretOf(account.id, nonce)
   return { nonce, ...describeSecret(bytes, settings.branding.name, account.username) }
 }
+
 /** A random text on the page with a new secret. It also becomes the id of the factor. */
 const NONCE = /^[\w-]{16}$/
 

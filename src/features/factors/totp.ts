@@ -7,7 +7,7 @@ import type { Totp, Use } from './factors.ts'
 /** Steps of 30 s by which the clocks of app and server may differ. */
 const WINDOW = 1
 
-/** What a user needs to add the app: the secret as text in groups, and a QR code as SVG. */
+/** Returns the secret of a new app: as text in groups of four, as URI, and as QR code (SVG). */
 export function describeSecret(bytes: Buffer, issuer: string, label: string) {
   const secret = secretFrom(bytes)
   const totp = new TOTP({ secret, issuer: plain(issuer), label: plain(label) })

@@ -50,7 +50,7 @@ export function createAssertionHandler(
     return { upstream: from.upstream, claims: payload }
   }
 
-  /** What a sign-in here would need beside this assertion; undefined for nothing. */
+  /** Returns the requirement of a sign-in that the assertion does not meet; undefined if there is none. */
   function missingStep(upstream: Upstream, client: Client, account: Account, claims: JWTPayload) {
     const { require_sign_in, second_factor } = client
     if (require_sign_in !== undefined && require_sign_in !== upstream.name) {
