@@ -5,7 +5,7 @@
 // Every use of a code is one compare-and-set of the record, so that a code has exactly one winner on all nodes.
 
 import { randomInt } from 'node:crypto'
-import type { Account } from '../../accounts/account.ts'
+import { type Account, valuesOf } from '../../accounts/account.ts'
 import { methodOf } from '../../accounts/sign-in-method.ts'
 import type { Settings } from '../../config/load.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
@@ -67,11 +67,9 @@ const ALPHABET = 'abcdefghjkmnpqrstuvwxyz23456789'
 export function createFactors(records: Records) {
   const kind = 'Factors'
   const none = (accountId: string): Factors => ({ accountId, factors: [], recovery: [] })
-  async function update(accountId: string, decide: (found: Factors) => Factors | undefined) {
-    const change = ({ value }: Found<Factors>) => decide({ ...none(accountId), ...value })
-    const indexes: [string, string][] = [['factors', 'all']]
-    const { isWritten } = await records.change<Factors>(kind, accountId, change, { indexes })
-    return isWritten
+  function change(accountId: string, decide: (found: Factors) => Factors | undefined) {
+    const next = ({ value }: Found<Factors>) => decide({ ...none(accountId), ...value })
+    return records.change<Factors>(kind, accountId, next, { indexes: [['factors', 'all']] })
   }
   const hashOf = (accountId: string, code: string) =>
     records.keyedHash('recovery code', `${accountId} ${code}`).toString('base64url')
@@ -96,11 +94,9 @@ export function createFactors(records: Records) {
      */
     async add(accountId: string, factor: Factor, uid?: string): Promise<string[] | undefined> {
       const fresh = newCodes(accountId)
-      let codes: string[] = []
-      const isAdded = await update(accountId, found => {
+      const { before, isWritten } = await change(accountId, found => {
         const isKnown = found.factors.some(({ id }) => id === factor.id)
         if (isKnown || found.factors.length >= MAX_FACTORS) return undefined
-        codes = found.recovery.length ? [] : fresh.codes
         return {
           ...found,
           factors: [...found.factors, factor],
@@ -108,7 +104,8 @@ export function createFactors(records: Records) {
           addedIn: uid && placeOf(uid),
         }
       })
-      return isAdded ? codes : undefined
+      if (!isWritten) return undefined
+      return before?.recovery.length ? [] : fresh.codes
     },
 
     /** Whether the interaction with this uid added the latest factor. */
@@ -116,62 +113,59 @@ export function createFactors(records: Records) {
 
     /** Removes a factor; with the last one also the recovery codes. Returns it. */
     async remove(accountId: string, id: string, mayBeLast = true): Promise<Factor | undefined> {
-      let removed: Factor | undefined
-      const isRemoved = await update(accountId, found => {
-        removed = found.factors.find(factor => factor.id === id)
+      const { before, isWritten } = await change(accountId, found => {
         const factors = found.factors.filter(factor => factor.id !== id)
-        if (!removed || (!factors.length && !mayBeLast)) return undefined
+        const isKnown = factors.length < found.factors.length
+        if (!isKnown || (!factors.length && !mayBeLast)) return undefined
         const recovery = factors.length ? found.recovery : []
         // A sign-in that has just added the factor needs it again.
         return { ...found, factors, recovery, addedIn: undefined }
       })
-      return isRemoved ? removed : undefined
+      return isWritten ? before?.factors.find(factor => factor.id === id) : undefined
     },
 
     /** Removes everything: for a user who has lost it all. Returns the factors that there were. */
     async reset(accountId: string): Promise<Factor[]> {
-      let removed: Factor[] = []
-      await update(accountId, ({ factors }) => {
-        removed = factors
-        return none(accountId)
-      })
-      return removed
+      const { before } = await change(accountId, () => none(accountId))
+      return before?.factors ?? []
     },
 
     /** Replaces the recovery codes. Returns undefined for an account without a factor. */
     async renewRecovery(accountId: string): Promise<string[] | undefined> {
       const { codes, recovery } = newCodes(accountId)
-      const isRenewed = await update(accountId, found =>
+      const { isWritten } = await change(accountId, found =>
         found.factors.length ? { ...found, recovery } : undefined,
       )
-      return isRenewed ? codes : undefined
+      return isWritten ? codes : undefined
     },
 
     /** Uses a recovery code. True for one caller. */
-    useRecovery(accountId: string, typed: string): Promise<boolean> {
+    async useRecovery(accountId: string, typed: string): Promise<boolean> {
       const hash = hashOf(accountId, plainCode(typed))
-      return update(accountId, found => {
+      const { isWritten } = await change(accountId, found => {
         const recovery = found.recovery.filter(known => known !== hash)
         return recovery.length < found.recovery.length ? { ...found, recovery } : undefined
       })
+      return isWritten
     },
 
     /** Replaces the factor for which `use` returns its next state. True for one caller. */
-    use: (accountId: string, use: (factor: Factor) => Factor | undefined): Promise<boolean> =>
-      update(accountId, found => {
+    async use(accountId: string, use: (factor: Factor) => Factor | undefined): Promise<boolean> {
+      const { isWritten } = await change(accountId, found => {
         const next = found.factors.map(factor => use(factor) ?? factor)
         const isUsed = next.some((factor, i) => factor !== found.factors[i])
         return isUsed ? { ...found, factors: next } : undefined
-      }),
+      })
+      return isWritten
+    },
 
     /** Returns the end of the grace period (epoch seconds), which begins now if it has not begun. */
     async startGrace(accountId: string, seconds: number): Promise<number> {
-      let due = 0
-      await update(accountId, found => {
-        due = found.due ?? now() + seconds
-        return found.due === undefined ? { ...found, due } : undefined
-      })
-      return due
+      const due = now() + seconds
+      const { before } = await change(accountId, found =>
+        found.due === undefined ? { ...found, due } : undefined,
+      )
+      return before?.due ?? due
     },
 
     /** A secret that only this installation can make, from a random text on the page that shows it. */
@@ -206,9 +200,7 @@ export type Rules = ReturnType<typeof createRules>
 export function createRules({ sign_in, upstreams }: Pick<Settings, 'sign_in' | 'upstreams'>) {
   const named = Object.entries(sign_in.second_factor_required_for ?? {})
   const isNamed = ({ attributes }: Account) =>
-    named.some(([name, values]) =>
-      [attributes[name]].flat().some(value => values.includes(String(value))),
-    )
+    named.some(([name, values]) => valuesOf(attributes, name).some(value => values.includes(value)))
   return {
     /** Whether the account needs a second factor for each sign-in. */
     isRequired: (account: Account) => sign_in.second_factor === 'required' || isNamed(account),
