@@ -2,7 +2,7 @@
 
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { launchChromium, NO_COMPLAINTS, tabTo } from '../support/chromium.ts'
+import { launchChromium, NO_COMPLAINTS, tabTo, waitForFocus } from '../support/chromium.ts'
 import { codeOf, factorsOf, nextCode } from '../support/factors.ts'
 import { words } from '../support/people.ts'
 import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
@@ -32,6 +32,7 @@ test.each([
   const heading = (key: string) => page.getByRole('heading', { name: words(key), exact: true })
   async function enterPassword() {
     await page.goto(`${usher.issuer}/account`)
+    await waitForFocus(page)
     await keyboard.type('ada')
     await keyboard.press('Tab')
     await keyboard.type(PASSWORD)
@@ -56,7 +57,7 @@ test.each([
   await page.context().clearCookies()
   await enterPassword()
   await heading('factors.step_title').waitFor()
-  // The field has the focus.
+  await waitForFocus(page)
   await keyboard.type(await nextCode(usher, ada))
   await keyboard.press('Enter')
   await heading('account.title').waitFor()

@@ -1,7 +1,7 @@
 // The pages used with the keyboard alone.
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { focused, NO_COMPLAINTS, type TabStop, tabTo } from '../support/chromium.ts'
+import { focused, NO_COMPLAINTS, type TabStop, tabTo, waitForFocus } from '../support/chromium.ts'
 import { PASSWORD } from '../support/usher.ts'
 import { type Stage, startStage, Visit } from '../support/visit.ts'
 
@@ -23,6 +23,7 @@ test('sign in, choose, allow, and remove the access again with Tab, Space and En
   const web = stage.party('web')
   await page.goto(`${web.origin}/sign-in`)
 
+  await waitForFocus(page)
   expect([await focused(page)]).toEqual(visible('Username'))
   await keyboard.type('ada')
   expect(await tabTo(page, 'Password')).toEqual(visible('Password'))

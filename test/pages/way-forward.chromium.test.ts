@@ -1,6 +1,7 @@
 // Pages after an error tell the user the problem and the next step.
 
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
+import { waitForFocus } from '../support/chromium.ts'
 import { type Stage, startStage, Visit } from '../support/visit.ts'
 
 let stage: Stage
@@ -34,6 +35,7 @@ test('after a wrong password, the page has an alert, the username, and the focus
   const password = page.getByLabel('Password')
   expect(await page.getByLabel('Username').inputValue()).toBe('ada')
   expect(await password.inputValue()).toBe('')
+  await waitForFocus(page)
   expect(await page.evaluate('document.activeElement.id')).toBe('password')
   await visit.signIn()
   expect(await visit.heading()).toBe('Allow access')

@@ -125,6 +125,9 @@ export function focused(page: Page): Promise<TabStop | null> {
   return page.evaluate<TabStop | null>(FOCUSED)
 }
 
+/** Waits until the field that a page names with `autofocus` has the focus: Chromium sets it after the page is loaded. */
+export const waitForFocus = (page: Page) => page.locator('[autofocus]:focus').waitFor()
+
 /** Presses Tab until the element with this name has the focus. Returns all stops up to it. */
 export async function tabTo(page: Page, name: string): Promise<TabStop[]> {
   const stops: TabStop[] = []

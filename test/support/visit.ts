@@ -2,6 +2,7 @@
 
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
 import { type Complaints, collectComplaints, launchChromium } from './chromium.ts'
+import { words } from './people.ts'
 import { type RelyingParty, type RelyingPartyOptions, startRelyingParty } from './relying-party.ts'
 import { ADA, PASSWORD, startUsher } from './usher.ts'
 
@@ -52,8 +53,10 @@ export class Visit {
     return new Visit(await context.newPage(), complaints)
   }
 
+  /** The heading of the page, which is not yet there on the page that leads on by itself. */
   heading() {
-    return this.page.getByRole('heading', { level: 1 }).textContent()
+    const heading = this.page.getByRole('heading', { level: 1 })
+    return heading.filter({ hasNotText: words('navigate.title') }).textContent()
   }
 
   button(name: string) {
