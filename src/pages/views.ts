@@ -3,10 +3,11 @@
 
 import { hash } from 'node:crypto'
 import type { Context } from 'koa'
-import { type Account, missingAttributes } from '../accounts/account.ts'
+import type { Account } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
 import { type ClientMetadata, READ_BY_USERS } from '../config/schema/client.ts'
 import { allowFormAnywhere } from '../http/edge.ts'
+import { refusalOf } from '../provider/clients.ts'
 import { routesOf } from '../provider/routes.ts'
 import { reasonOf } from '../storage/store.ts'
 import { createAssets } from './assets.ts'
@@ -95,9 +96,8 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
   /** Returns the applications of the config folder that the user may open, by name. */
   function launcher(ctx: Context, account: Account) {
     const language = words(ctx)
-    const isAllowed = ({ enabled, allow }: ClientMetadata) =>
-      enabled !== false && !missingAttributes(account, allow).length
-    const all = settings.clients.filter(isAllowed).flatMap(client => {
+    const allowed = settings.clients.filter(client => !refusalOf(client, account))
+    const all = allowed.flatMap(client => {
       const { client_id, client_name: name, ...addresses } = clientWords(language, client)
       const url = client.redirect_uris.length ? startOf(addresses) : undefined
       return url ? [{ name, url, mark: markOf(client_id, name, logoOf(client_id)) }] : []

@@ -54,10 +54,10 @@ export const requiredScopes = (client: Client) =>
   (client.required_scopes as ClientMetadata['required_scopes']) ?? []
 
 /** Whether a client is switched off. */
-export const isOff = (client: Client | undefined) => client?.enabled === false
+export const isOff = (client: Client | ClientMetadata | undefined) => client?.enabled === false
 
 /** Returns why an account may not use a client, for the log; undefined if it may. */
-export function refusalOf(client: Client, account: Account): string | undefined {
+export function refusalOf(client: Client | ClientMetadata, account: Account): string | undefined {
   if (isOff(client)) return SWITCHED_OFF
   const missing = missingAttributes(account, client.allow as ClientMetadata['allow'])
   return missing.length ? `${NOT_ALLOWED}: ${missing.join(', ')}` : undefined
@@ -153,14 +153,13 @@ export async function findClient(provider: Provider, id = ''): Promise<Receiver 
  * loopback address is ignored where redirect URIs ignore it (RFC 8252 §7.3). Other applications have `null`.
  */
 export function isOriginOf({ redirectUris = [], applicationType }: Client, origin: string) {
+  if (origin === 'null') return false
   const withoutPort = origin.replace(/:\d+$/, '')
   return redirectUris.some(uri => {
     const { origin: own, protocol, hostname } = new URL(uri)
     const hasAnyPort =
       applicationType === 'native' && protocol === 'http:' && LOOPBACK_HOSTS.has(hostname)
-    return (
-      origin !== 'null' && (own === origin || (hasAnyPort && withoutPort === `http://${hostname}`))
-    )
+    return own === origin || (hasAnyPort && withoutPort === `http://${hostname}`)
   })
 }
 
