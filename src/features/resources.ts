@@ -34,21 +34,18 @@ export function tokenFor(
   about: { accountId: string; scope: string; grantId?: string },
   settings: Settings,
 ) {
-  const lifetimes = lifetimesOf(settings.lifetimes, client)
-  const server = new provider.ResourceServer(
-    api.resource,
-    serverOf(api, about.scope, { lifetimes }),
-  )
+  const made = serverOf(api, about.scope, lifetimesOf(settings.lifetimes, client))
+  const server = new provider.ResourceServer(api.resource, made)
   resourceServers[api.resource] = server
   const token = { client: required(client), grantId: newTag(), gty: 'token_exchange', ...about }
   return Object.assign(new provider.AccessToken(token), { resourceServer: server })
 }
 
-/** Returns how the library makes tokens for an API. */
+/** Returns how the library makes tokens for an API. `lifetimes`: those of the client. */
 const serverOf = (
   file: ResourceFile,
   scope: string,
-  { lifetimes }: Pick<Settings, 'lifetimes'>,
+  lifetimes: Settings['lifetimes'],
 ): ResourceServer => ({
   scope,
   audience: audienceOf(file),
@@ -96,7 +93,7 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
         oidc.params.scope = [...asked, ...defaults].join(' ')
       }
     }
-    return serverOf(file, scopes.join(' '), { lifetimes: lifetimesOf(lifetimes, client) })
+    return serverOf(file, scopes.join(' '), lifetimesOf(lifetimes, client))
   }
 
   /** Whether the request is about a scope of this API, or about all that was granted. */

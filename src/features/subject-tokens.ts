@@ -18,10 +18,10 @@ const REFRESH_TOKEN = 'urn:ietf:params:oauth:token-type:refresh_token'
 export const ID_JAG = 'urn:ietf:params:oauth:token-type:id-jag'
 
 /** The parameters of an exchange. */
-export type Parameters = Partial<Record<string, string>>
+export type ExchangeParameters = Partial<Record<string, string>>
 
 /** Returns what is wrong with the parameters of an exchange (RFC 8693 §2.1); undefined if they are valid. */
-export function problemIn(params: Parameters): string | undefined {
+export function problemIn(params: ExchangeParameters): string | undefined {
   const { requested_token_type = ACCESS_TOKEN, actor_token } = params
   const missing = ['subject_token', 'subject_token_type'].find(name => !params[name])
   if (missing) return `${missing} is required`
@@ -47,31 +47,22 @@ export function createSubjectReader({ settings, keys }: Pick<Environment, 'setti
    */
   async function verify(jwt: string, typ?: string) {
     const algorithms = [...SIGNING_ALGORITHMS]
-    const required = { requiredClaims: ['exp', 'aud', 'jti'], issuer: settings.issuer }
-    const verified = jwtVerify(jwt, keyFor, { ...required, algorithms, typ }).catch(error => {
+    const expected = { requiredClaims: ['exp', 'aud', 'jti'], issuer: settings.issuer }
+    const verified = jwtVerify(jwt, keyFor, { ...expected, algorithms, typ }).catch(error => {
       const isExpired = error instanceof jose.JWTExpired
       return refuseSubject(isExpired ? 'has expired' : 'is not a valid token of this provider')
     })
     const { payload: claims, protectedHeader } = await verified
-    const { client_id, exp = 0, cnf, ...about } = claims
+    const { client_id, exp = 0, cnf, aud, scope } = claims
     const grantId = tagOfJwt(claims.jti)
     const isOfType = !headerProblem({ ...protectedHeader }, typ ?? 'jwt')
     if (!grantId || !isOfType) return refuseSubject('is not of the type in subject_token_type')
-    const [records, scope]: [Name[], unknown] = [[], about.scope]
-    const { aud } = about
-    return {
-      claims,
-      grantId,
-      clientId: String(client_id),
-      exp,
-      aud,
-      scope,
-      cnf: mapOf(cnf),
-      records,
-    }
+    const records: Name[] = []
+    const about = { clientId: String(client_id), cnf: mapOf(cnf), records }
+    return { claims, grantId, exp, aud, scope, ...about }
   }
 
-  return async ({ oidc }: KoaContextWithOIDC, params: Partial<Record<string, string>>) => {
+  return async ({ oidc }: KoaContextWithOIDC, params: ExchangeParameters) => {
     const { subject_token: value = '', subject_token_type, requested_token_type } = params
     if (subject_token_type === ID_TOKEN) {
       const { clientId } = required(oidc.client)

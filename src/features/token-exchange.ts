@@ -36,8 +36,8 @@ import { tokenFor } from './resources.ts'
 import {
   ACCESS_TOKEN,
   createSubjectReader,
+  type ExchangeParameters,
   ID_JAG,
-  type Parameters,
   problemIn,
   refuseSubject,
 } from './subject-tokens.ts'
@@ -142,7 +142,7 @@ function createHandler(dependencies: Dependencies, acts: WeakMap<object, object>
   /** Checks everything but the access of the user. */
   async function decide(ctx: KoaContextWithOIDC) {
     const client = required(ctx.oidc.client)
-    const params = ctx.oidc.params as Parameters
+    const params = ctx.oidc.params as ExchangeParameters
     if (client.tokenEndpointAuthMethod === 'none') {
       throw new errors.UnauthorizedClient('a public client cannot exchange tokens')
     }
@@ -257,7 +257,7 @@ function createHandler(dependencies: Dependencies, acts: WeakMap<object, object>
 }
 
 /** Whether the request names the API. An assertion is for its authorization server, a token for the API itself. */
-function isTarget(api: ResourceFile, params: Parameters): boolean {
+function isTarget(api: ResourceFile, params: ExchangeParameters): boolean {
   const { resource = api.resource, audience = params.resource, requested_token_type } = params
   const { authorization_server: server } = api
   const names = server ? [params.audience] : [api.resource, audienceOf(api)]

@@ -50,10 +50,13 @@ function claimFindings({ value, at }: CheckedClient, known: string[]): Finding[]
   const left = known.filter(name => !Object.values(rename).includes(name))
   return Object.entries(rename).flatMap(([name, source]) => {
     const path = ['claims', 'rename', name]
-    const unknown = `there is no claim ${JSON.stringify(source)} in claims.yaml${didYouMean(source, known)}`
     if (PROTOCOL_CLAIMS.has(name))
       return at(path, 'protocol-claim', 'is set by the protocol, not here')
     if (left.includes(name)) return at(path, 'claim-taken', 'is already a claim of claims.yaml')
-    return known.includes(source) ? [] : at(path, 'unknown-claim', unknown)
+    return known.includes(source) ? [] : at(path, 'unknown-claim', unknownClaim(source, known))
   })
 }
+
+/** Returns the message about a claim that is none of `known`, which claims.yaml has. */
+export const unknownClaim = (name: string, known: string[]) =>
+  `there is no claim ${JSON.stringify(name)} in claims.yaml${didYouMean(name, known)}`

@@ -7,6 +7,7 @@ import type { ClientFile } from '../schema/client.ts'
 import { type DetailFile, describedIn, PLACE } from '../schema/details.ts'
 import { isFor, MAX_JWT_SECONDS, type ResourceFile } from '../schema/resource.ts'
 import type { UsherFile } from '../schema/usher.ts'
+import { unknownClaim } from './client-tokens.ts'
 import { findingsOf } from './messages.ts'
 
 type Client = ValidFile<ClientFile>
@@ -63,9 +64,8 @@ const TOKEN_CLAIMS = 'active scope client_id token_type cnf authorization_detail
 /** Returns the findings about the claims that an API wants in its tokens. */
 function* claimFindings({ value, at }: Resource, known: string[]): Generator<Finding> {
   for (const [i, name] of (value.claims ?? []).entries()) {
-    const unknown = `there is no claim ${JSON.stringify(name)} in claims.yaml${didYouMean(name, known)}`
     const taken = 'is a claim that tokens have of themselves'
-    if (!known.includes(name)) yield at(['claims', i], 'unknown-claim', unknown)
+    if (!known.includes(name)) yield at(['claims', i], 'unknown-claim', unknownClaim(name, known))
     else if (TOKEN_CLAIMS.split(' ').includes(name)) yield at(['claims', i], 'token-claim', taken)
   }
 }
