@@ -207,7 +207,7 @@ export function readMetadata(sent: Properties, client_id: string, settings: Sett
   // The library makes the secret.
   const finding = findings.find(({ rule }) => rule !== 'secret-missing')
   if (finding) throw refuse(`${finding.key} ${finding.message}`)
-  if (isTaken(metadata.client_name, settings)) {
+  if (isTaken(metadata, settings)) {
     throw refuse('client_name is the name of this provider or of another application')
   }
   if (JSON.stringify(metadata).length > MAX_METADATA_BYTES) {
@@ -216,9 +216,18 @@ export function readMetadata(sent: Properties, client_id: string, settings: Sett
   return metadata
 }
 
-/** Whether users would take it for the provider, its account pages, or a client of the config folder. */
-function isTaken(name: string, { clients, branding }: Settings): boolean {
-  const names = clients.flatMap(Object.entries).filter(([key]) => /^client_name(#|$)/.test(key))
+/**
+ * Whether users would take it for the provider, its account pages, or a client of the config folder. A document may
+ * have the name of a client at its own host, and each name if the operator lists its host.
+ */
+function isTaken(document: ClientMetadata, { clients, branding, features }: Settings): boolean {
+  const { client_name: name, client_id } = document
+  const { hosts = [] } = features.client_id_metadata_documents || {}
+  const host = URL.parse(client_id)?.host
+  const isOwn = ({ client_uri = '', redirect_uris }: ClientMetadata) =>
+    [client_uri, ...redirect_uris].some(uri => host && URL.parse(uri)?.host === host)
+  const others = host && hosts.includes(host) ? [] : clients.filter(client => !isOwn(client))
+  const names = others.flatMap(Object.entries).filter(([key]) => /^client_name(#|$)/.test(key))
   const titles = shippedTags.map(tag => shippedWords(tag)['account.title'])
   const taken = [branding.name, ...titles, ...names.map(([, value]) => value)].map(String)
   return taken.some(other => lettersOf(other) === lettersOf(name))

@@ -386,6 +386,30 @@ test('with hosts, documents of other hosts are not fetched; a file with the addr
   expect(await answers([new URL(site).host])).toEqual([303, 303, ['/assistant']])
 })
 
+/** Documents that have the name of a client file, by what the file or the list of hosts has of their host. */
+const NAMESAKES: [what: string, file: object, isListed: boolean, status: number][] = [
+  ['nothing', {}, false, 400],
+  ['a redirect URI at its host', { redirect_uris: ['SITE/callback'] }, false, 303],
+  ['client_uri at its host', { client_uri: 'SITE/about' }, false, 303],
+  ['a redirect URI at another port', { redirect_uris: ['https://localhost/callback'] }, false, 400],
+  ['its host in hosts', {}, true, 303],
+]
+test.each(NAMESAKES)(
+  'a document with the name of a client file: %s',
+  async (_, metadata, isListed, status) => {
+    documents['/namesake'] = ASSISTANT
+    documents['/provider'] = { ...ASSISTANT, client_name: 'Usher' }
+    const own = JSON.parse(JSON.stringify(metadata).replaceAll('SITE', site))
+    const vendor = { ...ASSISTANT, client_id: 'vendor', client_name: 'ASSISTANT', ...own }
+    const hosts = isListed ? [new URL(site).host] : undefined
+    const features = { client_id_metadata_documents: { hosts } }
+    const at = await startUsher({ clients: { vendor }, usher: { ...usher_yaml, features } })
+    expect((await begin(`${site}/namesake`, at)).status).toBe(status)
+    expect((await begin(`${site}/provider`, at)).status).toBe(400)
+    await at.close()
+  },
+)
+
 test('while the feature is off, no document is fetched, and discovery does not list it', async () => {
   const off = await startUsher({ clients: {}, usher: { egress: usher_yaml.egress } })
   documents['/assistant'] = ASSISTANT
