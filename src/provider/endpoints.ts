@@ -121,6 +121,7 @@ export function finishAnswers(
   return async (ctx, next) => {
     // Our own sign-out page accepts no parameters: no client decides whom it signs out, or where it leads.
     if (!endpoints.end_session && ctx.path === paths.end_session) ctx.querystring = ''
+    if (ctx.path === paths.authorization) tidyScope(ctx)
     await next()
     // Absent where the library has no route for the method.
     const oidc: Oidc | undefined = ctx.oidc
@@ -133,6 +134,16 @@ export function finishAnswers(
     if (mapOf(ctx.body).error) ctx.body = described(ctx, ctx.body)
     for (const finish of finishersAt(oidc.route)) await finish(ctx, oidc)
   }
+}
+
+/**
+ * Leaves out superfluous spaces in `scope` of an authorization request, which agents in use send. They are not valid
+ * (RFC 6749 §3.3). Endpoints for programs refuse them: a developer reads the error.
+ */
+function tidyScope(ctx: Context) {
+  const { scope } = ctx.query
+  if (typeof scope !== 'string' || !/^ | $| {2}/.test(scope)) return
+  ctx.query = { ...ctx.query, scope: scope.split(' ').filter(Boolean).join(' ') }
 }
 
 // Returns a 500 that the client caused as a 4xx. The library converts the claims of a request object to text

@@ -41,6 +41,8 @@ export const DESCRIPTIONS: Record<string, string | undefined> = {
   'code_challenge_method must be provided': 'code_challenge_method is required: S256',
   'Authorization Server policy requires PKCE to be used for this request':
     'code_challenge is required: this client must use PKCE with S256',
+  'scope contains invalid characters':
+    'scope must have visible characters, with one space between its values and none at its ends',
   'unsupported prompt value requested':
     'prompt must be none, or of login, consent and select_account',
   'invalid max_age parameter value': 'max_age must be a number of seconds, 0 or more',

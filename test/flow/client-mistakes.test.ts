@@ -45,7 +45,8 @@ const AUTHORIZATION: [mistake: string, params: Record<string, string | undefined
   ['a resource without any scope', { resource: FILES, scope: undefined, nonce: undefined }, /^scope must have a scope of the resource: files:read/],
   ['a scope of another API', { resource: FILES, scope: 'calendar:read', nonce: undefined }, /^scope must have a scope of the resource: files:read/],
   ['no scope', { scope: undefined }, /^scope is required/],
-  ['an empty scope', { scope: ' ' }, /^scope is required|invalid characters/],
+  ['an empty scope', { scope: ' ' }, /^scope is required/],
+  ['a tab in the scope', { scope: 'openid\tprofile' }, /^scope must have visible characters/],
   ['no scope and no nonce', { scope: undefined, nonce: undefined }, /^scope is required/],
   ['commas in the scope', { scope: 'openid,profile,email' }, /^scope must have spaces/],
   ['commas in the scope, and no nonce', { scope: 'openid,profile,email', nonce: undefined }, /^scope must have spaces/],
@@ -80,6 +81,21 @@ test.each(['openid,email', 'OpenID', undefined])(
     expect([status, json.error]).toEqual([400, 'invalid_scope'])
     expect(json.error_description).toMatch(/^scope /)
     await loggedAfter(line, '"error":"invalid_scope"')
+  },
+)
+
+test.each([' openid profile', 'openid profile ', 'openid  profile', '   openid     profile  '])(
+  'superfluous spaces are ignored in an authorization request, and explained elsewhere: "%s"',
+  async scope => {
+    const { url } = authorizationRequest(usher, { scope })
+    expect((await send(usher, url)).location?.pathname).toMatch(/^\/interaction\//)
+    const { code, request } = await authorize(usher, { browser, scope })
+    expect((await redeem(usher, code, request)).body.scope).toBe('openid profile')
+    for (const path of ['/api/oauth/par', TOKEN]) {
+      const form: [string, string][] = [...url.searchParams, ['grant_type', 'refresh_token']]
+      const { json } = await send(usher, path, { headers: BASIC, body: form })
+      expect([path, json.error_description]).toEqual([path, expect.stringMatching(/one space/)])
+    }
   },
 )
 
