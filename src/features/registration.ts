@@ -15,6 +15,7 @@ import { prefixOf } from '../http/client-info.ts'
 import { USHER_METADATA } from '../provider/clients.ts'
 import type { Feature } from '../provider/feature.ts'
 import { keysPeriod } from '../provider/keys.ts'
+import { addOfflineAccess } from '../provider/requests.ts'
 import { currentRequest } from '../state/request.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -30,7 +31,9 @@ type Properties = Record<string, unknown>
 
 /** Returns the feature dynamic registration. */
 export function registration(settings: Settings, records: Records): Feature {
-  const enabled = Boolean(settings.features.dynamic_registration)
+  const set = settings.features.dynamic_registration
+  const enabled = Boolean(set)
+  const isAlways = set && set.refresh_tokens === 'always'
   const open = createOpenRegistration(settings.features)
   const clients = registered.createRegisteredClients(records)
   const invitations = registered.createInvitations(records)
@@ -121,6 +124,11 @@ export function registration(settings: Settings, records: Records): Feature {
       RegistrationAccessToken: () => ({ upsert: complete }),
     },
     middleware: open.middleware,
+    checkRequest({ oidc }) {
+      const { clientId = '' } = oidc.client ?? {}
+      const hasFile = settings.clientFiles.has(clientId)
+      if (isAlways && registered.isRegisteredId(clientId) && !hasFile) addOfflineAccess(oidc)
+    },
     // A client without sign-ins expires.
     onGrant: async clientId => void (enabled && (await clients.touch(clientId))),
     describeClient: async (_provider, id) => (enabled ? clients.find(id) : undefined),

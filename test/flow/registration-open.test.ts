@@ -13,6 +13,7 @@ import {
   type Registration,
   register,
   registered,
+  registerNew,
 } from '../support/registration.ts'
 import { ADA, CLIENTS, startUsher, type Usher, type UsherOptions } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
@@ -208,4 +209,26 @@ test.each(Object.entries(REGISTRATIONS))('%s registers without an invitation', a
   const usher = await start()
   const { status, json } = await registerFrom(usher, sent)
   expect([status, json]).toEqual([201, expect.objectContaining({ client_name: sent.client_name })])
+})
+
+test('refresh_tokens: always gives a refresh token to clients that registered themselves', async () => {
+  const typesAt = async (set: object) => {
+    const usher = await start(set)
+    const { client_id } = (await registerFrom(usher)).json
+    const invited = await registerNew(usher, NATIVE)
+    const requests: [id: string, scope: string][] = [
+      [client_id, 'files:read'],
+      [invited.client_id, 'files:read'],
+      [client_id, 'openid files:read'],
+    ]
+    const types = []
+    for (const [id, scope] of requests) {
+      const params = { scope, resource: FILES, nonce: undefined }
+      const { json } = await signIn(usher, id, params)
+      types.push(typeof json.refresh_token)
+    }
+    return types
+  }
+  expect(await typesAt({ refresh_tokens: 'always' })).toEqual(['string', 'string', 'undefined'])
+  expect(await typesAt({})).toEqual(['undefined', 'undefined', 'undefined'])
 })

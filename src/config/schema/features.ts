@@ -17,6 +17,7 @@ const registrationMode = z.enum(['invited', 'open'])
 const registration = z.strictObject({
   mode: registrationMode.default('invited'),
   redirect_hosts: z.array(host).default([]),
+  refresh_tokens,
 })
 
 /** Schema of `features`. */
