@@ -1,9 +1,11 @@
 // Identity Assertion JWT Authorization Grant (ID-JAG) between two Ushers: one is the identity provider, the other the
 // authorization server of an API.
 
+import { randomUUID } from 'node:crypto'
 import { decodeJwt, decodeProtectedHeader, generateKeyPair, importJWK, SignJWT } from 'jose'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ASSERTION_GRANT } from '../../src/config/schema/client.ts'
+import { StoreUnavailable } from '../../src/storage/store.ts'
 import { startCrossApp } from '../support/cross-app.ts'
 import { exchange, ID_JAG, ID_TOKEN, introspect } from '../support/exchange.ts'
 import { post, tokens, userinfo } from '../support/journey.ts'
@@ -136,6 +138,43 @@ describe('an assertion is refused', () => {
     const other = await redeem(await assertionWith(), { resource: 'urn:closed' })
     expect(other.body.error).toBe('invalid_target')
   })
+})
+
+test('no JSON value as a claim causes a 5xx', async () => {
+  const names = 'iss sub client_id resource scope jti acr email'.split(' ')
+  const values = [{ toString: 1 }, [{ toString: 1, valueOf: 1 }], null, '__proto__']
+  const failed: string[] = []
+  for (const name of names) {
+    for (const value of values) {
+      const claims = { jti: randomUUID(), client_id: 'strict', [name]: value }
+      const { status } = await redeem(await assertionWith(claims), { client_id: 'strict' })
+      if (status >= 500) failed.push(`${status}: ${JSON.stringify({ [name]: value })}`)
+    }
+  }
+  expect(failed).toEqual([])
+})
+
+test('after a fault of the store at any operation, the same assertion works', async () => {
+  const { store } = both.usher
+  const original = { ...store }
+  let isFailed = true
+  for (let k = 0; isFailed; k++) {
+    const assertion = await assertionWith({ sub: `of fault ${k}`.replaceAll(' ', '-') })
+    let left = k
+    isFailed = false
+    for (const name of ['get', 'getMany', 'write', 'walk'] as const) {
+      Object.assign(store, {
+        [name](...args: unknown[]) {
+          if (left-- !== 0) return Reflect.apply(original[name], store, args)
+          isFailed = true
+          throw new StoreUnavailable('away')
+        },
+      })
+    }
+    const { status } = await redeem(assertion).finally(() => Object.assign(store, original))
+    expect(status, `operation ${k}`).toBe(isFailed ? 503 : 200)
+    if (isFailed) expect((await redeem(assertion)).status, `operation ${k}`).toBe(200)
+  }
 })
 
 const accountOf = async (assertion: string) => {

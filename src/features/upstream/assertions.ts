@@ -12,14 +12,18 @@ import { satisfies, TWO_FACTOR_ACR } from '../../accounts/sign-in-method.ts'
 import { scopesFor } from '../../config/schema/resource.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import { mapOf, required } from '../../config/schema/values.ts'
+import { note } from '../../http/audit.ts'
 import { refusalOf, scopeOf } from '../../provider/clients.ts'
 import type { Dependencies } from '../../provider/feature.ts'
 import { createGrants } from '../../provider/grants.ts'
+import { usedName } from '../../provider/library-overrides.ts'
+import { revokeGrant } from '../../state/grants.ts'
+import { commitAtEnd } from '../../state/request.ts'
 import { outageIn, reasonOf } from '../../storage/store.ts'
 import { bindToken } from '../dpop.ts'
 import { createRules } from '../factors/factors.ts'
 import { tokenFor } from '../resources.ts'
-import { accountFor } from './identities.ts'
+import { accountFor, acrOf } from './identities.ts'
 import type { Connection } from './issuer.ts'
 
 const MAX_AGE_SECONDS = 600
@@ -30,7 +34,7 @@ export function createAssertionHandler(
   directory: OwnDirectory,
   trusted: Connection[],
 ) {
-  const { settings, consents } = dependencies
+  const { settings, records, consents } = dependencies
   const { make, accountOfToken } = createGrants(dependencies)
   const rules = createRules(settings)
 
@@ -47,6 +51,9 @@ export function createAssertionHandler(
     })
     const { error } = subjectSchema.safeParse(payload.sub)
     if (error) throw new Error('has a sub that is not valid')
+    const { jti, scope = '', resource = '' } = payload
+    const isText = [jti, scope, ...[resource].flat()].every(one => typeof one === 'string')
+    if (!isText) throw new Error('has a jti, scope or resource that is not text')
     return { upstream: from.upstream, claims: payload }
   }
 
@@ -57,7 +64,7 @@ export function createAssertionHandler(
       return 'the client needs another sign-in'
     }
     const isRequired = second_factor === 'required' || rules.isRequired(account)
-    const acr = upstream.acr[String(claims.acr)]
+    const acr = acrOf(upstream, claims)
     const isProven = upstream.second_factor === 'exempt' || satisfies(acr, TWO_FACTOR_ACR)
     return isRequired && !isProven ? 'a second factor is needed' : undefined
   }
@@ -76,7 +83,7 @@ export function createAssertionHandler(
     if (claims.client_id !== clientId || [claims.aud].flat().length > 1)
       refuse('is for another client')
     const { resource = claims.resource, scope = claims.scope } = params
-    const api = settings.resources[String(resource)]
+    const api = Object.values(settings.resources).find(one => one.resource === resource)
     if (!api || ![claims.resource].flat().includes(resource)) {
       throw new errors.InvalidTarget(
         'resource must be an API of the assertion, and of this provider',
@@ -87,12 +94,15 @@ export function createAssertionHandler(
     const known = scopesFor(api, { client_id: clientId, scope: scopeOf(client) }).filter(isAllowed)
     if (!known.length)
       throw new errors.InvalidScope('scope must be of the assertion', String(scope))
-    const isFirst = await provider.ReplayDetection.unique(upstream.issuer, jti, exp)
-    if (!isFirst) refuse('was used before')
+    const { issuer: iss, name } = upstream
+    if ((await records.read(...usedName(iss, jti))).value) refuse('was used before')
 
-    const { account, refusal } = await accountFor(directory, upstream, claims as IDToken, true)
+    const found = await accountFor(directory, upstream, claims as IDToken, true)
+    const { account, refusal, isLinked } = found
     if (!account) return refuse(`is about a user without access: ${refusal}`)
     const { id: accountId } = account
+    const about = { account: accountId, upstream: name, subject: claims.sub }
+    if (isLinked) note(ctx, 'account_linked', about)
     const missing = refusalOf(client, account) ?? missingStep(upstream, client, account, claims)
     if (missing) return refuse(`is about a user without access: ${missing}`)
     const { value: consent, version } = await consents.read(accountId, clientId)
@@ -108,10 +118,17 @@ export function createAssertionHandler(
     if (grant) oidc.entity('Grant', grant)
     if (!grant || !(await accountOfToken(oidc, grant)))
       return refuse('is about access that has ended')
-    const about = { accountId, scope: scopes.join(' '), grantId: grant.jti }
-    const token = tokenFor(oidc, api, about, settings)
+    const { jti: grantId } = grant
+    const token = tokenFor(oidc, api, { accountId, scope: scopes.join(' '), grantId }, settings)
     await bindToken(ctx, token, mapOf(claims.cnf), settings.features)
     oidc.entity('Account', { accountId, claims: () => ({ sub: accountId }) })
+    // The last write: after a fault the client can send the assertion again. Of several at once one succeeds.
+    const use = async () => {
+      if (await provider.ReplayDetection.unique(iss, jti, exp)) return
+      await revokeGrant(records, grantId)
+      refuse('was used before')
+    }
+    await commitAtEnd(use, { afterSaves: true })
     const access_token = await token.save()
     const { tokenType: token_type, expiration: expires_in } = token
     ctx.body = { access_token, token_type, expires_in, scope: token.scope }

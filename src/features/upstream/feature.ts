@@ -26,7 +26,7 @@ import { harmless } from '../../provider/failures.ts'
 import type { Dependencies, Feature, Finisher } from '../../provider/feature.ts'
 import { now } from '../../storage/store.ts'
 import { createAssertionHandler } from './assertions.ts'
-import { accountFor, domainOf } from './identities.ts'
+import { accountFor, acrOf, domainOf } from './identities.ts'
 import { type Checks, type Connection, createIssuer } from './issuer.ts'
 import { createLogoutReceiver, type UpstreamSession, upstreamIndex } from './logout.ts'
 import { createSignInsPage } from './page.ts'
@@ -135,14 +135,14 @@ export function upstreamSignIn(dependencies: Dependencies) {
       return problemPath(ctx, uid, 'upstream_unknown')
     }
     if (isLinked) note(ctx, 'account_linked', { ...about, account: account.id })
-    const { amr, acr, sid } = claims
+    const { amr, sid } = claims
     const methods = Array.isArray(amr) ? amr.filter(isText) : []
     const login = {
       accountId: account.id,
       // The user may have signed in at the issuer before all sessions of the account were ended here.
       ts: Math.max(Math.min(auth_time, now()), (account.ended ?? 0) + 1),
       amr: [upstream.name, ...methods.filter(name => !Object.hasOwn(upstreams, name))],
-      acr: isText(acr) ? upstream.acr[acr] : undefined,
+      acr: acrOf(upstream, claims),
       upstreamSession: isText(sid) ? `${upstream.issuer} ${sid}` : undefined,
     }
     const interaction = await site.interactions.atSignIn(ctx, uid)

@@ -31,6 +31,11 @@ export const UPSTREAM_REFUSALS = {
 /** Reason for a refused sign-in at an upstream issuer, for the log only. */
 export type UpstreamRefusal = keyof typeof UPSTREAM_REFUSALS
 
+/** Returns the `acr` that the file maps; undefined if it maps none. */
+export function acrOf({ acr: known }: Pick<Upstream, 'acr'>, { acr }: Record<string, unknown>) {
+  return typeof acr === 'string' && Object.hasOwn(known, acr) ? known[acr] : undefined
+}
+
 /** The link of an account to a user of the issuer. */
 export const linkOf = ({ issuer }: Upstream, subject: string): Link => ({ issuer, subject })
 
