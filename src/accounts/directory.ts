@@ -90,7 +90,9 @@ export function createDirectory(records: Records, sessions = createSessions(reco
   async function add(input: unknown, password?: string, more: Partial<Account> = {}) {
     const profile = profileSchema.parse(input)
     const hash = password === undefined ? {} : { password: await hashPassword(password) }
-    return insert({ ...profile, ...hash, ...more, id: newAccountId(), enabled: true })
+    const [link] = more.links ?? []
+    const id = (link && (await names.reserved(linkName(link)))) ?? newAccountId()
+    return insert({ ...profile, ...hash, ...more, id, enabled: true })
   }
 
   async function insert(fields: Omit<Account, 'created' | 'updated'>): Promise<Account> {

@@ -31,7 +31,7 @@ export const linkName = ({ issuer, subject }: Link): Name => ['Link', `${issuer}
 /** Returns the names of an account that `other` does not have. */
 function namesOf({ username, links = [] }: Account, other?: Account): Name[] {
   const others = other ? namesOf(other) : []
-  const names = [usernameOf(username), ...links.map(linkName)]
+  const names = [...links.map(linkName), usernameOf(username)]
   return names.filter(name => !others.some(taken => isDeepStrictEqual(taken, name)))
 }
 
@@ -46,6 +46,16 @@ export function createUniqueNames(
     const account = await find(value?.id ?? '')
     const has = account && namesOf(account).some(own => isDeepStrictEqual(own, name))
     return has ? account : undefined
+  }
+
+  /**
+   * The id that an interrupted addition of an account has claimed a name for; undefined if there is none. The addition
+   * can be repeated with it at once.
+   */
+  async function reserved(name: Name): Promise<string | undefined> {
+    const { value } = await records.read<Claim>(...name)
+    const isOpen = value && value.since >= now() - CLAIM_TIMEOUT_SECONDS && !(await find(value.id))
+    return isOpen ? value.id : undefined
   }
 
   /**
@@ -80,5 +90,5 @@ export function createUniqueNames(
     }
   }
 
-  return { owner, claim, release }
+  return { owner, reserved, claim, release }
 }

@@ -2,7 +2,7 @@
 // operation safe, and each can be repeated afterwards until it is complete.
 
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { addLink, withoutIssuer } from '../../src/features/upstream/identities.ts'
+import { accountFor, addLink, withoutIssuer } from '../../src/features/upstream/identities.ts'
 import { openSigningKeys } from '../../src/keys/signing-keys.ts'
 import { Browser } from '../support/browser.ts'
 import { type Scene, scene, signIn, signingOut } from '../support/interleave.ts'
@@ -248,6 +248,20 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
       missing: () =>
         falseOf({
           'the link is found': usher.directory.findByLink(link).then(one => one?.id === id),
+        }),
+    }
+  },
+  async 'the first sign-in of a user of an issuer'() {
+    const claims = { sub: newName('user'), preferred_username: newName('new') }
+    const fields = { name: 'central', issuer: ISSUER, accounts: 'create', allow: { claims: {} } }
+    const upstream = { ...fields, claims: { username: 'preferred_username' } }
+    return {
+      run: () => accountFor(usher.directory, upstream as never, claims as never),
+      missing: () =>
+        falseOf({
+          'the account has its username': usher.directory
+            .findByLink({ issuer: ISSUER, subject: claims.sub })
+            .then(account => account?.username === claims.preferred_username),
         }),
     }
   },
