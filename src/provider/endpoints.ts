@@ -149,13 +149,20 @@ function tidyScope(ctx: Context) {
 // Returns a 500 that the client caused as a 4xx. The library converts the claims of a request object to text
 // before it checks the signature, and `{"toString":1}` throws there. `params.request` is still set then. An
 // assertion that is nested a thousand levels deep overflows the stack of the library.
-function refuseClientFault(ctx: Context, { params = {}, client }: Oidc) {
+function refuseClientFault(ctx: Context, oidc: Oidc) {
+  const { params = {}, client } = oidc
   const { fault } = ctx.state
   if (params.request !== undefined) {
     refuse(ctx, new errors.InvalidRequestObject('could not read the request object'))
   }
   if (params.client_assertion !== undefined && fault instanceof RangeError) {
     refuse(ctx, new errors.InvalidClientAuth({ detail: 'could not read the client assertion' }))
+  }
+  // The library looks for algorithms that need a secret before it has checked the metadata.
+  const isOdd = ([key, value]: [string, unknown]) =>
+    /_(alg|enc)$/.test(key) && typeof value === 'object'
+  if (Object.entries(mapOf(oidc.body)).some(isOdd)) {
+    refuse(ctx, new errors.InvalidClientMetadata('algorithms must be text'))
   }
   // A key of a valid form may still be unusable for encryption.
   const isEncrypted =

@@ -15,7 +15,15 @@ import {
   privateKey,
   signAssertion,
 } from '../support/keyed.ts'
-import { invite, METADATA, ON, register } from '../support/registration.ts'
+import {
+  invite,
+  METADATA,
+  manage,
+  ON,
+  type Registration,
+  register,
+  registerNew,
+} from '../support/registration.ts'
 import { type Reply, send } from '../support/wire.ts'
 
 type Json = Record<string, unknown>
@@ -121,10 +129,14 @@ const METADATA_NAMES = names(
     'software_statement client_id client_secret tls_client_auth_subject_dn authorization_details_types ' +
     'unknown toString',
 )
+/** The library reads them before they are validated. */
+const ALGORITHMS = METADATA_NAMES.filter(name => name.endsWith('_alg'))
 
 let token: string
+let client: Registration
 test.beforeAll(async () => {
   token = await invite(usher, 1000)
+  client = await registerNew(usher, { ...METADATA, token_endpoint_auth_method: 'none' })
 })
 
 /** `right`: part of the response to the request without a wrong member. */
@@ -208,6 +220,23 @@ const PLACES: Place[] = [
     'client_id',
     METADATA_NAMES,
     member => register(usher, token, { ...METADATA, ...member }),
+  ],
+  [
+    'metadata of a public client',
+    'client_id',
+    ALGORITHMS,
+    member =>
+      register(usher, token, { ...METADATA, token_endpoint_auth_method: 'none', ...member }),
+  ],
+  [
+    'metadata of an update',
+    'client_id',
+    [...ALGORITHMS, 'redirect_uris', 'subject_type'],
+    member => {
+      const { client_id } = client
+      const metadata = { ...METADATA, client_id, token_endpoint_auth_method: 'none' }
+      return manage(usher, client, { ...metadata, ...member })
+    },
   ],
   [
     'a key in client metadata',
