@@ -6,7 +6,14 @@ import { z } from 'zod'
 import { didYouMean, plainWords } from '../config/report/wording.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import type { ClaimsFile } from '../config/schema/usher.ts'
-import { emailAddress, matching, readJson, refusing, words } from '../config/schema/values.ts'
+import {
+  emailAddress,
+  matching,
+  namesIn,
+  readJson,
+  refusing,
+  words,
+} from '../config/schema/values.ts'
 import { hashProblem } from './foreign-hash.ts'
 
 const ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
@@ -193,15 +200,9 @@ export function linesIn(content: string): string[] {
 }
 
 /** Columns whose values are no texts. */
-const TYPED = [
-  'enabled',
-  'email_verified',
-  'change_password_by',
-  'links',
-  'created',
-  'updated',
-  'ended',
-]
+const TYPED: string[] = namesIn(
+  'enabled email_verified change_password_by links created updated ended',
+)
 
 /** Returns a row of a table as JSON. An empty cell is absent. */
 function jsonOf(header: string[], cells: string[]): string {

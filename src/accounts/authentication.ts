@@ -17,10 +17,7 @@ import { type Counter, createRateLimit, type Limit } from './rate-limit.ts'
 import { type Login, PASSWORD_ACR } from './sign-in-method.ts'
 
 /** Credentials as the user typed them. */
-interface Credentials {
-  username: string
-  password: string
-}
+type Credentials = { username: string; password: string }
 
 /** Further fields of the log line. */
 type About = Record<string, string>

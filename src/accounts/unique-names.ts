@@ -13,10 +13,7 @@ import { type Account, foldUsername, InvalidAccount, type Link } from './account
 
 type Kind = 'Username' | 'Link'
 type Name = readonly [kind: Kind, name: string]
-interface Claim {
-  id: string
-  since: number
-}
+type Claim = { id: string; since: number }
 const TAKEN: Record<Kind, string> = {
   Username: 'This username is taken.',
   Link: 'This user of the issuer is linked to another account: unlink it there first.',

@@ -28,10 +28,7 @@ export interface PageExtensions {
 }
 
 /** The signed-in account, and the session of this browser. */
-export interface SignedIn {
-  account: Account
-  session: Session
-}
+export type SignedIn = { account: Account; session: Session }
 
 /** The user who submitted a form. */
 export type Submitted = SignedIn & { form: Form }

@@ -149,8 +149,7 @@ function tidyScope(ctx: Context) {
 // Returns a 500 that the client caused as a 4xx. The library converts the claims of a request object to text
 // before it checks the signature, and `{"toString":1}` throws there. `params.request` is still set then. An
 // assertion that is nested a thousand levels deep overflows the stack of the library.
-function refuseClientFault(ctx: Context, oidc: Oidc) {
-  const { params = {}, client } = oidc
+function refuseClientFault(ctx: Context, { params = {}, body, client }: Oidc) {
   const { fault } = ctx.state
   if (params.request !== undefined) {
     refuse(ctx, new errors.InvalidRequestObject('could not read the request object'))
@@ -159,9 +158,8 @@ function refuseClientFault(ctx: Context, oidc: Oidc) {
     refuse(ctx, new errors.InvalidClientAuth({ detail: 'could not read the client assertion' }))
   }
   // The library looks for algorithms that need a secret before it has checked the metadata.
-  const isOdd = ([key, value]: [string, unknown]) =>
-    /_(alg|enc)$/.test(key) && typeof value === 'object'
-  if (Object.entries(mapOf(oidc.body)).some(isOdd)) {
+  const algorithms = Object.entries(mapOf(body)).filter(([key]) => /_(alg|enc)$/.test(key))
+  if (algorithms.some(([, value]) => typeof value === 'object')) {
     refuse(ctx, new errors.InvalidClientMetadata('algorithms must be text'))
   }
   // A key of a valid form may still be unusable for encryption.

@@ -140,10 +140,7 @@ export interface Store {
 }
 
 /** A period without successful writes, in epoch seconds; `to` is absent while it lasts. */
-export interface Outage {
-  from: number
-  to?: number
-}
+export type Outage = { from: number; to?: number }
 
 /** One finding of `check`. */
 export interface Check {

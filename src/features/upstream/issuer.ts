@@ -16,11 +16,8 @@ const TIMEOUT_MS = 1_800
 const MAX_AGE_MS = 3_600_000
 
 /** Errors of a JWT whose key the issuer does not have. Other errors are those of the issuer. */
-const KEY_ERRORS = [
-  errors.JWKSNoMatchingKey,
-  errors.JWKSMultipleMatchingKeys,
-  errors.JOSENotSupported,
-]
+const { JWKSNoMatchingKey, JWKSMultipleMatchingKeys, JOSENotSupported } = errors
+const KEY_ERRORS = [JWKSNoMatchingKey, JWKSMultipleMatchingKeys, JOSENotSupported]
 
 /** The state of one authorization request at the issuer. */
 export interface Checks {
@@ -32,10 +29,7 @@ export interface Checks {
 }
 
 /** An upstream issuer: its file, and its client. */
-export interface Connection {
-  upstream: Upstream
-  issuer: ReturnType<typeof createIssuer>
-}
+export type Connection = { upstream: Upstream; issuer: ReturnType<typeof createIssuer> }
 
 /** Returns the client of an issuer. Every function rejects after `TIMEOUT_MS`. */
 export function createIssuer(

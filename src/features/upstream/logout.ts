@@ -18,10 +18,7 @@ const MAX_AGE_SECONDS = 120
 const REMEMBERED_SECONDS = 600
 
 /** A session of Usher that began in a session of the issuer. */
-export interface UpstreamSession {
-  uid: string
-  account: string
-}
+export type UpstreamSession = { uid: string; account: string }
 
 /** The index of the sessions that began in one session of an issuer. `id`: its `iss` and `sid`. */
 export const upstreamIndex = (id: string): [string, string] => ['sessions of upstream', id]
