@@ -2,16 +2,9 @@
 
 import { parseArgs } from 'node:util'
 import { Failure, hint, type Invocation, opened } from './commands/command.ts'
-import { TABLE } from './commands/table.ts'
+import { COMMANDS, type Command } from './commands/table.ts'
 import { didYouMean } from './config/report/wording.ts'
 import { reasonOf, StoreUnavailable } from './storage/store.ts'
-
-const COMMANDS = TABLE.map(([run, usage, about]) => {
-  const name = usage.replace(/ [^a-z].*/, '')
-  return { name, run, usage, about }
-})
-type Command = (typeof COMMANDS)[number]
-type Functions = Record<string, (invocation: Invocation) => Promise<void>>
 
 async function main(argv: string[]): Promise<number> {
   const [noun = 'help', verb = ''] = argv.filter(word => word !== '--help')
@@ -19,11 +12,7 @@ async function main(argv: string[]): Promise<number> {
   if (!command || argv.includes('--help')) return help(command, noun, verb)
   try {
     const invocation = readInvocation(command, argv.slice(command.name.split(' ').length))
-    // The file of a command is loaded when it is called, so that no command waits for the others.
-    const [file, name = ''] = command.run.split('.')
-    const functions: Functions = await import(`./commands/${file}.ts`)
-    const run = functions[name]
-    if (!run) throw new Error(`commands/${file}.ts has no function ${name}`)
+    const run = await command.load()
     await run(invocation)
     return 0
   } catch (error) {

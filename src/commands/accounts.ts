@@ -17,8 +17,18 @@ import { plainWords } from '../config/report/wording.ts'
 import { readJson } from '../config/schema/values.ts'
 import { addLink, withoutIssuer } from '../features/upstream/identities.ts'
 import { now } from '../storage/store.ts'
-import { Failure, hint, type Invocation, print, readStdin, requireEntry, shown } from './command.ts'
-import { openAccount, openOwnAccount, openOwnDirectory } from './directory.ts'
+import {
+  Failure,
+  hint,
+  type Invocation,
+  openAccount,
+  openOwnAccount,
+  openOwnDirectory,
+  print,
+  readStdin,
+  requireEntry,
+  shown,
+} from './command.ts'
 
 /** Lifetime of a temporary password: over a weekend. */
 const TEMPORARY_PASSWORD_SECONDS = 3 * 24 * 3600

@@ -1,5 +1,7 @@
 // `usher store backup` and `usher store restore`. A backup has no tombstones, and only the kinds of records
-// that storage/kinds.ts allows.
+// that storage/kinds.json allows. Old copies of others would make a used code or invitation, an ended session, a
+// rotated token or a retired key valid again, or repeat a notification. A new kind is not in backups, until it is
+// known to be safe.
 //
 // A backup file is text, one JSON value a line: a head, the records, and how many those are.
 
@@ -9,7 +11,7 @@ import { dirname } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { readJson } from '../config/schema/values.ts'
-import { BACKUP_KINDS } from '../storage/kinds.ts'
+import kinds from '../storage/kinds.json' with { type: 'json' }
 import { recordOf } from '../storage/records.ts'
 import { createSeal, NAMING_KEY, type Seal } from '../storage/seal.ts'
 import type { Entry } from '../storage/store.ts'
@@ -17,6 +19,7 @@ import { Failure, hint, type Invocation, recordsAre } from './command.ts'
 import { fill, openAt, openInstalledStore, readConfigured, readNamingKey, textOf } from './store.ts'
 
 const BACKUP_FORMAT = 1
+const KINDS = new Map(Object.entries(kinds))
 const WITHOUT =
   'Sessions, codes, tokens, grants and replay records are not part of a backup, nor are invitations and ' +
   'signing keys, because an old copy would make used ones valid again: users sign in again, and ' +
@@ -88,7 +91,7 @@ const nameOf = ({ key, value }: Pick<Entry, 'key' | 'value'>) =>
 /** Whether a backup has the record. Undefined for one that no secret decrypts. */
 function isBackedUp(entry: Entry, seal: Seal): boolean | undefined {
   const record = recordOf(entry, seal)
-  return record && (entry.key === NAMING_KEY || BACKUP_KINDS.has(record.kind))
+  return record && (entry.key === NAMING_KEY || KINDS.get(record.kind)?.inBackup === true)
 }
 
 const lineOf = (value: object) => `${JSON.stringify(value)}\n`

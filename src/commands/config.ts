@@ -3,12 +3,11 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
-import { createDirectory } from '../accounts/directory.ts'
+import { createDirectory, type OwnDirectory } from '../accounts/directory.ts'
 import { createApp } from '../app.ts'
 import { configFolder, readFolder, type Settings } from '../config/load.ts'
 import { ConfigError, describe, type Finding, toRecord } from '../config/report/finding.ts'
 import { jsonSchemas } from '../config/schema/usher.ts'
-import { usedAttributes } from '../features/application-access.ts'
 import type { Readiness } from '../http/health.ts'
 import { createMetrics } from '../http/metrics.ts'
 import { openSigningKeys } from '../keys/signing-keys.ts'
@@ -40,6 +39,16 @@ async function withoutKnown(warnings: Finding[]): Promise<Finding[]> {
   const state = names.size ? await openState().catch(() => undefined) : undefined
   const known = state ? await usedAttributes(createDirectory(state.records), names) : new Set()
   return warnings.filter(warning => !known.has(nameOf(warning)))
+}
+
+/** Returns those attributes that an account has. */
+async function usedAttributes({ all }: Pick<OwnDirectory, 'all'>, names: Set<string>) {
+  const used = new Set<string>()
+  for await (const { attributes } of all()) {
+    for (const name of Object.keys(attributes)) if (names.has(name)) used.add(name)
+    if (used.size === names.size) break
+  }
+  return used
 }
 
 const BARE = 'every setting has its default. A service that runs with settings refuses this folder'

@@ -6,9 +6,10 @@ import { existsSync } from 'node:fs'
 import type { Settings } from '../config/load.ts'
 import { describe, placeOf } from '../config/report/finding.ts'
 import { ACCOUNT_CLIENT, type ClientMetadata } from '../config/schema/client.ts'
+import type { Upstream } from '../config/schema/upstream.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { checkMail } from '../features/mail.ts'
-import { checkDiscovery } from '../features/upstream/discovery.ts'
+import { createPlainFetch } from '../http/egress.ts'
 import { publishedKids } from '../keys/signing-keys.ts'
 import { DOCTOR_ORIGIN } from '../provider/failures.ts'
 import { DISCOVERY } from '../provider/routes.ts'
@@ -60,6 +61,22 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
   const kids = yield* checkStore(settings)
   const endpoints = kids && (yield* checkService(issuer, kids))
   if (own && endpoints) yield checkSignIn(endpoints, own, String(account))
+}
+
+/** Returns whether the service may read the discovery document of an issuer, and can. */
+async function checkDiscovery({ name, issuer }: Upstream, egress: Settings['egress']) {
+  const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
+  try {
+    const signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS)
+    const response = await createPlainFetch(egress)(url, { signal })
+    const { issuer: found, end_session_endpoint } = mapOf(await response.json())
+    if (found !== issuer)
+      return wrong(name, `${url} is of the issuer ${found ?? 'none'}`, FIXES.upstream)
+    const signOut = end_session_endpoint ? '' : '; no end_session_endpoint to sign out there'
+    return ok(name, `${issuer} has a discovery document${signOut}`)
+  } catch (error) {
+    return wrong(name, `${url}: ${reasonOf(error)}`, FIXES.upstream)
+  }
 }
 
 /** Returns the ids of the keys in the store; undefined when something is wrong. */

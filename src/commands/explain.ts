@@ -9,13 +9,22 @@ import { type Reading, readFolder, type Settings, variable } from '../config/loa
 import { ConfigError } from '../config/report/finding.ts'
 import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { scopesFor } from '../config/schema/resource.ts'
-import { mapOf } from '../config/schema/values.ts'
+import { mapOf, readJson } from '../config/schema/values.ts'
 import { claimsByScope } from '../provider/claims.ts'
-import { DISCOVERY, routesOf } from '../provider/routes.ts'
+import { type FailedRequest, failedSignIn, findFailure, harmless } from '../provider/failures.ts'
+import { DISCOVERY, endpointOf, routesOf } from '../provider/routes.ts'
 import { findClient } from './clients.ts'
-import { type Invocation, notFound, outline, print, shown } from './command.ts'
-import { readLoggedFailure, recallFailure } from './failed-request.ts'
-import { type ClientSource, explainFailure } from './failure.ts'
+import {
+  Failure,
+  type Invocation,
+  notFound,
+  openState,
+  outline,
+  print,
+  readStdin,
+  shown,
+} from './command.ts'
+import { type ClientSource, explainFailure, IGNORED, UNKNOWN } from './failure.ts'
 import variables from './variables.json' with { type: 'json' }
 
 /** Variables that replace no key, with their descriptions. */
@@ -75,6 +84,44 @@ async function explainNamed(name: string, reading: Reading, keys: Effective[]): 
 const FORGOTTEN = `
 Failed requests and sign-ins are remembered for a day, up to 60 a minute. The log has lines for others:
 grep '"id":"REQUEST_ID"' | npm run -s usher -- config explain -`
+
+/** Returns the failed request of this id, or undefined when the store has none. */
+async function recallFailure(id: string): Promise<FailedRequest | undefined> {
+  if (!/^[0-9a-f]{16}$/.test(id)) return undefined
+  const { records } = await openState()
+  return findFailure(records, id)
+}
+
+/** Reads the last request of the log on standard input. Throws a `Failure` if it did not fail. */
+async function readLoggedFailure(): Promise<FailedRequest> {
+  const lines = (await readStdin()).split('\n').map(parseLine)
+  const line = lines.findLast(({ status }) => Number.isInteger(status))
+  if (!line) throw new Failure('Standard input has no line of the log about a request.')
+  const remembered = await recallFailure(String(line.id)).catch(() => undefined)
+  if (remembered) return remembered
+  const { time, route, status, client_id } = line
+  const about = { at: Math.floor(Date.parse(String(time)) / 1000) || 0, status: Number(status) }
+  const sameRequest = lines.filter(({ id }) => id === line.id)
+  const signIn = sameRequest.map(failedSignIn).find(Boolean)
+  if (signIn) return { ...about, ...signIn }
+  const isIgnored = line.error === undefined && line.ignored !== undefined
+  const { error, detail } = isIgnored ? { error: IGNORED, detail: line.ignored } : line
+  if (error === undefined) throw new Failure(`This request did not fail: ${status}.`)
+  const text = (value: unknown) => (value === undefined ? undefined : harmless(String(value)))
+  return {
+    ...about,
+    endpoint: endpointOf(String(route)) ?? String(route ?? 'none'),
+    error: harmless(String(error)),
+    detail: text(detail),
+    client_id: text(client_id),
+    authentication: UNKNOWN,
+    sent: {},
+    names: [],
+  }
+}
+
+/** Usher's line begins at the brace; a collector may write a prefix. */
+const parseLine = (line: string) => mapOf(readJson(line.slice(line.indexOf('{'))))
 
 /** A key, without what a map of keys does not have. */
 function aboutKey({ key: _, isMap, value, from, default: fallback, ...about }: Effective) {

@@ -1,8 +1,7 @@
 // `usher accounts factors`: the second factors of an account, and their removal.
 
 import { createFactors, withoutSecrets } from '../features/factors/factors.ts'
-import { hint, type Invocation, notFound, print, timeOf } from './command.ts'
-import { openAccount } from './directory.ts'
+import { hint, type Invocation, notFound, openAccount, print, timeOf } from './command.ts'
 
 /**
  * `accounts factors ACCOUNT [--remove ID]`: id, type, when it was added and last used, and name. `--remove all`

@@ -1,20 +1,20 @@
 // Explains why a request failed: compares what was sent with what is configured, and says what to change.
 
 import { basename } from 'node:path'
+import { closest } from 'fastest-levenshtein'
 import { withoutSecret } from '../config/client-secret.ts'
 import type { ValidFile } from '../config/files.ts'
 import type { Settings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
 import { allScopes } from '../config/schema/resource.ts'
-import { CLIENT_REFUSALS } from '../features/application-access.ts'
 import { DESCRIPTIONS } from '../provider/error-descriptions.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
 import { CLOCK_TOLERANCE_SECONDS } from '../provider/requests.ts'
 import { describeSecrets } from './command.ts'
 import exchange from './exchange-refusals.json' with { type: 'json' }
-import { differenceOf } from './uri-difference.ts'
-import { PAGES, type Said, SIGN_IN } from './why.ts'
+import texts from './refusals.json' with { type: 'json' }
+import { CLIENT_REFUSALS, type Said, SIGN_IN } from './why.ts'
 
 /** A client: its file, or its registration. */
 export type ClientSource = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'origin'> &
@@ -50,11 +50,13 @@ export const ANY_SECRET = 'client_secret_basic or client_secret_post'
 /** Returns the explanation; for an error that is not in the table, the detail of the library. */
 export function explainFailure(facts: Facts): Explanation {
   const { error, detail = '', sent, names } = facts.failure
-  const rows = Object.hasOwn(REASONS, error) ? REASONS[error] : undefined
-  const row = rows?.find(({ detail: pattern = '' }) => new RegExp(pattern).test(detail))
+  const row = rowsFor(error).find(({ detail: pattern = '' }) => new RegExp(pattern).test(detail))
   if (row && 'reason' in row) return row.reason(facts)
   if (row) {
-    const wrong = row.wrong.replace('CLIENT', nameOf(facts)).replace('DETAIL', detail)
+    const wrong = row.wrong
+      .replace('TOLERANCE', `${CLOCK_TOLERANCE_SECONDS} s`)
+      .replace('CLIENT', nameOf(facts))
+      .replace('DETAIL', detail)
     return { wrong, change: row.change.replace('ACCOUNT', sent.account ?? 'NAME') }
   }
   const page = facts.settings && `; ${facts.settings.issuer}/errors#${error} explains ${error}`
@@ -102,6 +104,26 @@ function unregistered(parameter: string, key: keyof ClientFile): Reason {
       change: `${placeOf(facts, key)}, or the ${isUri ? 'URI' : parameter} in the application`,
     }
   }
+}
+
+const URI_PARTS = [
+  ['protocol', 'scheme'],
+  ['host', 'host'],
+  ['pathname', 'path'],
+  ['search', 'query'],
+] as const
+
+/** Says which parts of a sent URI differ from the nearest of the known ones, of which there is at least one. */
+function differenceOf(sent: string, known: string[]): string {
+  const near = closest(sent, known)
+  const [one, other] = [URL.parse(sent), URL.parse(near)]
+  if (!one || !other) return `${near} is nearest, and the sent value is not an absolute URI`
+  const isSlash = `${sent}/` === near || sent === `${near}/`
+  const parts = URI_PARTS.filter(([part]) => one[part] !== other[part]).map(
+    ([part, name]) => `the ${name}: ${one[part] || 'none'} for ${other[part] || 'none'}`,
+  )
+  const named = isSlash ? 'the / at the end' : parts.join(', ') || 'the spelling'
+  return `${near} is nearest; ${named} differs`
 }
 
 const target: Reason = facts => {
@@ -162,7 +184,6 @@ const ignored: Reason = ({ failure: { detail = '' }, settings }) => {
 const rowsOf = (all: Record<string, Said>): Row[] =>
   Object.entries(all).map(([reason, said]) => ({ detail: new RegExp(`^${reason}`), ...said }))
 const refused = rowsOf(CLIENT_REFUSALS)
-const FETCH = 'that URL; a host that is not public needs egress.allow in usher.yaml'
 const responseType = unregistered('response_type', 'response_types')
 const grantType = unregistered('grant_type', 'grant_types')
 const scope = unregistered('scope', 'scope')
@@ -170,54 +191,13 @@ const scope = unregistered('scope', 'scope')
 /** A reason, or what it says. `detail`: the details that it is for, or a part of them; absent: all. */
 type Row = { detail?: RegExp | string } & (Said | { reason: Reason })
 
-/** The rows of each error. The first that fits is used. */
-const REASONS: Record<string, Row[]> = {
+/** Reasons that compare the request with the configuration, by error. */
+const COMPARED: Record<string, Row[]> = {
   invalid_client: [
     { detail: /client not found/, reason: unknownClient },
-    {
-      detail: /fetch not allowed/,
-      wrong: 'the document of CLIENT is not fetched: its host is not in hosts',
-      change:
-        'features.client_id_metadata_documents.hosts in usher.yaml, or a file with this client_id',
-    },
-    {
-      detail: /^(the host|port|connect|no answer) |certificate$|unexpected|too large|JSON/,
-      wrong: 'there is no document at CLIENT (DETAIL)',
-      change: FETCH,
-    },
-    {
-      detail: /jwks_uri|invalid_client_metadata/,
-      wrong: 'there is no JWKS at the jwks_uri of CLIENT (DETAIL)',
-      change: FETCH,
-    },
     { detail: /registered client auth|invalid secret/, reason: authentication },
-    {
-      detail: /expired|not active|in the future/,
-      wrong: `DETAIL: the client_assertion. Clocks may differ by ${CLOCK_TOLERANCE_SECONDS} s`,
-      change: 'the clocks of both sides (NTP); exp is a minute ahead, a new assertion each time',
-    },
-    {
-      detail: /\baud\b|audience/,
-      wrong: 'the client_assertion is not for this provider',
-      change:
-        'aud is one text: the issuer, the token endpoint or the endpoint called; for fapi2 the issuer',
-    },
   ],
-  temporarily_unavailable: [
-    {
-      detail: /^(query|connect|no answer|answered|other side)/,
-      wrong: 'there is no document at CLIENT, or no JWKS at its jwks_uri (DETAIL)',
-      change: FETCH,
-    },
-  ],
-  invalid_redirect_uri: [
-    {
-      detail: /^(post_logout_)?redirect_uris\b/,
-      wrong: 'the metadata of CLIENT: DETAIL',
-      change: 'the metadata that the application sends, or its metadata document',
-    },
-    { reason: unregistered('redirect_uri', 'redirect_uris') },
-  ],
+  invalid_redirect_uri: [{ reason: unregistered('redirect_uri', 'redirect_uris') }],
   invalid_request: [
     {
       detail: /post_logout/,
@@ -225,44 +205,21 @@ const REASONS: Record<string, Row[]> = {
     },
     { detail: /response_type is not/, reason: responseType },
     { detail: /grant type is not/, reason: grantType },
-    ...exchange.invalid_request,
   ],
   access_denied: refused,
   invalid_token: refused,
-  unauthorized_client: [...refused, ...exchange.unauthorized_client],
-  invalid_grant: [
-    ...refused,
-    ...exchange.invalid_grant,
-    {
-      detail: /already/,
-      wrong: 'it was used before, and works once. The tokens of the first use are revoked',
-      change: 'the application: two processes, or a retry, use the same one',
-    },
-    {
-      detail: /code (not|is)/,
-      wrong: 'the code expired (lifetimes.code, or interaction for a device), or was never issued',
-      change: 'the application redeems it at once',
-    },
-    {
-      detail: /token (not|is)/,
-      wrong:
-        'it expired (lifetimes.refresh_token, refresh_token_idle), was revoked, or was never issued',
-      change: 'the application sends the user to sign in again',
-    },
-    {
-      detail: /client mismatch/,
-      wrong: 'it was issued to another client',
-      change: 'the application sends it with the client_id that it was issued to',
-    },
-  ],
-  invalid_scope: [...exchange.invalid_scope, { detail: /not allowed/, reason: scope }],
-  invalid_target: [
-    ...exchange.invalid_target,
-    { detail: /^(?!.*(absolute URI|fragment))/, reason: target },
-  ],
+  unauthorized_client: refused,
+  invalid_grant: refused,
+  invalid_scope: [{ detail: /not allowed/, reason: scope }],
+  invalid_target: [{ detail: /^(?!.*(absolute URI|fragment))/, reason: target }],
   unsupported_response_type: [{ reason: responseType }],
   unsupported_grant_type: [{ reason: grantType }],
   [IGNORED]: [{ reason: ignored }],
-  ...PAGES,
   sign_in: rowsOf(SIGN_IN),
 }
+
+/** The rows of each error: with a fixed text, and then those above. The first that fits is used. */
+const TABLES: Map<string, Row[]>[] = [exchange, texts.errors, COMPARED].map(
+  table => new Map(Object.entries(table)),
+)
+const rowsFor = (error: string) => TABLES.flatMap(table => table.get(error) ?? [])

@@ -25,12 +25,14 @@ import {
   Failure,
   hint,
   type Invocation,
+  openAccount,
+  openOwnAccount,
+  openOwnDirectory,
   print,
   readStdin,
   reportProgress,
   timeOf,
 } from './command.ts'
-import { openAccount, openOwnAccount, openOwnDirectory } from './directory.ts'
 
 /** Lines that are imported at the same time: the store commits them together. */
 const CONCURRENCY = 100

@@ -1,19 +1,28 @@
 // `usher accounts why`: what prevents an account from signing in. `config explain` has the same reasons.
 
 import { isIP } from 'node:net'
-import { type Account, foldUsername, tidy } from '../accounts/account.ts'
+import { type Account, foldUsername, missingAttributes, tidy } from '../accounts/account.ts'
 import { accountCounter, networkCounter, signInLimits } from '../accounts/authentication.ts'
 import { createDirectory, isExpired, type Refusal } from '../accounts/directory.ts'
 import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
 import { readSettings } from '../config/load.ts'
+import type { ClientMetadata } from '../config/schema/client.ts'
 import { openDirectory } from '../features/accounts-module.ts'
-import { clientObstacles } from '../features/application-access.ts'
 import { createFactors, describeFactors } from '../features/factors/factors.ts'
 import { createLinks } from '../features/links.ts'
-import { UPSTREAM_REFUSALS, type UpstreamRefusal } from '../features/upstream/identities.ts'
+import type { UpstreamRefusal } from '../features/upstream/identities.ts'
+import { NOT_ALLOWED, SWITCHED_OFF } from '../provider/clients.ts'
 import { now } from '../storage/store.ts'
-import { Failure, type Invocation, openState, print, requireEntry, secondOf } from './command.ts'
-import { findAccount } from './directory.ts'
+import {
+  Failure,
+  findAccount,
+  type Invocation,
+  openState,
+  print,
+  requireEntry,
+  secondOf,
+} from './command.ts'
+import texts from './refusals.json' with { type: 'json' }
 
 const EVERYWHERE = 'every network, except in browsers in which the user signed in before'
 
@@ -23,54 +32,13 @@ export type Said = { wrong: string; change: string }
 const ACCOUNTS = 'npm run usher -- accounts'
 
 /** Why a sign-in was refused, by the reason in the log. */
-export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled' | 'wrong_code', Said> = {
-  unknown: {
-    wrong:
-      'no account has this username or id. An address needs email in sign_in.by, and one account with it verified',
-    change: `the spelling; the accounts: ${ACCOUNTS} list`,
-  },
-  disabled: { wrong: 'the account is disabled', change: `${ACCOUNTS} enable ACCOUNT` },
-  no_password: {
-    wrong: 'the account has no password',
-    change: `${ACCOUNTS} link ACCOUNT, or accounts password`,
-  },
-  password_expired: {
-    wrong: 'the temporary password has expired',
-    change: `${ACCOUNTS} password ACCOUNT --must-change`,
-  },
-  wrong_password: {
-    wrong: 'the password is wrong',
-    change: `the user types it again; a new one: ${ACCOUNTS} password ACCOUNT`,
-  },
-  wrong_code: {
-    wrong: 'the password was right; the one-time code or recovery code was wrong, or used before',
-    change: `the clock of the phone, which must be right; lost factors: ${ACCOUNTS} factors ACCOUNT`,
-  },
-  malformed: {
-    wrong: 'accounts.module returned an account that is not valid',
-    change: 'the module: account_malformed in the log names the fields',
-  },
-  ...UPSTREAM_REFUSALS,
-  throttled: {
-    wrong: 'too many attempts for this account, or from its network; the password was not checked',
-    change: `wait, because the limit expires by itself. Until when: ${ACCOUNTS} why ACCOUNT`,
-  },
-}
+export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled' | 'wrong_code', Said> =
+  texts.sign_in
 
-/** Errors outside the protocol, by the code that the page shows. */
-export const PAGES: Record<string, Said[]> = {
-  misdirected_request: [{ wrong: 'DETAIL', change: 'the proxy; issuer and proxy in usher.yaml' }],
-  interaction_gone: [
-    { wrong: 'the sign-in has ended or expired', change: 'the user starts again' },
-  ],
-  link_gone: [
-    {
-      wrong: 'the link was used, has expired, or was replaced by a newer one (DETAIL)',
-      change: `a new one: ${ACCOUNTS} link NAME`,
-    },
-  ],
-  not_found: [{ wrong: 'nothing has this address', change: 'the address' }],
-  server_error: [{ wrong: 'a fault of Usher', change: 'the log: its line with this id' }],
+/** Why the users or the tokens of a client are refused, by the beginning of the reason in the log. */
+export const CLIENT_REFUSALS = {
+  [NOT_ALLOWED]: texts.client.not_allowed,
+  [SWITCHED_OFF]: texts.client.switched_off,
 }
 
 /** `accounts why ACCOUNT [--client CLIENT_ID] [--ip ADDRESS]`: reads what prevents a sign-in, and changes nothing. */
@@ -135,4 +103,16 @@ function obstaclesOf(account?: Account, upstreams: string[] = [], module?: strin
     ...(module || account.password || upstreams.length ? [] : [obstacle('no_password')]),
     ...(isExpired(account) ? [obstacle('password_expired')] : []),
   ]
+}
+
+/** Returns what prevents an account from using a client, each with its remedy. */
+function clientObstacles({ client_id, allow = {}, enabled }: ClientMetadata, account?: Account) {
+  const missing = account ? missingAttributes(account, allow) : []
+  const attributes = missing.map(name => ({
+    reason: 'attribute_missing' as const,
+    wrong: `${client_id} needs one of these values of ${name}, and the account has none: ${allow[name]?.join(', ')}`,
+    change: `${ACCOUNTS} set ${account?.username} ${name}+=${allow[name]?.[0]}; or allow in the file of ${client_id}`,
+  }))
+  const off = { reason: 'client_off' as const, ...CLIENT_REFUSALS[SWITCHED_OFF] }
+  return enabled === false ? [off, ...attributes] : attributes
 }

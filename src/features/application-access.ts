@@ -4,20 +4,11 @@
 
 import type { Context } from 'koa'
 import { errors, interactionPolicy } from 'oidc-provider'
-import { type Account, missingAttributes } from '../accounts/account.ts'
-import type { OwnDirectory } from '../accounts/directory.ts'
-import { type ClientMetadata, GRANT_TYPES } from '../config/schema/client.ts'
+import { GRANT_TYPES } from '../config/schema/client.ts'
 import type { PromptPage } from '../pages/interaction.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import type { Site } from '../pages/site.ts'
-import {
-  findClient,
-  isOff,
-  MAY_NOT_USE,
-  NOT_ALLOWED,
-  refusalOf,
-  SWITCHED_OFF,
-} from '../provider/clients.ts'
+import { findClient, isOff, MAY_NOT_USE, refusalOf, SWITCHED_OFF } from '../provider/clients.ts'
 import type { GrantHandler } from '../provider/feature.ts'
 
 declare module '../pages/page-data.ts' {
@@ -28,7 +19,6 @@ declare module '../pages/page-data.ts' {
 }
 
 const { Check } = interactionPolicy
-const ACCOUNTS = 'npm run usher -- accounts'
 
 /** Returns the feature: a prompt before the sign-in, and one between the sign-in and consent. */
 export function applicationAccess(): PageFeature {
@@ -103,41 +93,4 @@ async function refuse({ views }: Site, ctx: Context, client_id: string, refused:
   const client = await views.nameOf(ctx, client_id)
   const isOff = refused.error === 'unauthorized_client'
   views.page(ctx, 'no-access', { client, isOff, reference: ctx.state.requestId }, 403)
-}
-
-/** Returns those attributes that an account has. */
-export async function usedAttributes({ all }: Pick<OwnDirectory, 'all'>, names: Set<string>) {
-  const used = new Set<string>()
-  for await (const { attributes } of all()) {
-    for (const name of Object.keys(attributes)) if (names.has(name)) used.add(name)
-    if (used.size === names.size) break
-  }
-  return used
-}
-
-/** Why the users or the tokens of a client are refused, by the beginning of the reason in the log. */
-export const CLIENT_REFUSALS = {
-  [NOT_ALLOWED]: {
-    wrong: 'the account has no value of `allow` in the file of CLIENT (DETAIL)',
-    change: `allow, or the account; which values are missing: ${ACCOUNTS} why NAME --client CLIENT_ID`,
-  },
-  [SWITCHED_OFF]: {
-    wrong: 'CLIENT is switched off',
-    change: '`enabled` in its file; a running service loads the change',
-  },
-}
-
-/** Returns what prevents an account from using a client, each with its remedy. */
-export function clientObstacles(
-  { client_id, allow = {}, enabled }: ClientMetadata,
-  account?: Account,
-) {
-  const missing = account ? missingAttributes(account, allow) : []
-  const attributes = missing.map(name => ({
-    reason: 'attribute_missing' as const,
-    wrong: `${client_id} needs one of these values of ${name}, and the account has none: ${allow[name]?.join(', ')}`,
-    change: `${ACCOUNTS} set ${account?.username} ${name}+=${allow[name]?.[0]}; or allow in the file of ${client_id}`,
-  }))
-  const off = { reason: 'client_off' as const, ...CLIENT_REFUSALS[SWITCHED_OFF] }
-  return enabled === false ? [off, ...attributes] : attributes
 }

@@ -3,7 +3,7 @@
 // Names are hashed with the naming key, which is the identity of an installation (seal.ts).
 //
 // A value is sealed text: the kind of the record, a line end, and its JSON. By the kind, `usher store
-// backup` knows which records belong in a backup (kinds.ts).
+// backup` knows which records belong in a backup (kinds.json).
 
 import { setTimeout } from 'node:timers/promises'
 import { readJson } from '../config/schema/values.ts'

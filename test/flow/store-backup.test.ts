@@ -18,7 +18,7 @@ import { dirname, join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { TABLE } from '../../src/commands/table.ts'
+import { COMMANDS } from '../../src/commands/table.ts'
 import { createInvitations } from '../../src/features/registered-clients.ts'
 import { publishedKids } from '../../src/keys/signing-keys.ts'
 import { takeAuditEvents } from '../../src/state/operator-events.ts'
@@ -211,8 +211,7 @@ describe.each([
     const path = storeFile(store)
     const operator = path ? undefined : new Redis(store)
     const left = async () => (path ? readdirSync(dirname(path)) : operator?.keys('*'))
-    for (const [, usage] of TABLE) {
-      const name = usage.replace(/ [^a-z].*/, '')
+    for (const { name } of COMMANDS) {
       if (MAKERS.includes(name)) continue
       // Without a secret of its own, SQLite generates one.
       const env = { USHER_CONFIG: config, ...(path && { USHER_SECRET: '' }) }

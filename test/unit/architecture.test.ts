@@ -5,7 +5,7 @@ import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync }
 import { tmpdir } from 'node:os'
 import { dirname, join, normalize } from 'node:path'
 import { expect, test } from 'vitest'
-import { KINDS } from '../../src/storage/kinds.ts'
+import KINDS from '../../src/storage/kinds.json' with { type: 'json' }
 
 const ROOT = `${import.meta.dirname}/../../`
 const readTree = (pattern: string) =>
@@ -74,17 +74,17 @@ const HOMES: Record<string, RegExp> = {
 
 /** Lines of code of TypeScript and Lua in each part: its paths, and its limit. */
 const PARTS: Record<string, [paths: RegExp, limit: number]> = {
-  'the core': [/^src\/(?!features\/|commands\/)/, 10_330],
-  commands: [/^src\/commands\//, 2_060],
+  'the core': [/^src\/(?!features\/|commands\/)/, 10_185],
+  commands: [/^src\/commands\//, 1_900],
   features: [/^src\/features\/(?!upstream\/|factors\/)/, 2_570],
   'second factors': [/^src\/features\/factors\//, 900],
-  'sign-in at upstream issuers': [/^src\/features\/upstream\//, 810],
+  'sign-in at upstream issuers': [/^src\/features\/upstream\//, 775],
 }
 /** Exemptions from the formatter: tables that are read down their columns. */
-const EXEMPTIONS = 2
+const EXEMPTIONS = 1
 const EXEMPTION = /^\s*\/\/ biome-ignore format.*\n/gm
 /** Files of TypeScript and Lua in src. */
-const FILES = 169
+const FILES = 164
 /** Lines of one TypeScript file, with blank lines and comments. */
 const LONGEST_FILE = 270
 const linesOf = (text: string) => text.split('\n').length - 1
@@ -323,16 +323,15 @@ test.each([
   expect(kindsOf(text)).toEqual(['Ping'])
 })
 
-test('every kind of record that src writes stands in storage/kinds.ts, with a type of src', () => {
+test('every kind of record that src writes stands in storage/kinds.json, with a type of src', () => {
   const written = new Set(source.flatMap(({ text }) => kindsOf(text)))
   expect(written.size).toBeGreaterThan(15)
   expect(models.length).toBeGreaterThan(10)
-  expect([...written, ...models].filter(kind => !KINDS.has(kind))).toEqual([])
-  const others = source.filter(({ path }) => path !== 'src/storage/kinds.ts')
-  const text = others.map(file => file.text).join('\n')
+  expect([...written, ...models].filter(kind => !Object.hasOwn(KINDS, kind))).toEqual([])
+  const text = source.map(file => file.text).join('\n')
   const isWord = (word: string) => new RegExp(`\\b${word}\\b`).test(text)
-  const unused = [...KINDS.keys()].filter(kind => !isWord(kind) && !models.includes(kind))
+  const unused = Object.keys(KINDS).filter(kind => !isWord(kind) && !models.includes(kind))
   expect(unused).toEqual([])
-  const types = [...KINDS.values()].map(type => type.replace('[]', ''))
+  const types = Object.values(KINDS).map(({ type }) => type.replace('[]', ''))
   expect(types.filter(type => /^\w/.test(type) && !isWord(type))).toEqual([])
 })

@@ -11,25 +11,8 @@ import type { OwnDirectory } from '../../accounts/directory.ts'
 import { plainWords } from '../../config/report/wording.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 
-const LINK = 'npm run usher -- accounts link ACCOUNT --upstream NAME --subject SUB'
-
-/** Why a sign-in at an upstream issuer was refused, by the reason in the log, and the remedy. */
-export const UPSTREAM_REFUSALS = {
-  not_allowed: {
-    wrong: '`allow` in the file of upstreams/ does not admit this user',
-    change: 'allow in that file',
-  },
-  not_linked: {
-    wrong: 'no account is linked to this user of the issuer, and accounts is link',
-    change: LINK,
-  },
-  username_taken: {
-    wrong: 'the username of the new account, or the user of the issuer, belongs to another account',
-    change: LINK,
-  },
-}
 /** Reason for a refused sign-in at an upstream issuer, for the log only. */
-export type UpstreamRefusal = keyof typeof UPSTREAM_REFUSALS
+export type UpstreamRefusal = 'not_allowed' | 'not_linked' | 'username_taken'
 
 /** Returns the `acr` that the file maps; undefined if it maps none. */
 export function acrOf({ acr: known }: Pick<Upstream, 'acr'>, { acr }: Record<string, unknown>) {
