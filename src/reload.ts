@@ -3,7 +3,9 @@
 // change with an error changes nothing.
 
 import cluster from 'node:cluster'
+import { readdirSync, statSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
+import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import pLimit from 'p-limit'
 import { createApp } from './app.ts'
@@ -11,7 +13,7 @@ import { differences, fixedDifferences, fixedOf, losses } from './config/diff.ts
 import { allKeys } from './config/key-list.ts'
 import { readAgain, type Settings } from './config/load.ts'
 import { ConfigError, toRecord } from './config/report/finding.ts'
-import { inSlices } from './config/slices.ts'
+import { atOnce, inSlices, type Steps } from './config/slices.ts'
 import { createAudit } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
 import { openSigningKeys, type SigningKey } from './keys/signing-keys.ts'
@@ -134,3 +136,40 @@ async function repeat(pauseMs: number, work: () => Promise<void>): Promise<never
 }
 
 const kidsOf = (keys: SigningKey[]) => keys.map(({ kid }) => kid).join(' ')
+
+/** Changes are reported when nothing else changed for this long. */
+const SETTLE_MS = 1000
+
+/**
+ * Polls the config folder: unlike file notifications, this works for mounts and links. Calls `changed`, which never
+ * rejects, once for all files that are saved together. Never ends.
+ */
+export async function watchFolder(folder: string, changed: () => Promise<void>): Promise<never> {
+  let inForce = atOnce(fingerprint(folder))
+  for (let last = inForce; ; ) {
+    await setTimeout(SETTLE_MS, undefined, { ref: false })
+    const seen = await inSlices(fingerprint(folder))
+    const isSettled = seen === last
+    last = seen
+    if (!isSettled || seen === inForce) continue
+    inForce = seen
+    await changed()
+  }
+}
+
+/** Returns a text that changes with every file that is read. Hidden files (editors, git) are not read. */
+function* fingerprint(path: string, depth = 2): Steps<string> {
+  yield
+  try {
+    const stat = statSync(path)
+    const names = depth > 0 && stat.isDirectory() ? readdirSync(path) : []
+    const below: string[] = []
+    for (const name of names.filter(name => !name.startsWith('.'))) {
+      below.push(yield* fingerprint(join(path, name), depth - 1))
+    }
+    return [path, stat.ino, stat.size, stat.mtimeMs, ...below].join()
+  } catch {
+    // The reader of the file reports the problem.
+    return path
+  }
+}

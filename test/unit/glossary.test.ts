@@ -35,7 +35,9 @@ test.each(documents)('%s uses the words of the glossary', (path, text) => {
   expect(wrong(path, text)).toEqual([])
 })
 
-const sources = globSync('src/**/*.{ts,lua,eta}', { cwd: ROOT }).concat('src/pages/locales/en.yaml')
+const sources = globSync('src/**/*.{ts,lua,eta,json}', { cwd: ROOT }).concat(
+  'src/pages/locales/en.yaml',
+)
 
 /** Exports without a docstring on the line above. */
 function undocumented(path: string): string[] {

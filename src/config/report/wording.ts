@@ -1,16 +1,20 @@
-// The words of findings: written for operators, with a suggestion, and without any value of the file.
+// The words of findings: written for operators, with a suggestion, and without any value of the file. messages.json
+// has those without a parameter. A warning is about a setting that is valid but unsafe: it says the risk, the fix, and
+// the clause of the specification.
 
+import { basename } from 'node:path'
 import { closest, distance } from 'fastest-levenshtein'
 import type { z } from 'zod'
+import type { Finding, Locate } from './finding.ts'
+import messages from './messages.json' with { type: 'json' }
 
+type Texts = Record<string, string | undefined>
 /** Suggestions for keys that other products or other files have. */
-const HINTS: Record<string, string> = {
-  secret: 'no file contains secrets: use USHER_SECRET, or client_secret_hashes of a client',
-  clients: 'each client has its own file: clients/NAME.yaml',
-  resources: 'each API has its own file: resources/NAME.yaml',
-  id: 'unknown key; did you mean client_id?',
-  name: 'unknown key; did you mean client_name or branding.name?',
-}
+const KEYS = new Map(Object.entries(messages.keys))
+const TYPES: Texts = messages.types
+const FORMATS: Texts = messages.formats
+/** What to do about an error of the YAML parser, by its code. */
+const YAML: Texts = messages.yaml
 
 /**
  * Returns the message for an unknown key. `near`: the known key that was probably meant; `elsewhere`: the
@@ -22,7 +26,8 @@ export function unknownKey(
   known: string[],
   elsewhere: string[],
 ): string {
-  if (Object.hasOwn(HINTS, key)) return HINTS[key] ?? ''
+  const hint = KEYS.get(key)
+  if (hint) return hint
   if (near) return `unknown key; did you mean ${near}?`
   if (elsewhere.length) return `unknown key here; there is ${elsewhere.slice(0, 2).join(' or ')}`
   const isShort = known.length > 0 && known.length < 12
@@ -64,18 +69,6 @@ export const plainWords: z.core.$ZodErrorMap = issue => {
   const quote = issue.expected === 'string' && typeof input !== 'object' ? ': put it in quotes' : ''
   return `must be ${TYPES[issue.expected] ?? `a ${issue.expected}`}${quote}`
 }
-const TYPES: Record<string, string> = {
-  array: 'a list: [one, another]',
-  int: 'a whole number',
-  object: 'a map of keys',
-  record: 'a map of keys',
-  string: 'text',
-  boolean: 'true or false',
-}
-const FORMATS: Record<string, string> = {
-  url: 'must be a complete URL: https://app.example.org/',
-  email: 'must be an e-mail address in ASCII: ada@example.org',
-}
 
 /** Returns the name of the rule for an issue of zod. */
 export function ruleOf(issue: z.core.$ZodIssue): string {
@@ -87,16 +80,30 @@ export function ruleOf(issue: z.core.$ZodIssue): string {
 export function plainYamlError(code: string, message: string): string {
   if (/^Missing closing ["']/.test(message)) return 'Missing closing quote of a text further up'
   const said = (code === 'UNEXPECTED_TOKEN' ? message.split(': ')[0] : message.split('\n')[0]) ?? ''
-  return FIXES[code] ?? said
+  return YAML[code] ?? said
 }
-const FIXES: Record<string, string | undefined> = {
-  TAG_RESOLVE_FAILED: 'no tags here: put the value in quotes',
-  BAD_DIRECTIVE: 'no directives here',
-  MULTIPLE_DOCS: 'a file has one document: delete the line ---',
-  BLOCK_AS_IMPLICIT_KEY:
-    'check the indentation of this line and the next; put a text with ": " in it into quotes',
-  TAB_AS_INDENT: 'indent with spaces, not with tabs',
-  BAD_INDENT: 'keys of one map begin in one column',
-  BAD_SCALAR_START: 'put the value in quotes: it begins with a special character',
-  MULTILINE_IMPLICIT_KEY: 'every line is key: value, with a space behind the colon',
+
+/** Whether the findings of a rule are warnings: settings that are valid but unsafe. */
+export const isWarning = (rule: string) => Object.hasOwn(messages.warnings, rule)
+
+const ALL = { ...messages.errors, ...messages.warnings }
+
+/** Whether a rule is broken, its name, and the key that the finding is about, as `a.b.0`. */
+type Check = readonly [isBroken: unknown, rule: keyof typeof ALL, key: string]
+
+/**
+ * Returns a finding for each broken rule, with its message. `NAME` in a message becomes the name of the
+ * file, as commands expect it.
+ */
+export function findingsOf({ file, at }: { file: string; at: Locate }, checks: Check[]): Finding[] {
+  const broken = checks.filter(([isBroken]) => isBroken)
+  return broken.map(([, rule, key]) =>
+    at(key.split('.'), rule, ALL[rule].replace('NAME', basename(file, '.yaml'))),
+  )
+}
+
+/** Returns the finding about a file that nothing reads: its name is probably misspelt. */
+export function strayFile(file: string, known: string[]): Finding {
+  const message = `nothing reads this${didYouMean(basename(file), known)}`
+  return { file, rule: 'stray-file', message }
 }

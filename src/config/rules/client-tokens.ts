@@ -2,10 +2,9 @@
 
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
-import { didYouMean } from '../report/wording.ts'
+import { didYouMean, findingsOf } from '../report/wording.ts'
 import { type ClientFile, lifetimesOf } from '../schema/client.ts'
 import { PROTOCOL_CLAIMS, type UsherFile } from '../schema/usher.ts'
-import { findingsOf } from './messages.ts'
 import { isLong } from './provider.ts'
 
 /** A client whose content is checked: of a file, or of a registration. */

@@ -3,7 +3,7 @@
 
 import { hashOf, isExpired } from '../client-secret.ts'
 import type { Finding } from '../report/finding.ts'
-import { didYouMean } from '../report/wording.ts'
+import { didYouMean, findingsOf } from '../report/wording.ts'
 import {
   CIBA_GRANT,
   type ClientFile,
@@ -15,7 +15,6 @@ import type { UpstreamFile } from '../schema/upstream.ts'
 import type { ClaimsFile, UsherFile } from '../schema/usher.ts'
 import { mapOf } from '../schema/values.ts'
 import { type CheckedClient, type TokenSettings, tokenFindings } from './client-tokens.ts'
-import { findingsOf } from './messages.ts'
 
 /** Settings that a client is checked against. */
 interface ProviderSettings

@@ -7,9 +7,9 @@ import { createSecureContext } from 'node:tls'
 import { RANDOM } from '../environment.ts'
 import type { FileResult, ValidFile } from '../files.ts'
 import { type Finding, type Locate, wrongVariable } from '../report/finding.ts'
+import { findingsOf } from '../report/wording.ts'
 import { readBytes, readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
-import { findingsOf } from './messages.ts'
 
 type Usher = ValidFile<UsherFile>
 

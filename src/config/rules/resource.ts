@@ -2,13 +2,14 @@
 
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
-import { didYouMean } from '../report/wording.ts'
+import { didYouMean, findingsOf } from '../report/wording.ts'
 import type { ClientFile } from '../schema/client.ts'
 import { type DetailFile, describedIn, PLACE } from '../schema/details.ts'
 import { isFor, MAX_JWT_SECONDS, type ResourceFile } from '../schema/resource.ts'
 import type { UsherFile } from '../schema/usher.ts'
+
 import { unknownClaim } from './client-tokens.ts'
-import { findingsOf } from './messages.ts'
+
 
 type Client = ValidFile<ClientFile>
 type Resource = ValidFile<ResourceFile>

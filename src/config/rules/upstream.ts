@@ -3,12 +3,11 @@
 import { basename, resolve } from 'node:path'
 import type { ValidFile } from '../files.ts'
 import type { Finding, Locate } from '../report/finding.ts'
-import { didYouMean } from '../report/wording.ts'
+import { didYouMean, findingsOf } from '../report/wording.ts'
 import { readText } from '../report/yaml.ts'
 import { type ClientFile, schemeProblem } from '../schema/client.ts'
 import { PASSWORD, type Upstream, type UpstreamFile } from '../schema/upstream.ts'
 import type { UsherFile } from '../schema/usher.ts'
-import { findingsOf } from './messages.ts'
 import { readPrivateKey } from './provider.ts'
 
 type File = ValidFile<UpstreamFile>
