@@ -74,11 +74,11 @@ const HOMES: Record<string, RegExp> = {
 
 /** Lines of code of TypeScript and Lua in each part: its paths, and its limit. */
 const PARTS: Record<string, [paths: RegExp, limit: number]> = {
-  'the core': [/^src\/(?!features\/|commands\/)/, 10_185],
+  'the core': [/^src\/(?!features\/|commands\/)/, 10_215],
   commands: [/^src\/commands\//, 1_900],
   features: [/^src\/features\/(?!upstream\/|factors\/)/, 2_570],
   'second factors': [/^src\/features\/factors\//, 900],
-  'sign-in at upstream issuers': [/^src\/features\/upstream\//, 775],
+  'sign-in at upstream issuers': [/^src\/features\/upstream\//, 795],
 }
 /** Exemptions from the formatter: tables that are read down their columns. */
 const EXEMPTIONS = 1

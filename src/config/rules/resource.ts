@@ -10,7 +10,6 @@ import type { UsherFile } from '../schema/usher.ts'
 
 import { unknownClaim } from './client-tokens.ts'
 
-
 type Client = ValidFile<ClientFile>
 type Resource = ValidFile<ResourceFile>
 type Type = ValidFile<DetailFile>
