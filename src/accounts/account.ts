@@ -1,19 +1,10 @@
-// The account: its fields, their valid values, and the claims that clients get from it. Accounts are
-// exported to another installation, and imported from another system, as lines of JSON.
+// The account: its fields, their valid values, and the claims that clients get from it.
 
 import { randomInt } from 'node:crypto'
 import { z } from 'zod'
-import { didYouMean, plainWords } from '../config/report/wording.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import type { ClaimsFile } from '../config/schema/usher.ts'
-import {
-  emailAddress,
-  matching,
-  namesIn,
-  readJson,
-  refusing,
-  words,
-} from '../config/schema/values.ts'
+import { emailAddress, matching, refusing, words } from '../config/schema/values.ts'
 import { hashProblem } from './foreign-hash.ts'
 
 const ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
@@ -72,7 +63,8 @@ const isOnePerIssuer = (links: Link[]) =>
 /** A user of an upstream issuer, who can sign in to an account. */
 export type Link = z.output<typeof linkSchema>
 
-const transferSchema = profileSchema.extend({
+/** Schema of an account from another system. */
+export const transferSchema = profileSchema.extend({
   id: z
     .string()
     .regex(ID, 'must be usr_ and 26 characters of 0-9a-z; leave it out for a new one')
@@ -136,94 +128,7 @@ export function valuesOf(attributes: Account['attributes'], name: string): strin
   return [value].flat().flatMap(one => (typeof one === 'object' ? [] : String(one)))
 }
 
-const EDIT = 'must be groups+=finance, groups-=sales or site=north: site= removes the attribute'
-
-/** Returns attributes after a change of one, such as `groups+=finance`. Throws `InvalidAccount` for another text. */
-export function changeAttribute(attributes: Account['attributes'], change: string) {
-  const [, name = '', sign = '', value = ''] = /^([^=]+?)([+-]?=)(.*)$/.exec(change) ?? []
-  const isTaken = name in Object.prototype
-  if (!name || isTaken || (sign !== '=' && !value)) throw new InvalidAccount(`${change} ${EDIT}`)
-  const { [name]: before = [], ...others } = attributes
-  if (sign === '=') return value ? { ...others, [name]: value } : others
-  const rest = [before].flat().filter(one => one !== value)
-  if (sign === '+=') return { ...others, [name]: [...rest, value] }
-  return rest.length ? { ...others, [name]: Array.isArray(before) ? rest : before } : others
-}
-
 /** An account that cannot be added or changed. The message never quotes the account, which may contain a hash. */
 export class InvalidAccount extends Error {
   override name = 'InvalidAccount'
 }
-
-/** Returns an account as a line of JSON. */
-export function writeLine({ password: password_hash, ...account }: Account): string {
-  return `${JSON.stringify({ ...account, password_hash })}\n`
-}
-
-/** Returns the account of a line. Throws `InvalidAccount` for an invalid one. */
-export function readLine(line: string): Transfer {
-  if (line.includes('\uFFFD')) throw new InvalidAccount('is not UTF-8')
-  // Some systems begin a file with a byte order mark.
-  const value: unknown = readJson(line.replace(/^\uFEFF/, ''))
-  if (value === undefined) {
-    throw new InvalidAccount('is not JSON: one object a line, and nothing else')
-  }
-  const { data, error } = transferSchema.safeParse(value, { error: plainWords })
-  if (data) return data
-  throw new InvalidAccount(error.issues.map(inWords).join('; '))
-}
-
-/**
- * Returns the lines of a file, each with the JSON of an account. The file has them, or it is a table (CSV, RFC 4180)
- * with a header, whose columns are keys of `transferSchema`, with `username`, `groups` and `attributes.NAME`.
- */
-export function linesIn(content: string): string[] {
-  const text = content.replace(/^\uFEFF/, '')
-  if (!/^\s*[^\s{]/.test(text)) return content.split('\n')
-  const separator = /^[^,\n]*;/.test(text) ? ';' : ','
-  const cell = new RegExp(
-    `(?:"((?:[^"]|"")*)"|([^"${separator}\\r\\n]*))(${separator}|\\r?\\n|$)`,
-    'gy',
-  )
-  const rows: string[][] = [[]]
-  let read = 0
-  for (const [all, quoted, plain = '', end] of text.matchAll(cell)) {
-    read += all.length
-    rows.at(-1)?.push(quoted?.replaceAll('""', '"') ?? plain.trim())
-    if (end && end !== separator) rows.push([])
-  }
-  const [header = [], ...others] = rows
-  if (!header.includes('username')) return content.split('\n')
-  const lines = others.map(cells => (cells.some(Boolean) ? jsonOf(header, cells) : ''))
-  // A quote that is not closed: the rest is a wrong line.
-  return ['', ...lines, ...(read < text.length ? [text.slice(read)] : [])]
-}
-
-/** Columns whose values are no texts. */
-const TYPED: string[] = namesIn(
-  'enabled email_verified change_password_by links created updated ended',
-)
-
-/** Returns a row of a table as JSON. An empty cell is absent. */
-function jsonOf(header: string[], cells: string[]): string {
-  const account: Record<string, unknown> = {}
-  const attributes: Record<string, unknown> = {}
-  for (const [i, text] of cells.entries()) {
-    const name = header[i] ?? `column ${i + 1}`
-    const [, attribute = ''] = /^attributes\.(.+)$/.exec(name) ?? []
-    if (!text) continue
-    if (name === 'groups') attributes.groups = text.split(/ *[;,] */)
-    else if (attribute) attributes[attribute] = text
-    else account[name] = TYPED.includes(name) ? (readJson(text) ?? text) : text
-  }
-  return JSON.stringify({ ...account, attributes })
-}
-
-function inWords(issue: z.core.$ZodIssue): string {
-  if (issue.code !== 'unrecognized_keys') return [...issue.path, issue.message].join(': ')
-  return issue.keys.map(key => `${key}: unknown key${suggestion(key)}`).join('; ')
-}
-
-const KNOWN = Object.keys(transferSchema.shape)
-const suggestion = (key: string) =>
-  key === 'password' ? '; a hash stands in password_hash' : didYouMean(key, KNOWN)

@@ -1,9 +1,7 @@
 // Signed-in browsers of an account and their applications, for the account page and for operators.
 
-import { type GrantRecord, grantsOfAccount } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
-import type { Account } from './account.ts'
 import { createConsents } from './consents.ts'
 
 /** Signed-in browsers of all accounts. */
@@ -41,20 +39,4 @@ export function createAccountSessions(records: Records, sessions = createSession
   }
 
   return { list, end: sessions.end }
-}
-
-/** Returns everything that the store has about one user, without secrets. */
-export async function personalData(records: Records, { password, ...account }: Account) {
-  const { id } = account
-  const [consents, browsers, grants] = await Promise.all([
-    createConsents(records).list(id),
-    createAccountSessions(records).list(id),
-    records.list<GrantRecord>(...grantsOfAccount(id)),
-  ])
-  return {
-    account: { ...account, has_password: password !== undefined },
-    consents,
-    sessions: browsers.map(({ uid: _, ...browser }) => browser),
-    grants: grants.map(({ clientId: client_id, iat: since, exp }) => ({ client_id, since, exp })),
-  }
 }

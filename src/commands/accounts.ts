@@ -3,8 +3,8 @@
 import { randomBytes } from 'node:crypto'
 import {
   type Account,
-  changeAttribute,
   foldUsername,
+  InvalidAccount,
   type Profile,
   profileSchema,
   subjectSchema,
@@ -212,4 +212,18 @@ async function readPassword(values: Invocation['values']) {
   const generated = randomBytes(15).toString('base64url')
   const due = values['must-change'] ? now() + TEMPORARY_PASSWORD_SECONDS : undefined
   return { given, generated, change_password_by: due }
+}
+
+const EDIT = 'must be groups+=finance, groups-=sales or site=north: site= removes the attribute'
+
+/** Returns attributes after a change of one, such as `groups+=finance`. Throws `InvalidAccount` for another text. */
+function changeAttribute(attributes: Account['attributes'], change: string) {
+  const [, name = '', sign = '', value = ''] = /^([^=]+?)([+-]?=)(.*)$/.exec(change) ?? []
+  const isTaken = name in Object.prototype
+  if (!name || isTaken || (sign !== '=' && !value)) throw new InvalidAccount(`${change} ${EDIT}`)
+  const { [name]: before = [], ...others } = attributes
+  if (sign === '=') return value ? { ...others, [name]: value } : others
+  const rest = [before].flat().filter(one => one !== value)
+  if (sign === '+=') return { ...others, [name]: [...rest, value] }
+  return rest.length ? { ...others, [name]: Array.isArray(before) ? rest : before } : others
 }

@@ -4,22 +4,19 @@ import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import {
-  type Account,
-  InvalidAccount,
-  linesIn,
-  profileSchema,
-  readLine,
-  writeLine,
-} from '../accounts/account.ts'
+import { type Account, InvalidAccount, profileSchema } from '../accounts/account.ts'
+import { createConsents } from '../accounts/consents.ts'
 import type { OwnDirectory } from '../accounts/directory.ts'
-import { personalData } from '../accounts/sessions.ts'
+import { createAccountSessions } from '../accounts/sessions.ts'
 import { readSettings } from '../config/load.ts'
 import { readDuration, required } from '../config/schema/values.ts'
 import { createFactors, describeFactors } from '../features/factors/factors.ts'
 import { createLinks } from '../features/links.ts'
 import { queueLink } from '../features/mail-queue.ts'
+import { type GrantRecord, grantsOfAccount } from '../state/grants.ts'
+import type { Records } from '../storage/records.ts'
 import { reasonOf } from '../storage/store.ts'
+import { linesIn, readLine, writeLine } from './account-lines.ts'
 import { link as linkUpstream, readProfile } from './accounts.ts'
 import {
   Failure,
@@ -173,4 +170,20 @@ export async function link(invocation: Invocation) {
   if (values.upstream || values.subject) return linkUpstream(invocation)
   const { account, ...opened } = await openOwnAccount(args[0] ?? '')
   await giveLink({ values, opened, account })
+}
+
+/** Returns everything that the store has about one user, without secrets. */
+async function personalData(records: Records, { password, ...account }: Account) {
+  const { id } = account
+  const [consents, browsers, grants] = await Promise.all([
+    createConsents(records).list(id),
+    createAccountSessions(records).list(id),
+    records.list<GrantRecord>(...grantsOfAccount(id)),
+  ])
+  return {
+    account: { ...account, has_password: password !== undefined },
+    consents,
+    sessions: browsers.map(({ uid: _, ...browser }) => browser),
+    grants: grants.map(({ clientId: client_id, iat: since, exp }) => ({ client_id, since, exp })),
+  }
 }

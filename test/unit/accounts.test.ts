@@ -1,13 +1,8 @@
 // The fields of an account: its subject, the spellings of its username, and valid values.
 
 import { expect, test } from 'vitest'
-import {
-  foldUsername,
-  linesIn,
-  newAccountId,
-  profileSchema,
-  readLine,
-} from '../../src/accounts/account.ts'
+import { foldUsername, newAccountId, profileSchema } from '../../src/accounts/account.ts'
+import { linesIn, readLine } from '../../src/commands/account-lines.ts'
 
 test('a subject is usr_ and 26 characters that differ each time', () => {
   const ids = Array.from({ length: 2000 }, newAccountId)

@@ -74,17 +74,17 @@ const HOMES: Record<string, RegExp> = {
 
 /** Lines of code of TypeScript and Lua in each part: its paths, and its limit. */
 const PARTS: Record<string, [paths: RegExp, limit: number]> = {
-  'the core': [/^src\/(?!features\/|commands\/)/, 10_215],
-  commands: [/^src\/commands\//, 1_900],
+  'the core': [/^src\/(?!features\/|commands\/)/, 10_105],
+  commands: [/^src\/commands\//, 1_980],
   features: [/^src\/features\/(?!upstream\/|factors\/)/, 2_570],
   'second factors': [/^src\/features\/factors\//, 900],
-  'sign-in at upstream issuers': [/^src\/features\/upstream\//, 795],
+  'sign-in at upstream issuers': [/^src\/features\/upstream\//, 785],
 }
 /** Exemptions from the formatter: tables that are read down their columns. */
 const EXEMPTIONS = 1
 const EXEMPTION = /^\s*\/\/ biome-ignore format.*\n/gm
 /** Files of TypeScript and Lua in src. */
-const FILES = 164
+const FILES = 165
 /** Lines of one TypeScript file, with blank lines and comments. */
 const LONGEST_FILE = 270
 const linesOf = (text: string) => text.split('\n').length - 1
