@@ -1,6 +1,7 @@
 // The endpoints of the protocol: their paths, their methods and the features that they belong to.
 
 import type { Features } from '../config/schema/features.ts'
+import { namesIn } from '../config/schema/values.ts'
 
 /** Paths of the discovery document (OpenID Connect Discovery, RFC 8414). */
 export const DISCOVERY = [
@@ -10,29 +11,35 @@ export const DISCOVERY = [
 
 interface Route {
   path: string
-  methods: string
-  /** Clients can authenticate here by a certificate (mTLS). */
-  certificate?: true
+  /** Absent: POST alone. */
+  methods?: string
   /** The feature that enables it; absent: always enabled. */
   feature?: keyof Features
 }
 
+const API = '/api/oauth'
+
 /** By the library's names. */
-// biome-ignore format: a table
 const ROUTES = {
-  authorization:                { path: '/api/oauth/authorize',  methods: 'GET, POST' },
-  token:                        { path: '/api/oauth/token',      methods: 'POST',      certificate: true },
-  userinfo:                     { path: '/api/oauth/userinfo',   methods: 'GET, POST', certificate: true },
-  jwks:                         { path: '/api/oauth/jwks',       methods: 'GET' },
-  revocation:                   { path: '/api/oauth/revoke',     methods: 'POST',      certificate: true, feature: 'revocation' },
-  introspection:                { path: '/api/oauth/introspect', methods: 'POST',      certificate: true, feature: 'introspection' },
-  pushed_authorization_request: { path: '/api/oauth/par',        methods: 'POST',      certificate: true, feature: 'pushed_authorization_requests' },
-  end_session:                  { path: '/api/oauth/logout',     methods: 'GET, POST', feature: 'rp_initiated_logout' },
-  device_authorization:         { path: '/api/oauth/device_authorization', methods: 'POST', certificate: true, feature: 'device_flow' },
-  backchannel_authentication:   { path: '/api/oauth/backchannel_authentication', methods: 'POST', certificate: true, feature: 'ciba' },
-  code_verification:            { path: '/device',               methods: 'GET, POST', feature: 'device_flow' },
-  registration:                 { path: '/api/oauth/register',   methods: 'POST',      feature: 'dynamic_registration' },
+  authorization: { path: `${API}/authorize`, methods: 'GET, POST' },
+  token: { path: `${API}/token` },
+  userinfo: { path: `${API}/userinfo`, methods: 'GET, POST' },
+  jwks: { path: `${API}/jwks`, methods: 'GET' },
+  revocation: { path: `${API}/revoke`, feature: 'revocation' },
+  introspection: { path: `${API}/introspect`, feature: 'introspection' },
+  pushed_authorization_request: { path: `${API}/par`, feature: 'pushed_authorization_requests' },
+  end_session: { path: `${API}/logout`, methods: 'GET, POST', feature: 'rp_initiated_logout' },
+  device_authorization: { path: `${API}/device_authorization`, feature: 'device_flow' },
+  backchannel_authentication: { path: `${API}/backchannel_authentication`, feature: 'ciba' },
+  code_verification: { path: '/device', methods: 'GET, POST', feature: 'device_flow' },
+  registration: { path: `${API}/register`, feature: 'dynamic_registration' },
 } satisfies Record<string, Route>
+
+/** Endpoints where clients can authenticate by a certificate (mTLS), or use a token that is bound to one. */
+const WITH_CERTIFICATE: string[] = namesIn(
+  'token userinfo revocation introspection pushed_authorization_request device_authorization',
+  'backchannel_authentication',
+)
 
 /** The library's name of an endpoint. */
 type RouteName = keyof typeof ROUTES
@@ -67,7 +74,7 @@ export function routesOf(features: Features) {
   const methods = new Map([
     ...DISCOVERY.map(path => [path, 'GET'] as const),
     [paths.end_session, 'GET'],
-    ...there.map(([, { path, methods }]) => [path, methods] as const),
+    ...there.map(([, { path, methods = 'POST' }]) => [path, methods] as const),
     [`${paths.end_session}/success`, 'GET'],
     [confirm, 'POST'],
   ])
@@ -82,7 +89,9 @@ export function routesOf(features: Features) {
     /** Paths of the enabled endpoints, which discovery lists. */
     endpoints,
     /** Endpoints where a client can authenticate by a certificate. */
-    byCertificate: pathsOf(there.filter(([, { certificate }]) => features.mtls && certificate)),
+    byCertificate: pathsOf(
+      there.filter(([name]) => features.mtls && WITH_CERTIFICATE.includes(name)),
+    ),
     /** Returns the methods of an endpoint; each path has one spelling. */
     methodsAt(path: string): string | undefined {
       if (resume.test(path)) return 'GET'
