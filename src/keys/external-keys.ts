@@ -4,11 +4,12 @@
 //   keys              the public keys as JWKs, each with kid and alg, in the order in which they came into use
 //   sign(kid, data)   returns the signature of `data`, in the form of JWS (RFC 7518 §3): r and s of ES256 as 64 bytes
 
-import { createPublicKey, type VerifyKeyObjectInput, verify } from 'node:crypto'
+import { createPublicKey } from 'node:crypto'
 import { pathToFileURL } from 'node:url'
-import type { JWK } from 'jose'
+import { base64url, compactVerify, importJWK, type JWK } from 'jose'
 import { ConfigError } from '../config/report/finding.ts'
 import { weaknessOf } from '../config/rules/provider.ts'
+import { SIGNING_ALGORITHMS } from '../config/schema/client.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { withTimeout } from '../http/egress.ts'
 import { PeerUnavailable, reasonOf } from '../storage/store.ts'
@@ -25,17 +26,6 @@ type ExternalKey = JWK & {
 const IMPORT_TIMEOUT_MS = 10_000
 /** Timeout of one signature. */
 const SIGN_TIMEOUT_MS = 2_000
-/** Data whose signature shows that the module signs with the keys that it names. */
-const PROBE = new TextEncoder().encode('usher')
-const PSS_PADDING = 6
-
-/** How the signatures of an algorithm are verified (RFC 7518 §3.1, RFC 8037 §3.1). */
-const VERIFICATION: Record<string, [type: string, hash: string | null, more: object]> = {
-  RS256: ['rsa', 'sha256', {}],
-  PS256: ['rsa', 'sha256', { padding: PSS_PADDING, saltLength: 32 }],
-  ES256: ['ec', 'sha256', { dsaEncoding: 'ieee-p1363' }],
-  EdDSA: ['ed25519', null, {}],
-}
 
 /** Returns the keys of the module. Throws a `ConfigError` if it cannot sign with one of them. */
 export async function loadExternalKeys(module: string): Promise<ExternalKey[]> {
@@ -77,15 +67,19 @@ function signing(sign: (kid: unknown, data: Uint8Array) => unknown, kid: unknown
 /** Says why a key cannot be used; undefined if it can. */
 async function problemOf(jwk: ExternalKey): Promise<string | undefined> {
   const { kid, alg, d, sign } = jwk
-  const [type, hash = null, more] = VERIFICATION[alg] ?? []
   if (typeof kid !== 'string' || !kid) return 'has no kid'
   if (d !== undefined) return 'is a private key: the module keeps it'
-  if (!type) return `has an alg that is none of ${Object.keys(VERIFICATION).join(', ')}`
-  const key = createPublicKey({ key: jwk, format: 'jwk' })
-  if (key.asymmetricKeyType !== type) return `has a type that does not fit ${alg}`
-  const weakness = weaknessOf(key)
-  const signature = weakness ? undefined : await sign(PROBE)
-  if (!signature) return weakness
-  const isRight = verify(hash, PROBE, { key, ...more } as VerifyKeyObjectInput, signature)
+  if (!SIGNING_ALGORITHMS.some(known => known === alg)) {
+    return `has an alg that is none of ${SIGNING_ALGORITHMS.join(', ')}`
+  }
+  const key = await importJWK(jwk, alg).catch(() => undefined)
+  if (!key) return `has a type that does not fit ${alg}`
+  const weakness = weaknessOf(createPublicKey({ key: jwk, format: 'jwk' }))
+  if (weakness) return weakness
+  // A signature shows that the module signs with the key that it names.
+  const signed = `${base64url.encode(JSON.stringify({ alg }))}.${base64url.encode('usher')}`
+  const signature = await sign(Buffer.from(signed))
+  const jws = `${signed}.${base64url.encode(signature)}`
+  const isRight = await compactVerify(jws, key).then(Boolean, () => false)
   return isRight ? undefined : `does not verify what sign returns for it (${alg} of RFC 7518)`
 }
