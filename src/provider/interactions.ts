@@ -111,8 +111,16 @@ export function createInteractions(
   settings: Deployment,
   features: NamedFeature[],
 ) {
-  const prompts = Object.entries(promptsOf(features))
+  const prompts = promptsOf(features)
   const { isBound, isKnown } = createBrowserBinding(settings)
+
+  /** Returns the prompts that a user answers between the proof of who they are and the session, in order. */
+  async function stepsOf(account: Account, login: Login): Promise<string[]> {
+    const steps = Object.entries(prompts).map(async ([name, { isStep }]) =>
+      (await isStep?.(account, login)) ? name : [],
+    )
+    return (await Promise.all(steps)).flat()
+  }
 
   /** Says why this browser cannot answer the interaction. */
   async function errorOf(ctx: Context): Promise<string> {
@@ -165,10 +173,7 @@ export function createInteractions(
      * session if none is left. `pending`: the sign-in whose step the user has just taken.
      */
     async completeSignIn(account: Account, login: Login, pending?: PendingSignIn) {
-      const steps = pending ? pending.steps.slice(1) : []
-      for (const [name, { isStep }] of pending ? [] : prompts) {
-        if (await isStep?.(account, login)) steps.push(name)
-      }
+      const steps = pending ? pending.steps.slice(1) : await stepsOf(account, login)
       // Also replaces an earlier sign-in of the same interaction.
       const isDone = steps.length === 0
       return { login: isDone ? login : undefined, pending: isDone ? undefined : { login, steps } }
@@ -176,9 +181,7 @@ export function createInteractions(
 
     /** Whether a second factor follows a sign-in. */
     async needsFactor(account: Account, login: Login): Promise<boolean> {
-      const factors = prompts.filter(([, { isFactor }]) => isFactor)
-      const needed = factors.map(([, { isStep }]) => isStep?.(account, login))
-      return (await Promise.all(needed)).includes(true)
+      return (await stepsOf(account, login)).some(name => prompts[name]?.isFactor)
     },
 
     /** Saves the answer to the prompt. Returns the URL where the browser goes on. */
