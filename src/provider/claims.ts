@@ -5,7 +5,7 @@ import { type ClaimsParameter, type Client, errors, type KoaContextWithOIDC } fr
 import { type Consent, keyOf } from '../accounts/consents.ts'
 import { PASSWORD_ACR, TWO_FACTOR_ACR } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
-import { mapOf } from '../config/schema/values.ts'
+import { isMap, mapOf } from '../config/schema/values.ts'
 import type { Records } from '../storage/records.ts'
 
 const MAX_CLAIMS_DEPTH = 6
@@ -80,7 +80,7 @@ export const assertClaims = (acrValues: string[]) => (_ctx: unknown, claims: Cla
   if (isDeeper(claims, MAX_CLAIMS_DEPTH))
     throw new errors.InvalidRequest('claims is nested too deeply')
   const members = [claims.userinfo, claims.id_token].flatMap(part => Object.values(part ?? {}))
-  if (members.some(member => member !== null && !isObject(member))) {
+  if (members.some(member => member !== null && !isMap(member))) {
     throw new errors.InvalidRequest('the members of claims are null or objects')
   }
   const { essential, value, values = [value] } = claims.id_token?.acr ?? {}
@@ -93,9 +93,6 @@ export const assertClaims = (acrValues: string[]) => (_ctx: unknown, claims: Cla
     )
   }
 }
-
-const isObject = (value: unknown) =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 function isDeeper(value: unknown, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false

@@ -4,8 +4,9 @@ import { z } from 'zod'
 import { jwks } from './jwks.ts'
 import {
   colour,
-  durationText,
+  duration,
   emailAddress,
+  hasKeys,
   isTime,
   mapOf,
   matching,
@@ -14,7 +15,6 @@ import {
   path,
   refusing,
   scopeName,
-  seconds,
   tagProblem,
   webUrl,
   words,
@@ -86,8 +86,6 @@ const branding = z.strictObject({ logo: path, accent: colour, accent_dark: colou
 const subject = z.string().min(1).optional()
 const ALLOW = 'names attributes of accounts, each with a list of values: { groups: [finance] }'
 const allowed = z.array(z.string(ALLOW).min(1), ALLOW).min(1, ALLOW)
-const hasKeys = (map: object) => Object.keys(map).length > 0
-const duration = (longest: string) => durationText(longest).transform(seconds)
 const lifetimes = z
   .strictObject({
     access_token: duration('1 d'),

@@ -3,7 +3,7 @@
 
 import { z } from 'zod'
 import { type ClientFile, SIGNING_ALGORITHMS } from './client.ts'
-import { durationText, scopeName, scopesByName, seconds, webUrl, words } from './values.ts'
+import { duration, hasKeys, scopeName, scopesByName, webUrl, words } from './values.ts'
 
 const VISIBLE = 'is 1 to 255 visible ASCII characters'
 const visible = z.string().regex(/^[\x21-\x7E]{1,255}$/, { error: VISIBLE, abort: true })
@@ -21,7 +21,6 @@ const exchangeRule = z.strictObject({
   scopes: z.array(z.string()).min(1),
   impersonation: z.boolean().default(false),
 })
-const hasKeys = (map: object) => Object.keys(map).length > 0
 
 /** Schema of a resource file. */
 export const resourceSchema = z.strictObject({
@@ -32,7 +31,7 @@ export const resourceSchema = z.strictObject({
   default_scopes: z.array(scopeName).min(1).optional(),
   token_format: z.enum(['opaque', 'jwt']).default('opaque'),
   token_signing_alg: z.enum(SIGNING_ALGORITHMS).default('RS256'),
-  token_lifetime: durationText('1 d').transform(seconds).optional(),
+  token_lifetime: duration('1 d').optional(),
   clients: clientIds.optional(),
   introspected_by: clientIds.optional(),
   claims: z.array(z.string()).min(1).optional(),

@@ -1,7 +1,15 @@
 // Schema of upstreams/NAME.yaml: an OpenID Connect issuer at which users sign in.
 
 import { z } from 'zod'
-import { duration, matching, path, scopeName, section, wordsByLanguage } from './values.ts'
+import {
+  durationText,
+  matching,
+  path,
+  scopeName,
+  seconds,
+  section,
+  wordsByLanguage,
+} from './values.ts'
 
 /** The name of the method of sign-in that is not an upstream. */
 export const PASSWORD = 'password'
@@ -47,7 +55,7 @@ export const signInSchema = section({
   methods: z.array(z.string()).min(1).optional(),
   second_factor: z.enum(['off', 'optional', 'required']).default('off'),
   second_factor_required_for: z.record(z.string().min(1), z.array(z.string()).min(1)).optional(),
-  second_factor_grace: duration('0 s', '90 d'),
+  second_factor_grace: durationText('90 d').default('0 s').transform(seconds),
 })
 
 /** An upstream file with defaults. */

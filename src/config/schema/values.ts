@@ -28,6 +28,9 @@ export function displayTextProblem(text: string, maxLength: number): string | un
 export const mapOf = (value: unknown): Record<string, unknown> =>
   typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 
+/** Whether a map has a key. */
+export const hasKeys = (map: object) => Object.keys(map).length > 0
+
 /** Whether a value is a map; a list is none. */
 export const isMap = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
@@ -50,8 +53,9 @@ export function readJson(text: string) {
 /** Returns the values of nested maps with their paths, `a.b`. An empty map is a value. */
 export const leavesOf = (map: object, above = ''): [path: string, value: unknown][] =>
   Object.entries(map).flatMap(([name, value]) => {
-    const hasKeys = isMap(value) && Object.keys(value).length > 0
-    return hasKeys ? leavesOf(value, `${above}${name}.`) : [[above + name, value]]
+    return isMap(value) && hasKeys(value)
+      ? leavesOf(value, `${above}${name}.`)
+      : [[above + name, value]]
   })
 
 /** The words of a text, as a type. */
@@ -162,8 +166,7 @@ export const durationText = (longest: string) =>
     .refine(text => seconds(text) <= seconds(longest), `is at most ${longest}`)
 
 /** A duration such as `10 min` or `14 d`, as seconds. */
-export const duration = (fallback: string, longest: string) =>
-  durationText(longest).default(fallback).transform(seconds)
+export const duration = (longest: string) => durationText(longest).transform(seconds)
 
 /** Returns the seconds of a valid duration. */
 export const seconds = (text: string) =>
