@@ -1,4 +1,4 @@
-// The page of a link (links.ts), on which a user chooses a password. A GET changes nothing, because mail scanners open
+// The page of a link (links.ts), such as that on which a user chooses a password. A GET changes nothing, because mail scanners open
 // links. The form works in the browser that opened the page, and begins no session: the user signs in afterwards.
 
 import type { Context } from 'koa'
@@ -6,14 +6,15 @@ import { createDirectory } from '../accounts/directory.ts'
 import { createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import { note } from '../http/audit.ts'
 import { networkOf } from '../http/client-info.ts'
-import { readForm } from '../http/forms.ts'
+import { type Form, readForm } from '../http/forms.ts'
 import { problemsOf } from '../pages/account.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import type { Site } from '../pages/site.ts'
 import type { Dependencies } from '../provider/feature.ts'
 import { createBrowserBinding } from '../provider/interactions.ts'
 import { createFactors } from './factors/factors.ts'
-import { createLinks, type FoundLink } from './links.ts'
+import { createLinks, type FoundLink, type Links } from './links.ts'
+import { confirmAddressPage } from './self-service.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
@@ -28,7 +29,7 @@ declare module '../pages/page-data.ts' {
 /** Unknown links of a network. */
 const OF_NETWORK: Limit = { attempts: 100, maxWaitSeconds: 6 }
 
-/** Returns the feature. With `accounts.module`, passwords are kept elsewhere, and there are no links. */
+/** Returns the feature. With `accounts.module`, accounts are kept elsewhere, and there are no links. */
 export function accountLinks({ settings, records, sessions }: Dependencies): PageFeature {
   if (settings.accounts.module) return {}
   const links = createLinks(records, createDirectory(records, sessions))
@@ -41,20 +42,47 @@ export function accountLinks({ settings, records, sessions }: Dependencies): Pag
     const network = `links network ${networkOf(ctx.ip)}`
     const isInTime = found || (await attempts.count([[network, OF_NETWORK]]))
     if (!isInTime) return ctx.throw(429, 'too many unknown links were opened from this network')
-    if (found?.isOpen) return found
-    const account = found?.account.id
-    if (account) note(ctx, 'link_expired', { account })
-    const error_description = account ? 'the link has expired' : 'the link is unknown or replaced'
-    return ctx.throw(410, { error: 'link_gone', error_description })
+    const { account, isOpen } = found ?? {}
+    if (found && isOpen) return found
+    if (account) note(ctx, 'link_expired', { account: account.id })
+    return gone(ctx, account ? 'the link has expired' : 'the link is unknown or replaced')
   }
+
+  const gone = (ctx: Context, error_description: string) =>
+    ctx.throw(410, { error: 'link_gone', error_description })
 
   /** Prepares the page. The CSRF token of the form is valid in this browser alone. */
   function prepare(ctx: Context, { csrf }: Site, { account }: FoundLink) {
     const subject = `link ${ctx.params.token} ${bind(ctx).browser}`
     ctx.state.account = account
     ctx.state.csrf = csrf.token(subject)
-    return { subject, data: { isNew: account.password === undefined } }
+    return subject
   }
+
+  return {
+    addPages(pages, site) {
+      const [password, address] = [passwordPage(site, links), confirmAddressPage(site, links)]
+      const pageOf = ({ link }: FoundLink) => (link.purpose === 'address' ? address : password)
+      pages.get('/welcome/:token', async ctx => {
+        const found = await linkOf(ctx)
+        prepare(ctx, site, found)
+        note(ctx, 'link_opened', { account: found.account.id })
+        pageOf(found).show(ctx, found)
+      })
+      pages.post('/welcome/:token', async ctx => {
+        const form = await readForm(ctx)
+        const found = await linkOf(ctx)
+        site.csrf.check(ctx, form, prepare(ctx, site, found))
+        const isUsed = await pageOf(found).submit(ctx, found, form)
+        if (isUsed === false) gone(ctx, 'the link was used')
+      })
+    },
+  }
+}
+
+/** Returns the page on which a user chooses a password. */
+function passwordPage({ views, records, authentication }: Site, links: Links) {
+  const isNew = ({ account }: FoundLink) => account.password === undefined
 
   /** Removes the second factors, after the old password has stopped working. */
   async function resetFactors(ctx: Context, account: string) {
@@ -63,31 +91,21 @@ export function accountLinks({ settings, records, sessions }: Dependencies): Pag
   }
 
   return {
-    addPages(pages, site) {
-      const { views, csrf, authentication } = site
-      pages.get('/welcome/:token', async ctx => {
-        const found = await linkOf(ctx)
-        const { data } = prepare(ctx, site, found)
-        note(ctx, 'link_opened', { account: found.account.id })
-        views.page(ctx, 'welcome', { ...data, problems: {} })
-      })
-      pages.post('/welcome/:token', async ctx => {
-        const form = await readForm(ctx)
-        const found = await linkOf(ctx)
-        const { subject, data } = prepare(ctx, site, found)
-        csrf.check(ctx, form, subject)
-        const problems = await problemsOf(views.words(ctx), form, () => false)
-        if (problems) return views.page(ctx, 'welcome', { ...data, problems }, 400)
-        const account = found.account.id
-        await authentication.countForm(ctx, account)
-        if (!(await links.use(found, form.value('password')))) {
-          return ctx.throw(410, { error: 'link_gone', error_description: 'the link was used' })
-        }
-        note(ctx, 'link_used', { account })
-        note(ctx, 'password_changed', { account })
-        if (found.link.resetFactors) await resetFactors(ctx, account)
-        views.page(ctx, 'welcome-done', data)
-      })
+    show(ctx: Context, found: FoundLink) {
+      views.page(ctx, 'welcome', { isNew: isNew(found), problems: {} })
+    },
+
+    /** Returns false, without an answer, if the link is not open any more. */
+    async submit(ctx: Context, found: FoundLink, form: Form) {
+      const problems = await problemsOf(views.words(ctx), form, () => false)
+      if (problems) return views.page(ctx, 'welcome', { isNew: isNew(found), problems }, 400)
+      const account = found.account.id
+      await authentication.countForm(ctx, account)
+      if (!(await links.use(found, form.value('password')))) return false
+      note(ctx, 'link_used', { account })
+      note(ctx, 'password_changed', { account })
+      if (found.link.resetFactors) await resetFactors(ctx, account)
+      views.page(ctx, 'welcome-done', { isNew: isNew(found) })
     },
   }
 }

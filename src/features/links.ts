@@ -1,12 +1,12 @@
-// Links with which users choose a password: after an invitation, or when they forgot theirs. Each account has one
-// record, so that a newer link replaces the older one:
+// Links that operators print and that mails contain: with one, a user chooses a password, or confirms a new address.
+// There is one record for each account and purpose, so that a newer link replaces the older one:
 //
-//   AccountLink HANDLE → { account, hash, since, until }    HANDLE: a keyed hash of the account's id
+//   AccountLink HANDLE → { account, hash, since, until }    HANDLE: a keyed hash of the purpose and the account's id
 //
 // A token is HANDLE and 256 random bits, of which the store has a hash. A link is open until it expires, while
-// the account is enabled and none of its access has ended since. Using it sets the password and ends all access
-// in one change of the account. For this reason one of several uses succeeds, a change of the password closes the
-// link, and a crash leaves no link half used.
+// the account is enabled and none of its access has ended since, and while a mailed link for a password went to the
+// address that the account has. Setting the password ends all access in the same change of the account. For this
+// reason one of several uses succeeds, a change of the password closes all links, and a crash leaves no link half used.
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Account } from '../accounts/account.ts'
@@ -15,9 +15,14 @@ import { admit, hashPassword } from '../accounts/password.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
-/** The record of an account. */
+/** What a link is for: a new password, or the confirmation of a new address. */
+type Purpose = 'password' | 'address'
+
+/** The record of a link. */
 interface AccountLink {
   account: string
+  /** Absent: a new password. */
+  purpose?: Purpose
   /** SHA-256 of the token, base64url. */
   hash: string
   /** Epoch seconds. Access of the account that ends later closes the link. */
@@ -32,13 +37,13 @@ interface AccountLink {
   resetFactors?: boolean
 }
 
-type LinkOptions = Pick<AccountLink, 'email' | 'resetFactors'>
+type LinkOptions = Pick<AccountLink, 'purpose' | 'email' | 'resetFactors'>
 
 /** A link that was found by its token, with its account. */
 export interface FoundLink {
   account: Account
   link: AccountLink
-  version: number
+  handle: string
   isOpen: boolean
 }
 
@@ -51,27 +56,42 @@ const EXPIRED_SECONDS = 7 * 24 * 3600
 
 const hashOf = (token: string) => createHash('sha256').update(token).digest('base64url')
 
+/** The functions that make, find and use links. */
+export type Links = ReturnType<typeof createLinks>
+
 /** Returns the functions that make, find and use links. */
 export function createLinks(records: Records, directory: OwnDirectory) {
-  const handleOf = (id: string) => records.keyedHash('account link', id).toString('base64url')
+  const handleOf = (id: string, purpose: Purpose = 'password') => {
+    const text = purpose === 'password' ? id : `${purpose} ${id}`
+    return records.keyedHash('account link', text).toString('base64url')
+  }
 
-  const isOpen = ({ since, until }: AccountLink, { enabled, ended = 0 }: Account) =>
-    enabled && since > ended && until > now()
+  function isOpen({ purpose, since, until, email }: AccountLink, account: Account): boolean {
+    if (!account.enabled || since <= (account.ended ?? 0) || until <= now()) return false
+    return purpose === 'address' || (email ?? account.email) === account.email
+  }
+
+  /** Removes a used link. A newer one stays. */
+  async function drop({ link, handle }: FoundLink) {
+    const { value, version } = await records.read<AccountLink>(KIND, handle)
+    if (value?.hash === link.hash) await records.remove(KIND, handle, undefined, version)
+  }
 
   return {
-    /** Makes a link, which replaces the former one. Returns its path; `until`: epoch seconds. */
+    /** Makes a link, which replaces the former one of its purpose. Returns its path; `until`: epoch seconds. */
     async make({ id, ended = 0 }: Account, seconds = LINK_SECONDS, about: LinkOptions = {}) {
-      const token = handleOf(id) + randomBytes(32).toString('base64url')
+      const handle = handleOf(id, about.purpose)
+      const token = handle + randomBytes(32).toString('base64url')
       const until = now() + seconds
       const since = Math.max(now(), ended + 1)
       const link: AccountLink = { account: id, hash: hashOf(token), since, until, ...about }
-      await records.change(KIND, handleOf(id), () => link, { ttl: seconds + EXPIRED_SECONDS })
+      await records.change(KIND, handle, () => link, { ttl: seconds + EXPIRED_SECONDS })
       return { path: `/welcome/${token}`, until }
     },
 
-    /** Returns the open link of an account, without its token. */
-    async openOf(account: Account): Promise<AccountLink | undefined> {
-      const { value } = await records.read<AccountLink>(KIND, handleOf(account.id))
+    /** Returns the open link of an account for this purpose, without its token. */
+    async openOf(account: Account, purpose?: Purpose): Promise<AccountLink | undefined> {
+      const { value } = await records.read<AccountLink>(KIND, handleOf(account.id, purpose))
       return value && isOpen(value, account) ? value : undefined
     },
 
@@ -79,17 +99,18 @@ export function createLinks(records: Records, directory: OwnDirectory) {
     async find(token: string): Promise<FoundLink | undefined> {
       const [, handle] = TOKEN.exec(token) ?? []
       if (!handle) return undefined
-      const { value: link, version } = await records.read<AccountLink>(KIND, handle)
-      const isEqual = link && timingSafeEqual(Buffer.from(link.hash), Buffer.from(hashOf(token)))
-      const account = isEqual ? await directory.find(link.account) : undefined
-      return link && account && { account, link, version, isOpen: isOpen(link, account) }
+      const { value: link } = await records.read<AccountLink>(KIND, handle)
+      if (!link || !timingSafeEqual(Buffer.from(link.hash), Buffer.from(hashOf(token)))) return
+      const account = await directory.find(link.account)
+      return account && { account, link, handle, isOpen: isOpen(link, account) }
     },
 
     /** Sets the password, and ends all access of the account. Returns false if the link is not open any more. */
-    async use({ account: { id }, link, version }: FoundLink, password: string): Promise<boolean> {
+    async use(found: FoundLink, password: string): Promise<boolean> {
+      const { link } = found
       const hash = await admit(() => hashPassword(password))
       const permanent = { password: hash, change_password_by: undefined }
-      const ended = await directory.endAccess(id, current => {
+      const ended = await directory.endAccess(link.account, current => {
         if (!isOpen(link, current)) return undefined
         const isProven = link.email !== undefined && link.email === current.email
         const email_verified = isProven || current.email_verified
@@ -97,8 +118,25 @@ export function createLinks(records: Records, directory: OwnDirectory) {
         return { ...current, ...permanent, email_verified, ended: link.since }
       })
       if (ended === undefined) return false
-      await records.remove(KIND, handleOf(id), undefined, version)
+      await drop(found)
       return true
+    },
+
+    /**
+     * Gives the account the address of the link, verified. Returns the account before; undefined if the link is not
+     * open any more.
+     */
+    async confirm(found: FoundLink): Promise<Account | undefined> {
+      const { link } = found
+      let former: Account | undefined
+      const changed = await directory.change(link.account, current => {
+        former = current
+        const next = { ...current, email: link.email, email_verified: true }
+        return isOpen(link, current) ? next : undefined
+      })
+      if (!changed) return undefined
+      await drop(found)
+      return former
     },
   }
 }

@@ -5,9 +5,10 @@
 // address that the account had at the change.
 
 import { randomUUID } from 'node:crypto'
-import type { Middleware } from 'koa'
+import type { Context, Middleware } from 'koa'
 import { type Account, InvalidAccount } from '../accounts/account.ts'
 import { createDirectory } from '../accounts/directory.ts'
+import { type Counter, createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import type { Settings } from '../config/load.ts'
 import { namesIn } from '../config/schema/values.ts'
 import type { Views } from '../pages/views.ts'
@@ -35,6 +36,8 @@ export interface Mail {
   id: string
   account?: string
   typed?: string
+  /** The new address of the account, which has to be confirmed. */
+  address?: string
   /** The language (BCP 47). Absent: that of the account. */
   lang?: string
   /** The lifetime of the link. */
@@ -42,6 +45,15 @@ export interface Mail {
   /** Whether the use of the link removes the second factors. */
   resetFactors?: boolean
   notice?: Notice
+}
+
+/** Forms of a network that send mails. */
+export const OF_NETWORK: Limit = { attempts: 30, maxWaitSeconds: 60 }
+
+/** Counts a form that sends a mail. Throws 429 if it comes too early. */
+export async function countForm(ctx: Context, records: Records, counter: Counter) {
+  const isInTime = await createRateLimit(records).count([counter])
+  if (!isInTime) ctx.throw(429, 'too many mails were requested')
 }
 
 type About = Pick<Mail, 'lang' | 'seconds' | 'resetFactors'>

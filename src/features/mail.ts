@@ -9,7 +9,6 @@ import { readFileSync } from 'node:fs'
 import type { Context } from 'koa'
 import { type Account, isUsername, tidy } from '../accounts/account.ts'
 import { createDirectory } from '../accounts/directory.ts'
-import { createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import type { Settings } from '../config/load.ts'
 import { networkOf } from '../http/client-info.ts'
 import { readForm } from '../http/forms.ts'
@@ -17,13 +16,12 @@ import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import type { Site } from '../pages/site.ts'
 import type { Views } from '../pages/views.ts'
-import type { Words } from '../pages/words.ts'
 import type { Dependencies } from '../provider/feature.ts'
 import { createBrowserBinding } from '../provider/interactions.ts'
 import type { Found } from '../storage/records.ts'
 import { type Check, now, ok, wrong } from '../storage/store.ts'
 import { createLinks } from './links.ts'
-import { type Mail, mailQueue, type Notice } from './mail-queue.ts'
+import { countForm, type Mail, mailQueue, type Notice, OF_NETWORK } from './mail-queue.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
@@ -32,11 +30,22 @@ declare module '../pages/page-data.ts' {
   }
 }
 
+/** A mail with its receiver, before it is written in a language. */
+interface Letter {
+  /** Its texts are `mail.KEY`, `mail.KEY_text`, and `mail.KEY_end` if the link does not expire. */
+  key: 'invitation' | 'forgot' | 'address' | 'known' | 'notice'
+  to: string
+  account?: Account
+  /** The path of the link. */
+  path: string
+  /** Epoch seconds. */
+  until?: number
+  notice?: Notice
+}
+
 /** One mail of an account in this time, however often a user asks. */
 const PAUSE_SECONDS = 5 * 60
 const FORGOT_SECONDS = 3600
-/** Forms of a network. */
-const OF_NETWORK: Limit = { attempts: 30, maxWaitSeconds: 60 }
 const TIMEOUT_MS = 10_000
 
 /** Epoch seconds as `2026-12-01T12:00`, in UTC. */
@@ -84,65 +93,65 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
   const links = createLinks(records, directory)
   const queue = mailQueue(records)
 
-  /** Makes the link, and returns the texts. */
-  async function linkTexts({ t }: Words, account: Account, item: Mail) {
-    const { email, username } = account
-    const { seconds = FORGOT_SECONDS, resetFactors } = item
-    const isNew = account.password === undefined
-    const { path, until } = await links.make(account, seconds, { email, resetFactors })
-    return {
-      subject: t(isNew ? 'mail.invitation' : 'mail.forgot', { brand }),
-      paragraphs: [
-        t(isNew ? 'mail.invitation_text' : 'mail.forgot_text', { brand }),
-        t('mail.username', { username }),
-      ],
-      link: issuer + path,
-      end: t('mail.end', { date: minuteOf(until) }),
-    }
+  /** Returns what to send; undefined if nothing. A link in it is made now. */
+  async function letterOf(item: Mail & { attempt: number }): Promise<Letter | undefined> {
+    const { notice, address, seconds = FORGOT_SECONDS, resetFactors } = item
+    const account = await (item.account ? directory.find(item.account) : forgetful(item))
+    if (!account?.enabled) return undefined
+    if (notice) return { key: 'notice', to: notice.to, account, path: PLACES.home, notice }
+    if (address) return confirmation(address, account)
+    const { email, password } = account
+    if (!email) return undefined
+    const link = await links.make(account, seconds, { email, resetFactors })
+    return { key: password === undefined ? 'invitation' : 'forgot', to: email, account, ...link }
   }
 
-  function noticeTexts({ t }: Words, { username }: Account, { changes, at }: Notice) {
-    return {
-      subject: t('mail.notice', { brand }),
-      paragraphs: [
-        t('mail.notice_text', { brand, date: minuteOf(at) }),
-        ...changes.map(change => t(`notice.${change}`)),
-        t('mail.username', { username }),
-      ],
-      link: issuer + PLACES.home,
-      end: t('mail.notice_end'),
-    }
+  /** Returns the mail with a link that confirms an address; another one if another account has it. */
+  async function confirmation(email: string, account: Account): Promise<Letter> {
+    const holders = await directory.findByEmail(email)
+    const isKnown = holders.some(({ id }) => id !== account.id)
+    if (isKnown) return { key: 'known', to: email, path: PLACES.home }
+    const link = await links.make(account, FORGOT_SECONDS, { purpose: 'address', email })
+    return { key: 'address', to: email, account, ...link }
   }
 
   /** Returns the message. */
-  async function compose(account: Account, address: string, item: Mail) {
-    const { name = account.username, attributes } = account
-    const words = views.find(item.lang ?? String(attributes.locale)) ?? views.english
-    const { notice } = item
-    const texts = notice
-      ? noticeTexts(words, account, notice)
-      : await linkTexts(words, account, item)
-    const paragraphs = [words.t('mail.hello', { name }), ...texts.paragraphs]
+  async function compose({ key, to, account, path, until, notice }: Letter, lang?: string) {
+    const words = views.find(lang ?? String(account?.attributes.locale)) ?? views.english
+    const { t } = words
+    const { username = '', name = username } = account ?? {}
+    const date = minuteOf(notice?.at ?? until ?? 0)
+    // A user can enter any address, and any name: the name is for the user's own address only.
+    const isOwn = notice || to === account?.email
+    const paragraphs = [
+      isOwn ? t('mail.hello', { name }) : '',
+      t(`mail.${key}_text`, { brand, date }),
+      ...(notice?.changes ?? []).map(change => t(`notice.${change}`)),
+      account ? t('mail.username', { username }) : '',
+    ].filter(Boolean)
+    const subject = t(`mail.${key}`, { brand })
+    const link = issuer + path
+    const end = until ? t('mail.end', { date }) : t(`mail.${key}_end`)
     return {
       from: { name: brand, address: set?.from ?? '' },
-      to: { name: '', address },
-      subject: texts.subject,
-      text: [...paragraphs, texts.link, texts.end].join('\n\n'),
-      html: views.render(words, 'mail', { ...texts, paragraphs }),
+      to: { name: '', address: to },
+      subject,
+      text: [...paragraphs, link, end].join('\n\n'),
+      html: views.render(words, 'mail', { subject, paragraphs, link, end }),
     }
   }
 
   return {
     deliver: (_provider, due, attempt) =>
       queue.deliverDue(due, async (item, isLast) => {
-        const account = await (item.account ? directory.find(item.account) : forgetful(item))
-        const address = item.notice?.to ?? account?.email
-        if (!account?.enabled || !address) return false
-        const sent = Promise.all([transportOf(set), compose(account, address, item)]).then(
+        const letter = await letterOf(item)
+        if (!letter) return false
+        const sent = Promise.all([transportOf(set), compose(letter, item.lang)]).then(
           ([transport, message]) =>
             transport.sendMail(message).catch(error => Promise.reject(smtpFailure(error))),
         )
-        const about = { accountId: account.id, attempt: item.attempt }
+        const accountId = letter.account?.id ?? item.account
+        const about = { accountId, attempt: item.attempt }
         return attempt(
           'mail',
           about,
@@ -164,13 +173,15 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
     const { email, email_verified, password, links: upstreams = [] } = account ?? {}
     const isSafe = email !== undefined && email_verified && (password || !upstreams.length)
     if (!account || !isSafe || (await directory.findByEmail(email)).length > 1) return undefined
-    if (attempt > 1) return account
-    // One of several forms within the pause gets a mail.
+    return attempt > 1 || (await beginPause(account.id)) ? account : undefined
+  }
+
+  /** Returns false within the pause: one of several forms gets a mail. */
+  async function beginPause(name: string): Promise<boolean> {
     const begin = ({ value: last }: Found<{ at: number }>) =>
       last && last.at > now() - PAUSE_SECONDS ? undefined : { at: now() }
     const options = { ttl: PAUSE_SECONDS }
-    const { isWritten } = await records.change('ForgotPause', account.id, begin, options)
-    return isWritten ? account : undefined
+    return (await records.change('ForgotPause', name, begin, options)).isWritten
   }
 
   /** The page, and its form: the same for every name. */
@@ -180,9 +191,7 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
     if (ctx.method !== 'POST') return views.page(ctx, 'forgot', { isSent: false })
     const form = await readForm(ctx)
     csrf.check(ctx, form, subject)
-    const network = `forgot network ${networkOf(ctx.ip)}`
-    const isInTime = await createRateLimit(records).count([[network, OF_NETWORK]])
-    if (!isInTime) return ctx.throw(429, 'too many links were requested from this network')
+    await countForm(ctx, records, [`forgot network ${networkOf(ctx.ip)}`, OF_NETWORK])
     const typed = form.value('username').slice(0, 256)
     await queue.enqueue({ id: randomUUID(), typed, lang: views.words(ctx).lang })
     views.page(ctx, 'forgot', { isSent: true })

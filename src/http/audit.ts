@@ -19,6 +19,7 @@ export const AUDIT_EVENTS = namesIn(
   'access_refused access_removed access_requested consent_given',
   'account_added account_changed account_disabled account_enabled account_linked account_unlinked',
   'account_removed accounts_exported accounts_imported password_changed password_set',
+  'email_change_requested email_changed name_changed',
   'client_ended client_invited client_registered client_removed client_updated invitation_revoked',
   'code_reuse refresh_replay refresh_reuse token_exchanged token_revoked tokens_issued',
   'device_code_failed device_code_throttled device_connected second_factor_throttled',

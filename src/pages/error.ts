@@ -21,11 +21,12 @@ export const TITLES: Record<string, string> = {
   403: 'form',
   404: 'not_found',
   421: 'misdirected',
+  429: 'too_many',
   503: 'unavailable',
 }
 
 /** Titles of errors that no application caused. */
-const OWN = ['denied', 'form', 'not_found']
+const OWN = ['denied', 'form', 'not_found', 'too_many']
 
 /** Returns the pages for errors, and the address at which an error code is explained. */
 export function createErrorPages(issuer: string, views: Views) {

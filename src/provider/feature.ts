@@ -80,7 +80,7 @@ export type GrantHandler = Parameters<Provider['registerGrantType']>[1]
 /** Counts and logs one attempt to notify a client. Returns true when it has to be repeated. */
 export type Attempt = (
   kind: 'logout' | 'mail' | 'ping',
-  notification: { client_id?: string; accountId: string; attempt: number },
+  notification: { client_id?: string; accountId?: string; attempt: number },
   isLast: boolean,
   sent: Promise<void>,
 ) => Promise<boolean>

@@ -17,6 +17,7 @@ import { now } from '../storage/store.ts'
 export const USER_EVENTS = namesIn(
   'sign_in_succeeded sign_in_failed session_ended consent_given access_removed device_connected',
   'password_changed password_set account_changed account_linked account_unlinked',
+  'email_change_requested email_changed name_changed',
   'second_factor_added second_factor_removed second_factors_reset recovery_codes_created',
 )
 

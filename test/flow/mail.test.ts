@@ -1,56 +1,29 @@
 // Mail by a real SMTP server on loopback: invitations, forgotten passwords, retries.
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
-import { SMTPServer } from 'smtp-server'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { checkMail } from '../../src/features/mail.ts'
 import { NOTICES, queueLink, queueNotice } from '../../src/features/mail-queue.ts'
 import { Browser } from '../support/browser.ts'
 import { addApp, atFactor, FACTORS, factorsOf, nextCode } from '../support/factors.ts'
+import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
 import { type Operated, SLOW, startOperated } from '../support/operated.ts'
 import { credentials, send, textOf, words } from '../support/people.ts'
 import { ADA, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 
 const NEW = 'another battery, another staple'
 const FORGOT = '/forgot-password'
-interface Received {
-  from: string
-  to: string
-  /** As it was sent, with soft line breaks removed. */
-  content: string
-}
-let received: Received[] = []
-/** The answer of the server to the next mails; absent: accepted. */
-let refusal: { responseCode: number } | undefined
-const server = new SMTPServer({
-  disabledCommands: ['STARTTLS'],
-  allowInsecureAuth: true,
-  onAuth({ username, password }, _session, done) {
-    if (username === 'usher' && password === 'letters') return done(null, { user: username })
-    done(new Error('wrong'))
-  },
-  async onData(stream, { envelope }, done) {
-    const content = (await text(stream)).replaceAll('=\r\n', '').replaceAll('=3D', '=')
-    if (refusal) return done(Object.assign(new Error('not now'), refusal))
-    const to = envelope.rcptTo.map(({ address }) => address).join()
-    received.push({ from: envelope.mailFrom ? envelope.mailFrom.address : '', to, content })
-    done()
-  },
-})
-
 const folder = mkdtempSync(join(tmpdir(), 'usher-mail-'))
 const password_file = join(folder, 'password')
+let server: MailServer
 let usher: Usher
 let smtp: { host: string; port: number; username: string; password_file: string; tls: 'none' }
 beforeAll(async () => {
   writeFileSync(password_file, 'letters\n')
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.server.address() as AddressInfo
-  smtp = { host: '127.0.0.1', port, username: 'usher', password_file, tls: 'none' }
+  server = await startMailServer()
+  smtp = { host: '127.0.0.1', port: server.port, username: 'usher', password_file, tls: 'none' }
   const mail = { from: 'id@example.org', smtp }
   usher = await startUsher({ usher: { mail, branding: { name: 'Orchard' } } })
   await usher.addAccount(ADA)
@@ -63,15 +36,14 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await usher.close()
-  await new Promise<void>(resolve => server.close(() => resolve()))
+  await server.close()
   rmSync(folder, { recursive: true })
 })
 beforeEach(() => {
-  received = []
-  refusal = undefined
+  server.state.received = []
+  server.state.refusal = undefined
 })
 
-const linkIn = ({ content }: Received) => /http\S+(\/welcome\/[\w-]{65})/.exec(content)?.[1] ?? ''
 const accountOf = async (name: string) => {
   const account = await usher.directory.findByUsername(name)
   if (!account) throw new Error(`no account ${name}`)
@@ -101,8 +73,8 @@ test('an invitation is mailed, verifies the address, and no token waits in the s
   await usher.directory.add({ username: 'barbara', name: 'Barbara L.', email: 'b@example.org' })
   await invite('barbara')
   await usher.deliver('new')
-  expect(received).toMatchObject([{ from: 'id@example.org', to: 'b@example.org' }])
-  const [mail] = received
+  expect(server.state.received).toMatchObject([{ from: 'id@example.org', to: 'b@example.org' }])
+  const [mail] = server.state.received
   if (!mail) throw new Error('no mail')
   expect(mail.content).toContain('Subject: Your account at Orchard')
   expect(mail.content).toContain('From: Orchard <id@example.org>')
@@ -139,8 +111,8 @@ test('a mailed link can remove the second factors, and that of the form never do
 test('a mail is written in the language of the account that asks', async () => {
   await invite('ada', 'de')
   await usher.deliver('new')
-  expect(received[0]?.content).toMatch(/Subject: =\?UTF-8|Neues Passwort/)
-  expect(received[0]?.content).toContain('lang="de"')
+  expect(server.state.received[0]?.content).toMatch(/Subject: =\?UTF-8|Neues Passwort/)
+  expect(server.state.received[0]?.content).toContain('lang="de"')
 })
 
 test('an account without an address, and an installation without mail, get a clear answer', async () => {
@@ -164,22 +136,22 @@ describe('a forgotten password', () => {
     )
     await forgot('ada', browser)
     expect(browser.heading).toBe(words('forgot.sent_title'))
-    const [mail] = received
+    const [mail] = server.state.received
     if (!mail) throw new Error('no mail')
     expect(mail).toMatchObject({ to: 'ada@example.org' })
     expect(mail.content).toContain('Subject: Choose a new password for Orchard')
     await browser.open(linkIn(mail))
     await browser.submit({ password: PASSWORD, repeat: PASSWORD })
     expect(browser.heading).toBe(words('welcome.done_title'))
-    received = []
+    server.state.received = []
     await usher.deliver('new')
-    expect(received).toMatchObject([{ to: 'ada@example.org' }])
-    expect(received[0]?.content).toContain(words('notice.password_changed'))
+    expect(server.state.received).toMatchObject([{ to: 'ada@example.org' }])
+    expect(server.state.received[0]?.content).toContain(words('notice.password_changed'))
   })
 
   test('the address works as well as the username, in any spelling', async () => {
     await forgot(' ADA@example.org ')
-    expect(received).toMatchObject([{ to: 'ada@example.org' }])
+    expect(server.state.received).toMatchObject([{ to: 'ada@example.org' }])
   })
 
   const SILENT = [
@@ -193,10 +165,10 @@ describe('a forgotten password', () => {
   ]
   test.each(SILENT)('%s gets the same page, and no mail', async (_, typed) => {
     const known = textOf((await forgot('ada')).page.text)
-    received = []
+    server.state.received = []
     const browser = await forgot(typed)
     expect([browser.page.status, textOf(browser.page.text)]).toEqual([200, known])
-    expect(received).toEqual([])
+    expect(server.state.received).toEqual([])
   })
 
   test('a disabled account gets no mail', async () => {
@@ -207,14 +179,14 @@ describe('a forgotten password', () => {
     })
     await usher.directory.endAccess(id, account => ({ ...account, enabled: false }))
     await forgot('off')
-    expect(received).toEqual([])
+    expect(server.state.received).toEqual([])
   })
 
   test('one mail is sent in some minutes, however often the form is sent', async () => {
     await forgot('ada')
     await forgot('ada')
     await forgot('ada@example.org')
-    expect(received).toHaveLength(1)
+    expect(server.state.received).toHaveLength(1)
   })
 
   test('a form of another site, and many forms of one network, are refused', async () => {
@@ -234,13 +206,13 @@ describe('a forgotten password', () => {
 
 test('a mail that the server does not accept is sent again, with a link that works', async () => {
   await closeLink('ada')
-  refusal = { responseCode: 451 }
+  server.state.refusal = { responseCode: 451 }
   await forgot('ada')
-  expect(received).toEqual([])
+  expect(server.state.received).toEqual([])
   const failed = usher.output.find(line => line.includes('"event":"mail_failed"')) ?? ''
   expect(failed).toContain('"reason":"SMTP 451"')
   expect(failed).not.toContain('example.org')
-  refusal = undefined
+  server.state.refusal = undefined
   // The next attempt is due in half a minute.
   const {
     Date: { now },
@@ -251,7 +223,7 @@ test('a mail that the server does not accept is sent again, with a link that wor
   } finally {
     Date.now = now
   }
-  const [mail] = received
+  const [mail] = server.state.received
   if (!mail) throw new Error('no mail')
   expect((await new Browser(usher.issuer).open(linkIn(mail))).status).toBe(200)
 })
@@ -272,9 +244,9 @@ describe('a notice', () => {
 
   /** The notices that were queued: each once, with its receiver and what it is about. */
   async function noticesSent() {
-    received = []
+    server.state.received = []
     await service.deliver('new')
-    return received.map(({ to, content }) => [
+    return server.state.received.map(({ to, content }) => [
       to,
       ...NOTICES.filter(key => content.includes(words(`notice.${key}`))),
     ])
@@ -282,9 +254,9 @@ describe('a notice', () => {
 
   test('about the password and second factors comes after the request', async () => {
     await addApp(service)
-    expect(received).toEqual([])
+    expect(server.state.received).toEqual([])
     expect(await noticesSent()).toEqual([['ada@example.org', 'second_factor_added']])
-    const [mail] = received
+    const [mail] = server.state.received
     expect(mail?.content).toContain(`${service.issuer}/account`)
     expect(mail?.content).toMatch(/Content-Type: text\/plain[\s\S]*Content-Type: text\/html/)
     const { browser } = await atFactor(service, 'ada')
@@ -306,16 +278,16 @@ describe('a notice', () => {
     const browser = new Browser(service.issuer)
     await browser.open(`${path}?ui_locales=de`)
     await browser.submit({ password: NEW, repeat: NEW })
-    received = []
+    server.state.received = []
     await service.deliver('new')
-    expect(received).toHaveLength(1)
-    expect(received[0]?.content).toContain('Das Passwort wurde ge')
-    expect(received[0]?.content).toContain('Alle zweiten Faktoren')
+    expect(server.state.received).toHaveLength(1)
+    expect(server.state.received[0]?.content).toContain('Das Passwort wurde ge')
+    expect(server.state.received[0]?.content).toContain('Alle zweiten Faktoren')
     await operated.usher('accounts set ada locale=fr')
     await operated.usher('accounts password ada')
-    received = []
+    server.state.received = []
     await service.deliver('new')
-    expect(received[0]?.content).toContain('lang="fr"')
+    expect(server.state.received[0]?.content).toContain('lang="fr"')
     await operated.usher('accounts set ada locale=en')
   })
 

@@ -17,6 +17,7 @@ const ERRORS = [
   { name: 'error-link',        error: 'link_gone',               title: 'link',        text: 'link_text' },
   { name: 'error-not-found',   error: 'not_found',               title: 'not_found',   text: 'not_found_text' },
   { name: 'error-address',     error: 'misdirected_request',     title: 'misdirected', text: 'request_text' },
+  { name: 'error-too-many',    error: 'temporarily_unavailable', title: 'too_many',    text: 'too_many_text' },
   { name: 'error-unavailable', error: 'temporarily_unavailable', title: 'unavailable', text: 'unavailable_text', again: true },
   { name: 'error-server',      error: 'server_error',            title: 'title',       text: 'server_error_text', again: true },
 ]

@@ -10,6 +10,7 @@ export const USER = { username: 'ada', name: 'Ada Lovelace' }
 /** The account navigation with the entries of every feature. */
 const areas: Area[] = [
   ...AREAS,
+  { path: '/account/profile', icon: 'pen', label: t => t('profile.title') },
   { path: PLACES.activity, icon: 'clock', label: t => t('account.nav_activity') },
   { path: PLACES.signIns, icon: 'person', label: t => t('sign_ins.title') },
   { path: '/account/factors', icon: 'shield', label: t => t('factors.title') },

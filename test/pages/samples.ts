@@ -12,6 +12,7 @@ import { allowed, payment } from './detail-samples.ts'
 import { deviceAsks, deviceStates } from './device-samples.ts'
 import { errorStates } from './error-samples.ts'
 import { factorStates } from './factor-samples.ts'
+import { profileStates } from './profile-samples.ts'
 import { requestAsks, requestStates } from './request-samples.ts'
 import { LONG, type State, state, USER } from './sample.ts'
 
@@ -372,10 +373,11 @@ export const STATES: State[] = [
     isNew: true,
     problems: { password: t('password.too_common'), repeat: t('password.differs') },
   })),
+  ...profileStates,
   ...[false, true].map(isSent =>
     state(isSent ? 'forgot-sent' : 'forgot', 'forgot', () => ({ isSent })),
   ),
-  ...(['invitation', 'forgot'] as const).map(kind =>
+  ...(['invitation', 'forgot', 'address'] as const).map(kind =>
     state(`mail-${kind}`, 'mail', ({ t }) => ({
       subject: t(`mail.${kind}`, { brand: 'Usher' }),
       paragraphs: [

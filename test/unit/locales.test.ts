@@ -25,6 +25,7 @@ const counted = (words: object) => [
 const ALIKE = [
   'de account.name',
   'de device.code',
+  'de profile.name',
   'fr device.code',
   'fr error.description',
   'es error.code',

@@ -63,6 +63,10 @@ const OUTCOMES = ['allowed', 'denied', 'gone', 'withdrawn']
 const SIGN_IN = ['failed', 'upstream_failed', 'upstream_unavailable', 'upstream_unknown']
 const SIGN_INS = ['added', 'removed', 'failed', 'taken']
 
+/** The mails, and those whose link does not expire. */
+const MAILS = ['invitation', 'forgot', 'address', 'known', 'notice']
+const LASTING_MAILS = ['known', 'notice']
+
 const SCOPES = ['openid', 'profile', 'email', 'phone', 'address', 'offline_access', 'other']
 
 test('there are pages, texts and calls of `t`', () => {
@@ -79,7 +83,7 @@ test('every key that a page uses has a text', () => {
   expect(missing).toEqual([])
 })
 
-test('a composed key begins with one of ten prefixes', () => {
+test('a composed key begins with one of eleven prefixes', () => {
   const dynamic = calls
     .filter(
       ({ argument }) =>
@@ -88,7 +92,7 @@ test('a composed key begins with one of ten prefixes', () => {
     .map(({ argument }) => argument)
   for (const argument of dynamic)
     expect(argument).toMatch(
-      /^['`](scope|errors|error|password|device|requests|sign_in|sign_ins|activity|notice)\./,
+      /^['`](scope|errors|error|password|device|requests|sign_in|sign_ins|activity|notice|mail)\./,
     )
   expect(dynamic.length).toBeGreaterThanOrEqual(4)
 })
@@ -115,6 +119,8 @@ test('every text of the file is used on a page', () => {
     ...SIGN_IN.map(problem => `sign_in.${problem}`),
     ...USER_EVENTS.map(event => `activity.${event}`),
     ...NOTICES.map(change => `notice.${change}`),
+    ...MAILS.flatMap(key => [`mail.${key}`, `mail.${key}_text`]),
+    ...LASTING_MAILS.map(key => `mail.${key}_end`),
     ...SIGN_INS.map(outcome => `sign_ins.${outcome}`),
     ...plurals.flatMap(formsOf),
   ])

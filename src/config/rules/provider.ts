@@ -45,6 +45,7 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
     proxy,
     listen,
     mail,
+    accounts: { self_service, module },
   } = value
   const isPlain = value.issuer?.startsWith('http:') && !development
   const isLocal = store.startsWith('sqlite:')
@@ -79,6 +80,8 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
       [mtls.header && !proxy.length, 'certificate-header', 'client_certificates.header'],
       [features.mtls && !mtls.header && !listen.tls, 'certificate-source', 'features.mtls'],
       [isWrongOrigin, 'mtls', 'client_certificates.origin'],
+      [self_service.includes('email') && !mail, 'mail-missing', 'accounts.self_service'],
+      [self_service.length && module, 'own-accounts', 'accounts.self_service'],
       [second_factor === 'off' && named, 'second-factor-off', 'sign_in.second_factor_required_for'],
     ]),
     ...unmet.map(([feature, needed]) =>
@@ -182,11 +185,12 @@ export const portOf = ({ port }: URL) => Number(port || 443)
 /** Returns `accounts` with the path of its module, and a digest that changes when the file does. */
 export function readAccounts(usher: FileResult<UsherFile>, folder: string, findings: Finding[]) {
   const { value, at } = usher
-  if (!value?.accounts.module) return {}
-  const module = resolve(folder, value.accounts.module)
+  const { self_service = [], module: named } = value?.accounts ?? {}
+  if (!named) return { self_service }
+  const module = resolve(folder, named)
   const { bytes = '', problem } = readBytes(module)
   if (problem) findings.push(at(['accounts', 'module'], 'file', `its file ${problem}`))
-  return { module, digest: hash('sha256', bytes, 'base64url') }
+  return { self_service, module, digest: hash('sha256', bytes, 'base64url') }
 }
 
 /** Returns `keys` with the absolute path of its module. */

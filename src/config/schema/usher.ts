@@ -139,7 +139,10 @@ export const usherSchema = z.strictObject({
     header: matching(/^[a-z\d-]*cert[a-z\d-]*$/i, CERTIFICATE_HEADER).optional(),
     origin: origin.optional(),
   }),
-  accounts: section({ module: path.optional() }),
+  accounts: section({
+    module: path.optional(),
+    self_service: z.array(z.enum(['name', 'email'])).default([]),
+  }),
   mail: z
     .strictObject({
       from: emailAddress,

@@ -1,0 +1,301 @@
+// Users change their own name and address (accounts.self_service), with a real SMTP server.
+
+import { join } from 'node:path'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { queueLink } from '../../src/features/mail-queue.ts'
+import { Browser } from '../support/browser.ts'
+import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
+import { ageSessions, newTab, send, signedIn, textOf, words } from '../support/people.ts'
+import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+
+const PROFILE = '/account/profile'
+const NEW = 'countess@example.org'
+/** The issuer `names` sets the name, and `addresses` the address. */
+const ISSUERS = { names: ['name'], addresses: ['email'], none: ['username'] }
+
+let server: MailServer
+let usher: Usher
+let username = ''
+let serial = 0
+beforeAll(async () => {
+  server = await startMailServer({ authOptional: true })
+  const mail = {
+    from: 'id@example.org',
+    smtp: { host: '127.0.0.1', port: server.port, tls: 'none' },
+  }
+  const upstreams = Object.entries(ISSUERS).map(([name, fields]) => [
+    `upstreams/${name}.yaml`,
+    JSON.stringify({
+      issuer: `https://${name}.example.org`,
+      client_id: 'usher',
+      client_secret_file: join(import.meta.dirname, '../../package.json'),
+      label: name,
+      claims: Object.fromEntries(fields.map(field => [field, field])),
+    }),
+  ])
+  usher = await startUsher({
+    usher: { mail, accounts: { self_service: ['name', 'email'] } },
+    files: Object.fromEntries(upstreams),
+  })
+})
+afterAll(async () => {
+  await usher.close()
+  await server.close()
+})
+/** Each test has a user of its own, whose address is `USERNAME@example.org`. */
+beforeEach(async () => {
+  username = `ada-${++serial}`
+  await usher.addAccount({ ...ADA, username, email: `${username}@example.org` })
+  await mails()
+})
+
+const account = async (name = username) => {
+  const found = await usher.directory.findByUsername(name)
+  if (!found) throw new Error(`no account ${name}`)
+  return found
+}
+async function atProfile(name = username) {
+  const browser = await signedIn(usher, name)
+  await browser.open(PROFILE)
+  return browser
+}
+/** Mails that the queue sends now. */
+async function mails() {
+  server.state.received = []
+  await usher.deliver('new')
+  return server.state.received
+}
+const receivers = async () => (await mails()).map(({ to }) => to)
+/** Asks for an address, and returns its link. */
+async function requested(email = NEW, name = username) {
+  const browser = await atProfile(name)
+  await browser.submit({ email })
+  const [mail] = await mails()
+  if (!mail) throw new Error('no mail')
+  return { browser, mail, path: linkIn(mail) }
+}
+async function opened(path: string, browser = new Browser(usher.issuer)) {
+  await browser.open(path)
+  return browser
+}
+const events = (name: string) => usher.output.filter(line => line.includes(`"event":"${name}"`))
+
+test('a user changes the name, which applications get', async () => {
+  const browser = await atProfile()
+  expect(browser.heading).toBe(words('profile.title'))
+  await browser.submit({ name: '  Ada King  ' })
+  expect(browser.page.status).toBe(200)
+  expect(textOf(browser.page.text)).toContain(words('profile.saved'))
+  expect(browser.page.html.querySelector('#name')?.getAttribute('value')).toBe('Ada King')
+  expect(await account()).toMatchObject({ name: 'Ada King', email: `${username}@example.org` })
+  expect(events('name_changed').at(-1)).toContain((await account()).id)
+  expect(await mails()).toEqual([])
+  await browser.submit({ name: '' })
+  expect((await account()).name).toBeUndefined()
+})
+
+test('a form without a change changes nothing', async () => {
+  const browser = await atProfile()
+  const before = await account()
+  await browser.submit()
+  expect(textOf(browser.page.text)).not.toContain(words('profile.saved'))
+  expect(await account()).toEqual(before)
+  expect(await mails()).toEqual([])
+})
+
+describe('a new address', () => {
+  test('is in force when its mailbox has confirmed it, and the former one gets a notice', async () => {
+    const { browser, mail, path } = await requested()
+    const pending = textOf(browser.page.text)
+    expect(pending).toContain(words('profile.pending', { email: NEW }))
+    expect(mail.to).toBe(NEW)
+    expect(mail.content).toContain(words('mail.username', { username }))
+    expect(mail.content).not.toContain('Ada Lovelace')
+    expect(await account()).toMatchObject({ email: `${username}@example.org` })
+    await browser.open(PROFILE)
+    expect(textOf(browser.page.text)).toContain(words('profile.pending', { email: NEW }))
+    const mailbox = await opened(path)
+    expect(mailbox.heading).toBe(words('address.title'))
+    expect(textOf(mailbox.page.text)).toContain(username)
+    await mailbox.submit()
+    expect(mailbox.heading).toBe(words('address.done_title'))
+    expect(await account()).toMatchObject({ email: NEW, email_verified: true })
+    const [notice] = await mails()
+    expect(notice?.to).toBe(`${username}@example.org`)
+    expect(notice?.content).toContain(words('notice.account_changed'))
+    for (const name of ['email_change_requested', 'email_changed']) {
+      expect(events(name).at(-1)).toContain((await account()).id)
+    }
+    const logged = usher.output.join('')
+    expect(logged).not.toContain(NEW)
+    expect(logged).not.toContain(path.slice('/welcome/'.length + 22))
+    await browser.open('/account/activity')
+    expect(textOf(browser.page.text)).toContain(words('activity.email_changed'))
+  })
+
+  test('link: a scanner uses nothing up, another browser cannot send the form, and it works once', async () => {
+    const { path } = await requested(`${username}-new@example.org`)
+    const scanner = new Browser(usher.issuer)
+    for (const method of ['GET', 'HEAD']) await send(scanner, path, { method })
+    const mailbox = await opened(path)
+    const form = { csrf: mailbox.page.html.querySelector('[name=csrf]')?.attributes.value ?? '' }
+    expect((await send(new Browser(usher.issuer), path, { form })).status).toBe(403)
+    await mailbox.submit()
+    expect(mailbox.page.status).toBe(200)
+    expect((await opened(path)).page.status).toBe(410)
+  })
+
+  test.each([
+    ['a newer link replaces it', () => requested(`${username}-2@example.org`)],
+    [
+      'the password changed',
+      async () => {
+        const browser = await signedIn(usher, username)
+        await browser.open('/account/password')
+        const password = 'another battery, another staple'
+        await browser.submit({ current: PASSWORD, password, repeat: password })
+      },
+    ],
+    [
+      'the account is disabled',
+      async () =>
+        usher.directory.endAccess((await account()).id, it => ({ ...it, enabled: false })),
+    ],
+  ])('link is closed when %s', async (_, change) => {
+    const { path } = await requested(`${username}-1@example.org`)
+    const mailbox = await opened(path)
+    await change()
+    await mailbox.submit()
+    expect(mailbox.page.status).toBe(410)
+    expect((await account()).email).toBe(`${username}@example.org`)
+  })
+
+  test('closes links for a password that were mailed to the former one', async () => {
+    await queueLink(usher.settings, usher.records, await account(), { lang: 'en' })
+    const [mail] = await mails()
+    const old = mail ? linkIn(mail) : ''
+    expect((await opened(old)).page.status).toBe(200)
+    const { path } = await requested(`${username}-new@example.org`)
+    await (await opened(path)).submit()
+    expect((await opened(old)).page.status).toBe(410)
+  })
+
+  test('that another account has: its mailbox learns of it, and the page is the same', async () => {
+    const other = await account()
+    username = `other-${serial}`
+    await usher.addAccount({ username })
+    const browser = await atProfile()
+    await browser.submit({ email: other.email?.toUpperCase() ?? '' })
+    expect(browser.page.status).toBe(200)
+    const [mail] = await mails()
+    expect(mail?.to.toLowerCase()).toBe(other.email)
+    expect(mail?.content).toContain(words('mail.known', { brand: 'Usher' }))
+    expect(mail?.content).not.toContain(username)
+    expect(mail?.content).not.toContain(other.username.concat('\r\n'))
+    expect(linkIn(mail ?? { from: '', to: '', content: '' })).toBe('')
+    expect((await account()).email).toBeUndefined()
+  })
+
+  test('is requested a few times, and then refused for a while', async () => {
+    const browser = await atProfile()
+    const statuses: number[] = []
+    for (let i = 0; i < 8; i++) {
+      const tab = newTab(browser)
+      await tab.open(PROFILE)
+      statuses.push((await tab.submit({ email: `${username}-${i}@example.org` })).status)
+      if (statuses.at(-1) === 429) expect(tab.heading).toBe(words('error.too_many'))
+    }
+    expect(statuses.filter(status => status === 200).length).toBeLessThanOrEqual(6)
+    expect(statuses.at(-1)).toBe(429)
+    expect((await receivers()).length).toBeLessThanOrEqual(6)
+  })
+})
+
+test.each([
+  ['a text without a domain', 'countess'],
+  ['two addresses', 'a@example.org,b@example.org'],
+  ['a quoted local part', '"a@evil.example"@example.org'],
+  ['a domain with a dot at its end', 'ada@example.org.'],
+  ['a local part with a space', 'a da@example.org'],
+  ['a line break', 'ada@example.org\r\nBcc: x@example.org'],
+  ['no text', ' '],
+])('%s is no address', async (_, email) => {
+  const browser = await atProfile()
+  await browser.submit({ name: 'Ada King', email })
+  expect(browser.page.status).toBe(400)
+  expect(textOf(browser.page.text)).toContain(words('profile.wrong_email'))
+  expect(browser.page.html.querySelector('#name')?.getAttribute('value')).toBe('Ada King')
+  expect(await account()).toMatchObject({ name: ADA.name, email: `${username}@example.org` })
+  expect(await mails()).toEqual([])
+})
+
+test('a name is refused that hides characters, and the domain of an address is written in ASCII', async () => {
+  const browser = await atProfile()
+  await browser.submit({ name: 'a\u202Eb' })
+  expect(textOf(browser.page.text)).toContain(words('profile.wrong_name'))
+  await browser.open(PROFILE)
+  await browser.submit({ email: ' Ada@BÜCHER.example ' })
+  const email = 'Ada@xn--bcher-kva.example'
+  expect(textOf(browser.page.text)).toContain(words('profile.pending', { email }))
+  // The server shows it in Unicode.
+  expect(await receivers()).toEqual(['Ada@bücher.example'])
+})
+
+test('a change needs a recent sign-in, and a form of this page', async () => {
+  const browser = await atProfile()
+  const csrf = browser.page.html.querySelector('[name=csrf]')?.attributes.value ?? ''
+  const form = { name: 'Mallory' }
+  expect((await send(browser, PROFILE, { form })).status).toBe(403)
+  await ageSessions(usher, (await account()).id, 16 * 60)
+  await send(browser, PROFILE, { form: { ...form, csrf } })
+  expect((await account()).name).toBe(ADA.name)
+  await browser.open(PROFILE)
+  expect(browser.heading).toBe(words('sign_in.title'))
+  await browser.submit({ username, password: PASSWORD, decision: 'continue' })
+  expect(browser.heading).toBe(words('profile.title'))
+})
+
+describe('fields that an upstream issuer sets', () => {
+  test.each([
+    [['names'], ['email']],
+    [['addresses'], ['name']],
+    [['none'], ['name', 'email']],
+    [['none', 'names', 'addresses'], []],
+  ])('with links to %j, the user may change %j', async (issuers, fields) => {
+    const { id } = await account()
+    const links = issuers.map(name => ({
+      issuer: `https://${name}.example.org`,
+      subject: username,
+    }))
+    await usher.directory.change(id, current => ({ ...current, links }))
+    const browser = await atProfile()
+    const inputs = browser.page.html.querySelectorAll('input[id]').map(({ id }) => id)
+    expect(inputs).toEqual(fields)
+    expect(browser.page.status).toBe(fields.length ? 200 : 404)
+    await browser.open('/account')
+    const links_ = browser.page.html.querySelectorAll(`nav a[href="${PROFILE}"]`)
+    expect(links_).toHaveLength(fields.length ? 1 : 0)
+    if (!fields.length) return
+    await browser.open(PROFILE)
+    await browser.submit({ name: 'Mallory', email: `${username}-new@example.org` })
+    expect((await account()).name === 'Mallory').toBe(fields.includes('name'))
+    expect((await mails()).length === 1).toBe(fields.includes('email'))
+  })
+})
+
+test.each([
+  ['an address without mail', { self_service: ['email'] }, 'needs `mail`'],
+  ['accounts of a module', { self_service: ['name'], module: 'x.mjs' }, 'keeps them elsewhere'],
+])('%s is refused', async (_, accounts, message) => {
+  const module = 'export const find = () => null; export const authenticate = () => null'
+  const starting = startUsher({ usher: { accounts }, files: { 'x.mjs': module } })
+  await expect(starting).rejects.toThrow(message)
+})
+
+test('without the setting there is no page', async () => {
+  const plain = await startUsher()
+  await plain.addAccount(ADA)
+  const browser = await signedIn(plain)
+  expect((await browser.open(PROFILE)).status).toBe(404)
+  await plain.close()
+})

@@ -1,0 +1,33 @@
+// The pages on which users change their own name and address, in every state, and a mail about the address.
+
+import type { PageData } from '../../src/pages/page-data.ts'
+import { LONG, state, USER } from './sample.ts'
+
+const email = 'ada@example.org'
+const PROFILE: PageData['profile'] = {
+  fields: { name: USER.name, email },
+  wrong: [],
+  isSaved: false,
+}
+
+export const profileStates = [
+  state('profile', 'profile', () => PROFILE),
+  state('profile-name', 'profile', () => ({ ...PROFILE, fields: { name: LONG } })),
+  state('profile-saved', 'profile', () => ({
+    ...PROFILE,
+    isSaved: true,
+    pending: 'countess@example.org',
+  })),
+  state('profile-wrong', 'profile', () => ({ ...PROFILE, wrong: ['name', 'email'] })),
+  ...[false, true].map(isDone =>
+    state(isDone ? 'address-confirmed' : 'confirm-address', 'confirm-address', () => {
+      return { email, isDone }
+    }),
+  ),
+  state('mail-known', 'mail', ({ t }) => ({
+    subject: t('mail.known', { brand: 'Usher' }),
+    paragraphs: [t('mail.known_text', { brand: 'Usher' })],
+    link: 'https://id.example.org/account',
+    end: t('mail.known_end'),
+  })),
+]
