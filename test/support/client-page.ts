@@ -75,9 +75,11 @@ export async function stageClient(
       children.push(child)
       return child
     },
-    /** Starts `program`. `line` returns the next line of its output, and throws if it has ended. */
-    start(program: string) {
-      const child = this.spawn(process.execPath, this.write('application.mjs', program))
+    /**
+     * Starts `program` with `words`. `line` returns the next line of its output, and throws if it has ended.
+     */
+    start(program: string, ...words: string[]) {
+      const child = this.spawn(process.execPath, this.write('application.mjs', program), ...words)
       const ended = once(child, 'exit')
       const errors = text(child.stderr)
       const lines = createInterface(child.stdout)[Symbol.asyncIterator]()

@@ -1,11 +1,13 @@
 // An agent: connects to an MCP server with the SDK of MCP, version 1 or 2, and calls its tool. Prints the URL
-// where the user signs in, the answer of the tool, and whether it got a refresh token.
+// where the user signs in, the answer of the tool, and whether it got a refresh token. The client is in a file of
+// Usher, or has a metadata document.
 
 import { createServer } from 'node:http'
 
 const SERVER = new URL('http://localhost:4000/mcp')
+const [, , version, clientMetadataUrl] = process.argv
 const [{ Client }, { StreamableHTTPClientTransport }] =
-  process.argv[2] === '1'
+  version === '1'
     ? await Promise.all([
         import('@modelcontextprotocol/sdk/client/index.js'),
         import('@modelcontextprotocol/sdk/client/streamableHttp.js'),
@@ -30,7 +32,11 @@ const authProvider = {
     redirect_uris: ['http://localhost/callback'],
     grant_types: ['authorization_code', 'refresh_token'],
   },
-  clientInformation: () => ({ client_id: 'editor' }),
+  clientMetadataUrl,
+  clientInformation: () => kept.client ?? (clientMetadataUrl ? undefined : { client_id: 'editor' }),
+  saveClientInformation: client => {
+    kept.client = client
+  },
   tokens: () => kept.tokens,
   saveTokens: tokens => {
     kept.tokens = tokens
