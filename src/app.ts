@@ -21,7 +21,7 @@ import { mutualTls } from './features/mtls.ts'
 import { registration } from './features/registration.ts'
 import { resourceIndicators } from './features/resources.ts'
 import { responseModes } from './features/response-modes.ts'
-import { selfService } from './features/self-service.ts'
+import { selfService, signUp } from './features/self-service.ts'
 import { tokenExchange } from './features/token-exchange.ts'
 import { edge, jsonHeaders, originForm, pageHeaders } from './http/edge.ts'
 import { errors } from './http/errors.ts'
@@ -89,6 +89,7 @@ export async function createApp(
       : (await import('./features/factors/feature.ts')).secondFactors(dependencies)
   const ours: Record<string, PageFeature> = {
     self_service: selfService(dependencies),
+    sign_up: signUp(dependencies),
     application_access: applicationAccess(),
     activity: activity(records, views),
     resources: resourceIndicators(dependencies),

@@ -14,7 +14,7 @@ import type { Dependencies } from '../provider/feature.ts'
 import { createBrowserBinding } from '../provider/interactions.ts'
 import { createFactors } from './factors/factors.ts'
 import { createLinks, type FoundLink, type Links } from './links.ts'
-import { confirmAddressPage } from './self-service.ts'
+import { confirmAddressPage, isAdmitted } from './self-service.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
@@ -42,8 +42,9 @@ export function accountLinks({ settings, records, sessions }: Dependencies): Pag
     const network = `links network ${networkOf(ctx.ip)}`
     const isInTime = found || (await attempts.count([[network, OF_NETWORK]]))
     if (!isInTime) return ctx.throw(429, 'too many unknown links were opened from this network')
-    const { account, isOpen } = found ?? {}
-    if (found && isOpen) return found
+    const { link, account } = found ?? {}
+    const isOff = link?.purpose === 'sign_up' && !isAdmitted(settings, link.email)
+    if (found?.isOpen && !isOff) return found
     if (account) note(ctx, 'link_expired', { account: account.id })
     return gone(ctx, account ? 'the link has expired' : 'the link is unknown or replaced')
   }
@@ -103,7 +104,8 @@ function passwordPage({ views, records, authentication }: Site, links: Links) {
       await authentication.countForm(ctx, account)
       if (!(await links.use(found, form.value('password')))) return false
       note(ctx, 'link_used', { account })
-      note(ctx, 'password_changed', { account })
+      const isAdded = found.link.purpose === 'sign_up'
+      note(ctx, isAdded ? 'account_added' : 'password_changed', { account })
       if (found.link.resetFactors) await resetFactors(ctx, account)
       views.page(ctx, 'welcome-done', { isNew: isNew(found) })
     },

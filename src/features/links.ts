@@ -1,22 +1,24 @@
-// Links that operators print and that mails contain: with one, a user chooses a password, or confirms a new address.
-// There is one record for each account and purpose, so that a newer link replaces the older one:
+// Links that operators print and that mails contain: with one, a user chooses a password, confirms a new address, or
+// adds an account. There is one record for each account and purpose, so that a newer link replaces the older one:
 //
-//   AccountLink HANDLE → { account, hash, since, until }    HANDLE: a keyed hash of the purpose and the account's id
+//   AccountLink HANDLE → { account, hash, since, until }    HANDLE: a keyed hash of the purpose and the account's id;
+//                                                           for a new account, of its address
 //
 // A token is HANDLE and 256 random bits, of which the store has a hash. A link is open until it expires, while
 // the account is enabled and none of its access has ended since, and while a mailed link for a password went to the
 // address that the account has. Setting the password ends all access in the same change of the account. For this
 // reason one of several uses succeeds, a change of the password closes all links, and a crash leaves no link half used.
+// A link for a new account has the id that it gets: one of several uses can add it.
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
-import type { Account } from '../accounts/account.ts'
+import { type Account, InvalidAccount } from '../accounts/account.ts'
 import type { OwnDirectory } from '../accounts/directory.ts'
 import { admit, hashPassword } from '../accounts/password.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
-/** What a link is for: a new password, or the confirmation of a new address. */
-type Purpose = 'password' | 'address'
+/** What a link is for: a new password, the confirmation of a new address, or a new account. */
+export type Purpose = 'password' | 'address' | 'sign_up'
 
 /** The record of a link. */
 interface AccountLink {
@@ -37,9 +39,10 @@ interface AccountLink {
   resetFactors?: boolean
 }
 
+type LinkAccount = Pick<Account, 'id' | 'ended'>
 type LinkOptions = Pick<AccountLink, 'purpose' | 'email' | 'resetFactors'>
 
-/** A link that was found by its token, with its account. */
+/** A link that was found by its token, with its account. One for a new account has the account that it adds. */
 export interface FoundLink {
   account: Account
   link: AccountLink
@@ -71,6 +74,26 @@ export function createLinks(records: Records, directory: OwnDirectory) {
     return purpose === 'address' || (email ?? account.email) === account.email
   }
 
+  /** The account that a link for a new one adds. The address is its username. */
+  const newAccount = ({ account: id, email = '' }: AccountLink): Account => {
+    const profile = { username: email, email, email_verified: true, attributes: {} }
+    return { ...profile, id, enabled: true, created: now(), updated: now() }
+  }
+
+  /** Adds the account. Returns false if it was added, or another account has the address. */
+  async function register(found: FoundLink, password: string): Promise<boolean> {
+    const { account } = found
+    const holders = await directory.findByEmail(account.username)
+    if (holders.length) return false
+    const password_hash = await admit(() => hashPassword(password))
+    const outcome = await directory.transfer({ ...account, password_hash }).catch(error => {
+      if (!(error instanceof InvalidAccount)) throw error
+    })
+    if (outcome !== 'added') return false
+    await drop(found)
+    return true
+  }
+
   /** Removes a used link. A newer one stays. */
   async function drop({ link, handle }: FoundLink) {
     const { value, version } = await records.read<AccountLink>(KIND, handle)
@@ -79,8 +102,9 @@ export function createLinks(records: Records, directory: OwnDirectory) {
 
   return {
     /** Makes a link, which replaces the former one of its purpose. Returns its path; `until`: epoch seconds. */
-    async make({ id, ended = 0 }: Account, seconds = LINK_SECONDS, about: LinkOptions = {}) {
-      const handle = handleOf(id, about.purpose)
+    async make({ id, ended = 0 }: LinkAccount, seconds = LINK_SECONDS, about: LinkOptions = {}) {
+      const { purpose, email = '' } = about
+      const handle = handleOf(purpose === 'sign_up' ? email.toLowerCase() : id, purpose)
       const token = handle + randomBytes(32).toString('base64url')
       const until = now() + seconds
       const since = Math.max(now(), ended + 1)
@@ -101,13 +125,15 @@ export function createLinks(records: Records, directory: OwnDirectory) {
       if (!handle) return undefined
       const { value: link } = await records.read<AccountLink>(KIND, handle)
       if (!link || !timingSafeEqual(Buffer.from(link.hash), Buffer.from(hashOf(token)))) return
-      const account = await directory.find(link.account)
+      const isNew = link.purpose === 'sign_up'
+      const account = (await directory.find(link.account)) ?? (isNew ? newAccount(link) : undefined)
       return account && { account, link, handle, isOpen: isOpen(link, account) }
     },
 
     /** Sets the password, and ends all access of the account. Returns false if the link is not open any more. */
     async use(found: FoundLink, password: string): Promise<boolean> {
       const { link } = found
+      if (link.purpose === 'sign_up') return register(found, password)
       const hash = await admit(() => hashPassword(password))
       const permanent = { password: hash, change_password_by: undefined }
       const ended = await directory.endAccess(link.account, current => {

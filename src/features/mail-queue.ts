@@ -38,6 +38,8 @@ export interface Mail {
   typed?: string
   /** The new address of the account, which has to be confirmed. */
   address?: string
+  /** The address of a user who wants an account. */
+  newcomer?: string
   /** The language (BCP 47). Absent: that of the account. */
   lang?: string
   /** The lifetime of the link. */

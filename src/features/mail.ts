@@ -7,7 +7,7 @@
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Context } from 'koa'
-import { type Account, isUsername, tidy } from '../accounts/account.ts'
+import { type Account, isUsername, newAccountId, tidy } from '../accounts/account.ts'
 import { createDirectory } from '../accounts/directory.ts'
 import type { Settings } from '../config/load.ts'
 import { networkOf } from '../http/client-info.ts'
@@ -33,7 +33,7 @@ declare module '../pages/page-data.ts' {
 /** A mail with its receiver, before it is written in a language. */
 interface Letter {
   /** Its texts are `mail.KEY`, `mail.KEY_text`, and `mail.KEY_end` if the link does not expire. */
-  key: 'invitation' | 'forgot' | 'address' | 'known' | 'notice'
+  key: 'invitation' | 'forgot' | 'address' | 'sign_up' | 'known' | 'notice'
   to: string
   account?: Account
   /** The path of the link. */
@@ -95,24 +95,35 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
 
   /** Returns what to send; undefined if nothing. A link in it is made now. */
   async function letterOf(item: Mail & { attempt: number }): Promise<Letter | undefined> {
-    const { notice, address, seconds = FORGOT_SECONDS, resetFactors } = item
+    const { notice, address, newcomer, seconds = FORGOT_SECONDS, resetFactors, attempt } = item
+    if (newcomer) {
+      const isDue = attempt > 1 || (await beginPause(newcomer.toLowerCase()))
+      return isDue ? confirmation('sign_up', newcomer) : undefined
+    }
     const account = await (item.account ? directory.find(item.account) : forgetful(item))
     if (!account?.enabled) return undefined
     if (notice) return { key: 'notice', to: notice.to, account, path: PLACES.home, notice }
-    if (address) return confirmation(address, account)
+    if (address) return confirmation('address', address, account)
     const { email, password } = account
     if (!email) return undefined
     const link = await links.make(account, seconds, { email, resetFactors })
     return { key: password === undefined ? 'invitation' : 'forgot', to: email, account, ...link }
   }
 
-  /** Returns the mail with a link that confirms an address; another one if another account has it. */
-  async function confirmation(email: string, account: Account): Promise<Letter> {
+  /** Returns the mail with a link that confirms an address; another one if an account has it already. */
+  async function confirmation(
+    purpose: 'address' | 'sign_up',
+    email: string,
+    account?: Account,
+  ): Promise<Letter> {
     const holders = await directory.findByEmail(email)
-    const isKnown = holders.some(({ id }) => id !== account.id)
-    if (isKnown) return { key: 'known', to: email, path: PLACES.home }
-    const link = await links.make(account, FORGOT_SECONDS, { purpose: 'address', email })
-    return { key: 'address', to: email, account, ...link }
+    // A new account has its address as username.
+    const namesake = account ? undefined : await directory.findByUsername(email)
+    if (namesake || holders.some(({ id }) => id !== account?.id))
+      return { key: 'known', to: email, path: PLACES.home }
+    const to = account ?? { id: newAccountId() }
+    const link = await links.make(to, FORGOT_SECONDS, { purpose, email })
+    return { key: purpose, to: email, account, ...link }
   }
 
   /** Returns the message. */

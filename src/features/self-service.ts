@@ -1,20 +1,30 @@
-// What users do themselves: change their name and their e-mail address (`accounts.self_service`). A new address is
-// in force when its mailbox has confirmed it, with a link (links.ts).
+// What users do themselves: change their name and their e-mail address (`accounts.self_service`), and create an
+// account (`sign_up`; OpenID Connect Initiating User Registration 1.0). An address is in force when its mailbox has
+// confirmed it, with a link (links.ts).
+//
+// The form for a new account stores the address, and nothing else. Whether an account has it is looked up later: the
+// page and its time are the same for every address.
 
 import { randomUUID } from 'node:crypto'
 import { domainToASCII } from 'node:url'
 import type { Context } from 'koa'
+import { interactionPolicy } from 'oidc-provider'
 import { type Account, profileSchema } from '../accounts/account.ts'
 import { createDirectory } from '../accounts/directory.ts'
 import type { Limit } from '../accounts/rate-limit.ts'
+import type { Settings } from '../config/load.ts'
+import { mapOf } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
+import { networkOf } from '../http/client-info.ts'
 import type { Form } from '../http/forms.ts'
+import type { PromptPage } from '../pages/interaction.ts'
 import type { PageData } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import { RECENT_SECONDS, type SignedIn, type Site, type Submitted } from '../pages/site.ts'
-import type { Dependencies } from '../provider/feature.ts'
+import type { Dependencies, Oidc } from '../provider/feature.ts'
+import type { Interaction } from '../provider/interactions.ts'
 import { createLinks, type FoundLink, type Links } from './links.ts'
-import { countForm, mailQueue, queueNotice } from './mail-queue.ts'
+import { countForm, mailQueue, OF_NETWORK, queueNotice } from './mail-queue.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
@@ -25,11 +35,15 @@ declare module '../pages/page-data.ts' {
     profile: { fields: Fields; wrong: Field[]; pending?: string; isSaved: boolean }
     /** The page of a link that confirms an address. */
     'confirm-address': { email: string; isDone: boolean }
+    /** The page of the prompt `create`. `domains`: those whose addresses get an account. */
+    'sign-up': { client: string; email: string; domains: string; isWrong: boolean; isSent: boolean }
   }
 }
 
 type Field = 'name' | 'email'
 type Fields = Partial<Record<Field, string>>
+
+const { Check } = interactionPolicy
 
 /** The path of the page. */
 const PROFILE_PAGE = '/account/profile'
@@ -37,7 +51,7 @@ const PROFILE_PAGE = '/account/profile'
 const OF_ACCOUNT: Limit = { attempts: 5, maxWaitSeconds: 15 * 60 }
 
 /** Returns an address as it is stored: its domain in lower case and in ASCII. Undefined for text that is none. */
-function readAddress(typed: string): string | undefined {
+export function readAddress(typed: string): string | undefined {
   // A quoted local part may contain another address, and programs that read it differ.
   const [, local = '', domain = ''] = /^([^"@]+)@([^@]+)$/.exec(typed) ?? []
   return profileSchema.shape.email.safeParse(`${local}@${domainToASCII(domain.trim())}`).data
@@ -128,6 +142,55 @@ export function confirmAddressPage({ views, records, settings }: Site, links: Li
       const change = { event: 'account_changed', account: before.id, formerEmail: before.email }
       await queueNotice(settings, records, [change], views.words(ctx).lang)
       show(ctx, found, true)
+    },
+  }
+}
+
+/** Whether `sign_up` allows an account for an address that `readAddress` has returned. */
+export const isAdmitted = ({ sign_up }: Pick<Settings, 'sign_up'>, email = '') =>
+  sign_up?.email_domains.includes(email.replace(/.*@/, ''))
+
+/** Returns the feature: users create accounts. Off without `sign_up`. */
+export function signUp({ settings }: Dependencies): PageFeature {
+  if (!settings.sign_up) return {}
+  const isWanted = ({ oidc: { result } }: { oidc: Oidc }) => mapOf(result?.create).isWanted === true
+  const check = new Check('sign_up', 'the user wants an account', 'interaction_required', isWanted)
+  return {
+    prompts: { create: { isFirst: true, requestable: true, page: signUpPage } },
+    checks: { create: [check] },
+    discovery: ({ prompt_values_supported: known }) => ({
+      prompt_values_supported: [known, 'create'].flat(),
+    }),
+  }
+}
+
+/** Returns the page of the prompt: it asks for an address. */
+function signUpPage({ views, records, settings }: Site): PromptPage {
+  type Shown = Partial<PageData['sign-up']>
+  async function render(ctx: Context, { clientId }: Interaction, more: Shown): Promise<undefined> {
+    const { t, list } = views.words(ctx)
+    const client = (await views.client(ctx, clientId))?.client_name ?? t('account.title')
+    const domains = list(settings.sign_up?.email_domains ?? [])
+    const data = { client, domains, email: '', isWrong: false, isSent: false, ...more }
+    views.page(ctx, 'sign-up', data, data.isWrong ? 400 : 200)
+  }
+
+  return {
+    show: (ctx, interaction) => render(ctx, interaction, { email: interaction.loginHint }),
+
+    async submit(ctx, interaction, form) {
+      // The user who is signed in has another account.
+      const isOver = form.value('decision') === 'sign_in'
+      if (isOver) return { create: {}, select_account: { another: true } }
+      const email = form.value('email').slice(0, 256)
+      const newcomer = readAddress(email)
+      if (!isAdmitted(settings, newcomer)) {
+        return render(ctx, interaction, { email, isWrong: true })
+      }
+      await countForm(ctx, records, [`sign-up network ${networkOf(ctx.ip)}`, OF_NETWORK])
+      const mail = { id: randomUUID(), newcomer, lang: views.words(ctx).lang }
+      await mailQueue(records).enqueue(mail)
+      return render(ctx, interaction, { isSent: true })
     },
   }
 }

@@ -239,6 +239,8 @@ export interface PageData {
     passwordFailed?: boolean
     /** Whether the user can sign in with a password here. */
     hasPassword: boolean
+    /** Whether the user can create an account. */
+    canSignUp?: boolean
     /** Whether the user can enter an e-mail address instead of the username. */
     byEmail: boolean
     /** The other methods, each with the text of its button. */

@@ -64,6 +64,7 @@ export function signInPage(site: Site) {
       passwordFailed: tried?.problem === 'failed',
       username: username.slice(0, 256),
       hasPassword,
+      canSignUp: hasPassword && !current && settings.sign_up !== undefined,
       byEmail: settings.sign_in.by.includes('email'),
       methods: others.map(({ name, label }) => {
         return { name, label: words.textOf(label), logo: views.buttonLogo(name) }
@@ -96,6 +97,7 @@ export function signInPage(site: Site) {
       const { hasPassword, others } = methodsFor(ctx, interaction)
       const method = others.find(({ name }) => name === form.value('decision'))
       if (method) return begin(ctx, interaction, method)
+      if (form.value('decision') === 'sign_up') return { create: { isWanted: true } }
       if (!hasPassword) ctx.throw(400, 'this application requires another method of sign-in')
       const username = form.value('username')
       const credentials = { username, password: form.value('password') }

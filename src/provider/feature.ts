@@ -56,6 +56,8 @@ export interface FeaturePrompt {
   isStep?(account: Account, login: Login): boolean | Promise<boolean>
   /** Whether it comes before the sign-in. */
   isFirst?: boolean
+  /** Whether clients can request it with `prompt`. */
+  requestable?: boolean
   /** The step is a second factor: the sign-in is incomplete before it, for limits and the audit log. */
   isFactor?: true
 }

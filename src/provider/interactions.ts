@@ -64,6 +64,8 @@ export interface Outcome {
   /** `accountId`: the account that decided. */
   consent?: { decision: Decision; accountId?: string }
   select_account?: { another: boolean }
+  /** `isWanted`: the user asked for the page that creates an account. */
+  create?: { isWanted?: boolean }
   error?: string
   error_description?: string
 }

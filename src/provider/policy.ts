@@ -39,11 +39,11 @@ export function createPolicy(dependencies: Dependencies, features: NamedFeature[
   const select = new Prompt({ name: 'select_account', requestable: true })
   select.checks.clear()
   policy.add(select, 0)
-  for (const [name, { isStep, isFirst }] of Object.entries(promptsOf(features))) {
+  for (const [name, { isStep, isFirst, requestable }] of Object.entries(promptsOf(features))) {
     if (policy.get(name)) continue
     const isNext = ({ oidc: { result } }: Context) => pendingAt(result, name) !== undefined
     const step = new Check('step', 'the sign-in has a further step', 'interaction_required', isNext)
-    policy.add(new Prompt({ name }, step), isStep || isFirst ? 0 : policy.length - 1)
+    policy.add(new Prompt({ name, requestable }, step), isStep || isFirst ? 0 : policy.length - 1)
   }
   consent.checks.remove('native_client_prompt')
   // The library validates the hint of a new request. It does not read it again on the user code page, or when

@@ -1,4 +1,5 @@
-// The pages on which users change their own name and address, in every state, and a mail about the address.
+// The pages on which users change their own name and address, or create an account, in every state, and a mail about
+// the address.
 
 import type { PageData } from '../../src/pages/page-data.ts'
 import { LONG, state, USER } from './sample.ts'
@@ -8,6 +9,14 @@ const PROFILE: PageData['profile'] = {
   fields: { name: USER.name, email },
   wrong: [],
   isSaved: false,
+}
+
+const signUp = {
+  client: 'Wiki',
+  email: '',
+  domains: 'example.org',
+  isWrong: false,
+  isSent: false,
 }
 
 export const profileStates = [
@@ -24,6 +33,9 @@ export const profileStates = [
       return { email, isDone }
     }),
   ),
+  state('sign-up', 'sign-up', () => signUp),
+  state('sign-up-wrong', 'sign-up', () => ({ ...signUp, email: 'ada@example.com', isWrong: true })),
+  state('sign-up-sent', 'sign-up', () => ({ ...signUp, isSent: true })),
   state('mail-known', 'mail', ({ t }) => ({
     subject: t('mail.known', { brand: 'Usher' }),
     paragraphs: [t('mail.known_text', { brand: 'Usher' })],

@@ -240,6 +240,7 @@ export const STATES: State[] = [
   })),
   state('sign-in-again', 'sign-in', () => ({ ...signIn, username: USER.username, again: true })),
   state('sign-in-expects-other', 'sign-in', () => ({ ...signIn, expectsOther: true })),
+  state('sign-in-sign-up', 'sign-in', () => ({ ...signIn, canSignUp: true })),
   state('sign-in-email', 'sign-in', () => ({ ...signIn, byEmail: true })),
   state('sign-in-methods', 'sign-in', () => ({ ...signIn, methods: METHODS })),
   ...['failed', 'unavailable', 'unknown'].map(problem =>
@@ -377,8 +378,8 @@ export const STATES: State[] = [
   ...[false, true].map(isSent =>
     state(isSent ? 'forgot-sent' : 'forgot', 'forgot', () => ({ isSent })),
   ),
-  ...(['invitation', 'forgot', 'address'] as const).map(kind =>
-    state(`mail-${kind}`, 'mail', ({ t }) => ({
+  ...(['invitation', 'forgot', 'address', 'sign_up'] as const).map(kind =>
+    state(`mail-${kind.replace('_', '-')}`, 'mail', ({ t }) => ({
       subject: t(`mail.${kind}`, { brand: 'Usher' }),
       paragraphs: [
         t('mail.hello', { name: 'Ada Lovelace' }),

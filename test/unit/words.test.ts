@@ -64,7 +64,7 @@ const SIGN_IN = ['failed', 'upstream_failed', 'upstream_unavailable', 'upstream_
 const SIGN_INS = ['added', 'removed', 'failed', 'taken']
 
 /** The mails, and those whose link does not expire. */
-const MAILS = ['invitation', 'forgot', 'address', 'known', 'notice']
+const MAILS = ['invitation', 'forgot', 'address', 'sign_up', 'known', 'notice']
 const LASTING_MAILS = ['known', 'notice']
 
 const SCOPES = ['openid', 'profile', 'email', 'phone', 'address', 'offline_access', 'other']

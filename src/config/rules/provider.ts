@@ -9,6 +9,7 @@ import type { FileResult, ValidFile } from '../files.ts'
 import { type Finding, type Locate, wrongVariable } from '../report/finding.ts'
 import { findingsOf } from '../report/wording.ts'
 import { readBytes, readText } from '../report/yaml.ts'
+import { PASSWORD } from '../schema/upstream.ts'
 import type { UsherFile } from '../schema/usher.ts'
 
 type Usher = ValidFile<UsherFile>
@@ -46,10 +47,11 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
     listen,
     mail,
     accounts: { self_service, module },
+    sign_up,
   } = value
   const isPlain = value.issuer?.startsWith('http:') && !development
   const isLocal = store.startsWith('sqlite:')
-  const { second_factor, second_factor_required_for: named } = value.sign_in
+  const { second_factor, second_factor_required_for: named, methods } = value.sign_in
   const inMemory = store === 'sqlite::memory:'
   const isSecretNeeded = !hasSecret && !(development && isLocal)
   const { password_file, sentinel_password_file } = redis
@@ -80,8 +82,10 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
       [mtls.header && !proxy.length, 'certificate-header', 'client_certificates.header'],
       [features.mtls && !mtls.header && !listen.tls, 'certificate-source', 'features.mtls'],
       [isWrongOrigin, 'mtls', 'client_certificates.origin'],
+      [sign_up && !mail, 'mail-missing', 'sign_up'],
+      [sign_up && methods?.includes(PASSWORD) === false, 'sign-up-method', 'sign_in.methods'],
       [self_service.includes('email') && !mail, 'mail-missing', 'accounts.self_service'],
-      [self_service.length && module, 'own-accounts', 'accounts.self_service'],
+      [module && (sign_up || self_service.length), 'own-accounts', 'accounts.module'],
       [second_factor === 'off' && named, 'second-factor-off', 'sign_in.second_factor_required_for'],
     ]),
     ...unmet.map(([feature, needed]) =>

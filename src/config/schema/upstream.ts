@@ -19,7 +19,8 @@ const field = matching(/^(username|name|email|attributes\.\S+)$/, FIELD)
 const issuer = z
   .url({ protocol: /^https?$/, error: 'is an https URL, as the iss of its ID tokens' })
   .refine(url => !/[?#]/.test(url), 'an issuer has neither query nor fragment')
-const domain = matching(/^[a-z\d-]+(\.[a-z\d-]+)+$/i, 'is a domain: example.org').toLowerCase()
+/** The domain of e-mail addresses, in lower case. */
+export const domain = matching(/^[a-z\d-]+(\.[a-z\d-]+)+$/i, 'a domain: example.org').toLowerCase()
 const claimName = z.string().min(1)
 const OIDC_CLAIMS = { username: 'preferred_username', name: 'name', email: 'email' }
 

@@ -11,7 +11,7 @@ import { detailSchema } from './details.ts'
 import { compatibilitySchema, featuresSchema } from './features.ts'
 import { localeSchema } from './locale.ts'
 import { resourceSchema } from './resource.ts'
-import { signInSchema, upstreamSchema } from './upstream.ts'
+import { domain, signInSchema, upstreamSchema } from './upstream.ts'
 import {
   colour,
   duration,
@@ -156,6 +156,7 @@ export const usherSchema = z.strictObject({
     })
     .optional(),
   sign_in: signInSchema,
+  sign_up: z.strictObject({ email_domains: z.array(domain).min(1) }).optional(),
   egress: section({
     allow: z.array(peer).default([]),
     ports: z.array(port).min(1).default([443]),

@@ -1,0 +1,293 @@
+// Users create accounts by a mailed link (sign_up), with a real SMTP server.
+
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
+import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
+import {
+  copyOf,
+  credentials,
+  newTab,
+  open,
+  send,
+  signedIn,
+  textOf,
+  words,
+} from '../support/people.ts'
+import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+
+const PASSWORD = 'another battery, another staple'
+const CHOSEN = { password: PASSWORD, repeat: PASSWORD }
+const DOMAINS = ['example.org', 'xn--bcher-kva.example']
+
+let server: MailServer
+let usher: Usher
+let mail: object
+let serial = 0
+beforeAll(async () => {
+  server = await startMailServer({ authOptional: true })
+  mail = { from: 'id@example.org', smtp: { host: '127.0.0.1', port: server.port, tls: 'none' } }
+  usher = await startUsher({ usher: { mail, sign_up: { email_domains: DOMAINS } } })
+  await usher.addAccount(ADA)
+  await usher.addAccount(GRACE)
+})
+afterAll(async () => {
+  await usher.close()
+  await server.close()
+})
+/** The limit of a network is for all tests. */
+beforeEach(() => usher.records.remove('Attempts', 'sign-up network 127.0.0.0/24', 1))
+
+const newAddress = () => `new-${++serial}@example.org`
+/** Mails that the queue sends now. */
+async function mails() {
+  server.state.received = []
+  await usher.deliver('new')
+  return server.state.received
+}
+/** A browser at the form for a new account. */
+async function atForm(params: Record<string, string> = {}, browser = new Browser(usher.issuer)) {
+  return await open(usher, { prompt: 'create', ...params }, browser)
+}
+async function requested(email: string) {
+  const { browser, request } = await atForm()
+  await browser.submit({ email, decision: 'continue' })
+  const [sent] = await mails()
+  return { browser, request, sent, path: sent ? linkIn(sent) : '' }
+}
+async function opened(path: string, browser = new Browser(usher.issuer)) {
+  await browser.open(path)
+  return browser
+}
+const events = (name: string) => usher.output.filter(line => line.includes(`"event":"${name}"`))
+
+test('prompt=create leads to an account, and the sign-in goes on to the application', async () => {
+  const email = newAddress()
+  const { browser, request } = await atForm({ login_hint: email })
+  expect(browser.heading).toBe(words('sign_up.title'))
+  expect(browser.page.html.querySelector('#email')?.getAttribute('value')).toBe(email)
+  await browser.submit({ email, decision: 'continue' })
+  expect(browser.heading).toBe(words('forgot.sent_title'))
+  const [sent] = await mails()
+  expect(sent?.to).toBe(email)
+  expect(sent?.content).toContain(words('mail.sign_up', { brand: 'Usher' }))
+  expect(await usher.directory.findByEmail(email)).toEqual([])
+  const mailbox = await opened(sent ? linkIn(sent) : '')
+  expect(mailbox.heading).toBe(words('welcome.title', { brand: 'Usher' }))
+  expect(mailbox.page.html.querySelector('#username')?.getAttribute('value')).toBe(email)
+  await mailbox.submit({ password: 'short', repeat: 'other' })
+  expect(textOf(mailbox.page.text)).toContain(words('password.too_short'))
+  await mailbox.submit(CHOSEN)
+  expect(mailbox.heading).toBe(words('welcome.done_title'))
+  const [account] = await usher.directory.findByEmail(email)
+  expect(account).toMatchObject({ username: email, email_verified: true, enabled: true })
+  for (const name of ['link_opened', 'link_used', 'account_added']) {
+    expect(events(name).at(-1)).toContain(account?.id)
+  }
+  expect(usher.output.join('')).not.toContain(email)
+  await browser.submit({ decision: 'sign_in' })
+  expect(browser.heading).toBe(words('sign_in.title'))
+  const page = await signInAndAllow(browser, email, PASSWORD)
+  const { body } = await redeem(usher, page.params.get('code') ?? '', request)
+  expect(body.id_token).toBeTruthy()
+})
+
+test('the sign-in page leads to the form and back, without JavaScript', async () => {
+  const { browser } = await open(usher)
+  const button = browser.page.html.querySelector('button[value=sign_up]')
+  expect(button?.text).toBe(words('sign_up.title'))
+  await browser.submit({ decision: 'sign_up' })
+  expect(browser.heading).toBe(words('sign_up.title'))
+  await browser.submit({ decision: 'sign_in' })
+  expect(browser.heading).toBe(words('sign_in.title'))
+  await browser.submit({ decision: 'sign_up' })
+  expect(browser.heading).toBe(words('sign_up.title'))
+  await browser.submit({ decision: 'cancel' })
+  expect(browser.page.params.get('error')).toBe('access_denied')
+})
+
+test('a user who is signed in can create another account, and then signs in', async () => {
+  const { browser } = await atForm({}, await signedIn(usher))
+  expect(browser.heading).toBe(words('sign_up.title'))
+  await browser.submit({ decision: 'sign_in' })
+  expect(browser.heading).toBe(words('sign_in.title'))
+  expect(browser.page.html.querySelector('#username')?.getAttribute('value')).toBe('')
+})
+
+test('discovery lists the prompt, and prompt=none cannot be combined with it', async () => {
+  const url = `${usher.issuer}/.well-known/openid-configuration`
+  const { prompt_values_supported: known } = (await (await fetch(url)).json()) as {
+    prompt_values_supported: string[]
+  }
+  expect(known).toContain('create')
+  const { browser } = await open(usher, { prompt: 'create none' })
+  expect(browser.page.params.get('error')).toBe('invalid_request')
+})
+
+describe('a known address', () => {
+  const ANSWER = async (email: string) => {
+    const { browser } = await atForm()
+    await browser.submit({ email, decision: 'continue' })
+    return [browser.page.status, textOf(browser.page.text)]
+  }
+
+  test.each([
+    ['of an account', 'ada@example.org'],
+    ['in another spelling', 'ADA@EXAMPLE.org'],
+    ['that is not verified', 'grace@example.org'],
+  ])(
+    '%s gets the same page, and a mail that says so, without a link for a password',
+    async (_, email) => {
+      const unknown = await ANSWER(newAddress())
+      await mails()
+      expect(await ANSWER(email)).toEqual(unknown)
+      const [sent, ...others] = await mails()
+      expect(others).toEqual([])
+      expect(sent?.content).toContain(words('mail.known', { brand: 'Usher' }))
+      expect(sent?.content).toContain(`${usher.issuer}/account`)
+      expect(sent?.content).not.toContain('/welcome/')
+      expect(sent?.content).not.toMatch(/Lovelace|Hopper/)
+      await usher.records.change('ForgotPause', email.toLowerCase(), () => ({ at: 0 }))
+    },
+  )
+
+  test('is one that an account has as its username', async () => {
+    const email = newAddress()
+    await usher.addAccount({ username: email })
+    const { sent } = await requested(email)
+    expect(sent?.content).toContain(words('mail.known', { brand: 'Usher' }))
+  })
+})
+
+test('one mail is sent in some minutes, however often the form is sent', async () => {
+  const email = newAddress()
+  for (const spelling of [email, email, email.toUpperCase()]) {
+    const { browser } = await atForm()
+    await browser.submit({ email: spelling, decision: 'continue' })
+  }
+  expect(await mails()).toHaveLength(1)
+})
+
+describe('the domain', () => {
+  test.each([
+    ['of another organisation', 'ada@example.com'],
+    ['below an allowed one', 'ada@mail.example.org'],
+    ['that ends like an allowed one', 'ada@notexample.org'],
+    ['with a dot at its end', 'ada@example.org.'],
+    ['behind a quoted local part', '"ada@example.com"@example.org'],
+    ['after a second @', 'ada@example.com@example.org'],
+    ['before a second address', 'ada@example.org,eve@example.com'],
+    ['with a line break after it', 'ada@example.org\nBcc: eve@example.com'],
+    ['that is missing', 'ada'],
+    ['that is empty', 'ada@'],
+  ])('%s is refused', async (_, email) => {
+    const { browser } = await atForm()
+    await browser.submit({ email, decision: 'continue' })
+    expect(browser.page.status).toBe(400)
+    expect(textOf(browser.page.text)).toContain(words('sign_up.wrong_email'))
+    expect(await mails()).toEqual([])
+  })
+
+  test.each([
+    ['in capitals', 'Ada.King@EXAMPLE.ORG', 'Ada.King@example.org'],
+    ['in full-width letters', 'eve@ｅｘａｍｐｌｅ.org', 'eve@example.org'],
+    ['in Unicode', 'eve@bücher.example', 'eve@bücher.example'],
+    ['with spaces around', '  mary@example.org ', 'mary@example.org'],
+  ])('%s is the allowed one', async (_, typed, to) => {
+    const { sent } = await requested(typed)
+    expect(sent?.to).toBe(to)
+  })
+})
+
+describe('the link', () => {
+  test('adds one account, however often its form is sent', async () => {
+    const email = newAddress()
+    const { path } = await requested(email)
+    const mailbox = await opened(path)
+    const second = copyOf(mailbox)
+    await second.open(path)
+    await Promise.all([mailbox.submit(CHOSEN), second.submit(CHOSEN)])
+    const statuses = [mailbox.page.status, second.page.status]
+    expect(statuses.toSorted()).toEqual([200, 410])
+    expect(await usher.directory.findByEmail(email)).toHaveLength(1)
+    expect((await opened(path)).page.status).toBe(410)
+  })
+
+  test('is not used up by a scanner, and works only in the browser that opened its form', async () => {
+    const email = newAddress()
+    const { path } = await requested(email)
+    for (const method of ['GET', 'HEAD']) await send(new Browser(usher.issuer), path, { method })
+    const mailbox = await opened(path)
+    const csrf = mailbox.page.html.querySelector('[name=csrf]')?.attributes.value ?? ''
+    const form = { ...CHOSEN, csrf }
+    expect((await send(new Browser(usher.issuer), path, { form })).status).toBe(403)
+    await mailbox.submit(CHOSEN)
+    expect(mailbox.heading).toBe(words('welcome.done_title'))
+  })
+
+  test('is closed when an account has the address, or the username, meanwhile', async () => {
+    for (const profile of [
+      (email: string) => ({ username: 'x', email }),
+      (username: string) => ({ username }),
+    ]) {
+      const email = newAddress()
+      const { path } = await requested(email)
+      const mailbox = await opened(path)
+      await usher.addAccount(profile(email))
+      await mailbox.submit(CHOSEN)
+      expect(mailbox.page.status).toBe(410)
+    }
+  })
+
+  test('is closed when the setting no longer allows its domain', async () => {
+    const { path } = await requested(newAddress())
+    const others = { mail, sign_up: { email_domains: ['example.com'] } }
+    const { sign_up } = usher.settings
+    usher.settings.sign_up = others.sign_up
+    try {
+      expect((await opened(path)).page.status).toBe(410)
+    } finally {
+      usher.settings.sign_up = sign_up
+    }
+    expect((await opened(path)).page.status).toBe(200)
+  })
+})
+
+test('many forms of one network are refused for a while', async () => {
+  const { browser } = await atForm()
+  const statuses: number[] = []
+  for (let i = 0; i < 40 && !statuses.includes(429); i++) {
+    const tab = newTab(browser)
+    await tab.open(browser.page.url)
+    statuses.push((await tab.submit({ email: newAddress(), decision: 'continue' })).status)
+  }
+  expect(statuses).toContain(429)
+  await mails()
+})
+
+test.each([
+  ['without mail', { sign_up: { email_domains: DOMAINS } }, 'needs `mail`'],
+  [
+    'without passwords',
+    { sign_up: { email_domains: DOMAINS }, sign_in: { methods: ['google'] } },
+    'needs password',
+  ],
+  ['with a domain that is none', { sign_up: { email_domains: ['*.example.org'] } }, 'domain'],
+  ['with no domain', { sign_up: { email_domains: [] } }, 'email_domains'],
+])('the setting is refused %s', async (name, settings, message) => {
+  const isAlone = name === 'without mail'
+  const starting = startUsher({ usher: { ...(!isAlone && { mail }), ...settings } })
+  await expect(starting).rejects.toThrow(message)
+})
+
+test('without the setting, there is neither a button nor the prompt', async () => {
+  const plain = await startUsher()
+  const { browser } = await open(plain)
+  expect(browser.page.html.querySelector('button[value=sign_up]')).toBeNull()
+  await browser.open(authorizationRequest(plain, { prompt: 'create' }).url)
+  expect(browser.page.params.get('error')).toBe('invalid_request')
+  const other = await open(plain)
+  await other.browser.submit({ ...credentials(), decision: 'sign_up' })
+  expect(other.browser.heading).not.toBe(words('sign_up.title'))
+  await plain.close()
+})
