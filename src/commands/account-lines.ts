@@ -24,14 +24,15 @@ export function readLine(line: string): Transfer {
 
 /**
  * Returns the lines of a file, each with the JSON of an account. The file has them, or it is a table (CSV, RFC 4180)
- * with a header, whose columns are keys of `transferSchema`, with `username`, `groups` and `attributes.NAME`.
+ * with a header, whose columns are keys of `transferSchema`, with `username`, `groups` and `attributes.NAME`. Throws
+ * `InvalidAccount` for a table without `username`.
  */
 export function linesIn(content: string): string[] {
   const text = content.replace(/^\uFEFF/, '')
   if (!/^\s*[^\s{]/.test(text)) return content.split('\n')
-  const separator = /^[^,\n]*;/.test(text) ? ';' : ','
+  const [, separator = ','] = /^[^\n]*?([,;\t])/.exec(text) ?? []
   const cell = new RegExp(
-    `(?:"((?:[^"]|"")*)"|([^"${separator}\\r\\n]*))(${separator}|\\r?\\n|$)`,
+    `(?:"((?:[^"]|""){0,65536})"|([^"${separator}\\r\\n]*))(${separator}|\\r?\\n|$)`,
     'gy',
   )
   const rows: string[][] = [[]]
@@ -41,13 +42,18 @@ export function linesIn(content: string): string[] {
     rows.at(-1)?.push(quoted?.replaceAll('""', '"') ?? plain.trim())
     if (end && end !== separator) rows.push([])
   }
-  const [header = [], ...others] = rows
-  if (!header.includes('username')) return content.split('\n')
+  const [first = [], ...others] = rows
+  const header = first.map(cell => KNOWN.find(key => key === cell.toLowerCase()) ?? cell)
+  const isTable = header.includes('username')
+  if (!isTable && header.length > 1 && !/^ *[{[]/m.test(text)) throw new InvalidAccount(NO_USERNAME)
+  if (!isTable) return content.split('\n')
   const lines = others.map(cells => (cells.some(Boolean) ? jsonOf(header, cells) : ''))
   // A quote that is not closed: the rest is a wrong line.
   return ['', ...lines, ...(read < text.length ? [text.slice(read)] : [])]
 }
 
+const NO_USERNAME =
+  'A table has a column username, and its first line has the names of the columns.'
 /** Columns whose values are no texts. */
 const TYPED: string[] = namesIn(
   'enabled email_verified change_password_by links created updated ended',

@@ -254,6 +254,8 @@ test.each([
       .replace('finance; board', 'finance, board')
       .replaceAll('\n', '\r\n')}`,
   ],
+  ['tabs', TABLE.replace(/,(?! )/g, '\t')],
+  ['keys in capitals', TABLE.replace('username,name,email,', 'Username,NAME,Email,')],
 ])('a table with %s becomes lines of JSON, and keeps the numbers of its lines', (_, table) => {
   expect(linesIn(table)).toEqual(LINES)
 })
@@ -262,6 +264,19 @@ test('lines of JSON stay as they are', () => {
   const lines = '\n{"username": "ada"}\n{"username": "grace", "name": "a;b"}\n'
   expect(linesIn(lines)).toEqual(lines.split('\n'))
   expect(linesIn('')).toEqual([''])
+})
+
+test('a table without the column username is refused once; other text is refused for each line', () => {
+  expect(() => linesIn('login,mail\nada,ada@example.org\n')).toThrow('column username')
+  for (const text of ['nonsense\nada', 'a, b\n{"username": "ada"}', '[{"username": "ada"},\n{}]'])
+    expect(linesIn(text)).toEqual(text.split('\n'))
+})
+
+test.each([
+  ['of ten million letters', 'x'.repeat(10_000_000)],
+  ['of ten million quotes', '"'.repeat(10_000_000)],
+])('a cell %s with a quote that is not closed is a wrong line', (_, cell) => {
+  expect(linesIn(`username,name\nada,"${cell}`)).toHaveLength(3)
 })
 
 test('a quote that is not closed is a wrong line, and no row is lost silently', () => {
