@@ -11,6 +11,7 @@ import { dirname } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { readJson } from '../config/schema/values.ts'
+import { type Factors, restored } from '../features/factors/factors.ts'
 import kinds from '../storage/kinds.json' with { type: 'json' }
 import { recordOf } from '../storage/records.ts'
 import { createSeal, NAMING_KEY, type Seal } from '../storage/seal.ts'
@@ -25,13 +26,16 @@ const WITHOUT =
   'signing keys, because an old copy would make used ones valid again: users sign in again, and ' +
   'applications request new tokens. The next start makes new signing keys.'
 const REVIVED = `All else is as on the day of the backup: passwords (also temporary ones that were used), consents,
-links to upstream issuers, accounts and clients that were disabled or removed since. End them again:
-accounts password, accounts disable, accounts unlink, grants withdraw, clients remove.
+links to upstream issuers, second factors, accounts and clients that were disabled or removed since. End them again:
+accounts password, accounts disable, accounts unlink, accounts factors, grants withdraw, clients remove.
+Recovery codes are not valid any more: users make new ones.
 After a leak of a key that signs now: keys rotate --now, then keys retire KID.`
 
 /** `store backup FILE [--overwrite]`: works while the service runs. */
 export async function backup({ values, args: [file = ''] }: Invocation) {
   if (!existsSync(dirname(file))) throw new Failure(`Folder ${dirname(file)} not found.`)
+  // A device or a pipe would be replaced by a file.
+  if (existsSync(file) && !statSync(file).isFile()) throw new Failure(`${file} is not a file.`)
   const { store, secrets, namingKey } = await openInstalledStore()
   const seal = createSeal(secrets)
   seal.open(NAMING_KEY, namingKey)
@@ -111,8 +115,15 @@ export async function restore({ args: [file = ''] }: Invocation) {
   const store = await openAt('USHER_STORE', location)
   // A backup of an earlier version has other records as well.
   const entries = Readable.from(entriesOf(file)).filter(entry => isBackedUp(entry, seal) === true)
-  const count = await fill(store, 'USHER_STORE', namingKey, entries)
+  const count = await fill(store, 'USHER_STORE', namingKey, entries.map(withoutUsed(seal)))
   hint(`${recordsAre(count)} restored.\n${WITHOUT}\n${REVIVED}`)
+}
+
+const withoutUsed = (seal: Seal) => (entry: Entry) => {
+  const { kind, value } = recordOf(entry, seal) ?? {}
+  if (kind !== 'Factors') return entry
+  const text = `${kind}\n${JSON.stringify(restored(value as Factors))}`
+  return { ...entry, value: seal.seal(entry.key, Buffer.from(text)) }
 }
 
 /** The records of a backup; throws where it is not whole. */

@@ -10,16 +10,14 @@ import { hint, type Invocation, notFound, openAccount, print, timeOf } from './c
 export async function factors({ values, args: [name = ''] }: Invocation) {
   const { id, username, records, audit } = await openAccount(name)
   const store = createFactors(records)
-  const found = await store.read(id)
-  const own = withoutSecrets(found)
+  const { factors: own, recovery_codes } = withoutSecrets(await store.read(id))
   const { remove } = values
   if (remove === undefined) {
     const lines = own.map(({ id, type, name, created, used = { at: created } }) =>
       [id, type, timeOf(created), timeOf(used.at), name].join('  ').trimEnd(),
     )
-    lines.push(`recovery codes left: ${found.recovery.length}`)
-    const data = { account: id, factors: own, recovery_codes: found.recovery.length }
-    return print(values, data, lines)
+    lines.push(`recovery codes left: ${recovery_codes}`)
+    return print(values, { account: id, factors: own, recovery_codes }, lines)
   }
   if (remove === 'all') {
     const removed = await store.reset(id)
@@ -27,7 +25,7 @@ export async function factors({ values, args: [name = ''] }: Invocation) {
     return hint(`${username} has no second factor any more, and no recovery codes.`)
   }
   const removed = await store.remove(id, String(remove))
-  const ids = own.map(({ id }) => id)
+  const ids = own.map(factor => factor.id)
   if (!removed) throw notFound('Second factor', String(remove), ids)
   await audit('second_factor_removed', { account: id, factor: removed.type })
   hint(`This second factor of ${username} is removed.`)

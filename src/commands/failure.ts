@@ -21,11 +21,7 @@ export type ClientSource = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'origi
   Partial<Pick<ValidFile<ClientFile>, 'written'>>
 
 /** A failed request, and the configuration as it is now; `settings` is absent while it has errors. */
-export interface Facts {
-  failure: FailedRequest
-  client?: ClientSource
-  settings?: Settings
-}
+export type Facts = { failure: FailedRequest; client?: ClientSource; settings?: Settings }
 
 /** An explanation, as `config explain` prints it. */
 export interface Explanation {

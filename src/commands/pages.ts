@@ -9,9 +9,7 @@ import { Failure, hint, type Invocation, notFound } from './command.ts'
 
 /** The samples live with the tests: this command works in a checkout, not in the image. */
 const SAMPLES = join(import.meta.dirname, '../../test/pages/preview.ts')
-interface Samples {
-  preview(views: Views, tags: string[]): Map<string, string | Buffer>
-}
+type Samples = { preview(views: Views, tags: string[]): Map<string, string | Buffer> }
 
 /** `pages preview [FOLDER] [--lang TAG,…]`: writes to `preview` by default; other files there stay. */
 export async function preview({ values, args: [folder = 'preview'] }: Invocation) {
@@ -23,9 +21,8 @@ export async function preview({ values, args: [folder = 'preview'] }: Invocation
   if (unknown !== undefined) {
     throw notFound('--lang: language', unknown, views.tags, ` Languages: ${views.tags.join(', ')}`)
   }
-  if (!existsSync(SAMPLES)) {
+  if (!existsSync(SAMPLES))
     throw new Failure('The image has no sample pages: run this in a checkout of the source.')
-  }
   const samples: Samples = await import(SAMPLES)
   const files = samples.preview(views, tags)
   for (const [path, content] of files) {

@@ -10,9 +10,10 @@ import type { OwnDirectory } from '../accounts/directory.ts'
 import { createAccountSessions } from '../accounts/sessions.ts'
 import { readSettings } from '../config/load.ts'
 import { readDuration, required } from '../config/schema/values.ts'
-import { createFactors, describeFactors } from '../features/factors/factors.ts'
+import { createFactors, describeFactors, withoutSecrets } from '../features/factors/factors.ts'
 import { createLinks } from '../features/links.ts'
 import { queueLink } from '../features/mail-queue.ts'
+import { recentActivity } from '../state/activity.ts'
 import { type GrantRecord, grantsOfAccount } from '../state/grants.ts'
 import type { Records } from '../storage/records.ts'
 import { reasonOf } from '../storage/store.ts'
@@ -175,13 +176,17 @@ export async function link(invocation: Invocation) {
 /** Returns everything that the store has about one user, without secrets. */
 async function personalData(records: Records, { password, ...account }: Account) {
   const { id } = account
-  const [consents, browsers, grants] = await Promise.all([
+  const [factors, activity, consents, browsers, grants] = await Promise.all([
+    createFactors(records).read(id),
+    recentActivity(records, id),
     createConsents(records).list(id),
     createAccountSessions(records).list(id),
     records.list<GrantRecord>(...grantsOfAccount(id)),
   ])
   return {
     account: { ...account, has_password: password !== undefined },
+    ...withoutSecrets(factors),
+    activity,
     consents,
     sessions: browsers.map(({ uid: _, ...browser }) => browser),
     grants: grants.map(({ clientId: client_id, iat: since, exp }) => ({ client_id, since, exp })),

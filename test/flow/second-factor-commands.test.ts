@@ -34,7 +34,13 @@ test('accounts factors lists without secrets, and removes one', SLOW, async () =
   expect(stdout).toContain('recovery codes left: 10')
   const { stdout: json } = await operated.usher('accounts factors ada --json')
   expect(JSON.parse(json)).toMatchObject({ factors: [{ type: 'totp' }], recovery_codes: 10 })
-  expect(stdout + json).not.toContain(secret)
+  const { stdout: exported } = await operated.usher('accounts export ada')
+  expect(JSON.parse(exported)).toMatchObject({
+    factors: [{ type: 'totp', name: 'my phone' }],
+    recovery_codes: 10,
+    activity: expect.arrayContaining([expect.objectContaining({ event: 'second_factor_added' })]),
+  })
+  expect(stdout + json + exported).not.toContain(secret)
   expect((await operated.usher('accounts why ada')).stdout).toContain(
     'Second factors: totp; recovery codes: 10.',
   )

@@ -24,11 +24,13 @@ import { publishedKids } from '../../src/keys/signing-keys.ts'
 import { takeAuditEvents } from '../../src/state/operator-events.ts'
 import { openInstallation, openStore, storeFile } from '../../src/storage/open.ts'
 import { Browser } from '../support/browser.ts'
+import { addApp, atFactor, codeOf, factorsOf, nextCode } from '../support/factors.ts'
 import { authorize, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
+import { isSignedIn } from '../support/people.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
 import { startService } from '../support/service.ts'
-import { ADA, startUsher } from '../support/usher.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const USHER_SECRET = Buffer.alloc(32, 'backup').toString('base64url')
@@ -106,6 +108,39 @@ describe.each([
     expect(await after.consents.find(ada.id, 'web')).toMatchObject({ client_id: 'web' })
     await after.close()
   }, 30_000)
+})
+
+test('second factors are restored, and no code that was used is valid again', async () => {
+  const [first, second, file] = [`sqlite:${newFile()}`, `sqlite:${newFile()}`, newFile()]
+  const options = { env: { USHER_SECRET }, usher: { sign_in: { second_factor: 'optional' } } }
+  const before = await startUsher({ ...options, store: first })
+  const { id } = await before.addAccount(ADA)
+  const { secret, codes } = await addApp(before)
+  await usher(['store', 'backup', file], first)
+  const used = [
+    { code: codeOf(secret, 1), recovery: '' },
+    { code: '', recovery: codes[0] ?? '' },
+  ]
+  const signIn = async (at: Usher, form: Record<string, string>) => {
+    const { browser } = await atFactor(at, 'ada')
+    await browser.submit(form)
+    return isSignedIn(browser)
+  }
+  for (const form of used) expect(await signIn(before, form)).toBe(true)
+  await before.close()
+  await usher(['store', 'restore', file], second)
+  const after = await startUsher({ ...options, store: second })
+  for (const form of used) expect(await signIn(after, form)).toBe(false)
+  expect(await signIn(after, { code: await nextCode(after, id) })).toBe(true)
+  expect((await factorsOf(after, id)).recovery).toEqual([])
+  await after.close()
+})
+
+test.each(['/dev/null', '/dev/stdout', '/tmp'])('a backup to %s is refused', async file => {
+  const store = `sqlite:${newFile()}`
+  await usher(['accounts', 'add', '--username', 'ada'], store)
+  const { stderr, code } = await usher(['store', 'backup', file, '--overwrite'], store)
+  expect([stderr, code]).toEqual([`${file} is not a file.\n`, 1])
 })
 
 describe('a backup replaces', () => {

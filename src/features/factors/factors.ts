@@ -179,9 +179,18 @@ export function createFactors(records: Records) {
   }
 }
 
-/** Factors without their secrets. */
-export const withoutSecrets = ({ factors }: Factors) =>
-  factors.map(({ id, type, name, created, used }) => ({ id, type, name, created, used }))
+/** Returns the factors of a backup. No code that was used since is valid again; the user makes new recovery codes. */
+export function restored(found: Factors): Factors {
+  const step = Math.floor(now() / 30) + 1
+  const factors = found.factors.map(one => (one.type === 'totp' ? { ...one, step } : one))
+  return { ...found, factors, recovery: [] }
+}
+
+/** Factors without their secrets, for commands. */
+export const withoutSecrets = ({ factors, recovery }: Factors) => ({
+  factors: factors.map(({ id, type, name, created, used }) => ({ id, type, name, created, used })),
+  recovery_codes: recovery.length,
+})
 
 /** Returns a sentence about the second factors of an account; empty without any. */
 export function describeFactors({ factors, recovery }: Factors): string {
