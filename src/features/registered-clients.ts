@@ -14,6 +14,7 @@ const SHARED = namesIn(
   'client_id client_name client_uri policy_uri tos_uri contacts application_type jwks',
   'subject_type redirect_uris post_logout_redirect_uris initiate_login_uri response_modes',
   'authorization_signed_response_alg request_object_signing_alg require_signed_request_object',
+  'request_object_encryption_alg request_object_encryption_enc',
   'id_token_signed_response_alg id_token_encrypted_response_alg id_token_encrypted_response_enc',
   'userinfo_signed_response_alg userinfo_encrypted_response_alg userinfo_encrypted_response_enc',
   'default_max_age require_auth_time dpop_bound_access_tokens',

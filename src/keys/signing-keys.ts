@@ -1,4 +1,4 @@
-// The keys that sign ID tokens. The store keeps one encrypted schedule for all nodes. The state of a
+// The keys that sign ID tokens, and those that decrypt request objects. The store keeps one encrypted schedule for all nodes. The state of a
 // key follows from the schedule and the time, so that all nodes agree:
 //
 //   next      published in the JWKS, so that clients know it before it signs
@@ -9,7 +9,7 @@ import { createPrivateKey } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, type JWK } from 'jose'
 import type { Settings } from '../config/load.ts'
-import { lifetimesOf } from '../config/schema/client.ts'
+import { ENCRYPTION_ALGORITHMS, lifetimesOf } from '../config/schema/client.ts'
 import { MAX_JWT_SECONDS } from '../config/schema/resource.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -19,7 +19,7 @@ import { loadExternalKeys } from './external-keys.ts'
 export type SigningKey = JWK & {
   kid: string
   alg: string
-  use: 'sig'
+  use: 'sig' | 'enc'
   /** Signs in place of a private part. Only keys of `keys.module` have it. */
   sign?: (data: Uint8Array) => Promise<Uint8Array>
 }
@@ -30,8 +30,15 @@ export type SigningKey = JWK & {
  * each signature.
  */
 export const ALGORITHMS = ['RS256', 'ES256', 'EdDSA']
-/** PS256 gets a key when a client or an API names it: a key has one padding scheme only (RFC 8017 §6). */
-const ALL_ALGORITHMS = [...ALGORITHMS, 'PS256']
+/**
+ * PS256 gets a key when a client or an API names it: a key has one padding scheme only (RFC 8017 §6). The others
+ * encrypt request objects, and get a key when a client names them.
+ */
+const ALL_ALGORITHMS = [...ALGORITHMS, 'PS256', ...ENCRYPTION_ALGORITHMS]
+const isForEncryption = (alg: string) => ENCRYPTION_ALGORITHMS.some(name => name === alg)
+
+/** Metadata of clients that name the algorithm of a key. */
+const NAMES_KEY = /_signed_response_alg$|^request_object_encryption_alg$/
 
 /** Creates a private key. Throws for an unknown algorithm. */
 export async function makeKey(alg: string): Promise<SigningKey> {
@@ -47,7 +54,8 @@ export async function importKey(pem: string): Promise<SigningKey> {
 }
 
 async function named(jwk: JWK, alg: string): Promise<SigningKey> {
-  return { ...jwk, kid: await calculateJwkThumbprint(jwk), alg, use: 'sig' }
+  const use = isForEncryption(alg) ? 'enc' : 'sig'
+  return { ...jwk, kid: await calculateJwkThumbprint(jwk), alg, use }
 }
 
 interface Scheduled {
@@ -95,7 +103,7 @@ export async function openSigningKeys(records: Records, settings: Settings) {
   const wanted = [
     ...clients
       .flatMap(client => Object.entries(client))
-      .flatMap(([key, alg]) => (key.endsWith('_signed_response_alg') ? [String(alg)] : [])),
+      .flatMap(([key, alg]) => (NAMES_KEY.test(key) ? [String(alg)] : [])),
     ...Object.values(settings.resources).map(({ token_signing_alg }) => token_signing_alg),
   ]
   /** Keys of the operator, which replace generated keys. */
@@ -132,8 +140,9 @@ export async function openSigningKeys(records: Records, settings: Settings) {
       const { d, p, q, dp, dq, qi, sign, ...publicPart } = key
       schedule.push({ key: publicPart, from: startOf(key.alg) })
     }
-    if (imported.size) return schedule
     for (const alg of algorithmsOf(schedule)) {
+      // The keys of the operator only sign.
+      if (imported.size && !isForEncryption(alg)) continue
       const from = startOf(alg)
       const latest = signersOf(schedule, alg).at(-1)
       const isDue = !latest || latest.from + rotate_every <= from

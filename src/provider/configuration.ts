@@ -42,7 +42,7 @@ import {
 } from './feature.ts'
 import { createGrants, type Grants } from './grants.ts'
 import { createBrowserBinding } from './interactions.ts'
-import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
+import { algorithms, asLibraryKey, cacheKeySets, isForEncryption } from './keys.ts'
 import { addLater, createOverridden } from './library-overrides.ts'
 import { createPolicy } from './policy.ts'
 import { assertAssertion, assertRequestObject, checkRequest, requireResource } from './requests.ts'
@@ -102,8 +102,9 @@ function configuration(
   pages: LibraryPages,
   { adapter, grants }: { adapter: Configuration['adapter']; grants: Grants },
 ): Configuration {
-  const { settings, secrets, records, directory, consents, keys } = dependencies
+  const { settings, secrets, records, directory, consents } = dependencies
   const { issuer, claims, scopes, development, features: enabled } = settings
+  const keys = dependencies.keys.filter(key => enabled.encryption || !isForEncryption(key))
   const isPermitted = (type: string) => {
     const flow = flowOf(type)
     return !flow || settings.compatibility[flow]

@@ -3,7 +3,11 @@
 
 import { createPublicKey } from 'node:crypto'
 import { type Configuration, ExternalSigningKey } from 'oidc-provider'
-import { ENCRYPTION_ALGORITHMS, SIGNING_ALGORITHMS } from '../config/schema/client.ts'
+import {
+  CONTENT_ENCRYPTION,
+  ENCRYPTION_ALGORITHMS,
+  SIGNING_ALGORITHMS,
+} from '../config/schema/client.ts'
 import { createQuota } from '../http/limits.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
 import { now, PeerUnavailable, reasonOf } from '../storage/store.ts'
@@ -28,9 +32,9 @@ export function algorithms(keys: SigningKey[]): Configuration['enabledJWA'] {
     userinfoEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
     introspectionEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
     authorizationEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
-    // Usher decrypts no requests.
-    requestObjectEncryptionAlgValues: [],
-    requestObjectEncryptionEncValues: [],
+    // The library leaves out those without a key.
+    requestObjectEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
+    requestObjectEncryptionEncValues: keys.some(isForEncryption) ? CONTENT_ENCRYPTION : [],
   }
 }
 
@@ -49,7 +53,11 @@ export function asLibraryKey(jwk: SigningKey) {
 }
 
 /** Whether the key has its private part, or a module signs with it. */
-export const canSign = ({ d, sign }: SigningKey) => d !== undefined || sign !== undefined
+export const canSign = ({ use, d, sign }: SigningKey) =>
+  use === 'sig' && (d !== undefined || sign !== undefined)
+
+/** Whether clients encrypt request objects with the key. */
+export const isForEncryption = ({ use }: SigningKey) => use === 'enc'
 
 /** For all addresses together, per process. */
 const MAX_FETCHES_PER_MINUTE = 120

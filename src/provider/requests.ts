@@ -1,7 +1,6 @@
 // Checks of requests beside the library's: authorization requests, request objects (RFC 9101) and client
 // assertions (RFC 7523).
 
-import { decodeJwt } from 'jose'
 import { type AccessToken, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { mapOf, readJson } from '../config/schema/values.ts'
 import { lengthOf, longParameter, MAX_URL_BYTES } from '../http/limits.ts'
@@ -115,11 +114,9 @@ export function requireResource(
 }
 
 /** Parameters beside a pushed request or a request object are ignored (RFC 9126 §4, RFC 9101 §6.3). */
-function sentScopes({ method, oidc, query }: KoaContextWithOIDC): string[] {
-  const { PushedAuthorizationRequest: pushed } = oidc.entities
+function sentScopes({ method, oidc, query, state }: KoaContextWithOIDC): string[] {
   const sent = mapOf(method === 'POST' ? oidc.body : query)
-  const request = oidc.route === 'token' ? undefined : (pushed?.request ?? sent.request)
-  const { scope } = request ? decodeJwt(String(request)) : sent
+  const { scope } = mapOf(state.requestObject ?? sent)
   return typeof scope === 'string' ? scope.split(' ').filter(Boolean) : []
 }
 
@@ -130,11 +127,13 @@ export const CLOCK_TOLERANCE_SECONDS = 15
 
 /** Checks the claims and the header of a request object (RFC 9101), in place of the library. */
 export function assertRequestObject(
-  { oidc }: KoaContextWithOIDC,
+  ctx: KoaContextWithOIDC,
   claims: JwtClaims,
   header: JwtClaims,
   features: Feature[],
 ): void {
+  const { oidc } = ctx
+  ctx.state.requestObject = claims
   // The library wraps a pushed request in a JWT of its own; its contents were checked when it was pushed.
   if (oidc.entities.PushedAuthorizationRequest) return
   // The library makes text of all other parameters.

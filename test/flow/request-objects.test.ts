@@ -1,13 +1,31 @@
 // Signed authorization requests (JAR, RFC 9101), and signed authorization responses (JARM).
 
-import { decodeJwt, exportJWK, generateKeyPair } from 'jose'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import {
+  CompactEncrypt,
+  decodeJwt,
+  exportJWK,
+  generateKeyPair,
+  type JSONWebKeySet,
+  type JWK,
+} from 'jose'
 import * as openid from 'openid-client'
 import { describe, expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { configurationOf, follow, newRequest } from '../support/client-library.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { signInAndAllow } from '../support/journey.ts'
-import { CLIENTS, SECRET, startUsher, WEB } from '../support/usher.ts'
+import {
+  ADA,
+  CLIENTS,
+  SECRET,
+  startUsher,
+  type Usher,
+  type UsherOptions,
+  WEB,
+} from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
@@ -99,6 +117,108 @@ test('an unreadable request object is a 400', async () => {
     const form = { headers: basic('jar', SECRET), body: { client_id: 'jar', request } }
     expect(await send(usher, '/api/oauth/par', form)).toMatchObject(refusal)
   }
+})
+
+describe('encryption', () => {
+  const ALGORITHMS = ['RSA-OAEP-256', 'ECDH-ES'] as const
+  const encrypting = Object.fromEntries(
+    ALGORITHMS.map(alg => [
+      alg,
+      { ...clients.jar, client_id: alg, request_object_encryption_alg: alg },
+    ]),
+  )
+  const options = (features = {}) => ({
+    clients: { ...clients, ...encrypting },
+    usher: { features: { encryption: true, ...features } },
+  })
+  const jwksOf = async (at: Usher) => (await send<JSONWebKeySet>(at, '/api/oauth/jwks')).json.keys
+
+  async function encrypted(text: string, alg: string, key: JWK, enc = 'A256GCM') {
+    const header = { alg, enc, kid: key.kid, cty: 'oauth-authz-req+jwt' }
+    return new CompactEncrypt(new TextEncoder().encode(text))
+      .setProtectedHeader(header)
+      .encrypt(key)
+  }
+  /** A signed request of the client, and the key that it encrypts to. */
+  async function requestAt(at: Usher, alg: string) {
+    const config = await configurationOf(at, alg)
+    const made = await newRequest({ redirect_uri: WEB, scope: 'openid offline_access' })
+    const url = await openid.buildAuthorizationUrlWithJAR(config, made.params, KEY)
+    const key = (await jwksOf(at)).find(jwk => jwk.alg === alg)
+    if (!key) throw new Error(`no key for ${alg}`)
+    return { config, made, url, key, signed: url.searchParams.get('request') ?? '' }
+  }
+
+  test('a signed request is encrypted to the key of the provider, in a link and pushed', async () => {
+    const at = await startUsher(options())
+    await at.addAccount(ADA)
+    for (const alg of ALGORITHMS) {
+      const { config, made, url, key, signed } = await requestAt(at, alg)
+      expect(key).toMatchObject({ use: 'enc', kid: expect.any(String) })
+      const request = await encrypted(signed, alg, key)
+      url.searchParams.set('request', request)
+      url.searchParams.set('scope', 'openid email')
+      const answer = await follow(at, url)
+      const tokens = await openid.authorizationCodeGrant(config, answer, made.checks)
+      expect([tokens.scope, typeof tokens.refresh_token]).toEqual([
+        'openid offline_access',
+        'string',
+      ])
+      const form = { headers: basic(alg, SECRET), body: { request } }
+      expect((await send(at, '/api/oauth/par', form)).status).toBe(201)
+    }
+    await at.close()
+  })
+
+  test('other algorithms, other keys and unsigned requests are refused', async () => {
+    const at = await startUsher(options())
+    const { key, signed } = await requestAt(at, 'RSA-OAEP-256')
+    const other = await generateKeyPair('RSA-OAEP-256', { extractable: true })
+    const foreign = { ...(await exportJWK(other.publicKey)), kid: key.kid }
+    const { alg: _, ...anyAlg } = key
+    const unsigned = `${Buffer.from('{"alg":"none"}').toString('base64url')}.${signed.split('.')[1]}.`
+    const requests = [
+      await encrypted(signed, 'RSA-OAEP', anyAlg),
+      await encrypted(signed, 'RSA-OAEP-256', key, 'A192GCM'),
+      await encrypted(signed, 'RSA-OAEP-256', foreign),
+      await encrypted(unsigned, 'RSA-OAEP-256', key),
+      await encrypted('no JWT', 'RSA-OAEP-256', key),
+    ]
+    for (const [i, request] of requests.entries()) {
+      const form = { headers: basic('RSA-OAEP-256', SECRET), body: { request } }
+      const { json } = await send(at, '/api/oauth/par', form)
+      const { error, error_description } = json
+      expect([error, error_description]).toEqual([
+        'invalid_request_object',
+        i < 3 ? expect.stringMatching(/^request must be encrypted to a key/) : expect.any(String),
+      ])
+    }
+    await at.close()
+  })
+
+  test('keys are made for the algorithms that clients name, and are published while the feature is on', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'usher-jar-'))
+    const store = `sqlite:${join(folder, 'usher.db')}`
+    const env = { USHER_SECRET: 'x'.repeat(43) }
+    const usesAt = async (started: UsherOptions) => {
+      const at = await startUsher({ ...started, store, env })
+      const { json } = await send(at, '/.well-known/openid-configuration')
+      const keys = await jwksOf(at)
+      await at.close()
+      const encryption = keys.flatMap(({ use, alg }) => (use === 'enc' ? [alg] : []))
+      expect(json.request_object_encryption_alg_values_supported ?? []).toEqual(encryption)
+      expect(Object.hasOwn(json, 'request_object_encryption_enc_values_supported')).toBe(
+        encryption.length > 0,
+      )
+      return encryption
+    }
+    const ec = { ...encrypting['ECDH-ES'] }
+    expect(await usesAt({ ...options(), clients })).toEqual([])
+    expect(await usesAt({ ...options(), clients: { ec } })).toEqual(['ECDH-ES'])
+    expect(await usesAt(options())).toEqual([...ALGORITHMS])
+    expect(await usesAt({ clients })).toEqual([])
+    rmSync(folder, { recursive: true })
+  })
 })
 
 describe('JARM', () => {

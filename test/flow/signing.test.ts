@@ -113,7 +113,7 @@ test('authorization and introspection responses are encrypted to the key of the 
   expect([plain.status, plain.body.error]).toEqual([400, 'invalid_request'])
 })
 
-test('discovery lists no weak or symmetric algorithm, and no encryption of requests', async () => {
+test('discovery lists no weak or symmetric algorithm, and no encryption of requests without a key', async () => {
   const { json } = await send(usher, '/.well-known/openid-configuration')
   const listed = Object.entries(json).filter(([name]) => /_encryption_(alg|enc)_values_/.test(name))
   expect(Object.fromEntries(listed.filter(([name]) => name.includes('_alg_')))).toEqual({

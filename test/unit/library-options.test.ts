@@ -128,6 +128,7 @@ const FIXED: Record<string, string> = {
     'enabledJWA.introspectionEncryptionAlgValues enabledJWA.introspectionEncryptionEncValues ' +
     'enabledJWA.authorizationEncryptionAlgValues enabledJWA.authorizationEncryptionEncValues ' +
     'enabledJWA.userinfoEncryptionAlgValues enabledJWA.idTokenEncryptionEncValues ' +
+    'enabledJWA.requestObjectEncryptionAlgValues enabledJWA.requestObjectEncryptionEncValues ' +
     'enabledJWA.userinfoEncryptionEncValues features.registration.initialAccessToken',
   'Usher decides it by its own state: grants, sessions, consents and refresh families':
     'loadExistingGrant expiresWithSession revokeGrantPolicy pairwiseIdentifier ' +
@@ -168,8 +169,6 @@ const FIXED: Record<string, string> = {
     'features.attestClientAuth.additionalSecuritySignal features.attestClientAuth.challengeSecret ' +
     'features.attestClientAuth.getAttestationSignaturePublicKey enabledJWA.attestSigningAlgValues ' +
     'features.attestClientAuth.assertAttestationJwtAndPop',
-  'encrypted requests are not offered: the provider would need keys to decrypt':
-    'enabledJWA.requestObjectEncryptionAlgValues enabledJWA.requestObjectEncryptionEncValues',
 }
 
 /** A name with a space has a no-break space in the tables. */

@@ -169,6 +169,8 @@ const NEEDS: [key: keyof ClientFile, needed: string, values?: RegExp][] = [
   ['authorization_signed_response_alg', 'features.jwt_response_modes'],
   ['request_object_signing_alg', 'features.request_objects'],
   ['require_signed_request_object', 'features.request_objects'],
+  ['request_object_encryption_alg', 'features.request_objects'],
+  ['request_object_encryption_alg', 'features.encryption'],
   ['introspection_signed_response_alg', 'features.jwt_introspection'],
   ['userinfo_signed_response_alg', 'features.signed_userinfo'],
   ['userinfo_encrypted_response_alg', 'features.encryption'],

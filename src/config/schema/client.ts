@@ -79,7 +79,8 @@ export const RESPONSE_TYPES = [
 ] as const
 /** Response modes that a client file can name. */
 export const RESPONSE_MODES = namesIn('query form_post jwt query.jwt form_post.jwt fragment')
-const CONTENT_ENCRYPTION = namesIn('A128CBC-HS256 A256CBC-HS512 A128GCM A256GCM')
+/** Content encryption algorithms of encrypted JWTs. */
+export const CONTENT_ENCRYPTION = namesIn('A128CBC-HS256 A256CBC-HS512 A128GCM A256GCM')
 const SCOPES = 'must be one text with spaces between scopes: openid profile'
 
 const branding = z.strictObject({ logo: path, accent: colour, accent_dark: colour }).partial()
@@ -137,6 +138,8 @@ export const clientSchema = z.strictObject({
   authorization_encrypted_response_alg: z.enum(ENCRYPTION_ALGORITHMS).optional(),
   authorization_encrypted_response_enc: z.enum(CONTENT_ENCRYPTION).optional(),
   request_object_signing_alg: z.enum(SIGNING_ALGORITHMS).optional(),
+  request_object_encryption_alg: z.enum(ENCRYPTION_ALGORITHMS).optional(),
+  request_object_encryption_enc: z.enum(CONTENT_ENCRYPTION).optional(),
   require_signed_request_object: z.boolean().optional(),
   scope: z.string(SCOPES).min(1).optional(),
   authorization_details_types: z.array(z.string()).min(1).optional(),
