@@ -8,6 +8,7 @@ import { readStoreSettings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import { isMap, isTime, readDuration } from '../config/schema/values.ts'
 import { openDirectory } from '../features/accounts-module.ts'
+import { keepActivity } from '../features/activity.ts'
 import { queueNotice } from '../features/mail-queue.ts'
 import type { AuditEventName } from '../http/audit.ts'
 import { queueAuditEvent } from '../state/operator-events.ts'
@@ -51,11 +52,12 @@ export async function openState(ifEmpty: 'create' | 'keep' = 'keep') {
     ? unlock(store, location, secrets)
     : openInstallation(MEMORY, []))
   /**
-   * Records an audit event, which a running node writes to its log. It also mails the notice of the event, if
-   * there is one. `formerEmail`: the address that was replaced. The log does not have it.
+   * Records an audit event, which a running node writes to its log. It also keeps the event for the
+   * activity of the user, and mails its notice, if there is one. `formerEmail`: the address that was replaced. The log does not have it.
    */
   async function audit(event: AuditEventName, about?: object, formerEmail?: string) {
     await queueAuditEvent(records, event, about)
+    await keepActivity(records, { ...about, event })
     await queueNotice(settings, records, [{ ...about, event, formerEmail }])
   }
   return { records, audit }

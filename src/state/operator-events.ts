@@ -7,7 +7,6 @@ import { userInfo } from 'node:os'
 import type { AuditEvent, AuditEventName } from '../http/audit.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import { keepActivity } from './activity.ts'
 
 const KIND = 'OperatorEvent'
 const INDEX: [string, string] = ['operator events', 'all']
@@ -23,7 +22,6 @@ export async function queueAuditEvent(records: Records, event: AuditEventName, a
   const id = randomUUID()
   const kept = { id, event, at: new Date().toISOString(), by: operator(), ...about }
   await records.save(KIND, id, kept, { ttl: RETENTION_SECONDS, indexes: [INDEX] })
-  await keepActivity(records, kept)
 }
 
 interface Log {

@@ -1,7 +1,7 @@
 // The page with the recent activity, and the notice about a sign-in with another browser.
 
 import { expect, vi } from 'vitest'
-import { recentActivity } from '../../src/state/activity.ts'
+import { recentActivity } from '../../src/features/activity.ts'
 import { queueAuditEvent } from '../../src/state/operator-events.ts'
 import { Browser } from '../support/browser.ts'
 import { ada, grace, usher, usherTest } from '../support/fixtures.ts'

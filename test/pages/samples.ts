@@ -1,13 +1,13 @@
 // Every page in every state with sample data, for the preview and for an operator's templates. A test checks
 // that each text of the pages is on one of them.
 
+import { USER_EVENTS } from '../../src/features/activity.ts'
 import { NOTICES } from '../../src/features/mail-queue.ts'
 import { SCOPE_ICONS } from '../../src/pages/consent.ts'
 import { CODES } from '../../src/pages/error.ts'
 import { type PageData, PLACES } from '../../src/pages/page-data.ts'
 import { markOf } from '../../src/pages/views.ts'
 import type { Words } from '../../src/pages/words.ts'
-import { USER_EVENTS } from '../../src/state/activity.ts'
 import { allowed, payment } from './detail-samples.ts'
 import { deviceAsks, deviceStates } from './device-samples.ts'
 import { errorStates } from './error-samples.ts'

@@ -5,10 +5,10 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { mapOf } from '../../src/config/schema/values.ts'
+import { USER_EVENTS } from '../../src/features/activity.ts'
 import { NOTICES } from '../../src/features/mail-queue.ts'
 import { CODES, TITLES } from '../../src/pages/error.ts'
 import { createLanguages } from '../../src/pages/words.ts'
-import { USER_EVENTS } from '../../src/state/activity.ts'
 
 const PAGES = `${import.meta.dirname}/../../src/pages`
 const read = (pattern: string) =>
