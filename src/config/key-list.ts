@@ -1,8 +1,12 @@
 // Every key that a file of the folder can have, as its JSON Schema describes it.
 
-import type { z } from 'zod'
-import { jsonSchemas } from './schema/usher.ts'
-import { mapOf } from './schema/values.ts'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parse } from 'yaml'
+import { z } from 'zod'
+import { READ_BY_USERS } from './schema/client.ts'
+import { clientDefaults, SCHEMAS } from './schema/usher.ts'
+import { isMap, mapOf } from './schema/values.ts'
 
 type Node = z.core.JSONSchema.JSONSchema
 
@@ -63,3 +67,39 @@ const MISPLACED = /-----BEGIN|"d\\*":|\/\/[^/?#\s"]*:[^/?#\s"]*@/
 
 /** Whether a value contains a private key or a password, whatever its key is. */
 export const containsSecret = (value: unknown) => MISPLACED.test(JSON.stringify(value) ?? '')
+
+/**
+ * Returns the JSON Schemas for editors, with the descriptions. They describe the files as written, before
+ * defaults.
+ */
+export function jsonSchemas() {
+  const file = readFileSync(join(import.meta.dirname, 'schema/descriptions.yaml'), 'utf8')
+  const texts: Record<string, Texts> = parse(file)
+  const schemas = Object.entries(SCHEMAS).map(([name, schema]) => {
+    return [name, described(z.toJSONSchema(schema, { io: 'input', override }), texts[name])]
+  })
+  const all = Object.fromEntries(schemas)
+  const patternProperties = { [`^(${READ_BY_USERS.join('|')})#.+$`]: { type: 'string' } }
+  return { ...all, client: { ...all.client, patternProperties } }
+}
+
+/** The keys of `defaults` are described once, as those of a client file. */
+function override({ zodSchema, jsonSchema }: { zodSchema: unknown; jsonSchema: object }) {
+  if (zodSchema !== clientDefaults) return
+  for (const key of Object.keys(jsonSchema)) Reflect.deleteProperty(jsonSchema, key)
+  Object.assign(jsonSchema, { type: 'object' })
+}
+
+/** Descriptions by the paths of keys. A key that the operator names is `NAME` there. */
+type Texts = Record<string, string>
+
+/** Adds the descriptions to the keys of a JSON Schema, and returns it. */
+function described<N>(node: N, texts: Texts = {}, above = ''): N {
+  const { properties, additionalProperties: NAME } = mapOf(node)
+  for (const [name, part] of Object.entries(isMap(NAME) ? { NAME } : mapOf(properties))) {
+    const path = above + name
+    if (texts[path]) Object.assign(mapOf(part), { description: texts[path] })
+    described(part, texts, `${path}.`)
+  }
+  return node
+}

@@ -6,7 +6,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { FIXED } from '../../src/config/diff.ts'
 import { VARIABLES } from '../../src/config/environment.ts'
-import { jsonSchemas } from '../../src/config/schema/usher.ts'
+import { jsonSchemas } from '../../src/config/key-list.ts'
 import { createClusterMetrics, createMetrics } from '../../src/http/metrics.ts'
 
 const ROOT = join(import.meta.dirname, '../..')

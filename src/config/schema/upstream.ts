@@ -1,15 +1,7 @@
 // Schema of upstreams/NAME.yaml: an OpenID Connect issuer at which users sign in.
 
 import { z } from 'zod'
-import {
-  durationText,
-  matching,
-  path,
-  scopeName,
-  seconds,
-  section,
-  wordsByLanguage,
-} from './values.ts'
+import { matching, path, scopeName, section, wordsByLanguage } from './values.ts'
 
 /** The name of the method of sign-in that is not an upstream. */
 export const PASSWORD = 'password'
@@ -45,18 +37,6 @@ export const upstreamSchema = z.strictObject({
   domains: z.array(domain).default([]),
   second_factor: z.enum(['ask', 'exempt']).default('ask'),
   assertions: z.boolean().default(false),
-})
-const by = z
-  .array(z.enum(['username', 'email']))
-  .refine(by => by.includes('username'), 'usernames cannot be left out')
-
-/** Schema of `sign_in` in usher.yaml. */
-export const signInSchema = section({
-  by: by.default(['username']),
-  methods: z.array(z.string()).min(1).optional(),
-  second_factor: z.enum(['off', 'optional', 'required']).default('off'),
-  second_factor_required_for: z.record(z.string().min(1), z.array(z.string()).min(1)).optional(),
-  second_factor_grace: durationText('90 d').default('0 s').transform(seconds),
 })
 
 /** An upstream file with defaults. */

@@ -1,24 +1,20 @@
-// Schemas of usher.yaml and claims.yaml. Types, defaults, validation and the JSON Schemas for editors come
-// from here. The descriptions of all keys are in descriptions.yaml.
+// Schemas of usher.yaml and claims.yaml: types, defaults and validation. The descriptions of all keys are in
+// descriptions.yaml.
 
-import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { join } from 'node:path'
-import { parse } from 'yaml'
 import { z } from 'zod'
-import { clientSchema, READ_BY_USERS } from './client.ts'
+import { clientSchema } from './client.ts'
 import { detailSchema } from './details.ts'
 import { compatibilitySchema, featuresSchema } from './features.ts'
 import { localeSchema } from './locale.ts'
 import { resourceSchema } from './resource.ts'
-import { domain, signInSchema, upstreamSchema } from './upstream.ts'
+import { domain, upstreamSchema } from './upstream.ts'
 import {
   colour,
   duration,
+  durationText,
   emailAddress,
-  isMap,
   languageTag,
-  mapOf,
   matching,
   path,
   refusing,
@@ -73,6 +69,18 @@ const workers = z
 const whole = (fallback: number, min = 1, max = Number.MAX_SAFE_INTEGER) =>
   z.int().min(min).max(max).default(fallback)
 
+const by = z
+  .array(z.enum(['username', 'email']))
+  .refine(by => by.includes('username'), 'usernames cannot be left out')
+
+const signInSchema = section({
+  by: by.default(['username']),
+  methods: z.array(z.string()).min(1).optional(),
+  second_factor: z.enum(['off', 'optional', 'required']).default('off'),
+  second_factor_required_for: z.record(z.string().min(1), z.array(z.string()).min(1)).optional(),
+  second_factor_grace: durationText('90 d').default('0 s').transform(seconds),
+})
+
 /** Keys of a client file that are for one client only. */
 const OWN = {
   client_id: true,
@@ -82,7 +90,8 @@ const OWN = {
   jwks: true,
   redirect_uris: true,
 } as const
-const clientDefaults = clientSchema.omit(OWN).partial()
+/** Schema of `defaults`. */
+export const clientDefaults = clientSchema.omit(OWN).partial()
 
 /** Schema of usher.yaml. */
 export const usherSchema = z.strictObject({
@@ -221,40 +230,4 @@ export const SCHEMAS = {
   get locale() {
     return localeSchema()
   },
-}
-
-/**
- * Returns the JSON Schemas for editors, with the descriptions. They describe the files as written, before
- * defaults.
- */
-export function jsonSchemas() {
-  const file = readFileSync(join(import.meta.dirname, 'descriptions.yaml'), 'utf8')
-  const texts: Record<string, Texts> = parse(file)
-  const schemas = Object.entries(SCHEMAS).map(([name, schema]) => {
-    return [name, described(z.toJSONSchema(schema, { io: 'input', override }), texts[name])]
-  })
-  const all = Object.fromEntries(schemas)
-  const patternProperties = { [`^(${READ_BY_USERS.join('|')})#.+$`]: { type: 'string' } }
-  return { ...all, client: { ...all.client, patternProperties } }
-}
-
-/** The keys of `defaults` are described once, as those of a client file. */
-function override({ zodSchema, jsonSchema }: { zodSchema: unknown; jsonSchema: object }) {
-  if (zodSchema !== clientDefaults) return
-  for (const key of Object.keys(jsonSchema)) Reflect.deleteProperty(jsonSchema, key)
-  Object.assign(jsonSchema, { type: 'object' })
-}
-
-/** Descriptions by the paths of keys. A key that the operator names is `NAME` there. */
-type Texts = Record<string, string>
-
-/** Adds the descriptions to the keys of a JSON Schema, and returns it. */
-function described<N>(node: N, texts: Texts = {}, above = ''): N {
-  const { properties, additionalProperties: NAME } = mapOf(node)
-  for (const [name, part] of Object.entries(isMap(NAME) ? { NAME } : mapOf(properties))) {
-    const path = above + name
-    if (texts[path]) Object.assign(mapOf(part), { description: texts[path] })
-    described(part, texts, `${path}.`)
-  }
-  return node
 }
