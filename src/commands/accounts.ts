@@ -119,18 +119,15 @@ export async function set({ values, args: [name = '', ...texts] }: Invocation) {
     throw new Failure('Nothing to change: groups+=finance, or an option, as --name "Ada Lovelace".')
   }
   const { account, directory, audit } = await openOwnAccount(name)
-  let formerEmail: string | undefined
-  await directory.change(account.id, current => {
-    const isNew = changes.email !== undefined && changes.email !== current.email
-    formerEmail = isNew ? current.email : undefined
-    return {
-      ...current,
-      ...changes,
-      attributes: texts.reduce(changeAttribute, changes.attributes ?? current.attributes),
-      // A new address is not verified, unless the operator says that it is.
-      ...(isNew && { email_verified: changes.email_verified ?? false }),
-    }
-  })
+  const hasNewEmail = ({ email }: Account) => changes.email !== undefined && changes.email !== email
+  await directory.change(account.id, current => ({
+    ...current,
+    ...changes,
+    attributes: texts.reduce(changeAttribute, changes.attributes ?? current.attributes),
+    // A new address is not verified, unless the operator says that it is.
+    ...(hasNewEmail(current) && { email_verified: changes.email_verified ?? false }),
+  }))
+  const formerEmail = hasNewEmail(account) ? account.email : undefined
   await audit('account_changed', { account: account.id }, formerEmail)
   hint(`${changes.username ?? account.username} is changed.`)
 }

@@ -103,7 +103,7 @@ function configuration(
   { adapter, grants }: { adapter: Configuration['adapter']; grants: Grants },
 ): Configuration {
   const { settings, secrets, records, directory, consents } = dependencies
-  const { issuer, claims, scopes, development, features: enabled } = settings
+  const { issuer, claims, scopes, resources, development, features: enabled } = settings
   const keys = dependencies.keys.filter(key => enabled.encryption || !isForEncryption(key))
   const isPermitted = (type: string) => {
     const flow = flowOf(type)
@@ -122,7 +122,7 @@ function configuration(
       },
     }
   // By its `jti`, an ID token that is exchanged names its grant.
-  const hasId = features.some(({ register }) => register)
+  const hasId = Object.values(resources).some(({ exchange }) => exchange)
   const idOf = (use: string) =>
     hasId && use === 'id_token' && { jti: jwtId(currentRequest()?.oidc.grant?.jti ?? '') }
 

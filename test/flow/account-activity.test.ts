@@ -1,8 +1,7 @@
 // The page with the recent activity, and the notice about a sign-in with another browser.
 
 import { expect, vi } from 'vitest'
-import { recentActivity } from '../../src/features/activity.ts'
-import { queueAuditEvent } from '../../src/state/operator-events.ts'
+import { keepActivity, recentActivity } from '../../src/features/activity.ts'
 import { Browser } from '../support/browser.ts'
 import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
 import { credentials, onlineTokens, removalOf, signedIn, textOf, words } from '../support/people.ts'
@@ -24,7 +23,7 @@ test('the page has sign-ins, failed ones and changes of this user, the latest fi
   })
   await browser.open(removalOf())
   await browser.submit()
-  await queueAuditEvent(usher.records, 'password_set', { account: ada })
+  await keepActivity(usher.records, { event: 'password_set', account: ada })
   await signedIn(usher, 'grace')
 
   await browser.open('/account/activity')

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { recentActivity } from '../../src/features/activity.ts'
 import type { AuditEvent } from '../../src/http/audit.ts'
 import { queueAuditEvent, takeAuditEvents } from '../../src/state/operator-events.ts'
 import { openInstallation } from '../../src/storage/open.ts'
@@ -60,15 +61,22 @@ test('a running node logs an operator command once, without a name', SLOW, async
 })
 
 test(
-  'a command that ran while the service was stopped is logged at its next start',
+  'a command that ran while the service was stopped is logged at its next start, and is in the activity of the user',
   SLOW,
   async () => {
     await service.stop()
     await usher('accounts', 'enable', 'ada.lovelace')
-    await usher('accounts', 'list')
+    await usher('accounts', 'password', 'ada.lovelace')
+    const { id } = JSON.parse(await usher('accounts', 'show', 'ada.lovelace', '--json'))
     await usher('store', 'reseal')
+    const secret = Buffer.alloc(32, 'operator')
+    const { records, store: opened } = await openInstallation(store, [secret])
+    expect(await recentActivity(records, id)).toMatchObject([{ event: 'password_set' }])
+    await opened.close()
     service = await start()
-    await expect.poll(names, { timeout: 15_000 }).toEqual(['account_enabled', 'store_resealed'])
+    await expect
+      .poll(names, { timeout: 15_000 })
+      .toEqual(['account_enabled', 'password_set', 'store_resealed'])
   },
 )
 

@@ -77,11 +77,9 @@ export async function accountFor(
     const known = linked ?? (await linkByEmail(directory, said, link))
     if (known?.enabled === false) return { refusal: 'disabled', ignored }
     if (!known && upstream.accounts === 'link') return { refusal: 'not_linked', ignored }
-    const account = await (known
-      ? isAssertion
-        ? known
-        : update(directory, known, said)
-      : create(directory, said, upstream, link))
+    let account = known
+    if (!known) account = await create(directory, said, upstream, link)
+    else if (!isAssertion) account = await update(directory, known, said)
     if (!account) return { refusal: 'not_linked', ignored }
     return { account, isLinked: known && !linked, ignored }
   } catch (error) {
