@@ -367,6 +367,24 @@ describe('step-up', () => {
     expect(await claimsAfter(opened)).toMatchObject({ acr: PASSWORD_ACR })
   })
 
+  test('an essential acr of one factor is in the ID token, and the session keeps two', async () => {
+    await addApp(usher, name)
+    const { browser } = await atFactor(usher, name)
+    await browser.submit({ code: await nextCode(usher, id) })
+    const acr = { essential: true, values: ['urn:other', PASSWORD_ACR] }
+    const less = { client_id: 'first', claims: JSON.stringify({ id_token: { acr } }) }
+    for (const params of [less, less]) {
+      const opened = await open(usher, { ...params, prompt: 'none' }, newTab(browser))
+      expect((await claimsAfter(opened)).acr).toBe(PASSWORD_ACR)
+    }
+    const [session] = await usher.records.list<{ acr?: string }>('sessions of account', id)
+    expect(session?.acr).toBe(TWO_FACTORS)
+    expect(await silently(usher, browser, BANK)).toBeUndefined()
+    const resumed = await open(usher, { ...less, client_id: 'spa' }, newTab(browser))
+    expect((await claimsAfter(resumed)).acr).toBe(PASSWORD_ACR)
+    expect(await silently(usher, browser, { client_id: 'first', ...ESSENTIAL })).toBeUndefined()
+  })
+
   test.for([
     ['an essential acr', ESSENTIAL],
     ['the file of the client', BANK],

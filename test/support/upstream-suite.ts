@@ -192,9 +192,9 @@ export function upstreamSuite(startIssuer: StartIssuer, timeout?: number) {
     return arrive(visit)
   }
 
-  async function isSignedIn({ page }: Visit) {
-    await page.goto(`${usher.issuer}/account`)
-    return (await page.getByRole('heading', { level: 1 }).textContent()) === 'Your account'
+  async function isSignedIn(visit: Visit) {
+    await visit.page.goto(`${usher.issuer}/account`)
+    return (await visit.heading()) === 'Your account'
   }
 
   async function signInByPassword(visit: Visit) {

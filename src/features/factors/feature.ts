@@ -90,10 +90,9 @@ export function secondFactors({ settings, records, metrics }: Dependencies) {
       ],
     },
     async meetsAcr(oidc) {
-      const { session } = oidc
-      const wanted = essentialAcrs(oidc).find(value => satisfies(session?.acr, value))
-      // The ID token has the value that the client requested.
-      if (session && wanted) session.acr = wanted
+      const wanted = essentialAcrs(oidc).find(value => satisfies(oidc.session?.acr, value))
+      // The ID token has the value that the client requested (OIDC Core §5.5.1.1). The session keeps the stronger one.
+      if (wanted) Object.defineProperty(oidc, 'acr', { value: wanted, configurable: true })
       return Boolean(wanted) || (await lacksFactor({ oidc }))
     },
     areas: [{ path: FACTORS_PAGE, icon: 'shield', label: (t: Translate) => t('factors.title') }],
