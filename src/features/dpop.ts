@@ -45,10 +45,10 @@ async function proofOf(ctx: KoaContextWithOIDC) {
     throw new errors.InvalidDpopProof('DPoP must be a proof that the key in it has signed')
   })
   const { htm, htu, iat = 0, jti } = payload
-  const url = URL.parse(String(htu))
+  const url = typeof htu === 'string' && URL.parse(htu)
   const isHere = htm === ctx.method && url && url.origin + url.pathname === ctx.oidc.urlFor('token')
   const isRecent = Math.abs(now() - iat) <= MAX_AGE_SECONDS
-  if (!isHere || !isRecent || !jti || needsNonce(ctx.oidc.client)) {
+  if (!isHere || !isRecent || !jti || typeof jti !== 'string' || needsNonce(ctx.oidc.client)) {
     throw new errors.InvalidDpopProof('DPoP: htm, htu, iat or jti is wrong, or a nonce is required')
   }
   return { jti, jkt: await calculateJwkThumbprint(required(protectedHeader.jwk)) }

@@ -189,6 +189,19 @@ describe('a forgotten password', () => {
     expect(server.state.received).toHaveLength(1)
   })
 
+  test('of eight forms before the first mail is sent, one gets a mail, whose link works', async () => {
+    for (const typed of ['ada', 'ADA', ' ada', 'ada@example.org', 'ada', 'ada', 'ada', 'ada']) {
+      const browser = new Browser(usher.issuer)
+      await browser.open(FORGOT)
+      await browser.submit({ username: typed })
+    }
+    await Promise.all([usher.deliver('new'), usher.deliver('new'), usher.deliver('again')])
+    expect(server.state.received).toHaveLength(1)
+    const [mail] = server.state.received
+    expect(mail && (await new Browser(usher.issuer).open(linkIn(mail))).status).toBe(200)
+    await usher.records.remove('Attempts', 'forgot network 127.0.0.0/24', 1)
+  })
+
   test('a form of another site, and many forms of one network, are refused', async () => {
     const browser = new Browser(usher.issuer)
     await browser.open(FORGOT)

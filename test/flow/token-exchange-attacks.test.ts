@@ -38,6 +38,7 @@ const test = usherTest({
   clients: {
     ...EXCHANGING.clients,
     strict: { ...web, client_id: 'strict', dpop_bound_access_tokens: true },
+    nonced: { ...web, client_id: 'nonced', require_dpop_nonce: true },
     mtls: {
       ...web,
       client_id: 'mtls',
@@ -63,6 +64,7 @@ const test = usherTest({
       exchange: [
         ...resources.files.exchange,
         { client: 'strict', ...own },
+        { client: 'nonced', ...own },
         { client: 'mtls', ...own },
         { client: 'wiki', ...own },
         { client: 'wiki-api', from: ['shop', 'till'], ...own },
@@ -126,11 +128,24 @@ describe('a token that is bound to a key by DPoP', () => {
     ['a time that is over', { claims: { iat: Math.floor(Date.now() / 1000) - 301 } }],
     ['a time to come', { claims: { iat: Math.floor(Date.now() / 1000) + 361 } }],
     ['no jti', { claims: { jti: undefined } }],
+    ['a jti that is no text', { claims: { jti: { toString: 1 } } }],
+    ['an htu that is no text', { claims: { htu: [{ toString: 1, valueOf: 1 }] } }],
+    ['an iat that is no number', { claims: { iat: { toString: 1, valueOf: 1 } } }],
     ['another type', { header: { typ: 'JWT' } }],
   ])('is not exchanged with a proof that has %s', async ([, change]) => {
     const key = await createProver()
     const answer = await ask(await bound(key), await proofBy(key, change))
     expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_dpop_proof' } })
+  })
+
+  test('is not exchanged for a client that has to send a nonce, which only the library makes', async () => {
+    const key = await createProver()
+    const { access_token } = await tokens(usher, { client_id: 'nonced', redirect_uri: WEB })
+    for (const nonce of [undefined, 'x']) {
+      const proof = await proofBy(key, { claims: { nonce } })
+      const answer = await ask(access_token, proof, 'nonced')
+      expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_dpop_proof' } })
+    }
   })
 
   test('can come from a token that is not bound', async () => {
