@@ -43,12 +43,7 @@ type LinkAccount = Pick<Account, 'id' | 'ended'>
 type LinkOptions = Pick<AccountLink, 'purpose' | 'email' | 'resetFactors'>
 
 /** A link that was found by its token, with its account. One for a new account has the account that it adds. */
-export interface FoundLink {
-  account: Account
-  link: AccountLink
-  handle: string
-  isOpen: boolean
-}
+export type FoundLink = { account: Account; link: AccountLink; handle: string; isOpen: boolean }
 
 const KIND = 'AccountLink'
 const TOKEN = /^([\w-]{22})[\w-]{43}$/

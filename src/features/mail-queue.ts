@@ -79,11 +79,7 @@ export async function queueLink({ mail }: Settings, records: Records, to: Accoun
 }
 
 /** A change of an account. `formerEmail`: the address that it has replaced. */
-interface Change {
-  event: string
-  account?: unknown
-  formerEmail?: string
-}
+type Change = { event: string; account?: unknown; formerEmail?: string }
 
 /** Queues a notice about those of the events that have one. Does nothing without `mail`, or an address. */
 export async function queueNotice(

@@ -69,10 +69,15 @@ interface Kept {
 /** Models of the library. */
 const CLIENT = 'Client'
 const TOKEN = 'RegistrationAccessToken'
-const CLIENTS: [string, string] = ['registered clients', 'all']
+const indexOf = (name: string): [string, string] => ['registered clients', name]
+const CLIENTS = indexOf('all')
+const INVITED = indexOf('invited')
+const HOUR_SECONDS = 3600
+/** Those without an invitation, by the hour of their registration: a new one reads no older ones. */
+const openIndex = (since: number) => indexOf(`open ${Math.floor(since / HOUR_SECONDS)}`)
 const DAY_SECONDS = 24 * 3600
 /** Returns the lifetime of a client without a sign-in, in seconds. */
-export const unusedSeconds = (invitation?: string) => (invitation ? DAY_SECONDS : 3600)
+export const unusedSeconds = (invitation?: string) => (invitation ? DAY_SECONDS : HOUR_SECONDS)
 /** Lifetime of a client after its last sign-in. */
 const USED_SECONDS = 400 * DAY_SECONDS
 /** Clients with an invitation, and as many without one that no user has signed in to. */
@@ -96,9 +101,12 @@ const ttlOf = ({ since, lastUsed, invitation }: Kept) =>
 
 /** Returns the functions that read and write registered clients. */
 export function createRegisteredClients(records: Records) {
-  const indexes = [CLIENTS]
+  const indexesOf = ({ since, invitation }: Kept) => [
+    CLIENTS,
+    invitation ? INVITED : openIndex(since),
+  ]
   const change = (id: string, by: (found: Found<Kept>) => Kept | undefined) =>
-    records.change(CLIENT, id, by, kept => ({ ttl: ttlOf(kept), indexes }))
+    records.change(CLIENT, id, by, kept => ({ ttl: ttlOf(kept), indexes: indexesOf(kept) }))
 
   const read = async (id: string) =>
     isRegisteredId(id) ? (await records.read<Kept>(CLIENT, id)).value : undefined
@@ -115,15 +123,17 @@ export function createRegisteredClients(records: Records) {
   }
 
   async function isFull(invitation?: string): Promise<boolean> {
-    const all = await records.list<Kept>(...CLIENTS)
-    const counted = all.filter(one => (invitation ? one.invitation : isUnused(one)))
+    const recent = [openIndex(now()), openIndex(now() - HOUR_SECONDS)]
+    const found = (invitation ? [INVITED] : recent).map(index => records.list<Kept>(...index))
+    const counted = (await Promise.all(found)).flat().filter(one => invitation || isUnused(one))
     return counted.length >= MAX_CLIENTS
   }
 
   /** Returns false if there is or was a client of this id. */
   function add(kept: Kept): Promise<boolean> {
     const id = String(kept.client.client_id)
-    return records.save(CLIENT, id, kept, { ttl: unusedSeconds(kept.invitation), indexes })
+    const ttl = unusedSeconds(kept.invitation)
+    return records.save(CLIENT, id, kept, { ttl, indexes: indexesOf(kept) })
   }
 
   /** Returns false if the client has changed since this request read it, or was removed. */

@@ -142,6 +142,14 @@ function detectReplays(provider: Provider, records: Records, features: NamedFeat
 }
 
 /**
+ * The library answers a request with the `acr` of the session. A client that requested a weaker one as essential
+ * gets that (OIDC Core §5.5.1.1), and the session keeps its own. Removed by: an option for the `acr` of a response.
+ */
+export function answerWithAcr(oidc: object, value: string): void {
+  Object.defineProperty(oidc, 'acr', { value, configurable: true })
+}
+
+/**
  * The value of a code or token begins with the id of its grant (state/grants.ts). Removed by: a
  * `generateTokenId` option.
  */

@@ -151,6 +151,12 @@ const WORK: Record<string, (records: Records) => Work> = {
     }
     return { add: register, finish: () => Promise.all(ids.map(remove)), round: list }
   },
+  'the limit of clients that registered without an invitation'(records) {
+    const { add, isFull } = createRegisteredClients(records)
+    const register = () =>
+      add({ client: { client_id: fresh() }, since: now() - 3 * 3600, lastUsed: now() })
+    return { add: register, finish: async () => {}, round: () => isFull() }
+  },
   invitations(records) {
     const { make, list, revoke } = createInvitations(records)
     const add = () => make({ exp: now() + 3600, most: 1, policies: [] })

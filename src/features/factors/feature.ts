@@ -7,6 +7,7 @@ import type { PageFeature } from '../../pages/routes.ts'
 import { RECENT_SECONDS, type Site } from '../../pages/site.ts'
 import type { Translate } from '../../pages/words.ts'
 import type { Dependencies, Oidc } from '../../provider/feature.ts'
+import { answerWithAcr } from '../../provider/library-overrides.ts'
 import { now } from '../../storage/store.ts'
 import { createFactors, createRules } from './factors.ts'
 import { createFactorsPage, FACTORS_PAGE } from './page.ts'
@@ -91,8 +92,7 @@ export function secondFactors({ settings, records, metrics }: Dependencies) {
     },
     async meetsAcr(oidc) {
       const wanted = essentialAcrs(oidc).find(value => satisfies(oidc.session?.acr, value))
-      // The ID token has the value that the client requested (OIDC Core §5.5.1.1). The session keeps the stronger one.
-      if (wanted) Object.defineProperty(oidc, 'acr', { value: wanted, configurable: true })
+      if (wanted) answerWithAcr(oidc, wanted)
       return Boolean(wanted) || (await lacksFactor({ oidc }))
     },
     areas: [{ path: FACTORS_PAGE, icon: 'shield', label: (t: Translate) => t('factors.title') }],
