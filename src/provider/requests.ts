@@ -56,21 +56,21 @@ export function scopeProblem(ctx: KoaContextWithOIDC): string | undefined {
 // other conditions take the place of that, and here a recorded consent does: the scope is put back,
 // and the consent page asks for it when it was never allowed.
 function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
-  const { client, params, requestParamScopes } = ctx.oidc
-  if (!client?.grantTypeAllowed('refresh_token') || !params) return
-  if (!sentScopes(ctx).includes(OFFLINE_ACCESS)) return
   // Only a code leads to a refresh token (OIDC Core §11).
-  if (params.response_type && !String(params.response_type).includes('code')) return
-  params.scope = [...requestParamScopes.add(OFFLINE_ACCESS)].join(' ')
+  const isForCode = String(ctx.oidc.params?.response_type || 'code').includes('code')
+  if (isForCode && sentScopes(ctx).includes(OFFLINE_ACCESS)) putOfflineAccess(ctx.oidc)
 }
 
 /**
  * Adds `offline_access` to a request that is not OpenID Connect, of a client that can refresh: OAuth clients do
  * not know this scope. The consent page shows it.
  */
-export function addOfflineAccess({ client, params, requestParamScopes }: Oidc): void {
-  if (!params || requestParamScopes.has('openid')) return
-  if (!client?.grantTypeAllowed('refresh_token')) return
+export function addOfflineAccess(oidc: Oidc): void {
+  if (!oidc.requestParamScopes.has('openid')) putOfflineAccess(oidc)
+}
+
+function putOfflineAccess({ client, params, requestParamScopes }: Oidc): void {
+  if (!params || !client?.grantTypeAllowed('refresh_token')) return
   params.scope = [...requestParamScopes.add(OFFLINE_ACCESS)].join(' ')
 }
 

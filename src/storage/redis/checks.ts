@@ -3,25 +3,13 @@
 
 import type { Redis } from 'ioredis'
 import { ok, warning, wrong } from '../store.ts'
+import FIXES from './fixes.json' with { type: 'json' }
 
 /** Seconds by which the clocks of a node and of Redis may differ. */
 const CLOCK = { warning: 1, wrong: 5 }
 const OLDEST_VERSION = '6.2'
 const STATES = ['ok', 'warning', 'wrong']
 
-const FIXES = {
-  role: 'name the primary, or Sentinel (redis+sentinel://)',
-  version: 'use Redis 6.2 or later, or Valkey',
-  eviction: 'redis-cli CONFIG SET maxmemory-policy noeviction',
-  persistence: 'redis-cli CONFIG SET appendonly yes',
-  disk: 'look at its log and the space on its disk',
-  memory: 'raise maxmemory: when it is full, no user can sign in',
-  replicas: 'start a replica, or set redis.durability: primary',
-  minReplicas: 'redis-cli CONFIG SET min-replicas-to-write 1',
-  access:
-    'redis-cli CONFIG SET requirepass PASSWORD, and ACL SAVE where it has an aclfile: docs/redis.md',
-  clock: 'keep the clocks of all machines right (chrony, systemd-timesyncd)',
-}
 const NO_FILE = 'no append-only file: a restart may take back minutes, or everything'
 const NO_REPLICA = 'none is connected: every write is refused until one is'
 const ALONE = 'cut off from its replicas, it takes writes that the next failover takes back'
