@@ -4,6 +4,7 @@ import Koa, { type Middleware } from 'koa'
 import compose from 'koa-compose'
 import mount from 'koa-mount'
 import { createConsents } from './accounts/consents.ts'
+import { nextTurn } from './config/slices.ts'
 import { openDirectory } from './features/accounts-module.ts'
 import { activity, activityLog } from './features/activity.ts'
 import { applicationAccess } from './features/application-access.ts'
@@ -168,7 +169,10 @@ export async function createApp(
   // The provider signs its cookies, and a mount at `/` reads the keys of the outer application.
   app.keys = provider.keys
   app.on('error', logFaults(log))
-  app.use((ctx, next) => (isEndpointForPrograms(ctx.path) ? forPrograms : forPages)(ctx, next))
+  app.use(async (ctx, next) => {
+    await nextTurn()
+    return (isEndpointForPrograms(ctx.path) ? forPrograms : forPages)(ctx, next)
+  })
   /** Sends the queued notifications that are due, each to its client. */
   const deliver = createDeliver(provider, features, environment)
   return { provider, handle: app.callback(), deliver }

@@ -125,6 +125,8 @@ function configuration(
   const hasId = Object.values(resources).some(({ exchange }) => exchange)
   const idOf = (use: string) =>
     hasId && use === 'id_token' && { jti: jwtId(currentRequest()?.oidc.grant?.jti ?? '') }
+  const finders = features.flatMap(({ findAccount }) => findAccount ?? [])
+  const claimsOfToken = features.flatMap(({ tokenClaims }) => tokenClaims ?? [])
 
   const library: Configuration['features'] = {
     devInteractions: { enabled: false },
@@ -203,8 +205,8 @@ function configuration(
     // `false`: the library does not fetch this URI. Only the trusted config folder can set it.
     sectorIdentifierUriValidate: () => false,
     findAccount: async (ctx, id, token) => {
-      for (const { findAccount } of features) {
-        const known = await findAccount?.(ctx, id)
+      for (const findKnown of finders) {
+        const known = await findKnown(ctx, id)
         if (known) return known
       }
       const { session, client } = ctx.oidc
@@ -232,7 +234,7 @@ function configuration(
       // The last place where a token can be refused before it is issued.
       requireScope(token)
       requireResource(ctx, token)
-      const ofFeatures = await Promise.all(features.map(one => one.tokenClaims?.(ctx, token)))
+      const ofFeatures = await Promise.all(claimsOfToken.map(claims => claims(ctx, token)))
       const parts = [authenticationOf(ctx.oidc), ...ofFeatures].filter(part => part !== undefined)
       return parts.length ? Object.assign({}, ...parts) : undefined
     },

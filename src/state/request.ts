@@ -5,8 +5,8 @@
 // count: the commit. No client knows a token that was never sent. A crash before the commit loses nothing: the client
 // repeats its request, and the tokens of the first one expire unknown. After the commit, a repeated request is a reuse.
 
-import { setImmediate } from 'node:timers/promises'
 import { errors, type Grant, type KoaContextWithOIDC, Provider } from 'oidc-provider'
+import { nextTurn } from '../config/slices.ts'
 
 /** Returns the context of the request; undefined on pages, where the library is not called by its routes. */
 export const currentRequest = (): KoaContextWithOIDC | undefined => Provider.ctx
@@ -44,7 +44,7 @@ export const usedRefreshToken = () => currentRequest()?.oidc.entities.RotatedRef
  */
 export async function assertClientConnected() {
   const ctx = currentRequest()
-  await setImmediate()
+  await nextTurn()
   if (ctx?.socket.writable === false) {
     throw new errors.InvalidRequest('the client has disconnected')
   }

@@ -31,12 +31,10 @@ export async function openSqliteStore(file: string, observe?: Observer) {
   let writes: (() => unknown)[] = []
   let committed: Promise<unknown[]> | undefined
   let lastCommitMs = 0
-  const noteSweep = (failed: boolean) => observe?.('sweep', 0, failed)
-  const sweepAndNote = () =>
-    sweep().then(
-      () => noteSweep(false),
-      () => noteSweep(true),
-    )
+  async function sweepAndNote(): Promise<void> {
+    const failed = (await sweep().catch(() => true)) === true
+    observe?.('sweep', 0, failed)
+  }
   const sweeper = setInterval(sweepAndNote, SWEEP_EVERY_MS).unref()
 
   /** Deletes everything that has expired, a few rows at a time. */
