@@ -7,7 +7,7 @@
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Context } from 'koa'
-import { type Account, isUsername, newAccountId, tidy } from '../accounts/account.ts'
+import { type Account, isUsername, newAccountId, tidy, valuesOf } from '../accounts/account.ts'
 import { createDirectory } from '../accounts/directory.ts'
 import type { Settings } from '../config/load.ts'
 import { networkOf } from '../http/client-info.ts'
@@ -128,7 +128,8 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
 
   /** Returns the message. */
   async function compose({ key, to, account, path, until, notice }: Letter, lang?: string) {
-    const words = views.find(lang ?? String(account?.attributes.locale)) ?? views.english
+    const [own = ''] = account ? valuesOf(account.attributes, 'locale') : []
+    const words = views.find(lang ?? own) ?? views.english
     const { t } = words
     const { username = '', name = username } = account ?? {}
     const date = minuteOf(notice?.at ?? until ?? 0)

@@ -70,7 +70,7 @@ export function claimsFor(client: Client | undefined, all: Record<string, unknow
   const kept = Object.entries(all).filter(([name]) => !sources.includes(name))
   const others = names.map(([name, source]) => [name, all[String(source)]] as const)
   const joined = (value: unknown) =>
-    Array.isArray(value) && typeof join === 'string' ? value.join(join) : value
+    Array.isArray(value) && typeof join === 'string' ? value.filter(isScalar).join(join) : value
   const found = [...kept, ...others].filter(([, value]) => value !== undefined)
   return Object.fromEntries(found.map(([name, value]) => [name, joined(value)]))
 }
@@ -94,7 +94,10 @@ export const assertClaims = (acrValues: string[]) => (_ctx: unknown, claims: Cla
   }
 }
 
-function isDeeper(value: unknown, levels: number): boolean {
+const isScalar = (value: unknown) => typeof value !== 'object'
+
+/** Whether a value has more levels of lists and maps. */
+export function isDeeper(value: unknown, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false
   return levels === 0 || Object.values(value).some(below => isDeeper(below, levels - 1))
 }

@@ -71,6 +71,8 @@ const events = (event: string) =>
 const local = (username: string, email = `${username}@corp.example`) =>
   usher.addAccount({ username, email, email_verified: true })
 
+/** A list of so many levels. */
+const nested = (levels: number): unknown => JSON.parse('['.repeat(levels) + ']'.repeat(levels))
 const verified = (email: string) => ({ email, email_verified: true })
 
 describe('an issuer vouches only for the domains in its own allow.email_domains', () => {
@@ -153,6 +155,12 @@ describe('a claim that the issuer no longer sends', () => {
     ['groups that are null', { groups: null }, { team: 'engines' }],
     ['all but an empty list', { groups: [] }, { groups: [], team: 'engines' }],
     ['every attribute', { groups: undefined, team: undefined }, {}],
+    ['groups that are nested too deeply', { groups: nested(2000) }, { team: 'engines' }],
+    [
+      'groups of objects',
+      { groups: [{ toString: 1 }] },
+      { groups: [{ toString: 1 }], team: 'engines' },
+    ],
   ])('is %s: the attribute is deleted', async (_, absent, attributes) => {
     await accountOf({})
     expect((await accountOf(absent))?.attributes).toEqual(attributes)

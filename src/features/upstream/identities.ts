@@ -10,9 +10,12 @@ import { foldUsername, InvalidAccount, profileSchema, tidy } from '../../account
 import type { OwnDirectory } from '../../accounts/directory.ts'
 import { plainWords } from '../../config/report/wording.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
+import { isDeeper } from '../../provider/claims.ts'
 
 /** Reason for a refused sign-in at an upstream issuer, for the log only. */
 export type UpstreamRefusal = 'not_allowed' | 'not_linked' | 'username_taken'
+
+const MAX_ATTRIBUTE_DEPTH = 16
 
 /** Returns the `acr` that the file maps; undefined if it maps none. */
 export function acrOf({ acr: known }: Pick<Upstream, 'acr'>, { acr }: Record<string, unknown>) {
@@ -117,7 +120,11 @@ export function readClaims(upstream: Upstream, claims: IDToken) {
   const name = read('name')
   const attributes = Object.entries(sources).flatMap(([field, claim]) => {
     const [, attribute] = /^attributes\.(.+)$/.exec(field) ?? []
-    return attribute ? [[attribute, claims[claim] ?? undefined]] : []
+    if (!attribute) return []
+    // JSON of thousands of levels cannot be written or compared.
+    const isValid = !isDeeper(claims[claim], MAX_ATTRIBUTE_DEPTH)
+    if (!isValid) ignored.push(`${claim}: is nested too deeply`)
+    return [[attribute, isValid ? (claims[claim] ?? undefined) : undefined]]
   })
   return {
     ignored,
