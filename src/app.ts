@@ -8,6 +8,7 @@ import { nextTurn } from './config/slices.ts'
 import { openDirectory } from './features/accounts-module.ts'
 import { activity, activityLog } from './features/activity.ts'
 import { applicationAccess } from './features/application-access.ts'
+import { clientAttestation } from './features/attestation.ts'
 import { authorizationDetails } from './features/authorization-details.ts'
 import { ciba } from './features/ciba.ts'
 import { clientDocuments } from './features/client-metadata-documents.ts'
@@ -95,6 +96,7 @@ export async function createApp(
     resources: resourceIndicators(dependencies),
     dpop: dpop(dependencies),
     token_exchange: tokenExchange(dependencies),
+    client_attestation: clientAttestation(dependencies),
     mtls: mutualTls(settings, routes.byCertificate),
     fapi,
     response_modes: responseModes(settings, views),

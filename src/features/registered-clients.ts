@@ -34,7 +34,7 @@ export const registrationSchema = clientSchema
   .extend({
     token_endpoint_auth_method: methods
       .unwrap()
-      .exclude(['tls_client_auth', 'self_signed_tls_client_auth'])
+      .extract(['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'])
       .default('client_secret_basic'),
     grant_types: grant_types
       .unwrap()

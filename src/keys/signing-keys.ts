@@ -35,7 +35,7 @@ export const ALGORITHMS = ['RS256', 'ES256', 'EdDSA']
  * encrypt request objects, and get a key when a client names them.
  */
 const ALL_ALGORITHMS = [...ALGORITHMS, 'PS256', ...ENCRYPTION_ALGORITHMS]
-const isForEncryption = (alg: string) => ENCRYPTION_ALGORITHMS.some(name => name === alg)
+const useOf = (alg: string) => (ENCRYPTION_ALGORITHMS.some(one => one === alg) ? 'enc' : 'sig')
 
 /** Metadata of clients that name the algorithm of a key. */
 const NAMES_KEY = /_signed_response_alg$|^request_object_encryption_alg$/
@@ -54,8 +54,7 @@ export async function importKey(pem: string): Promise<SigningKey> {
 }
 
 async function named(jwk: JWK, alg: string): Promise<SigningKey> {
-  const use = isForEncryption(alg) ? 'enc' : 'sig'
-  return { ...jwk, kid: await calculateJwkThumbprint(jwk), alg, use }
+  return { ...jwk, kid: await calculateJwkThumbprint(jwk), alg, use: useOf(alg) }
 }
 
 interface Scheduled {
@@ -142,7 +141,7 @@ export async function openSigningKeys(records: Records, settings: Settings) {
     }
     for (const alg of algorithmsOf(schedule)) {
       // The keys of the operator only sign.
-      if (imported.size && !isForEncryption(alg)) continue
+      if (imported.size && useOf(alg) === 'sig') continue
       const from = startOf(alg)
       const latest = signersOf(schedule, alg).at(-1)
       const isDue = !latest || latest.from + rotate_every <= from

@@ -42,7 +42,7 @@ import {
 } from './feature.ts'
 import { createGrants, type Grants } from './grants.ts'
 import { createBrowserBinding } from './interactions.ts'
-import { algorithms, asLibraryKey, cacheKeySets, isForEncryption } from './keys.ts'
+import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
 import { addLater, createOverridden } from './library-overrides.ts'
 import { createPolicy } from './policy.ts'
 import { assertAssertion, assertRequestObject, checkRequest, requireResource } from './requests.ts'
@@ -104,7 +104,7 @@ function configuration(
 ): Configuration {
   const { settings, secrets, records, directory, consents } = dependencies
   const { issuer, claims, scopes, resources, development, features: enabled } = settings
-  const keys = dependencies.keys.filter(key => enabled.encryption || !isForEncryption(key))
+  const keys = dependencies.keys.filter(({ use }) => enabled.encryption || use === 'sig')
   const isPermitted = (type: string) => {
     const flow = flowOf(type)
     return !flow || settings.compatibility[flow]
@@ -169,6 +169,7 @@ function configuration(
     pkce: { required: (_ctx, client) => client.require_pkce !== false },
     clientAuthMethods: [
       ...methods,
+      ...(enabled.client_attestation ? (['attest_jwt_client_auth'] as const) : []),
       // RFC 8705 §2
       ...(enabled.mtls ? (['self_signed_tls_client_auth'] as const) : []),
       ...(enabled.mtls && settings.clientAuthorities ? (['tls_client_auth'] as const) : []),

@@ -19,6 +19,7 @@ import type { Fetch } from './feature.ts'
  */
 export function algorithms(keys: SigningKey[]): Configuration['enabledJWA'] {
   const ours = [...new Set(keys.filter(canSign).map(({ alg }) => alg as 'RS256'))]
+  const hasKeys = keys.some(({ use }) => use === 'enc')
   return {
     idTokenSigningAlgValues: ours,
     userinfoSigningAlgValues: ours,
@@ -34,7 +35,7 @@ export function algorithms(keys: SigningKey[]): Configuration['enabledJWA'] {
     authorizationEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
     // The library leaves out those without a key.
     requestObjectEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
-    requestObjectEncryptionEncValues: keys.some(isForEncryption) ? CONTENT_ENCRYPTION : [],
+    requestObjectEncryptionEncValues: hasKeys ? CONTENT_ENCRYPTION : [],
   }
 }
 
@@ -55,9 +56,6 @@ export function asLibraryKey(jwk: SigningKey) {
 /** Whether the key has its private part, or a module signs with it. */
 export const canSign = ({ use, d, sign }: SigningKey) =>
   use === 'sig' && (d !== undefined || sign !== undefined)
-
-/** Whether clients encrypt request objects with the key. */
-export const isForEncryption = ({ use }: SigningKey) => use === 'enc'
 
 /** For all addresses together, per process. */
 const MAX_FETCHES_PER_MINUTE = 120

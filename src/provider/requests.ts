@@ -127,13 +127,12 @@ export const CLOCK_TOLERANCE_SECONDS = 15
 
 /** Checks the claims and the header of a request object (RFC 9101), in place of the library. */
 export function assertRequestObject(
-  ctx: KoaContextWithOIDC,
+  { oidc, state }: KoaContextWithOIDC,
   claims: JwtClaims,
   header: JwtClaims,
   features: Feature[],
 ): void {
-  const { oidc } = ctx
-  ctx.state.requestObject = claims
+  state.requestObject = claims
   // The library wraps a pushed request in a JWT of its own; its contents were checked when it was pushed.
   if (oidc.entities.PushedAuthorizationRequest) return
   // The library makes text of all other parameters.

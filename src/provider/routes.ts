@@ -32,6 +32,7 @@ const ROUTES = {
   device_authorization: { path: `${API}/device_authorization`, feature: 'device_flow' },
   backchannel_authentication: { path: `${API}/backchannel_authentication`, feature: 'ciba' },
   code_verification: { path: '/device', methods: 'GET, POST', feature: 'device_flow' },
+  challenge: { path: `${API}/challenge`, feature: 'client_attestation' },
   registration: { path: `${API}/register`, feature: 'dynamic_registration' },
 } satisfies Record<string, Route>
 

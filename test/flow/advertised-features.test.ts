@@ -15,7 +15,7 @@ import { cibaClient, ENDPOINT } from '../support/ciba.ts'
 import { read } from '../support/config-folder.ts'
 import { BANKING, PAYMENT, pushOutcome, STATEMENT } from '../support/details.ts'
 import { authorizationRequest, post, tokens } from '../support/journey.ts'
-import { ALGORITHMS, backchannelRequest, PUBLIC_JWKS } from '../support/signers.ts'
+import { ALGORITHMS, attestation, backchannelRequest, PUBLIC_JWKS } from '../support/signers.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
@@ -131,6 +131,13 @@ const clients: Record<string, object> = {
     client_id: 'issued',
     tls_client_auth_san_dns: 'service.example.org',
   }),
+  wallet: {
+    client_id: 'wallet',
+    client_name: 'Wallet',
+    grant_types: ['client_credentials'],
+    token_endpoint_auth_method: 'attest_jwt_client_auth',
+    jwks: PUBLIC_JWKS,
+  },
   till: cibaClient('till', { jwks: PUBLIC_JWKS }),
   own: certified('self_signed_tls_client_auth', {
     client_id: 'own',
@@ -184,12 +191,22 @@ async function withCertificate(client_id: string): Promise<Record<string, unknow
   const body = { grant_type: 'client_credentials', client_id }
   return (await send(usher, '/api/oauth/token', { body, headers })).json
 }
-const METHODS: Record<string, string> = {
-  tls_client_auth: 'issued',
-  self_signed_tls_client_auth: 'own',
+const isCertified = async (client_id: string) =>
+  'access_token' in (await withCertificate(client_id))
+async function isAttested(algs: { alg?: string; proofAlg?: string } = {}): Promise<boolean> {
+  const { json } = await send(usher, '/api/oauth/challenge', { method: 'POST' })
+  const challenge = json.attestation_challenge
+  const { issuer } = usher
+  const headers = await attestation(algs, { client_id: 'wallet', issuer, challenge })
+  const body = { grant_type: 'client_credentials' }
+  return (await send(usher, '/api/oauth/token', { body, headers })).status === 200
 }
-const isMethod = async (method: string) =>
-  'access_token' in (await withCertificate(METHODS[method] ?? 'unknown'))
+const METHODS: Record<string, () => Promise<boolean>> = {
+  tls_client_auth: () => isCertified('issued'),
+  self_signed_tls_client_auth: () => isCertified('own'),
+  attest_jwt_client_auth: isAttested,
+}
+const isMethod = async (method: string) => (await METHODS[method]?.()) ?? false
 
 const URNS = ['device_code', 'token-exchange', 'jwt-bearer', 'saml2-bearer']
 
@@ -199,7 +216,9 @@ const LONGER: Record<string, [others: string[], works: (value: string) => Promis
   grant_types_supported: [['password', 'implicit', 'urn:openid:params:grant-type:ciba', ...URNS.map(name => `urn:ietf:params:oauth:grant-type:${name}`)], isGrantType],
   response_types_supported: [[...RESPONSE_TYPES, 'token', 'none'], isResponseType],
   response_modes_supported: [['fragment', 'fragment.jwt', 'web_message'], mode => isAllowed({ response_types: ['id_token'], response_modes: [mode] })],
-  token_endpoint_auth_methods_supported: [['client_secret_jwt', 'attest_jwt_client_auth', ...Object.keys(METHODS)], isMethod],
+  token_endpoint_auth_methods_supported: [['client_secret_jwt', 'attest_jwt_client_auth_dpop', ...Object.keys(METHODS)], isMethod],
+  client_attestation_signing_alg_values_supported: [ALGORITHMS, alg => isAttested({ alg })],
+  client_attestation_pop_signing_alg_values_supported: [ALGORITHMS, proofAlg => isAttested({ proofAlg })],
   subject_types_supported: [['pairwise', 'ephemeral'], subject_type => isAllowed({ subject_type })],
 }
 
@@ -223,7 +242,7 @@ test.each(Object.entries(LONGER))(
   'exactly the values that features add to %s work',
   async (key, row) => {
     const [others, works] = row
-    const old = before[key] as string[]
+    const old = (before[key] ?? []) as string[]
     const added = (metadata[key] as string[]).filter(value => !old.includes(value))
     const working: string[] = []
     for (const value of new Set([...others, ...added])) if (await works(value)) working.push(value)

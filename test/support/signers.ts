@@ -85,6 +85,25 @@ export const requestObject = async (alg: string, client_id: string, aud: string)
 export const backchannelRequest = async (alg: string, iss: string, aud: string) =>
   signed(alg, { iss, aud, ...times(), scope: 'openid', login_hint: 'ada' })
 
+/** Signs a client attestation, and the proof of the key in it. `challenge`: of the challenge endpoint. */
+export async function attestation(
+  { alg = 'ES256', proofAlg = 'ES256' },
+  { client_id, issuer, challenge }: { client_id: string; issuer: string; challenge: unknown },
+) {
+  const { iat, exp, jti } = times()
+  const pair = PAIRS[proofAlg]
+  const jwk = pair ? await exportJWK(pair.publicKey) : { kty: 'oct' }
+  const attested = { sub: client_id, iat, exp, cnf: { jwk } }
+  const proved = { aud: issuer, iat, jti, challenge }
+  return {
+    'oauth-client-attestation': await signed(alg, attested, { typ: `${ATTESTATION}+jwt` }),
+    'oauth-client-attestation-pop': await signed(proofAlg, proved, {
+      typ: `${ATTESTATION}-pop+jwt`,
+    }),
+  }
+}
+const ATTESTATION = 'oauth-client-attestation'
+
 /** Signs a DPoP proof (RFC 9449) for a POST to `htu`. */
 export async function dpopProof(alg: string, htu: string, nonce?: string): Promise<string> {
   const jwk = PAIRS[alg] ? await exportJWK(PAIRS[alg].publicKey) : { kty: 'oct', k: 'AAAA' }

@@ -40,6 +40,7 @@ const REACHED: Record<string, string> = {
     'enabledJWA.introspectionSigningAlgValues enabledJWA.authorizationSigningAlgValues',
   'usher keys.module':
     'features.externalSigningSupport.enabled features.externalSigningSupport.ack',
+  'usher features.client_attestation': 'features.attestClientAuth.enabled',
   'usher lifetimes.code': 'ttl.AuthorizationCode',
   'usher lifetimes.interaction':
     'ttl.Interaction ttl.DeviceCode ttl.BackchannelAuthenticationRequest',
@@ -164,8 +165,8 @@ const FIXED: Record<string, string> = {
     'features.openid4vci.credentialConfigurationPolicy features.openid4vci.issueCredential ' +
     'features.openid4vci.getKeyAttestationSignaturePublicKey routes.credential ' +
     'ttl.PreAuthorizedCode',
-  'attestation-based client authentication is not offered yet':
-    'features.attestClientAuth.ack features.attestClientAuth.enabled routes.challenge ' +
+  'an attestation is by a key of the client, replaces its secret, and has the rules of the library alone':
+    'features.attestClientAuth.ack routes.challenge ' +
     'features.attestClientAuth.additionalSecuritySignal features.attestClientAuth.challengeSecret ' +
     'features.attestClientAuth.getAttestationSignaturePublicKey enabledJWA.attestSigningAlgValues ' +
     'features.attestClientAuth.assertAttestationJwtAndPop',

@@ -44,7 +44,7 @@ const clientId = nameLike(
   .refine(id => !/^usr_/.test(id), 'usr_ is how subjects begin; a client must not look like one')
   .refine(id => id !== ACCOUNT_CLIENT, `${ACCOUNT_CLIENT} is the client of the account pages`)
 const METHODS = namesIn(
-  'none client_secret_basic client_secret_post',
+  'none client_secret_basic client_secret_post attest_jwt_client_auth',
   'private_key_jwt tls_client_auth self_signed_tls_client_auth',
 )
 

@@ -37,6 +37,7 @@ export const featuresSchema = section({
   request_objects: on,
   jwt_response_modes: on,
   mtls: off,
+  client_attestation: off,
   dpop: on,
   claims_parameter: on,
   rich_authorization_requests: off,
