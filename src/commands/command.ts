@@ -7,7 +7,6 @@ import { isExpired, type SecretHash } from '../config/client-secret.ts'
 import { readStoreSettings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import { isMap, isTime, readDuration } from '../config/schema/values.ts'
-import { openDirectory } from '../features/accounts-module.ts'
 import { keepActivity } from '../features/activity.ts'
 import { queueNotice } from '../features/mail-queue.ts'
 import type { AuditEventName } from '../http/audit.ts'
@@ -186,6 +185,8 @@ export async function openOwnAccount(name: string) {
 /** Finds an account as `openOwnAccount` does, also one of `accounts.module`. */
 export async function openAccount(name: string) {
   const { records, audit } = await openState()
+  // Loaded here: it brings undici, and most commands start without it.
+  const { openDirectory } = await import('../features/accounts-module.ts')
   const directory = await openDirectory(readStoreSettings(), records)
   return { ...(await requireAccount(directory, name)), records, audit }
 }
