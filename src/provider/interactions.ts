@@ -116,12 +116,17 @@ export function createInteractions(
   const prompts = promptsOf(features)
   const { isBound, isKnown } = createBrowserBinding(settings)
 
-  /** Returns the prompts that a user answers between the proof of who they are and the session, in order. */
+  const rank = (name: string) => (prompts[name]?.isFactor ? 0 : 1)
+
+  /**
+   * Returns the prompts that a user answers between the proof of who they are and the session, in order. The second
+   * factor comes first: a temporary password that was stolen must not be enough to replace it.
+   */
   async function stepsOf(account: Account, login: Login): Promise<string[]> {
     const steps = Object.entries(prompts).map(async ([name, { isStep }]) =>
       (await isStep?.(account, login)) ? name : [],
     )
-    return (await Promise.all(steps)).flat()
+    return (await Promise.all(steps)).flat().toSorted((a, b) => rank(a) - rank(b))
   }
 
   /** Says why this browser cannot answer the interaction. */

@@ -76,6 +76,28 @@ const events = () =>
     .filter(({ log, account }) => log === 'audit' && account === id)
     .map(({ event }) => event)
 
+test('a temporary password is replaced after the second factor, not before', async () => {
+  await addApp(usher, name)
+  const change_password_by = Math.floor(Date.now() / 1000) + 3600
+  await usher.directory.change(id, account => ({ ...account, change_password_by }))
+  const before = (await usher.directory.find(id))?.password
+  const { browser } = await atFactor(usher, name)
+  const replaced = {
+    password: 'one more battery and staple',
+    repeat: 'one more battery and staple',
+  }
+  await newTab(browser).open(browser.page.url)
+  await browser.submit(replaced)
+  expect(browser.heading).toBe(words('factors.step_title'))
+  expect((await usher.directory.find(id))?.password).toBe(before)
+  await browser.submit({ code: await nextCode(usher, id) })
+  expect(browser.heading).toBe(words('password.choose_title'))
+  expect(await isSignedIn(browser)).toBe(false)
+  await browser.submit(replaced)
+  expect(browser.heading).toBe(words('consent.title'))
+  expect((await usher.directory.find(id))?.password).not.toBe(before)
+})
+
 describe('an app for one-time codes', () => {
   test('is added with a code, and needed at the next sign-in', async () => {
     const { browser, codes } = await addApp(usher, name, 'my phone')
