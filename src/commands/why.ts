@@ -74,7 +74,10 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   const due = account?.change_password_by
   const temporary = due ? ` The user must change it by ${secondOf(due)}.` : ''
   const links = createLinks(records, createDirectory(records))
-  const link_until = account && (await links.openOf(account))?.until
+  const found = [undefined, 'forgot' as const].map(
+    purpose => account && links.openOf(account, purpose),
+  )
+  const link_until = (await Promise.all(found)).find(Boolean)?.until
   const factors = describeFactors(await createFactors(records).read(account?.id ?? ''))
   const places = upstreams.map(place => `at ${place}`)
   if (settings.accounts.module || account?.password) places.unshift('with the right password')

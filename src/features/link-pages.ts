@@ -44,7 +44,9 @@ export function accountLinks({ settings, records, sessions }: Dependencies): Pag
     if (!isInTime) return ctx.throw(429, 'too many unknown links were opened from this network')
     const { link, account } = found ?? {}
     const isOff = link?.purpose === 'sign_up' && !isAdmitted(settings, link.email)
-    if (found?.isOpen && !isOff) return found
+    // The form of a use that a fault has interrupted is sent again.
+    const isRepeated = found?.isUsed && ctx.method === 'POST'
+    if (found && !isOff && (found.isOpen || isRepeated)) return found
     if (account) note(ctx, 'link_expired', { account: account.id })
     return gone(ctx, account ? 'the link has expired' : 'the link is unknown or replaced')
   }

@@ -1,5 +1,7 @@
 // Links that operators print and that mails contain: with one, a user chooses a password, confirms a new address, or
-// adds an account. There is one record for each account and purpose, so that a newer link replaces the older one:
+// adds an account. There is one record for each account and purpose, so that a newer link replaces the older one. The
+// form for a forgotten password is a purpose of its own: a stranger who sends it does not replace the link of an
+// operator, and both are open until one is used.
 //
 //   AccountLink HANDLE → { account, hash, since, until }    HANDLE: a keyed hash of the purpose and the account's id;
 //                                                           for a new account, of its address
@@ -13,17 +15,17 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { type Account, InvalidAccount } from '../accounts/account.ts'
 import type { OwnDirectory } from '../accounts/directory.ts'
-import { admit, hashPassword } from '../accounts/password.ts'
-import type { Records } from '../storage/records.ts'
+import { admit, checkPassword, hashPassword } from '../accounts/password.ts'
+import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
-/** What a link is for: a new password, the confirmation of a new address, or a new account. */
-export type Purpose = 'password' | 'address' | 'sign_up'
+/** What a link is for: a new password for a user who forgot it, the confirmation of an address, or a new account. */
+type Purpose = 'forgot' | 'address' | 'sign_up'
 
 /** The record of a link. */
 interface AccountLink {
   account: string
-  /** Absent: a new password. */
+  /** Absent: a new password, by an operator. */
   purpose?: Purpose
   /** SHA-256 of the token, base64url. */
   hash: string
@@ -37,13 +39,18 @@ interface AccountLink {
    * not enough at any time.
    */
   resetFactors?: boolean
+  /** PHC string: the password of the latest use, written before the account has it. */
+  chosen?: string
 }
 
 type LinkAccount = Pick<Account, 'id' | 'ended'>
 type LinkOptions = Pick<AccountLink, 'purpose' | 'email' | 'resetFactors'>
 
 /** A link that was found by its token, with its account. One for a new account has the account that it adds. */
-export type FoundLink = { account: Account; link: AccountLink; handle: string; isOpen: boolean }
+export type FoundLink = LinkState & { account: Account; link: AccountLink; handle: string }
+
+/** `isUsed`: the account has the password that was chosen with the link. A fault has interrupted the use. */
+type LinkState = { isOpen: boolean; isUsed: boolean }
 
 const KIND = 'AccountLink'
 const TOKEN = /^([\w-]{22})[\w-]{43}$/
@@ -59,10 +66,8 @@ export type Links = ReturnType<typeof createLinks>
 
 /** Returns the functions that make, find and use links. */
 export function createLinks(records: Records, directory: OwnDirectory) {
-  const handleOf = (id: string, purpose: Purpose = 'password') => {
-    const text = purpose === 'password' ? id : `${purpose} ${id}`
-    return records.keyedHash('account link', text).toString('base64url')
-  }
+  const handleOf = (id: string, purpose?: Purpose) =>
+    records.keyedHash('account link', purpose ? `${purpose} ${id}` : id).toString('base64url')
 
   function isOpen({ purpose, since, until, email }: AccountLink, account: Account): boolean {
     if (!account.enabled || since <= (account.ended ?? 0) || until <= now()) return false
@@ -75,16 +80,17 @@ export function createLinks(records: Records, directory: OwnDirectory) {
     return { ...profile, id, enabled: true, created: now(), updated: now() }
   }
 
-  /** Adds the account. Returns false if it was added, or another account has the address. */
+  /** Adds the account. Returns false if it was added, or another account has the address. Can be repeated. */
   async function register(found: FoundLink, password: string): Promise<boolean> {
     const { account } = found
     const holders = await directory.findByEmail(account.username)
-    if (holders.length) return false
+    if (holders.some(({ id }) => id !== account.id)) return false
     const password_hash = await admit(() => hashPassword(password))
     const outcome = await directory.transfer({ ...account, password_hash }).catch(error => {
       if (!(error instanceof InvalidAccount)) throw error
     })
-    if (outcome !== 'added') return false
+    const isRepeated = () => admit(() => checkPassword(password, account.password))
+    if (outcome !== 'added' && !(outcome && (await isRepeated()))) return false
     await drop(found)
     return true
   }
@@ -122,16 +128,29 @@ export function createLinks(records: Records, directory: OwnDirectory) {
       if (!link || !timingSafeEqual(Buffer.from(link.hash), Buffer.from(hashOf(token)))) return
       const isNew = link.purpose === 'sign_up'
       const account = (await directory.find(link.account)) ?? (isNew ? newAccount(link) : undefined)
-      return account && { account, link, handle, isOpen: isOpen(link, account) }
+      if (!account) return undefined
+      const isChosen = link.chosen !== undefined && link.chosen === account.password
+      const isUsed = isChosen && link.until > now()
+      return { account, link, handle, isOpen: isOpen(link, account), isUsed }
     },
 
-    /** Sets the password, and ends all access of the account. Returns false if the link is not open any more. */
+    /**
+     * Sets the password, and ends all access of the account. Returns false if the link is not open any more. Can be
+     * repeated with the same password.
+     */
     async use(found: FoundLink, password: string): Promise<boolean> {
-      const { link } = found
+      const { account, link, handle } = found
       if (link.purpose === 'sign_up') return register(found, password)
-      const hash = await admit(() => hashPassword(password))
-      const permanent = { password: hash, change_password_by: undefined }
-      const ended = await directory.endAccess(link.account, current => {
+      const isRepeated =
+        found.isUsed && (await admit(() => checkPassword(password, account.password)))
+      if (!isRepeated && !found.isOpen) return false
+      const chosen = isRepeated ? account.password : await admit(() => hashPassword(password))
+      const mark = ({ value }: Found<AccountLink>) =>
+        value?.hash === link.hash ? { ...value, chosen } : undefined
+      await records.change<AccountLink>(KIND, handle, mark, { ttl: EXPIRED_SECONDS })
+      const permanent = { password: chosen, change_password_by: undefined }
+      const ended = await directory.endAccess(account.id, current => {
+        if (isRepeated && current.password === chosen) return current
         if (!isOpen(link, current)) return undefined
         const isProven = link.email !== undefined && link.email === current.email
         const email_verified = isProven || current.email_verified

@@ -32,8 +32,8 @@ declare module '../pages/page-data.ts' {
 
 /** A mail with its receiver, before it is written in a language. */
 interface Letter {
-  /** Its texts are `mail.KEY`, `mail.KEY_text`, and `mail.KEY_end` if the link does not expire. */
-  key: 'invitation' | 'forgot' | 'address' | 'sign_up' | 'known' | 'notice'
+  /** Its texts are `mail.KEY` and `mail.KEY_text`. */
+  key: 'invitation' | 'forgot' | 'no_link' | 'address' | 'sign_up' | 'known' | 'notice'
   to: string
   account?: Account
   /** The path of the link. */
@@ -97,17 +97,31 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
   async function letterOf(item: Mail & { attempt: number }): Promise<Letter | undefined> {
     const { notice, address, newcomer, seconds = FORGOT_SECONDS, resetFactors, attempt } = item
     if (newcomer) {
-      const isDue = attempt > 1 || (await beginPause(newcomer.toLowerCase()))
-      return isDue ? confirmation('sign_up', newcomer) : undefined
+      const isFirst = await isDue(newcomer.toLowerCase(), attempt)
+      return isFirst ? confirmation('sign_up', newcomer) : undefined
     }
     const account = await (item.account ? directory.find(item.account) : forgetful(item))
+    if (!account && item.typed) return noLink(item.typed, attempt)
     if (!account?.enabled) return undefined
     if (notice) return { key: 'notice', to: notice.to, account, path: PLACES.home, notice }
     if (address) return confirmation('address', address, account)
     const { email, password } = account
     if (!email) return undefined
-    const link = await links.make(account, seconds, { email, resetFactors })
+    const purpose = item.typed === undefined ? undefined : 'forgot'
+    const link = await links.make(account, seconds, { purpose, email, resetFactors })
     return { key: password === undefined ? 'invitation' : 'forgot', to: email, account, ...link }
+  }
+
+  /**
+   * Returns the mail for an address that is not verified, or that several accounts have. It goes only where the user
+   * typed the address itself: only its mailbox learns that there is an account.
+   */
+  async function noLink(typed: string, attempt: number): Promise<Letter | undefined> {
+    const holders = await directory.findByEmail(tidy(typed))
+    const isUsual = holders.length === 1 && holders[0]?.email_verified
+    const { email: to } = holders.find(({ enabled }) => enabled) ?? {}
+    if (!to || isUsual || !(await isDue(to.toLowerCase(), attempt))) return undefined
+    return { key: 'no_link', to, path: PLACES.home }
   }
 
   /** Returns the mail with a link that confirms an address; another one if an account has it already. */
@@ -143,7 +157,8 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
     ].filter(Boolean)
     const subject = t(`mail.${key}`, { brand })
     const link = issuer + path
-    const end = until ? t('mail.end', { date }) : t(`mail.${key}_end`)
+    const otherwise = notice ? t('mail.notice_end') : t('mail.otherwise')
+    const end = until ? t('mail.end', { date }) : otherwise
     return {
       from: { name: brand, address: set?.from ?? '' },
       to: { name: '', address: to },
@@ -185,11 +200,12 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
     const { email, email_verified, password, links: upstreams = [] } = account ?? {}
     const isSafe = email !== undefined && email_verified && (password || !upstreams.length)
     if (!account || !isSafe || (await directory.findByEmail(email)).length > 1) return undefined
-    return attempt > 1 || (await beginPause(account.id)) ? account : undefined
+    return (await isDue(account.id, attempt)) ? account : undefined
   }
 
   /** Returns false within the pause: one of several forms gets a mail. */
-  async function beginPause(name: string): Promise<boolean> {
+  async function isDue(name: string, attempt: number): Promise<boolean> {
+    if (attempt > 1) return true
     const begin = ({ value: last }: Found<{ at: number }>) =>
       last && last.at > now() - PAUSE_SECONDS ? undefined : { at: now() }
     const options = { ttl: PAUSE_SECONDS }

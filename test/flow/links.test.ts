@@ -1,7 +1,9 @@
 // The page of a link: who it is for, a new password, once, in one browser.
 
 import { beforeEach, describe, expect } from 'vitest'
+import { hashPassword } from '../../src/accounts/password.ts'
 import { createLinks } from '../../src/features/links.ts'
+import { StoreUnavailable } from '../../src/storage/store.ts'
 import { Browser } from '../support/browser.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { refresh, tokens } from '../support/journey.ts'
@@ -97,13 +99,13 @@ describe('an invitation', () => {
     expect(browser.heading).toBe(words('sign_in.title'))
   })
 
-  test('sets one password when its form is sent ten times at once', async () => {
+  test('sets one password when ten are sent at once', async () => {
     const { path } = await invited()
     const browser = await at(path)
-    const form = fieldsOf(browser.page, CHOSEN)
-    const answers = await Promise.all(
-      Array.from({ length: 10 }, () => send(browser, path, { form })),
+    const forms = Array.from({ length: 10 }, (_, i) =>
+      fieldsOf(browser.page, { password: `${NEW} ${i}`, repeat: `${NEW} ${i}` }),
     )
+    const answers = await Promise.all(forms.map(form => send(browser, path, { form })))
     const statuses = answers.map(({ status }) => status).toSorted()
     expect(statuses).toEqual([200, ...Array.from({ length: 9 }, () => 410)])
   })
@@ -160,6 +162,52 @@ describe('a link for an account with a password', () => {
     const browser = await at(path)
     expect([browser.page.status, browser.heading]).toEqual([410, GONE])
     expect(events('link_expired').at(-1)).toContain(ada)
+  })
+})
+
+describe('a fault of the store after the password is set', () => {
+  /** The store fails when a use ends the sessions and grants: the account has its password then. */
+  async function interrupted(browser: Browser, fields: Record<string, string>) {
+    const { walk } = usher.store
+    usher.store.walk = () => {
+      throw new StoreUnavailable('a fault of the test')
+    }
+    await browser.submit(fields)
+    usher.store.walk = walk
+    expect(browser.page.status).toBe(503)
+  }
+
+  test('the same form, sent again by the same browser, ends with the page of a password that is set', async () => {
+    const { path, username, account } = await invited()
+    const browser = await at(path)
+    const form = copyOf(browser)
+    await form.open(path)
+    const wrong = copyOf(browser)
+    await wrong.open(path)
+    await interrupted(browser, CHOSEN)
+    expect((await at(path)).page.status).toBe(410)
+    await wrong.submit({ password: PASSWORD, repeat: PASSWORD })
+    expect(wrong.page.status).toBe(410)
+    const used = () => events('link_used').filter(line => line.includes(account.id))
+    expect(used()).toEqual([])
+    await form.submit(CHOSEN)
+    expect(form.heading).toBe(words('welcome.done_title'))
+    expect(used()).toHaveLength(1)
+    await form.open('/account')
+    await form.submit(credentials(username, NEW))
+    expect(form.heading).toBe(words('account.title'))
+  })
+
+  test('a link that was closed by another change is not open to the password of that change', async () => {
+    const { path, account } = await invited()
+    const browser = await at(path)
+    const form = copyOf(browser)
+    await form.open(path)
+    await interrupted(browser, CHOSEN)
+    const other = await hashPassword(NEW)
+    await usher.directory.endAccess(account.id, it => ({ ...it, password: other }))
+    await form.submit(CHOSEN)
+    expect(form.page.status).toBe(410)
   })
 })
 

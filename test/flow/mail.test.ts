@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { createLinks } from '../../src/features/links.ts'
 import { checkMail } from '../../src/features/mail.ts'
 import { NOTICES, queueLink, queueNotice } from '../../src/features/mail-queue.ts'
 import { Browser } from '../support/browser.ts'
@@ -95,8 +96,9 @@ test('an invitation is mailed, verifies the address, and no token waits in the s
 
 test('a mailed link can remove the second factors, and that of the form never does', async () => {
   const account = await accountOf('ada')
-  const linkOf = async () => {
-    const found = usher.records.keyedHash('account link', account.id).toString('base64url')
+  const linkOf = async (purpose = '') => {
+    const name = `${purpose} ${account.id}`.trim()
+    const found = usher.records.keyedHash('account link', name).toString('base64url')
     return (await usher.records.read<{ resetFactors?: boolean }>('AccountLink', found)).value
   }
   await queueLink(usher.settings, usher.records, account, { lang: 'en', resetFactors: true })
@@ -104,7 +106,8 @@ test('a mailed link can remove the second factors, and that of the form never do
   expect(await linkOf()).toMatchObject({ resetFactors: true })
   await closeLink('ada')
   await forgot('ada')
-  expect((await linkOf())?.resetFactors).toBeUndefined()
+  expect(await linkOf('forgot')).toMatchObject({ email: 'ada@example.org' })
+  expect((await linkOf('forgot'))?.resetFactors).toBeUndefined()
   await closeLink('ada')
 })
 
@@ -156,9 +159,8 @@ describe('a forgotten password', () => {
 
   const SILENT = [
     ['an unknown name', 'nobody'],
-    ['an address that is not verified', 'grace'],
-    ['an address that two accounts have', 'one'],
-    ['that address itself', 'shared@example.org'],
+    ['the username of an address that is not verified', 'grace'],
+    ['the username of an address that two accounts have', 'one'],
     ['an account that signs in at an upstream issuer', 'upstream'],
     ['text that cannot be a name', '\u0001'],
     ['no text', ''],
@@ -169,6 +171,40 @@ describe('a forgotten password', () => {
     const browser = await forgot(typed)
     expect([browser.page.status, textOf(browser.page.text)]).toEqual([200, known])
     expect(server.state.received).toEqual([])
+  })
+
+  test.each([
+    ['that is not verified', 'grace@example.org'],
+    ['that two accounts have', ' Shared@EXAMPLE.org '],
+  ])('an address %s gets a mail that says so, once in some minutes', async (_, typed) => {
+    const known = textOf((await forgot('ada')).page.text)
+    server.state.received = []
+    const browser = await forgot(typed)
+    expect([browser.page.status, textOf(browser.page.text)]).toEqual([200, known])
+    await forgot(typed)
+    const [mail, ...others] = server.state.received
+    expect([mail?.to, others]).toEqual([typed.trim().toLowerCase(), []])
+    expect(mail?.content).toContain(words('mail.no_link', { brand: 'Orchard' }))
+    expect(mail?.content).not.toContain('/welcome/')
+    expect(mail?.content).not.toMatch(/Grace|Hopper|Your username/)
+  })
+
+  test('the link of a form does not replace that of an operator, and the use of one closes the other', async () => {
+    const ada = await accountOf('ada')
+    const links = createLinks(usher.records, usher.directory)
+    const { path } = await links.make(ada)
+    await forgot('ada')
+    const [mail] = server.state.received
+    const statusOf = async (path: string) => (await new Browser(usher.issuer).open(path)).status
+    const own = mail ? linkIn(mail) : ''
+    expect(own).not.toBe(path)
+    expect([await statusOf(path), await statusOf(own)]).toEqual([200, 200])
+    const browser = new Browser(usher.issuer)
+    await browser.open(path)
+    await browser.submit({ password: PASSWORD, repeat: PASSWORD })
+    expect(browser.heading).toBe(words('welcome.done_title'))
+    expect([await statusOf(path), await statusOf(own)]).toEqual([410, 410])
+    await usher.deliver('new')
   })
 
   test('a disabled account gets no mail', async () => {

@@ -36,10 +36,12 @@ export const profileStates = [
   state('sign-up', 'sign-up', () => signUp),
   state('sign-up-wrong', 'sign-up', () => ({ ...signUp, email: 'ada@example.com', isWrong: true })),
   state('sign-up-sent', 'sign-up', () => ({ ...signUp, isSent: true })),
-  state('mail-known', 'mail', ({ t }) => ({
-    subject: t('mail.known', { brand: 'Usher' }),
-    paragraphs: [t('mail.known_text', { brand: 'Usher' })],
-    link: 'https://id.example.org/account',
-    end: t('mail.known_end'),
-  })),
+  ...(['known', 'no_link'] as const).map(key =>
+    state(`mail-${key.replace('_', '-')}`, 'mail', ({ t }) => ({
+      subject: t(`mail.${key}`, { brand: 'Usher' }),
+      paragraphs: [t(`mail.${key}_text`, { brand: 'Usher' })],
+      link: 'https://id.example.org/account',
+      end: t('mail.otherwise'),
+    })),
+  ),
 ]

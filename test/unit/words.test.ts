@@ -63,9 +63,8 @@ const OUTCOMES = ['allowed', 'denied', 'gone', 'withdrawn']
 const SIGN_IN = ['failed', 'upstream_failed', 'upstream_unavailable', 'upstream_unknown']
 const SIGN_INS = ['added', 'removed', 'failed', 'taken']
 
-/** The mails, and those whose link does not expire. */
-const MAILS = ['invitation', 'forgot', 'address', 'sign_up', 'known', 'notice']
-const LASTING_MAILS = ['known', 'notice']
+/** The mails. */
+const MAILS = ['invitation', 'forgot', 'no_link', 'address', 'sign_up', 'known', 'notice']
 
 const SCOPES = ['openid', 'profile', 'email', 'phone', 'address', 'offline_access', 'other']
 
@@ -120,7 +119,6 @@ test('every text of the file is used on a page', () => {
     ...USER_EVENTS.map(event => `activity.${event}`),
     ...NOTICES.map(change => `notice.${change}`),
     ...MAILS.flatMap(key => [`mail.${key}`, `mail.${key}_text`]),
-    ...LASTING_MAILS.map(key => `mail.${key}_end`),
     ...SIGN_INS.map(outcome => `sign_ins.${outcome}`),
     ...plurals.flatMap(formsOf),
   ])

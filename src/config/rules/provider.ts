@@ -47,7 +47,6 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
     listen,
     mail,
     accounts: { self_service, module },
-    sign_up,
   } = value
   const isPlain = value.issuer?.startsWith('http:') && !development
   const isLocal = store.startsWith('sqlite:')
@@ -82,10 +81,10 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
       [mtls.header && !proxy.length, 'certificate-header', 'client_certificates.header'],
       [features.mtls && !mtls.header && !listen.tls, 'certificate-source', 'features.mtls'],
       [isWrongOrigin, 'mtls', 'client_certificates.origin'],
-      [sign_up && !mail, 'mail-missing', 'sign_up'],
-      [sign_up && methods?.includes(PASSWORD) === false, 'sign-up-method', 'sign_in.methods'],
+      [value.sign_up && !mail, 'mail-missing', 'sign_up'],
+      [value.sign_up && methods?.includes(PASSWORD) === false, 'sign-up-method', 'sign_in.methods'],
       [self_service.includes('email') && !mail, 'mail-missing', 'accounts.self_service'],
-      [module && (sign_up || self_service.length), 'own-accounts', 'accounts.module'],
+      [module && (value.sign_up || self_service.length), 'own-accounts', 'accounts.module'],
       [second_factor === 'off' && named, 'second-factor-off', 'sign_in.second_factor_required_for'],
     ]),
     ...unmet.map(([feature, needed]) =>
