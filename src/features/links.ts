@@ -59,6 +59,10 @@ export const LINK_SECONDS = 3 * 24 * 3600
 /** An expired link is remembered, so that the log can say so. */
 const EXPIRED_SECONDS = 7 * 24 * 3600
 
+/** Whether an account keeps others from its address. That of an issuer which does not verify it keeps nobody. */
+export const holdsAddress = ({ email_verified, links = [] }: Account) =>
+  email_verified || !links.length
+
 const hashOf = (token: string) => createHash('sha256').update(token).digest('base64url')
 
 /** The functions that make, find and use links. */
@@ -84,7 +88,7 @@ export function createLinks(records: Records, directory: OwnDirectory) {
   async function register(found: FoundLink, password: string): Promise<boolean> {
     const { account } = found
     const holders = await directory.findByEmail(account.username)
-    if (holders.some(({ id }) => id !== account.id)) return false
+    if (holders.some(one => one.id !== account.id && holdsAddress(one))) return false
     const password_hash = await admit(() => hashPassword(password))
     const outcome = await directory.transfer({ ...account, password_hash }).catch(error => {
       if (!(error instanceof InvalidAccount)) throw error

@@ -20,7 +20,7 @@ import type { Dependencies } from '../provider/feature.ts'
 import { createBrowserBinding } from '../provider/interactions.ts'
 import type { Found } from '../storage/records.ts'
 import { type Check, now, ok, wrong } from '../storage/store.ts'
-import { createLinks } from './links.ts'
+import { createLinks, holdsAddress } from './links.ts'
 import { countForm, type Mail, mailQueue, type Notice, OF_NETWORK } from './mail-queue.ts'
 
 declare module '../pages/page-data.ts' {
@@ -130,7 +130,7 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
     email: string,
     account?: Account,
   ): Promise<Letter> {
-    const holders = await directory.findByEmail(email)
+    const holders = (await directory.findByEmail(email)).filter(holdsAddress)
     // A new account has its address as username.
     const namesake = account ? undefined : await directory.findByUsername(email)
     if (namesake || holders.some(({ id }) => id !== account?.id))
@@ -199,7 +199,9 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
     const account = known && (await directory.find(known.id))
     const { email, email_verified, password, links: upstreams = [] } = account ?? {}
     const isSafe = email !== undefined && email_verified && (password || !upstreams.length)
-    if (!account || !isSafe || (await directory.findByEmail(email)).length > 1) return undefined
+    if (!account || !isSafe) return undefined
+    // Another account may have the address: one that does not verify it changes nothing.
+    if ((await directory.candidate(email, ['email'])).known?.id !== account.id) return undefined
     return (await isDue(account.id, attempt)) ? account : undefined
   }
 

@@ -157,6 +157,19 @@ describe('a forgotten password', () => {
     expect(server.state.received).toMatchObject([{ to: 'ada@example.org' }])
   })
 
+  test('an account whose issuer gives it the address, without verifying it, changes nothing', async () => {
+    const links = [{ issuer: 'https://elsewhere.example.org', subject: 'eve' }]
+    const eve = { username: 'eve', email: 'ADA@example.org' }
+    const { id } = await usher.directory.add(eve, undefined, { links })
+    for (const typed of ['ada', 'ada@example.org']) {
+      await closeLink('ada')
+      server.state.received = []
+      await forgot(typed)
+      expect(server.state.received).toMatchObject([{ to: 'ada@example.org' }])
+    }
+    await usher.directory.change(id, account => ({ ...account, email: undefined }))
+  })
+
   const SILENT = [
     ['an unknown name', 'nobody'],
     ['the username of an address that is not verified', 'grace'],

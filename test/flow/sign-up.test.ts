@@ -151,6 +151,16 @@ describe('a known address', () => {
     },
   )
 
+  test('is none that only an issuer has given to its user, without verifying it', async () => {
+    const email = newAddress()
+    const links = [{ issuer: 'https://elsewhere.example.org', subject: email }]
+    await usher.directory.add({ username: `eve-${serial}`, email }, undefined, { links })
+    const { path } = await requested(email)
+    const browser = await opened(path)
+    await browser.submit(CHOSEN)
+    expect((await usher.directory.findByUsername(email))?.email_verified).toBe(true)
+  })
+
   test('is one that an account has as its username', async () => {
     const email = newAddress()
     await usher.addAccount({ username: email })
