@@ -2,6 +2,7 @@
 // which API can introspect it (RFC 7662).
 
 import { type AccessToken, type Client, errors, type ResourceServer } from 'oidc-provider'
+import { claimsOf } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { GRANT_TYPES, lifetimesOf } from '../config/schema/client.ts'
@@ -16,7 +17,6 @@ import {
 } from '../config/schema/resource.ts'
 import { required } from '../config/schema/values.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
-import { ACCESS_TOKEN } from '../provider/claims.ts'
 import { findClient, isOff, refusalOf, scopeOf } from '../provider/clients.ts'
 import type { Dependencies, Feature, GrantHandler, Oidc } from '../provider/feature.ts'
 import { sentDetails } from '../provider/grants.ts'
@@ -57,7 +57,7 @@ const serverOf = (
 /** Returns the feature. Throws a `ConfigError` that names every API without a key for its tokens. */
 export function resourceIndicators(dependencies: Dependencies): Feature {
   const { settings, records, keys, directory } = dependencies
-  const { resources, details: types, lifetimes, features } = settings
+  const { resources, claims, details: types, lifetimes, features } = settings
   checkResources(settings, keys)
   const byUri = new Map(Object.keys(resources).map(name => [normalUri(name), name]))
   const asWritten = (name: unknown) => byUri.get(normalUri(String(name))) ?? name
@@ -169,11 +169,12 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
       },
       introspection: { enabled: features.introspection, allowedPolicy: mayIntrospect },
     },
-    async tokenClaims({ oidc: { account } }, { resourceServer }) {
-      const { claims = [] } = resources[resourceServer?.identifier() ?? ''] ?? {}
-      if (!claims.length || !account) return undefined
-      const known = await account.claims(ACCESS_TOKEN, '', {}, [])
-      return Object.fromEntries(Object.entries(known).filter(([name]) => claims.includes(name)))
+    async tokenClaims(_ctx, token) {
+      const { claims: names = [] } = resources[token.resourceServer?.identifier() ?? ''] ?? {}
+      if (!names.length || !('accountId' in token)) return undefined
+      const account = await directory.findEnabled(token.accountId)
+      const known = Object.entries(account ? claimsOf(account, claims) : {})
+      return Object.fromEntries(known.filter(([name]) => names.includes(name)))
     },
   }
 }

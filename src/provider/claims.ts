@@ -9,8 +9,6 @@ import { isMap, mapOf } from '../config/schema/values.ts'
 import type { Records } from '../storage/records.ts'
 
 const MAX_CLAIMS_DEPTH = 6
-/** The use of claims for an API, which has its own names. The library's uses are `id_token` and `userinfo`. */
-export const ACCESS_TOKEN = 'access_token'
 
 /** See `createRequestedClaims`. */
 export type RequestedClaims = ReturnType<typeof createRequestedClaims>

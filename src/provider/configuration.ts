@@ -14,7 +14,6 @@ import { jwtId } from '../state/grants.ts'
 import { currentRequest } from '../state/request.ts'
 import { deriveKey } from '../storage/seal.ts'
 import {
-  ACCESS_TOKEN,
   acrValuesOf,
   assertClaims,
   authenticationOf,
@@ -116,8 +115,7 @@ function configuration(
       /** A page refuses the user (features/application-access.ts). */
       refusal: client && refusalOf(client, account),
       claims(use: string) {
-        const all = claimsOf(account, claims)
-        const named = use === ACCESS_TOKEN ? all : claimsFor(oidc.client, all)
+        const named = claimsFor(oidc.client, claimsOf(account, claims))
         return { sub: id, ...named, ...idOf(use) }
       },
     }

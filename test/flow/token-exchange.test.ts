@@ -21,6 +21,7 @@ import {
 import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { post, refresh, tokens, userinfo } from '../support/journey.ts'
 import { removalOf, signedIn } from '../support/people.ts'
+import { ADA, startUsher } from '../support/usher.ts'
 
 const revoke = (token: string) => post(usher, '/api/oauth/revoke', { token })
 
@@ -69,6 +70,28 @@ test('every refusal of an exchange has a reason in config explain', () => {
   const known = details.filter(detail => detail !== 'assertion ')
   const ownText = (detail: string) => detail.replace(/^(subject_token|assertion) /, '')
   expect(known.filter(detail => !files.join().includes(ownText(detail)))).toEqual([])
+})
+
+test('an exchanged token has the claims of the user that its API wants', async () => {
+  const { files, calendar, ...apis } = EXCHANGING.resources
+  const at = await startUsher({
+    ...EXCHANGING,
+    resources: {
+      ...apis,
+      files: { ...files, claims: ['email'] },
+      calendar: { ...calendar, claims: ['name'] },
+    },
+  })
+  await at.addAccount(ADA)
+  const { access_token } = await shopTokens(at)
+  const { body: first } = await exchange(at, access_token)
+  const about = await introspect(at, first.access_token)
+  expect([about.email, about.name]).toEqual([ADA.email, undefined])
+  const target = { client_id: 'files-api', audience: 'calendar' }
+  const { body: second } = await exchange(at, first.access_token, target)
+  const claims = decodeJwt(second.access_token)
+  expect([claims.email, claims.name]).toEqual([undefined, ADA.name])
+  await at.close()
 })
 
 describe.each([

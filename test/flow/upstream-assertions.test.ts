@@ -69,6 +69,7 @@ test('an assertion becomes an access token, once, and no refresh token', async (
     subject: String(sub),
   })
   expect(about).toMatchObject({ active: true, client_id: 'agent', aud: API, sub: account?.id })
+  expect(about.preferred_username).toBe(account?.username)
   expect((await userinfo(usher, body.access_token)).status).toBe(401)
   const again = await redeem(assertion)
   expect(again).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })

@@ -59,7 +59,10 @@ export async function startCrossApp(resource: string) {
         },
         'files-api': { ...agent, client_id: 'files-api', grant_types: [] },
       },
-      resources: { files: api, closed: { ...api, resource: 'urn:closed', clients: ['web'] } },
+      resources: {
+        files: { ...api, claims: ['preferred_username'] },
+        closed: { ...api, resource: 'urn:closed', clients: ['web'] },
+      },
     },
     {
       clients: { ...CLIENTS, usher: DOWNSTREAM, web },
