@@ -1,7 +1,13 @@
 // Protected APIs: which client can have a token for which API, what the token holds (RFC 8707, RFC 9068), and
 // which API can introspect it (RFC 7662).
 
-import { type AccessToken, type Client, errors, type ResourceServer } from 'oidc-provider'
+import {
+  type AccessToken,
+  type Client,
+  errors,
+  type KoaContextWithOIDC,
+  type ResourceServer,
+} from 'oidc-provider'
 import { claimsOf } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
@@ -137,9 +143,12 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
    * Whether a client may introspect a token: its own, or one for its API. The token's account and client
    * must still exist, and the account may use the client. endpoints.ts refuses public clients.
    */
-  async function mayIntrospect({ oidc }: { oidc: Oidc }, client: Client, token: Token) {
+  async function mayIntrospect({ oidc, state }: KoaContextWithOIDC, client: Client, token: Token) {
     const isOwn = token.clientId === client.clientId
-    if (!isOwn && !isMadeFor(client, token)) return false
+    if (!isOwn && !isMadeFor(client, token)) {
+      state.log.detail = `the token is for ${token.aud ?? 'UserInfo'}, whose introspected_by does not name the client`
+      return false
+    }
     const owner = isOwn ? client : await findClient(oidc.provider, token.clientId)
     if (!owner || isOff(owner) || isOff(client)) return false
     if (!token.accountId) return true

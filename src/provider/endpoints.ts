@@ -226,6 +226,7 @@ function introspection(ctx: Context, { client }: Oidc) {
   }
   // JWTs are not stored. A caller that presents one to an API must not cause an error there (§2.2).
   if (mapOf(ctx.body).error !== 'unsupported_token_type') return
+  ctx.state.log.detail = 'a JWT is not stored: the API verifies it with the keys of the JWKS'
   ctx.status = 200
   ctx.body = { active: false }
 }

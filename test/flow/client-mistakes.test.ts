@@ -299,6 +299,26 @@ test('a token request for another API than the authorization request is invalid_
   expect(body.error_description).toContain('resource')
 })
 
+test('the log says why an introspection found no active token: a JWT, and an API that the file does not name', async () => {
+  const introspectBy = async (client: string, token: string) => {
+    const line = usher.output.length
+    const asked = { headers: basic(`${client}:${SECRET}`), body: { token } }
+    const { json } = await send(usher, '/api/oauth/introspect', asked)
+    expect(json).toEqual({ active: false })
+    return line
+  }
+  const forCalendar = { browser, scope: 'openid calendar:read', resource: CALENDAR }
+  const calendar = await authorize(usher, forCalendar)
+  const jwt = await redeem(usher, calendar.code, calendar.request, CALENDAR)
+  const verified = await introspectBy('files-api', jwt.body.access_token)
+  await loggedAfter(verified, 'a JWT is not stored: the API verifies it with the keys of the JWKS')
+  const forFiles = { browser, scope: 'openid files:read', resource: FILES }
+  const files = await authorize(usher, forFiles)
+  const opaque = await redeem(usher, files.code, files.request, FILES)
+  const foreign = await introspectBy('payroll-api', opaque.body.access_token)
+  await loggedAfter(foreign, `the token is for ${FILES}, whose introspected_by does not name`)
+})
+
 const loggedAfter = (line: number, text: string) =>
   expect.poll(() => usher.output.slice(line).some(logged => logged.includes(text))).toBe(true)
 
