@@ -69,9 +69,11 @@ async function transportOf({ smtp }: NonNullable<Settings['mail']>) {
 }
 
 type SmtpError = Error & { responseCode?: number; code?: string }
-/** The reason for the log: answers of the server may repeat the address. */
-const smtpFailure = ({ responseCode, code, message }: SmtpError) =>
-  new Error(responseCode ? `SMTP ${responseCode}` : (code ?? message))
+/** The reason for the log, without an address: answers of the server, and errors of the envelope, may repeat it. */
+const smtpFailure = ({ responseCode, code, message }: SmtpError) => {
+  const reason = code === 'EENVELOPE' ? code : message
+  return new Error(responseCode ? `SMTP ${responseCode}` : reason)
+}
 
 /** Connects to the SMTP server, and signs in. `fix`: the remedy, for operators. */
 export async function checkMail(mail: NonNullable<Settings['mail']>, fix: string): Promise<Check> {
