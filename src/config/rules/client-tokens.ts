@@ -18,22 +18,17 @@ const IDLE = 'lifetimes.refresh_token_idle'
 
 /** Returns the findings about the tokens of a client, with the warnings. */
 export function tokenFindings(client: CheckedClient, settings: TokenSettings): Finding[] {
-  const { profile, lifetimes = {}, grant_types } = client.value
-  const { refresh_token, refresh_token_idle } = lifetimesOf(settings.lifetimes, client.value)
-  const {
-    refresh_tokens,
-    rotate_refresh_tokens: rotates,
-    token_endpoint_auth_method,
-  } = client.value
-  const isBound =
-    client.value.dpop_bound_access_tokens || client.value.tls_client_certificate_bound_access_tokens
-  const isOpen = token_endpoint_auth_method === 'none' && !isBound
+  const { value } = client
+  const { profile, lifetimes = {}, rotate_refresh_tokens: rotates } = value
+  const { refresh_token, refresh_token_idle } = lifetimesOf(settings.lifetimes, value)
+  const isBound = value.dpop_bound_access_tokens || value.tls_client_certificate_bound_access_tokens
+  const isOpen = value.token_endpoint_auth_method === 'none' && !isBound
   const isIdle = lifetimes.refresh_token_idle !== undefined
-  const hasRefresh = grant_types.includes('refresh_token')
+  const hasRefresh = value.grant_types.includes('refresh_token')
   const findings = findingsOf(client, [
     [isIdle && !hasRefresh, 'refresh-grant', IDLE],
     [lifetimes.refresh_token && !hasRefresh, 'refresh-grant', 'lifetimes.refresh_token'],
-    [refresh_tokens === 'always' && !hasRefresh, 'refresh-grant', 'refresh_tokens'],
+    [value.refresh_tokens === 'always' && !hasRefresh, 'refresh-grant', 'refresh_tokens'],
     [rotates !== undefined && !hasRefresh, 'refresh-grant', ROTATION],
     [rotates === false && isOpen, 'rotation-public', ROTATION],
     [isIdle && (profile || rotates === false), 'idle-unrotated', IDLE],

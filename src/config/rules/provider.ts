@@ -36,21 +36,10 @@ const NEEDS = [
 /** Returns what prevents a start. `hasSecret`: the environment has a USHER_SECRET, right or wrong. */
 export function startFindings(usher: Usher, hasSecret: boolean, development: boolean): Finding[] {
   const { at, value } = usher
-  const {
-    store,
-    workers,
-    redis,
-    keys,
-    features,
-    client_certificates: mtls,
-    proxy,
-    listen,
-    mail,
-    accounts: { self_service, module },
-  } = value
+  const { store, workers, redis, keys, features, proxy, listen, mail } = value
+  const { client_certificates: mtls } = value
   const isPlain = value.issuer?.startsWith('http:') && !development
   const isLocal = store.startsWith('sqlite:')
-  const { second_factor, second_factor_required_for: named, methods } = value.sign_in
   const inMemory = store === 'sqlite::memory:'
   const isSecretNeeded = !hasSecret && !(development && isLocal)
   const { password_file, sentinel_password_file } = redis
@@ -81,16 +70,26 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
       [mtls.header && !proxy.length, 'certificate-header', 'client_certificates.header'],
       [features.mtls && !mtls.header && !listen.tls, 'certificate-source', 'features.mtls'],
       [isWrongOrigin, 'mtls', 'client_certificates.origin'],
-      [value.sign_up && !mail, 'mail-missing', 'sign_up'],
-      [value.sign_up && methods?.includes(PASSWORD) === false, 'sign-up-method', 'sign_in.methods'],
-      [self_service.includes('email') && !mail, 'mail-missing', 'accounts.self_service'],
-      [module && (value.sign_up || self_service.length), 'own-accounts', 'accounts.module'],
-      [second_factor === 'off' && named, 'second-factor-off', 'sign_in.second_factor_required_for'],
     ]),
+    ...accountFindings(usher),
     ...unmet.map(([feature, needed]) =>
       at(['features', feature], 'feature-off', `needs \`features.${needed}\`, which is off`),
     ),
   ]
+}
+
+/** Returns the findings about accounts and their sign-in. */
+function accountFindings(usher: Usher): Finding[] {
+  const { mail, sign_up, sign_in, accounts } = usher.value
+  const { self_service, module } = accounts
+  const { methods, second_factor, second_factor_required_for: named } = sign_in
+  return findingsOf(usher, [
+    [sign_up && !mail, 'mail-missing', 'sign_up'],
+    [sign_up && methods?.includes(PASSWORD) === false, 'sign-up-method', 'sign_in.methods'],
+    [self_service.includes('email') && !mail, 'mail-missing', 'accounts.self_service'],
+    [module && (sign_up || self_service.length), 'own-accounts', 'accounts.module'],
+    [second_factor === 'off' && named, 'second-factor-off', 'sign_in.second_factor_required_for'],
+  ])
 }
 
 /** Whether this is too long for an access token, in seconds. */
