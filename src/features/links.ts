@@ -59,7 +59,7 @@ export const LINK_SECONDS = 3 * 24 * 3600
 /** An expired link is remembered, so that the log can say so. */
 const EXPIRED_SECONDS = 7 * 24 * 3600
 
-/** Whether an account keeps others from its address. That of an issuer which does not verify it keeps nobody. */
+/** Whether an account keeps others from its address: not with one that an issuer sent without verifying it. */
 export const holdsAddress = ({ email_verified, links = [] }: Account) =>
   email_verified || !links.length
 

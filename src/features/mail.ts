@@ -119,7 +119,7 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
    * typed the address itself: only its mailbox learns that there is an account.
    */
   async function noLink(typed: string, attempt: number): Promise<Letter | undefined> {
-    const holders = await directory.findByEmail(tidy(typed))
+    const holders = (await directory.findByEmail(tidy(typed))).filter(holdsAddress)
     const isUsual = holders.length === 1 && holders[0]?.email_verified
     const { email: to } = holders.find(({ enabled }) => enabled) ?? {}
     if (!to || isUsual || !(await isDue(to.toLowerCase(), attempt))) return undefined
