@@ -4,23 +4,11 @@
 import { createServer, type Server } from 'node:http'
 import prom from 'prom-client'
 import { AUDIT_EVENTS, type AuditEventName } from './audit.ts'
+import HELP from './metrics.json' with { type: 'json' }
 
 const BUCKETS_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
 
-const HELP = {
-  usher_store_command_seconds:
-    'Redis commands. With SQLite only: sweep, the removal of expired records',
-  usher_request_seconds: 'Requests, without probes',
-  usher_audit_events_total: 'Events of the audit log',
-  usher_second_factors_total: 'Second factors at sign-in: ok, failed',
-  usher_token_requests_total: 'Answers of the token endpoint: ok, or the error',
-  usher_config_generation: 'Configurations in force since the start',
-  usher_config_last_reload_ok:
-    '0: the folder has a configuration with an error, which is not in force',
-  usher_signing_keys: 'Signing keys in the JWKS: next, current, retired',
-  usher_signing_keys_change_timestamp_seconds:
-    'When the next key begins to sign or leaves the JWKS; 0: no change is due',
-}
+/** The metrics. metrics.json has their descriptions. */
 type Name = keyof typeof HELP
 
 /** The metrics of one process. */
