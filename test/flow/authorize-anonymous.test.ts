@@ -1,9 +1,9 @@
 import { exportJWK, generateKeyPair } from 'jose'
 import { expect } from 'vitest'
 import { type Attempt, anonymousRequest, createRandom } from '../support/anonymous.ts'
+import { EXCHANGING } from '../support/exchange.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
-import { CLIENTS } from '../support/usher.ts'
 import { type Reply, send, talk } from '../support/wire.ts'
 
 /** Every run sends the same requests. `FUZZ_SEED=… npm test -- …` sends others. */
@@ -15,8 +15,15 @@ const AT_ONCE = 8
 const test = usherTest(async () => {
   const { publicKey } = await generateKeyPair('ES256')
   return {
+    resources: EXCHANGING.resources,
+    usher: {
+      features: { dynamic_registration: { mode: 'open' } },
+      mail: { from: 'id@example.org', smtp: { host: '127.0.0.1', port: 9, tls: 'none' } },
+      sign_in: { second_factor: 'optional' },
+      sign_up: { email_domains: ['example.org'] },
+    },
     clients: {
-      ...CLIENTS,
+      ...EXCHANGING.clients,
       keyed: {
         client_id: 'keyed',
         client_name: 'Keyed application',

@@ -37,6 +37,15 @@ const PATHS = [
   '/account/requests',
   '/account/requests/answer',
   '/account/signed-in',
+  '/account/factors',
+  '/account/activity',
+  '/account/profile',
+  '/account/sign-ins',
+  '/forgot-password',
+  '/welcome/x',
+  `/welcome/${'x'.repeat(65)}`,
+  '/api/oauth/register',
+  '/api/oauth/register/app_000000000000000000000000',
   '/device',
   '/errors',
   '/livez',
@@ -57,7 +66,8 @@ const NAMES = [
   login_hint ui_locales claims acr_values request request_uri registration resource dpop_jkt
   authorization_details post_logout_redirect_uri logout_hint logout xsrf csrf decision username
   password user_code auth_req_id binding_message login_hint_token requested_expiry request_context
-  client_notification_token removed __proto__ constructor a[b] a[]
+  subject_token subject_token_type requested_token_type actor_token audience assertion device_code
+  client_notification_token removed email repeat recovery nonce add remove codes __proto__ constructor a[b] a[]
   `),
   '',
 ]
@@ -66,6 +76,8 @@ const VALUES = [
   ...words(`
   x web spa keyed native usher-account code token none login consent query fragment form_post
   openid S256 plain 0 -1 1e400 NaN authorization_code refresh_token password
+  urn:ietf:params:oauth:grant-type:token-exchange urn:ietf:params:oauth:grant-type:jwt-bearer
+  urn:ietf:params:oauth:token-type:access_token urn:ietf:params:oauth:token-type:id-jag create
   urn:ietf:params:oauth:client-assertion-type:jwt-bearer urn:ietf:params:oauth:request_uri:x
   https://app.example.org/callback https://spa.example.org/callback com.example.app:/callback
   javascript:alert(1) http://[::1 // a.b.c e30.e30.e30
