@@ -54,6 +54,10 @@ const ESSENTIAL = {
   claims: JSON.stringify({ id_token: { acr: { essential: true, value: TWO_FACTORS } } }),
 }
 
+/** Full-width forms, as Japanese keyboards send them. */
+const wide = (text: string) =>
+  text.replace(/[!-~]/g, char => String.fromCodePoint((char.codePointAt(0) ?? 0) + 0xfee0))
+
 /** Each test has a user of its own. */
 let name: string
 let id: string
@@ -133,6 +137,13 @@ describe('an app for one-time codes', () => {
       expect(secretOn(browser)).toBe(secret)
     }
     expect((await factorsOf(usher, id)).factors).toEqual([])
+  })
+
+  test('takes a code from a keyboard with wide digits, and spaces', async () => {
+    await addApp(usher, name)
+    const { browser } = await atFactor(usher, name)
+    await browser.submit({ code: wide((await nextCode(usher, id)).replace(/(...)/, '$1 ')) })
+    expect(await isSignedIn(browser)).toBe(true)
   })
 
   test('is not added with another nonce than one of the page', async () => {
@@ -218,7 +229,7 @@ describe('an app for one-time codes', () => {
 describe('a recovery code', () => {
   test('works once, in any spelling, and the page shows how many are left', async () => {
     const { codes } = await addApp(usher, name)
-    const recovery = ` ${(codes[3] ?? '').toUpperCase().replaceAll('-', ' ')}`
+    const recovery = ` ${wide((codes[3] ?? '').toUpperCase().replaceAll('-', ' '))}`
     const opened = await atFactor(usher, name, { acr_values: TWO_FACTORS })
     await opened.browser.submit({ code: '', recovery })
     const claims = await claimsAfter(opened)

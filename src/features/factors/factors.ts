@@ -224,4 +224,8 @@ function newCode(): string {
   return [group(), group(), group()].join('-')
 }
 
-const plainCode = (typed: string) => typed.toLowerCase().replace(/[^a-z\d]/g, '')
+const plainCode = (typed: string) =>
+  typed
+    .normalize('NFKC')
+    .toLowerCase()
+    .replace(/[^a-z\d]/g, '')

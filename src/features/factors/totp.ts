@@ -36,7 +36,7 @@ export function confirmTotp(
 
 /** Returns the app after the use of a code; undefined if the code is wrong, or was used before. */
 export function useCode(app: Totp, typed: string, used: Use): Totp | undefined {
-  const token = typed.replace(/\s/g, '')
+  const token = typed.normalize('NFKC').replace(/\s/g, '')
   if (!/^\d{6}$/.test(token)) return undefined
   const timestamp = Date.now()
   const secret = Secret.fromBase32(app.secret)
