@@ -3,7 +3,7 @@
 import type { Context } from 'koa'
 import { type Decision, readKey } from '../accounts/consents.ts'
 import type { Settings } from '../config/load.ts'
-import { lifetimesOf } from '../config/schema/client.ts'
+import { type ClientMetadata, LOOPBACK_HOSTS, lifetimesOf } from '../config/schema/client.ts'
 import { type Detail, describedIn, PLACE, valuesIn } from '../config/schema/details.ts'
 import type { Form } from '../http/forms.ts'
 import type { Interaction } from '../provider/interactions.ts'
@@ -15,6 +15,13 @@ import type { Words } from './words.ts'
 const isRequired = (key: string, required: string[] = []) =>
   key === 'openid' || required.includes(readKey(key).scope)
 const DAY_SECONDS = 24 * 3600
+
+/** A client has no redirect URIs while its document cannot be fetched. */
+const signsOf = ({ client_id, redirect_uris = [] }: Partial<ClientMetadata>) => ({
+  publisher: URL.parse(client_id ?? '')?.host,
+  // Any program on the device can take its place.
+  isLocal: redirect_uris.every(uri => LOOPBACK_HOSTS.has(new URL(uri).hostname)),
+})
 
 /** A request for consent, as the prompt has it. */
 type Requested = Omit<Decision, 'declined'>
@@ -39,6 +46,7 @@ export function createConsentPage({ settings, views, consents }: Site) {
       ...about,
       withdrawn,
       client,
+      unchecked: client.isUnchecked ? signsOf(client) : undefined,
       scopes: scopes.map(name => {
         const { at, ...shown } = scopeWords(words, settings, name)
         return {

@@ -148,6 +148,8 @@ export interface PageData {
   consent: {
     /** `isUnchecked`: the client registered itself, and its metadata is unverified. */
     client: { client_name: string; policy_uri?: string; tos_uri?: string; isUnchecked: boolean }
+    /** Of an unchecked client: the host of its document, and whether it returns to loopback alone. */
+    unchecked?: { publisher?: string; isLocal: boolean }
     /** The host to which the user returns. Absent for a device. */
     host?: string
     /** The requesting device: its user code and its network. */

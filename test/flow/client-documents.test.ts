@@ -117,7 +117,8 @@ test('a client with a metadata document signs users in, and the pages show that 
   const shown = textOf(browser.page.text)
   expect(shown).toContain('Assistant')
   expect(shown).toContain('assistant.example.net')
-  expect(shown).toContain(words('consent.unchecked', { brand: 'Usher' }))
+  expect(shown).toContain(words('consent.published', { host: new URL(site).host, brand: 'Usher' }))
+  expect(shown).not.toContain(words('consent.local'))
   const page = await signInAndAllow(browser, 'ada')
   const tokens = await openid.authorizationCodeGrant(config, page.url, {
     pkceCodeVerifier: asking.code_verifier,
@@ -135,6 +136,21 @@ test('a client with a metadata document signs users in, and the pages show that 
   await openid.tokenRevocation(config, renewed.refresh_token ?? '')
   const after = openid.fetchUserInfo(config, renewed.access_token, sub)
   await expect(after).rejects.toMatchObject({ status: 401 })
+})
+
+test('the consent page warns of a document with redirect URIs on loopback alone', async () => {
+  const local = 'http://127.0.0.1/callback'
+  documents['/local'] = { ...ASSISTANT, redirect_uris: [local, 'http://localhost/callback'] }
+  documents['/mixed'] = { ...ASSISTANT, redirect_uris: [local, CALLBACK] }
+  const warnsAt = async (path: string) => {
+    const browser = new Browser(usher.issuer)
+    const params = { client_id: site + path, redirect_uri: 'http://127.0.0.1:4321/callback' }
+    await browser.open(authorizationRequest(usher, params).url)
+    await browser.submit({ username: 'ada', password: PASSWORD, decision: 'continue' })
+    expect(browser.heading).toBe(words('consent.title'))
+    return textOf(browser.page.text).includes(words('consent.local'))
+  }
+  expect([await warnsAt('/local'), await warnsAt('/mixed')]).toEqual([true, false])
 })
 
 test('a client authenticates with the keys in its metadata document', async () => {

@@ -58,6 +58,7 @@ const SHEETS = {
     [
       'consent',
       'consent-unchecked',
+      'consent-published',
       'consent-device',
       'consent-details',
       'device',

@@ -290,6 +290,13 @@ export const STATES: State[] = [
       lifetime: words.t('consent.lasting', { days: words.number(90) }),
     }),
   ),
+  state('consent-published', 'consent', words =>
+    consent(words, {
+      client: { ...CLIENT, isUnchecked: true },
+      unchecked: { publisher: 'agents.example.net', isLocal: true },
+      scopes: consent(words).scopes.slice(0, 2),
+    }),
+  ),
   state('consent-details', 'consent', words =>
     consent(words, {
       details: [payment(words), { ...payment(words, LONG), facts: [] }],
