@@ -176,7 +176,7 @@ function signUpPage({ views, records, settings }: Site): PromptPage {
   }
 
   return {
-    show: (ctx, interaction) => render(ctx, interaction, { email: interaction.loginHint }),
+    show: (ctx, interaction) => render(ctx, interaction, { email: interaction.loginHint ?? '' }),
 
     async submit(ctx, interaction, form) {
       // The user who is signed in has another account.
