@@ -4,6 +4,7 @@ import Koa, { type Middleware } from 'koa'
 import compose from 'koa-compose'
 import mount from 'koa-mount'
 import { createConsents } from './accounts/consents.ts'
+import { hasPasskeys } from './config/schema/upstream.ts'
 import { nextTurn } from './config/slices.ts'
 import { openDirectory } from './features/accounts-module.ts'
 import { activity, activityLog } from './features/activity.ts'
@@ -85,9 +86,9 @@ export async function createApp(
     : undefined
   // Loaded only where they are configured, with their libraries.
   const factors =
-    settings.sign_in.second_factor === 'off'
-      ? undefined
-      : (await import('./features/factors/feature.ts')).secondFactors(dependencies)
+    settings.sign_in.second_factor !== 'off' || hasPasskeys(settings.sign_in)
+      ? await (await import('./features/factors/feature.ts')).secondFactors(dependencies)
+      : undefined
   const ours: Record<string, PageFeature> = {
     self_service: selfService(dependencies),
     sign_up: signUp(dependencies),

@@ -3,13 +3,15 @@
 // on the method.
 
 import type { Context } from 'koa'
-import { PASSWORD, type Upstream } from '../config/schema/upstream.ts'
+import { PASSKEY, PASSWORD, type Upstream } from '../config/schema/upstream.ts'
 
 /** The `acr` of a sign-in with a password. */
 export const PASSWORD_ACR = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
 /** The `acr` of a sign-in with two factors (REFEDS MFA profile). */
 export const TWO_FACTOR_ACR = 'https://refeds.org/profile/mfa'
-const RANKED_ACRS = [PASSWORD_ACR, TWO_FACTOR_ACR]
+/** The `acr` of a sign-in with a passkey (OpenID Connect EAP ACR Values 1.0): phishing-resistant. */
+export const PHISHING_RESISTANT_ACR = 'phr'
+const RANKED_ACRS = [PASSWORD_ACR, TWO_FACTOR_ACR, PHISHING_RESISTANT_ACR]
 
 /** Whether `acr` is the wanted value, or a stronger one. Values of upstreams have no order. */
 export function satisfies(acr: string | undefined, wanted: string): boolean {
@@ -43,5 +45,8 @@ export interface SignInMethod {
   begin(at: { uid: string; another: boolean; params: Record<string, unknown> }): Promise<string>
 }
 
-/** Returns the method by which a session signed in: the first name in its `amr`. */
-export const methodOf = ([first]: string[] = []) => (first === 'pwd' ? PASSWORD : first)
+/** Returns the method by which a session signed in: the first name in its `amr` (RFC 8176). */
+export function methodOf([first = '']: string[] = []): string {
+  if (first === 'hwk' || first === 'swk') return PASSKEY
+  return first === 'pwd' ? PASSWORD : first
+}

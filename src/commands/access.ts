@@ -35,13 +35,8 @@ export async function endSession({ args: [name = '', handle] }: Invocation) {
   hint(`npm run usher -- grants list ${username}`)
 }
 
-function describeSession({
-  handle,
-  since,
-  lastUsed,
-  clientInfo,
-  clients,
-}: SignedInBrowser): string {
+function describeSession(session: SignedInBrowser): string {
+  const { handle, since, lastUsed, clientInfo, clients } = session
   const { browser: name, system, network } = clientInfo ?? {}
   const where = [name, system, network].filter(Boolean).join(', ')
   const times = `since ${timeOf(since)}, last used ${timeOf(lastUsed)}`

@@ -8,6 +8,7 @@ import { createApp } from '../app.ts'
 import { jsonSchemas } from '../config/key-list.ts'
 import { configFolder, readFolder, type Settings } from '../config/load.ts'
 import { ConfigError, describe, type Finding, toRecord } from '../config/report/finding.ts'
+import { requireHost } from '../features/factors/rules.ts'
 import type { Readiness } from '../http/health.ts'
 import { createMetrics } from '../http/metrics.ts'
 import { openSigningKeys } from '../keys/signing-keys.ts'
@@ -30,13 +31,15 @@ export async function check({ values, args: [folder] }: Invocation) {
   if (findings.length) throw new Failure(`Findings: ${findings.length}.`)
 }
 
+/** The state, unless the store is unavailable. */
+const stateIfAny = () => openState().catch(() => undefined)
+
 /** Leaves out warnings about attributes in `allow` of clients that an account of the store has. */
 async function withoutKnown(warnings: Finding[]): Promise<Finding[]> {
   const nameOf = ({ rule, key = '' }: Finding) =>
     rule === 'allow-attribute' ? key.replace('allow.', '') : ''
   const names = new Set(warnings.map(nameOf).filter(Boolean))
-  // A machine that checks a folder may have no access to the store.
-  const state = names.size ? await openState().catch(() => undefined) : undefined
+  const state = names.size ? await stateIfAny() : undefined
   const known = state ? await usedAttributes(createDirectory(state.records), names) : new Set()
   return warnings.filter(warning => !known.has(nameOf(warning)))
 }
@@ -65,6 +68,9 @@ export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
     warnings = reading.warnings
     if (!reading.settings) throw new ConfigError(reading.findings)
     await checkSettings(reading.settings)
+    // A machine that checks a folder may have no access to the store.
+    const state = folder || !reading.settings.sign_in.methods ? undefined : await stateIfAny()
+    if (state) await requireHost(reading.settings, state.records)
     return { settings: reading.settings, findings: [], warnings }
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error

@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs'
 import type { Settings } from '../config/load.ts'
 import { describe, placeOf } from '../config/report/finding.ts'
 import { ACCOUNT_CLIENT, type ClientMetadata } from '../config/schema/client.ts'
-import type { Upstream } from '../config/schema/upstream.ts'
+import { hasPasskeys, type Upstream } from '../config/schema/upstream.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { checkMail } from '../features/mail.ts'
 import { createPlainFetch } from '../http/egress.ts'
@@ -58,6 +58,7 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
   }
   for (const upstream of Object.values(upstreams)) yield checkDiscovery(upstream, egress)
   if (mail) yield checkMail(mail, FIXES.mail)
+  if (hasPasskeys(settings.sign_in)) yield ok('passkeys', `RP ID ${new URL(issuer).hostname}`)
   const kids = yield* checkStore(settings)
   const endpoints = kids && (yield* checkService(issuer, kids))
   if (own && endpoints) yield checkSignIn(endpoints, own, String(account))

@@ -26,7 +26,7 @@ import { revokeGrant } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import { isExempt } from './factors/factors.ts'
+import { isExempt } from './factors/rules.ts'
 
 /** A request for access that waits for its user. */
 interface AccessRequest {

@@ -30,6 +30,8 @@ export function createAssets({ branding, clients, upstreams, pictures, pages }: 
     submit: asset('submit.js'),
     /** Shows and hides the text of a password field. */
     reveal: asset('reveal.js'),
+    /** Signs in with passkeys, and adds them. */
+    passkey: asset('passkey.js'),
     icon: picture('icon', branding.favicon) ?? logo ?? asset('icon.svg'),
     logo,
     logoDark: picture('logo-dark', branding.logo_dark),

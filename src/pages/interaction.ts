@@ -8,7 +8,7 @@ import type { Interaction, Outcome } from '../provider/interactions.ts'
 import { newPasswordPage } from './account.ts'
 import { consentPage } from './consent.ts'
 import { PLACES } from './page-data.ts'
-import { selectAccountPage, signInPage } from './sign-in.ts'
+import { selectAccountPage } from './sign-in.ts'
 import type { Site } from './site.ts'
 
 /** The page of a prompt. */
@@ -18,11 +18,10 @@ export interface PromptPage {
   submit(ctx: Context, interaction: Interaction, form: Form): Promise<Outcome | undefined>
 }
 
-/** Returns the handlers of the interaction URL. `more`: pages of the prompts of features, by name. */
+/** Returns the handlers of the interaction URL. `more`: pages of other prompts, by name. */
 export function createInteractionPages(site: Site, more: (readonly [string, PromptPage])[]) {
   const { views, csrf, directory, interactions, accountOf } = site
   const pages: Record<string, PromptPage> = {
-    login: signInPage(site),
     consent: consentPage(site),
     select_account: selectAccountPage(site),
     change_password: newPasswordPage(site),

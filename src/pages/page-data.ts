@@ -39,7 +39,7 @@ export interface Shared {
   initials(name: string): string
   links: Settings['branding']['links']
   /** `clientLogo` and `clientTheme`: on the sign-in and consent pages of a client with `branding`. */
-  assets: Record<'stylesheet' | 'submit' | 'reveal' | 'icon', Asset> &
+  assets: Record<'stylesheet' | 'submit' | 'reveal' | 'passkey' | 'icon', Asset> &
     Partial<Record<'theme' | 'logo' | 'logoDark' | 'clientLogo' | 'clientTheme', Asset>>
 }
 
@@ -245,6 +245,8 @@ export interface PageData {
     canSignUp?: boolean
     /** Whether the user can enter an e-mail address instead of the username. */
     byEmail: boolean
+    /** The options of `navigator.credentials.get`, and a passkey that no account has, as JSON. */
+    passkey?: { options: string; unknown?: string }
     /** The other methods, each with the text of its button. */
     methods: { name: string; label: string; logo?: string }[]
   }

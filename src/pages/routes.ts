@@ -7,12 +7,15 @@ import { createApplicationPages } from './applications.ts'
 import { createInteractionPages, type PromptPage } from './interaction.ts'
 import { type Area, PLACES } from './page-data.ts'
 import { createSessionPages } from './sessions.ts'
+import { type PasskeySignIn, signInPage } from './sign-in.ts'
 import { type PageExtensions, RECENT_SECONDS, type Site } from './site.ts'
 
 /** A feature that may have pages. */
 export interface PageFeature extends Feature, PageExtensions {
   /** By name. The page of a step answers with `completeSignIn` (provider/interactions.ts). */
   prompts?: Record<string, FeaturePrompt & { page(site: Site): PromptPage }>
+  /** Returns the sign-in with a passkey, if users can sign in with one. */
+  passkeySignIn?(site: Site): PasskeySignIn | undefined
   /** Entries of the account navigation. A sign-in may return to their pages. */
   areas?: Area[]
   /** Adds pages to the router. */
@@ -24,7 +27,9 @@ export function createPages(site: Site, features: PageFeature[]): Router {
   const { signedIn, submitted } = site
   const prompts = features.flatMap(feature => Object.entries(feature.prompts ?? {}))
   const more = prompts.map(([name, { page }]) => [name, page(site)] as const)
-  const interaction = createInteractionPages(site, more)
+  const [passkeys] = features.flatMap(feature => feature.passkeySignIn?.(site) ?? [])
+  const login = ['login', signInPage(site, passkeys)] as const
+  const interaction = createInteractionPages(site, [login, ...more])
   const applications = createApplicationPages(site)
   const sessions = createSessionPages(site)
   const account = createAccountPages(site)

@@ -2,9 +2,10 @@
 // feature: a step (`completeSignIn` in provider/interactions.ts), whose page adds its method to `amr` (RFC 8176).
 
 import type { Context } from 'koa'
-import type { SignInMethod } from '../accounts/sign-in-method.ts'
-import { PASSWORD } from '../config/schema/upstream.ts'
-import { mapOf } from '../config/schema/values.ts'
+import type { Account } from '../accounts/account.ts'
+import type { Login, SignInMethod } from '../accounts/sign-in-method.ts'
+import { PASSKEY, PASSWORD } from '../config/schema/upstream.ts'
+import { mapOf, namesIn } from '../config/schema/values.ts'
 import type { Form } from '../http/forms.ts'
 import type { Interaction } from '../provider/interactions.ts'
 import { reasonOf, StoreUnavailable } from '../storage/store.ts'
@@ -12,16 +13,29 @@ import { hostOf } from './consent.ts'
 import type { Site } from './site.ts'
 
 /** Problems that the page can show: texts `sign_in.PROBLEM`. */
-const PROBLEMS = ['failed', 'upstream_failed', 'upstream_unavailable', 'upstream_unknown'] as const
+const PROBLEMS = namesIn(
+  'failed passkey_failed upstream_failed upstream_unavailable upstream_unknown',
+)
 type Problem = (typeof PROBLEMS)[number]
 
-interface Tried {
+interface Tried extends Unknown {
   username?: string
   problem: Problem
   /** The id of the request that failed. */
   reference?: string
   status: number
 }
+
+/** The sign-in with a passkey alone, by a button on the page. */
+export interface PasskeySignIn {
+  /** What the browser needs, as JSON. The same for every user. */
+  options(interaction: Interaction): Promise<string>
+  /** Checks the answer of the browser. Returns the sign-in, or a passkey that no account has. */
+  signIn(ctx: Context, interaction: Interaction, answer: string): Promise<Signed | Unknown>
+}
+type Signed = { account: Account; login: Login }
+/** See `PageData`. */
+type Unknown = { unknown?: string }
 
 /** Returns the path of the sign-in page with the problem of a sign-in elsewhere. */
 export const problemPath = ({ state }: Context, uid: string, problem: Problem) =>
@@ -36,20 +50,24 @@ export const methodFailed =
     state.log.detail = `${name}: ${reasonOf(cause instanceof Error ? cause : error)}`
   }
 
-/** Returns the page of the login prompt. */
-export function signInPage(site: Site) {
+/** Returns the page of the login prompt. `passkeys`: absent unless users can sign in with one. */
+export function signInPage(site: Site, passkeys?: PasskeySignIn) {
   const { views, records, authentication, settings, signInMethods } = site
   function methodsFor(ctx: Context, { clientId, params }: Interaction) {
     const { require_sign_in: only } = views.configuredClient(ctx, clientId) ?? params
     const { methods } = settings.sign_in
     const isUsed = (name: string) => (only ? name === only : (methods?.includes(name) ?? true))
     const others = signInMethods.filter(({ name }) => isUsed(name))
-    return { hasPassword: isUsed(PASSWORD), others }
+    return {
+      hasPassword: isUsed(PASSWORD),
+      passkeys: isUsed(PASSKEY) ? passkeys : undefined,
+      others,
+    }
   }
 
   async function render(ctx: Context, interaction: Interaction, tried?: Tried): Promise<undefined> {
     const { another, expectsOther, redirectUri, loginHint, clientId } = interaction
-    const { hasPassword, others } = methodsFor(ctx, interaction)
+    const { hasPassword, passkeys, others } = methodsFor(ctx, interaction)
     const current = another ? undefined : ctx.state.account
     const username = tried?.username ?? loginHint ?? current?.username ?? ''
     const client = await views.client(ctx, clientId)
@@ -65,6 +83,10 @@ export function signInPage(site: Site) {
       username: username.slice(0, 256),
       hasPassword,
       canSignUp: hasPassword && !current && settings.sign_up !== undefined,
+      passkey: passkeys && {
+        options: await passkeys.options(interaction),
+        unknown: tried?.unknown,
+      },
       byEmail: settings.sign_in.by.includes('email'),
       methods: others.map(({ name, label }) => {
         return { name, label: words.textOf(label), logo: views.buttonLogo(name) }
@@ -82,22 +104,28 @@ export function signInPage(site: Site) {
 
   return {
     async show(ctx: Context, interaction: Interaction) {
-      const { hasPassword, others } = methodsFor(ctx, interaction)
+      const { hasPassword, passkeys, others } = methodsFor(ctx, interaction)
       const { loginHint = '', another } = interaction
       const problem = PROBLEMS.find(known => known === ctx.query.problem)
       const [reference] = /^[0-9a-f]{16}$/.exec(String(ctx.query.reference)) ?? []
       if (problem) return render(ctx, interaction, { problem, reference, status: 200 })
-      const isOnly = others.length === 1 && !hasPassword
+      const isOnly = others.length === 1 && !hasPassword && !passkeys
       const direct = others.find(({ isDirect }) => isDirect(ctx, { loginHint, isOnly }))
       // Without the page, an issuer that returns the same sign-in again would be an endless redirect.
       return direct && !another ? begin(ctx, interaction, direct) : render(ctx, interaction)
     },
 
     async submit(ctx: Context, interaction: Interaction, form: Form) {
-      const { hasPassword, others } = methodsFor(ctx, interaction)
+      const { hasPassword, passkeys, others } = methodsFor(ctx, interaction)
       const method = others.find(({ name }) => name === form.value('decision'))
       if (method) return begin(ctx, interaction, method)
       if (form.value('decision') === 'sign_up') return { create: { isWanted: true } }
+      const answer = passkeys && form.value('passkey')
+      if (answer) {
+        const done = await passkeys.signIn(ctx, interaction, answer)
+        if ('login' in done) return site.interactions.completeSignIn(done.account, done.login)
+        return render(ctx, interaction, { ...done, problem: 'passkey_failed', status: 400 })
+      }
       if (!hasPassword) ctx.throw(400, 'this application requires another method of sign-in')
       const username = form.value('username')
       const credentials = { username, password: form.value('password') }

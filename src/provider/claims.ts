@@ -3,8 +3,9 @@
 
 import { type ClaimsParameter, type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { type Consent, keyOf } from '../accounts/consents.ts'
-import { PASSWORD_ACR, TWO_FACTOR_ACR } from '../accounts/sign-in-method.ts'
+import { PASSWORD_ACR, PHISHING_RESISTANT_ACR, TWO_FACTOR_ACR } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
+import { hasPasskeys } from '../config/schema/upstream.ts'
 import { isMap, mapOf } from '../config/schema/values.ts'
 import type { Records } from '../storage/records.ts'
 
@@ -102,9 +103,10 @@ export function isDeeper(value: unknown, levels: number): boolean {
 
 /** For `acr_values_supported` in discovery: those of Usher's own sign-in, and those of upstreams. */
 export function acrValuesOf({ upstreams, sign_in }: Pick<Settings, 'upstreams' | 'sign_in'>) {
-  const own = sign_in.second_factor === 'off' ? [PASSWORD_ACR] : [PASSWORD_ACR, TWO_FACTOR_ACR]
+  const passkeys = hasPasskeys(sign_in) ? [TWO_FACTOR_ACR, PHISHING_RESISTANT_ACR] : []
+  const codes = sign_in.second_factor === 'off' ? [] : [TWO_FACTOR_ACR]
   const theirs = Object.values(upstreams).flatMap(({ acr }) => Object.values(acr))
-  return [...new Set([...own, ...theirs])]
+  return [...new Set([PASSWORD_ACR, ...codes, ...passkeys, ...theirs])]
 }
 
 /** Returns `acr` and `auth_time` for access tokens, if the client requested `acr` (RFC 9470 §6). */

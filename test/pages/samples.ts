@@ -35,6 +35,7 @@ const METHODS = [
   { name: 'example', label: 'Sign in with Example', logo: LOGO },
   { name: 'other', label: 'Sign in with another organisation, which has a long name' },
 ]
+const PASSKEY = { options: JSON.stringify({ challenge: 'AAAA', rpId: 'preview.example' }) }
 const signIn = {
   client: CLIENT.client_name,
   username: '',
@@ -243,6 +244,19 @@ export const STATES: State[] = [
   state('sign-in-sign-up', 'sign-in', () => ({ ...signIn, canSignUp: true })),
   state('sign-in-email', 'sign-in', () => ({ ...signIn, byEmail: true })),
   state('sign-in-methods', 'sign-in', () => ({ ...signIn, methods: METHODS })),
+  state('sign-in-passkey', 'sign-in', () => ({ ...signIn, passkey: PASSKEY })),
+  state('sign-in-passkey-failed', 'sign-in', ({ t }) => ({
+    ...signIn,
+    methods: METHODS,
+    passkey: PASSKEY,
+    problem: t('sign_in.passkey_failed'),
+    failed: REQUEST_ID,
+  })),
+  state('sign-in-passkey-only', 'sign-in', () => ({
+    ...signIn,
+    hasPassword: false,
+    passkey: PASSKEY,
+  })),
   ...['failed', 'unavailable', 'unknown'].map(problem =>
     state(`sign-in-upstream-${problem}`, 'sign-in', words => ({
       ...signIn,

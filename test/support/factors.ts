@@ -28,8 +28,11 @@ export async function nextCode(usher: Usher, id: string): Promise<string> {
   let secret = ''
   await usher.records.change<Factors>('Factors', id, ({ value }) => {
     if (!value) return undefined
-    const factors = value.factors.map(factor => ({ ...factor, step: 0 }))
-    secret = value.factors[0]?.secret ?? ''
+    const factors = value.factors.map(factor => {
+      if (factor.type !== 'totp') return factor
+      secret ||= factor.secret
+      return { ...factor, step: 0 }
+    })
     return { ...value, factors }
   })
   return codeOf(secret)

@@ -25,6 +25,8 @@ const counted = (words: object) => [
 const ALIKE = [
   'de account.name',
   'de device.code',
+  'de factors.passkey',
+  'de factors.passkeys',
   'de profile.name',
   'fr device.code',
   'fr error.description',

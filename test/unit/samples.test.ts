@@ -20,7 +20,8 @@ const viewsOf = (files: Files) =>
   withFolder(files, folder => createViews(readSettings({ USHER_CONFIG: folder })))
 
 /** Templates that others include. */
-const PARTIALS = 'brand icon layout mark menu password-fields session totp-fields'.split(' ')
+const PARTIALS =
+  'brand icon layout mark menu passkey-button password-fields session totp-fields'.split(' ')
 
 test('every template has a sample, and the names of samples are unique', () => {
   const templates = readdirSync(join(import.meta.dirname, '../../src/pages/templates'))

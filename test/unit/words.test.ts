@@ -60,7 +60,9 @@ const DEVICE =
 const OUTCOMES = ['allowed', 'denied', 'gone', 'withdrawn']
 
 /** The errors of a sign-in, and the results of a change of the sign-in methods. */
-const SIGN_IN = ['failed', 'upstream_failed', 'upstream_unavailable', 'upstream_unknown']
+const SIGN_IN = 'failed passkey_failed upstream_failed upstream_unavailable upstream_unknown'
+/** The errors of a second factor, and its usual names. */
+const FACTORS = ['wrong', 'passkey_failed', 'passkey_not_added', 'passkey', 'totp']
 const SIGN_INS = ['added', 'removed', 'failed', 'taken']
 
 /** The mails. */
@@ -91,7 +93,7 @@ test('a composed key begins with one of eleven prefixes', () => {
     .map(({ argument }) => argument)
   for (const argument of dynamic)
     expect(argument).toMatch(
-      /^['`](scope|errors|error|password|device|requests|sign_in|sign_ins|activity|notice|mail)\./,
+      /^['`](scope|errors|error|password|device|requests|sign_in|sign_ins|factors|activity|notice|mail)\./,
     )
   expect(dynamic.length).toBeGreaterThanOrEqual(4)
 })
@@ -115,7 +117,8 @@ test('every text of the file is used on a page', () => {
     ...PROBLEMS.map(problem => `password.${problem}`),
     ...DEVICE.split(' ').map(problem => `device.${problem}`),
     ...OUTCOMES.map(outcome => `requests.${outcome}`),
-    ...SIGN_IN.map(problem => `sign_in.${problem}`),
+    ...FACTORS.map(problem => `factors.${problem}`),
+    ...SIGN_IN.split(' ').map(problem => `sign_in.${problem}`),
     ...USER_EVENTS.map(event => `activity.${event}`),
     ...NOTICES.map(change => `notice.${change}`),
     ...MAILS.flatMap(key => [`mail.${key}`, `mail.${key}_text`]),

@@ -1,12 +1,19 @@
 // Rules about the files of upstreams/, and about the methods of sign-in that other files name.
 
+import { isIP } from 'node:net'
 import { basename, resolve } from 'node:path'
 import type { ValidFile } from '../files.ts'
 import type { Finding, Locate } from '../report/finding.ts'
 import { didYouMean, findingsOf } from '../report/wording.ts'
 import { readText } from '../report/yaml.ts'
 import { type ClientFile, schemeProblem } from '../schema/client.ts'
-import { PASSWORD, type Upstream, type UpstreamFile } from '../schema/upstream.ts'
+import {
+  hasPasskeys,
+  PASSKEY,
+  PASSWORD,
+  type Upstream,
+  type UpstreamFile,
+} from '../schema/upstream.ts'
 import type { UsherFile } from '../schema/usher.ts'
 import { readPrivateKey } from './provider.ts'
 
@@ -19,7 +26,7 @@ type Context = Pick<UsherFile, 'accounts'> & { development: boolean; upstreams: 
 const AMR =
   'face fpt geo hwk iris kba mca mfa otp pin pop pwd rba retina sc sms swk tel user vbm wia'
 /** Names with another meaning: the password, buttons of the sign-in page, values of `amr` (RFC 8176 §2). */
-const TAKEN_NAMES = [PASSWORD, 'continue', 'cancel', ...AMR.split(' ')]
+const TAKEN_NAMES = [PASSWORD, PASSKEY, 'continue', 'cancel', ...AMR.split(' ')]
 
 /** Returns the upstreams by name, with the contents of the files that they name. */
 export function readUpstreams(files: File[], folder: string, findings: Finding[]) {
@@ -59,13 +66,20 @@ export function upstreamFindings(file: File, context: Context): Finding[] {
 
 /** Returns the findings about `sign_in.methods`, and about `require_sign_in` of clients. */
 export function methodFindings(usher: Usher, clients: Client[], upstreams: object): Finding[] {
-  const known = [PASSWORD, ...Object.keys(upstreams)]
-  const { methods = known } = usher.value.sign_in
+  const others = [PASSWORD, ...Object.keys(upstreams)]
+  const known = [...others, PASSKEY]
+  const { issuer = '', sign_in } = usher.value
+  const { methods = others } = sign_in
+  const isAddress = isIP(URL.parse(issuer)?.hostname.replace(/^\[|\]$/g, '') ?? '') > 0
   const check = (at: Locate, path: PropertyKey[], name: string, valid: string[]) => {
     const message = `there is no method of sign-in ${name}${didYouMean(name, known)}`
     return valid.includes(name) ? [] : [at(path, 'sign-in-method', message)]
   }
   return [
+    ...findingsOf(usher, [
+      [!methods.some(name => name !== PASSKEY), 'passkey-alone', 'sign_in.methods'],
+      [hasPasskeys(sign_in) && isAddress, 'passkey-address', 'issuer'],
+    ]),
     ...methods.flatMap((name, i) => check(usher.at, ['sign_in', 'methods', i], name, known)),
     ...clients.flatMap(({ value: { require_sign_in: name }, at }) =>
       name ? check(at, ['require_sign_in'], name, methods) : [],

@@ -5,6 +5,8 @@ import { matching, path, scopeName, section, wordsByLanguage } from './values.ts
 
 /** The name of the method of sign-in that is not an upstream. */
 export const PASSWORD = 'password'
+/** The name of the method of sign-in with a passkey. It is off until `sign_in.methods` names it. */
+export const PASSKEY = 'passkey'
 
 const FIELD = 'an upstream claim becomes username, name, email or attributes.NAME'
 const field = matching(/^(username|name|email|attributes\.\S+)$/, FIELD)
@@ -38,6 +40,10 @@ export const upstreamSchema = z.strictObject({
   second_factor: z.enum(['ask', 'exempt']).default('ask'),
   assertions: z.boolean().default(false),
 })
+
+/** Whether users can add passkeys, and sign in with them. */
+export const hasPasskeys = ({ methods }: { methods?: string[] }) =>
+  methods?.includes(PASSKEY) ?? false
 
 /** An upstream file with defaults. */
 export type UpstreamFile = z.output<typeof upstreamSchema>

@@ -76,6 +76,7 @@ const by = z
 const signInSchema = section({
   by: by.default(['username']),
   methods: z.array(z.string()).min(1).optional(),
+  former_hosts: z.array(z.string()).default([]),
   second_factor: z.enum(['off', 'optional', 'required']).default('off'),
   second_factor_required_for: z.record(z.string().min(1), z.array(z.string()).min(1)).optional(),
   second_factor_grace: durationText('90 d').default('0 s').transform(seconds),

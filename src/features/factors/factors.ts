@@ -1,14 +1,11 @@
-// Second factors of accounts: one-time codes and recovery codes. One record for each account:
+// Second factors of accounts: passkeys, one-time codes and recovery codes. One record for each account:
 //
 //   Factors accountId → Factors     indexed under 'factors'
+//   PasskeyHost host → { host }     indexed under 'passkey hosts': the hosts that passkeys of this store are for
 //
-// Every use of a code is one compare-and-set of the record, so that a code has exactly one winner on all nodes.
+// Every use of a factor is one compare-and-set of the record, so that it has exactly one winner on all nodes.
 
 import { randomInt } from 'node:crypto'
-import { type Account, valuesOf } from '../../accounts/account.ts'
-import { methodOf } from '../../accounts/sign-in-method.ts'
-import type { Settings } from '../../config/load.ts'
-import type { Upstream } from '../../config/schema/upstream.ts'
 import type { ClientInfo } from '../../http/client-info.ts'
 import type { Found, Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
@@ -37,8 +34,38 @@ export interface Totp extends FactorBase {
   step: number
 }
 
-/** A second factor of an account. */
-export type Factor = Totp
+/** How a browser reaches a passkey (WebAuthn Level 3 §5.8.4). */
+export const TRANSPORTS = [
+  'ble',
+  'cable',
+  'hybrid',
+  'internal',
+  'nfc',
+  'smart-card',
+  'usb',
+] as const
+
+/** A passkey (WebAuthn Level 3). Its id is the id of the credential, base64url. */
+export interface Passkey extends FactorBase {
+  type: 'passkey'
+  /** The host of the issuer (RP ID). It works at no other. */
+  host: string
+  /** COSE key, base64url. */
+  key: string
+  /** The signature counter of its latest use; 0 for passkeys that do not count. */
+  counter: number
+  transports: (typeof TRANSPORTS)[number][]
+  /** Its key stays on one device. A passkey that a password manager copies does not. */
+  isDeviceBound: boolean
+}
+
+/** A factor of an account. */
+export type Factor = Totp | Passkey
+
+/** A host (RP ID) that passkeys of the store are for. */
+export interface PasskeyHost {
+  host: string
+}
 
 /** The second factors of an account. */
 export interface Factors {
@@ -54,6 +81,9 @@ export interface Factors {
 
 /** The means by which a user passed the step: for the audit log and the metrics. */
 export type Method = Factor['type'] | 'recovery_code'
+
+/** Whether a factor is a passkey. */
+export const isPasskey = (factor: Factor): factor is Passkey => factor.type === 'passkey'
 
 /** See `createFactors`. */
 export type FactorStore = ReturnType<typeof createFactors>
@@ -174,8 +204,12 @@ export function createFactors(records: Records) {
       return Buffer.concat([part(1), part(2)]).subarray(0, 20)
     },
 
-    /** The factors of all accounts, in no order. */
-    all: () => records.walk<Factors>('factors', 'all'),
+    /** The hosts that the passkeys of this store are for. */
+    passkeyHosts: () => records.list<PasskeyHost>('passkey hosts', 'all'),
+
+    /** Adds a host, before its first passkey. */
+    addPasskeyHost: (host: string) =>
+      records.save('PasskeyHost', host, { host }, { indexes: [['passkey hosts', 'all']] }),
   }
 }
 
@@ -196,26 +230,6 @@ export const withoutSecrets = ({ factors, recovery }: Factors) => ({
 export function describeFactors({ factors, recovery }: Factors): string {
   const types = factors.map(({ type }) => type).join(', ')
   return types && ` Second factors: ${types}; recovery codes: ${recovery.length}.`
-}
-
-/** Whether sign-ins by this method need no second factor here: the upstream has its own. */
-export const isExempt = (upstreams: Record<string, Upstream>, amr?: string[]) =>
-  upstreams[methodOf(amr) ?? '']?.second_factor === 'exempt'
-
-/** See `createRules`. */
-export type Rules = ReturnType<typeof createRules>
-
-/** Returns the rules of `sign_in`. */
-export function createRules({ sign_in, upstreams }: Pick<Settings, 'sign_in' | 'upstreams'>) {
-  const named = Object.entries(sign_in.second_factor_required_for ?? {})
-  const isNamed = ({ attributes }: Account) =>
-    named.some(([name, values]) => valuesOf(attributes, name).some(value => values.includes(value)))
-  return {
-    /** Whether the account needs a second factor for each sign-in. */
-    isRequired: (account: Account) => sign_in.second_factor === 'required' || isNamed(account),
-    /** Whether sign-ins with these methods need none here. */
-    isExempt: (amr: string[]) => isExempt(upstreams, amr),
-  }
 }
 
 /** Three groups of four characters: 59 bits. */

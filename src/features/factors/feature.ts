@@ -2,70 +2,97 @@
 // demands more of (prompt step_up), and the account page on which users manage their factors.
 
 import { interactionPolicy } from 'oidc-provider'
-import { satisfies, TWO_FACTOR_ACR } from '../../accounts/sign-in-method.ts'
+import { PHISHING_RESISTANT_ACR, satisfies, TWO_FACTOR_ACR } from '../../accounts/sign-in-method.ts'
+import { hasPasskeys } from '../../config/schema/upstream.ts'
+import { mapOf } from '../../config/schema/values.ts'
 import type { PageFeature } from '../../pages/routes.ts'
 import { RECENT_SECONDS, type Site } from '../../pages/site.ts'
-import type { Translate } from '../../pages/words.ts'
 import type { Dependencies, Oidc } from '../../provider/feature.ts'
 import { answerWithAcr } from '../../provider/library-overrides.ts'
 import { now } from '../../storage/store.ts'
-import { createFactors, createRules } from './factors.ts'
-import { createFactorsPage, FACTORS_PAGE } from './page.ts'
+import { createPasskeySignIn } from './attempts.ts'
+import { createFactors } from './factors.ts'
+import { createFactorsPage, FACTORS_PAGE, titleOf } from './page.ts'
+import { createPasskeys } from './passkeys.ts'
+import { createRules, isStrongest, PHISHING_RESISTANT, requireHost, strongestOf } from './rules.ts'
 import { createStepPage } from './step.ts'
 
 const { Check } = interactionPolicy
 
 type Context = { oidc: Oidc }
 
-/** The step that a session lacks. `enrol`: the user adds a factor; otherwise the user uses one. */
+/**
+ * The step that a session lacks. `acr`: its level. `enrol`: the user adds a factor; otherwise the user uses
+ * one.
+ */
 interface Demand {
+  acr: string
   enrol: boolean
 }
 
-/** Returns the feature. */
-export function secondFactors({ settings, records, metrics }: Dependencies) {
+/** Returns the feature. Throws a `ConfigError` if the passkeys in the store are for another host. */
+export async function secondFactors({ settings, records, metrics }: Dependencies) {
   const factors = createFactors(records)
   const rules = createRules(settings)
-  const demands = new WeakMap<Oidc, Promise<Demand | undefined>>()
+  await requireHost(settings, records)
+  const isOn = hasPasskeys(settings.sign_in)
+  const passkeys = isOn ? createPasskeys(settings, records, factors) : undefined
+  const parts = { settings, factors, passkeys, rules, metrics }
+  /** From the weakest to the strongest. */
+  const levels = passkeys ? [TWO_FACTOR_ACR, PHISHING_RESISTANT_ACR] : [TWO_FACTOR_ACR]
+
+  /** The level to which a session with this `acr` is raised for one of these values; undefined if none. */
+  const levelFor = (values: string[], acr?: string) =>
+    values.some(value => satisfies(acr, value))
+      ? undefined
+      : levels.find(level => values.includes(level))
 
   /** Returns what the request demands of the session beyond its sign-in; undefined if nothing. */
-  async function readDemand(oidc: Oidc): Promise<Demand | undefined> {
+  async function demandOf(oidc: Oidc): Promise<Demand | undefined> {
     const { session, client, params } = oidc
     const { accountId, acr, amr = [] } = session ?? {}
-    if (!accountId || satisfies(acr, TWO_FACTOR_ACR)) return undefined
-    const { isAsked, isEssential } = wantsTwo(oidc)
-    const isRequired = [client?.second_factor, params?.second_factor].includes('required')
-    const isForced = isEssential || (isRequired && !rules.isExempt(amr))
-    if (!isForced && !isAsked) return undefined
-    const enrol = (await factors.read(accountId)).factors.length === 0
-    // `acr_values` are voluntary (OIDC Core §5.5.1.1): a user without a factor need not add one.
-    return isForced || !enrol ? { enrol } : undefined
+    if (!accountId || satisfies(acr, levels.at(-1) ?? '')) return undefined
+    const asked = levelFor(String(params?.acr_values ?? '').split(' '), acr)
+    const essential = levelFor(essentialAcrs(oidc), acr)
+    const needs = [client?.second_factor, params?.second_factor]
+    const isRequired = needs.includes('required') && !rules.isExempt(amr)
+    const required = isRequired ? levelFor([TWO_FACTOR_ACR], acr) : undefined
+    const isChange = needs.includes('strongest')
+    if (!asked && !essential && !required && !isChange) return undefined
+    const own = rules.usable(await factors.read(accountId))
+    const strongest = strongestOf(own)
+    const has = (level: string) => satisfies(strongest, level)
+    const demanded = [
+      essential,
+      required,
+      // `acr_values` are voluntary (OIDC Core §5.5.1.1): a user without the factor need not add one.
+      asked && has(asked) ? asked : undefined,
+      isChange && !isStrongest({ acr, amr }, own) ? strongest : undefined,
+    ]
+    const level = levels.findLast(level => demanded.includes(level))
+    return level ? { acr: level, enrol: !has(level) } : undefined
   }
 
-  function demandOf(oidc: Oidc): Promise<Demand | undefined> {
-    const known = demands.get(oidc) ?? readDemand(oidc)
-    demands.set(oidc, known)
-    return known
-  }
+  const lacks = async ({ oidc }: Context, acr: string) => (await demandOf(oidc))?.acr === acr
+  const step = (reason: string, acr: string, description: string) =>
+    new Check(reason, description, 'interaction_required', ctx => lacks(ctx, acr))
 
   /** A factor is added after a recent sign-in only. */
-  const isOld = ({ session, result }: Oidc) =>
-    !result?.login && now() - (session?.loginTs ?? 0) > RECENT_SECONDS
-
-  const lacksFactor = async ({ oidc }: Context) => Boolean(await demandOf(oidc))
-  const mustSignIn = async ({ oidc }: Context) => {
-    const demand = await demandOf(oidc)
-    return Boolean(demand?.enrol && isOld(oidc))
+  async function mustSignIn({ oidc }: Context) {
+    const { session, result } = oidc
+    const isOld = !result?.login && now() - (session?.loginTs ?? 0) > RECENT_SECONDS
+    return isOld && Boolean((await demandOf(oidc))?.enrol)
   }
 
-  const page = (site: Site) => createStepPage(site, { settings, factors, rules, metrics })
+  const page = (site: Site) => createStepPage(site, parts)
   const feature: PageFeature = {
     prompts: {
       second_factor: {
         isFactor: true,
         async isStep(account, login) {
           if (satisfies(login.acr, TWO_FACTOR_ACR) || rules.isExempt(login.amr)) return false
-          const { factors: own } = await factors.read(account.id)
+          if (rules.isOff) return false
+          const { factors: own } = rules.usable(await factors.read(account.id))
           return own.length > 0 || rules.isRequired(account)
         },
         page,
@@ -82,22 +109,19 @@ export function secondFactors({ settings, records, metrics }: Dependencies) {
         ),
       ],
       step_up: [
-        new Check(
-          'second_factor',
-          'the user has to use a second factor',
-          'interaction_required',
-          lacksFactor,
-        ),
+        step('second_factor', TWO_FACTOR_ACR, 'the user has to use a second factor'),
+        step(PHISHING_RESISTANT, PHISHING_RESISTANT_ACR, 'the user has to use a passkey'),
       ],
     },
     async meetsAcr(oidc) {
       const wanted = essentialAcrs(oidc).find(value => satisfies(oidc.session?.acr, value))
       if (wanted) answerWithAcr(oidc, wanted)
-      return Boolean(wanted) || (await lacksFactor({ oidc }))
+      return Boolean(wanted ?? (await demandOf(oidc)))
     },
-    areas: [{ path: FACTORS_PAGE, icon: 'shield', label: (t: Translate) => t('factors.title') }],
+    passkeySignIn: site => passkeys && createPasskeySignIn(site, passkeys, metrics),
+    areas: [{ path: FACTORS_PAGE, icon: 'shield', label: titleOf(parts) }],
     addPages(pages, site) {
-      const { show, submit } = createFactorsPage(site, { settings, factors, rules })
+      const { show, submit } = createFactorsPage(site, parts)
       pages.get(FACTORS_PAGE, site.signedIn(show))
       pages.post(FACTORS_PAGE, site.submitted(submit, RECENT_SECONDS))
     },
@@ -105,28 +129,8 @@ export function secondFactors({ settings, records, metrics }: Dependencies) {
   return feature
 }
 
-interface RequestedAcr {
-  essential?: boolean
-  value?: unknown
-  values?: readonly unknown[]
-}
-
-const requestedAcr = ({ claims }: Oidc): RequestedAcr => claims?.id_token?.acr ?? {}
-
-function valuesOf({ value, values = [value] }: RequestedAcr): string[] {
-  return values.filter(each => typeof each === 'string')
-}
-
-const essentialAcrs = (oidc: Oidc) => {
-  const requested = requestedAcr(oidc)
-  return requested.essential ? valuesOf(requested) : []
-}
-
-/** Whether the request asks for two factors, and accepts nothing that the session has. */
-function wantsTwo(oidc: Oidc) {
-  const acr = oidc.session?.acr
-  const wants = (values: string[]) =>
-    values.includes(TWO_FACTOR_ACR) && !values.some(value => satisfies(acr, value))
-  const asked = String(oidc.params?.acr_values ?? '').split(' ')
-  return { isAsked: wants(asked), isEssential: wants(essentialAcrs(oidc)) }
+/** The values of an essential `acr` (OIDC Core §5.5.1.1). */
+function essentialAcrs({ claims }: Oidc): string[] {
+  const { essential, value, values = [value] } = mapOf(claims?.id_token?.acr)
+  return essential ? [values].flat().filter(each => typeof each === 'string') : []
 }

@@ -1,25 +1,33 @@
-// The account page of second factors: apps, and recovery codes. Every change needs a sign-in of the last
-// minutes, with a second factor if the account has one.
+// The account page of factors: passkeys, apps, and recovery codes. Every change needs a sign-in of the last minutes,
+// with the strongest factor that the account has.
 
 import type { Context } from 'koa'
-import { satisfies, TWO_FACTOR_ACR } from '../../accounts/sign-in-method.ts'
 import { note } from '../../http/audit.ts'
 import { RECENT_SECONDS, type SignedIn, type Site, type Submitted } from '../../pages/site.ts'
+import type { Translate } from '../../pages/words.ts'
 import { now } from '../../storage/store.ts'
-import type { Factor, Factors } from './factors.ts'
-import { addApp, newSecret, type Parts } from './step.ts'
+import { placeOf } from './attempts.ts'
+import { type Factor, type Factors, isPasskey } from './factors.ts'
+import { isStrongest } from './rules.ts'
+import { addFactor, newSecret, type Parts } from './step.ts'
 
 declare module '../../pages/page-data.ts' {
   interface PageData {
-    /** The second factors of an account. */
+    /** The factors of an account. */
     factors: {
+      title: string
       factors: {
         id: string
+        type: Factor['type']
         name: string
         created: When
         /** `where`: the browser and system; empty if unknown. */
         used?: When & { where: string }
       }[]
+      /** Whether the user can add an app. */
+      hasApps: boolean
+      /** The passkeys that are valid, for `signalAllAcceptedCredentials`, as JSON; absent if they are off. */
+      passkeys?: string
       /** The last factor of an account that needs one: it cannot be removed. */
       isLast: boolean
       /** How many recovery codes are left, as text. */
@@ -27,12 +35,19 @@ declare module '../../pages/page-data.ts' {
       /** The result of the last change. */
       outcome?: string
     }
-    /** The account page that adds an app for one-time codes. */
-    'factor-app': { app: NewApp; problem?: string }
-    /** The page of a sign-in that adds one. `later`: until when the user can go on without it, as text. */
-    'add-factor': { app: NewApp; problem?: string; later?: string }
-    /** Asks for a code. `failed`: the request id of a wrong one. */
-    'second-factor': { problem?: string; failed?: string; hasRecovery: boolean }
+    /** The account page that adds an app for one-time codes, or a passkey. */
+    'new-factor': Pick<PageData['add-factor'], 'app' | 'passkey' | 'problem'>
+    /**
+     * The page of a sign-in that adds an app or a passkey. `later`: until when the user can go on without it, as
+     * text.
+     */
+    'add-factor': { app?: NewApp; passkey?: string; problem?: string; later?: string }
+    /** Asks for a passkey or a code. `failed`: the request id of a wrong one. */
+    'second-factor': Pick<PageData['add-factor'], 'passkey' | 'problem'> & {
+      failed?: string
+      hasApp: boolean
+      hasRecovery: boolean
+    }
     /** New recovery codes. `area`: the path of the account page; absent during a sign-in. */
     'recovery-codes': { codes: string[]; area?: string }
   }
@@ -44,28 +59,44 @@ type NewApp = { nonce: string; secret: string; qr: string }
 /** The path of the page. */
 export const FACTORS_PAGE = '/account/factors'
 
+/** Returns the title of the page. */
+export const titleOf =
+  ({ passkeys, rules }: Pick<Parts, 'passkeys' | 'rules'>) =>
+  (t: Translate) => {
+    if (!passkeys) return t('factors.title')
+    return t(rules.isOff ? 'factors.passkeys' : 'factors.title_passkeys')
+  }
+
 /** Returns the handlers of the page. */
 export function createFactorsPage(site: Site, parts: Parts) {
-  const { factors, rules } = parts
+  const { factors, passkeys, rules } = parts
   const { views } = site
+  const read = async (id: string) => rules.usable(await factors.read(id))
+  const addable = [...(passkeys ? ['passkey'] : []), ...(rules.isOff ? [] : ['totp'])]
 
   /** False after a redirect to sign-in. */
-  function isProven(ctx: Context, { session }: SignedIn, { factors: own }: Factors): boolean {
-    const isRecent = now() - session.since <= RECENT_SECONDS
-    if (isRecent && (!own.length || satisfies(session.acr, TWO_FACTOR_ACR))) return true
-    const demands = { max_age: String(RECENT_SECONDS) }
-    site.signIn(ctx, own.length ? { ...demands, acr_values: TWO_FACTOR_ACR } : demands)
+  function isProven(ctx: Context, { session }: SignedIn, own: Factors): boolean {
+    if (now() - session.since <= RECENT_SECONDS && isStrongest(session, own)) return true
+    site.signIn(ctx, { max_age: String(RECENT_SECONDS), second_factor: 'strongest' })
     return false
   }
 
   const isLast = ({ account }: SignedIn, { factors: own }: Factors) =>
     own.length === 1 && rules.isRequired(account)
 
+  /** The passkeys of an account that are valid. The browser may forget its others. */
+  function accepted({ account }: SignedIn, { factors: own }: Factors) {
+    const allAcceptedCredentialIds = own.filter(isPasskey).map(({ id }) => id)
+    const userId = Buffer.from(account.id).toString('base64url')
+    return passkeys && JSON.stringify({ rpId: passkeys.rpID, userId, allAcceptedCredentialIds })
+  }
+
   function list(ctx: Context, user: SignedIn, found: Factors): void {
     const words = views.words(ctx)
-    const describe = ({ id, name, created, used }: Factor) => ({
+    const describe = ({ id, type, name, created, used }: Factor) => ({
       id,
-      name: name || words.t('factors.totp'),
+      type,
+      name: name || words.t(`factors.${type}`),
       created: words.date(created),
       used: used && {
         ...words.ago(used.at),
@@ -73,17 +104,24 @@ export function createFactorsPage(site: Site, parts: Parts) {
       },
     })
     views.page(ctx, 'factors', {
+      title: titleOf(parts)(words.t),
       factors: found.factors.map(describe),
+      hasApps: !rules.isOff,
+      passkeys: accepted(user, found),
       isLast: isLast(user, found),
       left: words.plural('factors.left', found.recovery.length),
       outcome: ctx.query.outcome === 'removed' ? words.t('factors.removed') : undefined,
     })
   }
 
-  async function showApp(ctx: Context, { account }: SignedIn, nonce?: string): Promise<void> {
-    const problem = nonce === undefined ? undefined : views.words(ctx).t('factors.wrong')
-    const data = { app: await newSecret(parts, account, nonce), problem }
-    views.page(ctx, 'factor-app', data, problem ? 400 : 200)
+  /** Shows the page that adds an app, or a passkey. `problem`, `nonce`: of the form that failed. */
+  async function showNew(ctx: Context, user: SignedIn, found: Factors, problem = '', nonce = '') {
+    const isPasskeyPage = ctx.query.add === 'passkey'
+    const own = found.factors.filter(isPasskey)
+    const passkey = await passkeys?.addOptions(placeOf(user.session), user.account, own)
+    const shown = isPasskeyPage ? { passkey } : { app: await newSecret(parts, user.account, nonce) }
+    const text = problem && views.words(ctx).t(`factors.${problem}`)
+    views.page(ctx, 'new-factor', { ...shown, problem: text }, problem ? 400 : 200)
   }
 
   const showCodes = (ctx: Context, codes: string[]) =>
@@ -93,19 +131,22 @@ export function createFactorsPage(site: Site, parts: Parts) {
 
   return {
     async show(ctx: Context, user: SignedIn) {
-      const found = await factors.read(user.account.id)
-      if (ctx.query.add !== 'totp') return list(ctx, user, found)
-      if (isProven(ctx, user, found)) await showApp(ctx, user)
+      const found = await read(user.account.id)
+      if (!addable.includes(String(ctx.query.add))) list(ctx, user, found)
+      else if (isProven(ctx, user, found)) await showNew(ctx, user, found)
     },
 
     async submit(ctx: Context, user: Submitted) {
       const { form } = user
       const { id } = user.account
-      const found = await factors.read(id)
+      const found = await read(id)
       if (!isProven(ctx, user, found)) return
-      if (form.value('nonce')) {
-        const codes = await addApp(ctx, parts, id, form)
-        return codes ? showCodes(ctx, codes) : showApp(ctx, user, form.value('nonce'))
+      const answer = form.value('passkey')
+      if (answer || form.value('nonce')) {
+        const codes = await addFactor(ctx, parts, id, form, { place: placeOf(user.session) })
+        if (codes) return showCodes(ctx, codes)
+        const problem = answer ? 'passkey_not_added' : 'wrong'
+        return showNew(ctx, user, found, problem, form.value('nonce'))
       }
       if (form.value('codes')) {
         const codes = await factors.renewRecovery(id)

@@ -3,42 +3,43 @@
 
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
-import type { Account } from '../../accounts/account.ts'
-import { accountCounter } from '../../accounts/authentication.ts'
+import { Secret, TOTP } from 'otpauth'
+import { renderSVG } from 'uqr'
+import { type Account, tidy } from '../../accounts/account.ts'
 import { type Login, TWO_FACTOR_ACR } from '../../accounts/sign-in-method.ts'
 import type { Settings } from '../../config/load.ts'
 import { note } from '../../http/audit.ts'
-import { clientInfoOf } from '../../http/client-info.ts'
 import type { Form } from '../../http/forms.ts'
 import type { Metrics } from '../../http/metrics.ts'
 import type { PromptPage } from '../../pages/interaction.ts'
 import type { Site } from '../../pages/site.ts'
 import type { Interaction, Outcome } from '../../provider/interactions.ts'
 import { now } from '../../storage/store.ts'
-import type { FactorStore, Factors, Method, Rules } from './factors.ts'
-import { confirmTotp, describeSecret, useCode } from './totp.ts'
+import { createAttempts, placeOf, useOf } from './attempts.ts'
+import {
+  type Factor,
+  type FactorStore,
+  isPasskey,
+  type Method,
+  type Totp,
+  type Use,
+} from './factors.ts'
+import { type Passkeys, Refused, raised } from './passkeys.ts'
+import { isStrongest, PHISHING_RESISTANT, RECOVERY_AMR, type Rules } from './rules.ts'
 
-/** Dependencies of the pages of this feature. */
+/** Dependencies of the pages of this feature. `passkeys`: absent if they are off. */
 export interface Parts {
   settings: Settings
   factors: FactorStore
+  passkeys?: Passkeys
   rules: Rules
 }
 
-/** Authentication methods (RFC 8176); recovery codes have a value of Usher. */
-const AMR: Record<Method, string> = { totp: 'otp', recovery_code: 'recovery_code' }
 const MAX_NAME_CHARS = 60
 
 /** The name of a factor in a form. */
-export const nameIn = (form: Form) =>
-  form
-    .value('name')
-    .replace(/[\p{C}\s]+/gu, ' ')
-    .trim()
-    .slice(0, MAX_NAME_CHARS)
-
-/** The latest use of a factor is this request. */
-export const useOf = (ctx: Context) => ({ at: now(), client: clientInfoOf(ctx) })
+const nameIn = (form: Form) =>
+  tidy(form.value('name').replace(/\p{C}/gu, ' ')).slice(0, MAX_NAME_CHARS)
 
 /** Returns the data of a page that shows a new secret. `given`: the nonce of a form with a wrong code. */
 export async function newSecret({ settings, factors }: Parts, account: Account, given = '') {
@@ -53,30 +54,43 @@ export async function newSecret({ settings, factors }: Parts, account: Account, 
 /** A random text on the page with a new secret. It also becomes the id of the factor. */
 const NONCE = /^[\w-]{16}$/
 
-/** Adds the app of a form. Returns the new recovery codes; undefined if the code is wrong. */
-export async function addApp(
+/**
+ * Adds the app or the passkey of a form. Returns the new recovery codes; undefined if it was not added. `uid`: of
+ * the interaction.
+ */
+export async function addFactor(
   ctx: Context,
-  { factors }: Parts,
+  { factors, passkeys, rules }: Parts,
   id: string,
   form: Form,
-  uid?: string,
+  { place, uid }: { place: string; uid?: string },
 ) {
-  const nonce = form.value('nonce')
-  if (!NONCE.test(nonce)) return undefined
-  const about = { id: nonce, name: nameIn(form), code: form.value('code'), use: useOf(ctx) }
-  const app = confirmTotp(factors.secretOf(id, nonce), about)
-  const codes = app && (await factors.add(id, app, uid))
-  if (codes) note(ctx, 'second_factor_added', { account: id, factor: 'totp' })
+  const [nonce, code, answer] = [form.value('nonce'), form.value('code'), form.value('passkey')]
+  const [name, use] = [nameIn(form), useOf(ctx)]
+  const logged = (error: unknown) => {
+    if (!(error instanceof Refused)) throw error
+    ctx.state.log.detail = `${error.reason}: ${error.message}`
+  }
+  const isApp = !answer && !rules.isOff && NONCE.test(nonce)
+  const secret = secretFrom(factors.secretOf(id, nonce)).base32
+  const app = { type: 'totp', id: nonce, name, created: use.at, secret, step: 0 } as const
+  const factor = answer
+    ? await passkeys?.confirm(place, answer, name, use).catch(logged)
+    : isApp && useCode(app, code, use)
+  const codes = factor ? await factors.add(id, factor, uid) : undefined
+  if (codes && factor) note(ctx, 'second_factor_added', { account: id, factor: factor.type })
   return codes
 }
 
 /** Returns the page. */
 export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }): PromptPage {
-  const { settings, factors, rules, metrics } = parts
-  const { views, authentication, interactions, directory, records } = site
+  const { settings, factors, passkeys, rules, metrics } = parts
+  const { views, interactions, directory } = site
+  const attempt = createAttempts(site, metrics)
 
   /** The user and the sign-in so far. Throws 400 if it has ended. */
-  async function read(ctx: Context, { pending, accountId }: Interaction) {
+  async function read(ctx: Context, interaction: Interaction) {
+    const { pending, accountId, prompt, params, uid } = interaction
     const session = pending ? undefined : await site.sessionOf(ctx)
     const login = pending?.login ?? {
       accountId: session?.accountId ?? '',
@@ -87,100 +101,160 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
     const isSame = pending || (session && session.accountId === accountId)
     const account = isSame && (await directory.findEnabled(login.accountId, login.ts))
     if (!account) return ctx.throw(400, { error: 'interaction_gone' })
-    return { account, login, found: await factors.read(account.id) }
+    const found = rules.usable(await factors.read(account.id))
+    const own = found.factors.filter(isPasskey)
+    const isPasskeyOnly = prompt.reasons.includes(PHISHING_RESISTANT)
+    // An account without a passkey adds one, after the use of the factor that it has.
+    const mustAdd = isPasskeyOnly ? !own.length && isStrongest(login, found) : !found.factors.length
+    const mayRecover = !isPasskeyOnly || !own.length || params.second_factor === 'strongest'
+    const latest = factors.isAddedIn(found, uid) ? found.factors.at(-1) : undefined
+    return {
+      account,
+      login,
+      own,
+      isPasskeyOnly,
+      mustAdd,
+      added: latest && (!isPasskeyOnly || isPasskey(latest)) ? latest : undefined,
+      hasApp: found.factors.length > own.length && (!isPasskeyOnly || !own.length),
+      hasRecovery: mayRecover && found.recovery.length > 0,
+      interaction,
+    }
   }
   type State = Awaited<ReturnType<typeof read>>
 
   /** Epoch seconds until which the user may sign in without a factor. Zero if there is no such time. */
-  async function graceOf({ pending }: Interaction, account: Account): Promise<number> {
+  async function graceOf({ account, interaction }: State): Promise<number> {
     const seconds = settings.sign_in.second_factor_grace
-    if (!pending || !seconds || !rules.isRequired(account)) return 0
+    if (!interaction.pending || !seconds || !rules.isRequired(account)) return 0
     const due = await factors.startGrace(account.id, seconds)
     return due > now() ? due : 0
   }
 
-  function ask(ctx: Context, { recovery }: Factors, isWrong = false): undefined {
-    const problem = isWrong ? views.words(ctx).t('factors.wrong') : undefined
-    const failed = isWrong ? ctx.state.requestId : undefined
-    const data = { problem, failed, hasRecovery: recovery.length > 0 }
-    views.page(ctx, 'second-factor', data, isWrong ? 400 : 200)
+  async function ask(ctx: Context, state: State, problem?: string): Promise<undefined> {
+    const { own, hasApp, hasRecovery, interaction } = state
+    const data = {
+      problem: problem && views.words(ctx).t(`factors.${problem}`),
+      failed: problem && ctx.state.requestId,
+      passkey: own.length ? await passkeys?.useOptions(placeOf(interaction), own) : undefined,
+      hasApp,
+      hasRecovery,
+    }
+    views.page(ctx, 'second-factor', data, problem ? 400 : 200)
   }
 
-  async function enrol(ctx: Context, interaction: Interaction, account: Account, nonce?: string) {
+  async function enrol(ctx: Context, state: State, problem?: string, nonce?: string) {
+    const { account, interaction, isPasskeyOnly } = state
     const { t, date } = views.words(ctx)
-    const until = await graceOf(interaction, account)
+    const until = await graceOf(state)
+    const hasApp = !isPasskeyOnly && !rules.isOff
     const data = {
-      app: await newSecret(parts, account, nonce),
-      problem: nonce === undefined ? undefined : t('factors.wrong'),
+      app: hasApp ? await newSecret(parts, account, nonce) : undefined,
+      passkey: await passkeys?.addOptions(placeOf(interaction), account, []),
+      problem: problem && t(`factors.${problem}`),
       later: until ? t('factors.later_until', { date: date(until).words }) : undefined,
     }
-    views.page(ctx, 'add-factor', data, nonce === undefined ? 200 : 400)
+    views.page(ctx, 'add-factor', data, problem ? 400 : 200)
   }
 
   /** The answer that goes on with two factors. */
-  function proceed(state: State, interaction: Interaction, method: Method): Promise<Outcome> {
-    const { account, login: before } = state
-    metrics.secondFactor(method, 'ok')
-    const amr = [...new Set([...before.amr, AMR[method], 'mfa'])]
-    const login: Login = { ...before, amr, acr: TWO_FACTOR_ACR }
+  async function proceed({ account, interaction }: State, login: Login): Promise<Outcome> {
     const { pending } = interaction
-    return pending
-      ? interactions.completeSignIn(account, login, pending)
-      : Promise.resolve({ login })
+    return pending ? interactions.completeSignIn(account, login, pending) : { login }
   }
 
-  /** Checks a code of an app, or a recovery code. */
-  async function checkCode(ctx: Context, { account, login }: State, form: Form, uid: string) {
-    const [code, recovery] = [form.value('code'), form.value('recovery')]
-    const method: Method = recovery ? 'recovery_code' : 'totp'
-    const interaction = records.keyedHash('interaction', uid).toString('base64url')
-    const about = { client_id: ctx.state.clientId ?? '', interaction, factor: method }
-    const succeed = await authentication.count(ctx, accountCounter(account.id), account)
-    if (succeed && (await isRight(ctx, account, { code, recovery }))) {
-      await succeed('whole')
-      authentication.complete(ctx, account, login.ts, about)
-      return method
-    }
-    const [event, reason] = succeed
-      ? (['second_factor_failed', 'wrong_code'] as const)
-      : (['second_factor_throttled', 'throttled'] as const)
-    note(ctx, event, { ...about, account: account.id, reason })
-    metrics.secondFactor(method, 'failed')
+  const withCode = ({ login }: State, method: string): Login => {
+    const amr = [...new Set([...login.amr, method, 'mfa'])]
+    return { ...login, amr, acr: TWO_FACTOR_ACR }
   }
 
-  function isRight(ctx: Context, { id }: Account, typed: { code: string; recovery: string }) {
-    if (typed.recovery) return factors.useRecovery(id, typed.recovery)
-    const use = useOf(ctx)
-    return factors.use(id, app => useCode(app, typed.code, use))
+  /** Checks a passkey, a code of an app, or a recovery code. Returns the sign-in with it. */
+  async function use(ctx: Context, state: State, form: Form): Promise<Login | Refused> {
+    const { account, login, interaction, hasApp, hasRecovery } = state
+    const { id } = account
+    const [answer, recovery] = [passkeys && form.value('passkey'), form.value('recovery')]
+    const factor: Method = answer ? 'passkey' : recovery ? 'recovery_code' : 'totp'
+    const about = { factor, account, since: login.ts, interaction }
+    return attempt(ctx, 'second_factor', about, async () => {
+      const used = useOf(ctx)
+      if (passkeys && answer) {
+        return raised(login, await passkeys.use(id, placeOf(interaction), answer, used, false))
+      }
+      const next = (one: Factor) =>
+        isPasskey(one) ? undefined : useCode(one, form.value('code'), used)
+      const isRight = recovery
+        ? hasRecovery && (await factors.useRecovery(id, recovery))
+        : hasApp && (await factors.use(id, next))
+      if (!isRight) throw new Refused('wrong_code')
+      return withCode(state, recovery ? RECOVERY_AMR : 'otp')
+    })
   }
+
+  const showCodes = (ctx: Context, codes: string[]): undefined =>
+    void views.page(ctx, 'recovery-codes', { codes })
 
   return {
     async show(ctx, interaction) {
-      const { account, found } = await read(ctx, interaction)
-      if (factors.isAddedIn(found, interaction.uid)) return showCodes(ctx, [])
-      if (found.factors.length) return ask(ctx, found)
-      await enrol(ctx, interaction, account)
+      const state = await read(ctx, interaction)
+      if (state.added) return showCodes(ctx, [])
+      if (state.mustAdd) return enrol(ctx, state)
+      await ask(ctx, state)
     },
 
     async submit(ctx, interaction, form) {
       const state = await read(ctx, interaction)
-      const { account, login, found } = state
-      const { uid, pending } = interaction
-      if (factors.isAddedIn(found, uid)) return proceed(state, interaction, 'totp')
-      if (found.factors.length) {
-        const method = await checkCode(ctx, state, form, uid)
-        return method ? proceed(state, interaction, method) : ask(ctx, found, true)
+      const { account, login, added } = state
+      const isPasskeySent = form.value('passkey') !== ''
+      if (added) {
+        metrics.secondFactor(added.type, 'ok')
+        return proceed(state, isPasskey(added) ? raised(login, added) : withCode(state, 'otp'))
       }
-      if (form.value('decision') === 'later' && (await graceOf(interaction, account))) {
-        return interactions.completeSignIn(account, login, pending)
+      if (!state.mustAdd) {
+        const used = await use(ctx, state, form)
+        if (!(used instanceof Refused)) return proceed(state, used)
+        return ask(ctx, state, isPasskeySent ? 'passkey_failed' : 'wrong')
       }
-      const codes = await addApp(ctx, parts, account.id, form, uid)
+      if (form.value('decision') === 'later' && (await graceOf(state))) {
+        return interactions.completeSignIn(account, login, interaction.pending)
+      }
+      const at = { place: placeOf(interaction), uid: interaction.uid }
+      const codes = await addFactor(ctx, parts, account.id, form, at)
       if (codes) return showCodes(ctx, codes)
-      await enrol(ctx, interaction, account, form.value('nonce'))
+      const problem = isPasskeySent ? 'passkey_not_added' : 'wrong'
+      await enrol(ctx, state, problem, form.value('nonce'))
     },
   }
+}
 
-  function showCodes(ctx: Context, codes: string[]): undefined {
-    views.page(ctx, 'recovery-codes', { codes })
+// One-time codes of an app (TOTP, RFC 6238): six digits, each valid for 30 s, with SHA-1, as all apps have it.
+
+/** Steps of 30 s by which the clocks of app and server may differ. */
+const WINDOW = 1
+
+/** Returns the secret of a new app: as text in groups of four, as URI, and as QR code (SVG). */
+export function describeSecret(bytes: Buffer, issuer: string, label: string) {
+  const secret = secretFrom(bytes)
+  const totp = new TOTP({ secret, issuer: plain(issuer), label: plain(label) })
+  return {
+    secret: secret.base32.replace(/(.{4})(?=.)/g, '$1 '),
+    uri: totp.toString(),
+    qr: renderSVG(totp.toString(), { ecc: 'M', border: 2 }),
   }
+}
+
+/** A colon separates issuer and label in the URI. */
+const plain = (text: string) => text.replaceAll(':', ' ')
+
+const secretFrom = (bytes: Buffer) =>
+  new Secret({ buffer: bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) })
+
+/** Returns the app after the use of a code; undefined if the code is wrong, or was used before. */
+function useCode(app: Totp, typed: string, used: Use): Totp | undefined {
+  const token = typed.normalize('NFKC').replace(/\s/g, '')
+  if (!/^\d{6}$/.test(token)) return undefined
+  const timestamp = Date.now()
+  const secret = Secret.fromBase32(app.secret)
+  const delta = TOTP.validate({ token, secret, window: WINDOW, timestamp })
+  if (delta === null) return undefined
+  const step = TOTP.counter({ timestamp }) + delta
+  return step > app.step ? { ...app, step, used } : undefined
 }

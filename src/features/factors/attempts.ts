@@ -1,0 +1,93 @@
+// Attempts at factors: their limits, their audit events, and the sign-in with a passkey alone.
+
+import type { Context } from 'koa'
+import type { Account } from '../../accounts/account.ts'
+import { accountCounter } from '../../accounts/authentication.ts'
+import { note } from '../../http/audit.ts'
+import { clientInfoOf } from '../../http/client-info.ts'
+import type { Metrics } from '../../http/metrics.ts'
+import type { PasskeySignIn } from '../../pages/sign-in.ts'
+import type { Site } from '../../pages/site.ts'
+import type { Interaction } from '../../provider/interactions.ts'
+import { now } from '../../storage/store.ts'
+import type { Method } from './factors.ts'
+import { namesIn, type Passkeys, Refused, raised } from './passkeys.ts'
+
+/** Where the answer of the browser to a challenge is accepted: in one interaction, or in one session. */
+export const placeOf = ({ uid }: { uid: string }) => `at ${uid}`
+
+/** The latest use of a factor is this request. */
+export const useOf = (ctx: Context) => ({ at: now(), client: clientInfoOf(ctx) })
+
+/** An attempt at a factor. */
+interface Attempt {
+  factor: Method
+  /** Absent if the attempt names no account that exists: then `counter` is the counter. */
+  account?: Account
+  counter?: string
+  /** Epoch seconds: a time before the attempt. */
+  since: number
+  interaction: Interaction
+}
+
+/** Returns the check of attempts at factors, with the limits of the password. */
+export function createAttempts({ authentication, records }: Site, metrics: Metrics) {
+  /** Returns the result of `check`, or the `Refused` that it throws. Logs and counts both. */
+  return async function attempt<T>(
+    ctx: Context,
+    step: 'sign_in' | 'second_factor',
+    { factor, account, counter = '', since, interaction }: Attempt,
+    check: () => Promise<T>,
+  ): Promise<T | Refused> {
+    const uid = records.keyedHash('interaction', interaction.uid).toString('base64url')
+    const about = { client_id: interaction.clientId, interaction: uid, factor }
+    const name = account ? accountCounter(account.id) : counter
+    const succeed = await authentication.count(ctx, name, account)
+    try {
+      if (!succeed) throw new Refused('throttled')
+      const result = await check()
+      if (!account) throw new Refused('unknown')
+      await succeed('whole')
+      authentication.complete(ctx, account, since, about)
+      metrics.secondFactor(factor, 'ok')
+      return result
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error
+      const { reason, message: detail } = error
+      const failed = { ...about, reason, detail: detail || undefined, account: account?.id }
+      note(ctx, `${step}_${succeed ? 'failed' : 'throttled'}`, failed)
+      metrics.secondFactor(factor, 'failed')
+      return error
+    }
+  }
+}
+
+/** Returns the sign-in with a passkey alone. */
+export function createPasskeySignIn(
+  site: Site,
+  passkeys: Passkeys,
+  metrics: Metrics,
+): PasskeySignIn {
+  const attempt = createAttempts(site, metrics)
+  return {
+    options: interaction => passkeys.useOptions(placeOf(interaction)),
+
+    async signIn(ctx, interaction, answer) {
+      const { id, account: named } = namesIn(answer)
+      const account = await site.directory.find(named)
+      const ts = Math.max(now(), (account?.ended ?? 0) + 1)
+      const counter = `passkey ${named}`
+      const about = { factor: 'passkey', account, counter, since: ts, interaction } as const
+      const login = await attempt(ctx, 'sign_in', about, async () => {
+        const passkey = await passkeys.use(named, placeOf(interaction), answer, useOf(ctx), true)
+        if (account && !account.enabled) throw new Refused('disabled')
+        return raised({ accountId: named, ts, amr: [] }, passkey)
+      })
+      if (account && !(login instanceof Refused)) return { account, login }
+      // The browser may forget a passkey that was removed.
+      const isUnknown = login instanceof Refused && login.reason === 'passkey_unknown'
+      const unknown = JSON.stringify({ rpId: passkeys.rpID, credentialId: id })
+      return isUnknown ? { unknown } : {}
+    },
+  }
+}

@@ -1,0 +1,206 @@
+// Passkeys (WebAuthn Level 3): what the browser needs to add or use one, and the checks of its answers.
+//
+// A challenge is the time, 12 random bytes, and a keyed hash of both and of the place where it is answered: an
+// interaction or a session, which are bound to a browser. It is stored when it was used, so that one of several
+// answers succeeds:
+//
+//   PasskeyChallenge challenge → {}
+//
+// The user handle is the id of the account: a passkey leads to its account without an index.
+
+import { randomBytes } from 'node:crypto'
+import {
+  generateAuthenticationOptions,
+  generateRegistrationOptions,
+  verifyAuthenticationResponse,
+  verifyRegistrationResponse,
+} from '@simplewebauthn/server'
+import { decodeAttestationObject } from '@simplewebauthn/server/helpers'
+import type { Account } from '../../accounts/account.ts'
+import { type Login, PHISHING_RESISTANT_ACR } from '../../accounts/sign-in-method.ts'
+import type { Settings } from '../../config/load.ts'
+import { mapOf, readJson } from '../../config/schema/values.ts'
+import { harmless } from '../../provider/failures.ts'
+import type { Records } from '../../storage/records.ts'
+import { now, reasonOf } from '../../storage/store.ts'
+import { type FactorStore, isPasskey, type Passkey, TRANSPORTS, type Use } from './factors.ts'
+import { hostOf } from './rules.ts'
+
+/** Thrown for a wrong answer or code. The message is the cause, for the log. */
+export class Refused extends Error {
+  reason: string
+
+  /** `reason`: of the audit event. */
+  constructor(reason: string, detail = '') {
+    super(detail)
+    this.reason = reason
+  }
+}
+
+/** See `createPasskeys`. */
+export type Passkeys = ReturnType<typeof createPasskeys>
+
+type Expected = Record<'expectedOrigin' | 'expectedRPID', string> & {
+  expectedChallenge(challenge: string): boolean
+}
+
+/** The part of a challenge before the keyed hash. */
+const START_BYTES = 16
+/** A user handle has at most so many bytes (WebAuthn Level 3 §5.4.3). */
+const MAX_HANDLE_BYTES = 64
+
+const base64url = (bytes: Uint8Array) => Buffer.from(bytes).toString('base64url')
+
+/** The sign-in after the use of a passkey (RFC 8176). A passkey alone has two factors, too. */
+export function raised(login: Login, { isDeviceBound }: Passkey): Login {
+  const amr = [...login.amr, isDeviceBound ? 'hwk' : 'swk', 'user', 'mfa']
+  return { ...login, amr: [...new Set(amr)], acr: PHISHING_RESISTANT_ACR }
+}
+
+/** Returns the id of the passkey in an answer of the browser, and the account that it names. */
+export function namesIn(answer: string): { id: string; account: string } {
+  const { id, response } = mapOf(readJson(answer))
+  const { userHandle } = mapOf(response)
+  const handle = Buffer.from(String(userHandle), 'base64url').subarray(0, MAX_HANDLE_BYTES)
+  return { id: String(id), account: handle.toString() }
+}
+
+/** Returns the functions for the passkeys of an issuer. The RP ID is its host. */
+export function createPasskeys(settings: Settings, records: Records, factors: FactorStore) {
+  const { issuer, branding, lifetimes, sign_in } = settings
+  const rpID = hostOf(settings)
+  const ttl = lifetimes.interaction
+  // As a second factor, a security key without a PIN is enough.
+  const isAlone = sign_in.second_factor === 'off'
+  const wanted = isAlone ? 'required' : 'preferred'
+
+  const whole = (place: string, start: Buffer) =>
+    Buffer.concat([start, records.keyedHash('passkey challenge', `${base64url(start)} ${place}`)])
+
+  function newChallenge(place: string) {
+    const start = randomBytes(START_BYTES)
+    start.writeUInt32BE(now())
+    return new Uint8Array(whole(place, start))
+  }
+
+  function isChallenge(place: string, challenge: string): boolean {
+    const start = Buffer.from(challenge, 'base64url').subarray(0, START_BYTES)
+    if (start.length < START_BYTES || base64url(whole(place, start)) !== challenge) return false
+    return start.readUInt32BE() + ttl >= now()
+  }
+
+  /** Checks an answer of the browser, and takes its challenge. Throws `Refused`. */
+  async function check<T>(place: string, verify: (expected: Expected) => Promise<T | undefined>) {
+    let used = ''
+    const expectedChallenge = (challenge: string) => {
+      used = challenge
+      return isChallenge(place, challenge)
+    }
+    const expected = { expectedChallenge, expectedOrigin: issuer, expectedRPID: rpID }
+    // The package throws for most wrong answers, whatever is wrong.
+    const checked = await verify(expected).catch(error => {
+      throw new Refused('passkey_wrong', harmless(reasonOf(error)))
+    })
+    if (!checked) throw new Refused('passkey_wrong', 'wrong signature')
+    if (await records.save('PasskeyChallenge', used, {}, { ttl })) return checked
+    throw new Refused('passkey_replayed')
+  }
+
+  const describe = ({ id, transports }: Passkey) => ({ id, transports })
+
+  return {
+    rpID,
+
+    /** What the browser needs to use one of these passkeys; by default any, with user verification. */
+    async useOptions(place: string, own?: Passkey[]): Promise<string> {
+      const options = await generateAuthenticationOptions({
+        rpID,
+        challenge: newChallenge(place),
+        timeout: ttl * 1000,
+        userVerification: own ? 'preferred' : 'required',
+        allowCredentials: own?.map(describe),
+      })
+      return JSON.stringify(options)
+    },
+
+    /** What the browser needs to add a passkey. */
+    async addOptions(place: string, account: Account, own: Passkey[]): Promise<string> {
+      const options = await generateRegistrationOptions({
+        rpID,
+        rpName: branding.name,
+        userID: new Uint8Array(Buffer.from(account.id)),
+        userName: account.username,
+        userDisplayName: account.name ?? account.username,
+        challenge: newChallenge(place),
+        timeout: ttl * 1000,
+        authenticatorSelection: { residentKey: wanted, userVerification: wanted },
+        excludeCredentials: own.map(describe),
+      })
+      return JSON.stringify(options)
+    },
+
+    /** Returns the new passkey of an answer. Throws `Refused`. */
+    async confirm(place: string, answer: string, name: string, use: Use): Promise<Passkey> {
+      const response = readJson(answer)
+      const { credential, credentialDeviceType } = await check(place, async expected => {
+        refuseCertificates(response)
+        const options = { response, ...expected, requireUserVerification: isAlone }
+        return (await verifyRegistrationResponse(options)).registrationInfo
+      })
+      await factors.addPasskeyHost(rpID)
+      const { id, publicKey, counter, transports } = credential
+      return {
+        type: 'passkey',
+        id,
+        name,
+        created: use.at,
+        used: use,
+        host: rpID,
+        key: base64url(publicKey),
+        counter,
+        transports: TRANSPORTS.filter(known => [transports].flat().includes(known)),
+        isDeviceBound: credentialDeviceType === 'singleDevice',
+      }
+    },
+
+    /** Uses a passkey of an account, and returns it. Throws `Refused`. */
+    async use(account: string, place: string, answer: string, used: Use, mustVerify: boolean) {
+      const { id } = namesIn(answer)
+      const { factors: known } = await factors.read(account)
+      const passkey = known.filter(isPasskey).find(one => one.id === id)
+      if (!passkey) throw new Refused('passkey_unknown')
+      const publicKey = new Uint8Array(Buffer.from(passkey.key, 'base64url'))
+      // The counter is compared below, in the change of the record.
+      const credential = { id, publicKey, counter: 0 }
+      const { newCounter: counter } = await check(place, async expected => {
+        const about = {
+          response: readJson(answer),
+          credential,
+          requireUserVerification: mustVerify,
+        }
+        const result = await verifyAuthenticationResponse({ ...about, ...expected })
+        return result.verified ? result.authenticationInfo : undefined
+      })
+      const isUsed = await factors.use(account, factor => {
+        if (factor.id !== id || !isPasskey(factor)) return undefined
+        // Passkeys that do not count always have 0 (WebAuthn Level 3 §6.1.1).
+        const isLater = counter > factor.counter || counter + factor.counter === 0
+        return isLater ? { ...factor, counter, used } : undefined
+      })
+      if (!isUsed) throw new Refused('passkey_counter')
+      return passkey
+    },
+  }
+}
+
+/**
+ * Throws for an attestation with certificates. Usher asks for none, and the package would fetch the revocation
+ * lists that they name.
+ */
+function refuseCertificates(response: unknown): void {
+  const { attestationObject } = mapOf(mapOf(response).response)
+  const bytes = new Uint8Array(Buffer.from(String(attestationObject), 'base64url'))
+  const attestation = decodeAttestationObject(bytes)
+  const isSelf = attestation.get('fmt') === 'packed' && !attestation.get('attStmt').get('x5c')
+  if (attestation.get('fmt') !== 'none' && !isSelf) throw new Error('unexpected attestation')
+}

@@ -1,0 +1,484 @@
+// Passkeys: adding, using and removing them, alone and as second factor, and every answer that is refused.
+
+import { generateKeyPairSync, randomBytes } from 'node:crypto'
+import { decodeJwt } from 'jose'
+import { beforeEach, describe, expect, vi } from 'vitest'
+import { createFactors } from '../../src/features/factors/factors.ts'
+import { createPasskeys } from '../../src/features/factors/passkeys.ts'
+import type { Browser } from '../support/browser.ts'
+import {
+  addApp,
+  codesOn,
+  enterPassword,
+  FACTORS,
+  factorsOf,
+  nextCode,
+  TWO_FACTORS,
+} from '../support/factors.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
+import { type Request, redeem } from '../support/journey.ts'
+import { Authenticator, addPasskey, optionsOn, usePasskey } from '../support/passkeys.ts'
+import {
+  ageSessions,
+  copyOf,
+  credentials,
+  fieldsOf,
+  isSignedIn,
+  newTab,
+  open,
+  send,
+  signedIn,
+  silently,
+  words,
+} from '../support/people.ts'
+import { CLIENTS } from '../support/usher.ts'
+
+const test = usherTest({
+  accounts: [],
+  clients: {
+    ...CLIENTS,
+    vault: { ...CLIENTS.first, client_id: 'vault', require_sign_in: 'passkey' },
+  },
+  usher: { sign_in: { methods: ['password', 'passkey'], second_factor: 'optional' } },
+})
+
+const PHR = 'phr'
+const ESSENTIAL = {
+  claims: JSON.stringify({ id_token: { acr: { essential: true, value: PHR } } }),
+}
+
+/** Each test has a user and an authenticator of its own. */
+let name: string
+let id: string
+let phone: Authenticator
+beforeEach(async () => {
+  name = `u${randomBytes(6).toString('hex')}`
+  id = (await usher.addAccount({ username: name })).id
+  phone = new Authenticator(usher.issuer)
+})
+
+async function claimsAfter({ browser, request }: { browser: Browser; request: Request }) {
+  if (browser.heading === words('consent.title')) await browser.submit({ decision: 'allow' })
+  const { body } = await redeem(usher, browser.page.params.get('code') ?? '', request)
+  if (!body.id_token) throw new Error(JSON.stringify(body))
+  return decodeJwt(body.id_token)
+}
+
+/** The audit events of the user, or of nobody. */
+const events = () =>
+  usher.output
+    .map(line => JSON.parse(line))
+    .filter(({ log, account }) => log === 'audit' && account === id)
+const last = () => events().at(-1)
+
+/** A browser of the user with a new passkey, and another browser at the sign-in page. */
+async function withPasskey(params = {}) {
+  const own = await signedIn(usher, name)
+  await addPasskey(own, phone)
+  return { own, ...(await open(usher, params)) }
+}
+
+describe('a passkey', () => {
+  test('is added with a name, with recovery codes, and signs in without a username', async () => {
+    const own = await signedIn(usher, name)
+    await addPasskey(own, phone, 'my phone')
+    expect(codesOn(own)).toHaveLength(10)
+    await own.open(FACTORS)
+    expect(own.page.text).toContain('my phone')
+    const opened = await open(usher)
+    await usePasskey(opened.browser, phone)
+    expect(await claimsAfter(opened)).toMatchObject({ sub: id, amr: ['hwk', 'user', 'mfa'] })
+    expect(events().map(({ event, factor = '' }) => `${event} ${factor}`.trim())).toEqual([
+      'sign_in_succeeded',
+      'second_factor_added passkey',
+      'sign_in_succeeded passkey',
+      'consent_given',
+      'tokens_issued',
+    ])
+  })
+
+  test('that is synced between devices is no hardware key (RFC 8176)', async () => {
+    phone.isSynced = true
+    const opened = await withPasskey({ acr_values: PHR })
+    await usePasskey(opened.browser, phone)
+    expect(await claimsAfter(opened)).toMatchObject({ amr: ['swk', 'user', 'mfa'], acr: PHR })
+  })
+
+  test('is the second factor after a password, without user verification', async () => {
+    const opened = await withPasskey({ acr_values: PHR })
+    await enterPassword(opened.browser, name)
+    const options = JSON.parse(optionsOn(opened.browser))
+    expect(options).toMatchObject({ userVerification: 'preferred' })
+    expect(options.allowCredentials).toHaveLength(1)
+    expect(await isSignedIn(opened.browser)).toBe(false)
+    await usePasskey(opened.browser, phone, { isVerified: false })
+    expect(await claimsAfter(opened)).toMatchObject({
+      amr: ['pwd', 'hwk', 'user', 'mfa'],
+      acr: PHR,
+    })
+  })
+
+  test('of several each signs in, and the page shows when and where it was used', async () => {
+    const key = new Authenticator(usher.issuer)
+    const { own, browser } = await withPasskey()
+    await own.open(`${FACTORS}?add=passkey`)
+    expect(own.heading).toBe(words('factors.step_title'))
+    await usePasskey(own, phone)
+    await addPasskey(own, key, 'my key')
+    expect(own.heading).toBe(words('factors.title_passkeys'))
+    await usePasskey(browser, key)
+    expect(await isSignedIn(browser)).toBe(true)
+    const again = (await open(usher)).browser
+    await usePasskey(again, phone)
+    await again.open(FACTORS)
+    const times = again.page.html.querySelectorAll('.row time')
+    expect(times).toHaveLength(4)
+    expect((await factorsOf(usher, id)).factors.map(({ type }) => type)).toEqual([
+      'passkey',
+      'passkey',
+    ])
+  })
+
+  test('is removed, and then refused: the browser may forget it', async () => {
+    const { own, browser } = await withPasskey()
+    await own.open(FACTORS)
+    await own.submit({ remove: phone.credentials[0]?.id ?? '' })
+    // The session of the password is not enough.
+    expect(own.heading).toBe(words('factors.step_title'))
+    await usePasskey(own, phone)
+    await own.submit({ remove: phone.credentials[0]?.id ?? '' })
+    expect(own.page.text).toContain(words('factors.removed'))
+    const accepted = own.page.html.querySelector('[data-accepted]')?.getAttribute('data-accepted')
+    expect(JSON.parse(accepted ?? '')).toEqual({
+      rpId: new URL(usher.issuer).hostname,
+      userId: Buffer.from(id).toString('base64url'),
+      allAcceptedCredentialIds: [],
+    })
+    await usePasskey(browser, phone)
+    const unknown = browser.page.html.querySelector('[data-unknown]')?.getAttribute('data-unknown')
+    expect(JSON.parse(unknown ?? '')).toMatchObject({ credentialId: phone.credentials[0]?.id })
+    expect(last()).toMatchObject({ event: 'sign_in_failed', reason: 'passkey_unknown' })
+  })
+
+  test('of a disabled account is refused, and not forgotten', async () => {
+    const { browser } = await withPasskey()
+    await usher.directory.endAccess(id, account => ({ ...account, enabled: false }))
+    await usePasskey(browser, phone)
+    expect(browser.page.text).toContain(words('sign_in.passkey_failed'))
+    expect(browser.page.html.querySelector('[data-unknown]')).toBeNull()
+    expect(last()).toMatchObject({ event: 'sign_in_failed', reason: 'disabled', factor: 'passkey' })
+  })
+
+  test('keeps its key out of every page and log line', async () => {
+    const { own, browser } = await withPasskey()
+    await usePasskey(browser, phone)
+    await own.open(FACTORS)
+    const [passkey] = (await factorsOf(usher, id)).factors
+    const key = passkey?.type === 'passkey' ? passkey.key : ''
+    expect(key).toHaveLength(103)
+    const everything = [...usher.output, own.page.text, browser.page.text].join('\n')
+    expect(everything).not.toContain(key)
+  })
+})
+
+describe('an answer is refused', () => {
+  const stranger = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey
+  const WRONG = [
+    ['of another origin', { origin: 'https://evil.example' }, /origin/],
+    ['of a subdomain', { origin: 'http://app.localhost:3000' }, /origin/],
+    ['for another RP ID', { rpId: 'evil.example' }, /RP ID/],
+    ['signed with another key', { key: stranger }, /signature/],
+    ['to another challenge', { challenge: randomBytes(32).toString('base64url') }, /challenge/],
+    ['to an empty challenge', { challenge: '' }, /challenge/],
+    ['without the presence of the user', { isPresent: false }, /present/],
+    ['of another ceremony', { type: 'webauthn.create' }, /type/],
+  ] as const
+  test.for([...WRONG, ['without user verification', { isVerified: false }, /verif/] as const])(
+    '%s, at the sign-in',
+    async ([, wrong, detail]) => {
+      const { browser } = await withPasskey()
+      await usePasskey(browser, phone, wrong)
+      expect(browser.page.status).toBe(400)
+      expect(browser.page.text).toContain(words('sign_in.passkey_failed'))
+      expect(await isSignedIn(browser)).toBe(false)
+      expect(last()).toMatchObject({ event: 'sign_in_failed', reason: 'passkey_wrong' })
+      expect(last().detail).toMatch(detail)
+      await usePasskey(browser, phone)
+      expect(await isSignedIn(browser)).toBe(true)
+    },
+  )
+
+  test.for(WRONG)('%s, as second factor', async ([, wrong]) => {
+    const { browser } = await withPasskey()
+    await enterPassword(browser, name)
+    await usePasskey(browser, phone, wrong)
+    expect(browser.page.text).toContain(words('factors.passkey_failed'))
+    expect(last()).toMatchObject({ event: 'second_factor_failed', reason: 'passkey_wrong' })
+    expect(await isSignedIn(browser)).toBe(false)
+  })
+
+  test.for([
+    ['of another origin', { origin: 'https://evil.example' }],
+    ['for another RP ID', { rpId: 'evil.example' }],
+    ['to another challenge', { challenge: randomBytes(32).toString('base64url') }],
+    ['of another ceremony', { type: 'webauthn.get' }],
+    // The package would fetch the revocation lists that the certificates name.
+    ['with certificates', { format: 'android-key' }],
+    ['with certificates of its maker', { format: 'packed' }],
+  ] as const)('%s, when a passkey is added', async ([, wrong]) => {
+    const own = await signedIn(usher, name)
+    await own.open(`${FACTORS}?add=passkey`)
+    await own.submit({ passkey: phone.create(optionsOn(own), wrong) })
+    expect(own.page.text).toContain(words('factors.passkey_not_added'))
+    expect((await factorsOf(usher, id)).factors).toEqual([])
+  })
+
+  test.for(['', '{', 'null', '[]', '{"id":1}', '{"id":"a","rawId":"a","type":"public-key"}'])(
+    'that is no answer: %s',
+    async answer => {
+      const { own, browser } = await withPasskey()
+      await browser.submit({ username: name, password: 'x', passkey: answer })
+      expect(browser.page.status).toBe(400)
+      await own.open(`${FACTORS}?add=passkey`)
+      await usePasskey(own, phone)
+      await own.submit({ passkey: answer })
+      expect(own.page.status).toBeLessThan(500)
+      expect((await factorsOf(usher, id)).factors).toHaveLength(1)
+    },
+  )
+
+  test('with the passkey of another user', async () => {
+    const { browser } = await withPasskey()
+    const other = await usher.addAccount({ username: `${name}.other` })
+    const theirs = new Authenticator(usher.issuer)
+    await addPasskey(await signedIn(usher, other.username), theirs)
+    const handle = Buffer.from(id).toString('base64url')
+    // Their passkey, and the handle of this user.
+    await usePasskey(browser, theirs, { userHandle: handle })
+    expect(last()).toMatchObject({ event: 'sign_in_failed', reason: 'passkey_unknown' })
+    // Their key, under the id of the passkey of this user.
+    await usePasskey(browser, theirs, { userHandle: handle, id: phone.credentials[0]?.id })
+    expect(last()).toMatchObject({ event: 'sign_in_failed', reason: 'passkey_wrong' })
+    await enterPassword(browser, name)
+    await usePasskey(browser, theirs)
+    expect(last()).toMatchObject({ event: 'second_factor_failed', reason: 'passkey_unknown' })
+    expect(await isSignedIn(browser)).toBe(false)
+  })
+
+  test('whose counter goes back or stays, and the log has it', async () => {
+    phone.counter = 7
+    const { browser } = await withPasskey()
+    await usePasskey(browser, phone)
+    expect(await isSignedIn(browser)).toBe(true)
+    for (const counter of [0, 8, 9]) {
+      const copied = (await open(usher)).browser
+      await usePasskey(copied, phone, { counter })
+      expect(await isSignedIn(copied)).toBe(false)
+      expect(last()).toMatchObject({ event: 'sign_in_failed', reason: 'passkey_counter' })
+    }
+    const later = (await open(usher)).browser
+    await usePasskey(later, phone, { counter: 20 })
+    expect(await isSignedIn(later)).toBe(true)
+  })
+
+  test('in another browser or interaction than that of its challenge', async () => {
+    const { browser } = await withPasskey()
+    const answer = phone.get(optionsOn(browser))
+    const elsewhere = (await open(usher)).browser
+    await elsewhere.submit({ passkey: answer })
+    expect(await isSignedIn(elsewhere)).toBe(false)
+    const tab = newTab(browser)
+    await open(usher, {}, tab)
+    await tab.submit({ passkey: answer })
+    expect(await isSignedIn(tab)).toBe(false)
+    await browser.submit({ passkey: answer })
+    expect(await isSignedIn(browser)).toBe(true)
+  })
+
+  test('that was sent before', async () => {
+    const { browser } = await withPasskey()
+    const answer = phone.get(optionsOn(browser))
+    const { url } = browser.page
+    const form = fieldsOf(browser.page, { passkey: answer })
+    const copies = Array.from({ length: 6 }, () => copyOf(browser))
+    const sent = await Promise.all(copies.map(copy => send(copy, url, { form })))
+    const won = sent.filter(({ status }) => status === 200)
+    expect(won).toHaveLength(1)
+    expect(events().filter(({ reason }) => reason === 'passkey_replayed')).not.toHaveLength(0)
+  })
+
+  test('after the lifetime of its challenge', async () => {
+    await withPasskey()
+    const passkeys = createPasskeys(usher.settings, usher.records, createFactors(usher.records))
+    const answerAfter = async (minutes: number) => {
+      const answer = phone.get(await passkeys.useOptions('somewhere'))
+      vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + minutes * 60_000 })
+      const used = { at: Date.now() / 1000 }
+      return passkeys.use(id, 'somewhere', answer, used, true).finally(vi.useRealTimers)
+    }
+    await expect(answerAfter(16)).rejects.toMatchObject({ reason: 'passkey_wrong' })
+    expect(await answerAfter(14)).toMatchObject({ type: 'passkey' })
+  })
+})
+
+describe('the budget of attempts', () => {
+  test('is that of the password', async () => {
+    const { browser } = await withPasskey()
+    for (let i = 0; i < 5; i++) await usePasskey(browser, phone, { isVerified: false })
+    await usePasskey(browser, phone)
+    expect(await isSignedIn(browser)).toBe(false)
+    expect(last()).toMatchObject({ event: 'sign_in_throttled', reason: 'throttled' })
+    await browser.submit(credentials(name))
+    expect(browser.page.text).toContain(words('sign_in.failed'))
+  })
+})
+
+describe('the sign-in page', () => {
+  test('is the same for every user', async () => {
+    const page = async (login_hint: string) => {
+      const { browser } = await open(usher, { login_hint })
+      const { challenge: _, ...options } = JSON.parse(optionsOn(browser))
+      return options
+    }
+    await addPasskey(await signedIn(usher, name), phone)
+    expect(await page(name)).toEqual(await page('nobody'))
+    expect(await page(name)).toEqual({
+      rpId: new URL(usher.issuer).hostname,
+      timeout: 900_000,
+      userVerification: 'required',
+    })
+  })
+
+  test('offers passkeys where the browser fills in the username', async () => {
+    const { browser } = await open(usher)
+    const field = browser.page.html.querySelector('#username')
+    expect(field?.getAttribute('autocomplete')).toBe('username webauthn')
+    expect(browser.page.html.querySelector('[data-autofill]')).not.toBeNull()
+  })
+})
+
+describe('a change of a factor', () => {
+  test('needs the passkey, if the account has one: a code of an app is not enough', async () => {
+    const { browser: own } = await addApp(usher, name)
+    await own.open(`${FACTORS}?add=passkey`)
+    await own.submit({ code: await nextCode(usher, id) })
+    await own.submit({ passkey: phone.create(optionsOn(own)) })
+    expect((await factorsOf(usher, id)).factors).toHaveLength(2)
+    await own.open(`${FACTORS}?add=totp`)
+    expect(own.heading).toBe(words('factors.step_title'))
+    expect(own.page.html.querySelector('#code')).toBeNull()
+    expect(own.page.html.querySelector('#recovery')).not.toBeNull()
+    await own.submit({ code: await nextCode(usher, id) })
+    expect(own.heading).toBe(words('factors.step_title'))
+    await usePasskey(own, phone)
+    expect(own.heading).toBe(words('factors.add_totp'))
+  })
+
+  test('is possible with a recovery code in place of a lost passkey', async () => {
+    const own = await signedIn(usher, name)
+    await addPasskey(own, phone)
+    const [recovery = ''] = codesOn(own)
+    await own.open(`${FACTORS}?add=passkey`)
+    expect(own.heading).toBe(words('factors.step_title'))
+    await own.submit({ recovery })
+    const fresh = new Authenticator(usher.issuer)
+    await own.submit({ passkey: fresh.create(optionsOn(own)) })
+    expect((await factorsOf(usher, id)).factors).toHaveLength(2)
+    await own.open(FACTORS)
+    await own.submit({ remove: phone.credentials[0]?.id ?? '' })
+    const left = (await factorsOf(usher, id)).factors.map(factor => factor.id)
+    expect(left).toEqual([fresh.credentials[0]?.id])
+  })
+
+  test('needs a sign-in of the last minutes', async () => {
+    const { own } = await withPasskey()
+    await ageSessions(usher, id, 16 * 60)
+    await own.open(`${FACTORS}?add=passkey`)
+    expect(own.heading).toBe(words('sign_in.title'))
+    await usePasskey(own, phone)
+    expect(own.heading).toBe(words('factors.add_passkey'))
+  })
+
+  test('is refused with an answer to the challenge of another page', async () => {
+    const own = await signedIn(usher, name)
+    const other = await signedIn(usher, name)
+    await own.open(`${FACTORS}?add=passkey`)
+    const answer = phone.create(optionsOn(own))
+    await other.open(`${FACTORS}?add=passkey`)
+    await other.submit({ passkey: answer })
+    expect((await factorsOf(usher, id)).factors).toEqual([])
+    await own.submit({ passkey: answer })
+    expect((await factorsOf(usher, id)).factors).toHaveLength(1)
+  })
+})
+
+describe('step-up to phr', () => {
+  test.for([
+    ['acr_values', { acr_values: PHR }],
+    ['an essential acr', ESSENTIAL],
+  ] as const)('by %s: the user is asked for a passkey only', async ([, params]) => {
+    const { browser: own } = await addApp(usher, name)
+    await own.open(`${FACTORS}?add=passkey`)
+    await own.submit({ code: await nextCode(usher, id) })
+    await own.submit({ passkey: phone.create(optionsOn(own)) })
+    expect(await silently(usher, own, { ...params })).toBe('interaction_required')
+    const opened = await open(usher, params, newTab(own))
+    const { browser } = opened
+    expect(browser.heading).toBe(words('factors.step_title'))
+    for (const field of ['#code', '#recovery']) {
+      expect(browser.page.html.querySelector(field)).toBeNull()
+    }
+    await browser.submit({ code: await nextCode(usher, id) })
+    expect(browser.page.text).toContain(words('factors.wrong'))
+    await usePasskey(browser, phone)
+    expect(await claimsAfter(opened)).toMatchObject({
+      acr: PHR,
+      amr: ['pwd', 'otp', 'mfa', 'hwk', 'user'],
+    })
+    expect((await open(usher, params, newTab(own))).browser.page.ours).toBe(false)
+  })
+
+  test('a client that requires a sign-in with a passkey gets no other', async () => {
+    const { own } = await withPasskey()
+    const redirect_uri = CLIENTS.first?.redirect_uris[0]
+    const { browser } = await open(usher, { client_id: 'vault', redirect_uri }, own)
+    expect(browser.heading).toBe(words('sign_in.title'))
+    expect(browser.page.html.querySelector('input[type=password]')).toBeNull()
+    await browser.submit(credentials(name))
+    expect(browser.page.status).toBe(400)
+    await open(usher, { client_id: 'vault', redirect_uri }, own)
+    await usePasskey(own, phone)
+    expect(own.page.params.has('code')).toBe(true)
+  })
+
+  test('by acr_values is not forced on a user without a passkey', async () => {
+    const opened = await open(usher, { acr_values: PHR })
+    await opened.browser.submit(credentials(name))
+    expect((await claimsAfter(opened)).amr).toEqual(['pwd'])
+  })
+
+  test('by an essential acr, a user without a passkey adds one, after the factor that exists', async () => {
+    await addApp(usher, name)
+    const opened = await open(usher, ESSENTIAL)
+    const { browser } = opened
+    await enterPassword(browser, name)
+    await browser.submit({ code: await nextCode(usher, id) })
+    expect(browser.heading).toBe(words('factors.add_passkey'))
+    expect(browser.page.html.querySelector('#code')).toBeNull()
+    await browser.submit({ passkey: phone.create(optionsOn(browser)) })
+    await browser.submit()
+    expect(await claimsAfter(opened)).toMatchObject({ acr: PHR })
+  })
+
+  test('a session with a passkey has two factors, too', async () => {
+    const opened = await withPasskey({ acr_values: TWO_FACTORS })
+    await usePasskey(opened.browser, phone)
+    expect(await claimsAfter(opened)).toMatchObject({ acr: PHR })
+  })
+
+  test('discovery lists phr', async () => {
+    const response = await fetch(`${usher.issuer}/.well-known/openid-configuration`)
+    const acr_values_supported = expect.arrayContaining([TWO_FACTORS, PHR])
+    expect(await response.json()).toMatchObject({ acr_values_supported })
+  })
+})

@@ -1,0 +1,186 @@
+// A soft authenticator: passkeys with real ES256 keys, which answers as a browser does, or wrongly on purpose.
+
+import { createHash, generateKeyPairSync, type KeyObject, randomBytes, sign } from 'node:crypto'
+import type { Browser } from './browser.ts'
+import { FACTORS } from './factors.ts'
+import { words } from './people.ts'
+
+/** Differences from a right answer. */
+export interface Wrong {
+  origin?: string
+  rpId?: string
+  challenge?: string
+  type?: string
+  isVerified?: boolean
+  isPresent?: boolean
+  counter?: number
+  userHandle?: string
+  id?: string
+  key?: KeyObject
+  format?: string
+}
+
+interface Credential {
+  id: string
+  key: KeyObject
+  userHandle: string
+}
+
+const FLAGS = { present: 1, verified: 4, eligible: 8, backedUp: 16, attested: 64 }
+
+const base64url = (bytes: Uint8Array | string) => Buffer.from(bytes).toString('base64url')
+const sha256 = (text: string | Uint8Array) => createHash('sha256').update(text).digest()
+
+/** One authenticator with its passkeys. */
+export class Authenticator {
+  credentials: Credential[] = []
+  /** Undefined for one that does not count. */
+  counter: number | undefined
+  isVerified = true
+  /** Whether its keys are copied to other devices. */
+  isSynced = false
+  origin: string
+
+  constructor(issuer: string) {
+    this.origin = issuer
+  }
+
+  #authenticatorData(rpId: string, { isVerified, isPresent = true, counter }: Wrong, more = 0) {
+    const flags =
+      (isPresent ? FLAGS.present : 0) |
+      ((isVerified ?? this.isVerified) ? FLAGS.verified : 0) |
+      (this.isSynced ? FLAGS.eligible | FLAGS.backedUp : 0) |
+      more
+    const count = Buffer.alloc(4)
+    if (this.counter !== undefined) this.counter++
+    count.writeUInt32BE(counter ?? this.counter ?? 0)
+    return Buffer.concat([sha256(rpId), Buffer.from([flags]), count])
+  }
+
+  #clientData(type: string, challenge: string, wrong: Wrong) {
+    return base64url(
+      JSON.stringify({
+        type: wrong.type ?? type,
+        challenge: wrong.challenge ?? challenge,
+        origin: wrong.origin ?? this.origin,
+        crossOrigin: false,
+      }),
+    )
+  }
+
+  /** Answers `navigator.credentials.create` as JSON. */
+  create(options: string, wrong: Wrong = {}): string {
+    const { challenge, rp, user } = JSON.parse(options)
+    const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+    const { x = '', y = '' } = publicKey.export({ format: 'jwk' })
+    const id = randomBytes(32)
+    const coseKey = cbor(
+      new Map<number, unknown>([
+        [1, 2],
+        [3, -7],
+        [-1, 1],
+        [-2, Buffer.from(x, 'base64url')],
+        [-3, Buffer.from(y, 'base64url')],
+      ]),
+    )
+    const length = Buffer.from([0, id.length])
+    const authData = Buffer.concat([
+      this.#authenticatorData(wrong.rpId ?? rp.id, wrong, FLAGS.attested),
+      Buffer.alloc(16),
+      length,
+      id,
+      coseKey,
+    ])
+    const statement = wrong.format
+      ? new Map<string, unknown>([
+          ['alg', -7],
+          ['sig', Buffer.alloc(8)],
+          ['x5c', [Buffer.from('certificate')]],
+        ])
+      : new Map()
+    const attestation = new Map<string, unknown>([
+      ['fmt', wrong.format ?? 'none'],
+      ['attStmt', statement],
+      ['authData', authData],
+    ])
+    this.credentials.push({ id: base64url(id), key: privateKey, userHandle: user.id })
+    return JSON.stringify({
+      id: base64url(id),
+      rawId: base64url(id),
+      type: 'public-key',
+      clientExtensionResults: {},
+      response: {
+        clientDataJSON: this.#clientData('webauthn.create', challenge, wrong),
+        attestationObject: base64url(cbor(attestation)),
+        transports: ['internal', 'unknown'],
+      },
+    })
+  }
+
+  /** Answers `navigator.credentials.get` as JSON, with the first passkey that is allowed. */
+  get(options: string, wrong: Wrong = {}): string {
+    const { challenge, rpId, allowCredentials } = JSON.parse(options)
+    const isAllowed = ({ id }: Credential) =>
+      allowCredentials?.some((allowed: { id: string }) => allowed.id === id) ?? true
+    const credential = this.credentials.find(isAllowed) ?? this.credentials[0]
+    if (!credential) throw new Error('the authenticator has no passkey')
+    const { key, userHandle } = credential
+    const id = wrong.id ?? credential.id
+    const authenticatorData = this.#authenticatorData(wrong.rpId ?? rpId, wrong)
+    const clientDataJSON = this.#clientData('webauthn.get', challenge, wrong)
+    const signed = Buffer.concat([
+      authenticatorData,
+      sha256(Buffer.from(clientDataJSON, 'base64url')),
+    ])
+    return JSON.stringify({
+      id,
+      rawId: id,
+      type: 'public-key',
+      clientExtensionResults: {},
+      response: {
+        clientDataJSON,
+        authenticatorData: base64url(authenticatorData),
+        signature: base64url(sign('sha256', signed, wrong.key ?? key)),
+        userHandle: wrong.userHandle ?? userHandle,
+      },
+    })
+  }
+}
+
+/** Encodes integers, texts, bytes, lists and maps (RFC 8949). */
+function cbor(value: unknown): Buffer {
+  const head = (major: number, count: number) => {
+    if (count < 24) return Buffer.from([(major << 5) | count])
+    if (count < 256) return Buffer.from([(major << 5) | 24, count])
+    return Buffer.from([(major << 5) | 25, count >> 8, count & 255])
+  }
+  if (typeof value === 'number') return value < 0 ? head(1, -1 - value) : head(0, value)
+  if (typeof value === 'string') return Buffer.concat([head(3, value.length), Buffer.from(value)])
+  if (Buffer.isBuffer(value)) return Buffer.concat([head(2, value.length), value])
+  if (Array.isArray(value)) return Buffer.concat([head(4, value.length), ...value.map(cbor)])
+  if (value instanceof Map) {
+    return Buffer.concat([head(5, value.size), ...[...value].flat().map(cbor)])
+  }
+  throw new Error(`no CBOR for ${value}`)
+}
+
+/** What the page tells the browser about passkeys. */
+export function optionsOn({ page }: Browser): string {
+  const place = page.html.querySelector('[data-get], [data-create]')
+  const options = place?.getAttribute('data-get') ?? place?.getAttribute('data-create')
+  if (!options) throw new Error(`no passkey is asked for: "${page.html.querySelector('h1')?.text}"`)
+  return options
+}
+
+/** Uses a passkey on the page. */
+export const usePasskey = (browser: Browser, authenticator: Authenticator, wrong: Wrong = {}) =>
+  browser.submit({ passkey: authenticator.get(optionsOn(browser), wrong) })
+
+/** Adds a passkey on the account page of a browser that is signed in. */
+export async function addPasskey(browser: Browser, authenticator: Authenticator, name = '') {
+  await browser.open(`${FACTORS}?add=passkey`)
+  await browser.submit({ name, passkey: authenticator.create(optionsOn(browser)) })
+  if (browser.page.status !== 200 || browser.heading === words('factors.add_passkey')) {
+    throw new Error(`no passkey was added: "${browser.heading}" ${browser.page.text}`)
+  }
+}
