@@ -28,6 +28,8 @@ const { values } = parseArgs({
     live: { type: 'string' },
     /** The folder for profiles. */
     profile: { type: 'string' },
+    /** Another clone of this repository, whose Usher is compared in the same rounds. */
+    beside: { type: 'string' },
     against: { type: 'string' },
     client: { type: 'string', default: '' },
     'secret-file': { type: 'string', default: '' },
@@ -81,6 +83,8 @@ function requestNames(): string[] {
   return [...new Set(names)].filter(name => !only.length || only.includes(name.toLowerCase()))
 }
 
+/** The variants that are Usher, by number. */
+const USHER = ['3', '4']
 const INSPECTED = ['--inspect=127.0.0.1:0']
 const log = (text: string) => process.stderr.write(text)
 
@@ -93,6 +97,8 @@ async function* start(options: Options): AsyncIterable<Variant> {
     const variant = VARIANTS[Number(number) - 1]
     if (!variant) throw new Error(`unknown variant ${number}`)
     yield await variant(options)
+    const { beside: root } = values
+    if (root && USHER.includes(number)) yield await variant({ ...options, root })
   }
   if (!values.against) return
   yield {

@@ -42,6 +42,8 @@ export interface Options {
   usernames: string[]
   /** Options of Node. */
   node: string[]
+  /** The clone whose Usher is started; absent: this one. */
+  root?: string
 }
 
 const HERE = 'test/bench/speed'
@@ -77,11 +79,13 @@ async function startBare(name: string, node: string[], redis?: RedisServer, kind
 
 /** Starts Usher with metrics. Its log goes through a pipe to a reader, as in production. */
 export async function startUsher(
-  name: string,
-  { usernames, node }: Options,
+  variant: string,
+  { usernames, node, root }: Options,
   redis?: RedisServer,
   others: Record<string, object> = {},
 ): Promise<Variant> {
+  const name = root ? `${variant}, ${root}` : variant
+  const file = join(root ?? '.', 'src/main.ts')
   const folder = mkdtempSync(join(tmpdir(), 'usher-speed-'))
   const grant_types = [...CLIENT.grant_types, EXCHANGE_GRANT]
   const client = { ...CLIENT, grant_types, client_secret_hashes: [hashSecret(SECRET)] }
@@ -106,7 +110,7 @@ export async function startUsher(
       USHER_STORE: store,
       USHER_METRICS_PORT: String(await freePort()),
     },
-    ['bash', '-c', 'exec node "$@" > >(exec cat > /dev/null)', 'node', ...node, 'src/main.ts'],
+    ['bash', '-c', 'exec node "$@" > >(exec cat > /dev/null)', 'node', ...node, file],
   )
   await addAccounts(store, usernames)
   const clean = () => rmSync(folder, { recursive: true, force: true })
