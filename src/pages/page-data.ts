@@ -47,12 +47,10 @@ export interface Shared {
 export type When = ReturnType<Words['date']>
 type Client = Pick<ClientMetadata, 'client_name' | 'client_uri'>
 
-/** Something that is worth knowing, on the home page of the account. */
+/** Something worth knowing, on the home page of the account. `icon`: in icon.eta; `path`: the page about it. */
 export interface Notice {
-  /** A name in icon.eta. */
   icon: string
   text: string
-  /** The page about it. */
   path: string
 }
 
