@@ -57,7 +57,7 @@ const options = () => ({
     files: {
       ...APIS.resources.files,
       default_scopes: ['files:read'],
-      clients: [`${site}/oauth/*`, `${site}/cursor.json`, `${site}/minimal.json`],
+      clients: [`${site}/oauth/*`, `${site}/cursor.json`, `${site}/minimal.json`, 'app_*'],
     },
   },
 })
@@ -114,19 +114,24 @@ function clientOf(client_id: string, redirect_uri: string, isKeyed: boolean, at 
   }
 }
 
+/** Authorization without and with a scope, refresh, and step-up. */
+async function connectAs(client_id: string, callback: string, isKeyed = false) {
+  const client = clientOf(client_id, callback, isKeyed)
+  const first = await client.authorize()
+  expect(first).toMatchObject({ status: 200, json: { scope: 'files:read' } })
+  const second = await client.authorize('files:read offline_access')
+  const refresh_token = String(second.json.refresh_token)
+  const renewed = await client.post({ grant_type: 'refresh_token', refresh_token })
+  expect(renewed).toMatchObject({ status: 200, json: { scope: 'files:read' } })
+  const third = await client.authorize('files:read files:write offline_access')
+  expect(String(third.json.scope).split(' ').toSorted()).toEqual(['files:read', 'files:write'])
+}
+
 test.each(Object.entries(DOCUMENTS))(
   '%s connects with its metadata document, without and with a scope, refreshes, and steps up',
   async (_, { path, document, callback }) => {
     const client_id = site + path
-    const client = clientOf(client_id, callback, 'jwks_uri' in document)
-    const first = await client.authorize()
-    expect(first).toMatchObject({ status: 200, json: { scope: 'files:read' } })
-    const second = await client.authorize('files:read offline_access')
-    const refresh_token = String(second.json.refresh_token)
-    const renewed = await client.post({ grant_type: 'refresh_token', refresh_token })
-    expect(renewed).toMatchObject({ status: 200, json: { scope: 'files:read' } })
-    const third = await client.authorize('files:read files:write offline_access')
-    expect(String(third.json.scope).split(' ').toSorted()).toEqual(['files:read', 'files:write'])
+    await connectAs(client_id, callback, 'jwks_uri' in document)
     const params = { client_id, redirect_uri: callback, scope: 'files:read', resource: FILES }
     const { url } = authorizationRequest(production, { ...params, nonce: undefined })
     const begun = await send(production, url.pathname + url.search, { headers: PROXIED })
@@ -169,8 +174,9 @@ test('a redirect URI of a document that cannot be used is refused when it is use
 })
 
 test.each(Object.entries(REGISTRATIONS))(
-  '%s registers with an invitation, and the answer has what was registered',
+  '%s registers with an invitation, connects, refreshes and steps up',
   async (_, metadata) => {
+    let client_id = ''
     for (const at of [usher, production]) {
       const authorization = `Bearer ${await invite(at)}`
       const { status, json } = await send(at, REGISTER, {
@@ -187,6 +193,9 @@ test.each(Object.entries(REGISTRATIONS))(
         }),
       ])
       expect(json).not.toHaveProperty('scope')
+      if (at === usher) client_id = String(json.client_id)
     }
+    const callback = metadata.redirect_uris.find(uri => uri.startsWith('http://')) ?? ''
+    await connectAs(client_id, callback.replace(/:\d+/, ':41234'))
   },
 )
