@@ -193,7 +193,10 @@ const COMPARED: Record<string, Row[]> = {
     { detail: /client not found/, reason: unknownClient },
     { detail: /registered client auth|invalid secret/, reason: authentication },
   ],
-  invalid_redirect_uri: [{ reason: unregistered('redirect_uri', 'redirect_uris') }],
+  // Details about `redirect_uris` are of registrations.
+  invalid_redirect_uri: [
+    { detail: /^(?!redirect_uris)/, reason: unregistered('redirect_uri', 'redirect_uris') },
+  ],
   invalid_request: [
     {
       detail: /post_logout/,

@@ -47,7 +47,9 @@ export function createOpenRegistration({ dynamic_registration: set }: Features) 
     for (const key of ['redirect_uris', 'post_logout_redirect_uris']) {
       if (Array.isArray(body[key])) body[key] = body[key].filter(isAllowed)
     }
-    if (![body.redirect_uris].flat().length) throw new errors.InvalidRedirectUri(REDIRECT_URIS)
+    if ([body.redirect_uris].flat().length) return
+    // The library gives this error one description, that of authorization requests.
+    throw Object.assign(new errors.InvalidRedirectUri(), { error_description: REDIRECT_URIS })
   }
 
   const made = { kind: 'InitialAccessToken', jti: token, policies: [OPEN, RULES] }

@@ -1,6 +1,9 @@
 // `dynamic_registration: open`: public clients register without an initial access token.
 
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
+import { explainFailure } from '../../src/commands/failure.ts'
+import { required } from '../../src/config/schema/values.ts'
+import { findFailure } from '../../src/provider/failures.ts'
 import { APIS, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
@@ -109,6 +112,17 @@ test('public clients on loopback and at the listed hosts register; all others ar
   }
   const { json } = await registerFrom(usher, { ...NATIVE, jwks_uri: 'https://keys.example/jwks' })
   expect(json).not.toHaveProperty('jwks_uri')
+})
+
+test('config explain says what is wrong with the redirect URIs of a registration', async () => {
+  const usher = await start()
+  const metadata = { ...PUBLIC, redirect_uris: ['https://evil.example/cb'] }
+  const { json } = await registerFrom(usher, metadata)
+  const find = () => findFailure(usher.records, String(json.request_id))
+  const failure = required(await vi.waitFor(async () => required(await find())))
+  const { wrong } = explainFailure({ failure, settings: usher.settings })
+  const expected = expect.stringContaining('redirect_uris must have one on loopback')
+  expect([wrong, json.error_description]).toEqual([expected, expected])
 })
 
 test('invitations are used beside open registration, and a wrong token is refused', async () => {
