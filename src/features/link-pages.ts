@@ -88,7 +88,7 @@ function passwordPage({ views, records, authentication }: Site, links: Links) {
   const isNew = ({ account }: FoundLink) => account.password === undefined
 
   /** Removes the second factors, after the old password has stopped working. */
-  async function resetFactors(ctx: Context, account: string) {
+  async function reset(ctx: Context, account: string) {
     const removed = await createFactors(records).reset(account)
     note(ctx, 'second_factors_reset', { account, factors: removed.map(({ type }) => type) })
   }
@@ -104,11 +104,11 @@ function passwordPage({ views, records, authentication }: Site, links: Links) {
       if (problems) return views.page(ctx, 'welcome', { isNew: isNew(found), problems }, 400)
       const account = found.account.id
       await authentication.countForm(ctx, account)
-      if (!(await links.use(found, form.value('password')))) return false
+      const { purpose, resetFactors } = found.link
+      const finish = resetFactors ? () => reset(ctx, account) : undefined
+      if (!(await links.use(found, form.value('password'), finish))) return false
       note(ctx, 'link_used', { account })
-      const isAdded = found.link.purpose === 'sign_up'
-      note(ctx, isAdded ? 'account_added' : 'password_changed', { account })
-      if (found.link.resetFactors) await resetFactors(ctx, account)
+      note(ctx, purpose === 'sign_up' ? 'account_added' : 'password_changed', { account })
       views.page(ctx, 'welcome-done', { isNew: isNew(found) })
     },
   }

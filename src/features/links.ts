@@ -140,9 +140,9 @@ export function createLinks(records: Records, directory: OwnDirectory) {
 
     /**
      * Sets the password, and ends all access of the account. Returns false if the link is not open any more. Can be
-     * repeated with the same password.
+     * repeated with the same password, until `finish` has resolved.
      */
-    async use(found: FoundLink, password: string): Promise<boolean> {
+    async use(found: FoundLink, password: string, finish = async () => {}): Promise<boolean> {
       const { account, link, handle } = found
       if (link.purpose === 'sign_up') return register(found, password)
       const isRepeated =
@@ -162,6 +162,7 @@ export function createLinks(records: Records, directory: OwnDirectory) {
         return { ...current, ...permanent, email_verified, ended: link.since }
       })
       if (ended === undefined) return false
+      await finish()
       await drop(found)
       return true
     },

@@ -2,6 +2,8 @@
 // operation safe, and each can be repeated afterwards until it is complete.
 
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { createFactors, type Factor } from '../../src/features/factors/factors.ts'
+import { createLinks } from '../../src/features/links.ts'
 import { accountFor, addLink, withoutIssuer } from '../../src/features/upstream/identities.ts'
 import { openSigningKeys } from '../../src/keys/signing-keys.ts'
 import { Browser } from '../support/browser.ts'
@@ -191,6 +193,34 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
           'the user is signed in': browser.heading === 'Your account',
         })
       },
+    }
+  },
+  async 'the use of a link that removes the second factors'() {
+    let path = ''
+    let status = 0
+    const links = createLinks(usher.records, usher.directory)
+    const operation = await ending(async ({ browser }) => {
+      const form = fieldsOf(browser.page, { password: NEW, repeat: NEW })
+      status = (await throwIfUnavailable(send(browser, path, { form }))).status
+    })
+    const { id, username, browser } = operation.user
+    const account = await usher.directory.find(id)
+    if (account) ({ path } = await links.make(account, 3600, { resetFactors: true }))
+    const app = { id: 'x'.repeat(16), name: '', created: 0, type: 'totp', secret: 'A', step: 0 }
+    await createFactors(usher.records).add(id, app as Factor)
+    await browser.open(path)
+    return {
+      run: operation.run,
+      missing: async () => [
+        ...(await operation.missing()),
+        ...(await falseOf({
+          'the user learns that it worked': status === 200,
+          'the new password is valid': canSignIn(username, NEW),
+          'no second factor is left': createFactors(usher.records)
+            .read(id)
+            .then(({ factors }) => factors.length === 0),
+        })),
+      ],
     }
   },
   async 'the addition of an account'() {
