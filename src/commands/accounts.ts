@@ -15,6 +15,7 @@ import { hashPassword, passwordProblem } from '../accounts/password.ts'
 import { readSettings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
 import { readJson } from '../config/schema/values.ts'
+import { createLinks } from '../features/links.ts'
 import { addLink, withoutIssuer } from '../features/upstream/identities.ts'
 import { now } from '../storage/store.ts'
 import {
@@ -164,11 +165,12 @@ export async function password({ values, args: [name = ''] }: Invocation) {
 
 /** `accounts remove ACCOUNT --yes`. */
 export async function remove({ values, args: [name = ''] }: Invocation) {
-  const { account, id, username, directory, audit } = await openOwnAccount(name)
+  const { account, id, username, directory, records, audit } = await openOwnAccount(name)
   if (!values.yes) {
     const instead = `npm run usher -- accounts disable ${username}`
     throw new Failure(`This removes ${username} (${id}) for good. Add --yes, or: ${instead}`)
   }
+  await createLinks(records, directory).removeAll(account)
   await directory.remove(account)
   await audit('account_removed', { account: id })
   hint(`${username} is removed.`)

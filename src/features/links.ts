@@ -124,6 +124,12 @@ export function createLinks(records: Records, directory: OwnDirectory) {
       return value && isOpen(value, account) ? value : undefined
     },
 
+    /** Removes the links of an account, and the addresses in them. */
+    async removeAll({ id }: Account) {
+      for (const purpose of [undefined, 'forgot', 'address'] as const)
+        await records.remove(KIND, handleOf(id, purpose))
+    },
+
     /** Finds the link of a token, open or not; undefined if there is none, or a newer one. */
     async find(token: string): Promise<FoundLink | undefined> {
       const [, handle] = TOKEN.exec(token) ?? []

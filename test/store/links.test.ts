@@ -53,6 +53,18 @@ onEveryStore(records => {
     expect(await links.use(await open(third), PASSWORDS[1] ?? '')).toBe(true)
   })
 
+  test('the links of an account that is removed leave the store, with their addresses', async () => {
+    const { links, account } = await setUp()
+    const abouts = [{}, { purpose: 'forgot' }, { purpose: 'address', email: 'new@example.org' }]
+    const tokens: string[] = []
+    for (const about of abouts as Parameters<typeof links.make>[2][]) {
+      tokens.push(tokenOf(await links.make(account, 600, about)))
+    }
+    for (const token of tokens) expect(await links.find(token)).toBeDefined()
+    await links.removeAll(account)
+    for (const token of tokens) expect(await links.find(token)).toBeUndefined()
+  })
+
   test('a link of a node whose clock is ahead works once', async () => {
     const { directory, links, account, open } = await setUp()
     await directory.change(account.id, current => ({ ...current, ended: now() + 30 }))
