@@ -1,7 +1,11 @@
 // Second factors on every store: each code has one winner among concurrent requests.
 
 import { expect, test } from 'vitest'
+import { readSettings } from '../../src/config/load.ts'
 import { createFactors, type Totp } from '../../src/features/factors/factors.ts'
+import { createPasskeys } from '../../src/features/factors/passkeys.ts'
+import { withFolder } from '../support/config-folder.ts'
+import { Authenticator } from '../support/passkeys.ts'
 import { onEveryStore } from './every-store.ts'
 
 const app = (id: string, step = 0): Totp => {
@@ -60,5 +64,31 @@ onEveryStore(records => {
     await factors.add('reset', app('one'))
     expect(await factors.reset('reset')).toHaveLength(1)
     expect(await factors.read('reset')).toEqual({ accountId: 'reset', factors: [], recovery: [] })
+  })
+
+  test('an answer of a passkey has one winner, and so has a counter', async () => {
+    const settings = withFolder({}, folder => readSettings({ USHER_CONFIG: folder }))
+    const factors = createFactors(records())
+    const moments = { created: 0, updated: 0 }
+    const about = { enabled: true, attributes: {}, email_verified: false }
+    const account = { id: 'passkey', username: 'ada', ...moments, ...about }
+    const nodes = [1, 2].map(() => createPasskeys(settings, records(), createFactors(records())))
+    const [passkeys] = nodes
+    if (!passkeys) throw new Error('no node')
+    const phone = new Authenticator(settings.issuer)
+    phone.counter = 1
+    const used = { at: 1_777_000_000 }
+    const answer = phone.create(await passkeys.addOptions('page', account, []))
+    await factors.add(account.id, await passkeys.confirm('page', answer, '', used))
+    const use = (text: string, n: number) => nodes[n % 2]?.use(account.id, 'page', text, used, true)
+    const same = phone.get(await passkeys.useOptions('page'))
+    const answers = await Promise.allSettled(Array.from({ length: 8 }, (_, n) => use(same, n)))
+    expect(answers.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+    // A copy of the passkey answers two other challenges with one counter.
+    const copies = await times(2, async () =>
+      phone.get(await passkeys.useOptions('page'), { counter: 9 }),
+    )
+    const both = await Promise.allSettled(copies.map(use))
+    expect(both.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
   })
 })
