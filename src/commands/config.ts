@@ -8,6 +8,7 @@ import { createApp } from '../app.ts'
 import { jsonSchemas } from '../config/key-list.ts'
 import { configFolder, readFolder, type Settings } from '../config/load.ts'
 import { ConfigError, describe, type Finding, toRecord } from '../config/report/finding.ts'
+import { hasPasskeys } from '../config/schema/upstream.ts'
 import { requireHost } from '../features/factors/rules.ts'
 import type { Readiness } from '../http/health.ts'
 import { createMetrics } from '../http/metrics.ts'
@@ -69,7 +70,8 @@ export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
     if (!reading.settings) throw new ConfigError(reading.findings)
     await checkSettings(reading.settings)
     // A machine that checks a folder may have no access to the store.
-    const state = folder || !reading.settings.sign_in.methods ? undefined : await stateIfAny()
+    const isAsked = !folder && hasPasskeys(reading.settings.sign_in)
+    const state = isAsked ? await stateIfAny() : undefined
     if (state) await requireHost(reading.settings, state.records)
     return { settings: reading.settings, findings: [], warnings }
   } catch (error) {

@@ -8,7 +8,8 @@ import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
 import { readSettings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { openDirectory } from '../features/accounts-module.ts'
-import { createFactors, describeFactors } from '../features/factors/factors.ts'
+import { createFactors, describeFactors, isPasskey } from '../features/factors/factors.ts'
+import { createRules } from '../features/factors/rules.ts'
 import { createLinks } from '../features/links.ts'
 import type { UpstreamRefusal } from '../features/upstream/identities.ts'
 import { NOT_ALLOWED, SWITCHED_OFF } from '../provider/clients.ts'
@@ -60,8 +61,12 @@ export async function why({ values, args: [name = ''] }: Invocation) {
     .map(({ name, issuer }) => `${name} (${issuer})`)
   const clients = new Map(settings.clients.map(client => [client.client_id, client]))
   const client = values.client ? requireEntry('Client', String(values.client), clients) : undefined
+  const factors = await createFactors(records).read(account?.id ?? '')
+  const hasPasskey = createRules(settings).usable(factors).factors.some(isPasskey)
+  const places = upstreams.map(place => `at ${place}`)
+  if (hasPasskey) places.unshift('with a passkey')
   const reasons: Obstacle[] = [
-    ...obstaclesOf(account, upstreams, settings.accounts.module),
+    ...obstaclesOf(account, places, settings.accounts.module),
     ...(client ? clientObstacles(client, account) : []),
   ]
   for (const [where, counter] of limits) {
@@ -78,10 +83,8 @@ export async function why({ values, args: [name = ''] }: Invocation) {
     purpose => account && links.openOf(account, purpose),
   )
   const link_until = (await Promise.all(found)).find(Boolean)?.until
-  const factors = describeFactors(await createFactors(records).read(account?.id ?? ''))
-  const places = upstreams.map(place => `at ${place}`)
   if (settings.accounts.module || account?.password) places.unshift('with the right password')
-  const none = `Nothing prevents a sign-in ${places.join(' or ')}.${temporary}${factors}`
+  const none = `Nothing prevents a sign-in ${places.join(' or ')}.${temporary}${describeFactors(factors)}`
   const open = link_until ? [`The link for a password is open until ${secondOf(link_until)}.`] : []
   const all = [lines.join('\n') || none, ...open]
   print(values, { account: account?.id, upstreams, link_until, reasons }, all)
@@ -93,8 +96,8 @@ export async function why({ values, args: [name = ''] }: Invocation) {
 type Obstacle = Said & { reason: Reason; until?: number }
 type Reason = keyof typeof SIGN_IN | ReturnType<typeof clientObstacles>[number]['reason']
 
-/** `upstreams`: where the account can sign in without a password. `module` keeps those of its accounts. */
-function obstaclesOf(account?: Account, upstreams: string[] = [], module?: string): Obstacle[] {
+/** `others`: how the account can sign in without a password. `module` keeps those of its accounts. */
+function obstaclesOf(account?: Account, others: string[] = [], module?: string): Obstacle[] {
   const obstacle = (reason: keyof typeof SIGN_IN) => {
     const { wrong, change } = SIGN_IN[reason]
     const elsewhere = account && module && `change it where ${module} reads it`
@@ -103,7 +106,7 @@ function obstaclesOf(account?: Account, upstreams: string[] = [], module?: strin
   if (!account) return [obstacle('unknown')]
   return [
     ...(account.enabled ? [] : [obstacle('disabled')]),
-    ...(module || account.password || upstreams.length ? [] : [obstacle('no_password')]),
+    ...(module || account.password || others.length ? [] : [obstacle('no_password')]),
     ...(isExpired(account) ? [obstacle('password_expired')] : []),
   ]
 }

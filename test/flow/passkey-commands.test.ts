@@ -86,3 +86,11 @@ test(
     expect(createRules({ ...settings, issuer: MOVED }).usable(found).factors).toEqual([])
   },
 )
+
+test('accounts why: an account without a password signs in with its passkey', SLOW, async () => {
+  const { directory } = operated.service
+  await directory.change(ada, account => ({ ...account, password: undefined }))
+  const { stdout, code } = await operated.usher('accounts why ada')
+  expect(stdout).toContain('Nothing prevents a sign-in with a passkey.')
+  expect(code).toBe(0)
+})
