@@ -40,6 +40,9 @@ function createAgent(settings: Settings['egress']): Agent {
   })
 }
 
+/** Of each request. Many hosts refuse one that does not say who asks. */
+const HEADERS = { 'accept-encoding': 'identity', 'user-agent': 'Usher' }
+
 /**
  * A `fetch` for addresses that operators name. Follows no redirect. Decodes nothing: a compressed body of
  * 160 bytes can have gigabytes. `reads`: whether a response has a body that is read.
@@ -50,8 +53,7 @@ export function createPlainFetch(
 ) {
   const dispatcher = createAgent(settings)
   return async (input: string | URL | Request, { body, signal, ...options }: RequestInit = {}) => {
-    const headers = new Headers(options.headers)
-    headers.set('accept-encoding', 'identity')
+    const headers = { ...Object.fromEntries(new Headers(options.headers)), ...HEADERS }
     const method = options.method === 'POST' ? 'POST' : 'GET'
     const sent = { dispatcher, method, headers, body: body ? String(body) : null, signal }
     const answer = await request(String(input), sent)

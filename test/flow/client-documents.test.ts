@@ -60,10 +60,12 @@ beforeEach(() => {
 beforeAll(async () => {
   setDefaultCACertificates([...trusted, certificate.pem])
   const tls = { cert: certificate.pem, key: readFileSync(certificate.key) }
-  server = createServer(tls, ({ url = '' }, res) => {
+  server = createServer(tls, ({ url = '', headers }, res) => {
     asked.push(url)
     const found = documents[url]
     if (isDown === 'reset') return void res.destroy()
+    // Many hosts refuse a request that does not say who asks.
+    if (!headers['user-agent']) return void res.writeHead(403).end()
     if (isDown) res.writeHead(isDown)
     else if (url === '/elsewhere') res.writeHead(302, { location: '/assistant' })
     else if (!found) res.writeHead(404)
