@@ -92,6 +92,14 @@ test('only the names of environment variables are shown', () => {
   expect(shown({}, env)).not.toContain(CANARY)
 })
 
+test.each([
+  'proxy: ["http://ada:VALUE@10.0.0.1"]',
+  'proxy: ["//ada:VALUE@10.0.0.1"]',
+  'issuer: //ada:VALUE@id.example.org',
+])('the name and password of an address are not shown: %s', text => {
+  expect(shown({ 'usher.yaml': `${text.replace('VALUE', CANARY)}\n` })).not.toContain(CANARY)
+})
+
 test('the name, password, query and fragment of a redirect URI are not shown', () => {
   for (const uri of [
     `https://ada:${CANARY}@app.example.org/callback`,

@@ -118,7 +118,7 @@ function placeIn(doc: Document.Parsed, text: string, path: PropertyKey[]) {
 
 /** Random text, and parts of a URL that may be secret. Colours are excluded. */
 const SUSPECT =
-  /(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{20,}|(?=[\w+/=-]*[A-Z])[\w+/=-]{40,}|[0-9a-f]{32,}|(?<=:\/\/)[^/\s]*@|[?#](?!(?<=#)[\da-fA-F]{6}\b)[^\s,'"\]]+/g
+  /(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{20,}|(?=[\w+/=-]*[A-Z])[\w+/=-]{40,}|[0-9a-f]{32,}|(?<=\/\/)[^/\s]*@|[?#](?!(?<=#)[\da-fA-F]{6}\b)[^\s,'"\]]+/g
 
 /** Returns the first line of a source text. Text that may be a secret is replaced by dots. */
 export function excerpt(source: string): string {
