@@ -20,15 +20,19 @@ export function foldUsername(username: string): string {
 }
 
 /** Returns false for text that cannot be a username. Sign-in then looks up no account. */
-export function isUsername(text: string): boolean {
-  return text.length <= 256 && /^[^\p{Cc}\p{Cs}]+$/u.test(text)
-}
+export const isUsername = (text: string) => text.length <= 256 && /^[^\p{Cc}\p{Cs}]+$/u.test(text)
 
 /** Joiners, direction marks, byte order marks: keyboards and directories add them unseen. */
 const ZERO_WIDTH = /[\u00AD\u200B-\u200F\u2060\uFEFF]/g
 
 /** Returns a name as it is compared: without zero-width characters, and without spaces at its ends. */
 export const tidy = (text: string) => text.replace(ZERO_WIDTH, '').replace(/\s+/g, ' ').trim()
+
+/** Returns a typed name without invisible characters, which no stored name has; '' for text that is no username. */
+export function typedName(text: string): string {
+  const name = tidy(text.replace(/\p{DI}/gu, '')).normalize('NFC')
+  return isUsername(name) ? name : ''
+}
 
 /** Only the ends of an address change: a character less inside makes it that of another user. */
 const tidyEnds = (text: string) => (text.includes(tidy(text)) ? tidy(text) : text)

@@ -10,7 +10,7 @@ import { networkOf } from '../http/client-info.ts'
 import { cookieNames, originCookie, type Signatures } from '../http/cookies.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import { type Account, foldUsername, isUsername, tidy } from './account.ts'
+import { type Account, foldUsername, typedName } from './account.ts'
 import type { Directory } from './directory.ts'
 import { admit } from './password.ts'
 import { type Counter, createRateLimit, type Limit } from './rate-limit.ts'
@@ -73,9 +73,8 @@ export function createAuthentication(
    */
   async function check(ctx: Context, { username: typed, password }: Credentials, about: About) {
     const began = performance.now()
-    const name = tidy(typed).normalize('NFC')
     // No account has the username ''.
-    const username = isUsername(name) ? name : ''
+    const username = typedName(typed)
     const { checked, known, refusal } = await admit(() => attempt(ctx, username, password))
     if (checked) return checked
     const who = known
@@ -83,9 +82,8 @@ export function createAuthentication(
       : { name_hash: records.keyedHash('name', foldUsername(username)).toString('base64url') }
     const event = refusal === 'throttled' ? 'sign_in_throttled' : 'sign_in_failed'
     note(ctx, event, { ...about, ...who, reason: refusal })
-    const duration = performance.now() - began
-    const whole = Math.ceil(duration / FAILURE_MS) * FAILURE_MS
-    await setTimeout(whole - duration + Math.random() * JITTER_MS)
+    const left = FAILURE_MS - ((performance.now() - began) % FAILURE_MS)
+    await setTimeout(left + Math.random() * JITTER_MS)
   }
 
   async function attempt(ctx: Context, username: string, password: string) {

@@ -1,7 +1,7 @@
 // The frame of every command: its invocation, the store, the accounts, and output for users and for programs.
 
 import { text } from 'node:stream/consumers'
-import { tidy } from '../accounts/account.ts'
+import { typedName } from '../accounts/account.ts'
 import { createDirectory, type Directory } from '../accounts/directory.ts'
 import { isExpired, type SecretHash } from '../config/client-secret.ts'
 import { readStoreSettings } from '../config/load.ts'
@@ -193,7 +193,7 @@ export async function openAccount(name: string) {
 
 /** Finds an account by its id or username. `by`: `sign_in.by`, for the e-mail address. */
 export async function findAccount(directory: Directory, name: string, by: string[] = []) {
-  const typed = tidy(name)
+  const typed = typedName(name)
   const account = (await directory.find(typed)) ?? (await directory.findByUsername(typed))
   if (account || !by.includes('email')) return account
   const { known } = await directory.candidate(typed, by)

@@ -1,7 +1,7 @@
 // `usher accounts why`: what prevents an account from signing in. `config explain` has the same reasons.
 
 import { isIP } from 'node:net'
-import { type Account, foldUsername, missingAttributes, tidy } from '../accounts/account.ts'
+import { type Account, foldUsername, missingAttributes, typedName } from '../accounts/account.ts'
 import { accountCounter, networkCounter, signInLimits } from '../accounts/authentication.ts'
 import { createDirectory, isExpired, type Refusal } from '../accounts/directory.ts'
 import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
@@ -53,7 +53,7 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   const directory = await openDirectory(settings, records)
   const account = await findAccount(directory, name, settings.sign_in.by)
   const { perAccount, perNetwork } = signInLimits(settings.security)
-  const counter = account ? accountCounter(account.id) : `name ${foldUsername(tidy(name))}`
+  const counter = account ? accountCounter(account.id) : `name ${foldUsername(typedName(name))}`
   const limits: [where: string, counter: Counter][] = [[EVERYWHERE, [counter, perAccount]]]
   if (ip) limits.push([`the network of ${ip}`, [networkCounter(ip), perNetwork]])
   const upstreams = Object.values(settings.upstreams)

@@ -7,7 +7,7 @@
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Context } from 'koa'
-import { type Account, isUsername, newAccountId, tidy, valuesOf } from '../accounts/account.ts'
+import { type Account, newAccountId, typedName, valuesOf } from '../accounts/account.ts'
 import { createDirectory } from '../accounts/directory.ts'
 import type { Settings } from '../config/load.ts'
 import { networkOf } from '../http/client-info.ts'
@@ -119,7 +119,7 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
    * typed the address itself: only its mailbox learns that there is an account.
    */
   async function noLink(typed: string, attempt: number): Promise<Letter | undefined> {
-    const holders = (await directory.findByEmail(tidy(typed))).filter(holdsAddress)
+    const holders = (await directory.findByEmail(typedName(typed))).filter(holdsAddress)
     const isUsual = holders.length === 1 && holders[0]?.email_verified
     const { email: to } = holders.find(({ enabled }) => enabled) ?? {}
     if (!to || isUsual || !(await isDue(to.toLowerCase(), attempt))) return undefined
@@ -196,8 +196,7 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
 
   /** The account of a typed name, if a link can be sent safely, and none was a moment ago. */
   async function forgetful({ typed = '', attempt }: Mail & { attempt: number }) {
-    const name = tidy(typed).normalize('NFC')
-    const { known } = await directory.candidate(isUsername(name) ? name : '', ['email'])
+    const { known } = await directory.candidate(typedName(typed), ['email'])
     const account = known && (await directory.find(known.id))
     const { email, email_verified, password, links: upstreams = [] } = account ?? {}
     const isSafe = email !== undefined && email_verified && (password || !upstreams.length)

@@ -253,8 +253,15 @@ test.each(['jürgen@example.org', '\u212Aate@example.org', 'n/a', ''])(
   },
 )
 
-test('the module gets the name without spaces and zero-width characters', async () => {
-  expect((await attempt(' ada\u200B ')).heading).toBe('Your account')
+test.each([
+  ' ada\u200B ',
+  '\u2066ada\u2069',
+  'ad\u180Ea',
+  'a\uFE0Fda',
+  '\u061Cada',
+  'ada\u{E0041}',
+])('the module gets the typed name %j without spaces and invisible characters', async typed => {
+  expect((await attempt(typed)).heading).toBe('Your account')
   expect(calls[0]).toBe('authenticate ada')
 })
 

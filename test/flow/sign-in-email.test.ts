@@ -41,7 +41,12 @@ async function signIn(name: string, password = PASSWORD) {
 const usernameOn = ({ page }: Browser) => /Signed in as ([^<]+)/.exec(page.text)?.[1]
 
 test('a verified address signs in, in any spelling, and so does the username', async () => {
-  for (const name of ['ada@example.org', 'ADA@example.ORG', 'ada']) {
+  for (const name of [
+    'ada@example.org',
+    'ADA@example.ORG',
+    '\u2066ada@example.org\u2069',
+    'ada\uFE0F',
+  ]) {
     expect(usernameOn((await signIn(name)).browser)).toBe('ada')
   }
 })

@@ -115,6 +115,8 @@ test.each([
   { username: 'ada\u0000' },
   { username: 'ada\u202E' },
   { username: 'ada\u2066' },
+  { username: 'ada\u180E' },
+  { username: 'ada\uFE0F' },
   { username: 'ada\u3164' },
   { username: 'ada\u115F' },
   { username: 'ada\uFFA0' },
