@@ -190,6 +190,8 @@ describe('an answer is refused', () => {
     ['signed with another key', { key: stranger }, /signature/],
     ['to another challenge', { challenge: randomBytes(32).toString('base64url') }, /challenge/],
     ['to an empty challenge', { challenge: '' }, /challenge/],
+    ['to a challenge that is a list of gigabytes', { challenge: { length: 4e9 } }, /challenge/],
+    ['to a challenge that is no text', { challenge: { toString: 1 } }, /primitive/],
     ['without the presence of the user', { isPresent: false }, /present/],
     ['of another ceremony', { type: 'webauthn.create' }, /type/],
   ] as const
@@ -225,27 +227,40 @@ describe('an answer is refused', () => {
     // The package would fetch the revocation lists that the certificates name.
     ['with certificates', { format: 'android-key' }],
     ['with certificates of its maker', { format: 'packed' }],
+    ['with certificates that some decoders overlook', { format: 'android-key', isHidden: true }],
+    ['to a challenge that is a list of gigabytes', { challenge: { length: 4e9 } }],
   ] as const)('%s, when a passkey is added', async ([, wrong]) => {
     const own = await signedIn(usher, name)
     await own.open(`${FACTORS}?add=passkey`)
     await own.submit({ passkey: phone.create(optionsOn(own), wrong) })
     expect(own.page.text).toContain(words('factors.passkey_not_added'))
+    if ('format' in wrong) expect(usher.output.at(-1)).toContain('unexpected attestation')
     expect((await factorsOf(usher, id)).factors).toEqual([])
   })
 
-  test.for(['', '{', 'null', '[]', '{"id":1}', '{"id":"a","rawId":"a","type":"public-key"}'])(
-    'that is no answer: %s',
-    async answer => {
-      const { own, browser } = await withPasskey()
-      await browser.submit({ username: name, password: 'x', passkey: answer })
-      expect(browser.page.status).toBe(400)
-      await own.open(`${FACTORS}?add=passkey`)
-      await usePasskey(own, phone)
-      await own.submit({ passkey: answer })
-      expect(own.page.status).toBeLessThan(500)
-      expect((await factorsOf(usher, id)).factors).toHaveLength(1)
-    },
-  )
+  test.for([
+    '',
+    '{',
+    'null',
+    '[]',
+    '{"id":1}',
+    '{"id":{"toString":1}}',
+    '{"id":"a","response":{"userHandle":{"toString":1}}}',
+    '{"id":"a","response":{"userHandle":{"length":4e9},"attestationObject":{"length":4e9}}}',
+    '{"id":"a","rawId":"a","type":"public-key"}',
+  ])('that is no answer: %s', async answer => {
+    const { own, browser } = await withPasskey()
+    await browser.submit({ username: name, password: 'x', passkey: answer })
+    expect(browser.page.status).toBe(400)
+    await enterPassword(browser, name)
+    await browser.submit({ passkey: answer })
+    expect(browser.page.status).toBe(400)
+    await own.open(`${FACTORS}?add=passkey`)
+    await usePasskey(own, phone)
+    await own.submit({ passkey: answer })
+    expect(own.page.status).toBeLessThan(500)
+    expect((await factorsOf(usher, id)).factors).toHaveLength(1)
+  })
 
   test('with the passkey of another user', async () => {
     const { browser } = await withPasskey()

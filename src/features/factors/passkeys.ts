@@ -15,7 +15,7 @@ import {
   verifyAuthenticationResponse,
   verifyRegistrationResponse,
 } from '@simplewebauthn/server'
-import { decodeAttestationObject } from '@simplewebauthn/server/helpers'
+import { decodeAttestationObject, isoBase64URL } from '@simplewebauthn/server/helpers'
 import type { Account } from '../../accounts/account.ts'
 import { type Login, PHISHING_RESISTANT_ACR } from '../../accounts/sign-in-method.ts'
 import type { Settings } from '../../config/load.ts'
@@ -50,6 +50,8 @@ const START_BYTES = 16
 const MAX_HANDLE_BYTES = 64
 
 const base64url = (bytes: Uint8Array) => Buffer.from(bytes).toString('base64url')
+/** Returns a member of an answer; empty if it is no text. Of a list or map, `Buffer.from` could make gigabytes. */
+const textOf = (value: unknown) => (typeof value === 'string' ? value : '')
 
 /** The sign-in after the use of a passkey (RFC 8176). A passkey alone has two factors, too. */
 export function raised(login: Login, { isDeviceBound }: Passkey): Login {
@@ -61,8 +63,8 @@ export function raised(login: Login, { isDeviceBound }: Passkey): Login {
 export function namesIn(answer: string): { id: string; account: string } {
   const { id, response } = mapOf(readJson(answer))
   const { userHandle } = mapOf(response)
-  const handle = Buffer.from(String(userHandle), 'base64url').subarray(0, MAX_HANDLE_BYTES)
-  return { id: String(id), account: handle.toString() }
+  const handle = Buffer.from(textOf(userHandle), 'base64url').subarray(0, MAX_HANDLE_BYTES)
+  return { id: textOf(id), account: handle.toString() }
 }
 
 /** Returns the functions for the passkeys of an issuer. The RP ID is its host. */
@@ -83,8 +85,8 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
     return new Uint8Array(whole(place, start))
   }
 
-  function isChallenge(place: string, challenge: string): boolean {
-    const start = Buffer.from(challenge, 'base64url').subarray(0, START_BYTES)
+  function isChallenge(place: string, challenge: unknown): boolean {
+    const start = Buffer.from(textOf(challenge), 'base64url').subarray(0, START_BYTES)
     if (start.length < START_BYTES || base64url(whole(place, start)) !== challenge) return false
     return start.readUInt32BE() + ttl >= now()
   }
@@ -199,8 +201,8 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
  */
 function refuseCertificates(response: unknown): void {
   const { attestationObject } = mapOf(mapOf(response).response)
-  const bytes = new Uint8Array(Buffer.from(String(attestationObject), 'base64url'))
-  const attestation = decodeAttestationObject(bytes)
+  // The decoder of the package: others read some texts differently.
+  const attestation = decodeAttestationObject(isoBase64URL.toBuffer(textOf(attestationObject)))
   const isSelf = attestation.get('fmt') === 'packed' && !attestation.get('attStmt').get('x5c')
   if (attestation.get('fmt') !== 'none' && !isSelf) throw new Error('unexpected attestation')
 }
