@@ -84,11 +84,14 @@ export function createLinks(records: Records, directory: OwnDirectory) {
     return { ...profile, id, enabled: true, created: now(), updated: now() }
   }
 
+  /** Whether another account keeps the address of the link from its account. */
+  const isTaken = async ({ email = '' }: AccountLink, { id }: LinkAccount) =>
+    (await directory.findByEmail(email)).some(one => one.id !== id && holdsAddress(one))
+
   /** Adds the account. Returns false if it was added, or another account has the address. Can be repeated. */
   async function register(found: FoundLink, password: string): Promise<boolean> {
     const { account } = found
-    const holders = await directory.findByEmail(account.username)
-    if (holders.some(one => one.id !== account.id && holdsAddress(one))) return false
+    if (await isTaken(found.link, account)) return false
     const password_hash = await admit(() => hashPassword(password))
     const outcome = await directory.transfer({ ...account, password_hash }).catch(error => {
       if (!(error instanceof InvalidAccount)) throw error
@@ -175,10 +178,11 @@ export function createLinks(records: Records, directory: OwnDirectory) {
 
     /**
      * Gives the account the address of the link, verified. Returns the account before; undefined if the link is not
-     * open any more.
+     * open any more, or another account has the address.
      */
     async confirm(found: FoundLink): Promise<Account | undefined> {
       const { link } = found
+      if (await isTaken(link, found.account)) return undefined
       let former: Account | undefined
       const changed = await directory.change(link.account, current => {
         former = current

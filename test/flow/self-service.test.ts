@@ -161,6 +161,10 @@ describe('a new address', () => {
       async () =>
         usher.directory.endAccess((await account()).id, it => ({ ...it, enabled: false })),
     ],
+    [
+      'another account gets the address',
+      () => usher.addAccount({ username: `other-${serial}`, email: `${username}-1@example.org` }),
+    ],
   ])('link is closed when %s', async (_, change) => {
     const { path } = await requested(`${username}-1@example.org`)
     const mailbox = await opened(path)
