@@ -2,7 +2,7 @@
 // and after a sign-in at an upstream issuer.
 
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { createFactors } from '../../src/features/factors/factors.ts'
+import { createFactors, type Passkey } from '../../src/features/factors/factors.ts'
 import type { Browser } from '../support/browser.ts'
 import {
   addApp,
@@ -71,16 +71,21 @@ describe('required', () => {
     expect(await isSignedIn(browser)).toBe(false)
   })
 
-  test('the last factor cannot be removed', async () => {
-    const browser = await signIn()
-    await browser.submit({ code: codeOf(secretOn(browser)) })
-    await browser.submit()
-    await browser.open(FACTORS)
-    expect(browser.page.text).toContain(words('factors.last'))
-    const [factor] = (await factorsOf(usher, ada)).factors
-    await browser.submit({ remove: factor?.id ?? '' })
-    expect((await factorsOf(usher, ada)).factors).toHaveLength(1)
-  })
+  test.each([0, 1])(
+    'the last factor cannot be removed, beside %s that are not used',
+    async more => {
+      const browser = await signIn()
+      await browser.submit({ code: codeOf(secretOn(browser)) })
+      await browser.submit()
+      const former = { type: 'passkey', id: 'former', host: 'former.example.org' } as Passkey
+      if (more) await createFactors(usher.records).add(ada, former)
+      await browser.open(FACTORS)
+      expect(browser.page.text).toContain(words('factors.last'))
+      const [factor] = (await factorsOf(usher, ada)).factors
+      await browser.submit({ remove: factor?.id ?? '' })
+      expect((await factorsOf(usher, ada)).factors).toHaveLength(1 + more)
+    },
+  )
 })
 
 describe('required with a period of grace', () => {

@@ -141,12 +141,15 @@ export function createFactors(records: Records) {
     /** Whether the interaction with this uid added the latest factor. */
     isAddedIn: ({ addedIn }: Factors, uid: string) => addedIn === placeOf(uid),
 
-    /** Removes a factor; with the last one also the recovery codes. Returns it. */
-    async remove(accountId: string, id: string, mayBeLast = true): Promise<Factor | undefined> {
+    /**
+     * Removes a factor; with the last one also the recovery codes. Returns it. `isEnough`: whether the user may have
+     * the remaining factors only.
+     */
+    async remove(accountId: string, id: string, isEnough = (_remaining: Factors) => true) {
       const { before, isWritten } = await change(accountId, found => {
         const factors = found.factors.filter(factor => factor.id !== id)
         const isKnown = factors.length < found.factors.length
-        if (!isKnown || (!factors.length && !mayBeLast)) return undefined
+        if (!isKnown || !isEnough({ ...found, factors })) return undefined
         const recovery = factors.length ? found.recovery : []
         // A sign-in that has just added the factor needs it again.
         return { ...found, factors, recovery, addedIn: undefined }

@@ -153,11 +153,9 @@ export function createFactorsPage(site: Site, parts: Parts) {
         if (codes) note(ctx, 'recovery_codes_created', { account: id })
         return showCodes(ctx, codes ?? [])
       }
-      const removed = await factors.remove(
-        id,
-        form.value('remove'),
-        !rules.isRequired(user.account),
-      )
+      const isEnough = (remaining: Factors) =>
+        rules.usable(remaining).factors.length > 0 || !rules.isRequired(user.account)
+      const removed = await factors.remove(id, form.value('remove'), isEnough)
       if (removed) note(ctx, 'second_factor_removed', { account: id, factor: removed.type })
       ctx.redirect(removed ? `${FACTORS_PAGE}?outcome=removed` : FACTORS_PAGE)
     },
