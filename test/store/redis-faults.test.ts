@@ -1,6 +1,6 @@
 // Real faults of Redis and of the connection to it.
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { openInstallation } from '../../src/storage/open.ts'
 import { openRedisStore } from '../../src/storage/redis/store.ts'
 import { reasonOf, type Store, StoreUnavailable } from '../../src/storage/store.ts'
@@ -108,6 +108,24 @@ describe('the reply is lost, and the command is retried', () => {
       expect(await change(key), `round ${round}, again`).toBe(false)
     }
     expect(link.lost() - before).toBe(ROUNDS)
+  })
+
+  test.each([
+    ['a version is refused', 1, false, 'later'],
+    ['no version is applied again', undefined, true, 'new'],
+  ])('after another write meanwhile, a put with %s', async (_, version, result, stands) => {
+    const key = fresh()
+    const expires = now() + 60
+    await put(store, key, bytes('old'), { expires })
+    const before = link.lost()
+    link.loseNextReply()
+    const first = put(flaky, key, bytes('new'), { expires, version })
+    await vi.waitUntil(() => link.lost() > before, { interval: 0 })
+    link.hang()
+    await put(store, key, bytes('later'), { expires })
+    link.open()
+    expect(await first).toBe(result)
+    expect(await store.get(key)).toMatchObject({ value: Buffer.from(stands) })
   })
 
   test('many concurrent writes return their own results', async () => {
