@@ -6,23 +6,38 @@ import { createFactors, type Factor } from '../../src/features/factors/factors.t
 import { createLinks } from '../../src/features/links.ts'
 import { accountFor, addLink, withoutIssuer } from '../../src/features/upstream/identities.ts'
 import { openSigningKeys } from '../../src/keys/signing-keys.ts'
+import { FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
+import { EXCHANGING, exchange, introspect } from '../support/exchange.ts'
+import { nextCode } from '../support/factors.ts'
 import { type Scene, scene, signIn, signingOut } from '../support/interleave.ts'
 import { post, redeem, refresh, userinfo } from '../support/journey.ts'
-import { copyOf, credentials, fieldsOf, isSignedIn, open, send } from '../support/people.ts'
+import { Authenticator, addPasskey, optionsOn } from '../support/passkeys.ts'
+import {
+  copyOf,
+  credentials,
+  fieldsOf,
+  isSignedIn,
+  open,
+  send,
+  signedIn,
+  words,
+} from '../support/people.ts'
 import { startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
 import {
   invite,
   METADATA,
   manage,
-  ON,
+  REGISTER,
+  type Registration,
   register,
   registered,
   registerNew,
 } from '../support/registration.ts'
 import { stopping } from '../support/stopping.ts'
-import { CLIENTS, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import * as wire from '../support/wire.ts'
 
 // Replaces the password hash, because the test signs in hundreds of times.
 vi.mock('@node-rs/argon2', () => ({
@@ -108,6 +123,7 @@ async function isFree(username: string) {
   return added !== undefined
 }
 
+let networks = 0
 let names = 0
 const newName = (text: string) => `${text}${names++}`
 
@@ -115,6 +131,24 @@ async function throwIfUnavailable<T extends { status: number }>(sent: Promise<T>
   const answer = await sent
   if (answer.status >= 500) throw new Error(`answered ${answer.status}`)
   return answer
+}
+
+/** A sign-in by these answers to its pages. After a fault the user begins again at the application. */
+async function signingIn(
+  answers: [heading: string, (browser: Browser) => Promise<Record<string, string>>][],
+) {
+  const { browser, request } = await open(usher)
+  return {
+    async run() {
+      await browser.open(request.url)
+      for (const [heading, answer] of answers) {
+        if (browser.heading === heading) await browser.submit(await answer(browser))
+      }
+      const { status } = browser.page
+      if (status >= 400) throw new Error(`answered ${status}`)
+    },
+    missing: () => falseOf({ 'the user is signed in': isSignedIn(browser) }),
+  }
 }
 
 const OPERATIONS: Record<string, () => Promise<Operation>> = {
@@ -221,6 +255,46 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
             .then(({ factors }) => factors.length === 0),
         })),
       ],
+    }
+  },
+  async 'a sign-in with a code'() {
+    const { id, username } = await scene(usher, ONLINE)
+    const secret = 'A'.repeat(32)
+    const app = { id: 'x'.repeat(16), name: '', created: 0, type: 'totp', secret, step: 0 }
+    await createFactors(usher.records).add(id, app as Factor)
+    return signingIn([
+      [words('sign_in.title'), async () => credentials(username)],
+      // A code that was used before the fault stays used: this is another one.
+      [words('factors.step_title'), async () => ({ code: await nextCode(usher, id) })],
+    ])
+  },
+  async 'a sign-in with a passkey'() {
+    const { username } = await scene(usher, ONLINE)
+    const phone = new Authenticator(usher.issuer)
+    const own = await signedIn(usher, username)
+    await addPasskey(own, phone)
+    const answer = async (browser: Browser) => ({ passkey: phone.get(optionsOn(browser)) })
+    return signingIn([[words('sign_in.title'), answer]])
+  },
+  async 'a token exchange'() {
+    const user = await signedInUser(OFFLINE)
+    let token = ''
+    return {
+      async run() {
+        const { status, body } = await throwIfUnavailable(
+          exchange(usher, user.tokens.access_token, { client_id: 'web', resource: FILES }),
+        )
+        token = status === 200 ? body.access_token : ''
+      },
+      async missing() {
+        const { active } = await introspect(usher, token)
+        await post(usher, '/api/oauth/revoke', { token: user.tokens.refresh_token })
+        const ended = await introspect(usher, token)
+        return falseOf({
+          'the token is valid': active === true,
+          'it ends with its subject': ended.active === false,
+        })
+      },
     }
   },
   async 'the addition of an account'() {
@@ -397,6 +471,23 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
         }),
     }
   },
+  async 'a registration without a token'() {
+    const metadata = { redirect_uris: ['http://localhost:3334/callback'] }
+    const address = { 'x-forwarded-for': `192.0.2.${networks++}` }
+    const headers = { 'content-type': 'application/json', ...address }
+    let client: Registration | undefined
+    return {
+      async run() {
+        const body = JSON.stringify(metadata)
+        const sent = wire.send<Registration>(usher, REGISTER, { headers, body })
+        client = (await throwIfUnavailable(sent)).json
+      },
+      missing: () =>
+        falseOf({
+          'the client is registered': registered(usher).find(client?.client_id ?? ''),
+        }),
+    }
+  },
   async 'the update of a registered client'() {
     const client = await registerNew(usher)
     const metadata = { ...METADATA, client_id: client.client_id, client_name: newName('Name ') }
@@ -432,12 +523,17 @@ describe.each([
     const store = await startStore()
     const backchannel_logout_uri = 'https://app.example.org/backchannel-logout'
     const USHER_SECRET = Buffer.alloc(32, 'interrupted').toString('base64url')
-    const { features } = ON.usher
+    const { clients, resources } = EXCHANGING
     usher = await startUsher({
       store: store.url,
       env: { USHER_SECRET },
-      clients: { ...CLIENTS, web: { ...CLIENTS.web, backchannel_logout_uri } },
-      usher: { features },
+      clients: { ...clients, web: { ...clients.web, backchannel_logout_uri } },
+      resources,
+      usher: {
+        features: { dynamic_registration: { mode: 'open' } },
+        sign_in: { methods: ['password', 'passkey'], second_factor: 'optional' },
+        proxy: ['127.0.0.1'],
+      },
     })
     stop = () => usher.close().then(store.stop)
   })
