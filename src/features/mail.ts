@@ -32,7 +32,7 @@ declare module '../pages/page-data.ts' {
 
 /** A mail with its receiver, before it is written in a language. */
 interface Letter {
-  /** Its texts are `mail.KEY` and `mail.KEY_text`. */
+  /** The kind of the mail, whose texts are `mail.KEY` and `mail.KEY_text`. */
   key: 'invitation' | 'forgot' | 'no_link' | 'address' | 'sign_up' | 'known' | 'notice'
   to: string
   account?: Account
@@ -94,6 +94,7 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
   const directory = createDirectory(records, sessions)
   const links = createLinks(records, directory)
   const queue = mailQueue(records)
+  const { bind } = createBrowserBinding(settings)
 
   /** Returns what to send; undefined if nothing. A link in it is made now. */
   async function letterOf(item: Mail & { attempt: number }): Promise<Letter | undefined> {
@@ -217,7 +218,7 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
 
   /** The page, and its form: the same for every name. */
   async function forgot(ctx: Context, { csrf }: Site) {
-    const subject = `forgot ${createBrowserBinding(settings).bind(ctx).browser}`
+    const subject = `forgot ${bind(ctx).browser}`
     ctx.state.csrf = csrf.token(subject)
     if (ctx.method !== 'POST') return views.page(ctx, 'forgot', { isSent: false })
     const form = await readForm(ctx)

@@ -32,8 +32,8 @@ export async function openSqliteStore(file: string, observe?: Observer) {
   let committed: Promise<unknown[]> | undefined
   let lastCommitMs = 0
   async function sweepAndNote(): Promise<void> {
-    const failed = (await sweep().catch(() => true)) === true
-    observe?.('sweep', 0, failed)
+    const [{ status }] = await Promise.allSettled([sweep()])
+    observe?.('sweep', 0, status === 'rejected')
   }
   const sweeper = setInterval(sweepAndNote, SWEEP_EVERY_MS).unref()
 

@@ -118,8 +118,9 @@ export function createFactorsPage(site: Site, parts: Parts) {
   async function showNew(ctx: Context, user: SignedIn, found: Factors, problem = '', nonce = '') {
     const isPasskeyPage = ctx.query.add === 'passkey'
     const own = found.factors.filter(isPasskey)
-    const passkey = await passkeys?.addOptions(placeOf(user.session), user.account, own)
-    const shown = isPasskeyPage ? { passkey } : { app: await newSecret(parts, user.account, nonce) }
+    const shown = isPasskeyPage
+      ? { passkey: await passkeys?.addOptions(placeOf(user.session), user.account, own) }
+      : { app: await newSecret(parts, user.account, nonce) }
     const text = problem && views.words(ctx).t(`factors.${problem}`)
     views.page(ctx, 'new-factor', { ...shown, problem: text }, problem ? 400 : 200)
   }

@@ -71,12 +71,14 @@ export async function addFactor(
     if (!(error instanceof Refused)) throw error
     ctx.state.log.detail = `${error.reason}: ${error.message}`
   }
-  const isApp = !answer && !rules.isOff && NONCE.test(nonce)
-  const secret = secretFrom(factors.secretOf(id, nonce)).base32
-  const app = { type: 'totp', id: nonce, name, created: use.at, secret, step: 0 } as const
+  const confirmApp = () => {
+    if (rules.isOff || !NONCE.test(nonce)) return undefined
+    const secret = secretFrom(factors.secretOf(id, nonce)).base32
+    return useCode({ type: 'totp', id: nonce, name, created: use.at, secret, step: 0 }, code, use)
+  }
   const factor = answer
     ? await passkeys?.confirm(place, answer, name, use).catch(logged)
-    : isApp && useCode(app, code, use)
+    : confirmApp()
   const codes = factor ? await factors.add(id, factor, uid) : undefined
   if (codes && factor) note(ctx, 'second_factor_added', { account: id, factor: factor.type })
   return codes
