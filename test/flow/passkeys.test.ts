@@ -1,13 +1,12 @@
 // Passkeys: adding, using and removing them, alone and as second factor, and every answer that is refused.
 
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
-import { decodeJwt } from 'jose'
 import { beforeEach, describe, expect, vi } from 'vitest'
 import { createFactors } from '../../src/features/factors/factors.ts'
 import { createPasskeys } from '../../src/features/factors/passkeys.ts'
-import type { Browser } from '../support/browser.ts'
 import {
   addApp,
+  claimsAfter,
   codesOn,
   enterPassword,
   FACTORS,
@@ -16,7 +15,6 @@ import {
   TWO_FACTORS,
 } from '../support/factors.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
-import { type Request, redeem } from '../support/journey.ts'
 import { Authenticator, addPasskey, optionsOn, usePasskey } from '../support/passkeys.ts'
 import {
   ageSessions,
@@ -57,13 +55,6 @@ beforeEach(async () => {
   phone = new Authenticator(usher.issuer)
 })
 
-async function claimsAfter({ browser, request }: { browser: Browser; request: Request }) {
-  if (browser.heading === words('consent.title')) await browser.submit({ decision: 'allow' })
-  const { body } = await redeem(usher, browser.page.params.get('code') ?? '', request)
-  if (!body.id_token) throw new Error(JSON.stringify(body))
-  return decodeJwt(body.id_token)
-}
-
 /** The audit events of the user, or of nobody. */
 const events = () =>
   usher.output
@@ -87,7 +78,7 @@ describe('a passkey', () => {
     expect(own.page.text).toContain('my phone')
     const opened = await open(usher)
     await usePasskey(opened.browser, phone)
-    expect(await claimsAfter(opened)).toMatchObject({ sub: id, amr: ['hwk', 'user', 'mfa'] })
+    expect(await claimsAfter(usher, opened)).toMatchObject({ sub: id, amr: ['hwk', 'user', 'mfa'] })
     expect(events().map(({ event, factor = '' }) => `${event} ${factor}`.trim())).toEqual([
       'sign_in_succeeded',
       'second_factor_added passkey',
@@ -101,7 +92,10 @@ describe('a passkey', () => {
     phone.isSynced = true
     const opened = await withPasskey({ acr_values: PHR })
     await usePasskey(opened.browser, phone)
-    expect(await claimsAfter(opened)).toMatchObject({ amr: ['swk', 'user', 'mfa'], acr: PHR })
+    expect(await claimsAfter(usher, opened)).toMatchObject({
+      amr: ['swk', 'user', 'mfa'],
+      acr: PHR,
+    })
   })
 
   test('is the second factor after a password, without user verification', async () => {
@@ -112,7 +106,7 @@ describe('a passkey', () => {
     expect(options.allowCredentials).toHaveLength(1)
     expect(await isSignedIn(opened.browser)).toBe(false)
     await usePasskey(opened.browser, phone, { isVerified: false })
-    expect(await claimsAfter(opened)).toMatchObject({
+    expect(await claimsAfter(usher, opened)).toMatchObject({
       amr: ['pwd', 'hwk', 'user', 'mfa'],
       acr: PHR,
     })
@@ -446,7 +440,7 @@ describe('step-up to phr', () => {
     await browser.submit({ code: await nextCode(usher, id) })
     expect(browser.page.text).toContain(words('factors.wrong'))
     await usePasskey(browser, phone)
-    expect(await claimsAfter(opened)).toMatchObject({
+    expect(await claimsAfter(usher, opened)).toMatchObject({
       acr: PHR,
       amr: ['pwd', 'otp', 'mfa', 'hwk', 'user'],
     })
@@ -469,7 +463,7 @@ describe('step-up to phr', () => {
   test('by acr_values is not forced on a user without a passkey', async () => {
     const opened = await open(usher, { acr_values: PHR })
     await opened.browser.submit(credentials(name))
-    expect((await claimsAfter(opened)).amr).toEqual(['pwd'])
+    expect((await claimsAfter(usher, opened)).amr).toEqual(['pwd'])
   })
 
   test('by an essential acr, a user without a passkey adds one, after the factor that exists', async () => {
@@ -482,13 +476,13 @@ describe('step-up to phr', () => {
     expect(browser.page.html.querySelector('#code')).toBeNull()
     await browser.submit({ passkey: phone.create(optionsOn(browser)) })
     await browser.submit()
-    expect(await claimsAfter(opened)).toMatchObject({ acr: PHR })
+    expect(await claimsAfter(usher, opened)).toMatchObject({ acr: PHR })
   })
 
   test('a session with a passkey has two factors, too', async () => {
     const opened = await withPasskey({ acr_values: TWO_FACTORS })
     await usePasskey(opened.browser, phone)
-    expect(await claimsAfter(opened)).toMatchObject({ acr: PHR })
+    expect(await claimsAfter(usher, opened)).toMatchObject({ acr: PHR })
   })
 
   test('discovery lists phr', async () => {

@@ -2,12 +2,12 @@
 // refuses.
 
 import { randomBytes } from 'node:crypto'
-import { decodeJwt } from 'jose'
 import { beforeEach, describe, expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import {
   addApp,
   atFactor,
+  claimsAfter,
   codeOf,
   codesOn,
   enterPassword,
@@ -18,7 +18,6 @@ import {
   TWO_FACTORS,
 } from '../support/factors.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
-import { type Request, redeem } from '../support/journey.ts'
 import {
   ageSessions,
   credentials,
@@ -66,13 +65,6 @@ beforeEach(async () => {
   id = (await usher.addAccount({ username: name })).id
 })
 
-async function claimsAfter({ browser, request }: { browser: Browser; request: Request }) {
-  if (browser.heading === words('consent.title')) await browser.submit({ decision: 'allow' })
-  const { body } = await redeem(usher, browser.page.params.get('code') ?? '', request)
-  if (!body.id_token) throw new Error(JSON.stringify(body))
-  return decodeJwt(body.id_token)
-}
-
 /** The names of the audit events of the user. */
 const events = () =>
   usher.output
@@ -113,7 +105,7 @@ describe('an app for one-time codes', () => {
     expect(await sessionsOf(usher, id)).toHaveLength(1)
     expect(await isSignedIn(opened.browser)).toBe(false)
     await opened.browser.submit({ code: await nextCode(usher, id) })
-    expect(await claimsAfter(opened)).toMatchObject({
+    expect(await claimsAfter(usher, opened)).toMatchObject({
       sub: id,
       amr: ['pwd', 'otp', 'mfa'],
       acr: TWO_FACTORS,
@@ -232,7 +224,7 @@ describe('a recovery code', () => {
     const recovery = ` ${wide((codes[3] ?? '').toUpperCase().replaceAll('-', ' '))}`
     const opened = await atFactor(usher, name, { acr_values: TWO_FACTORS })
     await opened.browser.submit({ code: '', recovery })
-    const claims = await claimsAfter(opened)
+    const claims = await claimsAfter(usher, opened)
     expect(claims).toMatchObject({ amr: ['pwd', 'recovery_code', 'mfa'], acr: TWO_FACTORS })
     await opened.browser.open(FACTORS)
     expect(opened.browser.page.text).toContain(words('factors.left.other', { count: '9' }))
@@ -368,7 +360,7 @@ describe('step-up', () => {
     await opened.browser.submit({ code: '000000' })
     expect(opened.browser.page.text).toContain(words('factors.wrong'))
     await opened.browser.submit({ code: await nextCode(usher, id) })
-    expect(await claimsAfter(opened)).toMatchObject({ amr: ['pwd', 'otp', 'mfa'], ...acr })
+    expect(await claimsAfter(usher, opened)).toMatchObject({ amr: ['pwd', 'otp', 'mfa'], ...acr })
     // The next request needs no factor.
     expect((await open(usher, params, newTab(browser))).browser.page.ours).toBe(false)
   })
@@ -379,7 +371,7 @@ describe('step-up', () => {
     const [before] = await sessionsOf(usher, id)
     const opened = await open(usher, { acr_values: TWO_FACTORS, max_age: '3000' }, browser)
     await opened.browser.submit({ code: await nextCode(usher, id) })
-    expect((await claimsAfter(opened)).auth_time).toBe(before?.loginTs)
+    expect((await claimsAfter(usher, opened)).auth_time).toBe(before?.loginTs)
   })
 
   test('max_age and prompt=login ask for the password first', async () => {
@@ -390,14 +382,14 @@ describe('step-up', () => {
       expect(opened.browser.heading).toBe(words('sign_in.title'))
       await enterPassword(opened.browser, name)
       await opened.browser.submit({ code: await nextCode(usher, id) })
-      expect((await claimsAfter(opened)).acr).toBe(TWO_FACTORS)
+      expect((await claimsAfter(usher, opened)).acr).toBe(TWO_FACTORS)
     }
   })
 
   test('a voluntary acr is not forced on a user without a factor', async () => {
     const opened = await open(usher, { acr_values: TWO_FACTORS })
     await opened.browser.submit(credentials(name))
-    expect(await claimsAfter(opened)).toMatchObject({ acr: PASSWORD_ACR })
+    expect(await claimsAfter(usher, opened)).toMatchObject({ acr: PASSWORD_ACR })
   })
 
   test('an essential acr of one factor is in the ID token, and the session keeps two', async () => {
@@ -408,13 +400,13 @@ describe('step-up', () => {
     const less = { client_id: 'first', claims: JSON.stringify({ id_token: { acr } }) }
     for (const params of [less, less]) {
       const opened = await open(usher, { ...params, prompt: 'none' }, newTab(browser))
-      expect((await claimsAfter(opened)).acr).toBe(PASSWORD_ACR)
+      expect((await claimsAfter(usher, opened)).acr).toBe(PASSWORD_ACR)
     }
     const sessions = await usher.records.list<{ acr?: string }>('sessions of account', id)
     expect(sessions.map(({ acr }) => acr).toSorted()).toEqual([TWO_FACTORS, PASSWORD_ACR])
     expect(await silently(usher, browser, BANK)).toBeUndefined()
     const resumed = await open(usher, { ...less, client_id: 'spa' }, newTab(browser))
-    expect((await claimsAfter(resumed)).acr).toBe(PASSWORD_ACR)
+    expect((await claimsAfter(usher, resumed)).acr).toBe(PASSWORD_ACR)
     expect(await silently(usher, browser, { client_id: 'first', ...ESSENTIAL })).toBeUndefined()
   })
 
@@ -430,7 +422,7 @@ describe('step-up', () => {
     await browser.submit({ code: codeOf(secretOn(browser)) })
     expect(codesOn(browser)).toHaveLength(10)
     await browser.submit()
-    expect((await claimsAfter(opened)).amr).toEqual(['pwd', 'otp', 'mfa'])
+    expect((await claimsAfter(usher, opened)).amr).toEqual(['pwd', 'otp', 'mfa'])
   })
 
   test('adds a factor only after a recent sign-in', async () => {

@@ -1,8 +1,10 @@
 // Second factors for tests: an app that generates one-time codes, and the pages that add and use it.
 
+import { decodeJwt } from 'jose'
 import { Secret, TOTP } from 'otpauth'
 import { createFactors, type Factors } from '../../src/features/factors/factors.ts'
 import type { Browser } from './browser.ts'
+import { type Request, redeem } from './journey.ts'
 import { credentials, open, signedIn, words } from './people.ts'
 import type { Usher } from './usher.ts'
 
@@ -52,6 +54,17 @@ export async function addApp(usher: Usher, username = 'ada', name = '') {
     throw new Error(`no app was added: "${browser.heading}" ${browser.page.text}`)
   }
   return { browser, secret, codes: codesOn(browser) }
+}
+
+/** Allows what is asked for, and redeems the code. Returns the claims of the ID token. */
+export async function claimsAfter(
+  usher: Usher,
+  { browser, request }: { browser: Browser; request: Request },
+) {
+  if (browser.heading === words('consent.title')) await browser.submit({ decision: 'allow' })
+  const { body } = await redeem(usher, browser.page.params.get('code') ?? '', request)
+  if (!body.id_token) throw new Error(JSON.stringify(body))
+  return decodeJwt(body.id_token)
 }
 
 /** Opens an authorization request, and enters the password. */
