@@ -52,7 +52,8 @@ export async function openState(ifEmpty: 'create' | 'keep' = 'keep') {
     : openInstallation(MEMORY, []))
   /**
    * Records an audit event, which a running node writes to its log. It also keeps the event for the
-   * activity of the user, and mails its notice, if there is one. `formerEmail`: the address that was replaced. The log does not have it.
+   * activity of the user, and mails its notice, if there is one. `formerEmail`: the address that was replaced. The log
+   * does not have it.
    */
   async function audit(event: AuditEventName, about?: object, formerEmail?: string) {
     await queueAuditEvent(records, event, about)

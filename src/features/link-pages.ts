@@ -1,5 +1,6 @@
-// The page of a link (links.ts), such as that on which a user chooses a password. A GET changes nothing, because mail scanners open
-// links. The form works in the browser that opened the page, and begins no session: the user signs in afterwards.
+// The page of a link (links.ts), such as that on which a user chooses a password. A GET changes nothing, because mail
+// scanners open links. The form works in the browser that opened the page, and begins no session: the user signs in
+// afterwards.
 
 import type { Context } from 'koa'
 import { createDirectory } from '../accounts/directory.ts'

@@ -19,7 +19,7 @@ import { admit, checkPassword, hashPassword } from '../accounts/password.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
-/** What a link is for: a new password for a user who forgot it, the confirmation of an address, or a new account. */
+/** The purpose of a link: a new password for a user who forgot it, the confirmation of an address, or an account. */
 type Purpose = 'forgot' | 'address' | 'sign_up'
 
 /** The record of a link. */

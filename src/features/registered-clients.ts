@@ -73,7 +73,7 @@ const indexOf = (name: string): [string, string] => ['registered clients', name]
 const CLIENTS = indexOf('all')
 const INVITED = indexOf('invited')
 const HOUR_SECONDS = 3600
-/** Those without an invitation, by the hour of their registration: a new one reads no older ones. */
+/** The index of clients without an invitation, one for each hour: a registration reads no older clients. */
 const openIndex = (since: number) => indexOf(`open ${Math.floor(since / HOUR_SECONDS)}`)
 const DAY_SECONDS = 24 * 3600
 /** Returns the lifetime of a client without a sign-in, in seconds. */

@@ -1,4 +1,4 @@
-// What users do themselves: change their name and their e-mail address (`accounts.self_service`), and create an
+// Self-service: users change their name and their e-mail address (`accounts.self_service`), and create an
 // account (`sign_up`; OpenID Connect Initiating User Registration 1.0). An address is in force when its mailbox has
 // confirmed it, with a link (links.ts).
 //

@@ -40,7 +40,7 @@ function createAgent(settings: Settings['egress']): Agent {
   })
 }
 
-/** Of each request. Many hosts refuse one that does not say who asks. */
+/** The headers of each request. Many hosts refuse a request that does not say who asks. */
 const HEADERS = { 'accept-encoding': 'identity', 'user-agent': 'Usher' }
 
 /**

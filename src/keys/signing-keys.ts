@@ -1,5 +1,5 @@
-// The keys that sign ID tokens, and those that decrypt request objects. The store keeps one encrypted schedule for all nodes. The state of a
-// key follows from the schedule and the time, so that all nodes agree:
+// The keys that sign ID tokens, and those that decrypt request objects. The store keeps one encrypted schedule for all
+// nodes. The state of a key follows from the schedule and the time, so that all nodes agree:
 //
 //   next      published in the JWKS, so that clients know it before it signs
 //   current   the latest key of its algorithm that has begun to sign
@@ -15,7 +15,7 @@ import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { loadExternalKeys } from './external-keys.ts'
 
-/** A signing key as a JWK: the private key, or the public part. */
+/** A key that signs or decrypts, as a JWK: the private key, or the public part. */
 export type SigningKey = JWK & {
   kid: string
   alg: string

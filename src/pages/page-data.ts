@@ -146,7 +146,7 @@ export interface PageData {
   consent: {
     /** `isUnchecked`: the client registered itself, and its metadata is unverified. */
     client: { client_name: string; policy_uri?: string; tos_uri?: string; isUnchecked: boolean }
-    /** Of an unchecked client: the host of its document, and whether it returns to loopback alone. */
+    /** The host of the document of an unchecked client, and whether the client returns to loopback alone. */
     unchecked?: { publisher?: string; isLocal: boolean }
     /** The host to which the user returns. Absent for a device. */
     host?: string

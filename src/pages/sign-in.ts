@@ -28,7 +28,7 @@ interface Tried extends Unknown {
 
 /** The sign-in with a passkey alone, by a button on the page. */
 export interface PasskeySignIn {
-  /** What the browser needs, as JSON. The same for every user. */
+  /** Returns the options of `navigator.credentials.get`, as JSON. They are the same for every user. */
   options(interaction: Interaction): Promise<string>
   /** Checks the answer of the browser. Returns the sign-in, or a passkey that no account has. */
   signIn(ctx: Context, interaction: Interaction, answer: string): Promise<Signed | Unknown>

@@ -13,7 +13,7 @@ type Texts = Record<string, string | undefined>
 const KEYS = new Map(Object.entries(messages.keys))
 const TYPES: Texts = messages.types
 const FORMATS: Texts = messages.formats
-/** What to do about an error of the YAML parser, by its code. */
+/** The remedies for errors of the YAML parser, by code. */
 const YAML: Texts = messages.yaml
 
 /**

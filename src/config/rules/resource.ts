@@ -7,7 +7,6 @@ import type { ClientFile } from '../schema/client.ts'
 import { type DetailFile, describedIn, PLACE } from '../schema/details.ts'
 import { isFor, MAX_JWT_SECONDS, type ResourceFile } from '../schema/resource.ts'
 import type { UsherFile } from '../schema/usher.ts'
-
 import { unknownClaim } from './client-tokens.ts'
 
 type Client = ValidFile<ClientFile>

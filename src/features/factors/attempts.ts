@@ -11,12 +11,12 @@ import type { Site } from '../../pages/site.ts'
 import type { Interaction } from '../../provider/interactions.ts'
 import { now } from '../../storage/store.ts'
 import type { Method } from './factors.ts'
-import { namesIn, type Passkeys, Refused, raised } from './passkeys.ts'
+import { credentialIn, type Passkeys, Refused, raised } from './passkeys.ts'
 
-/** Where the answer of the browser to a challenge is accepted: in one interaction, or in one session. */
+/** Returns the place in which a challenge is valid: one interaction, or one session. */
 export const placeOf = ({ uid }: { uid: string }) => `at ${uid}`
 
-/** The latest use of a factor is this request. */
+/** Returns this request as the latest use of a factor. */
 export const useOf = (ctx: Context) => ({ at: now(), client: clientInfoOf(ctx) })
 
 /** An attempt at a factor. */
@@ -73,7 +73,7 @@ export function createPasskeySignIn(
     options: interaction => passkeys.useOptions(placeOf(interaction)),
 
     async signIn(ctx, interaction, answer) {
-      const { id, account: named } = namesIn(answer)
+      const { id, account: named } = credentialIn(answer)
       const account = await site.directory.find(named)
       const ts = Math.max(now(), (account?.ended ?? 0) + 1)
       const counter = `passkey ${named}`

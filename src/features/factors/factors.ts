@@ -6,6 +6,7 @@
 // Every use of a factor is one compare-and-set of the record, so that it has exactly one winner on all nodes.
 
 import { randomInt } from 'node:crypto'
+import { namesIn } from '../../config/schema/values.ts'
 import type { ClientInfo } from '../../http/client-info.ts'
 import type { Found, Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
@@ -35,15 +36,7 @@ export interface Totp extends FactorBase {
 }
 
 /** How a browser reaches a passkey (WebAuthn Level 3 §5.8.4). */
-export const TRANSPORTS = [
-  'ble',
-  'cable',
-  'hybrid',
-  'internal',
-  'nfc',
-  'smart-card',
-  'usb',
-] as const
+export const TRANSPORTS = namesIn('ble cable hybrid internal nfc smart-card usb')
 
 /** A passkey (WebAuthn Level 3). Its id is the id of the credential, base64url. */
 export interface Passkey extends FactorBase {
@@ -55,7 +48,7 @@ export interface Passkey extends FactorBase {
   /** The signature counter of its latest use; 0 for passkeys that do not count. */
   counter: number
   transports: (typeof TRANSPORTS)[number][]
-  /** Its key stays on one device. A passkey that a password manager copies does not. */
+  /** Whether the key stays on one device: a password manager copies it to others. */
   isDeviceBound: boolean
 }
 
@@ -103,7 +96,8 @@ export function createFactors(records: Records) {
   }
   const hashOf = (accountId: string, code: string) =>
     records.keyedHash('recovery code', `${accountId} ${code}`).toString('base64url')
-  const placeOf = (uid: string) => records.keyedHash('factor added', uid).toString('base64url')
+  const interactionHash = (uid: string) =>
+    records.keyedHash('factor added', uid).toString('base64url')
 
   /** Ten new codes, as text and as hashes. */
   function newCodes(accountId: string) {
@@ -131,7 +125,7 @@ export function createFactors(records: Records) {
           ...found,
           factors: [...found.factors, factor],
           recovery: found.recovery.length ? found.recovery : fresh.recovery,
-          addedIn: uid && placeOf(uid),
+          addedIn: uid && interactionHash(uid),
         }
       })
       if (!isWritten) return undefined
@@ -139,7 +133,7 @@ export function createFactors(records: Records) {
     },
 
     /** Whether the interaction with this uid added the latest factor. */
-    isAddedIn: ({ addedIn }: Factors, uid: string) => addedIn === placeOf(uid),
+    isAddedIn: ({ addedIn }: Factors, uid: string) => addedIn === interactionHash(uid),
 
     /**
      * Removes a factor; with the last one also the recovery codes. Returns it. `isEnough`: whether the user may have

@@ -60,7 +60,7 @@ export function raised(login: Login, { isDeviceBound }: Passkey): Login {
 }
 
 /** Returns the id of the passkey in an answer of the browser, and the account that it names. */
-export function namesIn(answer: string): { id: string; account: string } {
+export function credentialIn(answer: string): { id: string; account: string } {
   const { id, response } = mapOf(readJson(answer))
   const { userHandle } = mapOf(response)
   const handle = Buffer.from(textOf(userHandle), 'base64url').subarray(0, MAX_HANDLE_BYTES)
@@ -113,7 +113,7 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
   return {
     rpID,
 
-    /** What the browser needs to use one of these passkeys; by default any, with user verification. */
+    /** Returns the options with which the browser uses one of these passkeys; by default any, with user verification. */
     async useOptions(place: string, own?: Passkey[]): Promise<string> {
       const options = await generateAuthenticationOptions({
         rpID,
@@ -125,7 +125,7 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
       return JSON.stringify(options)
     },
 
-    /** What the browser needs to add a passkey. */
+    /** Returns the options with which the browser adds a passkey. */
     async addOptions(place: string, account: Account, own: Passkey[]): Promise<string> {
       const options = await generateRegistrationOptions({
         rpID,
@@ -167,7 +167,7 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
 
     /** Uses a passkey of an account, and returns it. Throws `Refused`. */
     async use(account: string, place: string, answer: string, used: Use, mustVerify: boolean) {
-      const { id } = namesIn(answer)
+      const { id } = credentialIn(answer)
       const { factors: known } = await factors.read(account)
       const passkey = known.filter(isPasskey).find(one => one.id === id)
       if (!passkey) throw new Refused('passkey_unknown')
