@@ -20,9 +20,8 @@ type Cookies = Pick<Context, 'cookies'>
 const BROWSER_COOKIE_SECONDS = 400 * 24 * 3600
 
 /**
- * Binds interactions to a browser. The library's interaction cookies have a path and cannot be `__Host-`
- * cookies, so that another domain could plant those of its own sign-in (login CSRF). A `__Host-` cookie
- * that must match prevents it.
+ * Binds interactions to a browser, by a `__Host-` cookie. The library's interaction cookies have a path and cannot
+ * be `__Host-` cookies, so that another domain could plant those of its own sign-in (login CSRF). Pages ignore them.
  */
 export function createBrowserBinding({ development }: Deployment) {
   const { browser: name } = cookieNames(development)
@@ -107,7 +106,7 @@ const USER_CHECKS = /^(id_token_hint|claims_id_token_sub_value)$/
 /** A pending interaction. Nothing in it comes from the browser. */
 export type Interaction = Awaited<ReturnType<ReturnType<typeof createInteractions>['read']>>
 
-/** Interactions for the interaction pages. All functions throw 400, with the code of `errorOf`. */
+/** Interactions for the interaction pages. All functions throw 400 for one that this browser cannot answer. */
 export function createInteractions(
   provider: Provider,
   settings: Deployment,
@@ -129,22 +128,22 @@ export function createInteractions(
     return (await Promise.all(steps)).flat().toSorted((a, b) => rank(a) - rank(b))
   }
 
-  /** Says why this browser cannot answer the interaction. */
-  async function errorOf(ctx: Context): Promise<string> {
-    const found = await provider.Interaction.find(String(ctx.params.uid))
-    if (!found || isBound(ctx, found.prompt.details)) return 'interaction_gone'
-    const isNew = (found.iat ?? 0) + FIRST_PAGE_SECONDS > now()
-    return isNew && !isKnown(ctx) ? 'cookie_missing' : 'another_browser'
+  /** Returns a pending interaction. Throws if it expired, its session ended, or it belongs to another browser. */
+  async function find(ctx: Context, uid = String(ctx.params.uid)) {
+    const found = (await provider.Interaction.find(uid)) ?? gone(ctx)
+    if (!isBound(ctx, found.prompt.details)) {
+      const isNew = found.iat + FIRST_PAGE_SECONDS > now()
+      ctx.throw(400, { error: isNew && !isKnown(ctx) ? 'cookie_missing' : 'another_browser' })
+    }
+    const { uid: ofSession, accountId } = found.session ?? {}
+    const current = ofSession ? await provider.Session.findByUid(ofSession) : found.session
+    return current?.accountId === accountId ? found : gone(ctx)
   }
 
   return {
-    /** Returns the interaction of the request; throws if it expired or belongs to another browser. */
+    /** Returns the interaction of the request. */
     async read(ctx: Context) {
-      const details = () => provider.interactionDetails(ctx.req, ctx.res)
-      const found = await orGone(ctx, details, errorOf)
-      const { uid, prompt, params, session, lastSubmission, deviceCode } = found
-      if (uid !== ctx.params.uid || !isBound(ctx, prompt.details))
-        ctx.throw(400, { error: await errorOf(ctx) })
+      const { uid, prompt, params, session, lastSubmission, deviceCode } = await find(ctx)
       const { login_hint, ui_locales } = params
       const expectsOther =
         session?.accountId !== undefined && prompt.reasons.some(name => USER_CHECKS.test(name))
@@ -191,51 +190,34 @@ export function createInteractions(
       return (await stepsOf(account, login)).some(name => prompts[name]?.isFactor)
     },
 
-    /** Saves the answer to the prompt. Returns the URL where the browser goes on. */
-    finish(ctx: Context, outcome: Outcome) {
-      const options = { mergeWithLastSubmission: !outcome.error }
-      const result = { ...outcome }
-      return orGone(ctx, () => provider.interactionResult(ctx.req, ctx.res, result, options))
+    /** Throws unless the interaction waits for a sign-in in this browser. */
+    async assertSignIn(ctx: Context, uid: string) {
+      const { prompt } = await find(ctx, uid)
+      if (prompt.name !== 'login') gone(ctx)
     },
 
-    /**
-     * Returns the interaction that waits for a sign-in in this browser, for a path to which the browser does
-     * not send the library's cookies. `finish` saves the answer, and returns the path where the browser goes on.
-     */
-    async atSignIn(ctx: Context, uid: string) {
-      const interaction = await provider.Interaction.find(uid)
-      const isPending =
-        interaction?.prompt.name === 'login' && isBound(ctx, interaction.prompt.details)
-      if (!isPending) return ctx.throw(400, { error: 'interaction_gone' })
-      const finish = async (outcome: Outcome) => {
-        interaction.result = { ...interaction.lastSubmission, ...outcome }
-        await orGone(ctx, () => interaction.persist())
-        return interaction.returnTo
-      }
-      return { finish }
+    /** Saves the answer to the prompt. Returns the URL where the browser goes on. */
+    async finish(ctx: Context, outcome: Outcome, uid?: string) {
+      const interaction = await find(ctx, uid)
+      interaction.result = { ...(!outcome.error && interaction.lastSubmission), ...outcome }
+      await interaction.persist().catch(error => {
+        // Answered differently in another tab.
+        throw error instanceof errors.SessionNotFound ? gone(ctx) : error
+      })
+      return interaction.returnTo
     },
   }
 }
 
 /** Returns the user code as the user entered it, and the network of the device in CIDR notation. */
 async function readDevice(ctx: Context, { DeviceCode }: Provider, id: string) {
-  const { userCode, deviceInfo } =
-    (await DeviceCode.find(id)) ?? ctx.throw(400, { error: 'interaction_gone' })
+  const { userCode, deviceInfo } = (await DeviceCode.find(id)) ?? gone(ctx)
   const code = String(userCode).replace(/(?=.{4}$)/, '-')
   return { code, network: String(deviceInfo?.network) }
 }
 
 /** One error for interactions that are finished, expired, or answered differently in another tab. */
-async function orGone<T>(ctx: Context, read: () => Promise<T>, errorOf = gone): Promise<T> {
-  try {
-    return await read()
-  } catch (error) {
-    if (!(error instanceof errors.SessionNotFound)) throw error
-    ctx.state.log.detail = error.error_detail ?? error.error_description
-    return ctx.throw(400, { error: await errorOf(ctx) })
-  }
-}
-const gone = async (_ctx: Context) => 'interaction_gone'
+const gone = (ctx: Context) => ctx.throw(400, { error: 'interaction_gone' })
 
 /** The session of a signed-in user. */
 export type Session = NonNullable<

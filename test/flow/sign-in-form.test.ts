@@ -21,7 +21,7 @@ async function expectUnchanged(browser: Browser) {
   expect(browser.heading).toBe('Allow access')
 }
 
-test('a browser without the interaction cookie cannot be signed in', async () => {
+test('another browser than the one of the interaction cannot be signed in', async () => {
   const { browser: attacker } = await open(usher)
   const form = fieldsOf(attacker.page, credentials('grace'))
   const { browser: victim } = await open(usher)
@@ -41,7 +41,7 @@ test('the cookies of one interaction are refused for another', async () => {
   const { browser: attacker } = await open(usher)
   const { browser: victim } = await open(usher)
   const own = await victim.jar.getCookieString(victim.page.url.href)
-  expect(own).toContain('usher_interaction=')
+  expect(own).toContain('usher_browser=')
   const form = fieldsOf(attacker.page, credentials('grace'))
   const posted = await send(victim, attacker.page.url, { form, headers: { cookie: own } })
   expect(posted.status).toBe(400)
@@ -50,7 +50,7 @@ test('the cookies of one interaction are refused for another', async () => {
   await expectUnchanged(victim)
 })
 
-test('an interaction cookie that was modified, or is not signed, is ignored', async () => {
+test('a browser cookie that was modified, or is not signed, is ignored', async () => {
   const { browser } = await open(usher)
   const form = fieldsOf(browser.page, credentials())
   const cookies = await browser.jar.getCookieString(browser.page.url.href)
@@ -58,7 +58,7 @@ test('an interaction cookie that was modified, or is not signed, is ignored', as
     .split('; ')
     .filter(cookie => !cookie.includes('.sig='))
     .join('; ')
-  const altered = cookies.replace(/(usher_interaction\.sig=)./, '$1~')
+  const altered = cookies.replace(/(usher_browser\.sig=)./, '$1~')
   for (const cookie of [unsigned, altered, '']) {
     const response = await send(browser, browser.page.url, { form, headers: { cookie } })
     expect(response.status).toBe(400)

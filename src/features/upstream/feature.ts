@@ -145,9 +145,8 @@ export function upstreamSignIn(dependencies: Dependencies) {
       acr: acrOf(upstream, claims),
       upstreamSession: isText(sid) ? `${upstream.issuer} ${sid}` : undefined,
     }
-    const interaction = await site.interactions.atSignIn(ctx, uid)
     const outcome = await site.interactions.completeSignIn(account, login)
-    const next = await interaction.finish(outcome)
+    const next = await site.interactions.finish(ctx, outcome, uid)
     const isPart = outcome.pending && (await site.interactions.needsFactor(account, login))
     if (!isPart) note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
     return next
@@ -168,7 +167,7 @@ export function upstreamSignIn(dependencies: Dependencies) {
         const user = linkTo === undefined ? undefined : await site.enter(ctx)
         const isHere = user?.session.uid === uid && user.account.id === linkTo
         // A response in another browser uses up neither the request nor the code.
-        if (linkTo === undefined) await site.interactions.atSignIn(ctx, uid)
+        if (linkTo === undefined) await site.interactions.assertSignIn(ctx, uid)
         else if (!isHere) gone(ctx)
         if (!(await take())) gone(ctx)
         const claims = await redeem(ctx, connection, request)
