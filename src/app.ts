@@ -38,7 +38,7 @@ import { checkOperatorTemplates } from './pages/templates.ts'
 import { AREAS, createViews } from './pages/views.ts'
 import { createRequestedClaims } from './provider/claims.ts'
 import { createProvider } from './provider/configuration.ts'
-import { byPost, canonicalPaths, finishAnswers, limitBodies } from './provider/endpoints.ts'
+import { byPost, canonicalPaths, finishAnswers } from './provider/endpoints.ts'
 import { described } from './provider/error-descriptions.ts'
 import { createDeliver, logFaults } from './provider/events.ts'
 import { createFailureLog } from './provider/failures.ts'
@@ -145,7 +145,6 @@ export async function createApp(
   })
   const library = [
     canonicalPaths(routes),
-    limitBodies,
     finishAnswers(views, routes, environment, features),
     mount(provider),
   ]

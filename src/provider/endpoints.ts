@@ -61,13 +61,6 @@ export function byPost({ handOver }: AnswerPages, { endpoints }: Routes): Middle
   }
 }
 
-/** Refuses a body that is too long with 413, before the library reads it. */
-export const limitBodies: Middleware = (ctx, next) => {
-  if ((ctx.request.length ?? 0) <= MAX_BODY_BYTES) return next()
-  const error_description = `the body must have at most ${MAX_BODY_BYTES} bytes`
-  ctx.throw(413, { error: 'invalid_request', error_description })
-}
-
 /** Pages in place of answers of the library. */
 interface AnswerPages {
   /** Redirects a GET; a page that navigates on for a POST. */
@@ -108,16 +101,6 @@ export function finishAnswers(
     const isBare = ctx.status === 200 && ctx.type === 'text/html' && !ctx.state.isPage
     if (isBare && xsrf) handOver(ctx, confirm, { xsrf, logout: 'yes' })
   }
-  /** By the library's names of the endpoints: the finishers of the features come first. */
-  const atRoute = new Map<string, Finisher[]>()
-  function finishersAt(route: string): Finisher[] {
-    const known = atRoute.get(route)
-    if (known) return known
-    const ofFeatures = features.flatMap(({ answers }) => answers?.[route] ?? [])
-    const all = [...ofFeatures, finishers[route] ?? signOut]
-    atRoute.set(route, all)
-    return all
-  }
   return async (ctx, next) => {
     // Our own sign-out page accepts no parameters: no client decides whom it signs out, or where it leads.
     if (!endpoints.end_session && ctx.path === paths.end_session) ctx.querystring = ''
@@ -129,10 +112,10 @@ export function finishAnswers(
     ctx.state.log.client_id = oidc.client?.clientId
     if (ctx.state.outage) throw ctx.state.outage
     if (ctx.status === 500) refuseClientFault(ctx, oidc)
-    // A chunked body.
     if (ctx.state.log.detail === 'request entity too large') ctx.status = 413
     if (mapOf(ctx.body).error) ctx.body = described(ctx, ctx.body)
-    for (const finish of finishersAt(oidc.route)) await finish(ctx, oidc)
+    for (const { answers } of features) await answers?.[oidc.route]?.(ctx, oidc)
+    await (finishers[oidc.route] ?? signOut)(ctx, oidc)
   }
 }
 
@@ -163,11 +146,9 @@ function refuseClientFault(ctx: Context, { params = {}, body, client }: Oidc) {
     refuse(ctx, new errors.InvalidClientMetadata('algorithms must be text'))
   }
   // A key of a valid form may still be unusable for encryption.
-  const isEncrypted =
-    client?.idTokenEncryptedResponseAlg ??
-    client?.userinfoEncryptedResponseAlg ??
-    client?.introspectionEncryptedResponseAlg ??
-    client?.authorizationEncryptedResponseAlg
+  const isEncrypted = Object.entries(client ?? {}).some(
+    ([key, value]) => key.endsWith('EncryptedResponseAlg') && value,
+  )
   const isOfKey = [jose.JOSEError, DOMException, TypeError].some(kind => fault instanceof kind)
   if (isEncrypted && isOfKey) {
     refuse(ctx, new errors.InvalidClientMetadata('nothing can be encrypted to the key in its jwks'))
