@@ -1,6 +1,6 @@
 // Names and attributes of the cookies, and the keyed hashes that sign cookies and forms.
 
-import Keygrip from 'keygrip'
+import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto'
 
 const COOKIE = { httpOnly: true, sameSite: 'lax', signed: true } as const
 
@@ -30,11 +30,27 @@ export function cookieNames(development: boolean) {
 export type Signatures = ReturnType<typeof createSignatures>
 
 /**
- * Returns `Signatures` whose first secret signs and whose secrets all verify. Throws without a secret. Koa
- * alone would make a Keygrip with SHA-1.
+ * Returns `Signatures` whose first secret signs and whose secrets all verify, with the methods of Keygrip that Koa
+ * and the library call. Keygrip itself compares by two more HMACs: several in each request with cookies.
  */
-export const createSignatures = (secrets: Uint8Array[]) =>
-  new Keygrip(
-    secrets.map(secret => Buffer.from(secret).toString('base64url')),
-    'sha256',
-  )
+export function createSignatures(secrets: Uint8Array[]) {
+  const texts = secrets.map(secret => Buffer.from(secret).toString('base64url'))
+  const keys = texts.map(text => createSecretKey(text, 'utf8'))
+  const [current] = keys
+  if (!current) throw new Error('signatures need a secret')
+  const signedWith = (key: KeyObject, data: string) =>
+    createHmac('sha256', key).update(data).digest('base64url')
+  /** Returns the position of the secret that has signed the data; -1 if none has. */
+  const index = (data: string, signature: string) =>
+    keys.findIndex(key => isSame(signedWith(key, data), signature))
+  return {
+    index,
+    sign: (data: string) => signedWith(current, data),
+    verify: (data: string, signature: string) => index(data, signature) >= 0,
+  }
+}
+
+function isSame(one: string, other: string): boolean {
+  const [bytes, others] = [Buffer.from(one), Buffer.from(other)]
+  return bytes.length === others.length && timingSafeEqual(bytes, others)
+}

@@ -62,5 +62,5 @@ test('a signature is HMAC-SHA256 as base64url, and the second secret verifies it
 })
 
 test('signatures need a secret', () => {
-  expect(() => createSignatures([])).toThrow('Keys must be provided')
+  expect(() => createSignatures([])).toThrow('signatures need a secret')
 })
