@@ -10,11 +10,10 @@
 // Deleting a grant revokes all of its opaque tokens, however many there are; their records expire by
 // themselves. JWTs are not stored, and are valid until they expire.
 
-import { randomBytes } from 'node:crypto'
 import type { AdapterPayload } from 'oidc-provider'
 import { mapOf } from '../config/schema/values.ts'
 import { type Name, type Records, recordOf } from '../storage/records.ts'
-import type { Seal } from '../storage/seal.ts'
+import { pooledBytes, type Seal } from '../storage/seal.ts'
 import { now, type Store } from '../storage/store.ts'
 
 /** The library's payload of a record. */
@@ -41,7 +40,7 @@ const SECRET_BYTES = 32
 const TAG_LENGTH = 22
 const SECRET_LENGTH = 43
 
-const random = (bytes: number) => randomBytes(bytes).toString('base64url')
+const random = (bytes: number) => pooledBytes(bytes).toString('base64url')
 
 /** The tag of a new authorization. */
 export const newTag = () => random(TAG_BYTES)

@@ -10,22 +10,27 @@ import { type Change, type Entry, type Store, StoreUnavailable } from './store.t
 export type CurrentRequest = () => object | undefined
 
 interface Reads {
-  /** Entries that were read since the last write, by key. */
-  fresh: Map<string, Entry | undefined>
-  /** All entries that were read, by key. */
-  all: Map<string, Entry | undefined>
+  /** The latest read of each record by its name: the entry, and the number of writes at its beginning. */
+  latest: Map<string, { entry?: Entry; writes: number }>
+  /** The beginnings and ends of writes. Later reads, and reads in flight, must see the writes of others. */
+  writes: number
   failure?: StoreUnavailable
 }
 
-/** `guard` throws while the store must not be used. */
-export function createReadCache(store: Store, guard: () => void, currentRequest: CurrentRequest) {
+/** `keyOf` returns the key of a name. `guard` throws while the store must not be used. */
+export function createReadCache(
+  store: Store,
+  keyOf: (name: string) => string,
+  guard: () => void,
+  currentRequest: CurrentRequest,
+) {
   const requests = new WeakMap<object, Reads>()
 
   function reads(): Reads {
     const request = currentRequest()
     const known = request && requests.get(request)
     if (known) return known
-    const begun: Reads = { fresh: new Map(), all: new Map() }
+    const begun: Reads = { latest: new Map(), writes: 0 }
     if (request) requests.set(request, begun)
     return begun
   }
@@ -43,29 +48,23 @@ export function createReadCache(store: Store, guard: () => void, currentRequest:
     }
   }
 
-  /** Returns the entry of the first key. The others are read with it, for later reads of the request. */
-  async function read(keys: [string, ...string[]]): Promise<Entry | undefined> {
-    const { fresh, all } = reads()
-    const [key] = keys
-    const unknown = keys.filter(name => !fresh.has(name))
-    if (unknown.length === 0) return fresh.get(key)
-    const entries = await call(() => store.getMany(unknown))
-    for (const [i, name] of unknown.entries()) {
-      fresh.set(name, entries[i])
-      all.set(name, entries[i])
-    }
-    return all.get(key)
+  /** Returns the entry of the first name. The others are read with it, for later reads of the request. */
+  async function read(names: [string, ...string[]]): Promise<Entry | undefined> {
+    const { latest, writes } = reads()
+    const unknown = names.filter(name => latest.get(name)?.writes !== writes)
+    const entries = unknown.length ? await call(() => store.getMany(unknown.map(keyOf))) : []
+    for (const [i, name] of unknown.entries()) latest.set(name, { entry: entries[i], writes })
+    return latest.get(names[0])?.entry
   }
 
   /** True if the change was made. */
   async function write(change: Change): Promise<boolean> {
     const current = reads()
-    // Before and after: later reads, and reads in flight, must see writes of others.
-    current.fresh = new Map()
+    current.writes++
     try {
       return await call(() => store.write(change))
     } finally {
-      current.fresh = new Map()
+      current.writes++
     }
   }
 
@@ -73,9 +72,10 @@ export function createReadCache(store: Store, guard: () => void, currentRequest:
     call,
     read,
     write,
-    /** The entry that the request read last under a key. */
-    lastRead: (key: string) => reads().all.get(key),
+    /** The entry that the request read last under a name. */
+    lastRead: (name: string) => reads().latest.get(name)?.entry,
     /** The tombstones that the request has read. */
-    removed: () => [...reads().all.values()].filter(entry => entry && !entry.value) as Entry[],
+    removed: () =>
+      [...reads().latest.values()].flatMap(({ entry }) => (entry && !entry.value ? entry : [])),
   }
 }

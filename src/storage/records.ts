@@ -47,7 +47,7 @@ interface SaveOptions {
 export type Name = [kind: string, id: string]
 
 /** Called with the key of a record, and the reason why it cannot be read. */
-type Unreadable = (key: string, reason: string) => void
+export type Unreadable = (key: string, reason: string) => void
 
 /** Operations on records; see `openRecords`. */
 export type Records = Awaited<ReturnType<typeof openRecords>>
@@ -65,6 +65,8 @@ export function recordOf({ key, value }: Entry, seal: Seal) {
   }
 }
 
+const textOf = (kind: string, id: string) => `${kind}\0${id}`
+
 const clamp = (ttl: number) => Math.ceil(Math.min(Math.max(ttl || 1, 1), MAX_TTL_SECONDS))
 
 /**
@@ -78,14 +80,14 @@ export async function openRecords(
 ) {
   const seal = createSeal(secrets)
   const { nameOf, problem } = await openIdentity(store, seal)
-  const keyOf = (kind: string, id: string) => nameOf(`${kind}\0${id}`)
+  const keyOf = (kind: string, id: string) => nameOf(textOf(kind, id))
   const indexOf = (kind: string, name: string) => keyOf(`index:${kind}`, name)
 
   let lostIdentity: string | undefined
   const guard = () => {
     if (lostIdentity) throw new StoreUnavailable(lostIdentity)
   }
-  const cache = createReadCache(store, guard, currentRequest)
+  const cache = createReadCache(store, nameOf, guard, currentRequest)
 
   /** Decrypts an entry once. Each caller gets an object of its own. */
   function foundIn<T>(entry?: Opened): Found<T> {
@@ -97,8 +99,8 @@ export async function openRecords(
 
   /** Reads `others` at the same time, for later reads of this request. */
   async function read<T>(kind: string, id: string, ...others: Name[]): Promise<Found<T>> {
-    const also = others.map(name => keyOf(...name))
-    return foundIn<T>(await cache.read([keyOf(kind, id), ...also]))
+    const also = others.map(name => textOf(...name))
+    return foundIn<T>(await cache.read([textOf(kind, id), ...also]))
   }
 
   /** False where the record has another version. A tombstone refuses a new record. */
@@ -132,20 +134,20 @@ export async function openRecords(
     }
   }
 
-  /** By key: the end of the last change that waits after another writer came in between. */
+  /** By name: the end of the last change that waits after another writer came in between. */
   const queues = new Map<string, Promise<unknown>>()
 
-  /** Runs work on a key after the work that waits for it, in order. */
-  function inOrder<T>(key: string, work: () => Promise<T>): Promise<T> {
-    const result = (queues.get(key) ?? Promise.resolve()).then(work)
+  /** Runs work on a record after the work that waits for it, in order. */
+  function inOrder<T>(name: string, work: () => Promise<T>): Promise<T> {
+    const result = (queues.get(name) ?? Promise.resolve()).then(work)
     // An unavailable store fails everything that waits. Another error concerns one caller.
     const end = result
       .catch(error => {
         if (error instanceof StoreUnavailable) throw error
       })
-      .finally(() => queues.get(key) === end && queues.delete(key))
+      .finally(() => queues.get(name) === end && queues.delete(name))
     end.catch(() => {})
-    queues.set(key, end)
+    queues.set(name, end)
     return result
   }
 
@@ -155,7 +157,7 @@ export async function openRecords(
 
     /** Returns the record that this request read last; undefined if there was none, or none was read. */
     lastRead<T>(kind: string, id: string): Found<T> | undefined {
-      const entry = cache.lastRead(keyOf(kind, id))
+      const entry = cache.lastRead(textOf(kind, id))
       return entry && foundIn<T>(entry)
     },
 
@@ -214,9 +216,9 @@ export async function openRecords(
           if (outcome !== undefined) return outcome
         }
       }
-      const key = keyOf(kind, id)
-      const first = queues.has(key) ? undefined : await attempt(known ?? (await read<T>(kind, id)))
-      const outcome = first ?? (await inOrder(key, repeat))
+      const name = textOf(kind, id)
+      const first = queues.has(name) ? undefined : await attempt(known ?? (await read<T>(kind, id)))
+      const outcome = first ?? (await inOrder(name, repeat))
       if (outcome !== undefined) return outcome
       throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
     },
