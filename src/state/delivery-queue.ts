@@ -7,8 +7,7 @@
 // claims it afterwards; a client can be notified twice then.
 
 import pLimit from 'p-limit'
-import type { Records } from '../storage/records.ts'
-import { now } from '../storage/store.ts'
+import type { Records, Unreadable } from '../storage/records.ts'
 
 /** State of a notification in the queue. */
 interface Delivery {
@@ -28,19 +27,24 @@ interface Kind<T> {
   idOf(notification: T): string
   /** Seconds after each attempt but the last. */
   pauses: number[]
+  /** Lifetime of a notification in seconds; absent: a week. */
+  ttl?: number
 }
 
 /** Longer than a client may take to answer. */
 const CLAIM_SECONDS = 30
-const RECORD_TTL_SECONDS = 7 * 24 * 3600
+const WEEK_SECONDS = 7 * 24 * 3600
 /** Limits of one node. */
 const MAX_CONCURRENT_DELIVERIES = 50
 const MAX_DELIVERIES_A_ROUND = 200
 
+/** Epoch seconds, with their fraction: entries of one second keep their order. */
+const time = () => Date.now() / 1000
+
 /** Returns a queue of notifications of one kind. */
 export function createDeliveryQueue<T extends object>(
   records: Records,
-  { names: [kind, index], idOf, pauses }: Kind<T>,
+  { names: [kind, index], idOf, pauses, ttl = WEEK_SECONDS }: Kind<T>,
 ) {
   type Entry = T & Delivery
   type Deliver = (entry: Entry, isLast: boolean) => Promise<boolean>
@@ -48,37 +52,40 @@ export function createDeliveryQueue<T extends object>(
 
   async function put(entry: Entry) {
     const indexes: [string, Queue][] = [[index, entry.attempt === 1 ? 'new' : 'again']]
-    await records.save(kind, keyOf(entry), entry, { ttl: RECORD_TTL_SECONDS, indexes })
+    await records.save(kind, keyOf(entry), entry, { ttl, indexes })
   }
 
   /** True for one node, until the claim expires. */
   async function claim(entry: Entry): Promise<boolean> {
     const decide = ({ value }: { value?: Entry }) =>
-      value && value.due <= now() ? { ...value, due: now() + CLAIM_SECONDS } : undefined
-    const options = { ttl: RECORD_TTL_SECONDS }
-    const { isWritten } = await records.change<Entry>(kind, keyOf(entry), decide, options)
+      value && value.due <= time() ? { ...value, due: time() + CLAIM_SECONDS } : undefined
+    const { isWritten } = await records.change<Entry>(kind, keyOf(entry), decide, { ttl })
     return isWritten
   }
 
   return {
-    enqueue: (notification: T) => put({ ...notification, attempt: 1, due: now() }),
+    enqueue: (notification: T) => put({ ...notification, attempt: 1, due: time() }),
 
-    /** Delivers what is due. `deliver` returns true to request a retry. There is none after the last attempt. */
-    async deliverDue(queue: Queue, deliver: Deliver): Promise<void> {
+    /**
+     * Delivers what is due, the oldest first. `deliver` returns true to request a retry. There is none after the
+     * last attempt. `unreadable` is called for an entry that no secret decrypts, which stays; see `walk`.
+     */
+    async deliverDue(queue: Queue, deliver: Deliver, unreadable?: Unreadable): Promise<void> {
       const attempt = async (entry: Entry) => {
         if (!(await claim(entry))) return
         const pause = pauses[entry.attempt - 1]
         if ((await deliver(entry, pause === undefined)) && pause !== undefined) {
-          await put({ ...entry, attempt: entry.attempt + 1, due: now() + pause })
+          await put({ ...entry, attempt: entry.attempt + 1, due: time() + pause })
         }
         await records.remove(kind, keyOf(entry))
       }
       const due: Entry[] = []
-      for await (const entry of records.walk<Entry>(index, queue)) {
-        if (entry.due <= now()) due.push(entry)
+      for await (const entry of records.walk<Entry>(index, queue, unreadable)) {
+        if (entry.due <= time()) due.push(entry)
         if (due.length === MAX_DELIVERIES_A_ROUND) break
       }
-      await pLimit(MAX_CONCURRENT_DELIVERIES).map(due, attempt)
+      const inOrder = due.toSorted((one, other) => one.due - other.due)
+      await pLimit(MAX_CONCURRENT_DELIVERIES).map(inOrder, attempt)
     },
   }
 }

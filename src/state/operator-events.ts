@@ -1,56 +1,44 @@
-// Audit events of the command line, kept in the store until a node has written them to the audit log. A node
-// claims an event for some seconds, writes it, and then removes it. If the node dies in between, another one
-// writes the event again.
+// Audit events of the command line, in a queue until a node has written them to the audit log.
 
 import { randomUUID } from 'node:crypto'
 import { userInfo } from 'node:os'
 import type { AuditEvent, AuditEventName } from '../http/audit.ts'
-import type { Found, Records } from '../storage/records.ts'
-import { now } from '../storage/store.ts'
+import type { Records, Unreadable } from '../storage/records.ts'
+import { createDeliveryQueue } from './delivery-queue.ts'
 
-const KIND = 'OperatorEvent'
-const INDEX: [string, string] = ['operator events', 'all']
-const RETENTION_SECONDS = 90 * 24 * 3600
-/** Longer than a node takes to write its log. */
-const CLAIM_SECONDS = 30
-
-/** `claimed`: epoch seconds until which one node may log it. */
-type Kept = AuditEvent & { id: string; at: string; claimed?: number }
+const queueOf = (records: Records) =>
+  createDeliveryQueue<AuditEvent & { id: string; at: string }>(records, {
+    names: ['OperatorEvent', 'operator events'],
+    idOf: ({ id }) => id,
+    pauses: [],
+    ttl: 90 * 24 * 3600,
+  })
 
 /** Stores an audit event of the command line, until a node logs it. */
 export async function queueAuditEvent(records: Records, event: AuditEventName, about: object = {}) {
-  const id = randomUUID()
-  const kept = { id, event, at: new Date().toISOString(), by: operator(), ...about }
-  await records.save(KIND, id, kept, { ttl: RETENTION_SECONDS, indexes: [INDEX] })
+  const at = new Date().toISOString()
+  await queueOf(records).enqueue({ id: randomUUID(), event, at, by: operator(), ...about })
 }
 
 interface Log {
   /** Resolves when everything that was written is out of this process. */
   flush?(): Promise<void>
   /** Called for an event that no secret decrypts. It stays in the store. */
-  unreadable?(key: string, reason: string): void
+  unreadable?: Unreadable
 }
 
-/** Passes the stored audit events to `write`, oldest first, and removes them after `flush`. */
-export async function takeAuditEvents(
+/** Passes the stored audit events to `write`, and removes each after `flush`. */
+export function takeAuditEvents(
   records: Records,
   write: (event: AuditEvent) => void,
   { flush, unreadable = () => {} }: Log = {},
 ): Promise<void> {
-  const left = await Array.fromAsync(records.walk<Kept>(...INDEX, unreadable))
-  const claim = ({ value }: Found<Kept>) => {
-    if (!value || (value.claimed ?? 0) > now()) return undefined
-    return { ...value, claimed: now() + CLAIM_SECONDS }
-  }
-  const written: string[] = []
-  for (const { id, claimed: _, ...event } of left.toSorted((a, b) => a.at.localeCompare(b.at))) {
-    const { after } = await records.change(KIND, id, claim, { ttl: RETENTION_SECONDS })
-    if (!after) continue
+  const log = async ({ id, attempt, due, ...event }: AuditEvent & Record<string, unknown>) => {
     write(event)
-    written.push(id)
+    await flush?.()
+    return false
   }
-  if (written.length) await flush?.()
-  for (const id of written) await records.remove(KIND, id)
+  return queueOf(records).deliverDue('new', log, unreadable)
 }
 
 /** The user of the machine; in a container it may have no name. */

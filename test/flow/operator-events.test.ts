@@ -95,7 +95,7 @@ test('an event is removed after it was logged: a node that dies before is follow
   vi.useRealTimers()
   expect(logged).toHaveLength(2)
   expect(logged[1]).toEqual(logged[0])
-  expect(logged[0]).not.toHaveProperty('claimed')
+  expect(logged[0]).not.toHaveProperty('due')
   await opened.close()
 })
 

@@ -115,7 +115,8 @@ const WORK: Record<string, (records: Records) => Work> = {
   },
   'audit events of the command line'(records) {
     const take = () => takeAuditEvents(records, () => {})
-    return { add: () => queueAuditEvent(records, 'keys_rotated'), finish: take, round: take }
+    const add = () => queueAuditEvent(records, 'keys_rotated')
+    return { add, finish: () => take().then(take), round: take }
   },
   'the sessions of an account'(records) {
     const { save, list, endAll } = createSessions(records)
