@@ -11,7 +11,7 @@ import {
 import { claimsOf } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
-import { GRANT_TYPES, lifetimesOf } from '../config/schema/client.ts'
+import { lifetimesOf } from '../config/schema/client.ts'
 import type { Detail } from '../config/schema/details.ts'
 import {
   audienceOf,
@@ -24,7 +24,7 @@ import {
 import { required } from '../config/schema/values.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
 import { findClient, isOff, refusalOf, scopeOf } from '../provider/clients.ts'
-import type { Dependencies, Feature, GrantHandler, Oidc } from '../provider/feature.ts'
+import type { Dependencies, Feature, Oidc } from '../provider/feature.ts'
 import { sentDetails } from '../provider/grants.ts'
 import { canSign } from '../provider/keys.ts'
 import { newTag, signInOf } from '../state/grants.ts'
@@ -126,12 +126,6 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
       resourceServers[name] = new provider.ResourceServer(name, server)
     }
   }
-  const renamed =
-    (handler: GrantHandler): GrantHandler =>
-    ctx => {
-      writeAsFiles(ctx)
-      return handler(ctx)
-    }
 
   /** An API introspects the access tokens that were made for it. */
   function isMadeFor({ clientId }: Client, { aud }: Token): boolean {
@@ -159,7 +153,6 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
 
   return {
     checkRequest: writeAsFiles,
-    grantHandlers: Object.fromEntries(GRANT_TYPES.map(type => [type, renamed])),
     settings: {
       // A token without `resource` is for UserInfo, unless it is about details, which are of an API.
       resourceIndicators: {

@@ -106,7 +106,7 @@ export interface Feature {
   describeClient?(provider: Provider, id: string): Promise<ClientMetadata | undefined>
 
   // Authorization
-  /** Called for each authorization request, pushed ones too. Throws to refuse it. */
+  /** Called for each authorization request, pushed ones too, and for each token request. Throws to refuse it. */
   checkRequest?(ctx: KoaContextWithOIDC): void
   /** For request objects (RFC 9101). */
   requestObjectProblem?: JwtCheck

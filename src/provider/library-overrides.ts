@@ -56,8 +56,10 @@ export function createOverridden(
       handler: (ctx: TokenEndpointGrantContext<P>) => Promise<void> | void,
       ...parameters: (string | readonly string[] | ReadonlySet<string>)[]
     ) {
-      const committed: GrantHandler = ctx =>
-        issue(ctx, () => handler(ctx as TokenEndpointGrantContext<P>))
+      const committed: GrantHandler = ctx => {
+        for (const { checkRequest } of features) checkRequest?.(ctx)
+        return issue(ctx, () => handler(ctx as TokenEndpointGrantContext<P>))
+      }
       const wrapped = features
         .flatMap(({ grantHandlers }) => grantHandlers?.[name] ?? [])
         .reduce((inner, wrap) => wrap(inner), committed)

@@ -62,11 +62,11 @@ function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
 }
 
 /**
- * Adds `offline_access` to a request that is not OpenID Connect, of a client that can refresh: OAuth clients do
- * not know this scope. The consent page shows it.
+ * Adds `offline_access` to an authorization request that is not OpenID Connect, of a client that can refresh:
+ * OAuth clients do not know this scope. The consent page shows it.
  */
 export function addOfflineAccess(oidc: Oidc): void {
-  if (!oidc.requestParamScopes.has('openid')) putOfflineAccess(oidc)
+  if (oidc.route !== 'token' && !oidc.requestParamScopes.has('openid')) putOfflineAccess(oidc)
 }
 
 function putOfflineAccess({ client, params, requestParamScopes }: Oidc): void {
