@@ -7,11 +7,7 @@
 // requests. The record of the library has the decision.
 
 import type { Context } from 'koa'
-import {
-  errors,
-  type Grant,
-  type BackchannelAuthenticationRequest as Requested,
-} from 'oidc-provider'
+import { errors } from 'oidc-provider'
 import type { Decision } from '../accounts/consents.ts'
 import { methodOf, satisfies, TWO_FACTOR_ACR } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
@@ -156,46 +152,40 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
     signIn(ctx, demands)
   }
 
-  /** Gives a request its result. Without a decision the user denies it. */
-  async function decide(user: SignedIn, request: AccessRequest, decision?: Decision) {
-    const { account } = user
+  /** Gives a request its result. Returns false if it has one already. */
+  const finish = (...result: Parameters<typeof provider.backchannelResult>) =>
+    provider.backchannelResult(...result).then(
+      () => true,
+      error => {
+        if (error instanceof errors.InvalidGrant) return false
+        throw error
+      },
+    )
+
+  /** Finishes a request by the answer of its user. Without a decision the user denies it. */
+  async function decide({ account, session }: SignedIn, request: AccessRequest, answer?: Decision) {
     const { id, client_id } = request
     const open = await Requests.find(id)
     const client = await findClient(provider, client_id)
     if (!open || open.grantId || open.error || !client) return 'gone'
-    try {
-      if (refusalOf(client, account)) {
-        await provider.backchannelResult(id, new errors.AccessDenied(MAY_NOT_USE))
-        return 'gone'
-      }
-      if (!decision || !(await consents.decide(account.id, client_id, decision))) {
-        await provider.backchannelResult(id, new errors.AccessDenied('the user did not allow it'))
-        return decision ? 'withdrawn' : 'denied'
-      }
-      const grant = await grants.make(provider, client, account.id, user.session.since)
-      return grant && (await allow(user, open, grant)) ? 'allowed' : 'gone'
-    } catch (error) {
-      // The request has its result already.
-      if (error instanceof errors.InvalidGrant) return 'gone'
-      throw error
+    if (refusalOf(client, account)) {
+      await finish(id, new errors.AccessDenied(MAY_NOT_USE))
+      return 'gone'
     }
-  }
-
-  /** Saves the grant, and then the result. False if the request has one already, or the session has ended. */
-  async function allow({ session }: SignedIn, request: Requested, grant: Grant) {
+    if (!answer || !(await consents.decide(account.id, client_id, answer))) {
+      const isDenied = await finish(id, new errors.AccessDenied('the user did not allow it'))
+      const denied = answer ? 'withdrawn' : 'denied'
+      return isDenied ? denied : 'gone'
+    }
     const { uid, since, amr = [], acr } = session
+    const grant = await grants.make(provider, client, account.id, since)
+    if (!grant) return 'gone'
     await grant.save()
-    try {
-      // After the grant, so that the end of the session finds it.
-      if (await sessions.adopt(uid, { [grant.jti]: now() + grant.expiration })) {
-        await provider.backchannelResult(request, grant, { acr, amr, authTime: since })
-        return true
-      }
-    } catch (error) {
-      if (!(error instanceof errors.InvalidGrant)) throw error
-    }
+    // After the grant, so that the end of the session finds it.
+    const isValid = await sessions.adopt(uid, { [grant.jti]: now() + grant.expiration })
+    if (isValid && (await finish(open, grant, { acr, amr, authTime: since }))) return 'allowed'
     await revokeGrant(records, grant.jti)
-    return false
+    return 'gone'
   }
 
   return {
