@@ -84,9 +84,8 @@ export async function bindToken(
   const lacksKey = (needsProof && !proof) || (needsCertificate && !token['x5t#S256'])
   if (lacksKey || !isSame('jkt') || !isSame('x5t#S256')) throw new errors.InvalidRequest(NEEDS_KEY)
   const until = now() + MAX_AGE_SECONDS
-  if (proof && !(await provider.ReplayDetection.unique(clientId, proof.jti, until))) {
-    throw new errors.InvalidDpopProof('the proof was used before')
-  }
+  // Throws `replayError` for a proof that was used before.
+  if (proof) await provider.ReplayDetection.unique(clientId, proof.jti, until)
 }
 
 const NEEDS_KEY =

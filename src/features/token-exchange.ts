@@ -71,15 +71,14 @@ export function tokenExchange(dependencies: Dependencies): Feature {
   const apis = Object.values(settings.resources)
   if (!apis.some(({ exchange }) => exchange)) return {}
   checkRules(settings)
-  const acts = new WeakMap<object, object>()
-  const handler = createHandler(dependencies, acts)
+  const handler = createHandler(dependencies)
   return {
     register: provider => provider.registerGrantType(EXCHANGE_GRANT, handler, PARAMETERS),
     discovery: () => (apis.some(api => api.authorization_server) ? ISSUES_ASSERTIONS : {}),
     adapters: { Grant: () => ({ find: id => findGrant(dependencies, id) }) },
     tokenClaims(_ctx, token) {
-      const act = acts.get(token)
-      return act && { act }
+      const { act } = mapOf(token)
+      return act ? { act } : undefined
     },
   }
 }
@@ -132,8 +131,8 @@ async function mayUseAll(account: Account | undefined, clientIds: (string | unde
   return clients.every(client => client && refusalOf(client, account) === undefined)
 }
 
-/** `acts`: the claim `act` of each new token (RFC 8693 §4.1). */
-function createHandler(dependencies: Dependencies, acts: WeakMap<object, object>) {
+/** Returns the handler of the grant type. */
+function createHandler(dependencies: Dependencies) {
   const { settings, records, consents, keys } = dependencies
   const { accountOfToken } = createGrants(dependencies)
   const readSubject = createSubjectReader(dependencies)
@@ -192,9 +191,9 @@ function createHandler(dependencies: Dependencies, acts: WeakMap<object, object>
     Object.assign(token, { expiresIn: ttl })
     await bindToken(ctx, token, subject.cnf, settings.features)
     if (api.authorization_server) return assertionOf(exchange, token.jkt)
-    const { act } = subject.claims
-    const by = { sub: client.clientId, ...(act !== undefined && { act }) }
-    if (!rule.impersonation) acts.set(token, by)
+    // The client that acts for the user (RFC 8693 §4.1).
+    const act = { sub: client.clientId, act: subject.claims.act }
+    if (!rule.impersonation) Object.assign(token, { act })
     const grant: ExchangeGrant = {
       ...{ jti: token.grantId, accountId, clientId: client.clientId, iat, exp, rejected, actors },
       resources: { ...given, [api.resource]: scope },
