@@ -101,7 +101,7 @@ export async function createApp(
     mtls: mutualTls(settings, routes.byCertificate),
     fapi,
     response_modes: responseModes(settings, views),
-    registration: registration(settings, records),
+    registration: registration(dependencies),
     client_documents: clientDocuments(dependencies),
     device_flow: deviceFlow(dependencies, views, showError),
     authorization_details: authorizationDetails(settings),

@@ -65,7 +65,7 @@ export function clientDocuments({ settings, log }: Pick<Environment, 'settings' 
       const response = await send(input, options)
       return response.status === 200 ? complete(response, String(input)) : response
     },
-    settings: { clientIdMetadataDocument },
+    settings: { clientIdMetadataDocument, rpMetadataChoices: { enabled: Boolean(set) } },
     checkRequest({ oidc }) {
       const isDocument = oidc.client?.clientIdMetadataDocument
       if (isDocument && refresh_tokens === 'always') addOfflineAccess(oidc)

@@ -2,62 +2,42 @@
 // the values that it can use, and the answer has the one that was chosen. For documents the library chooses.
 
 import { errors } from 'oidc-provider'
-import type { Settings } from '../config/load.ts'
 import { mapOf } from '../config/schema/values.ts'
+import type { Environment } from '../provider/feature.ts'
+import { canSign } from '../provider/keys.ts'
 import { registrationSchema } from './registered-clients.ts'
 
-type Properties = Record<string, unknown>
-
-/** Lists from which the library chooses: it knows the algorithms of the keys. By the metadata they are for. */
-const LIBRARY = {
+/** The lists, by the metadata that is chosen from them. */
+const LISTS = {
+  token_endpoint_auth_method: 'token_endpoint_auth_methods_supported',
+  subject_type: 'subject_types_supported',
   id_token_signed_response_alg: 'id_token_signing_alg_values_supported',
   userinfo_signed_response_alg: 'userinfo_signing_alg_values_supported',
   authorization_signed_response_alg: 'authorization_signing_alg_values_supported',
   request_object_signing_alg: 'request_object_signing_alg_values_supported',
-} as const
-/** Lists from which Usher chooses, because other metadata depend on the value. */
-const OURS = {
-  token_endpoint_auth_method: 'token_endpoint_auth_methods_supported',
-  subject_type: 'subject_types_supported',
-} as const
-
-/** Whether clients can register themselves, and thus choose. */
-export const hasChoices = ({ features }: Settings) =>
-  Boolean(features.dynamic_registration || features.client_id_metadata_documents)
-
-/**
- * Returns metadata with the chosen method and subject type, where the client sends none. Throws
- * `InvalidClientMetadata` for a list without a supported value.
- */
-export function choose(sent: Properties, { features }: Settings): Properties {
-  const isOn = (value: unknown) => value !== 'pairwise' || features.pairwise_subjects
-  const chosen = Object.entries(OURS).flatMap(([key, list]) => {
-    if (sent[list] === undefined || sent[key] != null) return []
-    const value = valuesOf(sent, key, list).find(isOn)
-    if (value !== undefined) return [[key, value]]
-    throw new errors.InvalidClientMetadata(`${list} includes no supported values`)
-  })
-  return { ...sent, ...Object.fromEntries(chosen) }
 }
 
-/** Returns validated metadata with the lists that the library chooses from, in place of the defaults. */
-export function withLists(sent: Properties, metadata: Properties): Properties {
-  const changes = Object.entries(LIBRARY).flatMap(([key, list]) => {
-    if (sent[list] === undefined || sent[key] != null) return []
-    const values = valuesOf(sent, key, list)
-    // The library refuses a list without a value that it supports.
-    const offered = values.length ? values : sent[list]
-    return [
-      [key, undefined],
-      [list, offered],
-    ]
-  })
-  return { ...metadata, ...Object.fromEntries(changes) }
-}
+/** Returns the function that chooses where a client sends a list, and no value. It throws `InvalidClientMetadata`. */
+export function createChoices({ settings, keys }: Pick<Environment, 'settings' | 'keys'>) {
+  const algorithms = keys.filter(canSign).map(({ alg }) => alg)
+  const isOn = (value: string) => value !== 'pairwise' || settings.features.pairwise_subjects
 
-/** The values of a list that a client that registers itself can have. */
-function valuesOf(sent: Properties, key: string, list: string): unknown[] {
-  const schema = mapOf(registrationSchema.shape)[key] as typeof registrationSchema.shape.client_uri
-  const values = Array.isArray(sent[list]) ? sent[list] : []
-  return values.filter(value => typeof value === 'string' && schema.safeParse(value).success)
+  return (sent: Record<string, unknown>) => {
+    const chosen = Object.entries(LISTS).flatMap(([key, list]) => {
+      if (sent[list] === undefined || sent[key] != null) return []
+      const schema = mapOf(registrationSchema.shape)[
+        key
+      ] as typeof registrationSchema.shape.client_uri
+      const isSigned = key.endsWith('_signed_response_alg')
+      const isPossible = (value: unknown) =>
+        typeof value === 'string' &&
+        isOn(value) &&
+        (!isSigned || algorithms.includes(value)) &&
+        schema.safeParse(value).success
+      const value = Array.isArray(sent[list]) ? sent[list].find(isPossible) : undefined
+      if (value !== undefined) return [[key, value]]
+      throw new errors.InvalidClientMetadata(`${list} includes no supported values`)
+    })
+    return { ...sent, ...Object.fromEntries(chosen) }
+  }
 }

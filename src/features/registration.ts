@@ -13,13 +13,12 @@ import { required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { prefixOf } from '../http/client-info.ts'
 import { USHER_METADATA } from '../provider/clients.ts'
-import type { Feature } from '../provider/feature.ts'
+import type { Environment, Feature } from '../provider/feature.ts'
 import { keysPeriod } from '../provider/keys.ts'
 import { addOfflineAccess } from '../provider/requests.ts'
 import { currentRequest } from '../state/request.ts'
-import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import { choose, hasChoices, withLists } from './metadata-choices.ts'
+import { createChoices } from './metadata-choices.ts'
 import { createOpenRegistration } from './open-registration.ts'
 import * as registered from './registered-clients.ts'
 
@@ -30,10 +29,12 @@ const SECRET_METHODS = ['client_secret_basic', 'client_secret_post']
 type Properties = Record<string, unknown>
 
 /** Returns the feature dynamic registration. */
-export function registration(settings: Settings, records: Records): Feature {
+export function registration(environment: Environment): Feature {
+  const { settings, records } = environment
   const set = settings.features.dynamic_registration
   const enabled = Boolean(set)
   const isAlways = set && set.refresh_tokens === 'always'
+  const choose = createChoices(environment)
   const open = createOpenRegistration(settings.features)
   const clients = registered.createRegisteredClients(records)
   const invitations = registered.createInvitations(records)
@@ -42,12 +43,11 @@ export function registration(settings: Settings, records: Records): Feature {
   function validate({ oidc }: KoaContextWithOIDC, properties: Properties) {
     const { client_id, client_id_issued_at, client_secret, client_secret_expires_at } = properties
     // An update has all metadata of the answer before it (RFC 7592 §2.2), also what an invitation set.
-    const body = choose({ ...oidc.body }, settings)
+    const body = choose({ ...oidc.body })
     for (const key of USHER_METADATA) if (body[key] === oidc.client?.[key]) delete body[key]
     const sent = readMetadata(body, String(client_id), settings)
     if (oidc.client) keepSubjects(oidc.client, sent)
-    const { consent, require_pkce, ...validated } = sent
-    const metadata = withLists(body, validated)
+    const { consent, require_pkce, ...metadata } = sent
     const hasSecret = SECRET_METHODS.includes(String(metadata.token_endpoint_auth_method))
     for (const key of Object.keys(properties)) delete properties[key]
     Object.assign(properties, metadata, { client_id_issued_at })
@@ -114,7 +114,6 @@ export function registration(settings: Settings, records: Records): Feature {
         policies: { ...open.policies, [RULES]: validate, [WITHOUT_PKCE]: relaxPkce },
         idFactory: registered.newClientId,
       },
-      rpMetadataChoices: { enabled: hasChoices(settings) },
       // The token does not rotate: an update is one write, and a lost answer does no harm.
       registrationManagement: { enabled, rotateRegistrationAccessToken: false },
     },
