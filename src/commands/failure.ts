@@ -43,11 +43,10 @@ export const IGNORED = 'ignored'
 /** The methods of a client file without `token_endpoint_auth_method`. */
 export const ANY_SECRET = 'client_secret_basic or client_secret_post'
 
-/** Returns the explanation; for an error that is not in the table, the detail of the library. */
+/** Returns the explanation; for an error that is in no table, the detail of the library. */
 export function explainFailure(facts: Facts): Explanation {
   const { error, detail = '', sent, names } = facts.failure
   const row = rowsFor(error).find(({ detail: pattern = '' }) => new RegExp(pattern).test(detail))
-  if (row && 'reason' in row) return row.reason(facts)
   if (row) {
     const wrong = row.wrong
       .replace('TOLERANCE', `${CLOCK_TOLERANCE_SECONDS} s`)
@@ -55,12 +54,30 @@ export function explainFailure(facts: Facts): Explanation {
       .replace('DETAIL', detail)
     return { wrong, change: row.change.replace('ACCOUNT', sent.account ?? 'NAME') }
   }
+  const compared = COMPARED.find(([pattern]) => pattern.test(`${error}: ${detail}`))
+  if (compared) return compared[1](facts)
   const page = facts.settings && `; ${facts.settings.issuer}/errors#${error} explains ${error}`
   return {
     wrong: detail || error,
     sent: [...Object.keys(sent), ...names].join(', ') || 'no parameter',
     change: `${DESCRIPTIONS[detail] ?? 'the request of the application'}${page ?? ''}`,
   }
+}
+
+/** Texts for an error. `detail`: a pattern of the details that they are for; absent: all. */
+type Row = Said & { detail?: string }
+const TABLES: Map<string, Row[]>[] = [exchange, texts.errors].map(
+  table => new Map(Object.entries(table)),
+)
+
+/** Returns the rows of an error. The first that fits is used. */
+function rowsFor(error: string): Row[] {
+  const reasons: Record<string, Said> = error === 'sign_in' ? SIGN_IN : CLIENT_REFUSALS
+  const refusals = Object.entries(reasons).map(([reason, said]) => ({
+    detail: `^${reason}`,
+    ...said,
+  }))
+  return [...TABLES.flatMap(table => table.get(error) ?? []), ...refusals]
 }
 
 const nameOf = ({ failure }: Facts) => failure.client_id ?? 'the client'
@@ -80,8 +97,9 @@ const unknownClient: Reason = ({ failure: { client_id }, settings }) => {
   }
 }
 
-/** The parameter has a value that the client does not have under `key`. */
-function unregistered(parameter: string, key: keyof ClientFile): Reason {
+/** The parameter has a value that the client does not have under `key`, which is its name or the plural of it. */
+function unregistered(key: keyof ClientFile): Reason {
+  const parameter = key.replace(/s$/, '')
   const isUri = key.endsWith('uris')
   return facts => {
     const { client, failure, settings } = facts
@@ -176,49 +194,16 @@ const ignored: Reason = ({ failure: { detail = '' }, settings }) => {
   }
 }
 
-/** Returns a row for each beginning of a detail. */
-const rowsOf = (all: Record<string, Said>): Row[] =>
-  Object.entries(all).map(([reason, said]) => ({ detail: new RegExp(`^${reason}`), ...said }))
-const refused = rowsOf(CLIENT_REFUSALS)
-const responseType = unregistered('response_type', 'response_types')
-const grantType = unregistered('grant_type', 'grant_types')
-const scope = unregistered('scope', 'scope')
-
-/** A reason, or what it says. `detail`: the details that it is for, or a part of them; absent: all. */
-type Row = { detail?: RegExp | string } & (Said | { reason: Reason })
-
-/** Reasons that compare the request with the configuration, by error. */
-const COMPARED: Record<string, Row[]> = {
-  invalid_client: [
-    { detail: /client not found/, reason: unknownClient },
-    { detail: /registered client auth|invalid secret/, reason: authentication },
-  ],
+/** Reasons that compare the request with the configuration, by `ERROR: DETAIL`. The first that fits is used. */
+const COMPARED: [pattern: RegExp, reason: Reason][] = [
+  [/^invalid_client: .*client not found/, unknownClient],
+  [/^invalid_client: .*(registered client auth|invalid secret)/, authentication],
   // Details about `redirect_uris` are of registrations.
-  invalid_redirect_uri: [
-    { detail: /^(?!redirect_uris)/, reason: unregistered('redirect_uri', 'redirect_uris') },
-  ],
-  invalid_request: [
-    {
-      detail: /post_logout/,
-      reason: unregistered('post_logout_redirect_uri', 'post_logout_redirect_uris'),
-    },
-    { detail: /response_type is not/, reason: responseType },
-    { detail: /grant type is not/, reason: grantType },
-  ],
-  access_denied: refused,
-  invalid_token: refused,
-  unauthorized_client: refused,
-  invalid_grant: refused,
-  invalid_scope: [{ detail: /not allowed/, reason: scope }],
-  invalid_target: [{ detail: /^(?!.*(absolute URI|fragment))/, reason: target }],
-  unsupported_response_type: [{ reason: responseType }],
-  unsupported_grant_type: [{ reason: grantType }],
-  [IGNORED]: [{ reason: ignored }],
-  sign_in: rowsOf(SIGN_IN),
-}
-
-/** The rows of each error: with a fixed text, and then those above. The first that fits is used. */
-const TABLES: Map<string, Row[]>[] = [exchange, texts.errors, COMPARED].map(
-  table => new Map(Object.entries(table)),
-)
-const rowsFor = (error: string) => TABLES.flatMap(table => table.get(error) ?? [])
+  [/^invalid_redirect_uri: (?!redirect_uris)/, unregistered('redirect_uris')],
+  [/^invalid_request: .*post_logout/, unregistered('post_logout_redirect_uris')],
+  [/^unsupported_response_type:|response_type is not/, unregistered('response_types')],
+  [/^unsupported_grant_type:|grant type is not/, unregistered('grant_types')],
+  [/^invalid_scope: .*not allowed/, unregistered('scope')],
+  [/^invalid_target: (?!.*(absolute URI|fragment))/, target],
+  [RegExp(`^${IGNORED}:`), ignored],
+]
