@@ -10,14 +10,15 @@ import { open, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { readStoreSettings } from '../config/load.ts'
 import { readJson } from '../config/schema/values.ts'
 import { type Factors, restored } from '../features/factors/factors.ts'
 import kinds from '../storage/kinds.json' with { type: 'json' }
 import { recordOf } from '../storage/records.ts'
 import { createSeal, NAMING_KEY, type Seal } from '../storage/seal.ts'
 import type { Entry } from '../storage/store.ts'
-import { Failure, hint, type Invocation, recordsAre } from './command.ts'
-import { fill, openAt, openInstalledStore, readConfigured, readNamingKey, textOf } from './store.ts'
+import { Failure, hint, type Invocation, openAt, openState, recordsAre } from './command.ts'
+import { fill, findSecret, textOf } from './store.ts'
 
 const BACKUP_FORMAT = 1
 const KINDS = new Map(Object.entries(kinds))
@@ -36,9 +37,8 @@ export async function backup({ values, args: [file = ''] }: Invocation) {
   if (!existsSync(dirname(file))) throw new Failure(`Folder ${dirname(file)} not found.`)
   // A device or a pipe would be replaced by a file.
   if (existsSync(file) && !statSync(file).isFile()) throw new Failure(`${file} is not a file.`)
-  const { store, secrets, namingKey } = await openInstalledStore()
+  const { store, secrets } = await openState('refuse')
   const seal = createSeal(secrets)
-  seal.open(NAMING_KEY, namingKey)
   const partial = `${file}.partial`
   const seen = new Set<string>()
   let damaged = 0
@@ -59,8 +59,8 @@ export async function backup({ values, args: [file = ''] }: Invocation) {
     await rm(partial, { force: true })
     await pipeline(lines, createWriteStream(partial, { mode: 0o600, flags: 'wx', flush: true }))
     // A store that was emptied meanwhile has lost its identity.
-    const value = await readNamingKey(store, 'USHER_STORE')
-    if (!seen.has(nameOf({ key: NAMING_KEY, value }))) {
+    const identity = await store.get(NAMING_KEY)
+    if (!identity || !seen.has(nameOf(identity))) {
       throw new Failure('USHER_STORE became another installation meanwhile.')
     }
     if (!values.overwrite) await requireReplaceable(file, seen, seal)
@@ -103,7 +103,9 @@ const lineOf = (value: object) => `${JSON.stringify(value)}\n`
 /** `store restore FILE`: fills an empty store, while no node runs on it. */
 export async function restore({ args: [file = ''] }: Invocation) {
   if (!existsSync(file)) throw new Failure(`File ${file} not found.`)
-  const { location, secrets } = readConfigured()
+  const { store: location } = readStoreSettings()
+  const { secrets } = findSecret(location)
+  if (!secrets.length) throw new Failure('Set USHER_SECRET to the secret of the store.')
   const seal = createSeal(secrets)
   let namingKey: Uint8Array | undefined
   for await (const entry of entriesOf(file)) {

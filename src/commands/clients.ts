@@ -21,8 +21,6 @@ import {
   WITHOUT_PKCE,
 } from '../features/registered-clients.ts'
 import { revokeClient } from '../state/grants.ts'
-import { queueAuditEvent } from '../state/operator-events.ts'
-import { openRecords } from '../storage/records.ts'
 import { createSeal } from '../storage/seal.ts'
 import { now } from '../storage/store.ts'
 import {
@@ -41,7 +39,6 @@ import {
   timeOf,
 } from './command.ts'
 import { ANY_SECRET, type ClientSource } from './failure.ts'
-import { openInstalledStore } from './store.ts'
 
 const MIN_SECRET_CHARACTERS = 32
 const DEFAULT_CLIENTS = 10
@@ -223,10 +220,9 @@ export async function remove({ values, args: [id = ''] }: Invocation) {
 export async function end({ args: [id = ''] }: Invocation) {
   const ids = (await readClients(readSettings())).map(({ client_id }) => client_id)
   if (!ids.includes(id)) throw notFound('Client', id, ids)
-  const { store, secrets } = await openInstalledStore()
+  const { store, secrets, audit } = await openState('refuse')
   const count = await revokeClient(store, createSeal(secrets), id)
-  const records = await openRecords(store, secrets)
-  await queueAuditEvent(records, 'client_ended', { client_id: id, grants: count })
+  await audit('client_ended', { client_id: id, grants: count })
   hint(`Tokens of ${id} are revoked: ${count} grants. JWT access tokens expire by themselves.`)
 }
 

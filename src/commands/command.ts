@@ -13,7 +13,7 @@ import type { AuditEventName } from '../http/audit.ts'
 import { queueAuditEvent } from '../state/operator-events.ts'
 import { openInstallation, openStore, storeExists, unlock } from '../storage/open.ts'
 import { NAMING_KEY } from '../storage/seal.ts'
-import { now } from '../storage/store.ts'
+import { now, type Store } from '../storage/store.ts'
 
 /** Options, by name. */
 type Values = Record<string, unknown>
@@ -35,21 +35,38 @@ const MEMORY = 'sqlite::memory:'
 /** The stores that a command opened. They are closed when it ends. */
 export const opened = new AsyncDisposableStack()
 
+/** Opens a store. `name`: how the operator named it. A Redis is opened as `redis` in usher.yaml says. */
+export async function openAt(name: string, location: string): Promise<Store> {
+  refuseMemory(name, location)
+  const store = await openStore(location, readStoreSettings().redis).catch(({ message }: Error) => {
+    throw new Failure(`${name}: ${message}`)
+  })
+  opened.defer(() => store.close())
+  return store
+}
+
+/** Refuses a store that no command can reach. */
+export function refuseMemory(name: string, location: string): void {
+  if (location !== MEMORY) return
+  throw new Failure(`${name}: ${location} is inside the running service. Name a file or a Redis.`)
+}
+
 /**
- * Opens the store of the configuration, beside a running service. A store without an installation stays
- * empty by default: the state is then an empty one in memory.
+ * Opens the store of the configuration, beside a running service. A store without an installation stays empty by
+ * default: the state is then an empty one in memory. `refuse`: throws a `Failure` in this case.
  */
-export async function openState(ifEmpty: 'create' | 'keep' = 'keep') {
+export async function openState(ifEmpty: 'create' | 'keep' | 'refuse' = 'keep') {
   const settings = readStoreSettings()
-  const { store: location, secrets, redis } = settings
+  const { store: location, secrets } = settings
   refuseMemory('USHER_STORE', location)
   const isOpened = ifEmpty === 'create' || storeExists(location)
-  const store = await openStore(isOpened ? location : MEMORY, redis)
-  opened.defer(() => store.close())
-  const isUsed = ifEmpty === 'create' || (await store.get(NAMING_KEY))
-  const { records } = await (isUsed
-    ? unlock(store, location, secrets)
+  const found = isOpened ? await openAt('USHER_STORE', location) : undefined
+  const isUsed = ifEmpty === 'create' || (await found?.get(NAMING_KEY))?.value
+  if (ifEmpty === 'refuse' && !isUsed) throw new Failure('USHER_STORE holds no installation.')
+  const installation = await (found && isUsed
+    ? unlock(found, location, secrets)
     : openInstallation(MEMORY, []))
+  const { records } = installation
   /**
    * Records an audit event, which a running node writes to its log. It also keeps the event for the
    * activity of the user, and mails its notice, if there is one. `formerEmail`: the address that was replaced. The log
@@ -60,13 +77,7 @@ export async function openState(ifEmpty: 'create' | 'keep' = 'keep') {
     await keepActivity(records, { ...about, event })
     await queueNotice(settings, records, [{ ...about, event, formerEmail }])
   }
-  return { records, audit }
-}
-
-/** `name`: how the operator named the store. */
-export function refuseMemory(name: string, location: string): void {
-  if (location !== MEMORY) return
-  throw new Failure(`${name}: ${location} is inside the running service. Name a file or a Redis.`)
+  return { ...installation, audit }
 }
 
 /** Text of users, clients and issuers cannot control the terminal (CWE-150). */
@@ -173,23 +184,23 @@ export async function openOwnDirectory(ifEmpty?: 'create') {
         'These commands work here: accounts show, accounts why, sessions, grants.',
     )
   }
-  const { records, audit } = await openState(ifEmpty)
-  return { directory: createDirectory(records), records, audit }
+  const state = await openState(ifEmpty)
+  return { ...state, directory: createDirectory(state.records) }
 }
 
 /** Finds an account of Usher by its id (`usr_…`) or username. Throws a `Failure` without one. */
 export async function openOwnAccount(name: string) {
-  const opened = await openOwnDirectory()
-  return { ...(await requireAccount(opened.directory, name)), ...opened }
+  const state = await openOwnDirectory()
+  return { ...state, ...(await requireAccount(state.directory, name)) }
 }
 
 /** Finds an account as `openOwnAccount` does, also one of `accounts.module`. */
 export async function openAccount(name: string) {
-  const { records, audit } = await openState()
+  const state = await openState()
   // Loaded here: it brings undici, and most commands start without it.
   const { openDirectory } = await import('../features/accounts-module.ts')
-  const directory = await openDirectory(readStoreSettings(), records)
-  return { ...(await requireAccount(directory, name)), records, audit }
+  const directory = await openDirectory(readStoreSettings(), state.records)
+  return { ...state, ...(await requireAccount(directory, name)) }
 }
 
 /** Finds an account by its id or username. `by`: `sign_in.by`, for the e-mail address. */

@@ -13,11 +13,10 @@ import { createPlainFetch } from '../http/egress.ts'
 import { publishedKids } from '../keys/signing-keys.ts'
 import { DOCTOR_ORIGIN } from '../provider/failures.ts'
 import { DISCOVERY } from '../provider/routes.ts'
-import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts'
-import { openRecords } from '../storage/records.ts'
+import { storeFile, unlock } from '../storage/open.ts'
 import { NAMING_KEY } from '../storage/seal.ts'
 import { type Check, ok, reasonOf, warning, wrong } from '../storage/store.ts'
-import { Failure, type Invocation, opened, print, readStdin } from './command.ts'
+import { Failure, type Invocation, openAt, print, readStdin } from './command.ts'
 import { summaryOf, validate } from './config.ts'
 import FIXES from './doctor-fixes.json' with { type: 'json' }
 
@@ -81,7 +80,7 @@ async function checkDiscovery({ name, issuer }: Upstream, egress: Settings['egre
 }
 
 /** Returns the ids of the keys in the store; undefined when something is wrong. */
-async function* checkStore({ store: location, secrets, redis }: Settings) {
+async function* checkStore({ store: location, secrets }: Settings) {
   const file = storeFile(location)
   if (file && !existsSync(file)) {
     const first = `${file} is made by the first start`
@@ -90,8 +89,7 @@ async function* checkStore({ store: location, secrets, redis }: Settings) {
   }
   let fix = FIXES.store
   try {
-    const store = await openStore(location, redis)
-    opened.defer(() => store.close())
+    const store = await openAt('store', location)
     const checks = await store.check()
     yield* checks
     if (checks.some(({ state }) => state === 'wrong')) return undefined
@@ -100,10 +98,9 @@ async function* checkStore({ store: location, secrets, redis }: Settings) {
       return []
     }
     fix = FIXES.secret
-    const known = file && !secrets.length ? [readSecret(secretFile(file))] : secrets
-    const kids = await publishedKids(await openRecords(store, known))
+    const { records } = await unlock(store, location, secrets)
     yield ok('store', 'found; USHER_SECRET decrypts it')
-    return kids
+    return await publishedKids(records)
   } catch (error) {
     yield wrong('store', reasonOf(error), fix)
   }

@@ -14,7 +14,7 @@ import { Readable } from 'node:stream'
 import { readStoreSettings } from '../config/load.ts'
 import { usherSchema } from '../config/schema/usher.ts'
 import { queueAuditEvent } from '../state/operator-events.ts'
-import { openStore, readSecret, secretFile, storeExists, storeFile } from '../storage/open.ts'
+import { readSecret, secretFile, storeExists, storeFile } from '../storage/open.ts'
 import { openRecords } from '../storage/records.ts'
 import { createSeal, NAMING_KEY } from '../storage/seal.ts'
 import { type Entry, reasonOf, requireTrust, type Store } from '../storage/store.ts'
@@ -22,7 +22,8 @@ import {
   Failure,
   hint,
   type Invocation,
-  opened,
+  openAt,
+  openState,
   recordsAre,
   refuseMemory,
   reportProgress,
@@ -36,9 +37,9 @@ export async function reseal() {
   if (!readStoreSettings().secrets.length) {
     throw new Failure('Set USHER_SECRET to the new secret and the former one.')
   }
-  const { store, secrets } = await openInstalledStore()
+  const { store, secrets, audit } = await openState('refuse')
   const count = await resealAll(store, secrets)
-  await queueAuditEvent(await openRecords(store, secrets), 'store_resealed', { records: count })
+  await audit('store_resealed', { records: count })
   hint(`${recordsAre(count)} encrypted again; USHER_SECRET needs only its first value now.`)
 }
 
@@ -67,17 +68,23 @@ export async function resealAll(store: Store, secrets: Uint8Array[]): Promise<nu
 export async function copy({ values }: Invocation) {
   const [from, to] = [readLocation(values, 'from'), readLocation(values, 'to')]
   if (from === to) throw new Failure('--from and --to name the same store.')
-  const file = storeFile(from)
-  if (!storeExists(from)) throw new Failure(`--from: file ${file} not found.`)
+  if (!storeExists(from)) throw new Failure(`--from: file ${storeFile(from)} not found.`)
   const source = await openAt('--from', from)
   // A source without an installation is refused before the file of the target is made.
   await readNamingKey(source)
   const target = await openAt('--to', to)
-  const count = await copyStore(source, target)
-  const { secrets, variable } = findSecret(file)
-  hint(`${recordsAre(count)} copied${await noteCopy(target, secrets, count)}.`)
+  const records = await copyStore(source, target)
+  const { secrets, file } = findSecret(from)
+  // The copy is opened as its nodes will open it.
+  const problem = secrets.length
+    ? await openRecords(target, secrets)
+        .then(copied => queueAuditEvent(copied, 'store_copied', { records }))
+        .catch(error => `, but ${reasonOf(error)}`)
+    : '; set USHER_SECRET to have it checked as well'
+  hint(`${recordsAre(records)} copied${problem ?? ''}.`)
   // A Redis URL may contain a password, and is not printed.
   const store = storeFile(to) === undefined ? 'USHER_STORE as --to was' : `USHER_STORE=${to}`
+  const variable = file ? `USHER_SECRET_FILE=${file}` : 'the same USHER_SECRET'
   hint(`Next: start every node with ${store} and ${variable}, and none on --from.`)
 }
 
@@ -90,9 +97,9 @@ export async function copyStore(from: Store, to: Store): Promise<number> {
 }
 
 /** Returns the value of the naming key. Throws a `Failure` for a store without one. */
-export async function readNamingKey(from: Store, name = '--from'): Promise<Uint8Array> {
+async function readNamingKey(from: Store): Promise<Uint8Array> {
   const entry = await from.get(NAMING_KEY)
-  if (!entry?.value) throw new Failure(`${name} holds no installation.`)
+  if (!entry?.value) throw new Failure('--from holds no installation.')
   return entry.value
 }
 
@@ -143,49 +150,11 @@ function readLocation(values: Invocation['values'], option: string): string {
   return data
 }
 
-/** The location of the configured store, and its secrets. */
-export function readConfigured() {
-  const { store: location } = readStoreSettings()
-  refuseMemory('USHER_STORE', location)
-  const { secrets } = findSecret(storeFile(location))
-  if (!secrets.length) throw new Failure('Set USHER_SECRET to the secret of the store.')
-  return { location, secrets }
-}
-
-/** Opens the store of the configuration. Throws a `Failure`, and creates no file, without an installation. */
-export async function openInstalledStore() {
-  const { location, secrets } = readConfigured()
-  if (!storeExists(location)) throw new Failure('USHER_STORE holds no installation.')
-  const store = await openAt('USHER_STORE', location)
-  return { store, secrets, namingKey: await readNamingKey(store, 'USHER_STORE') }
-}
-
-/** `name`: how the operator named the store. A Redis is opened as `redis` in usher.yaml says. */
-export async function openAt(name: string, location: string): Promise<Store> {
-  const store = await openStore(location, readStoreSettings().redis).catch(({ message }: Error) => {
-    throw new Failure(`${name}: ${message}`)
-  })
-  opened.defer(() => store.close())
-  return store
-}
-
-/** The secret of the environment, or the one that was made beside the store in `file`. */
-function findSecret(file: string | undefined) {
+/** Returns the secrets of the environment, or those in the file beside an embedded store, with that file. */
+export function findSecret(location: string): { secrets: Uint8Array[]; file?: string } {
   const { secrets } = readStoreSettings()
-  const beside = file && secretFile(file)
-  if (secrets.length || !beside || !existsSync(beside)) {
-    return { secrets, variable: 'the same USHER_SECRET' }
-  }
-  return { secrets: [readSecret(beside)], variable: `USHER_SECRET_FILE=${beside}` }
-}
-
-/** Opens the copy as its nodes will, and records the audit event. Returns what went wrong. */
-async function noteCopy(store: Store, secrets: Uint8Array[], count: number): Promise<string> {
-  if (!secrets.length) return '; set USHER_SECRET to have it checked as well'
-  try {
-    await queueAuditEvent(await openRecords(store, secrets), 'store_copied', { records: count })
-    return ''
-  } catch (error) {
-    return `, but ${reasonOf(error)}`
-  }
+  const store = storeFile(location)
+  const file = store && secretFile(store)
+  if (secrets.length || !file || !existsSync(file)) return { secrets }
+  return { secrets: [readSecret(file)], file }
 }
