@@ -15,6 +15,7 @@ import { hashPassword, passwordProblem } from '../accounts/password.ts'
 import { readSettings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
 import { readJson } from '../config/schema/values.ts'
+import { createFactors, withoutSecrets } from '../features/factors/factors.ts'
 import { createLinks } from '../features/links.ts'
 import { addLink, withoutIssuer } from '../features/upstream/identities.ts'
 import { now } from '../storage/store.ts'
@@ -27,8 +28,9 @@ import {
   openOwnDirectory,
   print,
   readStdin,
-  requireEntry,
+  requireOne,
   shown,
+  timeOf,
 } from './command.ts'
 
 /** Lifetime of a temporary password: over a weekend. */
@@ -49,7 +51,7 @@ export async function add({ values }: Invocation) {
   }
 }
 
-/** `accounts list`, and `accounts find TEXT`: whose username, name or e-mail address contains a text. */
+/** `accounts list`: all accounts, or those whose username, name or e-mail address contains a text. */
 export async function list({ values, args: [text] }: Invocation) {
   const { directory } = await openOwnDirectory()
   const wanted = foldUsername(tidy(text ?? ''))
@@ -70,10 +72,13 @@ export async function list({ values, args: [text] }: Invocation) {
   print(values, found.map(visible), found.map(describe), none)
 }
 
+/** `accounts find TEXT`. */
+export const find = list
+
 const SUB = '1 to 255 visible ASCII characters, as in the ID tokens'
 
 /** `accounts link ACCOUNT --upstream NAME --subject SUB`. */
-export async function link({ values, args: [name = ''] }: Invocation) {
+export async function linkUpstream({ values, args: [name = ''] }: Invocation) {
   const { data: subject } = subjectSchema.safeParse(values.subject)
   if (!subject) throw new Failure(`--subject is missing, or not a sub: ${SUB}.`)
   const issuer = issuerOf(values.upstream)
@@ -104,7 +109,7 @@ export async function unlink({ values, args: [name = ''] }: Invocation) {
 function issuerOf(name: unknown): string {
   if (!name) throw new Failure('--upstream is missing: the name of a file in upstreams/.')
   const { upstreams } = readSettings()
-  return requireEntry('Upstream', String(name), new Map(Object.entries(upstreams))).issuer
+  return requireOne('Upstream', String(name), Object.values(upstreams), 'name').issuer
 }
 
 /** `accounts show ACCOUNT`. */
@@ -176,7 +181,35 @@ export async function remove({ values, args: [name = ''] }: Invocation) {
   hint(`${username} is removed.`)
 }
 
-function visible({ password, ...account }: Account) {
+/**
+ * `accounts factors ACCOUNT [--remove ID]`: id, type, when it was added and last used, and name. `--remove all`
+ * removes the recovery codes, too.
+ */
+export async function factors({ values, args: [name = ''] }: Invocation) {
+  const { id, username, records, audit } = await openAccount(name)
+  const store = createFactors(records)
+  const { factors: own, recovery_codes } = withoutSecrets(await store.read(id))
+  const { remove } = values
+  if (remove === undefined) {
+    const lines = own.map(({ id, type, name, created, used = { at: created } }) =>
+      [id, type, timeOf(created), timeOf(used.at), name].join('  ').trimEnd(),
+    )
+    lines.push(`recovery codes left: ${recovery_codes}`)
+    return print(values, { account: id, factors: own, recovery_codes }, lines)
+  }
+  if (remove === 'all') {
+    const removed = await store.reset(id)
+    await audit('second_factors_reset', { account: id, factors: removed.map(({ type }) => type) })
+    return hint(`${username} has no second factor any more, and no recovery codes.`)
+  }
+  const removed = requireOne('Second factor', String(remove), own, 'id')
+  await store.remove(id, removed.id)
+  await audit('second_factor_removed', { account: id, factor: removed.type })
+  hint(`This second factor of ${username} is removed.`)
+}
+
+/** Returns an account without its password. */
+export function visible({ password, ...account }: Account) {
   return { ...account, has_password: password !== undefined }
 }
 

@@ -34,7 +34,7 @@ import {
   print,
   readStdin,
   readUntil,
-  requireEntry,
+  requireOne,
   secondOf,
   timeOf,
 } from './command.ts'
@@ -95,8 +95,9 @@ function describe({ client_id, client_name, registered, ...client }: Client): st
 
 /** `clients show CLIENT_ID`. */
 export async function show({ values, args: [id = ''] }: Invocation) {
-  const all = new Map((await readClients(readSettings())).map(one => [one.client_id, one]))
-  const client = requireEntry('Client', id, all, ' List the clients: npm run usher -- clients list')
+  const all = await readClients(readSettings())
+  const advice = ' List the clients: npm run usher -- clients list'
+  const client = requireOne('Client', id, all, 'client_id', advice)
   const secrets = describeSecrets(client.client_secret_hashes)
   print(values, client, outline({ ...client, secrets }))
 }
@@ -191,8 +192,7 @@ export async function invitations({ values }: Invocation) {
 export async function uninvite({ args: [handle = ''] }: Invocation) {
   const { records, audit } = await openState()
   const invitations = createInvitations(records)
-  const all = new Map((await invitations.list()).map(one => [one.handle, one]))
-  const found = requireEntry('Invitation', handle, all)
+  const found = requireOne('Invitation', handle, await invitations.list(), 'handle')
   await invitations.revoke(found)
   await audit('invitation_revoked', { invitation: handle })
   hint(`It is revoked. Applications that registered with it (${found.used}) stay: clients list`)
@@ -205,8 +205,7 @@ export async function remove({ values, args: [id = ''] }: Invocation) {
   }
   const { records, audit } = await openState()
   const clients = createRegisteredClients(records)
-  const ids = (await clients.list()).map(({ client_id }) => client_id)
-  if (!ids.includes(id)) throw notFound('Registered client', id, ids)
+  requireOne('Registered client', id, await clients.list(), 'client_id')
   if (!values.yes) throw new Failure(`This ends every token of ${id} for good. Add --yes.`)
   await clients.remove(id)
   await audit('client_removed', { client_id: id })
@@ -218,8 +217,7 @@ export async function remove({ values, args: [id = ''] }: Invocation) {
  * list of the grants of its client.
  */
 export async function end({ args: [id = ''] }: Invocation) {
-  const ids = (await readClients(readSettings())).map(({ client_id }) => client_id)
-  if (!ids.includes(id)) throw notFound('Client', id, ids)
+  requireOne('Client', id, await readClients(readSettings()), 'client_id')
   const { store, secrets, audit } = await openState('refuse')
   const count = await revokeClient(store, createSeal(secrets), id)
   await audit('client_ended', { client_id: id, grants: count })

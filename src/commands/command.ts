@@ -131,11 +131,18 @@ export function notFound(what: string, name: string, known: string[] = [], advic
   return new Failure(`${what} ${name} not found${didYouMean(name, known) || '.'}${advice}`)
 }
 
-/** Returns the entry of a name. Throws the failure `notFound` without one. */
-export function requireEntry<T>(what: string, name: string, all: Map<string, T>, advice = ''): T {
-  const entry = all.get(name)
-  if (entry !== undefined) return entry
-  throw notFound(what, name, [...all.keys()], advice)
+/** Returns the one that has this name under `key`. Throws the failure `notFound` without one. */
+export function requireOne<K extends string, T extends Record<K, string>>(
+  what: string,
+  name: string,
+  all: T[],
+  key: K,
+  advice = '',
+): T {
+  const found = all.find(one => one[key] === name)
+  if (found) return found
+  const names = all.map(one => one[key])
+  throw notFound(what, name, names, advice)
 }
 
 /** Standard input as text, without the line break at its end. Secrets come from there: `ps` shows arguments. */

@@ -18,7 +18,7 @@ import { type GrantRecord, grantsOfAccount } from '../state/grants.ts'
 import type { Records } from '../storage/records.ts'
 import { reasonOf } from '../storage/store.ts'
 import { linesIn, readLine, writeLine } from './account-lines.ts'
-import { link as linkUpstream, readProfile } from './accounts.ts'
+import { linkUpstream, readProfile, visible } from './accounts.ts'
 import {
   Failure,
   hint,
@@ -39,7 +39,7 @@ type Opened = Awaited<ReturnType<typeof openOwnDirectory>>
 type Invite = (username: string) => Promise<void>
 
 /** `accounts import [FILE]`. */
-export async function importAccounts({ args: [file] }: Invocation) {
+async function importAccounts({ args: [file] }: Invocation) {
   await addLines(await read(file), await openOwnDirectory('create'))
 }
 
@@ -50,10 +50,10 @@ async function addLines(content: string, { directory, audit }: Opened, invite?: 
   let done = 0
   try {
     const outcomes = lines.map(line => add(directory, line, invite), { concurrency: CONCURRENCY })
-    for await (const { outcome, reason } of outcomes as AsyncIterable<Outcome>) {
-      counts[outcome]++
+    for await (const outcome of outcomes as AsyncIterable<Outcome>) {
       done++
-      if (reason) hint(`line ${done}: ${reason}`)
+      counts[typeof outcome === 'string' ? outcome : 'wrong']++
+      if (typeof outcome !== 'string') hint(`line ${done}: ${outcome.message}`)
       reportProgress('lines read', done)
     }
   } catch (error) {
@@ -69,7 +69,7 @@ async function addLines(content: string, { directory, audit }: Opened, invite?: 
 }
 
 /** `accounts export [ACCOUNT]`: all accounts, to import them; or everything about one user, as JSON. */
-export async function exportAccounts({ args: [name] }: Invocation) {
+async function exportAccounts({ args: [name] }: Invocation) {
   const one = name === undefined ? undefined : await openAccount(name)
   await one?.audit('accounts_exported', { account: one.id })
   if (one) return print({ json: true }, await personalData(one.records, one.account))
@@ -83,18 +83,19 @@ export async function exportAccounts({ args: [name] }: Invocation) {
   })
 }
 
-type Outcome = { outcome: 'added' | 'present' | 'wrong' | 'empty'; reason?: string }
+/** An error: the line is wrong. */
+type Outcome = 'added' | 'present' | 'empty' | InvalidAccount
 
 async function add(directory: OwnDirectory, line: string, invite?: Invite): Promise<Outcome> {
+  if (!line.trim()) return 'empty'
   try {
-    if (!line.trim()) return { outcome: 'empty' }
     const account = readLine(line)
     const outcome = await directory.transfer(account)
     if (outcome === 'added') await invite?.(account.username)
-    return { outcome }
+    return outcome
   } catch (error) {
-    if (!(error instanceof InvalidAccount)) throw error
-    return { outcome: 'wrong', reason: error.message }
+    if (error instanceof InvalidAccount) return error
+    throw error
   }
 }
 
@@ -174,7 +175,7 @@ export async function link(invocation: Invocation) {
 }
 
 /** Returns everything that the store has about one user, without secrets. */
-async function personalData(records: Records, { password, ...account }: Account) {
+async function personalData(records: Records, account: Account) {
   const { id } = account
   const [factors, activity, consents, browsers, grants] = await Promise.all([
     createFactors(records).read(id),
@@ -184,7 +185,7 @@ async function personalData(records: Records, { password, ...account }: Account)
     records.list<GrantRecord>(...grantsOfAccount(id)),
   ])
   return {
-    account: { ...account, has_password: password !== undefined },
+    account: visible(account),
     ...withoutSecrets(factors),
     activity,
     consents,
@@ -192,3 +193,5 @@ async function personalData(records: Records, { password, ...account }: Account)
     grants: grants.map(({ clientId: client_id, iat: since, exp }) => ({ client_id, since, exp })),
   }
 }
+
+export { exportAccounts as export, importAccounts as import }

@@ -20,7 +20,7 @@ import {
   type Invocation,
   openState,
   print,
-  requireEntry,
+  requireOne,
   secondOf,
 } from './command.ts'
 import texts from './refusals.json' with { type: 'json' }
@@ -29,8 +29,6 @@ const EVERYWHERE = 'every network, except in browsers in which the user signed i
 
 /** A problem, and its remedy. */
 export type Said = { wrong: string; change: string }
-
-const ACCOUNTS = 'npm run usher -- accounts'
 
 /** Why a sign-in was refused, by the reason in the log. */
 export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled' | 'wrong_code', Said> =
@@ -42,83 +40,76 @@ export const CLIENT_REFUSALS = {
   [SWITCHED_OFF]: texts.client.switched_off,
 }
 
+/** `until`: epoch seconds. */
+type Obstacle = Said & { reason: string; until?: number }
+
 /** `accounts why ACCOUNT [--client CLIENT_ID] [--ip ADDRESS]`: reads what prevents a sign-in, and changes nothing. */
 export async function why({ values, args: [name = ''] }: Invocation) {
-  const ip = String(values.ip ?? '')
-  if (values.ip !== undefined && !isIP(ip)) {
+  const { client, ip } = values
+  if (ip !== undefined && !isIP(String(ip))) {
     throw new Failure('--ip takes an IP address, as `ip` in the log: 192.0.2.7')
   }
   const settings = readSettings()
+  const { module } = settings.accounts
   const { records } = await openState()
   const directory = await openDirectory(settings, records)
   const account = await findAccount(directory, name, settings.sign_in.by)
-  const { perAccount, perNetwork } = signInLimits(settings.security)
-  const counter = account ? accountCounter(account.id) : `name ${foldUsername(typedName(name))}`
-  const limits: [where: string, counter: Counter][] = [[EVERYWHERE, [counter, perAccount]]]
-  if (ip) limits.push([`the network of ${ip}`, [networkCounter(ip), perNetwork]])
   const upstreams = Object.values(settings.upstreams)
     .filter(({ issuer }) => account?.links?.some(link => link.issuer === issuer))
     .map(({ name, issuer }) => `${name} (${issuer})`)
-  const clients = new Map(settings.clients.map(client => [client.client_id, client]))
-  const client = values.client ? requireEntry('Client', String(values.client), clients) : undefined
   const factors = await createFactors(records).read(account?.id ?? '')
-  const hasPasskey = createRules(settings).usable(factors).factors.some(isPasskey)
-  const places = upstreams.map(place => `at ${place}`)
-  if (hasPasskey) places.unshift('with a passkey')
-  const reasons: Obstacle[] = [
-    ...obstaclesOf(account, places, settings.accounts.module),
-    ...(client ? clientObstacles(client, account) : []),
+  const ways = [
+    ...(module || account?.password ? ['with the right password'] : []),
+    ...(createRules(settings).usable(factors).factors.some(isPasskey) ? ['with a passkey'] : []),
+    ...upstreams.map(place => `at ${place}`),
   ]
+  const checks: [isPrevented: boolean | undefined, reason: keyof typeof SIGN_IN][] = [
+    [!account, 'unknown'],
+    [account?.enabled === false, 'disabled'],
+    [account && !ways.length, 'no_password'],
+    [account && isExpired(account), 'password_expired'],
+  ]
+  const elsewhere = account && module && `change it where ${module} reads it`
+  const reasons = checks.flatMap(([isPrevented, reason]): Obstacle[] => {
+    const { wrong, change } = SIGN_IN[reason]
+    const remedy = elsewhere || change.replace('ACCOUNT', account?.id ?? '')
+    return isPrevented ? [{ reason, wrong, change: remedy }] : []
+  })
+  if (client !== undefined) {
+    const found = requireOne('Client', String(client), settings.clients, 'client_id')
+    reasons.push(...clientObstacles(found, account))
+  }
+  const { perAccount, perNetwork } = signInLimits(settings.security)
+  const counter = account ? accountCounter(account.id) : `name ${foldUsername(typedName(name))}`
+  const limits: [where: string, counter: Counter][] = [[EVERYWHERE, [counter, perAccount]]]
+  if (ip) limits.push([`the network of ${ip}`, [networkCounter(String(ip)), perNetwork]])
   for (const [where, counter] of limits) {
     const until = Math.ceil((await createRateLimit(records).dueTime(counter)) / 1000)
     const wrong = `throttled from ${where}, until ${secondOf(until)}`
     const change = 'wait; the limit expires by itself'
     if (until > now()) reasons.push({ reason: 'throttled', wrong, change, until })
   }
-  const lines = reasons.flatMap(({ wrong, change }) => [wrong, `  → ${change}`])
+  const links = createLinks(records, createDirectory(records))
+  const link = account && ((await links.openOf(account)) ?? (await links.openOf(account, 'forgot')))
   const due = account?.change_password_by
   const temporary = due ? ` The user must change it by ${secondOf(due)}.` : ''
-  const links = createLinks(records, createDirectory(records))
-  const found = [undefined, 'forgot' as const].map(
-    purpose => account && links.openOf(account, purpose),
-  )
-  const link_until = (await Promise.all(found)).find(Boolean)?.until
-  if (settings.accounts.module || account?.password) places.unshift('with the right password')
-  const none = `Nothing prevents a sign-in ${places.join(' or ')}.${temporary}${describeFactors(factors)}`
-  const open = link_until ? [`The link for a password is open until ${secondOf(link_until)}.`] : []
-  const all = [lines.join('\n') || none, ...open]
-  print(values, { account: account?.id, upstreams, link_until, reasons }, all)
-  const where = values.client === undefined ? '' : ` to ${values.client}`
+  const none = `Nothing prevents a sign-in ${ways.join(' or ')}.${temporary}${describeFactors(factors)}`
+  const lines = reasons.flatMap(({ wrong, change }) => [wrong, `  → ${change}`])
+  if (!lines.length) lines.push(none)
+  if (link) lines.push(`The link for a password is open until ${secondOf(link.until)}.`)
+  print(values, { account: account?.id, upstreams, link_until: link?.until, reasons }, lines)
+  const where = client === undefined ? '' : ` to ${client}`
   if (reasons.length) throw new Failure(`The account cannot sign in${where} at the moment.`)
-}
-
-/** `until`: epoch seconds. */
-type Obstacle = Said & { reason: Reason; until?: number }
-type Reason = keyof typeof SIGN_IN | ReturnType<typeof clientObstacles>[number]['reason']
-
-/** `others`: how the account can sign in without a password. `module` keeps those of its accounts. */
-function obstaclesOf(account?: Account, others: string[] = [], module?: string): Obstacle[] {
-  const obstacle = (reason: keyof typeof SIGN_IN) => {
-    const { wrong, change } = SIGN_IN[reason]
-    const elsewhere = account && module && `change it where ${module} reads it`
-    return { reason, wrong, change: elsewhere || change.replace('ACCOUNT', account?.id ?? '') }
-  }
-  if (!account) return [obstacle('unknown')]
-  return [
-    ...(account.enabled ? [] : [obstacle('disabled')]),
-    ...(module || account.password || others.length ? [] : [obstacle('no_password')]),
-    ...(isExpired(account) ? [obstacle('password_expired')] : []),
-  ]
 }
 
 /** Returns what prevents an account from using a client, each with its remedy. */
 function clientObstacles({ client_id, allow = {}, enabled }: ClientMetadata, account?: Account) {
   const missing = account ? missingAttributes(account, allow) : []
   const attributes = missing.map(name => ({
-    reason: 'attribute_missing' as const,
+    reason: 'attribute_missing',
     wrong: `${client_id} needs one of these values of ${name}, and the account has none: ${allow[name]?.join(', ')}`,
-    change: `${ACCOUNTS} set ${account?.username} ${name}+=${allow[name]?.[0]}; or allow in the file of ${client_id}`,
+    change: `npm run usher -- accounts set ${account?.username} ${name}+=${allow[name]?.[0]}; or allow in the file of ${client_id}`,
   }))
-  const off = { reason: 'client_off' as const, ...CLIENT_REFUSALS[SWITCHED_OFF] }
+  const off = { reason: 'client_off', ...CLIENT_REFUSALS[SWITCHED_OFF] }
   return enabled === false ? [off, ...attributes] : attributes
 }

@@ -1,0 +1,29 @@
+// `usher grants`: the access that a user has allowed applications.
+
+import { type Consent, createConsents } from '../accounts/consents.ts'
+import { hint, type Invocation, openAccount, print, requireOne, timeOf } from './command.ts'
+
+/** `grants list ACCOUNT`. */
+export async function list({ values, args: [name = ''] }: Invocation) {
+  const { id, username, records } = await openAccount(name)
+  const consents = await createConsents(records).list(id)
+  const none = `${username} has allowed no application access.`
+  print(values, consents, consents.map(describeConsent), none)
+}
+
+/** `grants withdraw ACCOUNT CLIENT_ID`: does the same as *Remove access* of the account pages. */
+export async function withdraw({ args: [name = '', clientId = ''] }: Invocation) {
+  const { id, username, records, audit } = await openAccount(name)
+  const consents = createConsents(records)
+  const allowed = await consents.list(id)
+  // Also when nothing is listed: an earlier attempt may have been interrupted.
+  await consents.withdraw(id, clientId)
+  requireOne(`Access of ${username} for`, clientId, allowed, 'client_id')
+  await audit('access_removed', { client_id: clientId, account: id })
+  hint(`${clientId} has no access to the account of ${username}; its tokens are revoked.`)
+}
+
+function describeConsent({ client_id, scopes, details = [], since, lastUsed }: Consent): string {
+  const allowed = [...scopes, ...details.map(({ detail }) => detail.type)].join(', ')
+  return `${client_id}  ${allowed}\n    since ${timeOf(since)}, last used ${timeOf(lastUsed)}`
+}
