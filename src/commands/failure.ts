@@ -107,14 +107,13 @@ function unregistered(key: keyof ClientFile): Reason {
     const registered = [client?.value[key] ?? all].flat().map(String)
     const known = registered.flatMap(value => harmless(value).split(' '))
     const refused = failure.sent[parameter]?.split(' ').filter(value => !known.includes(value))
-    const [uri] = isUri && known.length ? (refused ?? []) : []
     const hint = isUri ? '; they are compared byte for byte' : `: ${refused?.join(' ') ?? UNKNOWN}`
     const wrong = `is none of those registered for ${nameOf(facts)}${hint}`
     return {
       wrong: `the ${parameter} ${refused?.length === 0 ? 'is registered now, and was not then' : wrong}`,
       sent: sentAs(facts, parameter),
       registered,
-      difference: uri && differenceOf(uri, known),
+      difference: isUri ? differenceOf(failure.sent[parameter], known) : undefined,
       change: `${placeOf(facts, key)}, or the ${isUri ? 'URI' : parameter} in the application`,
     }
   }
@@ -127,8 +126,10 @@ const URI_PARTS = [
   ['search', 'query'],
 ] as const
 
-/** Says which parts of a sent URI differ from the nearest of the known ones, of which there is at least one. */
-function differenceOf(sent: string, known: string[]): string {
+/** Says which parts of the first unknown URI differ from the nearest of the known ones. */
+function differenceOf(uris = '', known: string[]): string | undefined {
+  const sent = uris.split(' ').find(uri => !known.includes(uri))
+  if (!sent || !known.length) return undefined
   const near = closest(sent, known)
   const [one, other] = [URL.parse(sent), URL.parse(near)]
   if (!one || !other) return `${near} is nearest, and the sent value is not an absolute URI`
@@ -142,13 +143,11 @@ function differenceOf(sent: string, known: string[]): string {
 
 const target: Reason = facts => {
   const registered = Object.keys(facts.settings?.resources ?? {})
-  const sent = sentAs(facts, 'resource')
-  const isNear = registered.length && !registered.some(uri => sent.split(' ').includes(uri))
   return {
     wrong: `${nameOf(facts)} may not use this resource here, or not beside another`,
-    sent,
+    sent: sentAs(facts, 'resource'),
     registered,
-    difference: isNear ? differenceOf(sent, registered) : undefined,
+    difference: differenceOf(facts.failure.sent.resource, registered),
     change: `the resource in the application; clients in the API's file; ${placeOf(facts, 'scope')}`,
   }
 }
