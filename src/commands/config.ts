@@ -3,7 +3,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
-import { createDirectory, type OwnDirectory } from '../accounts/directory.ts'
+import { createDirectory } from '../accounts/directory.ts'
 import { createApp } from '../app.ts'
 import { jsonSchemas } from '../config/key-list.ts'
 import { configFolder, readFolder, type Settings } from '../config/load.ts'
@@ -37,22 +37,13 @@ const stateIfAny = () => openState().catch(() => undefined)
 
 /** Leaves out warnings about attributes in `allow` of clients that an account of the store has. */
 async function withoutKnown(warnings: Finding[]): Promise<Finding[]> {
-  const nameOf = ({ rule, key = '' }: Finding) =>
-    rule === 'allow-attribute' ? key.replace('allow.', '') : ''
-  const names = new Set(warnings.map(nameOf).filter(Boolean))
-  const state = names.size ? await stateIfAny() : undefined
-  const known = state ? await usedAttributes(createDirectory(state.records), names) : new Set()
-  return warnings.filter(warning => !known.has(nameOf(warning)))
-}
-
-/** Returns those attributes that an account has. */
-async function usedAttributes({ all }: Pick<OwnDirectory, 'all'>, names: Set<string>) {
+  const isAbout = ({ rule }: Finding) => rule === 'allow-attribute'
+  const state = warnings.some(isAbout) ? await stateIfAny() : undefined
   const used = new Set<string>()
-  for await (const { attributes } of all()) {
-    for (const name of Object.keys(attributes)) if (names.has(name)) used.add(name)
-    if (used.size === names.size) break
+  for await (const { attributes } of state ? createDirectory(state.records).all() : []) {
+    for (const name of Object.keys(attributes)) used.add(`allow.${name}`)
   }
-  return used
+  return warnings.filter(one => !(isAbout(one) && used.has(one.key ?? '')))
 }
 
 const BARE = 'every setting has its default. A service that runs with settings refuses this folder'
