@@ -12,8 +12,7 @@ export function writeLine({ password: password_hash, ...account }: Account): str
 /** Returns the account of a line. Throws `InvalidAccount` for an invalid one. */
 export function readLine(line: string): Transfer {
   if (line.includes('\uFFFD')) throw new InvalidAccount('is not UTF-8')
-  // Some systems begin a file with a byte order mark.
-  const value: unknown = readJson(line.replace(/^\uFEFF/, ''))
+  const value: unknown = readJson(line)
   if (value === undefined) {
     throw new InvalidAccount('is not JSON: one object a line, and nothing else')
   }
@@ -25,11 +24,12 @@ export function readLine(line: string): Transfer {
 /**
  * Returns the lines of a file, each with the JSON of an account. The file has them, or it is a table (CSV, RFC 4180)
  * with a header, whose columns are keys of `transferSchema`, with `username`, `groups` and `attributes.NAME`. Throws
- * `InvalidAccount` for a table without `username`.
+ * `InvalidAccount` for text that is neither.
  */
 export function linesIn(content: string): string[] {
+  // Some systems begin a file with a byte order mark.
   const text = content.replace(/^\uFEFF/, '')
-  if (!/^\s*[^\s{]/.test(text)) return content.split('\n')
+  if (!/^\s*[^\s{[]/.test(text)) return text.split('\n')
   const [, separator = ','] = /^[^\n]*?([,;\t])/.exec(text) ?? []
   const cell = new RegExp(
     `(?:"((?:[^"]|""){0,65536})"|([^"${separator}\\r\\n]*))(${separator}|\\r?\\n|$)`,
@@ -44,16 +44,14 @@ export function linesIn(content: string): string[] {
   }
   const [first = [], ...others] = rows
   const header = first.map(cell => KNOWN.find(key => key === cell.toLowerCase()) ?? cell)
-  const isTable = header.includes('username')
-  if (!isTable && header.length > 1 && !/^ *[{[]/m.test(text)) throw new InvalidAccount(NO_USERNAME)
-  if (!isTable) return content.split('\n')
+  if (!header.includes('username')) throw new InvalidAccount(NO_USERNAME)
   const lines = others.map(cells => (cells.some(Boolean) ? jsonOf(header, cells) : ''))
   // A quote that is not closed: the rest is a wrong line.
   return ['', ...lines, ...(read < text.length ? [text.slice(read)] : [])]
 }
 
 const NO_USERNAME =
-  'A table has a column username, and its first line has the names of the columns.'
+  'The first line is no JSON, and does not name the columns of a table: a table has a column username.'
 /** Columns whose values are no texts. */
 const TYPED: string[] = namesIn(
   'enabled email_verified change_password_by links created updated ended',
