@@ -7,16 +7,17 @@ import { withoutSecret } from './client-secret.ts'
 import { readEnvironment } from './environment.ts'
 import { type FileResult, isValid, namesakes, readFile, type ValidFile } from './files.ts'
 import { ConfigError, type Finding, inOrder } from './report/finding.ts'
-import { didYouMean, isWarning, strayFile } from './report/wording.ts'
+import { isWarning, strayFile, unknownNames } from './report/wording.ts'
 import { entriesOf } from './report/yaml.ts'
-import { allowFindings, clientFindings, scopeFindings } from './rules/client.ts'
+import { clientFindings } from './rules/client.ts'
 import { logoFindings, readLook } from './rules/pages.ts'
 import * as provider from './rules/provider.ts'
 import { detailFindings, resourceFindings } from './rules/resource.ts'
 import * as upstream from './rules/upstream.ts'
-import { type ClientMetadata, LOOPBACK_HOSTS } from './schema/client.ts'
+import type { ClientMetadata } from './schema/client.ts'
 import { flatten } from './schema/locale.ts'
-import { allScopes, normalUri } from './schema/resource.ts'
+import { LOOPBACK_HOSTS } from './schema/redirect-uri.ts'
+import { normalUri } from './schema/resource.ts'
 import { type ClaimsFile, PROTOCOL_CLAIMS } from './schema/usher.ts'
 import { tagProblem } from './schema/values.ts'
 import { atOnce, inSlices } from './slices.ts'
@@ -146,10 +147,8 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
     ...upstreams.flatMap(file => upstream.upstreamFindings(file, settings)),
     ...upstream.methodFindings(usher, clients, settings.upstreams),
   ]
-  const scopes = allScopes(settings)
   for (const client of clients) {
-    found.push(...scopeFindings(client, scopes), ...clientFindings(client, settings))
-    found.push(...allowFindings(client, settings))
+    found.push(...clientFindings(client, settings))
     yield
   }
   findings.push(...found.filter(({ rule }) => !isWarning(rule)))
@@ -196,6 +195,7 @@ function namesIn(folder: string, findings?: Finding[]): string[] {
 }
 
 const OF_PROTOCOL = 'is set by the protocol, not here'
+const UNCLAIMED = ['unknown-scope', 'no claim belongs to this scope'] as const
 const NO_CLAIMS = 'offline_access carries no claims; give the claim a scope of its own'
 
 /** Returns all scopes except those of APIs, with descriptions by the operator. */
@@ -206,9 +206,8 @@ function scopesOf({ value: { claims, scopes }, at }: ValidFile<ClaimsFile>, find
     if (PROTOCOL_CLAIMS.has(name)) findings.push(at(path, 'protocol-claim', OF_PROTOCOL))
     if (scope === 'offline_access') findings.push(at([...path, 'scope'], 'claim-scope', NO_CLAIMS))
   }
-  for (const name of Object.keys(scopes).filter(name => !names.includes(name))) {
-    const message = `no claim belongs to this scope${didYouMean(name, names)}`
-    findings.push(at(['scopes', name], 'unknown-scope', message))
+  for (const name of Object.keys(scopes)) {
+    findings.push(...unknownNames(at, ['scopes', name], name, names, UNCLAIMED))
   }
   return Object.fromEntries(names.map(name => [name, { ...scopes[name] }]))
 }

@@ -6,9 +6,10 @@ import { type Adapter, type Client, errors, type KoaContextWithOIDC } from 'oidc
 import type { Settings } from '../config/load.ts'
 import type { Locate } from '../config/report/finding.ts'
 import { plainWords } from '../config/report/wording.ts'
-import { clashIn, clientFindings } from '../config/rules/client.ts'
-import { type ClientMetadata, redirectUriProblem, schemeProblem } from '../config/schema/client.ts'
+import { clientFindings } from '../config/rules/client.ts'
+import type { ClientMetadata } from '../config/schema/client.ts'
 import { shippedTags, shippedWords } from '../config/schema/locale.ts'
+import { redirectUri, schemeProblem } from '../config/schema/redirect-uri.ts'
 import { required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { prefixOf } from '../http/client-info.ts'
@@ -183,9 +184,7 @@ export function usable(sent: Properties, { development }: Settings): Properties 
     if (Array.isArray(given[key])) given[key] = given[key].filter(one => values.includes(one))
   }
   if (!Array.isArray(given.redirect_uris)) return given
-  const valid = given.redirect_uris.filter(
-    uri => typeof uri === 'string' && !(redirectUriProblem(uri) ?? clashIn(uri, 'redirect_uris')),
-  )
+  const valid = given.redirect_uris.filter(uri => redirectUri.safeParse(uri).success)
   const isNotWeb = (uri: string) => schemeProblem(uri, { native: false, loopbackIssuer: false })
   const isNative = valid.some(uri => isNotWeb(uri) && !schemeProblem(uri, NATIVE))
   given.application_type ??= isNative ? 'native' : 'web'

@@ -12,13 +12,9 @@ import { type Account, missingAttributes } from '../accounts/account.ts'
 import { hashOf, hashSecret, isExpired } from '../config/client-secret.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError, type Finding } from '../config/report/finding.ts'
-import {
-  ACCOUNT_CLIENT,
-  type ClientMetadata,
-  clientSchema,
-  LOOPBACK_HOSTS,
-} from '../config/schema/client.ts'
+import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
+import { LOOPBACK_HOSTS } from '../config/schema/redirect-uri.ts'
 import { mapOf, namesIn } from '../config/schema/values.ts'
 import { outageIn } from '../storage/store.ts'
 import { merged, type NamedFeature } from './feature.ts'

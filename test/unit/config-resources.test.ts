@@ -253,7 +253,7 @@ test.each<[string, string[]]>([
 
 test('default_resource is refused for an API that is not for the client, or where APIs are off', () => {
   const own = { 'clients/web.yaml': client({ default_resource: 'https://files.example.org' }) }
-  expect(withApi({ clients: ['api'] }, own).text).toContain('this API is not for this client')
+  expect(withApi({ clients: ['api'] }, own).text).toContain('the API is not for this client')
   const off = { 'usher.yaml': { features: { resource_indicators: false } } }
   expect(withApi({}, { ...own, ...off }).text).toContain('default_resource: needs a setting')
 })

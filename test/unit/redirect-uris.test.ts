@@ -1,7 +1,7 @@
 // Valid redirect URIs: for all clients, and for each kind of client.
 
 import { expect, test } from 'vitest'
-import { redirectUriProblem, schemeProblem } from '../../src/config/schema/client.ts'
+import { redirectUriProblem, schemeProblem } from '../../src/config/schema/redirect-uri.ts'
 
 const REFUSED: Record<string, string[]> = {
   wildcards: [

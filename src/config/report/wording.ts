@@ -102,6 +102,24 @@ export function findingsOf({ file, at }: { file: string; at: Locate }, checks: C
   )
 }
 
+/**
+ * Returns a finding for each name at a key, one or a list, that is none of `known`. `NAME` in the message becomes
+ * the name.
+ */
+export function unknownNames(
+  at: Locate,
+  path: PropertyKey[],
+  names: string | string[] = [],
+  known: string[],
+  [rule, message]: readonly [rule: string, message: string],
+): Finding[] {
+  return [names].flat().flatMap((name, i) => {
+    const place = Array.isArray(names) ? [...path, i] : path
+    const text = message.replace('NAME', () => JSON.stringify(name))
+    return known.includes(name) ? [] : at(place, rule, `${text}${didYouMean(name, known)}`)
+  })
+}
+
 /** Returns the finding about a file that nothing reads: its name is probably misspelt. */
 export function strayFile(file: string, known: string[]): Finding {
   const message = `nothing reads this${didYouMean(basename(file), known)}`

@@ -2,55 +2,46 @@
 // library refuses itself is reported with its words (provider/clients.ts).
 
 import { hashOf, isExpired } from '../client-secret.ts'
+import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
-import { didYouMean, findingsOf } from '../report/wording.ts'
-import {
-  CIBA_GRANT,
-  type ClientFile,
-  DEVICE_GRANT,
-  LOOPBACK_HOSTS,
-  schemeProblem,
-} from '../schema/client.ts'
+import { findingsOf, unknownNames } from '../report/wording.ts'
+import { CIBA_GRANT, type ClientFile, DEVICE_GRANT, lifetimesOf } from '../schema/client.ts'
+import { LOOPBACK_HOSTS, schemeProblem } from '../schema/redirect-uri.ts'
+import { allScopes, type ResourceFile } from '../schema/resource.ts'
 import type { UpstreamFile } from '../schema/upstream.ts'
-import type { ClaimsFile, UsherFile } from '../schema/usher.ts'
+import { type ClaimsFile, PROTOCOL_CLAIMS, type UsherFile } from '../schema/usher.ts'
 import { mapOf } from '../schema/values.ts'
-import { type CheckedClient, type TokenSettings, tokenFindings } from './client-tokens.ts'
+import { isLong } from './provider.ts'
 
-/** Settings that a client is checked against. */
-interface ProviderSettings
-  extends TokenSettings,
-    Pick<UsherFile, 'features' | 'compatibility' | 'sign_in'> {
+/** A client whose content is checked: of a file, or of a registration. */
+type CheckedClient = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'written' | 'at'>
+
+/** Settings that files are checked against. */
+export interface Context
+  extends Pick<UsherFile, 'accounts' | 'compatibility' | 'features' | 'lifetimes' | 'sign_in'>,
+    Pick<ClaimsFile, 'claims'> {
+  issuer: string
+  scopes: object
+  resources: Record<string, ResourceFile>
+  upstreams: Record<string, UpstreamFile>
   /** The issuer is http on loopback. */
   development: boolean
   /** PEM; empty for none. */
   clientAuthorities: string
 }
 
-/** Settings that map attributes: claims read them, and upstream issuers set them. */
-type Mapping = Pick<ClaimsFile, 'claims'> & { upstreams: Record<string, UpstreamFile> }
+/** The rule about a claim that does not exist, and its message. */
+export const UNKNOWN_CLAIM = ['unknown-claim', 'there is no claim NAME in claims.yaml'] as const
 
-/** Returns the warnings about attributes in `allow` that nothing maps. */
-export function allowFindings(client: CheckedClient, { claims, upstreams }: Mapping): Finding[] {
-  const known = [
-    ...Object.values(claims).map(({ from }) => from),
-    ...Object.values(upstreams).flatMap(upstream => Object.keys(upstream.claims)),
-  ]
-  const unknown = Object.keys(client.value.allow ?? {}).filter(
-    name => !known.includes(`attributes.${name}`),
-  )
-  return findingsOf(
-    client,
-    unknown.map(name => [true, 'allow-attribute', `allow.${name}`] as const),
-  )
-}
-
+const ROTATION = 'rotate_refresh_tokens'
+const IDLE = 'lifetimes.refresh_token_idle'
 /** Hash of the public secret of the shipped client `demo`. */
 const DEMO_SECRET = 'sha256:FoWR19LG3fXwJBV3R_vmwQGtKh4Q3swDuTWR06stEOI'
 
 /** Returns the findings about one client, with the warnings. */
-export function clientFindings(client: CheckedClient, settings: ProviderSettings): Finding[] {
+export function clientFindings(client: CheckedClient, settings: Context): Finding[] {
   const { value } = client
-  const { development, clientAuthorities, features, sign_in } = settings
+  const { development, clientAuthorities, features, sign_in, claims, upstreams } = settings
   const { token_endpoint_auth_method: method, profile, jwks, redirect_uris } = value
   const { client_secret, client_secret_hashes: hashes = [], response_modes: modes } = value
   const hasNoFactors = sign_in.second_factor === 'off'
@@ -70,6 +61,16 @@ export function clientFindings(client: CheckedClient, settings: ProviderSettings
   const isPlain = (uri?: string) =>
     uri && schemeProblem(uri, { native: false, loopbackIssuer: development })
   const lacksKey = (alg?: string) => alg && !value.jwks_uri && !hasKeyFor(jwks, alg)
+  const { lifetimes = {}, rotate_refresh_tokens: rotates } = value
+  const { refresh_token, refresh_token_idle } = lifetimesOf(settings.lifetimes, value)
+  const isBearer =
+    !value.dpop_bound_access_tokens && !value.tls_client_certificate_bound_access_tokens
+  const isIdle = lifetimes.refresh_token_idle !== undefined
+  const hasNoRefresh = !hasGrant('refresh_token')
+  const attributes = [
+    ...Object.values(claims).map(({ from }) => from),
+    ...Object.values(upstreams).flatMap(upstream => Object.keys(upstream.claims)),
+  ]
   const demo = hashes.findIndex(entry => hashOf(entry) === DEMO_SECRET)
   const hashAt = (i: number) => `client_secret_hashes.${i}`
   return [
@@ -102,11 +103,24 @@ export function clientFindings(client: CheckedClient, settings: ProviderSettings
       [!value.require_pkce, 'pkce-exempt', 'require_pkce'],
       [value.consent === 'implicit' && isPublic, 'implicit-consent-public', 'consent'],
       ...hashes.map((entry, i) => [isExpired(entry), 'secret-expired', hashAt(i)] as const),
+      [isIdle && hasNoRefresh, 'refresh-grant', IDLE],
+      [lifetimes.refresh_token && hasNoRefresh, 'refresh-grant', 'lifetimes.refresh_token'],
+      [value.refresh_tokens === 'always' && hasNoRefresh, 'refresh-grant', 'refresh_tokens'],
+      [rotates !== undefined && hasNoRefresh, 'refresh-grant', ROTATION],
+      [rotates === false && isPublic && isBearer, 'rotation-public', ROTATION],
+      [isIdle && (profile || rotates === false), 'idle-unrotated', IDLE],
+      [isIdle && refresh_token_idle > refresh_token, 'idle-longer', IDLE],
+      [isLong(lifetimes.access_token), 'access-token-lifetime', 'lifetimes.access_token'],
+      ...Object.keys(value.allow ?? {}).map(name => {
+        const isUnmapped = !attributes.includes(`attributes.${name}`)
+        return [isUnmapped, 'allow-attribute', `allow.${name}`] as const
+      }),
     ]),
     ...schemeFindings(client, development),
     ...featureFindings(client, settings),
     ...fapiFindings(client),
-    ...tokenFindings(client, settings),
+    ...scopeFindings(client, allScopes(settings)),
+    ...claimFindings(client, Object.keys(claims)),
   ]
 }
 
@@ -120,120 +134,103 @@ const ENCRYPTION = [
 ] as const
 
 /** Returns the findings about scopes of a client that are none of `scopes`. */
-export function scopeFindings({ value, at }: CheckedClient, scopes: string[]): Finding[] {
+function scopeFindings({ value, at }: CheckedClient, scopes: string[]): Finding[] {
   const registered = value.scope?.split(' ')
-  const unknown = (names: string[] | undefined, known: string[], where: string) =>
-    [...new Set(names).difference(new Set(known))].map(
-      name => `there is no scope ${JSON.stringify(name)} in ${where}${didYouMean(name, known)}`,
-    )
-  const where = registered ? '`scope` of this file' : 'claims.yaml or resources/'
+  const unknown = (where: string) =>
+    ['unknown-scope', `there is no scope NAME in ${where}`] as const
+  const anywhere = 'claims.yaml or resources/'
+  const where = unknown(registered ? '`scope` of this file' : anywhere)
   return [
-    ...unknown(registered, scopes, 'claims.yaml or resources/').map(message =>
-      at(['scope'], 'unknown-scope', message),
+    ...[...new Set(registered)].flatMap(name =>
+      unknownNames(at, ['scope'], name, scopes, unknown(anywhere)),
     ),
-    ...unknown(value.required_scopes, registered ?? scopes, where).map(message =>
-      at(['required_scopes'], 'unknown-scope', message),
-    ),
+    ...unknownNames(at, ['required_scopes'], value.required_scopes, registered ?? scopes, where),
   ]
+}
+
+/** Returns the findings about the claims that a client gets under other names. */
+function claimFindings({ value, at }: CheckedClient, known: string[]): Finding[] {
+  const { rename = {} } = value.claims ?? {}
+  const left = known.filter(name => !Object.values(rename).includes(name))
+  return Object.entries(rename).flatMap(([name, source]) => {
+    const path = ['claims', 'rename', name]
+    if (PROTOCOL_CLAIMS.has(name))
+      return at(path, 'protocol-claim', 'is set by the protocol, not here')
+    if (left.includes(name)) return at(path, 'claim-taken', 'is already a claim of claims.yaml')
+    return unknownNames(at, path, source, known, UNKNOWN_CLAIM)
+  })
 }
 
 function schemeFindings({ value, at }: CheckedClient, development: boolean): Finding[] {
   const client = { native: value.application_type === 'native', loopbackIssuer: development }
   return (['redirect_uris', 'post_logout_redirect_uris'] as const).flatMap(key =>
     value[key].flatMap((uri, i) => {
-      const clash = clashIn(uri, key)
-      const problem = clash ?? schemeProblem(uri, client)
-      return problem ? [at([key, i], clash ? 'redirect-query' : 'redirect-scheme', problem)] : []
+      const problem = schemeProblem(uri, client)
+      return problem ? at([key, i], 'redirect-scheme', problem) : []
     }),
   )
 }
 
-/** Returns what is wrong with the query of a redirect URI; undefined if it is valid. */
-export function clashIn(uri: string, key: keyof typeof RESERVED): string | undefined {
-  const taken = RESERVED[key].find(name => new URL(uri).searchParams.has(name))
-  return taken && `the query must not have ${taken}, which responses add`
+/** Settings that can be off, and the keys of a client file that need them, as `key=value`. */
+const NEEDS: Record<string, RegExp> = {
+  'features.backchannel_logout': /^backchannel_logout_uri=/,
+  'features.ciba': /^backchannel_(token_delivery|client_notif)|^grant_types=.*:ciba$/,
+  'features.client_attestation': /^token_endpoint_auth_method=attest/,
+  'features.client_credentials': /^grant_types=client_credentials$/,
+  'features.device_flow': /^grant_types=.*:device_code$/,
+  'features.dpop': /^dpop_bound_access_tokens=|^require_dpop_nonce=true$/,
+  'features.encryption': /_encrypt(ed_response|ion)_alg=/,
+  'features.jwt_introspection': /^introspection_\w+_response_alg=/,
+  'features.jwt_response_modes': /^authorization_\w+_response_alg=|^response_modes=.*jwt$/,
+  'features.mtls': /^tls_client_certificate_bound|^token_endpoint_auth_method=.*tls_client_auth$/,
+  'features.pairwise_subjects': /^subject_type=pairwise$/,
+  'features.request_objects': /^request_object_\w+_alg=|^require_signed_request_object=/,
+  'features.resource_indicators': /^default_resource=/,
+  'features.rich_authorization_requests': /^authorization_details_types=/,
+  'features.signed_userinfo': /^userinfo_signed_response_alg=/,
+  'client_certificates.origin': /^use_mtls_endpoint_aliases=true$/,
+  'compatibility.hybrid': /^response_types=code ./,
+  'compatibility.implicit': /^response_types=id_token/,
 }
-
-/** Parameters of responses. Clients would find them twice in a redirect URI that has them. */
-const RESERVED = {
-  redirect_uris: 'code state iss response session_state error error_description error_uri'.split(
-    ' ',
-  ),
-  post_logout_redirect_uris: ['state'],
-}
-
-/** Keys that need a setting of usher.yaml, for any value or for the values that match. */
-const NEEDS: [key: keyof ClientFile, needed: string, values?: RegExp][] = [
-  ['backchannel_logout_uri', 'features.backchannel_logout'],
-  ['backchannel_token_delivery_mode', 'features.ciba'],
-  ['backchannel_client_notification_endpoint', 'features.ciba'],
-  ['authorization_signed_response_alg', 'features.jwt_response_modes'],
-  ['request_object_signing_alg', 'features.request_objects'],
-  ['require_signed_request_object', 'features.request_objects'],
-  ['request_object_encryption_alg', 'features.request_objects'],
-  ['request_object_encryption_alg', 'features.encryption'],
-  ['introspection_signed_response_alg', 'features.jwt_introspection'],
-  ['userinfo_signed_response_alg', 'features.signed_userinfo'],
-  ['userinfo_encrypted_response_alg', 'features.encryption'],
-  ['id_token_encrypted_response_alg', 'features.encryption'],
-  ['authorization_encrypted_response_alg', 'features.encryption'],
-  ['authorization_encrypted_response_alg', 'features.jwt_response_modes'],
-  ['introspection_encrypted_response_alg', 'features.encryption'],
-  ['introspection_encrypted_response_alg', 'features.jwt_introspection'],
-  ['authorization_details_types', 'features.rich_authorization_requests'],
-  ['default_resource', 'features.resource_indicators'],
-  ['dpop_bound_access_tokens', 'features.dpop'],
-  ['require_dpop_nonce', 'features.dpop', /^true$/],
-  ['use_mtls_endpoint_aliases', 'client_certificates.origin', /^true$/],
-  ['tls_client_certificate_bound_access_tokens', 'features.mtls'],
-  ['token_endpoint_auth_method', 'features.mtls', /tls_client_auth$/],
-  ['token_endpoint_auth_method', 'features.client_attestation', /^attest/],
-  ['grant_types', 'features.device_flow', /device_code$/],
-  ['grant_types', 'features.ciba', /ciba$/],
-  ['grant_types', 'features.client_credentials', /^client_credentials$/],
-  ['subject_type', 'features.pairwise_subjects', /^pairwise$/],
-  ['response_modes', 'features.jwt_response_modes', /jwt$/],
-  ['response_types', 'compatibility.implicit', /^id_token/],
-  ['response_types', 'compatibility.hybrid', /^code ./],
-]
 
 /** Returns a finding for each key that needs a setting that is off. */
-function featureFindings({ value, at }: CheckedClient, settings: ProviderSettings): Finding[] {
-  return NEEDS.flatMap(([key, needed, values = /^/]) => {
-    const isUsed = [value[key]].flat().some(one => one !== undefined && values.test(String(one)))
+function featureFindings({ value, at }: CheckedClient, settings: Context): Finding[] {
+  return Object.entries(NEEDS).flatMap(([needed, uses]) => {
     const [section = '', name = ''] = needed.split('.')
-    const isOn = mapOf(mapOf(settings)[section])[name]
+    if (mapOf(mapOf(settings)[section])[name]) return []
     const message = `needs a setting that is off: \`${needed}\` in usher.yaml`
-    return isUsed && !isOn ? [at([key], 'feature-off', message)] : []
+    const isUse = ([key, set]: [string, unknown]) =>
+      [set].flat().some(one => one !== undefined && uses.test(`${key}=${one}`))
+    return Object.entries(value)
+      .filter(isUse)
+      .map(([key]) => at([key], 'feature-off', message))
   })
 }
 
 const KEYED = ['private_key_jwt', 'tls_client_auth', 'self_signed_tls_client_auth']
-const STRONG = [undefined, 'PS256', 'ES256', 'EdDSA']
-/** The values that FAPI 2.0 allows. An absent key is set by features/fapi.ts. */
+/** The values that FAPI 2.0 allows. An absent key is set by features/fapi.ts, except the method. */
 const FAPI2: Record<string, unknown[]> = {
   token_endpoint_auth_method: KEYED,
-  require_pkce: [undefined, true],
-  rotate_refresh_tokens: [undefined, false],
-  require_pushed_authorization_requests: [undefined, true],
-  response_types: [undefined, 'code'],
-  id_token_signed_response_alg: STRONG,
-  userinfo_signed_response_alg: STRONG,
-  authorization_signed_response_alg: STRONG,
-  request_object_signing_alg: STRONG,
-  token_endpoint_auth_signing_alg: STRONG,
-  // A token is bound by DPoP or by a certificate.
-  dpop_bound_access_tokens: [undefined, true],
+  require_pkce: [true],
+  rotate_refresh_tokens: [false],
+  require_pushed_authorization_requests: [true],
+  response_types: ['code'],
+  dpop_bound_access_tokens: [true],
 }
+const SIGNED = ['PS256', 'ES256', 'EdDSA']
 
 function fapiFindings({ value, written, at }: CheckedClient): Finding[] {
   if (value.profile !== 'fapi2') return []
-  return Object.entries(FAPI2).flatMap(([key, allowed]) => {
-    const isFree = key.startsWith('dpop') && value.tls_client_certificate_bound_access_tokens
-    if (isFree || [written[key]].flat().every(one => allowed.includes(one))) return []
-    const values = allowed.filter(one => one !== undefined).join(', ')
-    return [at([key], 'profile', `profile: fapi2 allows here only ${values}`)]
-  })
+  const method = value.token_endpoint_auth_method
+  return Object.entries({ ...written, token_endpoint_auth_method: method }).flatMap(
+    ([key, set]) => {
+      // A token is bound by DPoP or by a certificate.
+      const isFree = key.startsWith('dpop') && value.tls_client_certificate_bound_access_tokens
+      const allowed = /^(?!introspection)\w+_sign\w+_alg$/.test(key) ? SIGNED : FAPI2[key]
+      if (isFree || !allowed || [set].flat().every(one => allowed.includes(one))) return []
+      return at([key], 'profile', `profile: fapi2 allows here only ${allowed.join(', ')}`)
+    },
+  )
 }
 
 /** A custom scheme has no host, and any client can have a loopback address. */

@@ -3,10 +3,11 @@
 import { isIP } from 'node:net'
 import { basename, resolve } from 'node:path'
 import type { ValidFile } from '../files.ts'
-import type { Finding, Locate } from '../report/finding.ts'
-import { didYouMean, findingsOf } from '../report/wording.ts'
+import type { Finding } from '../report/finding.ts'
+import { findingsOf, unknownNames } from '../report/wording.ts'
 import { readText } from '../report/yaml.ts'
-import { type ClientFile, schemeProblem } from '../schema/client.ts'
+import type { ClientFile } from '../schema/client.ts'
+import { schemeProblem } from '../schema/redirect-uri.ts'
 import {
   hasPasskeys,
   PASSKEY,
@@ -15,13 +16,12 @@ import {
   type UpstreamFile,
 } from '../schema/upstream.ts'
 import type { UsherFile } from '../schema/usher.ts'
+import type { Context } from './client.ts'
 import { readPrivateKey } from './provider.ts'
 
 type File = ValidFile<UpstreamFile>
 type Usher = ValidFile<UsherFile>
 type Client = ValidFile<ClientFile>
-/** Settings that upstreams are checked against. `development`: the issuer is http on loopback. */
-type Context = Pick<UsherFile, 'accounts'> & { development: boolean; upstreams: object }
 
 const AMR =
   'face fpt geo hwk iris kba mca mfa otp pin pop pwd rba retina sc sms swk tel user vbm wia'
@@ -64,25 +64,22 @@ export function upstreamFindings(file: File, context: Context): Finding[] {
   ])
 }
 
+const NO_METHOD = ['sign-in-method', 'there is no method of sign-in NAME'] as const
+
 /** Returns the findings about `sign_in.methods`, and about `require_sign_in` of clients. */
 export function methodFindings(usher: Usher, clients: Client[], upstreams: object): Finding[] {
   const others = [PASSWORD, ...Object.keys(upstreams)]
-  const known = [...others, PASSKEY]
   const { issuer = '', sign_in } = usher.value
   const { methods = others } = sign_in
   const isAddress = isIP(URL.parse(issuer)?.hostname.replace(/^\[|\]$/g, '') ?? '') > 0
-  const check = (at: Locate, path: PropertyKey[], name: string, valid: string[]) => {
-    const message = `there is no method of sign-in ${name}${didYouMean(name, known)}`
-    return valid.includes(name) ? [] : [at(path, 'sign-in-method', message)]
-  }
   return [
     ...findingsOf(usher, [
       [!methods.some(name => name !== PASSKEY), 'passkey-alone', 'sign_in.methods'],
       [hasPasskeys(sign_in) && isAddress, 'passkey-address', 'issuer'],
     ]),
-    ...methods.flatMap((name, i) => check(usher.at, ['sign_in', 'methods', i], name, known)),
-    ...clients.flatMap(({ value: { require_sign_in: name }, at }) =>
-      name ? check(at, ['require_sign_in'], name, methods) : [],
+    ...unknownNames(usher.at, ['sign_in', 'methods'], methods, [...others, PASSKEY], NO_METHOD),
+    ...clients.flatMap(({ value, at }) =>
+      unknownNames(at, ['require_sign_in'], value.require_sign_in, methods, NO_METHOD),
     ),
   ]
 }
