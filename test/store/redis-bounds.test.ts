@@ -1,4 +1,4 @@
-// The number of concurrent Redis operations is limited, however slow Redis is. Each command is counted. How
+// The number of concurrent Redis commands is limited, however slow Redis is. Each command is counted. How
 // long an answer takes while Redis hangs is in test/timed/faults.test.ts.
 
 import { Redis } from 'ioredis'
@@ -83,7 +83,7 @@ test('the observer gets each command once, with result and duration', async () =
   await consume(store, key, now())
   await remove(store, key, now() + 60)
   expect(observed.map(([command, , failed]) => [command, failed])).toEqual(
-    ['index', 'index', 'write', 'get', 'write', 'write', 'index', 'index'].map(command => [
+    ['index', 'index', 'write', 'mget', 'write', 'write', 'index', 'index'].map(command => [
       command,
       false,
     ]),
@@ -95,7 +95,7 @@ test('the observer gets each command once, with result and duration', async () =
   observed.length = 0
   await server.kill('SIGKILL')
   await store.get(key).catch(() => {})
-  expect(observed.map(([command, , failed]) => [command, failed])).toEqual([['get', true]])
+  expect(observed.map(([command, , failed]) => [command, failed])).toEqual([['mget', true]])
   await server.start()
   const both = () => Promise.all([store.get(key), remove(store, key, now())]).catch(() => 'away')
   await expect.poll(both, { timeout: 5000 }).not.toBe('away')

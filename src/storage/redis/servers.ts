@@ -9,7 +9,7 @@ import { checkServers, hasReplica, readInfo } from './checks.ts'
 import { type Connection, connect, createConnection, inTime } from './connection.ts'
 import { createReplication } from './replication.ts'
 
-/** Further operations are refused, so that a slow Redis does not fill the memory of this process. */
+/** Further commands are refused, so that a slow Redis does not fill the memory of this process. */
 const MAX_IN_FLIGHT = 2000
 /** A command without a reply is rejected after this time. */
 const REPLY_TIMEOUT_MS = 900
@@ -31,15 +31,10 @@ export async function openServers(url: string, settings: RedisSettings, observe:
 
   const masters = (): Redis[] => (reader instanceof Cluster ? reader.nodes('master') : [reader])
 
-  /** Counts one operation, of as many commands as it takes. */
-  async function admit<T>(operate: () => Promise<T>): Promise<T> {
-    if (inFlight >= MAX_IN_FLIGHT) throw new StoreUnavailable('Redis: too many operations')
-    inFlight++
-    return operate().finally(() => inFlight--)
-  }
-
   /** Sends a command. Every error becomes StoreUnavailable: a caller must not take it for a missing record. */
   async function send<T>(command: string, ask: () => Promise<T>): Promise<T> {
+    if (inFlight >= MAX_IN_FLIGHT) throw new StoreUnavailable('Redis: too many operations')
+    inFlight++
     const started = performance.now()
     let failed = true
     try {
@@ -52,6 +47,7 @@ export async function openServers(url: string, settings: RedisSettings, observe:
       const cause = Object.assign(error as Error, { command: undefined })
       throw new StoreUnavailable(`Redis: ${cause.message}`, { cause })
     } finally {
+      inFlight--
       observe(command, (performance.now() - started) / 1000, failed)
     }
   }
@@ -132,7 +128,6 @@ export async function openServers(url: string, settings: RedisSettings, observe:
     reader,
     /** The connection to write on: its commands are given to `write`. */
     writer,
-    admit,
     send,
     write,
     check,

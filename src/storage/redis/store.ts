@@ -12,14 +12,7 @@
 import { Cluster } from 'ioredis'
 import { REDIS_DEFAULTS } from '../../config/schema/usher.ts'
 import { pooledBytes } from '../seal.ts'
-import {
-  type Change,
-  type Entry,
-  now,
-  type Observer,
-  type Store,
-  StoreUnavailable,
-} from '../store.ts'
+import { type Entry, now, type Observer, type Store, StoreUnavailable } from '../store.ts'
 import { openServers } from './servers.ts'
 
 /** Records of an index, or of a scan, that are read at once. */
@@ -31,8 +24,16 @@ const MAX_ATTEMPTS = 10
 /** Epoch seconds until which indexes list a record that does not expire. */
 const FOREVER = 1e12
 
-/** A change. `indexed`: epoch seconds until which all of `indexes` list the record. */
-type Write = Partial<Entry> & { key: string; tombstone?: number; indexed?: number }
+/**
+ * A change. `indexed`: epoch seconds until which all of `indexes` list the record. `restored`: the version of an
+ * entry that replaces any other.
+ */
+type Write = Partial<Entry> & {
+  key: string
+  tombstone?: number
+  indexed?: number
+  restored?: number
+}
 
 /** Opens the store on Redis servers. Rejects when there is nothing to reach. */
 export async function openRedisStore(
@@ -45,16 +46,14 @@ export async function openRedisStore(
   const recordKey = (key: string) => `${settings.key_prefix}r:${key}`
   const indexKey = (name: string) => `${settings.key_prefix}i:${name}`
 
-  const read = async (key: string): Promise<Entry | undefined> => {
-    const name = recordKey(key)
-    return entryOf(key, await servers.send('get', () => reader.getBuffer(name)))
-  }
-
   async function readMany(keys: string[]): Promise<(Entry | undefined)[]> {
-    // The keys are on several servers.
-    if (reader instanceof Cluster) return Promise.all(keys.map(read))
     const names = keys.map(recordKey)
-    const all = await servers.send('mget', () => reader.mgetBuffer(...names))
+    const read = (name: string) => servers.send('get', () => reader.getBuffer(name))
+    // The keys of a Cluster are on several servers.
+    const all =
+      reader instanceof Cluster
+        ? await Promise.all(names.map(read))
+        : await servers.send('mget', () => reader.mgetBuffer(...names))
     return keys.map((key, i) => entryOf(key, all[i]))
   }
 
@@ -71,11 +70,11 @@ export async function openRedisStore(
     return found.filter(({ value, indexes }) => value && indexes?.includes(index))
   }
 
-  async function write(change: Change): Promise<boolean> {
+  async function write(change: Write): Promise<boolean> {
     // By this id the script recognises a write that is sent again.
     const operation = pooledBytes(6).toString('base64url')
     const name = recordKey(change.key)
-    const next: Write = { ...change }
+    const next = { ...change }
     // A record that is written over most likely stands in its indexes already.
     if (next.indexes?.length && !next.version) await addToIndexes(next)
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
@@ -110,9 +109,9 @@ export async function openRedisStore(
   }
 
   return {
-    get: key => servers.admit(() => read(key)),
-    getMany: keys => servers.admit(() => readMany(keys)),
-    write: change => servers.admit(() => write(change)),
+    get: async key => (await readMany([key]))[0],
+    getMany: readMany,
+    write,
 
     async *walk(index: string) {
       const name = indexKey(index)
@@ -129,7 +128,7 @@ export async function openRedisStore(
         const keys = page.filter((key, i) => i % 2 === 0 && !seen.has(key))
         for (const key of keys) seen.add(key)
         for (let i = 0; i < keys.length; i += BATCH) {
-          yield* await servers.admit(() => members(keys.slice(i, i + BATCH), index))
+          yield* await members(keys.slice(i, i + BATCH), index)
         }
       }
     },
@@ -146,21 +145,9 @@ export async function openRedisStore(
       }
     },
 
-    async restore(entry: Entry) {
-      const { key, version, consumed, expires, indexes, value } = entry
-      const name = recordKey(key)
-      if (expires !== undefined && expires <= now()) {
-        await servers.write('unlink', name, () => writer.unlink(name))
-        return
-      }
-      const write: Write = { ...entry }
-      if (indexes) await addToIndexes(write)
-      const times = { e: expires, c: consumed, n: write.indexed }
-      const i = indexes?.join(' ') || undefined
-      const line = `${JSON.stringify({ v: version, ...times, i, t: value ? undefined : 1 })}\n`
-      const packed = Buffer.concat([Buffer.from(line), value ?? Buffer.alloc(0)])
-      const until = expires === undefined ? [] : ['EXAT', expires]
-      await servers.write('set', name, () => writer.call('set', name, packed, ...until))
+    async restore({ version, value, expires, ...entry }: Entry) {
+      const kept = value ? { value, expires } : { tombstone: expires }
+      await write({ ...entry, ...kept, restored: version })
     },
 
     check: servers.check,

@@ -3,7 +3,8 @@
 -- KEYS  the record
 -- ARGV  an id of this operation; the value, '' where none is given; and the change as JSON: version, expires,
 --       and for a put indexes (with spaces between) and `indexed`, until when all of those list it;
---       `consumed` makes it a consumption, `tombstone` a removal
+--       `consumed` makes it a consumption, `tombstone` a removal; `restored`, the version of an entry, replaces
+--       whatever is there by a put or a tombstone, whose `consumed` is a time only
 -- Answers { 'written' }, { 'refused' }, or { 'unindexed', indexes }: the caller has to add the record to
 -- these, and try again. The answer to a removal has the indexes of the removed record and its `n`, also when it
 -- was removed before: the caller has to take it out of them.
@@ -24,7 +25,7 @@ end
 
 local function write(head, value)
   local packed = cjson.encode(head) .. '\n' .. value
-  if head.e then redis.call('SET', key, packed, 'EXAT', string.format('%d', head.e))
+  if head.e then redis.call('SET', key, packed, 'EXAT', string.format('%d', math.max(head.e, 1)))
   else redis.call('SET', key, packed) end
   return { 'written' }
 end
@@ -40,6 +41,7 @@ end
 local function has(names, name) return string.find(' ' .. names .. ' ', ' ' .. name .. ' ', 1, true) end
 
 local function isAllowed(head)
+  if change.restored then return true end
   local isRecord = head.v > 0 and not head.t
   if change.consumed then return isRecord and not head.c end
   if change.version and change.version ~= head.v then return false end
@@ -61,6 +63,7 @@ local function indexesOf(head)
 end
 
 local head, standing = read()
+if change.restored then head = { v = change.restored - 1 } end
 local function answer(outcome)
   if not change.tombstone then return { outcome } end
   return { outcome, head.i or '', head.n or 0 }
@@ -81,11 +84,11 @@ end
 local version = head.v + 1
 if change.tombstone then
   -- Deletes first: out of memory, Redis refuses a script only at its first growing write.
-  redis.call('DEL', key)
+  if not change.restored then redis.call('DEL', key) end
   write({ v = version, o = operation, e = change.tombstone, t = 1, i = head.i, n = head.n }, '')
   return answer('written')
 end
-if change.consumed then
+if change.consumed and not change.restored then
   head.v, head.o, head.c = version, operation, change.consumed
   return write(head, standing)
 end
@@ -93,5 +96,5 @@ local indexes, indexed, isMissing = indexesOf(head.t and {} or head)
 if isMissing then return { 'unindexed', indexes } end
 return write({
   v = version, o = operation, e = change.expires, i = indexes, n = indexed,
-  c = not head.t and head.c or nil,
+  c = change.consumed or not head.t and head.c or nil,
 }, value)
