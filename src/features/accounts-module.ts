@@ -7,7 +7,6 @@
 //
 // A user whom the source disables or removes loses every session and token at the next use.
 
-import { pathToFileURL } from 'node:url'
 import type { Logger } from 'pino'
 import { z } from 'zod'
 import {
@@ -21,9 +20,9 @@ import {
 import { activeOf, type Candidate, createDirectory, type Directory } from '../accounts/directory.ts'
 import { isTooLong } from '../accounts/password.ts'
 import type { Settings } from '../config/load.ts'
-import { ConfigError } from '../config/report/finding.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { withTimeout } from '../http/egress.ts'
+import { importModule } from '../keys/external-keys.ts'
 import { revokeGrants } from '../state/grants.ts'
 import { createSessions, type Sessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
@@ -31,8 +30,6 @@ import { now, PeerUnavailable, reasonOf } from '../storage/store.ts'
 
 /** Timeout of each call of the module. */
 const SOURCE_TIMEOUT_MS = 1000
-/** Timeout of its import. A module may open a connection meanwhile. */
-const IMPORT_TIMEOUT_MS = 10_000
 /** Lifetime of a looked-up account: one request needs it several times. */
 const FRESH_MS = 1000
 const NAME_TTL_SECONDS = 400 * 24 * 3600
@@ -105,19 +102,9 @@ export async function openDirectory(
   log?: Logger,
 ): Promise<Directory> {
   if (!accounts.module) return createDirectory(records, sessions)
-  return createSourceDirectory(records, sessions, await loadSource(accounts.module), log)
-}
-
-async function loadSource(module: string): Promise<AccountsSource> {
-  const wrong = (message: string) =>
-    new ConfigError([{ file: module, rule: 'accounts-module', message }])
-  const imported = () => import(pathToFileURL(module).href)
-  const source = await withTimeout(IMPORT_TIMEOUT_MS, imported).catch((error: unknown) => {
-    throw wrong(`cannot be imported: ${reasonOf(error)}`)
-  })
-  const missing = ['find', 'authenticate'].filter(name => typeof source[name] !== 'function')
-  if (missing.length) throw wrong(`does not export a function ${missing.join(' and a function ')}`)
-  return source
+  const functions = ['find', 'authenticate']
+  const { exports } = await importModule(accounts.module, 'accounts-module', ...functions)
+  return createSourceDirectory(records, sessions, exports, log)
 }
 
 interface Outside {

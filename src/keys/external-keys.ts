@@ -27,16 +27,27 @@ const IMPORT_TIMEOUT_MS = 10_000
 /** Timeout of one signature. */
 const SIGN_TIMEOUT_MS = 2_000
 
-/** Returns the keys of the module. Throws a `ConfigError` if it cannot sign with one of them. */
-export async function loadExternalKeys(module: string): Promise<ExternalKey[]> {
-  const wrong = (message: string) =>
-    new ConfigError([{ file: module, rule: 'keys-module', message }])
-  const imported = () => import(pathToFileURL(module).href)
-  const { keys, sign } = await withTimeout(IMPORT_TIMEOUT_MS, imported).catch((error: unknown) => {
+/**
+ * Returns the exports of a module of the operator, and what makes the error of a finding in it. Throws a
+ * `ConfigError` if it cannot be imported, or if one of the functions is missing.
+ */
+export async function importModule(file: string, rule: string, ...functions: string[]) {
+  const wrong = (message: string) => new ConfigError([{ file, rule, message }])
+  const imported = () => import(pathToFileURL(file).href)
+  const exports = await withTimeout(IMPORT_TIMEOUT_MS, imported).catch((error: unknown) => {
     throw wrong(`cannot be imported: ${reasonOf(error)}`)
   })
-  if (typeof sign !== 'function' || !Array.isArray(keys) || !keys.length) {
-    throw wrong('does not export a function sign, and a list keys with at least one key')
+  const missing = functions.filter(name => typeof exports[name] !== 'function')
+  if (missing.length) throw wrong(`does not export a function ${missing.join(' and a function ')}`)
+  return { exports, wrong }
+}
+
+/** Returns the keys of the module. Throws a `ConfigError` if it cannot sign with one of them. */
+export async function loadExternalKeys(module: string): Promise<ExternalKey[]> {
+  const { exports, wrong } = await importModule(module, 'keys-module', 'sign')
+  const { keys, sign } = exports
+  if (!Array.isArray(keys) || !keys.length) {
+    throw wrong('does not export a list keys with at least one key')
   }
   if (!keys.some(key => mapOf(key).alg === 'RS256')) {
     throw wrong('has no key for RS256, which clients use by default (OIDC Core §15.1)')
