@@ -43,11 +43,16 @@ export type Connection = (Redis | Cluster) & {
  */
 export function createConnection(url: string, settings: RedisSettings): Connection {
   const { hosts, kind, name, ...credentials } = parseUrl(url)
-  const { username, database: db } = settings
-  const chosen = { ...(username && { username }), ...(db !== undefined && { db }) }
-  const options: RedisOptions = { ...OPTIONS, ...credentials, ...chosen }
+  const options: RedisOptions = { ...OPTIONS, ...credentials, ...optionsOf(settings) }
   const common = { lazyConnect: true, scripts: SCRIPTS }
-  const secrets = secretsOf(settings)
+  /** Before each new connection: reads the files again. If that fails, the last secrets are used. */
+  const renew = ({ options }: Redis) => {
+    try {
+      Object.assign(options, optionsOf(settings))
+    } catch {
+      // The last values stay.
+    }
+  }
 
   if (kind === 'cluster') {
     const cluster = new Cluster(hosts, {
@@ -57,8 +62,7 @@ export function createConnection(url: string, settings: RedisSettings): Connecti
       clusterRetryStrategy: pause,
       slotsRefreshTimeout: 1000,
     })
-    // The cluster keeps a copy of its options; each of its nodes has some of its own.
-    cluster.on('+node', ({ options }: Redis) => Object.defineProperties(options, secrets))
+    cluster.on('+node', renew)
     return cluster as Connection
   }
   const all = { ...options, ...common, retryStrategy: pause }
@@ -71,7 +75,9 @@ export function createConnection(url: string, settings: RedisSettings): Connecti
   }
   const named = kind === 'unix' ? { path: `/${name}` } : sentinels
   const redis = kind ? new Redis({ ...all, ...named }) : new Redis(url, all)
-  Object.defineProperties(Object.assign(redis.options, chosen), secrets)
+  // The options of a URL take precedence over others.
+  renew(redis)
+  for (const event of ['close', 'sentinelError']) redis.on(event, () => renew(redis))
   return redis as Connection
 }
 
@@ -120,30 +126,17 @@ function parseUrl(url: string) {
   return { kind, hosts, name, ...(username && { username }), ...(password && { password }) }
 }
 
-/** Properties of a connection's options. */
-function secretsOf({ password_file, sentinel_password_file, tls }: RedisSettings) {
-  const certificates = tls && live(() => readCertificates(tls))
+/** Returns the options of a connection from the settings, and from the files that they name. */
+function optionsOf(settings: RedisSettings): RedisOptions {
+  const { username, database: db, password_file, sentinel_password_file, tls } = settings
+  const certificates = tls && readCertificates(tls)
   return {
-    ...(password_file && { password: live(() => readSecret(password_file)) }),
-    ...(sentinel_password_file && {
-      sentinelPassword: live(() => readSecret(sentinel_password_file)),
-    }),
+    ...(username && { username }),
+    ...(db !== undefined && { db }),
+    ...(password_file && { password: readSecret(password_file) }),
+    ...(sentinel_password_file && { sentinelPassword: readSecret(sentinel_password_file) }),
     ...(certificates && { tls: certificates, sentinelTLS: certificates }),
   }
-}
-
-/** A property that each new connection reads from its file. If that fails, the last value is used. */
-function live<T>(read: () => T): PropertyDescriptor {
-  let last = read()
-  const get = () => {
-    try {
-      last = read()
-    } catch {
-      // The last value stays.
-    }
-    return last
-  }
-  return { get, enumerable: true, configurable: true }
 }
 
 function readSecret(file: string): string {

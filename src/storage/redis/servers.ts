@@ -136,6 +136,5 @@ export async function openServers(url: string, settings: RedisSettings, observe:
     outage: () => outage,
     /** Changes with each connection to read from: a cursor is valid on one server only. */
     connects: () => connects,
-    isReplicated: () => isReplicated,
   }
 }
