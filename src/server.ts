@@ -137,15 +137,14 @@ function noteChecks(checks: Check[], readiness: Readiness, audit: Logger) {
 /** The main listener, and one for `client_certificates.origin`, so that browsers need no certificate. */
 function createListeners(settings: Settings, handle: RequestListener, log: Logger) {
   const { listen, features, client_certificates } = settings
-  const { host, port, tls, keep_alive } = listen
+  const { host, port, tls } = listen
   const origin = tls && features.mtls ? client_certificates.origin : undefined
   const ports = [{ port, requestCert: features.mtls && !origin }]
   if (origin) ports.push({ port: portOf(new URL(origin)), requestCert: true })
   return ports.map(({ port, requestCert }) => {
-    const options = { keep_alive, tls: tls && { ...tls, requestCert } }
     // Without a host, Node listens on all addresses: of both families, or of IPv4 where IPv6 is switched off.
     const address = { port, host: host === '::' ? undefined : host }
-    return { server: createListener(handle, options, log), address }
+    return { server: createListener(handle, { ...listen, requestCert }, log), address }
   })
 }
 

@@ -7,9 +7,8 @@ import type { Logger } from 'pino'
 import type { Settings } from '../config/load.ts'
 import { faultOf } from './log.ts'
 
-type Listen = Pick<Settings['listen'], 'keep_alive'> & { tls?: Tls }
-/** `requestCert`: request a client certificate. TLS accepts any; the provider validates it later. */
-type Tls = NonNullable<Settings['listen']['tls']> & { requestCert: boolean }
+type Listen = Pick<Settings['listen'], 'keep_alive' | 'tls'> & { requestCert?: boolean }
+type Tls = NonNullable<Listen['tls']>
 
 const LIMITS = {
   headersTimeout: 10_000,
@@ -29,38 +28,36 @@ const CHECK_FILES_EVERY_MS = 1_000
 const CIPHERS =
   'TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256:ECDHE+AESGCM'
 
-/** A server for `handler`, not yet listening. */
+/**
+ * A server for `handler`, not yet listening. `requestCert`: with TLS, request a client certificate. TLS accepts
+ * any; the provider validates it later.
+ */
 export function createListener(
   handler: RequestListener,
-  { keep_alive, tls }: Listen,
+  { keep_alive, tls, requestCert }: Listen,
   log: Logger,
 ): Server {
   const limits = { ...LIMITS, keepAliveTimeout: keep_alive * 1000 }
-  const server = tls ? createTlsServer(handler, limits, tls, log) : createServer(limits, handler)
+  const options = { ...limits, ...(tls && read(tls)), requestCert, rejectUnauthorized: false }
+  const server = tls ? https.createServer(options, handler) : createServer(limits, handler)
   server.maxConnections = MAX_CONNECTIONS
   // At the limit, idle connections are closed to make room for new ones.
   server.on('drop', () => server.closeIdleConnections())
+  if (tls && server instanceof https.Server) watch(server, tls, log)
   return server
 }
 
+const read = ({ cert, key }: Tls) => {
+  const files = { cert: readFileSync(cert), key: readFileSync(key) }
+  return { ...files, ciphers: CIPHERS, minVersion: 'TLSv1.2' as const }
+}
+
 /** Reads the certificate again when its files change. Files with an error change nothing. */
-function createTlsServer(
-  handler: RequestListener,
-  limits: typeof LIMITS,
-  { cert, key, requestCert }: Tls,
-  log: Logger,
-): Server {
-  const read = () => ({
-    cert: readFileSync(cert),
-    key: readFileSync(key),
-    ciphers: CIPHERS,
-    minVersion: 'TLSv1.2' as const,
-  })
-  const options = { ...limits, ...read(), requestCert, rejectUnauthorized: false }
-  const server = https.createServer(options, handler)
+function watch(server: https.Server, tls: Tls, log: Logger) {
+  const { cert, key } = tls
   const renew = () => {
     try {
-      server.setSecureContext(read())
+      server.setSecureContext(read(tls))
       log.info({ cert }, 'certificate read again')
     } catch (error) {
       log.error({ cert, fault: faultOf(error) }, 'certificate kept as it was')
@@ -69,5 +66,4 @@ function createTlsServer(
   for (const file of [cert, key]) {
     watchFile(file, { interval: CHECK_FILES_EVERY_MS, persistent: false }, renew)
   }
-  return server
 }

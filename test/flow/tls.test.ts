@@ -95,9 +95,8 @@ test.each([
   async (_, kind, newkey) => {
     makeCertificate(kind, newkey)
     const tls = { cert: join(folder, `${kind}.pem`), key: join(folder, `${kind}.key`) }
-    const asked = { ...tls, requestCert: false }
     const log = pino({ enabled: false })
-    const server = createListener(() => {}, { keep_alive: 75, tls: asked }, log)
+    const server = createListener(() => {}, { keep_alive: 75, tls }, log)
     await once(server.listen(0, '127.0.0.1'), 'listening')
     const { port } = server.address() as AddressInfo
     const agree = (options: object) => {
