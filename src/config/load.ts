@@ -7,11 +7,11 @@ import { withoutSecret } from './client-secret.ts'
 import { readEnvironment } from './environment.ts'
 import { type FileResult, isValid, namesakes, readFile, type ValidFile } from './files.ts'
 import { ConfigError, type Finding, inOrder } from './report/finding.ts'
-import { isWarning, strayFile, unknownNames } from './report/wording.ts'
+import { isProblem, strayFile, unknownNames } from './report/wording.ts'
 import { entriesOf } from './report/yaml.ts'
 import { clientFindings } from './rules/client.ts'
 import { logoFindings, readLook } from './rules/pages.ts'
-import * as provider from './rules/provider.ts'
+import { importKeys, readClientAuthorities, readModule, usherFindings } from './rules/provider.ts'
 import { detailFindings, resourceFindings } from './rules/resource.ts'
 import * as upstream from './rules/upstream.ts'
 import type { ClientMetadata } from './schema/client.ts'
@@ -45,7 +45,8 @@ type StoreSettings = Pick<Settings, 'store' | 'secrets' | 'redis' | 'accounts' |
  */
 export function readStoreSettings(): StoreSettings {
   const { usher, secrets, accounts, findings } = readUsher(process.env, configFolder())
-  if (findings.length || !usher.value) throw new ConfigError(findings)
+  const problems = findings.filter(isProblem)
+  if (problems.length || !usher.value) throw new ConfigError(problems)
   return { ...usher.value, secrets, accounts }
 }
 
@@ -82,8 +83,9 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
   const upstreams = yield* read('upstream')
   const words = yield* read('locale')
   findings.push(...strayFindings(folder, accounts.module))
-  const reading = { settings: undefined, findings, warnings: [], usher, claims, clients }
-  if (findings.length || !isValid(usher) || !isValid(claims)) return reading
+  const problems = findings.filter(isProblem)
+  const reading = { settings: undefined, findings: problems, warnings: [], usher, claims, clients }
+  if (problems.length || !isValid(usher) || !isValid(claims)) return reading
 
   const { listen } = usher.value
   const loopback = issuer.startsWith('http://[::1]') ? '::1' : '127.0.0.1'
@@ -109,11 +111,11 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
     accounts,
     /** The first encrypts and signs, all decrypt and verify. Empty: generate one (development only). */
     secrets,
-    keys: provider.readKeys(usher, folder, findings),
+    keys: { ...usher.value.keys, module: readModule(usher, 'keys', folder, findings).module },
     /** Private keys of the operator, as PKCS #8 PEM. */
-    importedKeys: provider.importKeys(usher, findings),
+    importedKeys: importKeys(usher, findings),
     /** Authorities of client certificates, PEM; empty if there are none. */
-    clientAuthorities: provider.readClientAuthorities(usher, findings),
+    clientAuthorities: readClientAuthorities(usher, findings),
     claims: claims.value.claims,
     scopes: scopesOf(claims, findings),
     /** `pictures` by their paths in the files. `pages`: contents of the files in pages/, by name. */
@@ -135,8 +137,7 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
     upstreams: upstream.readUpstreams(upstreams, folder, findings),
   }
   yield
-  const found = [
-    ...provider.providerWarnings(usher, development),
+  findings.push(
     ...logoFindings(usher, settings.pictures),
     ...words.flatMap(languageFindings),
     ...namesakes(clients, 'client_id', 'client'),
@@ -146,14 +147,15 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
     ...detailFindings(details, clients, apis),
     ...upstreams.flatMap(file => upstream.upstreamFindings(file, settings)),
     ...upstream.methodFindings(usher, clients, settings.upstreams),
-  ]
+  )
   for (const client of clients) {
-    found.push(...clientFindings(client, settings))
+    findings.push(...clientFindings(client, settings))
     yield
   }
-  findings.push(...found.filter(({ rule }) => !isWarning(rule)))
-  const warnings = inOrder(found.filter(({ rule }) => isWarning(rule)))
-  return { ...reading, warnings, settings: findings.length ? undefined : { ...settings, warnings } }
+  const wrong = findings.filter(isProblem)
+  const warnings = inOrder(findings.filter(one => !isProblem(one)))
+  const right = wrong.length ? undefined : { ...settings, warnings }
+  return { ...reading, findings: wrong, warnings, settings: right }
 }
 
 /** Reads usher.yaml and the environment. The results are usable only without findings. */
@@ -167,8 +169,9 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
   const issuer = usher.value?.issuer ?? `http://localhost:${usher.value?.listen.port ?? ''}`
   const { protocol, hostname } = new URL(issuer)
   const development = protocol === 'http:' && LOOPBACK_HOSTS.has(hostname)
-  const accounts = provider.readAccounts(usher, folder, findings)
-  if (isValid(usher)) findings.push(...provider.startFindings(usher, hasSecret, development))
+  const { self_service = [] } = usher.value?.accounts ?? {}
+  const accounts = { self_service, ...readModule(usher, 'accounts', folder, findings) }
+  if (isValid(usher)) findings.push(...usherFindings(usher, hasSecret, development))
   return { usher, issuer, development, secrets, findings, accounts }
 }
 

@@ -83,8 +83,8 @@ export function plainYamlError(code: string, message: string): string {
   return YAML[code] ?? said
 }
 
-/** Whether the findings of a rule are warnings: settings that are valid but unsafe. */
-export const isWarning = (rule: string) => Object.hasOwn(messages.warnings, rule)
+/** Whether a finding is no warning. Warnings are about settings that are valid but unsafe. */
+export const isProblem = ({ rule }: Finding) => !Object.hasOwn(messages.warnings, rule)
 
 const ALL = { ...messages.errors, ...messages.warnings }
 

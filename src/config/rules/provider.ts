@@ -33,16 +33,22 @@ const NEEDS = [
   ['rich_authorization_requests', 'pushed_authorization_requests'],
 ] as const
 
-/** Returns what prevents a start. `hasSecret`: the environment has a USHER_SECRET, right or wrong. */
-export function startFindings(usher: Usher, hasSecret: boolean, development: boolean): Finding[] {
+/**
+ * Returns the findings about usher.yaml and the environment, with the warnings. `hasSecret`: the environment has a
+ * USHER_SECRET, right or wrong.
+ */
+export function usherFindings(usher: Usher, hasSecret: boolean, development: boolean): Finding[] {
   const { at, value } = usher
-  const { store, workers, redis, keys, features, proxy, listen, mail } = value
-  const { client_certificates: mtls } = value
+  const { store, workers, redis, keys, features, proxy, listen, mail, accounts, sign_up } = value
+  const { client_certificates: mtls, lifetimes } = value
+  const { methods, second_factor, second_factor_required_for: named } = value.sign_in
+  const { self_service, module } = accounts
+  const { password_file, sentinel_password_file } = redis
   const isPlain = value.issuer?.startsWith('http:') && !development
   const isLocal = store.startsWith('sqlite:')
   const inMemory = store === 'sqlite::memory:'
   const isSecretNeeded = !hasSecret && !(development && isLocal)
-  const { password_file, sentinel_password_file } = redis
+  const isExposed = !development && !isLocal && !redis.tls && !SAFE_REDIS.test(store)
   const { announce, rotate_every } = keys
   const isEarly = announce >= rotate_every || announce < MIN_ANNOUNCE_SECONDS
   const [issuer, origin] = [value.issuer, mtls.origin].map(text => URL.parse(text ?? ''))
@@ -53,6 +59,9 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
       origin.host === issuer.host ||
       (listen.tls && portOf(origin) === listen.port))
   const unmet = NEEDS.filter(([feature, needed]) => features[feature] && !features[needed])
+  const set = features.dynamic_registration
+  const isClearMail = mail?.smtp.tls === 'none' && !/^(localhost|127\.|\[?::1)/.test(mail.smtp.host)
+  const everyone = proxy.findIndex(range => /\/[0-7]$/.test(range))
   return [
     ...(isSecretNeeded ? [wrongVariable('USHER_SECRET', 'secret', NO_SECRET)] : []),
     ...(isLocal ? [] : unreadable(at, ['redis'], { password_file, sentinel_password_file })),
@@ -63,56 +72,34 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
       [isPlain, 'issuer', 'issuer'],
       [redis.tls && store.startsWith('redis+unix:'), 'redis-socket', 'redis.tls'],
       [redis.database && store.startsWith('redis+cluster:'), 'redis-database', 'redis.database'],
-      [listen.tls && development, 'tls', 'listen.tls'],
+      [!isLocal && redis.durability === 'primary', 'durability-primary', 'redis.durability'],
+      [isExposed, 'redis-plaintext', 'store'],
       [!development && inMemory, 'memory-store', 'store'],
       [workers > 1 && inMemory, 'memory-workers', 'workers'],
+      [listen.tls && development, 'tls', 'listen.tls'],
+      [everyone >= 0, 'proxy-everyone', `proxy.${everyone}`],
+      [!development && !proxy.length && !listen.tls, 'no-tls', 'proxy'],
       [isEarly, 'key-times', 'keys.announce'],
       [mtls.header && !proxy.length, 'certificate-header', 'client_certificates.header'],
       [features.mtls && !mtls.header && !listen.tls, 'certificate-source', 'features.mtls'],
       [isWrongOrigin, 'mtls', 'client_certificates.origin'],
+      [isLong(lifetimes.access_token), 'access-token-lifetime', 'lifetimes.access_token'],
+      [set && set.mode === 'open', 'registration-open', 'features.dynamic_registration'],
+      [sign_up && !mail, 'mail-missing', 'sign_up'],
+      [sign_up && methods?.includes(PASSWORD) === false, 'sign-up-method', 'sign_in.methods'],
+      [self_service.includes('email') && !mail, 'mail-missing', 'accounts.self_service'],
+      [isClearMail, 'mail-plaintext', 'mail.smtp.tls'],
+      [module && (sign_up || self_service.length), 'own-accounts', 'accounts.module'],
+      [second_factor === 'off' && named, 'second-factor-off', 'sign_in.second_factor_required_for'],
     ]),
-    ...accountFindings(usher),
     ...unmet.map(([feature, needed]) =>
       at(['features', feature], 'feature-off', `needs \`features.${needed}\`, which is off`),
     ),
   ]
 }
 
-/** Returns the findings about accounts and their sign-in. */
-function accountFindings(usher: Usher): Finding[] {
-  const { mail, sign_up, sign_in, accounts } = usher.value
-  const { self_service, module } = accounts
-  const { methods, second_factor, second_factor_required_for: named } = sign_in
-  return findingsOf(usher, [
-    [sign_up && !mail, 'mail-missing', 'sign_up'],
-    [sign_up && methods?.includes(PASSWORD) === false, 'sign-up-method', 'sign_in.methods'],
-    [self_service.includes('email') && !mail, 'mail-missing', 'accounts.self_service'],
-    [module && (sign_up || self_service.length), 'own-accounts', 'accounts.module'],
-    [second_factor === 'off' && named, 'second-factor-off', 'sign_in.second_factor_required_for'],
-  ])
-}
-
 /** Whether this is too long for an access token, in seconds. */
 export const isLong = (lifetime = 0) => lifetime > MAX_ACCESS_TOKEN_SECONDS
-
-/** Returns the warnings about usher.yaml. */
-export function providerWarnings(usher: Usher, development: boolean): Finding[] {
-  const { proxy, listen, lifetimes, redis, store, mail, features } = usher.value
-  const { dynamic_registration: set } = features
-  const isOpen = mail?.smtp.tls === 'none' && !/^(localhost|127\.|\[?::1)/.test(mail.smtp.host)
-  const isRedis = !store.startsWith('sqlite:')
-  const everyone = proxy.findIndex(range => /\/[0-7]$/.test(range))
-  const isPlain = !development && isRedis && !redis.tls && !SAFE_REDIS.test(store)
-  return findingsOf(usher, [
-    [everyone >= 0, 'proxy-everyone', `proxy.${everyone}`],
-    [!development && !proxy.length && !listen.tls, 'no-tls', 'proxy'],
-    [isLong(lifetimes.access_token), 'access-token-lifetime', 'lifetimes.access_token'],
-    [isRedis && redis.durability === 'primary', 'durability-primary', 'redis.durability'],
-    [isPlain, 'redis-plaintext', 'store'],
-    [set && set.mode === 'open', 'registration-open', 'features.dynamic_registration'],
-    [isOpen, 'mail-plaintext', 'mail.smtp.tls'],
-  ])
-}
 
 /** Returns the keys of `keys.import` as PKCS #8 PEM. */
 export function importKeys(usher: Usher, findings: Finding[]): string[] {
@@ -184,24 +171,19 @@ function authoritiesProblem(text: string): string | undefined {
 /** Returns the port of a URL, 443 by default. */
 export const portOf = ({ port }: URL) => Number(port || 443)
 
-/** Returns `accounts` with the path of its module, and a digest that changes when the file does. */
-export function readAccounts(usher: FileResult<UsherFile>, folder: string, findings: Finding[]) {
-  const { value, at } = usher
-  const { self_service = [], module: named } = value?.accounts ?? {}
-  if (!named) return { self_service }
+/** Returns the absolute path of the module under a key, and a digest that changes when the file does. */
+export function readModule(
+  { value, at }: FileResult<UsherFile>,
+  key: 'accounts' | 'keys',
+  folder: string,
+  findings: Finding[],
+) {
+  const named = value?.[key].module
+  if (!named) return {}
   const module = resolve(folder, named)
   const { bytes = '', problem } = readBytes(module)
-  if (problem) findings.push(at(['accounts', 'module'], 'file', `its file ${problem}`))
-  return { self_service, module, digest: hash('sha256', bytes, 'base64url') }
-}
-
-/** Returns `keys` with the absolute path of its module. */
-export function readKeys({ value, at }: Usher, folder: string, findings: Finding[]) {
-  if (!value.keys.module) return value.keys
-  const module = resolve(folder, value.keys.module)
-  const { problem } = readBytes(module)
-  if (problem) findings.push(at(['keys', 'module'], 'file', `its file ${problem}`))
-  return { ...value.keys, module }
+  if (problem) findings.push(at([key, 'module'], 'file', `its file ${problem}`))
+  return { module, digest: hash('sha256', bytes, 'base64url') }
 }
 
 type Files = Record<string, string | undefined>
