@@ -52,10 +52,8 @@ export function linesIn(content: string): string[] {
 
 const NO_USERNAME =
   'The first line is no JSON, and does not name the columns of a table: a table has a column username.'
-/** Columns whose values are no texts. */
-const TYPED: string[] = namesIn(
-  'enabled email_verified change_password_by links created updated ended',
-)
+/** Columns whose values are texts. The others have JSON. */
+const TEXTS: string[] = namesIn('id username name email password_hash')
 
 /** Returns a row of a table as JSON. An empty cell is absent. */
 function jsonOf(header: string[], cells: string[]): string {
@@ -67,7 +65,7 @@ function jsonOf(header: string[], cells: string[]): string {
     if (!text) continue
     if (name === 'groups') attributes.groups = text.split(/ *[;,] */)
     else if (attribute) attributes[attribute] = text
-    else account[name] = TYPED.includes(name) ? (readJson(text) ?? text) : text
+    else account[name] = TEXTS.includes(name) ? text : (readJson(text) ?? text)
   }
   return JSON.stringify({ ...account, attributes })
 }

@@ -65,9 +65,8 @@ export async function backup({ values, args: [file = ''] }: Invocation) {
     }
     if (!values.overwrite) await requireReplaceable(file, seen, seal)
     await rename(partial, file)
-  } catch (error) {
+  } finally {
     await rm(partial, { force: true })
-    throw error
   }
   const count = recordsAre(seen.size)
   hint(`${count} in ${file}, encrypted with USHER_SECRET: keep that too.\n${WITHOUT}`)

@@ -3,7 +3,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
-import { createDirectory } from '../accounts/directory.ts'
+import { createDirectory, type OwnDirectory } from '../accounts/directory.ts'
 import { createApp } from '../app.ts'
 import { jsonSchemas } from '../config/key-list.ts'
 import { configFolder, readFolder, type Settings } from '../config/load.ts'
@@ -18,8 +18,7 @@ import { Failure, hint, type Invocation, openState, print } from './command.ts'
 
 /** `config check [FOLDER]`: fails when there is a finding; warnings are only shown. */
 export async function check({ values, args: [folder] }: Invocation) {
-  const { settings, findings, ...read } = await validate(folder)
-  const warnings = folder ? read.warnings : await withoutKnown(read.warnings)
+  const { settings, findings, warnings } = await validate(folder)
   if (settings && !settings.sources.parts.includes('usher.yaml')) {
     const message = `is missing or empty: ${settings.clients.length ? '' : 'there is no client, and '}${BARE}`
     warnings.push({ file: join(settings.folder, 'usher.yaml'), rule: 'empty', message })
@@ -30,20 +29,6 @@ export async function check({ values, args: [folder] }: Invocation) {
   const record = { findings: findings.map(toRecord), warnings: warnings.map(toRecord) }
   print(values, record, [report, ...advice])
   if (findings.length) throw new Failure(`Findings: ${findings.length}.`)
-}
-
-/** The state, unless the store is unavailable. */
-const stateIfAny = () => openState().catch(() => undefined)
-
-/** Leaves out warnings about attributes in `allow` of clients that an account of the store has. */
-async function withoutKnown(warnings: Finding[]): Promise<Finding[]> {
-  const isAbout = ({ rule }: Finding) => rule === 'allow-attribute'
-  const state = warnings.some(isAbout) ? await stateIfAny() : undefined
-  const used = new Set<string>()
-  for await (const { attributes } of state ? createDirectory(state.records).all() : []) {
-    for (const name of Object.keys(attributes)) used.add(`allow.${name}`)
-  }
-  return warnings.filter(one => !(isAbout(one) && used.has(one.key ?? '')))
 }
 
 const BARE = 'every setting has its default. A service that runs with settings refuses this folder'
@@ -61,14 +46,30 @@ export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
     if (!reading.settings) throw new ConfigError(reading.findings)
     await checkSettings(reading.settings)
     // A machine that checks a folder may have no access to the store.
-    const isAsked = !folder && hasPasskeys(reading.settings.sign_in)
-    const state = isAsked ? await stateIfAny() : undefined
-    if (state) await requireHost(reading.settings, state.records)
+    const isAsked = hasPasskeys(reading.settings.sign_in) || warnings.some(isAboutAttribute)
+    const state = isAsked && !folder ? await openState().catch(() => undefined) : undefined
+    if (state) {
+      await requireHost(reading.settings, state.records)
+      const used = await attributesIn(createDirectory(state.records))
+      warnings = warnings.filter(one => !isAboutAttribute(one) || !used.has(one.key))
+    }
     return { settings: reading.settings, findings: [], warnings }
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     return { findings: error.findings, warnings }
   }
+}
+
+/** A client is for users with an attribute that no claim has. */
+const isAboutAttribute = ({ rule }: Finding) => rule === 'allow-attribute'
+
+/** Returns the attributes that accounts have, as keys of `allow`. */
+async function attributesIn({ all }: Pick<OwnDirectory, 'all'>) {
+  const used = new Set<string | undefined>()
+  for await (const { attributes } of all()) {
+    for (const name of Object.keys(attributes)) used.add(`allow.${name}`)
+  }
+  return used
 }
 
 /** `config schema [FOLDER]`: writes the JSON Schemas for editors. */

@@ -37,17 +37,17 @@ export async function explain({ values, args: [name = ''] }: Invocation) {
   const path = VARIABLES[name] ?? name
   const found = keys.find(({ key }) => key === path)
   if (name && !found) return print(values, await explainNamed(name, reading, keys))
-  const below = keys.filter(
-    ({ key, isMap, file }) =>
-      !isMap && (!found || (key.startsWith(`${path}.`) && file === found.file)),
-  )
-  const about = found ? outline({ [found.key]: aboutKey(found) }) : []
-  const groups = [...Map.groupBy(below, ({ file }) => file)]
-  const list = groups.flatMap(([file, keys], i) => {
-    const lines = keys.map(({ key, value, from }) => `${key}: ${shown(value)}  (${from})`)
-    return found ? lines : [...(i ? [''] : []), `${file}:`, ...lines.map(line => `  ${line}`)]
-  })
-  print(values, { keys: found ? [found, ...below] : below }, [...about, ...list])
+  const leaves = keys.filter(({ isMap }) => !isMap)
+  const lineOf = ({ key, value, from }: Effective) => `${key}: ${shown(value)}  (${from})`
+  if (found) {
+    const ofFile = leaves.filter(({ file }) => file === found.file)
+    const below = ofFile.filter(({ key }) => key.startsWith(`${path}.`))
+    const about = outline({ [found.key]: aboutKey(found) })
+    return print(values, { keys: [found, ...below] }, [...about, ...below.map(lineOf)])
+  }
+  const files = [...Map.groupBy(leaves, ({ file }) => file)]
+  const list = files.map(([file, keys]) => [`${file}:`, ...keys.map(lineOf)].join('\n  '))
+  print(values, { keys: leaves }, [list.join('\n\n')])
 }
 
 /** Explains a variable that replaces no key, a client, or a failed request. */

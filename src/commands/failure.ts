@@ -66,18 +66,13 @@ export function explainFailure(facts: Facts): Explanation {
 
 /** Texts for an error. `detail`: a pattern of the details that they are for; absent: all. */
 type Row = Said & { detail?: string }
-const TABLES: Map<string, Row[]>[] = [exchange, texts.errors].map(
-  table => new Map(Object.entries(table)),
-)
+const TABLES = [exchange, texts.errors].map(table => new Map<string, Row[]>(Object.entries(table)))
 
 /** Returns the rows of an error. The first that fits is used. */
 function rowsFor(error: string): Row[] {
   const reasons: Record<string, Said> = error === 'sign_in' ? SIGN_IN : CLIENT_REFUSALS
-  const refusals = Object.entries(reasons).map(([reason, said]) => ({
-    detail: `^${reason}`,
-    ...said,
-  }))
-  return [...TABLES.flatMap(table => table.get(error) ?? []), ...refusals]
+  const rows = Object.entries(reasons).map(([reason, said]) => ({ detail: `^${reason}`, ...said }))
+  return [...TABLES.flatMap(table => table.get(error) ?? []), ...rows]
 }
 
 const nameOf = ({ failure }: Facts) => failure.client_id ?? 'the client'

@@ -128,20 +128,23 @@ export async function invite({ values }: Invocation) {
   if (content !== undefined) {
     return addLines(content, opened, async username => {
       const account = required(await opened.directory.findByUsername(username))
-      await giveLink({ values, opened, account, prefix: `${username} ` })
+      await giveLink(values, opened, account, `${username} `)
     })
   }
   const names = groups === undefined ? {} : { groups: String(groups).split(',') }
   const attributes = { ...profile.attributes, ...names }
   const account = await opened.directory.add({ ...profile, attributes })
   await opened.audit('account_added', { account: account.id })
-  await giveLink({ values, opened, account })
+  await giveLink(values, opened, account)
 }
 
-type Given = { values: Invocation['values']; opened: Opened; account: Account; prefix?: string }
-
 /** Makes a link, and prints it; or, with `--mail`, queues a mail in which a running service sends one. */
-async function giveLink({ values, opened, account, prefix = '' }: Given) {
+async function giveLink(
+  values: Invocation['values'],
+  opened: Opened,
+  account: Account,
+  before = '',
+) {
   const { records, directory, audit } = opened
   const { id, username } = account
   const settings = readSettings()
@@ -162,7 +165,7 @@ async function giveLink({ values, opened, account, prefix = '' }: Given) {
   const { path, until } = await links.make(account, seconds, { resetFactors })
   await audit('link_made', { account: id, until: timeOf(until), ...audited })
   const link = settings.issuer + path
-  print(values, { account: id, username, link, until }, [prefix + link])
+  print(values, { account: id, username, link, until }, [before + link])
   hint(`With this link, ${username} chooses a password. It works once, until ${timeOf(until)}.`)
 }
 
@@ -171,24 +174,19 @@ export async function link(invocation: Invocation) {
   const { values, args } = invocation
   if (values.upstream || values.subject) return linkUpstream(invocation)
   const { account, ...opened } = await openOwnAccount(args[0] ?? '')
-  await giveLink({ values, opened, account })
+  await giveLink(values, opened, account)
 }
 
 /** Returns everything that the store has about one user, without secrets. */
 async function personalData(records: Records, account: Account) {
   const { id } = account
-  const [factors, activity, consents, browsers, grants] = await Promise.all([
-    createFactors(records).read(id),
-    recentActivity(records, id),
-    createConsents(records).list(id),
-    createAccountSessions(records).list(id),
-    records.list<GrantRecord>(...grantsOfAccount(id)),
-  ])
+  const browsers = await createAccountSessions(records).list(id)
+  const grants = await records.list<GrantRecord>(...grantsOfAccount(id))
   return {
     account: visible(account),
-    ...withoutSecrets(factors),
-    activity,
-    consents,
+    ...withoutSecrets(await createFactors(records).read(id)),
+    activity: await recentActivity(records, id),
+    consents: await createConsents(records).list(id),
     sessions: browsers.map(({ uid: _, ...browser }) => browser),
     grants: grants.map(({ clientId: client_id, iat: since, exp }) => ({ client_id, since, exp })),
   }
