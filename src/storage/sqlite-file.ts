@@ -21,12 +21,14 @@ const FORMAT = 3
 /**
  * `synchronous`: a commit is on the disk when it returns. `cache_size`: 16 MiB of pages, instead of 2.
  * `mmap_size`: reads come from the page cache of the system without a copy, up to 256 MiB of the file.
+ * `wal_autocheckpoint`: a page that changes often is copied to the file less often. The log has up to 32 MiB.
  */
 const SETTINGS = `
   PRAGMA journal_mode = WAL;
   PRAGMA synchronous = FULL;
   PRAGMA cache_size = -16384;
   PRAGMA mmap_size = 268435456;
+  PRAGMA wal_autocheckpoint = 8000;
 `
 
 /** In a transaction: a process that opens the file meanwhile finds all of it, or nothing. */
