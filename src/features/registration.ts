@@ -15,7 +15,6 @@ import { note } from '../http/audit.ts'
 import { prefixOf } from '../http/client-info.ts'
 import { USHER_METADATA } from '../provider/clients.ts'
 import type { Environment, Feature } from '../provider/feature.ts'
-import { keysPeriod } from '../provider/keys.ts'
 import { addOfflineAccess } from '../provider/requests.ts'
 import { currentRequest } from '../state/request.ts'
 import { now } from '../storage/store.ts'
@@ -85,11 +84,7 @@ export function registration(environment: Environment): Feature {
   }
 
   const clientAdapter: Partial<Adapter> = {
-    async find(id) {
-      const client = enabled ? (await clients.read(id))?.client : undefined
-      if (!client) return undefined
-      return { ...client, ...(client.jwks_uri !== undefined && { jwks_period: keysPeriod() }) }
-    },
+    find: async id => (enabled ? (await clients.read(id))?.client : undefined),
 
     async upsert(client_id, client) {
       const ctx = required(currentRequest())

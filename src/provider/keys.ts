@@ -61,13 +61,6 @@ export const canSign = ({ use, d, sign }: SigningKey) =>
 const MAX_FETCHES_PER_MINUTE = 120
 /** The answer of an address, also an error, is cached for this time. */
 const CACHE_SECONDS = 30
-const KEYS_PERIOD_SECONDS = 300
-
-/**
- * Returns the number of the current period, for the metadata of clients with `jwks_uri`. The library caches
- * clients by their metadata: with each period it reads the keys again, and removed keys end.
- */
-export const keysPeriod = () => Math.floor(now() / KEYS_PERIOD_SECONDS)
 
 /** Errors of a connection. Others stay, such as that of an address that is not allowed. */
 const CONNECTION_ERROR = /^(E[A-Z]+|EAI_AGAIN|UND_ERR_SOCKET|UND_ERR_[A-Z]+_TIMEOUT)$/

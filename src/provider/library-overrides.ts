@@ -14,7 +14,6 @@ import { now } from '../storage/store.ts'
 import { matchesHash } from './clients.ts'
 import { described } from './error-descriptions.ts'
 import { type GrantHandler, merged, type NamedFeature, type ResponseMode } from './feature.ts'
-import { keysPeriod } from './keys.ts'
 
 /** The library accepts DPoP proofs from clocks that are ahead by this, but forgets their `jti` earlier. */
 const CLOCK_SKEW_SECONDS = 300
@@ -93,27 +92,32 @@ function compareHashes({ Client: { prototype } }: Provider): void {
 /**
  * The constructor copies all clients in one turn of the event loop. Returns a function that adds one client
  * to the provider. It throws for invalid metadata. Removed by: an option that makes clients one by one.
+ *
+ * A client keeps the keys of its `jwks_uri` while one of them fits. Here they are fetched again, and removed keys end.
+ * Removed by: a maximum age of fetched keys.
  */
 export function addLater({ Client }: Provider) {
   const find = Client.find.bind(Client)
-  const added = new Map<string, () => Awaited<ReturnType<typeof find>>>()
-  Client.find = async (id: string) => added.get(id)?.() ?? find(id)
-  return (metadata: { client_id: string; jwks_uri?: string }) => {
-    const make = () => {
-      const client = Reflect.construct(Client, [structuredClone(metadata)])
-      // A client with a file cannot change its own registration.
-      return Object.defineProperty(client, 'noManage', { value: true })
-    }
-    let made = make()
-    let period = keysPeriod()
-    added.set(metadata.client_id, () => {
-      // A client keeps the keys of its `jwks_uri`. Another object reads them again, and removed keys end.
-      if (metadata.jwks_uri && period !== keysPeriod()) made = make()
-      period = keysPeriod()
-      return made
-    })
+  const added = new Map<string, Awaited<ReturnType<typeof find>>>()
+  Client.find = async (id: string) => {
+    const client = added.get(id) ?? (await find(id))
+    const keys = client?.asymmetricKeyStore as FetchedKeys | undefined
+    if (keys?.freshUntil !== undefined && keys.freshUntil + STALE_SECONDS <= now()) keys.clear()
+    return client
+  }
+  return (metadata: { client_id: string }) => {
+    const client = Reflect.construct(Client, [structuredClone(metadata)])
+    // A client with a file cannot change its own registration.
+    added.set(metadata.client_id, Object.defineProperty(client, 'noManage', { value: true }))
   }
 }
+
+/** The keys of a client. `freshUntil`: epoch seconds, a minute after they were fetched. */
+interface FetchedKeys {
+  freshUntil?: number
+  clear(): void
+}
+const STALE_SECONDS = 240
 
 /**
  * The library sends logout tokens and pings while the user waits, once, and forgets failures. Here a
