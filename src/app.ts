@@ -36,7 +36,6 @@ import { createPages, type PageFeature } from './pages/routes.ts'
 import { createSite } from './pages/site.ts'
 import { checkOperatorTemplates } from './pages/templates.ts'
 import { AREAS, createViews } from './pages/views.ts'
-import { createRequestedClaims } from './provider/claims.ts'
 import { createProvider } from './provider/configuration.ts'
 import { byPost, canonicalPaths, finishAnswers } from './provider/endpoints.ts'
 import { described } from './provider/error-descriptions.ts'
@@ -77,7 +76,6 @@ export async function createApp(
     sessions,
     directory,
     consents: createConsents(records),
-    requestedClaims: createRequestedClaims(settings),
   }
 
   // Loaded only where there are upstream issuers, with its library.

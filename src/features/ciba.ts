@@ -15,7 +15,7 @@ import { note } from '../http/audit.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import { RECENT_SECONDS } from '../pages/site.ts'
-import { acrValuesOf } from '../provider/claims.ts'
+import { acrValuesOf, requestedScopes } from '../provider/claims.ts'
 import { findClient, refusalOf } from '../provider/clients.ts'
 import type { Dependencies, LibraryFeatures } from '../provider/feature.ts'
 import { createGrants } from '../provider/grants.ts'
@@ -36,7 +36,7 @@ const MAX_MESSAGE_CHARS = 100
 
 /** Returns the feature CIBA, with its account pages. */
 export function ciba(dependencies: Dependencies): PageFeature {
-  const { records, settings, directory, consents, requestedClaims } = dependencies
+  const { records, settings, directory, consents } = dependencies
   const isOn = settings.features.ciba
   const requests = createAccessRequests(records, settings)
   const attempts = createRateLimit(records)
@@ -88,7 +88,7 @@ export function ciba(dependencies: Dependencies): PageFeature {
         id: request.jti,
         handle: randomUUID(),
         client_id,
-        scopes: requestedClaims.scopesOf(oidc),
+        scopes: requestedScopes(oidc, settings),
         ...(typeof message === 'string' && { message }),
         since: Math.max(now(), ended + 1),
         until: now() + request.expiration,

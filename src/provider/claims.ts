@@ -11,36 +11,31 @@ import type { Records } from '../storage/records.ts'
 
 const MAX_CLAIMS_DEPTH = 6
 
-/** See `createRequestedClaims`. */
-export type RequestedClaims = ReturnType<typeof createRequestedClaims>
+const mayAskFor = ({ scope }: Client, name: string) => !scope || scope.split(' ').includes(name)
 
-/** Returns how claims that are requested by name become scopes, and scopes become claims of a grant. */
-export function createRequestedClaims({ claims, features }: Settings) {
+/** Returns all requested scopes, as a consent names them: by name, or by one of their claims. */
+export function requestedScopes(oidc: KoaContextWithOIDC['oidc'], { claims }: Settings) {
+  const { client, resourceServers = {} } = oidc
+  const ofResources = Object.entries(resourceServers).flatMap(([resource, { scopes }]) =>
+    [...scopes.intersection(oidc.requestParamScopes)].map(scope => keyOf(scope, resource)),
+  )
+  const byClaim = [...oidc.requestParamClaims].flatMap(claim => claims[claim]?.scope ?? [])
+  const allowed = byClaim.filter(scope => client && mayAskFor(client, scope))
+  return [...new Set([...oidc.requestParamOIDCScopes, ...ofResources, ...allowed])]
+}
+
+/** Returns the claims that a grant of these scopes allows, and the claims that it refuses by name. */
+export function claimsOfGrant(
+  client: Client,
+  { scopes, declined }: Pick<Consent, 'scopes' | 'declined'>,
+  { claims, features }: Settings,
+) {
   const named = Object.entries(features.claims_parameter ? claims : {})
-  const scopeOf = new Map(named.map(([claim, { scope }]) => [claim, scope]))
-  const mayAskFor = ({ scope }: Client, name: string) => !scope || scope.split(' ').includes(name)
-
-  return {
-    /** All requested scopes, as a consent names them: by name, or by one of their claims. */
-    scopesOf(oidc: KoaContextWithOIDC['oidc']) {
-      const { client, resourceServers = {} } = oidc
-      const ofResources = Object.entries(resourceServers).flatMap(([resource, { scopes }]) =>
-        [...scopes.intersection(oidc.requestParamScopes)].map(scope => keyOf(scope, resource)),
-      )
-      const byClaim = [...oidc.requestParamClaims].flatMap(claim => scopeOf.get(claim) ?? [])
-      const allowed = byClaim.filter(scope => client && mayAskFor(client, scope))
-      return [...new Set([...oidc.requestParamOIDCScopes, ...ofResources, ...allowed])]
-    },
-
-    /** The claims that a grant of these scopes allows, and the claims that it refuses by name. */
-    claimsOf(client: Client, { scopes, declined }: Pick<Consent, 'scopes' | 'declined'>) {
-      const isRefused = (scope: string) => !mayAskFor(client, scope) || declined.includes(scope)
-      const isGranted = (scope: string) => scopes.includes(scope) && !isRefused(scope)
-      const ofScopes = (is: (scope: string) => boolean) =>
-        [...scopeOf].flatMap(([claim, scope]) => (is(scope) ? claim : []))
-      return { granted: ofScopes(isGranted), refused: ofScopes(isRefused) }
-    },
-  }
+  const isRefused = (scope: string) => !mayAskFor(client, scope) || declined.includes(scope)
+  const isGranted = (scope: string) => scopes.includes(scope) && !isRefused(scope)
+  const ofScopes = (is: (scope: string) => boolean) =>
+    named.flatMap(([claim, { scope }]) => (is(scope) ? claim : []))
+  return { granted: ofScopes(isGranted), refused: ofScopes(isRefused) }
 }
 
 /**

@@ -16,7 +16,6 @@ import type { AdapterPart } from '../state/adapter.ts'
 import type { Queue } from '../state/delivery-queue.ts'
 import type { Sessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
-import type { RequestedClaims } from './claims.ts'
 
 /** Everything that an app is built from. */
 export interface Environment {
@@ -35,7 +34,6 @@ export interface Dependencies extends Environment {
   sessions: Sessions
   directory: Directory
   consents: Consents
-  requestedClaims: RequestedClaims
 }
 
 /** Shows an error of the library to users. */

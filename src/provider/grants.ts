@@ -11,6 +11,7 @@ import { note } from '../http/audit.ts'
 import { newTag, revokeGrant, signInOf } from '../state/grants.ts'
 import { isTokenRequest } from '../state/request.ts'
 import type { Records } from '../storage/records.ts'
+import { claimsOfGrant, requestedScopes } from './claims.ts'
 import { refusalOf, requiredScopes } from './clients.ts'
 import type { Dependencies, LibraryProvider, Oidc } from './feature.ts'
 import type { Outcome } from './interactions.ts'
@@ -38,7 +39,7 @@ type Used = { accountId?: string; grantId?: string }
 export type Grants = ReturnType<typeof createGrants>
 
 /** Returns the functions that make grants from recorded consents: each authorization has its own grant. */
-export function createGrants({ records, directory, consents, requestedClaims }: Dependencies) {
+export function createGrants({ records, directory, consents, settings }: Dependencies) {
   async function recordImplicit(accountId: string, clientId: string, scopes: string[]) {
     const { value, version } = await consents.read(accountId, clientId)
     if (value && scopes.every(scope => value.scopes.includes(scope))) return
@@ -60,7 +61,7 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
       if (resource === undefined) grant.rejectOIDCScope(scope)
       else grant.rejectResourceScope(resource, scope)
     }
-    const { granted, refused } = requestedClaims.claimsOf(client, allowed)
+    const { granted, refused } = claimsOfGrant(client, allowed, settings)
     if (granted.length) grant.addOIDCClaims(granted)
     if (refused.length) grant.rejectOIDCClaims(refused)
     return grant
@@ -123,7 +124,7 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
       return grantOf(oidc.provider, client, allowed)
     }
     if (client.consent === 'implicit' && !isDevice(oidc)) {
-      await recordImplicit(accountId, clientId, requestedClaims.scopesOf(oidc))
+      await recordImplicit(accountId, clientId, requestedScopes(oidc, settings))
     }
     // The consent page gave the decision; it is recorded here, where it is final. Nothing is recorded when
     // the access was removed while that page was open: the user is then asked again.

@@ -4,7 +4,7 @@ import { decodeJwt } from 'jose'
 import { interactionPolicy } from 'oidc-provider'
 import { methodOf, satisfies } from '../accounts/sign-in-method.ts'
 import { required } from '../config/schema/values.ts'
-import { acrValuesOf } from './claims.ts'
+import { acrValuesOf, requestedScopes } from './claims.ts'
 import type { Dependencies, NamedFeature, Oidc } from './feature.ts'
 import { appearanceOf, decisionOf, sentDetails } from './grants.ts'
 import { createBrowserBinding, pendingAt, promptsOf, wantsAnother } from './interactions.ts'
@@ -16,7 +16,7 @@ type Needed = (ctx: Context) => boolean | Promise<boolean>
 
 /** Returns the interaction policy: the library's prompts and checks, ours, and those of the features. */
 export function createPolicy(dependencies: Dependencies, features: NamedFeature[]) {
-  const { settings, consents, requestedClaims } = dependencies
+  const { settings, consents } = dependencies
   const { bind } = createBrowserBinding(settings)
   const acrValues = acrValuesOf(settings)
   const policy = base()
@@ -107,7 +107,7 @@ export function createPolicy(dependencies: Dependencies, features: NamedFeature[
     return {
       ...bind(ctx),
       version: (await consents.read(accountId, client.clientId)).version,
-      scopes: requestedClaims.scopesOf(ctx.oidc),
+      scopes: requestedScopes(ctx.oidc, settings),
       appearance: appearanceOf(client),
       details: sentDetails(ctx.oidc),
     }
