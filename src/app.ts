@@ -51,12 +51,12 @@ const byPath = ({ areas = [] }: Pick<PageFeature, 'areas'>) =>
 
 /**
  * Returns the application of one configuration. Throws a `ConfigError` for a client or a template that
- * would fail at its first use. `more`: features beside ours, by name.
+ * would fail at its first use. `more`: features beside ours.
  */
 export async function createApp(
   environment: Environment,
   readiness: Readiness,
-  more: Record<string, PageFeature> = {},
+  more: PageFeature[] = [],
 ) {
   const { settings, records, log, metrics } = environment
   checkOperatorTemplates(settings)
@@ -87,31 +87,30 @@ export async function createApp(
     settings.sign_in.second_factor !== 'off' || hasPasskeys(settings.sign_in)
       ? await (await import('./features/factors/feature.ts')).secondFactors(dependencies)
       : undefined
-  const ours: Record<string, PageFeature> = {
-    self_service: selfService(dependencies),
-    sign_up: signUp(dependencies),
-    application_access: applicationAccess(),
-    activity: activity(records, views),
-    resources: resourceIndicators(dependencies),
-    dpop: dpop(dependencies),
-    token_exchange: tokenExchange(dependencies),
-    client_attestation: clientAttestation(dependencies),
-    mtls: mutualTls(settings, routes.byCertificate),
+  const features: PageFeature[] = [
+    selfService(dependencies),
+    signUp(dependencies),
+    applicationAccess(),
+    activity(records, views),
+    resourceIndicators(dependencies),
+    dpop(dependencies),
+    tokenExchange(dependencies),
+    clientAttestation(dependencies),
+    mutualTls(settings, routes.byCertificate),
     fapi,
-    response_modes: responseModes(settings, views),
-    registration: registration(dependencies),
-    client_documents: clientDocuments(dependencies),
-    device_flow: deviceFlow(dependencies, views, showError),
-    authorization_details: authorizationDetails(settings),
-    ...(upstreams && { upstreams }),
-    ...(factors && { second_factors: factors }),
-    ciba: ciba(dependencies),
-    links: accountLinks(dependencies),
-    mail: mail(dependencies, views),
-    logout: logout(settings, records, views, upstreams?.signOutAt),
-  }
-  const all = [...Object.entries(ours), ...Object.entries(more)]
-  const features = all.map(([name, feature]) => ({ ...feature, name }))
+    responseModes(settings, views),
+    registration(dependencies),
+    clientDocuments(dependencies),
+    deviceFlow(dependencies, views, showError),
+    authorizationDetails(settings),
+    ...(upstreams ? [upstreams] : []),
+    ...(factors ? [factors] : []),
+    ciba(dependencies),
+    accountLinks(dependencies),
+    mail(dependencies, views),
+    logout(settings, records, views, upstreams?.signOutAt),
+    ...more,
+  ]
   const navigation = merged(features, 'account page', byPath, byPath({ areas: AREAS }))
   const areas = Object.values(navigation)
   const provider = await createProvider(dependencies, features, { showError, tags: views.tags })

@@ -10,7 +10,7 @@ import type { SignInMethod } from '../accounts/sign-in-method.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { createSignatures } from '../http/cookies.ts'
 import { createCsrf, type Form, readForm } from '../http/forms.ts'
-import type { Dependencies, LibraryProvider, NamedFeature } from '../provider/feature.ts'
+import type { Dependencies, LibraryProvider, PromptFeature } from '../provider/feature.ts'
 import { createBrowserSession, createInteractions, type Session } from '../provider/interactions.ts'
 import { AUTHORIZATION } from '../provider/routes.ts'
 import { deriveKey } from '../storage/seal.ts'
@@ -47,7 +47,7 @@ export function createSite(
   { settings, secrets, records, sessions, directory, consents }: Dependencies,
   views: Views,
   provider: LibraryProvider,
-  features: (NamedFeature & PageExtensions)[],
+  features: (PromptFeature & PageExtensions)[],
 ) {
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))

@@ -17,7 +17,7 @@ import { flowOf } from '../config/schema/features.ts'
 import { LOOPBACK_HOSTS } from '../config/schema/redirect-uri.ts'
 import { mapOf, namesIn } from '../config/schema/values.ts'
 import { outageIn } from '../storage/store.ts'
-import { merged, type NamedFeature } from './feature.ts'
+import { type Feature, merged } from './feature.ts'
 
 /** Our client metadata beyond RFC 7591. */
 export const USHER_METADATA: string[] = namesIn(
@@ -66,7 +66,7 @@ export function refusalOf(client: Client | ClientMetadata, account: Account): st
 export function toLibrary(
   client: ClientMetadata,
   { scopes }: Pick<Settings, 'scopes'>,
-  features: NamedFeature[],
+  features: Feature[],
 ): LibraryClientMetadata {
   const { response_types, scope } = client
   const known = scope?.split(' ').filter(name => Object.hasOwn(scopes, name))

@@ -35,8 +35,8 @@ import { logEvents } from './events.ts'
 import {
   type Dependencies,
   merged,
-  type NamedFeature,
   type Oidc,
+  type PromptFeature,
   type ShowError,
 } from './feature.ts'
 import { createGrants, type Grants } from './grants.ts'
@@ -55,12 +55,12 @@ interface LibraryPages {
 }
 
 /** `object`: the library's type has pairs of settings that exclude each other. */
-const settingsOf = ({ settings }: NamedFeature): object | undefined => settings
+const settingsOf = ({ settings }: PromptFeature): object | undefined => settings
 
 /** Throws a `ConfigError` that names every client the library would refuse. */
 export async function createProvider(
   dependencies: Dependencies,
-  features: NamedFeature[],
+  features: PromptFeature[],
   pages: LibraryPages,
 ): Promise<Provider> {
   const { settings, records, sessions, log, metrics } = dependencies
@@ -97,7 +97,7 @@ function forAccountPages({ oidc: { client, params } }: KoaContextWithOIDC, name:
 
 function configuration(
   dependencies: Dependencies,
-  features: NamedFeature[],
+  features: PromptFeature[],
   pages: LibraryPages,
   { adapter, grants }: { adapter: Configuration['adapter']; grants: Grants },
 ): Configuration {

@@ -10,7 +10,7 @@ import { MAX_BODY_BYTES, MAX_JWT_CHARS, refuseLongUrl } from '../http/limits.ts'
 import type { Records } from '../storage/records.ts'
 import { described } from './error-descriptions.ts'
 import { logError } from './events.ts'
-import { type Environment, type Finisher, merged, type NamedFeature, type Oidc } from './feature.ts'
+import { type Environment, type Feature, type Finisher, merged, type Oidc } from './feature.ts'
 import { DISCOVERY, type Routes } from './routes.ts'
 
 /** Discovery and JWKS: for how long clients may cache them. */
@@ -74,7 +74,7 @@ export function finishAnswers(
   { navigate, handOver }: AnswerPages,
   { paths, endpoints, confirm }: Routes,
   { settings, records }: Pick<Environment, 'settings' | 'records'>,
-  features: NamedFeature[],
+  features: Feature[],
 ): Middleware {
   // A client that caches the JWKS for this time has each key before it signs.
   const jwksAge = Math.min(MAX_CACHE_SECONDS, Math.floor(settings.keys.announce / 2))
@@ -177,7 +177,7 @@ function refuse(ctx: Context, error: errors.OIDCProviderError): never {
   throw Object.assign(error, described(ctx, error))
 }
 
-function discovery(ctx: Context, { end_session }: Routes['endpoints'], features: NamedFeature[]) {
+function discovery(ctx: Context, { end_session }: Routes['endpoints'], features: Feature[]) {
   cacheable(ctx, MAX_CACHE_SECONDS)
   const document = ctx.body as Record<string, unknown>
   // Empty lists are left out (RFC 8414 §3.2).

@@ -149,9 +149,8 @@ export interface Feature {
   deliver?(provider: Provider, queue: Queue, attempt: Attempt): Promise<void>
 }
 
-/** A feature with the name that `app.ts` gives it. */
-export interface NamedFeature extends Feature {
-  name: string
+/** A feature that may have prompts; `pages/routes.ts` adds their pages. */
+export interface PromptFeature extends Feature {
   /** By name. Steps of a sign-in follow it in this order; other prompts come before consent, or first. */
   prompts?: Record<string, FeaturePrompt>
 }
@@ -160,22 +159,16 @@ export interface NamedFeature extends Feature {
  * Merges one part of all features into that of the core. Throws if two of them have the same key in it.
  * `what`: what a key is, for the error.
  */
-export function merged<T extends object, F extends NamedFeature>(
+export function merged<T extends object, F extends Feature>(
   features: F[],
   what: string,
   partOf: (feature: F) => T | undefined,
   core?: T,
 ): T {
-  const owners = new Map(Object.keys(core ?? {}).map(key => [key, 'core']))
-  const parts = features.map(feature => {
-    const part = partOf(feature)
-    for (const key of Object.keys(part ?? {})) {
-      const other = owners.get(key)
-      if (other)
-        throw new Error(`features ${other} and ${feature.name} both have the ${what} ${key}`)
-      owners.set(key, feature.name)
-    }
-    return part
-  })
-  return Object.assign({}, core, ...parts)
+  const parts = [core, ...features.map(partOf)]
+  const keys = parts.flatMap(part => Object.keys(part ?? {}))
+  const twice = keys.find((key, i) => keys.indexOf(key) < i)
+  if (twice !== undefined)
+    throw new Error(`two features, or the core and one, have the ${what} ${twice}`)
+  return Object.assign({}, ...parts)
 }

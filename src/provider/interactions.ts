@@ -11,7 +11,7 @@ import { PASSWORD } from '../config/schema/upstream.ts'
 import { displayTextProblem, mapOf } from '../config/schema/values.ts'
 import { cookieNames, originCookie } from '../http/cookies.ts'
 import { now } from '../storage/store.ts'
-import { type FeaturePrompt, merged, type NamedFeature } from './feature.ts'
+import { type FeaturePrompt, merged, type PromptFeature } from './feature.ts'
 
 type Deployment = Pick<Settings, 'development'>
 type Cookies = Pick<Context, 'cookies'>
@@ -83,7 +83,7 @@ const CORE: Record<string, FeaturePrompt> = {
 }
 
 /** Returns the prompts of the core and of the features, by name. */
-export const promptsOf = (features: NamedFeature[]) =>
+export const promptsOf = (features: PromptFeature[]) =>
   merged(features, 'prompt', ({ prompts }) => prompts, CORE)
 
 /** Returns the sign-in whose next step is this prompt. */
@@ -110,7 +110,7 @@ export type Interaction = Awaited<ReturnType<ReturnType<typeof createInteraction
 export function createInteractions(
   provider: Provider,
   settings: Deployment,
-  features: NamedFeature[],
+  features: PromptFeature[],
 ) {
   const prompts = promptsOf(features)
   const { isBound, isKnown } = createBrowserBinding(settings)

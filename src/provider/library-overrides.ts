@@ -13,7 +13,7 @@ import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { matchesHash } from './clients.ts'
 import { described } from './error-descriptions.ts'
-import { type GrantHandler, merged, type NamedFeature, type ResponseMode } from './feature.ts'
+import { type Feature, type GrantHandler, merged, type ResponseMode } from './feature.ts'
 
 /** The library accepts DPoP proofs from clocks that are ahead by this, but forgets their `jti` earlier. */
 const CLOCK_SKEW_SECONDS = 300
@@ -33,7 +33,7 @@ export function createOverridden(
   issuer: string,
   configuration: Configuration,
   { records, tokenIds, checkToken }: State,
-  features: NamedFeature[],
+  features: Feature[],
 ): Provider {
   // The constructor of the library registers its grant handlers and response modes. There is no option to
   // wrap or replace them. Removed by: options for both.
@@ -137,7 +137,7 @@ function deliverLater({ Client: { prototype } }: Provider): void {
  * The library looks for a used `jti` and then writes it, so that two requests at once both pass. Here
  * the first write decides (RFC 7523 §3). Removed by: an adapter method that does both.
  */
-function detectReplays(provider: Provider, records: Records, features: NamedFeature[]): void {
+function detectReplays(provider: Provider, records: Records, features: Feature[]): void {
   provider.ReplayDetection.unique = async (iss: string, jti: string, exp: number) => {
     const options = { ttl: exp - now() + CLOCK_SKEW_SECONDS }
     const isFirst = await records.save('ReplayDetection', `${iss}\0${jti}`, {}, options)

@@ -5,7 +5,7 @@ import { interactionPolicy } from 'oidc-provider'
 import { methodOf, satisfies } from '../accounts/sign-in-method.ts'
 import { required } from '../config/schema/values.ts'
 import { acrValuesOf, requestedScopes } from './claims.ts'
-import type { Dependencies, NamedFeature, Oidc } from './feature.ts'
+import type { Dependencies, Oidc, PromptFeature } from './feature.ts'
 import { appearanceOf, decisionOf, sentDetails } from './grants.ts'
 import { createBrowserBinding, pendingAt, promptsOf, wantsAnother } from './interactions.ts'
 
@@ -15,7 +15,7 @@ type Context = { oidc: Oidc }
 type Needed = (ctx: Context) => boolean | Promise<boolean>
 
 /** Returns the interaction policy: the library's prompts and checks, ours, and those of the features. */
-export function createPolicy(dependencies: Dependencies, features: NamedFeature[]) {
+export function createPolicy(dependencies: Dependencies, features: PromptFeature[]) {
   const { settings, consents } = dependencies
   const { bind } = createBrowserBinding(settings)
   const acrValues = acrValuesOf(settings)

@@ -38,12 +38,12 @@ const test = usherTest({
   clients: { ...CLIENTS, bank: { ...CLIENTS.first, client_id: 'bank', second_factor: 'required' } },
   usher: { sign_in: { second_factor: 'optional' } },
   // A client whose metadata has default_acr_values (OpenID Connect Registration §2).
-  features: {
-    defaults: {
+  features: [
+    {
       clientMetadata: ({ client_id }) =>
         client_id === 'post' ? { default_acr_values: [TWO_FACTORS] } : {},
     },
-  },
+  ],
 })
 
 const PASSWORD_ACR = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'

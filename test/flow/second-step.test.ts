@@ -64,7 +64,7 @@ const sesame: PageFeature = {
 let pair: Upstream
 let ada: string
 beforeAll(async () => {
-  pair = await startUpstream({ accounts: 'create' }, { features: { sesame } })
+  pair = await startUpstream({ accounts: 'create' }, { features: [sesame] })
   for (const account of [ADA, GRACE]) await pair.upstream.addAccount(account)
   ada = (await pair.usher.addAccount({ ...ADA, username: 'ada.local' })).id
   await pair.usher.addAccount({ ...GRACE, email: undefined })
@@ -201,50 +201,34 @@ test('a temporary password is changed before the step', async () => {
 
 describe('two features with one name for a part', () => {
   test.each<[string, PageFeature, string]>([
-    [
-      'prompt',
-      { prompts: sesame.prompts },
-      'features sesame and other both have the prompt sesame',
-    ],
+    ['prompt', { prompts: sesame.prompts }, 'have the prompt sesame'],
     [
       'prompt of the core',
       { prompts: { login: { page: () => ({}) as never } } },
-      'features core and other both have the prompt login',
+      'have the prompt login',
     ],
-    [
-      'account page',
-      { areas: sesame.areas },
-      'features sesame and other both have the account page /account/cave',
-    ],
-    [
-      'library setting',
-      { settings: { dPoP: { enabled: true } } },
-      'features dpop and other both have the library feature dPoP',
-    ],
+    ['account page', { areas: sesame.areas }, 'have the account page /account/cave'],
+    ['library setting', { settings: { dPoP: { enabled: true } } }, 'have the library feature dPoP'],
     [
       'setting of the core',
       { settings: { revocation: { enabled: true } } },
-      'features core and other both have the library feature revocation',
+      'have the library feature revocation',
     ],
-    [
-      'adapter',
-      { adapters: { DeviceCode: () => ({}) } },
-      'features device_flow and other both have the adapter DeviceCode',
-    ],
+    ['adapter', { adapters: { DeviceCode: () => ({}) } }, 'have the adapter DeviceCode'],
     [
       'client metadata',
       { clientMetadata: () => ({ consent: 'implicit' }) },
-      'features first and other both have the client metadata consent',
+      'have the client metadata consent',
     ],
     [
       'response mode',
       { responseModes: () => ({ form_post: 'none' }) },
-      'features response_modes and other both have the response mode form_post',
+      'have the response mode form_post',
     ],
-  ])('%s: the start fails, and the error names both', async (_, other, message) => {
+  ])('%s: the start fails, and the error names it', async (_, other, message) => {
     const first: PageFeature = {
       clientMetadata: () => ({ consent: 'explicit' }),
     }
-    await expect(startUsher({ features: { sesame, first, other } })).rejects.toThrow(message)
+    await expect(startUsher({ features: [sesame, first, other] })).rejects.toThrow(message)
   })
 })

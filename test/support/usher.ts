@@ -90,8 +90,8 @@ export interface UsherOptions {
   env?: Record<string, string>
   /** The host of the issuer. Two Ushers on one host share their cookies. */
   host?: string
-  /** Features beside those of Usher, by name. */
-  features?: Record<string, PageFeature>
+  /** Features beside those of Usher. */
+  features?: PageFeature[]
 }
 
 export const CLAIMS = {
