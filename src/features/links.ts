@@ -10,7 +10,8 @@
 // the account is enabled and none of its access has ended since, and while a mailed link for a password went to the
 // address that the account has. Setting the password ends all access in the same change of the account. For this
 // reason one of several uses succeeds, a change of the password closes all links, and a crash leaves no link half used.
-// A link for a new account has the id that it gets: one of several uses can add it.
+// A link for a new account has the id that it gets. Its use adds the account without a password, and then sets the
+// password like that of any other link.
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { type Account, InvalidAccount } from '../accounts/account.ts'
@@ -88,18 +89,14 @@ export function createLinks(records: Records, directory: OwnDirectory) {
   const isTaken = async ({ email = '' }: AccountLink, { id }: LinkAccount) =>
     (await directory.findByEmail(email)).some(one => one.id !== id && holdsAddress(one))
 
-  /** Adds the account. Returns false if it was added, or another account has the address. Can be repeated. */
-  async function register(found: FoundLink, password: string): Promise<boolean> {
-    const { account } = found
-    if (await isTaken(found.link, account)) return false
-    const password_hash = await admit(() => hashPassword(password))
-    const outcome = await directory.transfer({ ...account, password_hash }).catch(error => {
+  /** Adds the account, without a password. Returns false if another one has its address. Can be repeated. */
+  async function add({ link, account }: FoundLink): Promise<boolean> {
+    if (await isTaken(link, account)) return false
+    const added = await directory.transfer(account).catch(error => {
       if (!(error instanceof InvalidAccount)) throw error
     })
-    const isRepeated = () => admit(() => checkPassword(password, account.password))
-    if (outcome !== 'added' && !(outcome && (await isRepeated()))) return false
-    await drop(found)
-    return true
+    // Another use of the link may have added it meanwhile.
+    return Boolean(added ?? (await directory.find(account.id)))
   }
 
   /** Removes a used link. A newer one stays. */
@@ -153,10 +150,10 @@ export function createLinks(records: Records, directory: OwnDirectory) {
      */
     async use(found: FoundLink, password: string, finish = async () => {}): Promise<boolean> {
       const { account, link, handle } = found
-      if (link.purpose === 'sign_up') return register(found, password)
       const isRepeated =
         found.isUsed && (await admit(() => checkPassword(password, account.password)))
       if (!isRepeated && !found.isOpen) return false
+      if (link.purpose === 'sign_up' && !(await add(found))) return false
       const chosen = isRepeated ? account.password : await admit(() => hashPassword(password))
       const mark = ({ value }: Found<AccountLink>) =>
         value?.hash === link.hash ? { ...value, chosen } : undefined
