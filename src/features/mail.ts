@@ -171,23 +171,19 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
     }
   }
 
+  const send = async (letter: Letter, lang?: string): Promise<void> => {
+    const transport = await transportOf(set)
+    const message = await compose(letter, lang)
+    await transport.sendMail(message).catch(error => Promise.reject(smtpFailure(error)))
+  }
+
   return {
     deliver: (_provider, due, attempt) =>
       queue.deliverDue(due, async (item, isLast) => {
         const letter = await letterOf(item)
         if (!letter) return false
-        const sent = Promise.all([transportOf(set), compose(letter, item.lang)]).then(
-          ([transport, message]) =>
-            transport.sendMail(message).catch(error => Promise.reject(smtpFailure(error))),
-        )
-        const accountId = letter.account?.id ?? item.account
-        const about = { accountId, attempt: item.attempt }
-        return attempt(
-          'mail',
-          about,
-          isLast,
-          sent.then(() => undefined),
-        )
+        const about = { accountId: letter.account?.id ?? item.account, attempt: item.attempt }
+        return attempt('mail', about, isLast, send(letter, item.lang))
       }),
     addPages(pages, site) {
       pages.get(PLACES.forgot, ctx => forgot(ctx, site))
