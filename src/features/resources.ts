@@ -81,9 +81,8 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
       throw new errors.InvalidTarget('resource is unknown or not allowed for this client')
     }
     // A token request has no scopes of its own, except that of a service.
-    const isAsking = [undefined, 'client_credentials'].includes(
-      oidc.params?.grant_type as undefined,
-    )
+    const type = oidc.params?.grant_type
+    const isAsking = !type || type === 'client_credentials'
     if (oidc.params && (isAsking || oidc.params.scope)) {
       const asked = [...oidc.requestParamScopes]
       const others = Object.keys(file.scopes).filter(scope => !scopes.includes(scope))
@@ -102,17 +101,14 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
     return serverOf(file, scopes.join(' '), lifetimesOf(lifetimes, client))
   }
 
-  /** Whether the request is about a scope of this API, or about all that was granted. */
-  function isAbout({ params }: Oidc, name: string): boolean {
-    const scopes = Object.keys(resources[name]?.scopes ?? {})
+  /** The API of a client that cannot send `resource`; undefined for a request about none of its scopes. */
+  function defaultOf({ params }: Oidc, { default_resource: name }: Client): string | undefined {
+    const scopes = Object.keys(resources[String(name)]?.scopes ?? {})
     const asked = String(params?.scope ?? '').split(' ')
-    return !params?.scope || scopes.some(scope => asked.includes(scope))
+    const isAbout = !params?.scope || scopes.some(scope => asked.includes(scope))
+    return typeof name === 'string' && isAbout ? name : undefined
   }
 
-  /** The API of a client that cannot send `resource`; undefined for a request about none of its scopes. */
-  function defaultOf(oidc: Oidc, { default_resource: name }: Client): string | undefined {
-    return typeof name === 'string' && isAbout(oidc, name) ? name : undefined
-  }
   /** Writes each `resource` of a request as its file does, so that grants and consents have one spelling. */
   function writeAsFiles({ oidc }: { oidc: Oidc }): void {
     const { params, provider, resourceServers = {} } = oidc
