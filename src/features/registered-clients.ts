@@ -212,13 +212,12 @@ export function createInvitations(records: Records) {
     return value && value.used < value.most ? value.handle : undefined
   }
 
-  /** Counts one client. Returns false if the invitation is used up or revoked. */
-  async function use(token: string): Promise<boolean> {
+  /** Counts one client. Returns the handle; undefined if the invitation is used up or revoked. */
+  async function use(token: string): Promise<string | undefined> {
     const count = ({ value }: Found<Invitation>) =>
       value && value.used < value.most ? { ...value, used: value.used + 1 } : undefined
     const options = ({ exp }: Invitation) => ({ ttl: exp - now(), indexes: [INVITATIONS] })
-    const { isWritten } = await records.change(INVITATION, token, count, options)
-    return isWritten
+    return (await records.change(INVITATION, token, count, options)).after?.handle
   }
 
   /** Clients that registered with it stay. */

@@ -76,9 +76,9 @@ export function registration(environment: Environment): Feature {
     const client_id = String(payload.clientId)
     const { jti } = required(ctx.oidc.entities.InitialAccessToken)
     await clients.manageBy(token, payload)
-    if (jti === open.token) return note(ctx, 'client_registered', { client_id })
-    const invitation = await invitations.find(jti)
-    if (await invitations.use(jti)) return note(ctx, 'client_registered', { client_id, invitation })
+    const invitation = jti === open.token ? undefined : await invitations.use(jti)
+    const isAllowed = jti === open.token || invitation
+    if (isAllowed) return note(ctx, 'client_registered', { client_id, invitation })
     await clients.remove(client_id)
     throw usedUp()
   }
