@@ -21,15 +21,6 @@ const { Check } = interactionPolicy
 
 type Context = { oidc: Oidc }
 
-/**
- * The step that a session lacks. `acr`: its level. `enrol`: the user adds a factor; otherwise the user uses
- * one.
- */
-interface Demand {
-  acr: string
-  enrol: boolean
-}
-
 /** Returns the feature. Throws a `ConfigError` if the passkeys in the store are for another host. */
 export async function secondFactors({ settings, records, metrics }: Dependencies) {
   const factors = createFactors(records)
@@ -47,8 +38,11 @@ export async function secondFactors({ settings, records, metrics }: Dependencies
       ? undefined
       : levels.find(level => values.includes(level))
 
-  /** Returns what the request demands of the session beyond its sign-in; undefined if nothing. */
-  async function demandOf(oidc: Oidc): Promise<Demand | undefined> {
+  /**
+   * Returns the step that the session lacks for the request; undefined if none. `acr`: its level. `enrol`: the user
+   * adds a factor; otherwise the user uses one.
+   */
+  async function demandOf(oidc: Oidc) {
     const { session, client, params } = oidc
     const { accountId, acr, amr = [] } = session ?? {}
     if (!accountId || satisfies(acr, levels.at(-1) ?? '')) return undefined
