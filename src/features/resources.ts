@@ -33,14 +33,17 @@ import { mayUse } from './authorization-details.ts'
 /** An access token, or a refresh token, which has no `aud`. */
 type Token = Partial<Pick<AccessToken, 'clientId' | 'accountId' | 'aud' | 'grantId'>>
 
-/** Returns a new token for an API, under a new grant. It is not saved yet. */
+/** Returns a new token, or an assertion, for an API, under a new grant. It is not saved yet. */
 export function tokenFor(
   { client, provider, resourceServers = {} }: Oidc,
   api: ResourceFile,
   about: { accountId: string; scope: string; grantId?: string },
   settings: Settings,
 ) {
+  const { authorization_server: audience } = api
   const made = serverOf(api, about.scope, lifetimesOf(settings.lifetimes, client))
+  const alg = client?.idTokenSignedResponseAlg
+  if (audience) Object.assign(made, { audience, accessTokenFormat: 'jwt', jwt: { sign: { alg } } })
   const server = new provider.ResourceServer(api.resource, made)
   resourceServers[api.resource] = server
   const token = { client: required(client), grantId: newTag(), gty: 'token_exchange', ...about }

@@ -13,7 +13,6 @@
 // on the way. Without one of them it is not found: every end of access ends exchanged tokens, too. The grant of its own
 // keeps APIs from linking a user by the tags of tokens.
 
-import { importJWK, SignJWT } from 'jose'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Account } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
@@ -22,12 +21,10 @@ import { EXCHANGE_GRANT } from '../config/schema/client.ts'
 import { audienceOf, type ResourceFile } from '../config/schema/resource.ts'
 import { mapOf, namesIn, required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
-import type { SigningKey } from '../keys/signing-keys.ts'
 import { findClient, refusalOf, scopeOf } from '../provider/clients.ts'
 import type { Dependencies, Feature } from '../provider/feature.ts'
 import { createGrants } from '../provider/grants.ts'
-import { canSign } from '../provider/keys.ts'
-import { type GrantRecord, grantName, newTag, type Payload } from '../state/grants.ts'
+import { type GrantRecord, grantName, type Payload } from '../state/grants.ts'
 import { currentRequest, saveAtEnd } from '../state/request.ts'
 import type { Name } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -65,6 +62,9 @@ type ExchangeGrant = GrantRecord & {
   actors?: string[]
 }
 
+/** What is particular about a new token. `client_id`: that of the assertion at its authorization server. */
+const exchanged = new WeakMap<object, { claims: object; client_id?: string }>()
+
 /** Returns the feature. It is on if the file of an API has `exchange`. Throws a `ConfigError` for wrong rules. */
 export function tokenExchange(dependencies: Dependencies): Feature {
   const { settings } = dependencies
@@ -76,9 +76,12 @@ export function tokenExchange(dependencies: Dependencies): Feature {
     register: provider => provider.registerGrantType(EXCHANGE_GRANT, handler, PARAMETERS),
     discovery: () => (apis.some(api => api.authorization_server) ? ISSUES_ASSERTIONS : {}),
     adapters: { Grant: () => ({ find: id => findGrant(dependencies, id) }) },
-    tokenClaims(_ctx, token) {
-      const { act } = mapOf(token)
-      return act ? { act } : undefined
+    tokenClaims: (_ctx, token) => exchanged.get(token)?.claims,
+    finishJwt(token, jwt) {
+      const { client_id } = exchanged.get(token) ?? {}
+      if (!client_id) return
+      jwt.header = { typ: 'oauth-id-jag+jwt' }
+      jwt.payload.client_id = client_id
     },
   }
 }
@@ -133,7 +136,7 @@ async function mayUseAll(account: Account | undefined, clientIds: (string | unde
 
 /** Returns the handler of the grant type. */
 function createHandler(dependencies: Dependencies) {
-  const { settings, records, consents, keys } = dependencies
+  const { settings, records, consents } = dependencies
   const { accountOfToken } = createGrants(dependencies)
   const readSubject = createSubjectReader(dependencies)
   const apis = Object.values(settings.resources)
@@ -180,52 +183,37 @@ function createHandler(dependencies: Dependencies) {
     return { ...{ client, subject, source, api, rule, actors }, scope: scopes.join(' '), given }
   }
 
-  type Exchange = Awaited<ReturnType<typeof decide>>
-
-  /** Returns the response, with a new token, or an assertion. */
-  async function issue(ctx: KoaContextWithOIDC, exchange: Exchange) {
+  /** Returns the response, with a new token, or an assertion. Both are bound to the key that the client has proved. */
+  async function issue(ctx: KoaContextWithOIDC, exchange: Awaited<ReturnType<typeof decide>>) {
     const { client, subject, source, api, rule, actors, scope, given } = exchange
     const { accountId, iat, exp, rejected } = source
+    const isAssertion = api.authorization_server !== undefined
+    if (isAssertion && client.subjectType === 'pairwise') {
+      throw new errors.UnauthorizedClient(PAIRWISE)
+    }
     const token = tokenFor(ctx.oidc, api, { accountId, scope }, settings)
-    const ttl = Math.min(token.expiration, subject.exp - now())
+    const rest = subject.exp - now()
+    const ttl = isAssertion ? ASSERTION_SECONDS : Math.min(token.expiration, rest)
     Object.assign(token, { expiresIn: ttl })
     await bindToken(ctx, token, subject.cnf, settings.features)
-    if (api.authorization_server) return assertionOf(exchange, token.jkt)
+    if (isAssertion) {
+      const known = Object.entries(subject.claims).filter(([name]) => PASSED_ON.includes(name))
+      const claims = { ...Object.fromEntries(known), resource: api.resource }
+      exchanged.set(token, { claims, client_id: rule.client_id ?? client.clientId })
+      const about = { issued_token_type: ID_JAG, token_type: 'N_A', expires_in: ttl, scope }
+      return { access_token: await token.save(), ...about }
+    }
     // The client that acts for the user (RFC 8693 §4.1).
     const act = { sub: client.clientId, act: subject.claims.act }
-    if (!rule.impersonation) Object.assign(token, { act })
+    if (!rule.impersonation) exchanged.set(token, { claims: { act } })
     const grant: ExchangeGrant = {
       ...{ jti: token.grantId, accountId, clientId: client.clientId, iat, exp, rejected, actors },
       resources: { ...given, [api.resource]: scope },
       dependsOn: [...(source.dependsOn ?? [grantName(source.jti)]), ...subject.records],
     }
     await saveAtEnd(() => records.save(...grantName(grant.jti), grant, { ttl }))
-    const access_token = await token.save()
-    const { tokenType: token_type } = token
-    return { access_token, issued_token_type: ACCESS_TOKEN, token_type, expires_in: ttl, scope }
-  }
-
-  /** Returns the response with an assertion, bound to the key of the client if it has proved one. */
-  async function assertionOf(
-    { client, api, rule, scope, subject, source }: Exchange,
-    jkt?: string,
-  ) {
-    if (client.subjectType === 'pairwise') throw new errors.UnauthorizedClient(PAIRWISE)
-    const { idTokenSignedResponseAlg, clientId } = client
-    const isUsed = (key: SigningKey) => canSign(key) && key.alg === idTokenSignedResponseAlg
-    const { alg, kid, ...jwk } = required(keys.find(isUsed))
-    const known = Object.entries(subject.claims).filter(([name]) => PASSED_ON.includes(name))
-    const [iss, aud] = [settings.issuer, api.authorization_server]
-    const [iat, exp] = [now(), now() + ASSERTION_SECONDS]
-    const access_token = await new SignJWT({
-      ...Object.fromEntries(known),
-      ...{ iss, aud, sub: source.accountId, client_id: rule.client_id ?? clientId },
-      ...{ resource: api.resource, scope, jti: newTag(), iat, exp, ...(jkt && { cnf: { jkt } }) },
-    })
-      .setProtectedHeader({ alg, kid, typ: 'oauth-id-jag+jwt' })
-      .sign(await importJWK(jwk, alg))
-    const about = { issued_token_type: ID_JAG, token_type: 'N_A', expires_in: ASSERTION_SECONDS }
-    return { access_token, ...about, scope }
+    const about = { token_type: token.tokenType, expires_in: ttl, scope }
+    return { access_token: await token.save(), issued_token_type: ACCESS_TOKEN, ...about }
   }
 
   return async (ctx: KoaContextWithOIDC): Promise<void> => {

@@ -203,6 +203,13 @@ function configuration(
     pairwiseIdentifier: pairwiseSubjects(records),
     // `false`: the library does not fetch this URI. Only the trusted config folder can set it.
     sectorIdentifierUriValidate: () => false,
+    formats: {
+      customizers: {
+        jwt(_ctx, token, jwt) {
+          for (const { finishJwt } of features) finishJwt?.(token, jwt)
+        },
+      },
+    },
     findAccount: async (ctx, id, token) => {
       for (const findKnown of finders) {
         const known = await findKnown(ctx, id)

@@ -88,6 +88,9 @@ export type Attempt = (
 /** An access token, with or without a user, before it is issued. */
 export type IssuedToken = Parameters<NonNullable<Configuration['extraTokenClaims']>>[1]
 
+/** A JWT before it is signed. */
+type JwtParts = { header?: JwtClaims; payload: JwtClaims }
+
 /** Every member is optional: a feature has the members that it needs. */
 export interface Feature {
   /** Settings for the library's `features`, by its names. */
@@ -128,6 +131,8 @@ export interface Feature {
     ctx: KoaContextWithOIDC,
     token: IssuedToken,
   ): object | undefined | Promise<object | undefined>
+  /** Changes an access token that is a JWT, before it is signed. */
+  finishJwt?(token: IssuedToken, jwt: JwtParts): void
   /** The error for a JWT id that was used before; undefined for the library's own error. */
   replayError?(jti: string): Error | undefined
 

@@ -12,9 +12,9 @@ import {
 } from 'jose'
 import { afterAll, expect } from 'vitest'
 import { loadExternalKeys } from '../../src/keys/external-keys.ts'
+import { CHAT_SERVER, EXCHANGING, exchange, ID_JAG, ID_TOKEN } from '../support/exchange.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
-import { authorize, redeem } from '../support/journey.ts'
-import { CLIENTS } from '../support/usher.ts'
+import { authorize, redeem, tokens } from '../support/journey.ts'
 import { send } from '../support/wire.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-kms-'))
@@ -47,7 +47,11 @@ export async function sign(kid, data) {
 const test = usherTest({
   usher: { keys: { module: 'kms.mjs' } },
   files: { 'kms.mjs': moduleOf(publicKeys) },
-  clients: { web: { ...CLIENTS.web, id_token_signed_response_alg: 'PS256' } },
+  clients: {
+    ...EXCHANGING.clients,
+    web: { ...EXCHANGING.clients.web, id_token_signed_response_alg: 'PS256' },
+  },
+  resources: EXCHANGING.resources,
 })
 
 test('an ID token is signed by the module, and the JWKS has its public key', async () => {
@@ -60,6 +64,16 @@ test('an ID token is signed by the module, and the JWKS has its public key', asy
   const ours = json.keys.filter(({ kid }) => kid?.startsWith('kms-'))
   expect(ours.map(({ kid }) => kid).toSorted()).toEqual(['kms-ES256', 'kms-PS256', 'kms-RS256'])
   for (const key of json.keys) expect(Object.keys(key)).not.toContain('d')
+})
+
+test('an identity assertion is signed by the module', async () => {
+  const { id_token } = await tokens(usher)
+  const form = { client_id: 'web', requested_token_type: ID_JAG, subject_token_type: ID_TOKEN }
+  const { body } = await exchange(usher, id_token, { ...form, audience: CHAT_SERVER })
+  const jwks = createRemoteJWKSet(new URL(`${usher.issuer}/api/oauth/jwks`))
+  const expected = { issuer: usher.issuer, audience: CHAT_SERVER, typ: 'oauth-id-jag+jwt' }
+  const { protectedHeader } = await jwtVerify(body.access_token, jwks, expected)
+  expect(protectedHeader).toMatchObject({ alg: 'PS256', kid: 'kms-PS256' })
 })
 
 test('while the module does not sign, the answer is 503, and the code is not used up', async () => {
