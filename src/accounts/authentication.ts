@@ -54,13 +54,6 @@ export function createAuthentication(
   const attempts = createRateLimit(records)
   const { perAccount, perNetwork } = signInLimits(security)
 
-  /** Returns undefined for every failure. `login.ts` is a time before the password check. */
-  async function signIn(ctx: Context, credentials: Credentials, about: About) {
-    const checked = await check(ctx, credentials, about)
-    if (checked && !checked.isPart) complete(ctx, checked.account, checked.login.ts, about)
-    return checked
-  }
-
   /** Remembers the browser, and logs the sign-in. `since`: epoch seconds. */
   function complete(ctx: Context, account: Account, since: number, about: About): void {
     browsers.remember(ctx, account, since)
@@ -68,8 +61,8 @@ export function createAuthentication(
   }
 
   /**
-   * Returns the account of the credentials; undefined for every failure, after the same time. `isPart`: a second
-   * factor follows.
+   * Returns the account of the credentials; undefined for every failure, after the same time. `login.ts` is a time
+   * before the check. `isPart`: a second factor follows.
    */
   async function check(ctx: Context, { username: typed, password }: Credentials, about: About) {
     const began = performance.now()
@@ -126,7 +119,7 @@ export function createAuthentication(
     ctx.throw(429, { error: 'temporarily_unavailable', error_description })
   }
 
-  return { signIn, check, count, complete, countForm, remember: browsers.remember }
+  return { check, count, complete, countForm, remember: browsers.remember }
 }
 
 /** Accounts of one browser. */

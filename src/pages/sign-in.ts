@@ -131,9 +131,11 @@ export function signInPage(site: Site, passkeys?: PasskeySignIn) {
       const credentials = { username, password: form.value('password') }
       const id = records.keyedHash('interaction', interaction.uid).toString('base64url')
       const about = { client_id: interaction.clientId, interaction: id }
-      const signIn = await authentication.signIn(ctx, credentials, about)
-      if (!signIn) return render(ctx, interaction, { username, problem: 'failed', status: 400 })
-      return site.interactions.completeSignIn(signIn.account, signIn.login)
+      const checked = await authentication.check(ctx, credentials, about)
+      if (!checked) return render(ctx, interaction, { username, problem: 'failed', status: 400 })
+      const { account, login, isPart } = checked
+      if (!isPart) authentication.complete(ctx, account, login.ts, about)
+      return site.interactions.completeSignIn(account, login)
     },
   }
 }
