@@ -119,11 +119,9 @@ export function missingAttributes(
   { attributes }: Pick<Account, 'attributes'>,
   allow: ClientMetadata['allow'] = {},
 ): string[] {
-  const isMissing = ([name, values]: [string, string[]]) =>
-    !valuesOf(attributes, name).some(value => values.includes(value))
-  return Object.entries(allow)
-    .filter(isMissing)
-    .map(([name]) => name)
+  return Object.keys(allow).filter(name =>
+    new Set(allow[name]).isDisjointFrom(new Set(valuesOf(attributes, name))),
+  )
 }
 
 /** Returns the values of an attribute as texts. A list has several. */

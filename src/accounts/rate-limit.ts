@@ -43,16 +43,13 @@ export function createRateLimit(records: Records) {
   async function count(counters: Counter[]): Promise<boolean> {
     const due = await Promise.all(counters.map(dueTime))
     if (Math.max(...due) > Date.now()) return false
-    const counted = await Promise.all(counters.map(countOne))
-    return !counted.includes(false)
-  }
-
-  async function countOne([name, limit]: Counter): Promise<boolean> {
-    const { isWritten } = await change(name, limit, found => {
-      if (dueTimeOf(found, limit) > Date.now()) return undefined
-      return { count: leftOf(found, limit) + 1, at: Date.now() }
-    })
-    return isWritten
+    const counted = counters.map(([name, limit]) =>
+      change(name, limit, found => {
+        if (dueTimeOf(found, limit) > Date.now()) return undefined
+        return { count: leftOf(found, limit) + 1, at: Date.now() }
+      }),
+    )
+    return (await Promise.all(counted)).every(({ isWritten }) => isWritten)
   }
 
   /** Removes one attempt, after a correct password. */

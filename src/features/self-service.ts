@@ -168,9 +168,8 @@ export function signUp({ settings }: Dependencies): PageFeature {
 function signUpPage({ views, records, settings }: Site): PromptPage {
   type Shown = Partial<PageData['sign-up']>
   async function render(ctx: Context, { clientId }: Interaction, more: Shown): Promise<undefined> {
-    const { t, list } = views.words(ctx)
-    const client = (await views.client(ctx, clientId))?.client_name ?? t('account.title')
-    const domains = list(settings.sign_up?.email_domains ?? [])
+    const client = await views.nameOf(ctx, clientId)
+    const domains = views.words(ctx).list(settings.sign_up?.email_domains ?? [])
     const data = { client, domains, email: '', isWrong: false, isSent: false, ...more }
     views.page(ctx, 'sign-up', data, data.isWrong ? 400 : 200)
   }

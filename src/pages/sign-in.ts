@@ -73,7 +73,7 @@ export function signInPage(site: Site, passkeys?: PasskeySignIn) {
     const client = await views.client(ctx, clientId)
     const words = views.words(ctx)
     const data = {
-      client: client?.client_name ?? words.t('account.title'),
+      client: await views.nameOf(ctx, clientId),
       uncheckedHost: client?.isUnchecked && redirectUri ? hostOf(redirectUri) : undefined,
       again: Boolean(current),
       expectsOther,
@@ -144,9 +144,7 @@ export function signInPage(site: Site, passkeys?: PasskeySignIn) {
 export function selectAccountPage({ views }: Site) {
   return {
     async show(ctx: Context, { clientId }: Interaction) {
-      const client = await views.client(ctx, clientId)
-      const name = client?.client_name ?? views.words(ctx).t('account.title')
-      views.page(ctx, 'select-account', { client: name })
+      views.page(ctx, 'select-account', { client: await views.nameOf(ctx, clientId) })
     },
 
     async submit(_ctx: Context, _interaction: Interaction, form: Form) {

@@ -5,7 +5,7 @@ import { hash } from 'node:crypto'
 import type { Context } from 'koa'
 import type { Account } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
-import { type ClientMetadata, READ_BY_USERS } from '../config/schema/client.ts'
+import { ACCOUNT_CLIENT, type ClientMetadata, READ_BY_USERS } from '../config/schema/client.ts'
 import { allowFormAnywhere } from '../http/edge.ts'
 import { refusalOf } from '../provider/clients.ts'
 import { routesOf } from '../provider/routes.ts'
@@ -108,8 +108,9 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
   /** The path of the logo of a client; undefined if it has none. */
   const logoOf = (id: string) => looks.get(id)?.mark?.path
 
-  /** The name of a client, or its id if the client no longer exists. */
+  /** The name of a client, or its id if the client no longer exists. The account pages are a client, too. */
   async function nameOf(ctx: Context, id: string): Promise<string> {
+    if (id === ACCOUNT_CLIENT) return words(ctx).t('account.title')
     return (await client(ctx, id))?.client_name ?? id
   }
 
@@ -199,9 +200,8 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
 }
 
 function initials(name: string): string {
-  const [first = '', ...others] = name.split(' ').filter(Boolean)
-  const letters = [first, others.at(-1) ?? ''].map(([letter = '']) => letter)
-  return letters.join('').toUpperCase()
+  const [first, ...others] = name.match(/(?<!\S)\S/gu) ?? []
+  return [first, others.at(-1)].join('').toUpperCase()
 }
 
 /** The colours of marks: `tint-0` and so on in the stylesheet. */
