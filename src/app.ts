@@ -138,7 +138,7 @@ export async function createApp(
     ...stored,
     // The longest lifetime of what such a request stores.
     seconds: stateLifetimes(settings).pushedRequest,
-    accountOf: site.accountOf,
+    accountOf: async ctx => (await site.browserSession.read(ctx))?.accountId,
   })
   const library = [
     canonicalPaths(routes),

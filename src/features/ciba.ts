@@ -119,7 +119,7 @@ export function ciba(dependencies: Dependencies): PageFeature {
       pages
         .get(PLACES.requests, site.signedIn(list))
         .get(PLACES.answer, site.signedIn(ask, RECENT_SECONDS))
-        .post(PLACES.answer, site.submitted(answer, RECENT_SECONDS))
+        .post(PLACES.answer, site.signedIn(answer, RECENT_SECONDS))
     },
     adapters: { [MODEL]: () => ({ upsert }) },
     clientMetadata: ({ grant_types, backchannel_token_delivery_mode = 'poll' }) =>

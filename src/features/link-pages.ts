@@ -55,31 +55,25 @@ export function accountLinks({ settings, records, sessions }: Dependencies): Pag
   const gone = (ctx: Context, error_description: string) =>
     ctx.throw(410, { error: 'link_gone', error_description })
 
-  /** Prepares the page. The CSRF token of the form is valid in this browser alone. */
-  function prepare(ctx: Context, { csrf }: Site, { account }: FoundLink) {
-    const subject = `link ${ctx.params.token} ${bind(ctx).browser}`
-    ctx.state.account = account
-    ctx.state.csrf = csrf.token(subject)
-    return subject
-  }
-
   return {
     addPages(pages, site) {
       const [password, address] = [passwordPage(site, links), confirmAddressPage(site, links)]
       const pageOf = ({ link }: FoundLink) => (link.purpose === 'address' ? address : password)
-      pages.get('/welcome/:token', async ctx => {
-        const found = await linkOf(ctx)
-        prepare(ctx, site, found)
-        note(ctx, 'link_opened', { account: found.account.id })
-        pageOf(found).show(ctx, found)
-      })
-      pages.post('/welcome/:token', async ctx => {
+      async function answer(ctx: Context) {
         const form = await readForm(ctx)
         const found = await linkOf(ctx)
-        site.csrf.check(ctx, form, prepare(ctx, site, found))
-        const isUsed = await pageOf(found).submit(ctx, found, form)
-        if (isUsed === false) gone(ctx, 'the link was used')
-      })
+        ctx.state.account = found.account
+        // The form is valid in this browser alone.
+        site.checkForm(ctx, form, `link ${ctx.params.token} ${bind(ctx).browser}`)
+        if (ctx.method === 'POST') {
+          const isUsed = await pageOf(found).submit(ctx, found, form)
+          if (isUsed === false) gone(ctx, 'the link was used')
+          return
+        }
+        note(ctx, 'link_opened', { account: found.account.id })
+        pageOf(found).show(ctx, found)
+      }
+      pages.get('/welcome/:token', answer).post('/welcome/:token', answer)
     },
   }
 }

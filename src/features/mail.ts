@@ -213,12 +213,10 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
   }
 
   /** The page, and its form: the same for every name. */
-  async function forgot(ctx: Context, { csrf }: Site) {
-    const subject = `forgot ${bind(ctx).browser}`
-    ctx.state.csrf = csrf.token(subject)
-    if (ctx.method !== 'POST') return views.page(ctx, 'forgot', { isSent: false })
+  async function forgot(ctx: Context, { checkForm }: Site) {
     const form = await readForm(ctx)
-    csrf.check(ctx, form, subject)
+    checkForm(ctx, form, `forgot ${bind(ctx).browser}`)
+    if (ctx.method !== 'POST') return views.page(ctx, 'forgot', { isSent: false })
     await countForm(ctx, records, [`forgot network ${networkOf(ctx.ip)}`, OF_NETWORK])
     const typed = form.value('username').slice(0, 256)
     await queue.enqueue({ id: randomUUID(), typed, lang: views.words(ctx).lang })

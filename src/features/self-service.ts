@@ -75,7 +75,6 @@ export function selfService({ settings, records, sessions }: Dependencies): Page
   function pageOf({ views }: Site) {
     type Shown = Partial<PageData['profile']>
     async function show(ctx: Context, { account }: SignedIn, form?: Form, more: Shown = {}) {
-      if (!isFor(account)) return ctx.throw(404)
       ctx.state.account = account
       const values = fieldsOf(account).map(field => [
         field,
@@ -123,7 +122,7 @@ export function selfService({ settings, records, sessions }: Dependencies): Page
     addPages(pages, site) {
       const { show, submit } = pageOf(site)
       pages.get(PROFILE_PAGE, site.signedIn(show, RECENT_SECONDS))
-      pages.post(PROFILE_PAGE, site.submitted(submit, RECENT_SECONDS))
+      pages.post(PROFILE_PAGE, site.signedIn(submit, RECENT_SECONDS))
     },
   }
 }

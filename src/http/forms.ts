@@ -17,25 +17,26 @@ export class Form extends URLSearchParams {
   }
 }
 
-/** Reads the body of a POST. Throws 415 if it is no form, 413 if it has more than `limit` bytes. */
+/** Reads the body of a POST; any other request has an empty form. Throws 415, or 413 for more than `limit` bytes. */
 export async function readForm(ctx: Context, limit = MAX_FORM_BYTES): Promise<Form> {
+  if (ctx.method !== 'POST') return new Form()
   if (!ctx.is('application/x-www-form-urlencoded'))
     ctx.throw(415, 'the body must be application/x-www-form-urlencoded')
   const length = ctx.request.length
   return new Form(await readBody(ctx.req, { limit, length, encoding: 'utf8' }))
 }
 
-/** CSRF protection whose tokens are keyed hashes of a subject, such as a session id. */
-export const createCsrf = (signatures: Signatures) => ({
-  /** Returns the value of the hidden field `csrf`. Valid for this subject only, for as long as it exists. */
-  token: (subject: string) => signatures.sign(subject),
-
-  /** Throws 403 unless the form was sent from a page of this origin and has the token. */
-  check(ctx: Context, form: Form, subject: string) {
+/**
+ * Returns the CSRF protection. It gives the page the value of its hidden field `csrf`: a keyed hash of a subject, such
+ * as a session id. It throws 403 for a POST, unless a page of this origin and subject has sent the form.
+ */
+export const createCsrf =
+  (signatures: Signatures) => (ctx: Context, form: Form, subject: string) => {
+    ctx.state.csrf = signatures.sign(subject)
+    if (ctx.method !== 'POST') return
     if (signatures.verify(subject, form.value('csrf')) && isSameOrigin(ctx)) return
     ctx.throw(403, 'this form was not sent from a page of the issuer')
-  },
-})
+  }
 
 /**
  * Whether a page of this origin, or no page, sent the request. Browsers name the origin in `Sec-Fetch-Site`,

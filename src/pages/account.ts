@@ -30,13 +30,16 @@ export async function problemsOf(
   return Object.values(problems).some(Boolean) ? problems : undefined
 }
 
-/** Returns the handlers of the account page and of the password page. */
-export function createAccountPages(site: Site) {
+/** Returns what is worth knowing, for the home page of the account. */
+export type Notices = (words: Words, user: SignedIn, ctx: Context) => Promise<Notice[]>
+
+/** Returns the handlers of the account page and of the password page. `ofFeatures`: what features have to say. */
+export function createAccountPages(site: Site, ofFeatures: Notices[]) {
   const { settings, views, directory, authentication } = site
 
   /** Says in how many other browsers the user is signed in. */
-  async function elsewhere({ plural }: Words, { account, session }: SignedIn): Promise<Notice[]> {
-    const all = await site.sessions.list(account.id)
+  const elsewhere: Notices = async ({ plural }, { account, session }) => {
+    const all = await site.browsers.list(account.id)
     const others = all.filter(({ uid }) => uid !== session.uid).length
     const text = plural('account.elsewhere', others)
     return others ? [{ icon: 'monitor', text, path: PLACES.sessions }] : []
@@ -47,7 +50,7 @@ export function createAccountPages(site: Site) {
       const words = views.words(ctx)
       const { t } = words
       const { username, email, email_verified } = user.account
-      const notices = await Promise.all([site.notices(words, user, ctx), elsewhere(words, user)])
+      const notices = [...ofFeatures, elsewhere].map(noticesOf => noticesOf(words, user, ctx))
       const unverified = email_verified ? '' : ` (${t('account.unverified')})`
       const facts = [
         { label: t('account.username'), value: username },
@@ -55,19 +58,14 @@ export function createAccountPages(site: Site) {
       ]
       views.page(ctx, 'account', {
         facts: facts.filter(({ value }) => value),
-        notices: notices.flat(),
+        notices: (await Promise.all(notices)).flat(),
         applications: views.launcher(ctx, user.account),
       })
     },
 
-    /** Throws 404 for an account whose password is in an external source. */
-    password(ctx: Context, { account }: SignedIn) {
-      if (account.password === undefined) ctx.throw(404)
-      views.page(ctx, 'password', { problems: {} })
-    },
+    password: (ctx: Context) => views.page(ctx, 'password', { problems: {} }),
 
     async changePassword(ctx: Context, { account, session, form }: Submitted) {
-      if (account.password === undefined) ctx.throw(404)
       const current = form.value('current')
       const password = form.value('password')
       const problems = await problemsOf(views.words(ctx), form, () => password === current)
@@ -87,7 +85,7 @@ export function createAccountPages(site: Site) {
       const successor = await directory.changePassword?.(account.id, password, session.uid, ttl)
       note(ctx, 'password_changed', { account: account.id })
       if (successor) {
-        site.keepSignedIn(ctx, successor)
+        site.browserSession.replace(ctx, successor)
         authentication.remember(ctx, account, successor.loginTs)
       }
       views.page(ctx, 'password-changed', {})

@@ -15,12 +15,12 @@ import type { Words } from './words.ts'
 
 /** Returns the handlers of the application pages. */
 export function createApplicationPages(site: Site) {
-  const { settings, views, consents, sessions } = site
+  const { settings, views, consents } = site
 
   async function list(ctx: Context, { account }: SignedIn, removed?: string) {
     const [all, browsers] = await Promise.all([
       consents.list(account.id),
-      sessions.list(account.id),
+      site.browsers.list(account.id),
     ])
     const inOrder = all.toSorted((a, b) => b.lastUsed - a.lastUsed)
     const applications = inOrder.map(consent => describe(ctx, consent, browsers))

@@ -5,10 +5,7 @@ import type { Context } from 'koa'
 import { mapOf } from '../config/schema/values.ts'
 import { type Form, readForm } from '../http/forms.ts'
 import type { Interaction, Outcome } from '../provider/interactions.ts'
-import { newPasswordPage } from './account.ts'
-import { consentPage } from './consent.ts'
 import { PLACES } from './page-data.ts'
-import { selectAccountPage } from './sign-in.ts'
 import type { Site } from './site.ts'
 
 /** The page of a prompt. */
@@ -18,31 +15,26 @@ export interface PromptPage {
   submit(ctx: Context, interaction: Interaction, form: Form): Promise<Outcome | undefined>
 }
 
-/** Returns the handlers of the interaction URL. `more`: pages of other prompts, by name. */
-export function createInteractionPages(site: Site, more: (readonly [string, PromptPage])[]) {
-  const { views, csrf, directory, interactions, accountOf } = site
-  const pages: Record<string, PromptPage> = {
-    consent: consentPage(site),
-    select_account: selectAccountPage(site),
-    change_password: newPasswordPage(site),
-    ...Object.fromEntries(more),
-  }
+/** Returns the handlers of the interaction URL. `pages`: by the name of the prompt. */
+export function createInteractionPages(
+  { views, checkForm, directory, interactions, browserSession }: Site,
+  pages: Record<string, PromptPage>,
+) {
   const pageOf = (ctx: Context, { prompt }: Interaction) =>
     pages[prompt.name] ?? ctx.throw(400, { error: 'interaction_gone' })
 
-  const subject = ({ uid }: Interaction) => `interaction ${uid}`
-
-  async function read(ctx: Context): Promise<Interaction> {
+  async function read(ctx: Context) {
+    const form = await readForm(ctx)
     const interaction = await interactions.read(ctx)
     ctx.state.uiLocales = interaction.uiLocales
     ctx.state.clientId = interaction.clientId
-    ctx.state.csrf = csrf.token(subject(interaction))
-    const { accountId, pending } = interaction
+    const { uid, accountId, pending } = interaction
+    checkForm(ctx, form, `interaction ${uid}`)
     if (accountId) ctx.state.account = await directory.find(accountId)
-    if (!pending) return interaction
+    if (!pending) return { interaction, form }
     const { login } = pending
     ctx.state.account = await directory.findEnabled(login.accountId, login.ts)
-    return ctx.state.account ? interaction : ctx.throw(400, { error: 'interaction_gone' })
+    return ctx.state.account ? { interaction, form } : ctx.throw(400, { error: 'interaction_gone' })
   }
 
   /**
@@ -51,7 +43,7 @@ export function createInteractionPages(site: Site, more: (readonly [string, Prom
    */
   async function leadOn(ctx: Context, error: unknown): Promise<undefined> {
     const isElse = !['interaction_gone', 'another_browser'].includes(String(mapOf(error).error))
-    if (isElse || !(await accountOf(ctx))) throw error
+    if (isElse || !(await browserSession.read(ctx))) throw error
     const client = views.configuredClient(ctx, String(ctx.query.client_id))
     ctx.status = 303
     ctx.redirect((client && views.startOf(client)) ?? PLACES.home)
@@ -59,14 +51,12 @@ export function createInteractionPages(site: Site, more: (readonly [string, Prom
 
   return {
     async show(ctx: Context) {
-      const interaction = await read(ctx).catch(error => leadOn(ctx, error))
+      const { interaction } = (await read(ctx).catch(error => leadOn(ctx, error))) ?? {}
       if (interaction) await pageOf(ctx, interaction).show(ctx, interaction)
     },
 
     async submit(ctx: Context) {
-      const form = await readForm(ctx)
-      const interaction = await read(ctx)
-      csrf.check(ctx, form, subject(interaction))
+      const { interaction, form } = await read(ctx)
       const submit = () => pageOf(ctx, interaction).submit(ctx, interaction, form)
       const isCancelled = form.value('decision') === 'cancel'
       const outcome = isCancelled ? { error: 'access_denied' } : await submit()

@@ -13,28 +13,25 @@ const OTHERS = 'others'
 const pathOf = (session: string) => `${PLACES.end}?${new URLSearchParams({ session })}`
 
 /** Returns the handlers of the session pages. */
-export function createSessionPages({ views, sessions }: Site) {
+export function createSessionPages({ views, browsers }: Site) {
   async function list(ctx: Context, { account, session }: SignedIn, done?: string) {
-    const all = await sessions.list(account.id)
+    const { t, number } = views.words(ctx)
+    const all = await browsers.list(account.id)
     const own = all.find(({ uid }) => uid === session.uid)
     const others = all.filter(browser => browser !== own)
-    const groups = [...Map.groupBy(others, ({ group }) => group).values()]
+    const groups = [...Map.groupBy(others, browser => browser.group)].map(
+      async ([group, found]) => ({
+        count: found.length > 1 ? t('sessions.count', { count: number(found.length) }) : undefined,
+        end: pathOf(group),
+        sessions: await Promise.all(found.map(browser => describe(ctx, browser))),
+      }),
+    )
     views.page(ctx, 'sessions', {
       here: own && (await describe(ctx, own)),
-      groups: await Promise.all(groups.map(group => describeGroup(ctx, group))),
+      groups: await Promise.all(groups),
       endOthers: pathOf(OTHERS),
       done,
     })
-  }
-
-  async function describeGroup(ctx: Context, group: SignedInBrowser[]) {
-    const { t, number } = views.words(ctx)
-    const count = number(group.length)
-    return {
-      count: group.length > 1 ? t('sessions.count', { count }) : undefined,
-      end: pathOf(group[0]?.group ?? ''),
-      sessions: await Promise.all(group.map(browser => describe(ctx, browser))),
-    }
   }
 
   async function describe(ctx: Context, browser: SignedInBrowser): Promise<SessionInWords> {
@@ -52,49 +49,47 @@ export function createSessionPages({ views, sessions }: Site) {
     }
   }
 
-  /** The browsers that the URL names: one by its handle, a group, or all others of the account. */
+  /** The browsers that the URL names: one by its handle; of all but this one, a group or all. */
   async function named({ query }: Context, { account, session }: SignedIn) {
-    const all = await sessions.list(account.id)
-    const one = all.filter(({ handle }) => handle === query.session)
-    if (one.length) return one
-    const others = all.filter(({ uid }) => uid !== session.uid)
-    return query.session === OTHERS ? others : others.filter(({ group }) => group === query.session)
+    const all = await browsers.list(account.id)
+    return all.filter(({ uid, handle, group }) => {
+      const names = uid === session.uid ? [handle] : [handle, group, OTHERS]
+      return names.includes(String(query.session))
+    })
   }
 
   return {
     list,
 
     async askEnd(ctx: Context, user: SignedIn) {
-      const browsers = await named(ctx, user)
+      const found = await named(ctx, user)
       const words = views.words(ctx)
       const { t, plural, date } = words
       const question = {
         title: t('sessions.question_others'),
-        effects: [plural('sessions.others', browsers.length), t('sessions.effect')],
+        effects: [plural('sessions.others', found.length), t('sessions.effect')],
         kept: t('sessions.kept'),
         confirm: t('sessions.end_others'),
         back: PLACES.sessions,
       }
       if (ctx.query.session === OTHERS) return views.page(ctx, 'confirm', question)
-      const { uid, clientInfo, since } = browsers[0] ?? ctx.throw(404)
+      const { uid, clientInfo, since } = found[0] ?? ctx.throw(404)
       if (uid === user.session.uid) return ctx.redirect(views.signOut)
-      const text =
-        browsers.length > 1
-          ? plural('sessions.others', browsers.length)
-          : t('sessions.question_text', { date: date(since).words })
+      const isOne = found.length === 1
+      const text = isOne && t('sessions.question_text', { date: date(since).words })
       views.page(ctx, 'confirm', {
         ...question,
         title: t('sessions.question', { browser: nameOf(words, clientInfo) }),
-        effects: [text, t('sessions.effect')],
+        effects: text ? [text, t('sessions.effect')] : question.effects,
         confirm: t('sessions.sign_out'),
       })
     },
 
     /** A browser that the form names may have ended already. */
     async end(ctx: Context, user: SignedIn) {
-      const browsers = await named(ctx, user)
-      await Promise.all(browsers.map(({ uid }) => sessions.end(uid)))
-      for (const { handle: session } of browsers) {
+      const found = await named(ctx, user)
+      await Promise.all(found.map(({ uid }) => browsers.end(uid)))
+      for (const { handle: session } of found) {
         note(ctx, 'session_ended', { account: user.account.id, session })
       }
       const { t } = views.words(ctx)

@@ -51,8 +51,8 @@ export const methodFailed =
   }
 
 /** Returns the page of the login prompt. `passkeys`: absent unless users can sign in with one. */
-export function signInPage(site: Site, passkeys?: PasskeySignIn) {
-  const { views, records, authentication, settings, signInMethods } = site
+export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?: PasskeySignIn) {
+  const { views, records, authentication, settings } = site
   function methodsFor(ctx: Context, { clientId, params }: Interaction) {
     const { require_sign_in: only } = views.configuredClient(ctx, clientId) ?? params
     const { methods } = settings.sign_in

@@ -6,7 +6,6 @@ import type { Context } from 'koa'
 import type { Account } from '../accounts/account.ts'
 import { createAuthentication } from '../accounts/authentication.ts'
 import { createAccountSessions } from '../accounts/sessions.ts'
-import type { SignInMethod } from '../accounts/sign-in-method.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { createSignatures } from '../http/cookies.ts'
 import { createCsrf, type Form, readForm } from '../http/forms.ts'
@@ -15,22 +14,13 @@ import { createBrowserSession, createInteractions, type Session } from '../provi
 import { AUTHORIZATION } from '../provider/routes.ts'
 import { deriveKey } from '../storage/seal.ts'
 import { now } from '../storage/store.ts'
-import { type Notice, PLACES } from './page-data.ts'
+import { PLACES } from './page-data.ts'
 import type { Views } from './views.ts'
-import type { Words } from './words.ts'
-
-/** Functions that features add to the pages of the core. */
-export interface PageExtensions {
-  /** Returns what is worth knowing, for the home page of the account. */
-  notices?(words: Words, user: SignedIn, ctx: Context): Promise<Notice[]>
-  /** Methods of sign-in beside the password. */
-  signInMethods?: SignInMethod[]
-}
 
 /** The signed-in account, and the session of this browser. */
 export type SignedIn = { account: Account; session: Session }
 
-/** The user who submitted a form. */
+/** The user and the form of a POST, which the page of this URL has sent. It is empty for a GET. */
 export type Submitted = SignedIn & { form: Form }
 
 /** Maximum age of the sign-in for a change of the account. */
@@ -44,14 +34,15 @@ export type Site = ReturnType<typeof createSite>
 
 /** Returns the dependencies of the pages. */
 export function createSite(
-  { settings, secrets, records, sessions, directory, consents }: Dependencies,
+  dependencies: Dependencies,
   views: Views,
   provider: LibraryProvider,
-  features: (PromptFeature & PageExtensions)[],
+  features: PromptFeature[],
 ) {
+  const { settings, secrets, records, directory } = dependencies
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
-  const csrf = createCsrf(signatures('csrf'))
+  const checkForm = createCsrf(signatures('csrf'))
   const browserSession = createBrowserSession(provider, settings)
   const interactions = createInteractions(provider, settings, features)
   const { needsFactor } = interactions
@@ -63,7 +54,6 @@ export function createSite(
     const account = session && (await directory.findEnabled(session.accountId, session.since))
     const isFresh = session && (maxAge === undefined || now() - session.since <= maxAge)
     ctx.state.account = account
-    ctx.state.csrf = session && csrf.token(subject(ctx, session))
     if (account && isFresh) return { account, session }
     signIn(ctx, maxAge === undefined ? {} : { max_age: String(maxAge) })
   }
@@ -85,56 +75,35 @@ export function createSite(
     views.navigate(ctx, `${AUTHORIZATION.path}?${query}`)
   }
 
-  // The subject contains the URL: a token is valid only for the change that its page shows.
-  const subject = ({ url }: Context, { uid }: Session) => `account ${uid} ${url}`
-
   return {
-    settings,
-    records,
-    directory,
+    ...dependencies,
     views,
     provider,
-    csrf,
+    checkForm,
     authentication: createAuthentication(records, directory, devices, settings, needsFactor),
-    consents,
-    sessions: createAccountSessions(records, sessions),
+    browsers: createAccountSessions(records, dependencies.sessions),
+    browserSession,
     interactions,
-
-    signInMethods: features.flatMap(({ signInMethods = [] }) => signInMethods),
-    /** Returns the notices of the features. */
-    async notices(...about: Parameters<NonNullable<PageExtensions['notices']>>) {
-      const found = await Promise.all(features.map(({ notices }) => notices?.(...about) ?? []))
-      return found.flat()
-    },
-
     enter,
     signIn,
 
-    /** Returns a handler for a page of the signed-in user. */
+    /**
+     * Returns a handler for the signed-in user. Throws 403 for a POST unless the page of this URL sent the form, and
+     * 404 if the navigation does not offer the page to this user.
+     */
     signedIn:
-      (show: (ctx: Context, user: SignedIn) => unknown, maxAge?: number) =>
+      (handle: (ctx: Context, user: Submitted) => unknown, maxAge?: number) =>
       async (ctx: Context) => {
-        const user = await enter(ctx, maxAge)
-        if (user) await show(ctx, user)
-      },
-
-    /** Returns a handler for a form. It throws 403 unless the page of this URL sent the form. */
-    submitted:
-      (change: (ctx: Context, user: Submitted) => unknown, maxAge?: number) =>
-      async (ctx: Context) => {
+        // A slow body must not reach a session that has ended meanwhile.
         const form = await readForm(ctx)
         const user = await enter(ctx, maxAge)
         if (!user) return
-        csrf.check(ctx, form, subject(ctx, user.session))
-        await change(ctx, { ...user, form })
+        // The subject contains the URL: a token is valid only for the change that its page shows.
+        checkForm(ctx, form, `account ${user.session.uid} ${ctx.url}`)
+        const { isFor } = views.areas().find(({ path }) => path === ctx.path) ?? {}
+        if (isFor?.(user.account) === false) ctx.throw(404)
+        await handle(ctx, { ...user, form })
       },
-
-    /** Returns the id of the account that is signed in in this browser. */
-    accountOf: async (ctx: Context) => (await browserSession.read(ctx))?.accountId,
-
-    /** The session of this browser. */
-    sessionOf: browserSession.read,
-    keepSignedIn: browserSession.replace,
 
     /** Returns from sign-in to the page in `state`. An attacker may set it: only known pages are accepted. */
     comeBack(ctx: Context) {

@@ -117,7 +117,7 @@ export async function secondFactors({ settings, records, metrics }: Dependencies
     addPages(pages, site) {
       const { show, submit } = createFactorsPage(site, parts)
       pages.get(FACTORS_PAGE, site.signedIn(show))
-      pages.post(FACTORS_PAGE, site.submitted(submit, RECENT_SECONDS))
+      pages.post(FACTORS_PAGE, site.signedIn(submit, RECENT_SECONDS))
     },
   }
   return feature

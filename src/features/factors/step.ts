@@ -93,7 +93,7 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
   /** The user and the sign-in so far. Throws 400 if it has ended. */
   async function read(ctx: Context, interaction: Interaction) {
     const { pending, accountId, prompt, params, uid } = interaction
-    const session = pending ? undefined : await site.sessionOf(ctx)
+    const session = pending ? undefined : await site.browserSession.read(ctx)
     const login = pending?.login ?? {
       accountId: session?.accountId ?? '',
       ts: session?.since ?? 0,

@@ -157,7 +157,7 @@ export function upstreamSignIn(dependencies: Dependencies) {
       begin(connection, user.session.uid, {}, { linkTo: user.account.id }),
     )
     pages.get(PLACES.signIns, site.signedIn(signIns.show))
-    pages.post(PLACES.signIns, site.submitted(signIns.submit, RECENT_SECONDS))
+    pages.post(PLACES.signIns, site.signedIn(signIns.submit, RECENT_SECONDS))
 
     for (const connection of connections) {
       const path = `/sign-in/${connection.upstream.name}`
