@@ -38,14 +38,8 @@ export function losses(before: Pick<Settings, 'issuer' | 'sources'>, after: Sett
 }
 
 /** Returns lines such as `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts`. */
-export function* differences(before: Settings, after: Settings): Steps<string[]> {
-  const lines: string[] = []
-  for (const line of compare([], comparable(before), comparable(after))) {
-    if (line) lines.push(line)
-    yield
-  }
-  return lines
-}
+export const differences = (before: Settings, after: Settings): Steps<string[]> =>
+  compare([], comparable(before), comparable(after))
 
 /** The clients by their ids, and the APIs without their default: every client of the folder. */
 function comparable({ clients, resources, warnings: _, sources: __, ...rest }: Settings) {
@@ -57,16 +51,21 @@ function comparable({ clients, resources, warnings: _, sources: __, ...rest }: S
   return { ...rest, clients: byId, resources: Object.fromEntries(apis) }
 }
 
-/** Yields a line, or undefined for equal values. A list is one value: an added item is one change. */
-function* compare(path: string[], was: unknown, is: unknown): Generator<string | undefined> {
+/** A list is one value: an added item is one change. */
+function* compare(path: string[], was: unknown, is: unknown): Steps<string[]> {
+  yield
   const name = path.join('.')
   if (isMap(was) && isMap(is)) {
-    const keys = [...new Set([...Object.keys(was), ...Object.keys(is)])].sort()
-    for (const key of keys) yield* compare([...path, key], was[key], is[key])
-  } else if (JSON.stringify(was) === JSON.stringify(is)) yield
-  else if (is === undefined) yield `- ${name}`
-  else if (was === undefined) yield isMap(is) ? `+ ${name}` : `+ ${name}: ${shown(path, is)}`
-  else yield `${name}: ${shown(path, was)} → ${shown(path, is)}`
+    const lines: string[] = []
+    for (const key of [...new Set([...Object.keys(was), ...Object.keys(is)])].sort()) {
+      lines.push(...(yield* compare([...path, key], was[key], is[key])))
+    }
+    return lines
+  }
+  if (JSON.stringify(was) === JSON.stringify(is)) return []
+  if (is === undefined) return [`- ${name}`]
+  if (was === undefined) return [isMap(is) ? `+ ${name}` : `+ ${name}: ${shown(path, is)}`]
+  return [`${name}: ${shown(path, was)} → ${shown(path, is)}`]
 }
 
 /** Maximum length of a value: a whole template would fill the log. */

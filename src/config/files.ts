@@ -66,14 +66,10 @@ export function readFile<N extends keyof typeof SCHEMAS>(
 
   const variable = (path: PropertyKey[]) => overlays.get(path.join('.'))?.name
   const defaults = mapOf(usher?.written.defaults)
-  /** The path in `usher`; undefined for a key of this file. */
-  const inherited = ([first = '', ...below]: PropertyKey[]) =>
+  const isInherited = ([first = '']: PropertyKey[]) =>
     Object.hasOwn(defaults, first) && !Object.hasOwn(mapOf(data), first)
-      ? ['defaults', first, ...below]
-      : undefined
   const at: Locate = (path, rule, message) => {
-    const above = inherited(path)
-    if (usher && above) return usher.at(above, rule, message)
+    if (usher && isInherited(path)) return usher.at(['defaults', ...path], rule, message)
     const name = variable(path)
     if (name) return wrongVariable(name, rule, message)
     const { line, column, key, pair } = locate(path)
@@ -81,8 +77,7 @@ export function readFile<N extends keyof typeof SCHEMAS>(
     return { file, line, column, key: path.join('.'), rule, message, excerpt: excerpt(source) }
   }
   const origin = (path: PropertyKey[]) => {
-    const above = inherited(path)
-    if (usher && above) return usher.origin(above)
+    if (usher && isInherited(path)) return usher.origin(['defaults', ...path])
     const { line, isWritten } = locate(path)
     return variable(path) ?? (isWritten ? `${file}:${line}` : undefined)
   }

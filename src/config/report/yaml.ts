@@ -54,43 +54,44 @@ export function openYaml(file: string) {
     const { offset, ...source } = placeIn(doc, text, path)
     return { ...place(offset), ...source, isWritten: doc.hasIn(path) }
   }
-  const findings: Finding[] = []
-  const add: Add = (offset, rule, message) => {
+  const { data, wrong } = toPlain(doc)
+  const problems: Finding[] = wrong
+    .map(([offset, rule, message]) => ({ file, ...place(offset), rule, message }))
     // Further errors of a line mostly follow from its first.
-    const isNew = findings.at(-1)?.line !== place(offset).line
-    if (isNew && findings.length < MAX_SYNTAX_ERRORS)
-      findings.push({ file, ...place(offset), rule, message })
-  }
-  if (problem && problem !== NOT_FOUND) findings.push({ file, rule: 'file', message: problem })
-  return { data: toPlain(doc, findings, add), problems: findings, locate }
+    .filter(({ line }, i, all) => line !== all[i - 1]?.line)
+  if (problem && problem !== NOT_FOUND) problems.unshift({ file, rule: 'file', message: problem })
+  return { data, problems: problems.slice(0, MAX_SYNTAX_ERRORS), locate }
 }
 
-type Add = (offset: number, rule: string, message: string) => void
+type Wrong = [offset: number, rule: string, message: string]
 const DUPLICATE = 'the same key is in this map above: delete one of them'
 
-/** Checks for duplicate keys itself: the parser compares each key with each, which takes minutes. */
-function toPlain(doc: Document.Parsed, findings: Finding[], add: Add): unknown {
-  for (const { pos, code, message } of [...doc.errors, ...doc.warnings]) {
-    add(pos[0], 'yaml', plainYamlError(code, message))
-  }
+/**
+ * Returns the data of a document, or what is wrong with it. Checks for duplicate keys itself: the parser compares
+ * each key with each, which takes minutes.
+ */
+function toPlain(doc: Document.Parsed) {
+  const wrong: Wrong[] = [...doc.errors, ...doc.warnings].map(({ pos, code, message }) => {
+    return [pos[0], 'yaml', plainYamlError(code, message)]
+  })
   visit(doc, {
     Map(_, { items }) {
       const seen = new Set<unknown>()
       for (const { key: node } of items) {
         const key = isScalar(node) ? node.value : node
         const [offset] = spanOf(node)
-        if (seen.has(key)) add(offset, 'duplicate-key', DUPLICATE)
-        if (key === '__proto__') add(offset, 'unknown-key', 'unknown key')
+        if (seen.has(key)) wrong.push([offset, 'duplicate-key', DUPLICATE])
+        if (key === '__proto__') wrong.push([offset, 'unknown-key', 'unknown key'])
         seen.add(key)
       }
     },
   })
   try {
-    return findings.length ? {} : doc.toJS({ maxAliasCount: 20 })
+    return { data: wrong.length ? {} : doc.toJS({ maxAliasCount: 20 }), wrong }
   } catch (error) {
     const isUnresolved = /^Unresolved/.test((error as Error).message)
-    add(0, 'yaml', isUnresolved ? 'an alias names no anchor before it' : 'too many aliases')
-    return {}
+    const message = isUnresolved ? 'an alias names no anchor before it' : 'too many aliases'
+    return { data: {}, wrong: [[0, 'yaml', message] satisfies Wrong] }
   }
 }
 

@@ -60,7 +60,8 @@ export function clientFindings(client: CheckedClient, settings: Context): Findin
   const isBound = features.dpop || value.tls_client_certificate_bound_access_tokens
   const isPlain = (uri?: string) =>
     uri && schemeProblem(uri, { native: false, loopbackIssuer: development })
-  const lacksKey = (alg?: string) => alg && !value.jwks_uri && !hasKeyFor(jwks, alg)
+  const lacksKey = (alg: unknown) => alg && !value.jwks_uri && !hasKeyFor(jwks, alg)
+  const encrypted = Object.entries(value).filter(([key]) => /_encrypted_response_alg$/.test(key))
   const { lifetimes = {}, rotate_refresh_tokens: rotates } = value
   const { refresh_token, refresh_token_idle } = lifetimesOf(settings.lifetimes, value)
   const isBearer =
@@ -88,7 +89,7 @@ export function clientFindings(client: CheckedClient, settings: Context): Findin
       [hasGrant('authorization_code') && !redirect_uris.length, 'no-redirect', 'redirect_uris'],
       [isPlain(value.backchannel_logout_uri), 'plain-http', 'backchannel_logout_uri'],
       [isPlain(value.jwks_uri), 'plain-http', 'jwks_uri'],
-      ...ENCRYPTION.map(key => [lacksKey(value[key]), 'client-key-missing', key] as const),
+      ...encrypted.map(([key, alg]) => [lacksKey(alg), 'client-key-missing', key] as const),
       [isIssued && !clientAuthorities, 'certificate', 'token_endpoint_auth_method'],
       [value.token_endpoint_auth_signing_alg && !isAsserted, 'assertion-alg', ASSERTION_ALG],
       [
@@ -125,13 +126,6 @@ export function clientFindings(client: CheckedClient, settings: Context): Findin
 }
 
 const ASSERTION_ALG = 'token_endpoint_auth_signing_alg'
-
-const ENCRYPTION = [
-  'id_token_encrypted_response_alg',
-  'userinfo_encrypted_response_alg',
-  'authorization_encrypted_response_alg',
-  'introspection_encrypted_response_alg',
-] as const
 
 /** Returns the findings about scopes of a client that are none of `scopes`. */
 function scopeFindings({ value, at }: CheckedClient, scopes: string[]): Finding[] {
@@ -239,9 +233,9 @@ function haveOneHost(uris: string[]): boolean {
   return Boolean(first) && !others.length && !LOOPBACK_HOSTS.has(new URL(uris[0] ?? '').hostname)
 }
 
-function hasKeyFor(jwks: ClientFile['jwks'], alg: string): boolean {
+function hasKeyFor(jwks: ClientFile['jwks'], alg: unknown): boolean {
   const type = alg === 'ECDH-ES' ? 'EC' : 'RSA'
-  const fits = (jwk: { use?: string; alg?: string }) =>
-    (jwk.use ?? 'enc') === 'enc' && (jwk.alg ?? alg) === alg
-  return (jwks?.keys ?? []).some(jwk => jwk.kty === type && fits(jwk))
+  return (jwks?.keys ?? []).some(
+    ({ kty, use = 'enc', alg: own = alg }) => kty === type && use === 'enc' && own === alg,
+  )
 }
