@@ -7,7 +7,7 @@ import { createConsents } from './accounts/consents.ts'
 import { hasPasskeys } from './config/schema/upstream.ts'
 import { nextTurn } from './config/slices.ts'
 import { openDirectory } from './features/accounts-module.ts'
-import { activity, activityLog } from './features/activity.ts'
+import { activity, userEvents } from './features/activity.ts'
 import { applicationAccess } from './features/application-access.ts'
 import { clientAttestation } from './features/attestation.ts'
 import { authorizationDetails } from './features/authorization-details.ts'
@@ -19,7 +19,6 @@ import { fapi } from './features/fapi.ts'
 import { accountLinks } from './features/link-pages.ts'
 import { logout, receivesLogoutTokens } from './features/logout.ts'
 import { mail } from './features/mail.ts'
-import { notices } from './features/mail-queue.ts'
 import { mutualTls } from './features/mtls.ts'
 import { registration } from './features/registration.ts'
 import { resourceIndicators } from './features/resources.ts'
@@ -156,8 +155,7 @@ export async function createApp(
   const forPages = compose([
     pageHeaders(settings.issuer),
     ...edges,
-    activityLog(records),
-    notices(settings, records, views),
+    userEvents(settings, records, views),
     byPost(views, routes),
     quota,
     pages.routes() as Middleware,

@@ -8,6 +8,7 @@
 
 import { isDeepStrictEqual } from 'node:util'
 import type { Context, Middleware } from 'koa'
+import type { Settings } from '../config/load.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { namesIn } from '../config/schema/values.ts'
 import { type AuditEvent, isFailure } from '../http/audit.ts'
@@ -18,6 +19,7 @@ import { nameOf } from '../pages/sessions.ts'
 import type { Views } from '../pages/views.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
+import { queueNotice } from './mail-queue.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
@@ -130,15 +132,18 @@ function added(before: Activity[], about: Omit<Activity, 'at' | 'count'>): Activ
 }
 
 /**
- * Keeps the audit events of each request. A failed sign-in does not wait for it: its duration must not reveal
- * whether the account exists. If the store is unavailable, only the audit log has the event.
+ * Keeps the audit events of each request, and queues a notice about them. A failed sign-in does not wait for it: its
+ * duration must not reveal whether the account exists. If the store is unavailable, only the audit log has the event.
  */
-export function activityLog(records: Records): Middleware {
+export function userEvents(settings: Settings, records: Records, views: Views): Middleware {
   return async (ctx: Context, next) => {
     await next()
-    for (const audit of ctx.state.auditEvents) {
+    const { auditEvents } = ctx.state
+    for (const audit of auditEvents) {
       const kept = keepActivity(records, audit, clientInfoOf(ctx)).catch(() => {})
       if (!isFailure(audit.event)) await kept
     }
+    if (!auditEvents.length) return
+    await queueNotice(settings, records, auditEvents, views.words(ctx).lang).catch(() => {})
   }
 }

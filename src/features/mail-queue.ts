@@ -5,13 +5,12 @@
 // address that the account had at the change.
 
 import { randomUUID } from 'node:crypto'
-import type { Context, Middleware } from 'koa'
+import type { Context } from 'koa'
 import { type Account, InvalidAccount } from '../accounts/account.ts'
 import { createDirectory } from '../accounts/directory.ts'
 import { type Counter, createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import type { Settings } from '../config/load.ts'
 import { namesIn } from '../config/schema/values.ts'
-import type { Views } from '../pages/views.ts'
 import { createDeliveryQueue } from '../state/delivery-queue.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -59,7 +58,6 @@ export async function countForm(ctx: Context, records: Records, counter: Counter
 }
 
 type About = Pick<Mail, 'lang' | 'seconds' | 'resetFactors'>
-type MailSettings = Pick<Settings, 'mail' | 'accounts'>
 
 /** Returns the queue. */
 export const mailQueue = (records: Records) =>
@@ -83,7 +81,7 @@ type Change = { event: string; account?: unknown; formerEmail?: string }
 
 /** Queues a notice about those of the events that have one. Does nothing without `mail`, or an address. */
 export async function queueNotice(
-  { mail, accounts }: MailSettings,
+  { mail, accounts }: Pick<Settings, 'mail' | 'accounts'>,
   records: Records,
   events: Change[],
   lang?: string,
@@ -96,14 +94,4 @@ export async function queueNotice(
   const to = formerEmail ?? (await createDirectory(records).find(account))?.email
   const notice = to && { changes, to, at: now() }
   if (notice) await mailQueue(records).enqueue({ id: randomUUID(), account, lang, notice })
-}
-
-/** Queues a notice about the changes of a request. If the store is unavailable, only the audit log has them. */
-export function notices(settings: MailSettings, records: Records, views: Views): Middleware {
-  return async (ctx, next) => {
-    await next()
-    const { auditEvents } = ctx.state
-    if (!settings.mail || !auditEvents.length) return
-    await queueNotice(settings, records, auditEvents, views.words(ctx).lang).catch(() => {})
-  }
 }
