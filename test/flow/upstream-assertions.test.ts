@@ -115,6 +115,7 @@ describe('an assertion is refused', () => {
     ['of another type', {}, { typ: 'JWT' }, 'invalid_grant'],
     ['for no API', { resource: undefined }, {}, 'invalid_target'],
     ['for another API', { resource: 'urn:other' }, {}, 'invalid_target'],
+    ['for an API of another server', { resource: 'urn:elsewhere' }, {}, 'invalid_target'],
     ['for an API that is not for the client', { resource: 'urn:closed' }, {}, 'invalid_scope'],
     ['without a scope of the API', { scope: 'chat' }, {}, 'invalid_scope'],
   ])('%s', async ([, changes, header, error]) => {

@@ -62,6 +62,11 @@ export async function startCrossApp(resource: string) {
       resources: {
         files: { ...api, claims: ['preferred_username'] },
         closed: { ...api, resource: 'urn:closed', clients: ['web'] },
+        elsewhere: {
+          ...api,
+          resource: 'urn:elsewhere',
+          authorization_server: 'https://as.example',
+        },
       },
     },
     {

@@ -83,7 +83,7 @@ export function createAssertionHandler(
       refuse('is for another client')
     const { resource = claims.resource, scope = claims.scope } = params
     const api = Object.values(settings.resources).find(one => one.resource === resource)
-    if (!api || ![claims.resource].flat().includes(resource)) {
+    if (!api || api.authorization_server || ![claims.resource].flat().includes(resource)) {
       throw new errors.InvalidTarget('resource must be an API of the assertion, and known here')
     }
     const [asked, given] = [scope, claims.scope].map(text => String(text).split(' '))
