@@ -44,10 +44,10 @@ const ANONYMOUS = {
 /** Connects without a password, and returns what such a client can do. `prefix`: that of all keys. */
 async function anonymousAccess(redis: Redis, prefix: string): Promise<string> {
   const anonymous = redis.duplicate(ANONYMOUS).on('error', () => {})
-  const can = (ability: string, command: string, ...words: string[]) => {
+  const can = async (ability: string, command: string, ...words: string[]) => {
     const isPermitted = (error: Error) => PERMITTED.test(error.message)
-    const sent = anonymous.call(command, ...words).then(() => true, isPermitted)
-    return sent.then(isAllowed => (isAllowed ? [ability] : []))
+    const isAllowed = await anonymous.call(command, ...words).then(() => true, isPermitted)
+    return isAllowed ? [ability] : []
   }
   // No record has this name.
   const key = `${prefix}r:none`

@@ -84,15 +84,13 @@ export function createConnection(url: string, settings: RedisSettings): Connecti
 /** Connects, or rejects with the reason. A later failure is reported by the command that fails. */
 export async function connect(connection: Connection): Promise<void> {
   let reason: unknown
-  connection.on('error', error => {
+  const keepFirst = (error: Error & { lastNodeError?: Error }) => {
     const { lastNodeError: last } = error
     reason ??= last
       ? new Error(`no node of the cluster accepts the connection: ${last.message}`)
       : error
-  })
-  connection.on('sentinelError', error => {
-    reason = error
-  })
+  }
+  for (const event of ['sentinelError', 'error']) connection.on(event, keepFirst)
   try {
     await inTime(CONNECT_TIMEOUT_MS, connection.connect())
   } catch (error) {

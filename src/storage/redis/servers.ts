@@ -6,7 +6,7 @@ import { Cluster, type Redis } from 'ioredis'
 import type { RedisSettings } from '../../config/schema/usher.ts'
 import { type Check, now, type Observer, type Outage, StoreUnavailable } from '../store.ts'
 import { checkServers, hasReplica, readInfo } from './checks.ts'
-import { type Connection, connect, createConnection, inTime } from './connection.ts'
+import { connect, createConnection, inTime } from './connection.ts'
 import { createReplication } from './replication.ts'
 
 /** Further commands are refused, so that a slow Redis does not fill the memory of this process. */
@@ -95,14 +95,6 @@ export async function openServers(url: string, settings: RedisSettings, observe:
     return infos
   }
 
-  /** Connects again when ioredis gives up, as it may while Sentinel fails over. */
-  function keepAlive(connection: Connection) {
-    connection.on('end', async () => {
-      await pause(RECONNECT_PAUSE_MS, undefined, { ref: false })
-      if (!isClosed) await connection.connect().catch(() => {})
-    })
-  }
-
   /** Only if connected: `disconnect` would end a Sentinel connection in progress for good. */
   function reconnect() {
     const stands = !(reader instanceof Cluster) && reader.status === 'ready'
@@ -112,7 +104,11 @@ export async function openServers(url: string, settings: RedisSettings, observe:
   try {
     for (const connection of [reader, writer]) {
       await connect(connection)
-      keepAlive(connection)
+      // ioredis may give up while Sentinel fails over.
+      connection.on('end', async () => {
+        await pause(RECONNECT_PAUSE_MS, undefined, { ref: false })
+        if (!isClosed) await connection.connect().catch(() => {})
+      })
     }
     await readInfos()
   } catch (error) {
