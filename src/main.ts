@@ -12,9 +12,9 @@ import { setTimeout } from 'node:timers/promises'
 import { fixedOf, losses } from './config/diff.ts'
 import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError } from './config/report/finding.ts'
-import { createLog, logRejections } from './http/log.ts'
-import { createClusterMetrics } from './http/metrics.ts'
-import { SIGNALS, serve, serveMetrics } from './server.ts'
+import { createLog } from './http/log.ts'
+import { createClusterMetrics, serveMetrics } from './http/metrics.ts'
+import { SIGNALS, serve } from './server.ts'
 import { reasonOf } from './storage/store.ts'
 
 /** The wait before a worker is replaced. Doubles while the replacements end early, too. */
@@ -40,7 +40,6 @@ async function main() {
 /** Serves in several processes. Resolves when the first of them serves and the others were started. */
 async function supervise(settings: Settings) {
   const log = createLog(0)
-  logRejections(log)
   const metrics = createClusterMetrics()
   // All workers share these. Each worker reads the secrets itself.
   const { secrets: _, ...fixed } = fixedOf(settings)

@@ -15,8 +15,8 @@ import { type AuditEvent, createAudit } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
 import { shareAmong } from './http/limits.ts'
 import { createListener } from './http/listener.ts'
-import { createLog, flushed, logRejections } from './http/log.ts'
-import { createMetrics, createMetricsListener, type Metrics } from './http/metrics.ts'
+import { createLog, flushed } from './http/log.ts'
+import { createMetrics, type Metrics, serveMetrics } from './http/metrics.ts'
 import { run, watchFolder } from './reload.ts'
 import { takeAuditEvents } from './state/operator-events.ts'
 import { currentRequest } from './state/request.ts'
@@ -39,7 +39,6 @@ export async function serve(settings: Settings) {
   const audit = createAudit(log)
   const metrics = createMetrics()
   shareAmong(settings.workers)
-  logRejections(log)
 
   const { store: location, secrets, redis } = settings
   const store = await openStore(location, redis, metrics.storeCommand)
@@ -69,11 +68,6 @@ export async function serve(settings: Settings) {
   for (const { server, address } of listeners) await once(server.listen(address), 'listening')
   // The first worker reports for all.
   if (!worker || worker === 1) await greet(settings, records)
-}
-
-/** Serves the metrics on their own port, if `metrics` in usher.yaml says so. */
-export async function serveMetrics({ metrics }: Settings, text: () => Promise<string>) {
-  if (metrics) await once(createMetricsListener(text).listen(metrics), 'listening')
 }
 
 /** Finishes the requests in flight. */

@@ -28,12 +28,19 @@ const DESTINATION = { sync: false, minLength: 3072, maxWrite: 4096, periodicFlus
 /** For failed requests, and separately for failed sign-ins and unhandled rejections. */
 const MAX_FAILURE_LINES_PER_SECOND = 100
 
-/** The log of one process. `worker`: its number if there are several; 0 is the primary process. */
-export const createLog = (worker?: number) =>
-  pino(
-    { base: worker ? { worker } : null, timestamp: pino.stdTimeFunctions.isoTime },
-    pino.destination(DESTINATION),
-  )
+/**
+ * The log of this process. `worker`: its number if there are several; 0 is the primary process. Also logs unhandled
+ * rejections. They are faults of Usher, but must not end the other requests.
+ */
+export function createLog(worker?: number): Logger {
+  const options = { base: worker ? { worker } : null, timestamp: pino.stdTimeFunctions.isoTime }
+  const log = pino(options, pino.destination(DESTINATION))
+  const hasRoom = lineQuota(log, 'rejected promises were not logged')
+  process.on('unhandledRejection', error => {
+    if (hasRoom()) log.error({ fault: faultOf(error) }, 'promise rejected')
+  })
+  return log
+}
 
 /** A pipe takes all lines, and cannot be synchronised to a disk. */
 const NOT_SYNCHRONISED = /^(EINVAL|ENOTSUP|EROFS)/
@@ -48,14 +55,6 @@ const lineQuota = (log: Logger, message: string) =>
   createQuota(MAX_FAILURE_LINES_PER_SECOND, 1, left_out =>
     log.warn({ event: 'log_limited', left_out }, message),
   )
-
-/** Logs unhandled rejections. They are faults of Usher, but must not end the other requests. */
-export function logRejections(log: Logger) {
-  const hasRoom = lineQuota(log, 'rejected promises were not logged')
-  process.on('unhandledRejection', error => {
-    if (hasRoom()) log.error({ fault: faultOf(error) }, 'promise rejected')
-  })
-}
 
 /** Logs and counts each request. Calls `onFailure` for a failed one, before its response is sent. */
 export function requestLog(
@@ -82,7 +81,7 @@ export function requestLog(
     // The pattern of the route, such as `/interaction/:uid`; null if no route matched.
     const route: string | null = ctx._matchedRoute?.toString() ?? null
     const ms = performance.now() - started
-    metrics.request(route ?? 'none', status, ms / 1000)
+    metrics.requests.observe({ route: route ?? 'none', status }, ms / 1000)
     const isSignIn = auditEvents.some(({ event }) => isFailure(event))
     const isLogged = !isFailed || (isSignIn ? hasRoomForSignIn() : hasRoom())
     if (isLogged && fault) log.error({ id, fault: faultOf(fault) }, 'request failed')

@@ -1,8 +1,10 @@
 // Metrics in the format of Prometheus, on a port of their own. Labels are names and outcomes, never
 // accounts or clients.
 
-import { createServer, type Server } from 'node:http'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
 import prom from 'prom-client'
+import type { Settings } from '../config/load.ts'
 import { AUDIT_EVENTS, type AuditEventName } from './audit.ts'
 import HELP from './metrics.json' with { type: 'json' }
 
@@ -30,7 +32,7 @@ export function createMetrics() {
   const requests = timer('usher_request_seconds', 'route', 'status')
   const auditEvents = counter('usher_audit_events_total', 'event')
   const grants = counter('usher_token_requests_total', 'grant_type', 'outcome')
-  const factors = counter('usher_second_factors_total', 'factor', 'outcome')
+  const secondFactors = counter('usher_second_factors_total', 'factor', 'outcome')
   const generation = gauge('max', 'usher_config_generation')
   const isLatest = gauge('min', 'usher_config_last_reload_ok')
   const signingKeys = gauge('max', 'usher_signing_keys', 'alg', 'state')
@@ -60,10 +62,9 @@ export function createMetrics() {
       const [next = 0] = times.filter(time => time !== undefined).toSorted((a, b) => a - b)
       nextChange.set(next)
     },
-    request: (route: string, status: number, seconds: number) =>
-      requests.observe({ route, status }, seconds),
     auditEvent: (event: AuditEventName) => auditEvents.inc({ event }),
-    secondFactor: (factor: string, outcome: string) => factors.inc({ factor, outcome }),
+    requests,
+    secondFactors,
     tokenRequest: (grant_type: string, outcome: string) => grants.inc({ grant_type, outcome }),
   }
 }
@@ -83,14 +84,15 @@ export function createClusterMetrics() {
   }
 }
 
-/** A server that answers `GET /metrics` and nothing else. */
-export function createMetricsListener(text: () => Promise<string>): Server {
-  return createServer(async ({ url, method }, res) => {
+/** Serves the metrics on their own port, if `metrics` in usher.yaml says so: `GET /metrics` and nothing else. */
+export async function serveMetrics({ metrics }: Settings, text: () => Promise<string>) {
+  const server = createServer(async ({ url, method }, res) => {
     const isKnown = url === '/metrics' && method === 'GET'
     // With several processes, this fails while a worker does not answer.
-    const metrics = isKnown ? await text().catch(() => undefined) : undefined
-    res.statusCode = metrics ? 200 : isKnown ? 503 : 404
+    const lines = isKnown ? await text().catch(() => undefined) : undefined
+    res.statusCode = lines ? 200 : isKnown ? 503 : 404
     res.setHeader('Content-Type', 'text/plain; version=0.0.4; charset=utf-8')
-    res.end(metrics ?? (isKnown ? 'a worker does not answer\n' : 'GET /metrics\n'))
+    res.end(lines ?? (isKnown ? 'a worker does not answer\n' : 'GET /metrics\n'))
   })
+  if (metrics) await once(server.listen(metrics), 'listening')
 }

@@ -194,7 +194,7 @@ export async function openSigningKeys(records: Records, settings: Settings) {
   /** Returns the states of all published keys: by state, then by algorithm. Creates no keys. */
   async function list(): Promise<KeyStatus[]> {
     const all = inOrder(await readSchedule(records))
-    return all.filter(({ until = Number.POSITIVE_INFINITY }) => until > now())
+    return all.filter(({ until = Infinity }) => until > now())
   }
 
   /** Creates new keys that sign after `seconds`; 0 if the current keys may have leaked. */

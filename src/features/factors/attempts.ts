@@ -49,14 +49,14 @@ export function createAttempts({ authentication, records }: Site, metrics: Metri
       if (!account) throw new Refused('unknown')
       await succeed('whole')
       authentication.complete(ctx, account, since, about)
-      metrics.secondFactor(factor, 'ok')
+      metrics.secondFactors.inc({ factor, outcome: 'ok' })
       return result
     } catch (error) {
       if (!(error instanceof Refused)) throw error
       const { reason, message: detail } = error
       const failed = { ...about, reason, detail: detail || undefined, account: account?.id }
       note(ctx, `${step}_${succeed ? 'failed' : 'throttled'}`, failed)
-      metrics.secondFactor(factor, 'failed')
+      metrics.secondFactors.inc({ factor, outcome: 'failed' })
       return error
     }
   }

@@ -207,7 +207,7 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
       const { account, login, added } = state
       const isPasskeySent = form.value('passkey') !== ''
       if (added) {
-        metrics.secondFactor(added.type, 'ok')
+        metrics.secondFactors.inc({ factor: added.type, outcome: 'ok' })
         return proceed(state, isPasskey(added) ? raised(login, added) : withCode(state, 'otp'))
       }
       if (!state.mustAdd) {
