@@ -19,8 +19,6 @@ import { openServers } from './servers.ts'
 const BATCH = 200
 /** Names of an index that are read at once: all of most indexes. */
 const INDEX_PAGE = 10_000
-/** Attempts to add a record to its indexes. A repeat means that another writer came in between. */
-const MAX_ATTEMPTS = 10
 /** Epoch seconds until which indexes list a record that does not expire. */
 const FOREVER = 1e12
 
@@ -77,7 +75,8 @@ export async function openRedisStore(
     const next = { ...change }
     // A record that is written over most likely stands in its indexes already.
     if (next.indexes?.length && !next.version) await addToIndexes(next)
-    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+    // At most twice: another writer in between has raised the version.
+    for (;;) {
       const { key, value = new Uint8Array(), indexes = [], ...rest } = next
       const head = JSON.stringify({ ...rest, indexes: indexes.join(' ') })
       const [outcome, names = '', listed = 0] = await servers.write('write', name, () =>
@@ -94,7 +93,6 @@ export async function openRedisStore(
       }
       return outcome === 'written'
     }
-    throw new StoreUnavailable('Redis: a record is written to by too many requests at once')
   }
 
   /** Adds a record to its indexes, for twice as long as it lives: it may be written again. */
