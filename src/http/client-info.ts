@@ -6,12 +6,7 @@ import ipaddr from 'ipaddr.js'
 import type { Context } from 'koa'
 
 /** The network and user agent of a request. */
-export interface ClientInfo {
-  /** In CIDR notation, never the whole address. */
-  network: string
-  browser?: string
-  system?: string
-}
+export type ClientInfo = ReturnType<typeof clientInfoOf>
 
 type Signs = [sign: RegExp, name: string][]
 
@@ -34,8 +29,8 @@ const SYSTEMS: Signs = [
   [/\bLinux\b/, 'Linux'],
 ]
 
-/** The client info of a request, as sessions and device codes keep it. */
-export function clientInfoOf(ctx: Pick<Context, 'ip' | 'get'>): ClientInfo {
+/** The client info of a request, as sessions and device codes keep it: never the whole address. */
+export function clientInfoOf(ctx: Pick<Context, 'ip' | 'get'>) {
   const userAgent = ctx.get('User-Agent').slice(0, 512)
   const named = (signs: Signs) => signs.find(([sign]) => sign.test(userAgent))?.[1]
   return { network: prefixOf(ctx.ip), browser: named(BROWSERS), system: named(SYSTEMS) }

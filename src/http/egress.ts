@@ -25,21 +25,6 @@ const isRouted = among(['0.0.0.0/0', '2000::/3'])
 const isPublic = (address: string) =>
   ipaddr.parse(address).range() === 'unicast' && isRouted(address)
 
-/** The connections of outgoing requests. A response has at most `MAX_RESPONSE_BYTES`. */
-function createAgent(settings: Settings['egress']): Agent {
-  const findAddresses = createLookup(settings)
-  return new Agent({
-    maxResponseSize: MAX_RESPONSE_BYTES,
-    connect: (options, callback) => {
-      const port = Number(options.port) || (options.protocol === 'https:' ? 443 : 80)
-      findAddresses(options.hostname, port).then(
-        addresses => connectTo(addresses)(options, callback),
-        error => callback(error, null),
-      )
-    },
-  })
-}
-
 /** The headers of each request. Many hosts refuse a request that does not say who asks. */
 const HEADERS = { 'accept-encoding': 'identity', 'user-agent': 'Usher' }
 
@@ -51,7 +36,17 @@ export function createPlainFetch(
   settings: Settings['egress'],
   reads = (_method: string, _status: number) => true,
 ) {
-  const dispatcher = createAgent(settings)
+  const findAddresses = createLookup(settings)
+  const dispatcher = new Agent({
+    maxResponseSize: MAX_RESPONSE_BYTES,
+    connect: (options, callback) => {
+      const port = Number(options.port) || (options.protocol === 'https:' ? 443 : 80)
+      findAddresses(options.hostname, port).then(
+        addresses => connectTo(addresses)(options, callback),
+        error => callback(error, null),
+      )
+    },
+  })
   return async (input: string | URL | Request, { body, signal, ...options }: RequestInit = {}) => {
     const headers = { ...Object.fromEntries(new Headers(options.headers)), ...HEADERS }
     const method = options.method === 'POST' ? 'POST' : 'GET'
@@ -75,16 +70,13 @@ export function createFetch(settings: Settings['egress']) {
 
   return async (input: string | URL | Request, options: RequestInit = {}): Promise<Response> => {
     const waited = setTimeout(FAILURE_MS, undefined, { ref: false })
-    try {
-      const response = await withTimeout(REQUEST_TIMEOUT_MS, ({ signal }) =>
-        send(input, { ...options, signal }),
-      )
-      if (options.method !== 'POST' && !readJson(await response.clone().text())) await waited
-      return response
-    } catch (error) {
-      await waited
-      throw error
-    }
+    const sent = withTimeout(REQUEST_TIMEOUT_MS, ({ signal }) =>
+      send(input, { ...options, signal }),
+    )
+    const isUsed = async (response: Response) =>
+      options.method === 'POST' || readJson(await response.clone().text())
+    if (!(await sent.then(isUsed, () => false))) await waited
+    return sent
   }
 }
 

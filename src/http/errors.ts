@@ -69,10 +69,7 @@ export function errors(pages: ErrorPages, formats: Formats, development: boolean
 }
 
 /** Koa and the library set `expose` on errors that are meant for the caller. */
-interface ExposedError extends Error, Partial<ErrorAnswer> {
-  status?: number
-  expose?: boolean
-}
+type ExposedError = Error & ErrorAnswer & { status: number; expose: boolean }
 
 /** The status and body for an error: 500 without details unless the error is exposed. */
 function answerOf(thrown: unknown): ErrorAnswer & { status: number } {

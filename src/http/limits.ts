@@ -106,11 +106,10 @@ export function limitStored(
   /** Until then an account may be over its limit. At other times the session is not read here. */
   let busyUntil = 0
 
-  function isOver(network: string): boolean {
-    if (requests.of(network).current >= maxRequests) return true
-    // Networks that used more than the average are refused first.
+  const isOver = (network: string) => {
     const { sum, total, average } = bytes.of(network)
-    return total >= maxBytes && sum >= average
+    // Networks that used more than the average are refused first.
+    return requests.of(network).current >= maxRequests || (total >= maxBytes && sum >= average)
   }
 
   return async (ctx, next) => {
