@@ -97,19 +97,15 @@ export interface Account extends Omit<Transfer, 'password_hash'> {
   updated: number
 }
 
-/** Everything that a claim can be made from, by its name in claims.yaml. */
-function sourcesOf({ username, name, email, email_verified, attributes, updated }: Account) {
-  return new Map<string, unknown>([
+/** The claims of claims.yaml that the account has a value for. The scopes decide which are returned. */
+export function claimsOf(account: Account, claims: ClaimsFile['claims']): Record<string, unknown> {
+  const { username, name, email, email_verified, attributes, updated } = account
+  const sources = new Map<string, unknown>([
     ...Object.entries({ username, name, email, updated_at: updated }),
     // The claim describes the address. It is left out without one (OIDC Core §5.1).
     ['email_verified', email === undefined ? undefined : email_verified],
     ...Object.entries(attributes).map(([key, value]) => [`attributes.${key}`, value] as const),
   ])
-}
-
-/** The claims of claims.yaml that the account has a value for. The scopes decide which are returned. */
-export function claimsOf(account: Account, claims: ClaimsFile['claims']): Record<string, unknown> {
-  const sources = sourcesOf(account)
   const values = Object.entries(claims).map(([claim, { from }]) => [claim, sources.get(from)])
   return Object.fromEntries(values.filter(([, value]) => value !== undefined && value !== null))
 }

@@ -1,12 +1,13 @@
 // `usher sessions`: the browsers in which a user is signed in.
 
-import { createAccountSessions, type SignedInBrowser } from '../accounts/sessions.ts'
+import { browsersOf, type SignedInBrowser } from '../accounts/sessions.ts'
+import { createSessions } from '../state/sessions.ts'
 import { hint, type Invocation, openAccount, print, requireOne, timeOf } from './command.ts'
 
 /** `sessions list ACCOUNT`. */
 export async function list({ values, args: [name = ''] }: Invocation) {
   const { id, username, records } = await openAccount(name)
-  const browsers = await createAccountSessions(records).list(id)
+  const browsers = await browsersOf(records, id)
   const shown = browsers.map(({ uid: _, ...browser }) => browser)
   print(values, shown, browsers.map(describeSession), `${username} is not signed in.`)
 }
@@ -14,11 +15,10 @@ export async function list({ values, args: [name = ''] }: Invocation) {
 /** `sessions end ACCOUNT [SESSION]`: signs the user out. Refresh tokens stay valid. */
 export async function end({ args: [name = '', handle] }: Invocation) {
   const { id, username, records, audit } = await openAccount(name)
-  const sessions = createAccountSessions(records)
-  const all = await sessions.list(id)
+  const all = await browsersOf(records, id)
   const advice = ` List the sessions: npm run usher -- sessions list ${username}`
   const ending = handle ? [requireOne('Session', handle, all, 'handle', advice)] : all
-  for (const { uid } of ending) await sessions.end(uid)
+  for (const { uid } of ending) await createSessions(records).end(uid)
   if (ending.length) await audit('signed_out', { account: id, sessions: ending.length })
   hint(`Ended sessions of ${username}: ${ending.length}. Applications with offline access keep it:`)
   hint(`npm run usher -- grants list ${username}`)

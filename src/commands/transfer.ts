@@ -7,7 +7,7 @@ import { pipeline } from 'node:stream/promises'
 import { type Account, InvalidAccount, profileSchema } from '../accounts/account.ts'
 import { createConsents } from '../accounts/consents.ts'
 import type { OwnDirectory } from '../accounts/directory.ts'
-import { createAccountSessions } from '../accounts/sessions.ts'
+import { browsersOf } from '../accounts/sessions.ts'
 import { readSettings } from '../config/load.ts'
 import { readDuration, required } from '../config/schema/values.ts'
 import { recentActivity } from '../features/activity.ts'
@@ -180,7 +180,7 @@ export async function link(invocation: Invocation) {
 /** Returns everything that the store has about one user, without secrets. */
 async function personalData(records: Records, account: Account) {
   const { id } = account
-  const browsers = await createAccountSessions(records).list(id)
+  const browsers = await browsersOf(records, id)
   const grants = await records.list<GrantRecord>(...grantsOfAccount(id))
   return {
     account: visible(account),

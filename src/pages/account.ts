@@ -2,6 +2,7 @@
 
 import type { Context } from 'koa'
 import { admit, checkPassword, passwordProblem } from '../accounts/password.ts'
+import { browsersOf } from '../accounts/sessions.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { note } from '../http/audit.ts'
 import type { Form } from '../http/forms.ts'
@@ -39,7 +40,7 @@ export function createAccountPages(site: Site, ofFeatures: Notices[]) {
 
   /** Says in how many other browsers the user is signed in. */
   const elsewhere: Notices = async ({ plural }, { account, session }) => {
-    const all = await site.browsers.list(account.id)
+    const all = await browsersOf(site.records, account.id)
     const others = all.filter(({ uid }) => uid !== session.uid).length
     const text = plural('account.elsewhere', others)
     return others ? [{ icon: 'monitor', text, path: PLACES.sessions }] : []

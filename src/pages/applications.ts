@@ -2,7 +2,7 @@
 
 import type { Context } from 'koa'
 import { type Consent, readKey } from '../accounts/consents.ts'
-import type { SignedInBrowser } from '../accounts/sessions.ts'
+import { browsersOf, type SignedInBrowser } from '../accounts/sessions.ts'
 import { lifetimesOf } from '../config/schema/client.ts'
 import { lifetimeOf } from '../config/schema/resource.ts'
 import { note } from '../http/audit.ts'
@@ -20,7 +20,7 @@ export function createApplicationPages(site: Site) {
   async function list(ctx: Context, { account }: SignedIn, removed?: string) {
     const [all, browsers] = await Promise.all([
       consents.list(account.id),
-      site.browsers.list(account.id),
+      browsersOf(site.records, account.id),
     ])
     const inOrder = all.toSorted((a, b) => b.lastUsed - a.lastUsed)
     const applications = inOrder.map(consent => describe(ctx, consent, browsers))

@@ -1,7 +1,7 @@
 // Signed-in browsers of the account. The user can sign out of each of them, or of all others at once.
 
 import type { Context } from 'koa'
-import type { SignedInBrowser } from '../accounts/sessions.ts'
+import { browsersOf, type SignedInBrowser } from '../accounts/sessions.ts'
 import { note } from '../http/audit.ts'
 import type { ClientInfo } from '../http/client-info.ts'
 import { PLACES, type SessionInWords } from './page-data.ts'
@@ -13,10 +13,10 @@ const OTHERS = 'others'
 const pathOf = (session: string) => `${PLACES.end}?${new URLSearchParams({ session })}`
 
 /** Returns the handlers of the session pages. */
-export function createSessionPages({ views, browsers }: Site) {
+export function createSessionPages({ views, records, sessions }: Site) {
   async function list(ctx: Context, { account, session }: SignedIn, done?: string) {
     const { t, number } = views.words(ctx)
-    const all = await browsers.list(account.id)
+    const all = await browsersOf(records, account.id)
     const own = all.find(({ uid }) => uid === session.uid)
     const others = all.filter(browser => browser !== own)
     const groups = [...Map.groupBy(others, browser => browser.group)].map(
@@ -51,7 +51,7 @@ export function createSessionPages({ views, browsers }: Site) {
 
   /** The browsers that the URL names: one by its handle; of all but this one, a group or all. */
   async function named({ query }: Context, { account, session }: SignedIn) {
-    const all = await browsers.list(account.id)
+    const all = await browsersOf(records, account.id)
     return all.filter(({ uid, handle, group }) => {
       const names = uid === session.uid ? [handle] : [handle, group, OTHERS]
       return names.includes(String(query.session))
@@ -88,7 +88,7 @@ export function createSessionPages({ views, browsers }: Site) {
     /** A browser that the form names may have ended already. */
     async end(ctx: Context, user: SignedIn) {
       const found = await named(ctx, user)
-      await Promise.all(found.map(({ uid }) => browsers.end(uid)))
+      await Promise.all(found.map(({ uid }) => sessions.end(uid)))
       for (const { handle: session } of found) {
         note(ctx, 'session_ended', { account: user.account.id, session })
       }

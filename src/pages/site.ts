@@ -5,7 +5,6 @@ import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import type { Account } from '../accounts/account.ts'
 import { createAuthentication } from '../accounts/authentication.ts'
-import { createAccountSessions } from '../accounts/sessions.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { createSignatures } from '../http/cookies.ts'
 import { createCsrf, type Form, readForm } from '../http/forms.ts'
@@ -81,7 +80,6 @@ export function createSite(
     provider,
     checkForm,
     authentication: createAuthentication(records, directory, devices, settings, needsFactor),
-    browsers: createAccountSessions(records, dependencies.sessions),
     browserSession,
     interactions,
     enter,

@@ -9,7 +9,7 @@ import { pino } from 'pino'
 import type { Account } from '../../src/accounts/account.ts'
 import { createConsents } from '../../src/accounts/consents.ts'
 import { createDirectory } from '../../src/accounts/directory.ts'
-import { createAccountSessions } from '../../src/accounts/sessions.ts'
+import { browsersOf } from '../../src/accounts/sessions.ts'
 import { createApp } from '../../src/app.ts'
 import { hashSecret } from '../../src/config/client-secret.ts'
 import { readSettings, type Settings } from '../../src/config/load.ts'
@@ -23,6 +23,7 @@ import {
 } from '../../src/keys/signing-keys.ts'
 import type { PageFeature } from '../../src/pages/routes.ts'
 import { currentRequest } from '../../src/state/request.ts'
+import { createSessions } from '../../src/state/sessions.ts'
 import { openStore, unlock } from '../../src/storage/open.ts'
 import { now } from '../../src/storage/store.ts'
 
@@ -165,7 +166,10 @@ export async function startUsher(options: UsherOptions = {}) {
     metrics,
     directory,
     consents: createConsents(records),
-    sessions: createAccountSessions(records),
+    sessions: {
+      list: (id: string) => browsersOf(records, id),
+      end: (uid: string) => createSessions(records).end(uid),
+    },
     readiness,
     /** Sends the notifications of the delivery queue, as a running service does every second. */
     deliver: app.deliver,
