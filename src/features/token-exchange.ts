@@ -22,7 +22,7 @@ import { audienceOf, type ResourceFile } from '../config/schema/resource.ts'
 import { mapOf, namesIn, required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { findClient, refusalOf, scopeOf } from '../provider/clients.ts'
-import type { Dependencies, Feature } from '../provider/feature.ts'
+import type { Dependencies, Feature, JwtClaims } from '../provider/feature.ts'
 import { createGrants } from '../provider/grants.ts'
 import { type GrantRecord, grantName, type Payload } from '../state/grants.ts'
 import { currentRequest, saveAtEnd } from '../state/request.ts'
@@ -63,7 +63,7 @@ type ExchangeGrant = GrantRecord & {
 }
 
 /** What is particular about a new token. `client_id`: that of the assertion at its authorization server. */
-const exchanged = new WeakMap<object, { claims: object; client_id?: string }>()
+const exchanged = new WeakMap<object, { claims: JwtClaims; client_id?: string }>()
 
 /** Returns the feature. It is on if the file of an API has `exchange`. Throws a `ConfigError` for wrong rules. */
 export function tokenExchange(dependencies: Dependencies): Feature {

@@ -29,9 +29,6 @@ export const USHER_METADATA: string[] = namesIn(
 /** Whether refresh tokens of the client are rotated. */
 export const rotates = (client: Client | undefined) => client?.rotate_refresh_tokens !== false
 
-/** Whether every code of the client leads to a refresh token, also without `offline_access`. */
-export const alwaysRefreshes = (client?: Client) => client?.refresh_tokens === 'always'
-
 /** The scopes that a client may request, with those of APIs; undefined for all. */
 export const scopeOf = ({ registered_scope, scope }: Client) =>
   typeof registered_scope === 'string' ? registered_scope : scope
@@ -44,10 +41,6 @@ export const MAY_NOT_USE = 'the user may not use this client: its operator limit
 
 /** The reason for the log, and the description for the client, where `enabled` in its file is false. */
 export const SWITCHED_OFF = 'this client is switched off by its operator'
-
-/** Returns the scopes of a client that users cannot decline. */
-export const requiredScopes = (client: Client) =>
-  (client.required_scopes as ClientMetadata['required_scopes']) ?? []
 
 /** Whether a client is switched off. */
 export const isOff = (client: Client | ClientMetadata | undefined) => client?.enabled === false
@@ -135,11 +128,10 @@ export interface Receiver extends Client {
 export async function findClient(provider: Provider, id = ''): Promise<Receiver | undefined> {
   const found = await provider.Client.find(id).catch(error => {
     const outage = outageIn(error)
-    if (outage) throw outage
     // The library throws these also for the document of a client that is gone or not valid.
-    if (error instanceof errors.InvalidClientMetadata || error instanceof errors.InvalidClient)
-      return undefined
-    throw error
+    const kinds = [errors.InvalidClientMetadata, errors.InvalidClient]
+    if (outage || !kinds.some(kind => error instanceof kind)) throw outage ?? error
+    return undefined
   })
   return found as Receiver | undefined
 }

@@ -24,7 +24,6 @@ import {
 import {
   accountClient,
   addClients,
-  alwaysRefreshes,
   isOriginOf,
   refusalOf,
   rotates,
@@ -79,8 +78,7 @@ export async function createProvider(
   const { adapter, tokenIds } = createState(records, stateLifetimes(settings), parts, sessions)
   const grants = createGrants(dependencies)
   const setup = configuration(dependencies, features, pages, { adapter, grants })
-  const state = { records, tokenIds, checkToken: grants.checkToken }
-  const provider = createOverridden(settings.issuer, setup, state, features)
+  const provider = createOverridden(setup, dependencies, features, tokenIds, grants)
   // Scheme, host and address of a request are those that `http/edge.ts` set.
   provider.proxy = true
   logEvents(provider, log, metrics)
@@ -141,8 +139,7 @@ function configuration(
     },
     requestObjects: {
       enabled: enabled.request_objects,
-      assertJwtClaimsAndHeader: (ctx, claims, header) =>
-        assertRequestObject(ctx, claims, header, features),
+      assertJwtClaimsAndHeader: assertRequestObject(features),
     },
     jwtUserinfo: { enabled: enabled.signed_userinfo },
     encryption: { enabled: enabled.encryption },
@@ -175,8 +172,7 @@ function configuration(
     clientDefaults: { grant_types: ['authorization_code', 'refresh_token'] },
     extraClientMetadata: { properties: USHER_METADATA },
     allowOmittingSingleRegisteredRedirectUri: false,
-    assertJwtClientAuthClaimsAndHeader: (ctx, claims, header) =>
-      assertAssertion(ctx, claims, header, features),
+    assertJwtClientAuthClaimsAndHeader: assertAssertion(features),
     clientBasedCORS: (_ctx, origin, client) => isOriginOf(client, origin),
     enabledJWA: algorithms(keys),
 
@@ -246,7 +242,7 @@ function configuration(
     },
     issueRefreshToken: (_ctx, client, { scopes }) =>
       client.grantTypeAllowed('refresh_token') &&
-      (scopes.has('offline_access') || alwaysRefreshes(client)),
+      (scopes.has('offline_access') || client.refresh_tokens === 'always'),
     rotateRefreshToken: async ({ oidc }) => {
       // A refresh is a use of the consent, too.
       const { accountId, clientId = '' } = required(oidc.entities.RefreshToken)

@@ -127,10 +127,7 @@ export interface Feature {
   /** Registers grant types that the library does not have. Called once, before clients are added. */
   register?(provider: Provider): void
   /** Claims that the feature adds to an access token, in a JWT and at introspection. */
-  tokenClaims?(
-    ctx: KoaContextWithOIDC,
-    token: IssuedToken,
-  ): object | undefined | Promise<object | undefined>
+  tokenClaims?: Configuration['extraTokenClaims']
   /** Changes an access token that is a JWT, before it is signed. */
   finishJwt?(token: IssuedToken, jwt: JwtParts): void
   /** The error for a JWT id that was used before; undefined for the library's own error. */

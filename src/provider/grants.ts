@@ -4,7 +4,7 @@ import { hash } from 'node:crypto'
 import { type Client, errors, type Grant, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Account } from '../accounts/account.ts'
 import { type Consent, type Decision, keyOf, readKey } from '../accounts/consents.ts'
-import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
+import { ACCOUNT_CLIENT, type ClientMetadata } from '../config/schema/client.ts'
 import type { Detail } from '../config/schema/details.ts'
 import { required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
@@ -12,7 +12,7 @@ import { newTag, revokeGrant, signInOf } from '../state/grants.ts'
 import { isTokenRequest } from '../state/request.ts'
 import type { Records } from '../storage/records.ts'
 import { claimsOfGrant, requestedScopes } from './claims.ts'
-import { refusalOf, requiredScopes } from './clients.ts'
+import { refusalOf } from './clients.ts'
 import type { Dependencies, LibraryProvider, Oidc } from './feature.ts'
 import type { Outcome } from './interactions.ts'
 
@@ -49,7 +49,7 @@ export function createGrants({ records, directory, consents, settings }: Depende
   /** Returns a grant with the scopes and claims of a consent. It is not saved yet. */
   function grantOf({ Grant }: LibraryProvider, client: Client, allowed: Allowed) {
     const { accountId, scopes, declined, jti, iat } = allowed
-    const needed = requiredScopes(client)
+    const needed = (client.required_scopes as ClientMetadata['required_scopes']) ?? []
     const grant = Object.assign(new Grant({ accountId, clientId: client.clientId }), { jti, iat })
     for (const { scope, resource } of scopes.map(readKey)) {
       if (resource === undefined) grant.addOIDCScope(scope)

@@ -1,19 +1,21 @@
 // Every override of the library. Each says why it is there and what would remove it. Features pass
 // handlers; nothing else assigns to a prototype or a class of the library.
 
-import {
-  type Configuration,
-  type KoaContextWithOIDC,
-  Provider,
-  type TokenEndpointGrantContext,
-} from 'oidc-provider'
+import { type Configuration, Provider, type TokenEndpointGrantContext } from 'oidc-provider'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { currentRequest, issue } from '../state/request.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { matchesHash } from './clients.ts'
 import { described } from './error-descriptions.ts'
-import { type Feature, type GrantHandler, merged, type ResponseMode } from './feature.ts'
+import {
+  type Environment,
+  type Feature,
+  type GrantHandler,
+  merged,
+  type ResponseMode,
+} from './feature.ts'
+import type { Grants } from './grants.ts'
 
 /** The library accepts DPoP proofs from clocks that are ahead by this, but forgets their `jti` earlier. */
 const CLOCK_SKEW_SECONDS = 300
@@ -21,19 +23,13 @@ const CLOCK_SKEW_SECONDS = 300
 /** Functions that return the value of a code or token, by model. `id`: the value that the library has made. */
 type TokenIds = Record<string, (token: object, id: string) => string>
 
-interface State {
-  records: Records
-  tokenIds: TokenIds
-  /** Throws if a token of the implicit flow must not be sent. */
-  checkToken(ctx: KoaContextWithOIDC): Promise<void>
-}
-
 /** Returns the provider with all overrides. */
 export function createOverridden(
-  issuer: string,
   configuration: Configuration,
-  { records, tokenIds, checkToken }: State,
+  { settings, records }: Environment,
   features: Feature[],
+  tokenIds: TokenIds,
+  { checkToken }: Pick<Grants, 'checkToken'>,
 ): Provider {
   // The constructor of the library registers its grant handlers and response modes. There is no option to
   // wrap or replace them. Removed by: options for both.
@@ -65,7 +61,7 @@ export function createOverridden(
       super.registerGrantType(name, wrapped, ...parameters)
     }
   }
-  const provider = new Overridden(issuer, configuration)
+  const provider = new Overridden(settings.issuer, configuration)
   assignTokenIds(provider, tokenIds)
   compareHashes(provider)
   deliverLater(provider)

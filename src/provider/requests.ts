@@ -125,39 +125,37 @@ const MAX_REQUEST_AGE_SECONDS = 3600
 /** The default of the library for `clockTolerance`; a test pins it. */
 export const CLOCK_TOLERANCE_SECONDS = 15
 
-/** Checks the claims and the header of a request object (RFC 9101), in place of the library. */
-export function assertRequestObject(
-  { oidc, state }: KoaContextWithOIDC,
-  claims: JwtClaims,
-  header: JwtClaims,
-  features: Feature[],
-): void {
-  state.requestObject = claims
-  // The library wraps a pushed request in a JWT of its own; its contents were checked when it was pushed.
-  if (oidc.entities.PushedAuthorizationRequest) return
-  // The library makes text of all other parameters.
-  const isText = [claims.resource ?? ''].flat().every(one => typeof one === 'string')
-  const problem = [
-    isText ? undefined : 'resource must be text',
-    claims.sub === oidc.client?.clientId && 'sub must not be the client (RFC 9101 §10.8)',
-    headerProblem(header, 'oauth-authz-req+jwt'),
-    timeProblem(claims),
-    ...features.map(feature => feature.requestObjectProblem?.(oidc, claims, header.alg)),
-  ].find(Boolean)
-  if (problem) throw new errors.InvalidRequestObject(`the request object: ${problem}`)
-}
+/** Checks the claims and the header of a JWT of a client. Throws to refuse it. */
+type JwtAssertion = (ctx: KoaContextWithOIDC, claims: JwtClaims, header: JwtClaims) => void
 
-/** Checks the claims and the header of a client assertion (RFC 7523), in place of the library. */
-export function assertAssertion(
-  { oidc }: KoaContextWithOIDC,
-  claims: JwtClaims,
-  header: JwtClaims,
-  features: Feature[],
-): void {
-  const problems = features.map(feature => feature.assertionProblem?.(oidc, claims, header.alg))
-  const detail = assertionProblem(oidc) ?? problems.find(Boolean)
-  if (detail) throw new errors.InvalidClientAuth({ detail })
-}
+/** Returns the check of request objects (RFC 9101) that the library leaves to us. */
+export const assertRequestObject =
+  (features: Feature[]): JwtAssertion =>
+  (ctx, claims, header) => {
+    const { oidc, state } = ctx
+    state.requestObject = claims
+    // The library wraps a pushed request in a JWT of its own; its contents were checked when it was pushed.
+    if (oidc.entities.PushedAuthorizationRequest) return
+    // The library makes text of all other parameters.
+    const isText = [claims.resource ?? ''].flat().every(one => typeof one === 'string')
+    const problem = [
+      isText ? undefined : 'resource must be text',
+      claims.sub === oidc.client?.clientId && 'sub must not be the client (RFC 9101 §10.8)',
+      headerProblem(header, 'oauth-authz-req+jwt'),
+      timeProblem(claims),
+      ...features.map(feature => feature.requestObjectProblem?.(oidc, claims, header.alg)),
+    ].find(Boolean)
+    if (problem) throw new errors.InvalidRequestObject(`the request object: ${problem}`)
+  }
+
+/** Returns the check of client assertions (RFC 7523) that the library leaves to us. */
+export const assertAssertion =
+  (features: Feature[]): JwtAssertion =>
+  ({ oidc }, claims, header) => {
+    const problems = features.map(feature => feature.assertionProblem?.(oidc, claims, header.alg))
+    const detail = assertionProblem(oidc) ?? problems.find(Boolean)
+    if (detail) throw new errors.InvalidClientAuth({ detail })
+  }
 
 /**
  * Says which rule the client assertion of a request breaks, without its signature and its client: an

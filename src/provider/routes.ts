@@ -76,14 +76,13 @@ export function routesOf(features: Features) {
     ...DISCOVERY.map(path => [path, 'GET'] as const),
     [paths.end_session, 'GET'],
     ...there.map(([, { path, methods = 'POST' }]) => [path, methods] as const),
+    // Where the browser returns from our pages, and registered clients (RFC 7592).
+    [`${paths.authorization}/:id`, 'GET'],
+    [`${endpoints.code_verification}/:id`, 'GET'],
+    [`${endpoints.registration}/:id`, 'GET, PUT, DELETE'],
     [`${paths.end_session}/success`, 'GET'],
     [confirm, 'POST'],
   ])
-  const interrupted = [paths.authorization, endpoints.code_verification].filter(Boolean)
-  // Where the browser returns from our pages, and registered clients (RFC 7592).
-  const resume = new RegExp(`^(${interrupted.join('|')})/[\\w-]{21,64}$`)
-  const { registration } = endpoints
-  const registered = registration ? new RegExp(`^${registration}/[\\w-]{1,64}$`) : undefined
   return {
     /** All paths, for the library, which leaves out disabled endpoints. */
     paths,
@@ -94,10 +93,8 @@ export function routesOf(features: Features) {
       there.filter(([name]) => features.mtls && WITH_CERTIFICATE.includes(name)),
     ),
     /** Returns the methods of an endpoint; each path has one spelling. */
-    methodsAt(path: string): string | undefined {
-      if (resume.test(path)) return 'GET'
-      return registered?.test(path) ? 'GET, PUT, DELETE' : methods.get(path)
-    },
+    methodsAt: (path: string): string | undefined =>
+      methods.get(path) ?? methods.get(path.replace(/\/[\w-]{1,64}$/, '/:id')),
     /** Where the form of the sign-out page goes. */
     confirm,
   }

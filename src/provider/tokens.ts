@@ -31,14 +31,11 @@ export function stateLifetimes({ lifetimes: set, resources, clients }: Settings)
 /** Returns the lifetimes of all records of the library, in seconds. */
 export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']> {
   const set = settings.lifetimes
-  const ofAccessToken = (
-    _ctx: unknown,
-    { resourceServer }: Pick<AccessToken, 'resourceServer'>,
-    client?: Client,
-  ) => resourceServer?.accessTokenTTL ?? lifetimesOf(set, client).access_token
+  const ofAccessToken = (api: AccessToken['resourceServer'], client?: Client) =>
+    api?.accessTokenTTL ?? lifetimesOf(set, client).access_token
   return {
-    AccessToken: ofAccessToken,
-    ClientCredentials: ofAccessToken,
+    AccessToken: (_ctx, { resourceServer }, client) => ofAccessToken(resourceServer, client),
+    ClientCredentials: (_ctx, { resourceServer }, client) => ofAccessToken(resourceServer, client),
     AuthorizationCode: set.code,
     IdToken: (_ctx, _token, client) => lifetimesOf(set, client).id_token,
     Interaction: set.interaction,
