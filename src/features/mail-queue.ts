@@ -59,21 +59,23 @@ export async function countForm(ctx: Context, records: Records, counter: Counter
 
 type About = Pick<Mail, 'lang' | 'seconds' | 'resetFactors'>
 
-/** Returns the queue. */
-export const mailQueue = (records: Records) =>
-  createDeliveryQueue<Mail>(records, {
+/** Returns the queue. A mail gets its id there. */
+export function mailQueue(records: Records) {
+  const { enqueue, deliverDue } = createDeliveryQueue<Mail>(records, {
     names: ['Mail', 'mails'],
     idOf: ({ id }) => id,
     // Five attempts within four hours or so.
     pauses: [30, 300, 1800, 10_800],
   })
+  return { enqueue: (mail: Omit<Mail, 'id'>) => enqueue({ id: randomUUID(), ...mail }), deliverDue }
+}
 
 /** Queues a mail with a link for an account. Throws `InvalidAccount` without `mail` in usher.yaml, or an address. */
 export async function queueLink({ mail }: Settings, records: Records, to: Account, about: About) {
   const { id, username, email } = to
   if (!mail) throw new InvalidAccount('mail is not set in usher.yaml')
   if (!email) throw new InvalidAccount(`${username} has no e-mail address`)
-  await mailQueue(records).enqueue({ id: randomUUID(), account: id, ...about })
+  await mailQueue(records).enqueue({ account: id, ...about })
 }
 
 /** A change of an account. `formerEmail`: the address that it has replaced. */
@@ -93,5 +95,5 @@ export async function queueNotice(
   if (typeof account !== 'string') return
   const to = formerEmail ?? (await createDirectory(records).find(account))?.email
   const notice = to && { changes, to, at: now() }
-  if (notice) await mailQueue(records).enqueue({ id: randomUUID(), account, lang, notice })
+  if (notice) await mailQueue(records).enqueue({ account, lang, notice })
 }

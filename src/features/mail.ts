@@ -4,7 +4,6 @@
 // The page for a forgotten password stores what was typed, and nothing else. Whether an account has that name is
 // looked up later: the page and its time are the same for every name.
 
-import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Context } from 'koa'
 import { type Account, newAccountId, typedName, valuesOf } from '../accounts/account.ts'
@@ -219,7 +218,7 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
     if (ctx.method !== 'POST') return views.page(ctx, 'forgot', { isSent: false })
     await countForm(ctx, records, [`forgot network ${networkOf(ctx.ip)}`, OF_NETWORK])
     const typed = form.value('username').slice(0, 256)
-    await queue.enqueue({ id: randomUUID(), typed, lang: views.words(ctx).lang })
+    await queue.enqueue({ typed, lang: views.words(ctx).lang })
     views.page(ctx, 'forgot', { isSent: true })
   }
 }

@@ -5,7 +5,6 @@
 // The form for a new account stores the address, and nothing else. Whether an account has it is looked up later: the
 // page and its time are the same for every address.
 
-import { randomUUID } from 'node:crypto'
 import { domainToASCII } from 'node:url'
 import type { Context } from 'koa'
 import { interactionPolicy } from 'oidc-provider'
@@ -76,12 +75,9 @@ export function selfService({ settings, records, sessions }: Dependencies): Page
     type Shown = Partial<PageData['profile']>
     async function show(ctx: Context, { account }: SignedIn, form?: Form, more: Shown = {}) {
       ctx.state.account = account
-      const values = fieldsOf(account).map(field => [
-        field,
-        form?.get(field) ?? account[field] ?? '',
-      ])
+      const textOf = (field: Field) => form?.get(field) ?? account[field] ?? ''
+      const fields = Object.fromEntries(fieldsOf(account).map(field => [field, textOf(field)]))
       const { pending = (await links.openOf(account, 'address'))?.email } = more
-      const fields = Object.fromEntries(values)
       const data = { wrong: [], isSaved: false, ...more, fields, pending }
       views.page(ctx, 'profile', data, data.wrong.length ? 400 : 200)
     }
@@ -89,9 +85,8 @@ export function selfService({ settings, records, sessions }: Dependencies): Page
     async function submit(ctx: Context, { form, ...user }: Submitted) {
       const { id } = user.account
       const textOf = (field: Field) => form.value(field).trim()
-      const changes = fieldsOf(user.account).filter(
-        field => textOf(field) !== (user.account[field] ?? ''),
-      )
+      const isChanged = (field: Field) => textOf(field) !== (user.account[field] ?? '')
+      const changes = fieldsOf(user.account).filter(isChanged)
       const name = profileSchema.shape.name.safeParse(textOf('name') || undefined)
       const email = readAddress(textOf('email'))
       const wrong = changes.filter(field => (field === 'name' ? name.error : !email))
@@ -99,12 +94,7 @@ export function selfService({ settings, records, sessions }: Dependencies): Page
       const pending = changes.includes('email') ? email : undefined
       if (pending) {
         await countForm(ctx, records, [`addresses of ${id}`, OF_ACCOUNT])
-        const mail = {
-          id: randomUUID(),
-          account: id,
-          address: pending,
-          lang: views.words(ctx).lang,
-        }
+        const mail = { account: id, address: pending, lang: views.words(ctx).lang }
         await mailQueue(records).enqueue(mail)
         note(ctx, 'email_change_requested', { account: id })
       }
@@ -186,7 +176,7 @@ function signUpPage({ views, records, settings }: Site): PromptPage {
         return render(ctx, interaction, { email, isWrong: true })
       }
       await countForm(ctx, records, [`sign-up network ${networkOf(ctx.ip)}`, OF_NETWORK])
-      const mail = { id: randomUUID(), newcomer, lang: views.words(ctx).lang }
+      const mail = { newcomer, lang: views.words(ctx).lang }
       await mailQueue(records).enqueue(mail)
       return render(ctx, interaction, { isSent: true })
     },
