@@ -75,10 +75,8 @@ export async function bindToken(
   const { clientId, dpopBoundAccessTokens: needsProof } = required(sender)
   const needsCertificate = sender?.tlsClientCertificateBoundAccessTokens
   const proof = isOn ? await proofOf(ctx) : undefined
-  const isByCertificate = needsCertificate || bound['x5t#S256']
-  if (isByCertificate && ctx.state.clientCertificate) {
-    token.setThumbprint('x5t', ctx.state.clientCertificate)
-  }
+  const certificate = (needsCertificate || bound['x5t#S256']) && ctx.state.clientCertificate
+  if (certificate) token.setThumbprint('x5t', certificate)
   if (proof) token.setThumbprint('jkt', proof.jkt)
   const isSame = (name: keyof Confirmation) => [undefined, token[name]].includes(bound[name])
   const lacksKey = (needsProof && !proof) || (needsCertificate && !token['x5t#S256'])

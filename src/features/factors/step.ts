@@ -232,13 +232,12 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
 /** Steps of 30 s by which the clocks of app and server may differ. */
 const WINDOW = 1
 
-/** Returns the secret of a new app: as text in groups of four, as URI, and as QR code (SVG). */
+/** Returns the secret of a new app: as text in groups of four, and as QR code (SVG) of its URI. */
 export function describeSecret(bytes: Buffer, issuer: string, label: string) {
   const secret = secretFrom(bytes)
   const totp = new TOTP({ secret, issuer: plain(issuer), label: plain(label) })
   return {
     secret: secret.base32.replace(/(.{4})(?=.)/g, '$1 '),
-    uri: totp.toString(),
     qr: renderSVG(totp.toString(), { ecc: 'M', border: 2 }),
   }
 }
