@@ -6,7 +6,6 @@ import { accountCounter } from '../../accounts/authentication.ts'
 import { note } from '../../http/audit.ts'
 import { clientInfoOf } from '../../http/client-info.ts'
 import type { Metrics } from '../../http/metrics.ts'
-import type { PasskeySignIn } from '../../pages/sign-in.ts'
 import type { Site } from '../../pages/site.ts'
 import type { Interaction } from '../../provider/interactions.ts'
 import { now } from '../../storage/store.ts'
@@ -63,16 +62,12 @@ export function createAttempts({ authentication, records }: Site, metrics: Metri
 }
 
 /** Returns the sign-in with a passkey alone. */
-export function createPasskeySignIn(
-  site: Site,
-  passkeys: Passkeys,
-  metrics: Metrics,
-): PasskeySignIn {
+export function createPasskeySignIn(site: Site, passkeys: Passkeys, metrics: Metrics) {
   const attempt = createAttempts(site, metrics)
   return {
-    options: interaction => passkeys.useOptions(placeOf(interaction)),
+    options: (interaction: Interaction) => passkeys.useOptions(placeOf(interaction)),
 
-    async signIn(ctx, interaction, answer) {
+    async signIn(ctx: Context, interaction: Interaction, answer: string) {
       const { id, account: named } = credentialIn(answer)
       const account = await site.directory.find(named)
       const ts = Math.max(now(), (account?.ended ?? 0) + 1)

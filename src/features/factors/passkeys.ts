@@ -175,11 +175,8 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
       // The counter is compared below, in the change of the record.
       const credential = { id, publicKey, counter: 0 }
       const { newCounter: counter } = await check(place, async expected => {
-        const about = {
-          response: readJson(answer),
-          credential,
-          requireUserVerification: mustVerify,
-        }
+        const response = readJson(answer)
+        const about = { response, credential, requireUserVerification: mustVerify }
         const result = await verifyAuthenticationResponse({ ...about, ...expected })
         return result.verified ? result.authenticationInfo : undefined
       })
