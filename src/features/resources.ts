@@ -51,11 +51,7 @@ export function tokenFor(
 }
 
 /** Returns how the library makes tokens for an API. `lifetimes`: those of the client. */
-const serverOf = (
-  file: ResourceFile,
-  scope: string,
-  lifetimes: Settings['lifetimes'],
-): ResourceServer => ({
+const serverOf = (file: ResourceFile, scope: string, lifetimes: Settings['lifetimes']) => ({
   scope,
   audience: audienceOf(file),
   accessTokenFormat: file.token_format,
