@@ -2,7 +2,6 @@
 // there is one. It writes nothing to the store. It signs in only with `--client` and `--account`.
 
 import { randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
 import type { Settings } from '../config/load.ts'
 import { describe, placeOf } from '../config/report/finding.ts'
 import { ACCOUNT_CLIENT, type ClientMetadata } from '../config/schema/client.ts'
@@ -13,7 +12,7 @@ import { createPlainFetch } from '../http/egress.ts'
 import { publishedKids } from '../keys/signing-keys.ts'
 import { DOCTOR_ORIGIN } from '../provider/failures.ts'
 import { DISCOVERY } from '../provider/routes.ts'
-import { storeFile, unlock } from '../storage/open.ts'
+import { storeExists, storeFile, unlock } from '../storage/open.ts'
 import { NAMING_KEY } from '../storage/seal.ts'
 import { type Check, ok, reasonOf, warning, wrong } from '../storage/store.ts'
 import { Failure, type Invocation, openAt, print, readStdin } from './command.ts'
@@ -82,14 +81,14 @@ async function checkDiscovery({ name, issuer }: Upstream, egress: Settings['egre
 /** Returns the ids of the keys in the store; undefined when something is wrong. */
 async function* checkStore({ store: location, secrets }: Settings) {
   const file = storeFile(location)
-  if (file && !existsSync(file)) {
+  if (!storeExists(location)) {
     const first = `${file} is made by the first start`
     yield warning('store', file === ':memory:' ? 'is inside the service' : first)
     return []
   }
   let fix = FIXES.store
   try {
-    const store = await openAt('store', location)
+    const store = await openAt('USHER_STORE', location)
     const checks = await store.check()
     yield* checks
     if (checks.some(({ state }) => state === 'wrong')) return undefined

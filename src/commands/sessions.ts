@@ -17,7 +17,8 @@ export async function end({ args: [name = '', handle] }: Invocation) {
   const { id, username, records, audit } = await openAccount(name)
   const all = await browsersOf(records, id)
   const advice = ` List the sessions: npm run usher -- sessions list ${username}`
-  const ending = handle ? [requireOne('Session', handle, all, 'handle', advice)] : all
+  // An empty handle, as of a variable that is not set, does not mean all of them.
+  const ending = handle === undefined ? all : [requireOne('Session', handle, all, 'handle', advice)]
   for (const { uid } of ending) await createSessions(records).end(uid)
   if (ending.length) await audit('signed_out', { account: id, sessions: ending.length })
   hint(`Ended sessions of ${username}: ${ending.length}. Applications with offline access keep it:`)

@@ -53,6 +53,7 @@ test(
     expect(wrong.stderr).toContain(
       'not found. List the sessions: npm run usher -- sessions list ada',
     )
+    expect(await operated.usher('sessions end ada ')).toMatchObject({ code: 1 })
     expect(await read('sessions list ada')).toHaveLength(2)
     await usher(`sessions end ada ${before[0]?.handle}`)
     expect(await read('sessions list ada')).toHaveLength(1)
