@@ -3,9 +3,7 @@
 import type { Context } from 'koa'
 import readBody from 'raw-body'
 import type { Signatures } from './cookies.ts'
-
-/** The consent page has a field for each scope. */
-const MAX_FORM_BYTES = 64 * 1024
+import { MAX_BODY_BYTES } from './limits.ts'
 
 /** The fields of a form. */
 export class Form extends URLSearchParams {
@@ -17,13 +15,15 @@ export class Form extends URLSearchParams {
   }
 }
 
-/** Reads the body of a POST; any other request has an empty form. Throws 415, or 413 for more than `limit` bytes. */
-export async function readForm(ctx: Context, limit = MAX_FORM_BYTES): Promise<Form> {
+/**
+ * Reads the body of a POST; any other request has an empty form. Throws 415, or 413 for more than `MAX_BODY_BYTES`.
+ */
+export async function readForm(ctx: Context): Promise<Form> {
   if (ctx.method !== 'POST') return new Form()
   if (!ctx.is('application/x-www-form-urlencoded'))
     ctx.throw(415, 'the body must be application/x-www-form-urlencoded')
-  const length = ctx.request.length
-  return new Form(await readBody(ctx.req, { limit, length, encoding: 'utf8' }))
+  const options = { limit: MAX_BODY_BYTES, length: ctx.request.length, encoding: 'utf8' } as const
+  return new Form(await readBody(ctx.req, options))
 }
 
 /**

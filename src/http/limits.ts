@@ -6,7 +6,7 @@ import { prefixOf } from './client-info.ts'
 
 /** Bytes of path and query, or of the parameters of a request, together, beside `JWTS`. */
 export const MAX_URL_BYTES = 8 * 1024
-/** Bytes of a body at the endpoints for programs: the limit of the library. */
+/** Bytes of a body: the limit of the library. The consent page has a field for each scope. */
 export const MAX_BODY_BYTES = 56 * 1024
 /**
  * Characters of parameters that have an ID token: one with 200 groups has 17 kB, and is a third longer within a

@@ -6,7 +6,7 @@ import { errors } from 'oidc-provider'
 import { mapOf } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { isSameOrigin, readForm } from '../http/forms.ts'
-import { MAX_BODY_BYTES, MAX_JWT_CHARS, refuseLongUrl } from '../http/limits.ts'
+import { MAX_JWT_CHARS, refuseLongUrl } from '../http/limits.ts'
 import type { Records } from '../storage/records.ts'
 import { described } from './error-descriptions.ts'
 import { logError } from './events.ts'
@@ -48,7 +48,7 @@ export function byPost({ handOver }: AnswerPages, { endpoints }: Routes): Middle
     const isSignOut = ctx.path === end_session
     // All parameters of a sign-out are optional.
     const isEmpty = isSignOut && !ctx.request.length && !ctx.get('Transfer-Encoding')
-    ctx.querystring = isEmpty ? '' : String(await readForm(ctx, MAX_BODY_BYTES))
+    ctx.querystring = isEmpty ? '' : String(await readForm(ctx))
     refuseLongUrl(ctx, 413)
     const isLong = ctx.url.length > MAX_LOCATION_BYTES
     if (isSameOrigin(ctx) && (isSignOut || isLong)) {
