@@ -144,17 +144,17 @@ const SETTLE_MS = 1000
  * Polls the config folder: unlike file notifications, this works for mounts and links. Calls `changed`, which never
  * rejects, once for all files that are saved together. Never ends.
  */
-export async function watchFolder(folder: string, changed: () => Promise<void>): Promise<never> {
+export function watchFolder(folder: string, changed: () => Promise<void>): Promise<never> {
   let inForce = atOnce(fingerprint(folder))
-  for (let last = inForce; ; ) {
-    await setTimeout(SETTLE_MS, undefined, { ref: false })
+  let last = inForce
+  return repeat(SETTLE_MS, async () => {
     const seen = await inSlices(fingerprint(folder))
     const isSettled = seen === last
     last = seen
-    if (!isSettled || seen === inForce) continue
+    if (!isSettled || seen === inForce) return
     inForce = seen
     await changed()
-  }
+  })
 }
 
 /** Returns a text that changes with every file that is read. Hidden files (editors, git) are not read. */
