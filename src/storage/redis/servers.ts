@@ -31,9 +31,13 @@ export async function openServers(url: string, settings: RedisSettings, observe:
 
   const masters = (): Redis[] => (reader instanceof Cluster ? reader.nodes('master') : [reader])
 
+  function admit(): void {
+    if (inFlight >= MAX_IN_FLIGHT) throw new StoreUnavailable('Redis: too many operations')
+  }
+
   /** Sends a command. Every error becomes StoreUnavailable: a caller must not take it for a missing record. */
   async function send<T>(command: string, ask: () => Promise<T>): Promise<T> {
-    if (inFlight >= MAX_IN_FLIGHT) throw new StoreUnavailable('Redis: too many operations')
+    admit()
     inFlight++
     const started = performance.now()
     let failed = true
@@ -54,6 +58,8 @@ export async function openServers(url: string, settings: RedisSettings, observe:
 
   /** Sends a command of `writer` that writes in the slot of `key`; resolves when the write is durable. */
   async function write<T>(command: string, key: string, ask: () => Promise<T>): Promise<T> {
+    // A write that is refused here is no outage of Redis.
+    admit()
     try {
       const answer = await send(command, () => (isReplicated ? replicate(key, ask) : ask()))
       if (outage) outage.to ??= now()
