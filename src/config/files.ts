@@ -122,14 +122,11 @@ function validate<S extends z.ZodObject>(schema: S, data: unknown) {
 
 function overlay(data: unknown, overlays: Overlays): unknown {
   for (const [path, { value }] of overlays) {
-    const keys = path.split('.')
-    const name = keys.pop() ?? ''
-    let target = mapOf(data)
-    for (const key of keys) {
-      target[key] ??= {}
-      target = mapOf(target[key])
-    }
-    target[name] = value
+    const [first = '', second] = path.split('.')
+    const map = mapOf(data)
+    const above = map[first] ?? {}
+    if (!second) map[first] = value
+    else if (isMap(above)) map[first] = { ...above, [second]: value }
   }
   return data
 }

@@ -4,8 +4,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parse } from 'yaml'
 import { z } from 'zod'
-import { READ_BY_USERS } from './schema/client.ts'
-import { clientDefaults, SCHEMAS } from './schema/usher.ts'
+import { SCHEMAS } from './schema/usher.ts'
 import { isMap, mapOf } from './schema/values.ts'
 
 type Node = z.core.JSONSchema.JSONSchema
@@ -76,18 +75,9 @@ export function jsonSchemas() {
   const file = readFileSync(join(import.meta.dirname, 'schema/descriptions.yaml'), 'utf8')
   const texts: Record<string, Texts> = parse(file)
   const schemas = Object.entries(SCHEMAS).map(([name, schema]) => {
-    return [name, described(z.toJSONSchema(schema, { io: 'input', override }), texts[name])]
+    return [name, described(z.toJSONSchema(schema, { io: 'input' }), texts[name])]
   })
-  const all = Object.fromEntries(schemas)
-  const patternProperties = { [`^(${READ_BY_USERS.join('|')})#.+$`]: { type: 'string' } }
-  return { ...all, client: { ...all.client, patternProperties } }
-}
-
-/** The keys of `defaults` are described once, as those of a client file. */
-function override({ zodSchema, jsonSchema }: { zodSchema: unknown; jsonSchema: object }) {
-  if (zodSchema !== clientDefaults) return
-  for (const key of Object.keys(jsonSchema)) Reflect.deleteProperty(jsonSchema, key)
-  Object.assign(jsonSchema, { type: 'object' })
+  return Object.fromEntries(schemas)
 }
 
 /** Descriptions by the paths of keys. A key that the operator names is `NAME` there. */

@@ -3,7 +3,7 @@
 
 import { availableParallelism } from 'node:os'
 import { z } from 'zod'
-import { clientSchema } from './client.ts'
+import { clientSchema, READ_BY_USERS } from './client.ts'
 import { detailSchema } from './details.ts'
 import { compatibilitySchema, featuresSchema } from './features.ts'
 import { localeSchema } from './locale.ts'
@@ -91,8 +91,8 @@ const OWN = {
   jwks: true,
   redirect_uris: true,
 } as const
-/** Schema of `defaults`. */
-export const clientDefaults = clientSchema.omit(OWN).partial()
+/** Schema of `defaults`. The JSON Schema does not repeat the keys of a client file. */
+const clientDefaults = z.unknown().meta({ type: 'object' }).pipe(clientSchema.omit(OWN).partial())
 
 /** Schema of usher.yaml. */
 export const usherSchema = z.strictObject({
@@ -220,11 +220,13 @@ export const REDIS_DEFAULTS: RedisSettings = usherSchema.shape.redis.parse(undef
 /** claims.yaml with defaults. */
 export type ClaimsFile = z.output<typeof claimsSchema>
 
+const IN_LANGUAGES = { [`^(${READ_BY_USERS.join('|')})#.+$`]: { type: 'string' } }
+
 /** The schemas by kind of file. */
 export const SCHEMAS = {
   usher: usherSchema,
   claims: claimsSchema,
-  client: clientSchema,
+  client: clientSchema.meta({ patternProperties: IN_LANGUAGES }),
   resource: resourceSchema,
   detail: detailSchema,
   upstream: upstreamSchema,
