@@ -101,6 +101,11 @@ test.each([
   expect(text).toContain('a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d')
 })
 
+test('the time to add a second factor can be none', () => {
+  const { settings } = read({ 'usher.yaml': { sign_in: { second_factor_grace: '0 s' } } })
+  expect(settings?.sign_in.second_factor_grace).toBe(0)
+})
+
 test.each([
   ['1 s', 1],
   ['90s', 90],

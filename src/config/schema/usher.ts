@@ -12,7 +12,6 @@ import { domain, upstreamSchema } from './upstream.ts'
 import {
   colour,
   duration,
-  durationText,
   emailAddress,
   languageTag,
   matching,
@@ -20,21 +19,14 @@ import {
   refusing,
   scopeName,
   scopesByName,
-  seconds,
   section,
+  WRITTEN_OR_NONE,
   webUrl,
   words,
 } from './values.ts'
 
 const CERTIFICATE_HEADER = 'must be the name of a header that contains cert: X-Client-Cert'
 const PORTS = 'a port is 1 to 65535'
-
-/** A duration of 0 s to 60 s, as seconds. */
-const grace = z
-  .string('a number of seconds: 30 s')
-  .regex(/^([0-9]|[1-5][0-9]|60) ?s$/, 'is 0 s to 60 s')
-  .default('30 s')
-  .transform(text => seconds(text))
 
 function originProblem(text: string): string | undefined {
   const { origin, protocol = '' } = URL.parse(text) ?? {}
@@ -79,7 +71,7 @@ const signInSchema = section({
   former_hosts: z.array(z.string()).default([]),
   second_factor: z.enum(['off', 'optional', 'required']).default('off'),
   second_factor_required_for: z.record(z.string().min(1), z.array(z.string()).min(1)).optional(),
-  second_factor_grace: durationText('90 d').default('0 s').transform(seconds),
+  second_factor_grace: duration('90 d', WRITTEN_OR_NONE).prefault('0 s'),
 })
 
 /** Keys of a client file that are for one client only. */
@@ -122,7 +114,7 @@ export const usherSchema = z.strictObject({
     id_token: duration('1 d').prefault('10 min'),
     refresh_token_idle: duration('180 d').prefault('14 d'),
     refresh_token: duration('180 d').prefault('90 d'),
-    refresh_token_grace: grace,
+    refresh_token_grace: duration('60 s', WRITTEN_OR_NONE).prefault('30 s'),
     session_idle: duration('180 d').prefault('12 h'),
     session: duration('180 d').prefault('30 d'),
     interaction: duration('1 d').prefault('15 min'),

@@ -150,6 +150,8 @@ export const scopesByName = z.record(
 const DURATION = 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d'
 const UNITS = { s: 1, min: 60, h: 3600, d: 86_400 }
 const WRITTEN = /^[1-9]\d{0,5} ?(s|min|h|d)$/
+/** A duration, or 0 s. */
+export const WRITTEN_OR_NONE = /^(0|[1-9]\d{0,5}) ?(s|min|h|d)$/
 
 /** Returns the seconds of `10 min` or `14 d`; undefined if the text is no duration. */
 export const readDuration = (text: string) => (WRITTEN.test(text) ? seconds(text) : undefined)
@@ -158,15 +160,13 @@ export const readDuration = (text: string) => (WRITTEN.test(text) ? seconds(text
 export const isTime = (text: string) =>
   /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?Z)?$/.test(text) && !Number.isNaN(Date.parse(text))
 
-/** A duration such as `10 min` or `14 d`, as text. */
-export const durationText = (longest: string) =>
+/** A duration such as `10 min` or `14 d`, as seconds. */
+export const duration = (longest: string, written = WRITTEN) =>
   z
     .string(DURATION)
-    .regex(WRITTEN, { error: DURATION, abort: true })
+    .regex(written, { error: DURATION, abort: true })
     .refine(text => seconds(text) <= seconds(longest), `is at most ${longest}`)
-
-/** A duration such as `10 min` or `14 d`, as seconds. */
-export const duration = (longest: string) => durationText(longest).transform(seconds)
+    .transform(seconds)
 
 /** Returns the seconds of a valid duration. */
 export const seconds = (text: string) =>
