@@ -28,7 +28,11 @@ export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[]): void
     throw new errors.InvalidRequest('prompt must be none in a frame')
   }
   for (const feature of features) feature.checkRequest?.(ctx)
-  keepOfflineAccess(ctx)
+  // The library has just dropped `offline_access`, unless `prompt` has `consent`. OIDC Core §11 lets
+  // other conditions take the place of that, and here a recorded consent does: the scope is put back,
+  // and the consent page asks for it when it was never allowed. Only a code leads to a refresh token.
+  const isForCode = String(oidc.params?.response_type || 'code').includes('code')
+  if (isForCode && sentScopes(ctx).includes(OFFLINE_ACCESS)) putOfflineAccess(oidc)
   const allowed = oidc.client && scopeOf(oidc.client)?.split(' ')
   const refused = [...oidc.requestParamOIDCScopes].find(name => allowed?.includes(name) === false)
   if (refused) throw new errors.InvalidScope('requested scope is not allowed', refused)
@@ -50,15 +54,6 @@ export function scopeProblem(ctx: KoaContextWithOIDC): string | undefined {
   if (/[A-Z]/.test(sent))
     return 'scope is case-sensitive: its values are spelled as in scopes_supported, such as openid'
   return 'scope must have a value that this client can get, of scopes_supported, or of an API: send resource=URL of the API, too'
-}
-
-// The library has just dropped `offline_access`, unless `prompt` has `consent`. OIDC Core §11 lets
-// other conditions take the place of that, and here a recorded consent does: the scope is put back,
-// and the consent page asks for it when it was never allowed.
-function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
-  // Only a code leads to a refresh token (OIDC Core §11).
-  const isForCode = String(ctx.oidc.params?.response_type || 'code').includes('code')
-  if (isForCode && sentScopes(ctx).includes(OFFLINE_ACCESS)) putOfflineAccess(ctx.oidc)
 }
 
 /**
