@@ -114,7 +114,6 @@ export function createAuthentication(
   /** Counts a form that leads to a hash, before the hash. Throws 429 if it comes too early. */
   async function countForm(ctx: Context, name: string): Promise<void> {
     if (await attempts.count([[`password forms of ${name}`, FORMS]])) return
-    ctx.set('Retry-After', String(FORMS.maxWaitSeconds))
     const error_description = 'too many changes of the password; try again in a minute'
     ctx.throw(429, { error: 'temporarily_unavailable', error_description })
   }

@@ -21,7 +21,8 @@ interface ErrorPages {
 }
 
 const isLoopback = among(['127.0.0.0/8', '::1'])
-const RETRY_AFTER_SECONDS = '1'
+/** By status. The windows of most limits end within a minute. */
+const RETRY_AFTER_SECONDS: Partial<Record<number, string>> = { 429: '60', 503: '1' }
 
 /** Paths whose errors have the members of their specification only, CORS headers, or JSON in any case. */
 type Formats = Record<'bare' | 'cors' | 'json', RegExp>
@@ -44,11 +45,10 @@ export function errors(pages: ErrorPages, formats: Formats, development: boolean
       if (ctx.accepts('json', 'html') === 'html') pages.show(ctx, answer)
       else ctx.body = answer
     }
-    if (ctx.status === 503) {
-      ctx.set('Retry-After', RETRY_AFTER_SECONDS)
-      // Clients would read this header as an error of their token.
-      ctx.remove('WWW-Authenticate')
-    }
+    const retryAfter = RETRY_AFTER_SECONDS[ctx.status]
+    if (retryAfter) ctx.set('Retry-After', retryAfter)
+    // Clients would read this header as an error of their token.
+    if (ctx.status === 503) ctx.remove('WWW-Authenticate')
     // A script can read each error: also one that came before the library, and that its own origin is refused.
     if (ctx.status >= 400 && formats.cors.test(ctx.path)) {
       ctx.vary('Origin')

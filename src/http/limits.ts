@@ -121,7 +121,6 @@ export function limitStored(
     const isFull = isOver(network) && !(isClient && ctx.get('Authorization'))
     const account = isFull || performance.now() < busyUntil ? await accountOf(ctx) : undefined
     if (account === undefined ? isFull : isBusy(account)) {
-      ctx.set('Retry-After', '60')
       ctx.state.log.refused = account === undefined ? 'limits.anonymous' : 'limits.account'
       const error_description = 'too many requests from this network or user; try again in a minute'
       ctx.throw(429, { error: 'temporarily_unavailable', error_description })
