@@ -53,7 +53,7 @@ export function createErrorPages(issuer: string, views: Views) {
         errorUri: errorUri(error),
         requestId: ctx.state.requestId,
         account: `${issuer}/account`,
-        client: client_uri ? { ...client, client_uri } : undefined,
+        client: client && client_uri ? { client_name: client.client_name, client_uri } : undefined,
         isOfApplication: !OWN.includes(key),
         again: status >= 500 && ctx.method === 'GET',
       }
