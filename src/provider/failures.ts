@@ -99,7 +99,7 @@ function failedRequest(ctx: Context): Described | undefined {
     ...(typeof detail === 'string' && { detail: harmless(detail) }),
     client_id: typeof client_id === 'string' ? client_id : unknownClient(ctx, params),
     authentication,
-    sent: Object.fromEntries(sent.map(name => [name, harmless(String(params[name]))])),
+    sent: Object.fromEntries(sent.map(name => [name, harmless([params[name]].flat().join(' '))])),
     names: others.slice(0, MAX_NAMES),
   }
 }
