@@ -83,10 +83,16 @@ export async function openState(ifEmpty: 'create' | 'keep' | 'refuse' = 'keep') 
 /** Text of users, clients and issuers cannot control the terminal (CWE-150). */
 export const harmless = (text: string) => text.replace(/[\p{C}--\n]/gv, '?')
 
+/** JSON that a terminal shows as text, with the same values. */
+export const escaped = (json: string) =>
+  json.replace(/[\p{C}--\n]/gv, found =>
+    found.replace(/[\s\S]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`),
+  )
+
 /** Prints `lines`, or `none` if there are none; with `--json` the data. */
 export function print({ json }: Values, data: object, lines = outline(data), none = ''): void {
-  const text = harmless(lines.join('\n') || none)
-  process.stdout.write(`${json ? JSON.stringify(data, null, 2) : text}\n`)
+  const text = json ? escaped(JSON.stringify(data, null, 2)) : harmless(lines.join('\n') || none)
+  process.stdout.write(`${text}\n`)
 }
 
 const TIMES = ['created', 'updated', 'ended', 'since', 'last_used', 'change_password_by']

@@ -1,7 +1,7 @@
 // The table of commands.
 
 import { expect, test } from 'vitest'
-import { harmless, outline } from '../../src/commands/command.ts'
+import { escaped, harmless, outline } from '../../src/commands/command.ts'
 import { COMMANDS } from '../../src/commands/table.ts'
 
 test.each(COMMANDS)('usher $name runs a function', async ({ load }) => {
@@ -14,8 +14,12 @@ test.each([
   ['a\rb\u0000c\u007Fd\te', 'a?b?c?d?e'],
   ['\u202Egnp\u2066', '?gnp?'],
   ['one\ntwo, Ünïcode 愛 😀', 'one\ntwo, Ünïcode 愛 😀'],
+  ['a tag: \u{E0041}', 'a tag: ?'],
 ])('of %j, a terminal gets %j', (text, shown) => {
   expect(harmless(text)).toBe(shown)
+  const json = JSON.stringify({ text }, null, 2)
+  expect(harmless(escaped(json))).toBe(escaped(json))
+  expect(JSON.parse(escaped(json))).toEqual({ text })
 })
 
 test('a line break in a value does not begin a line of its own', () => {
