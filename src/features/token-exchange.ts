@@ -13,7 +13,7 @@
 // on the way. Without one of them it is not found: every end of access ends exchanged tokens, too. The grant of its own
 // keeps APIs from linking a user by the tags of tokens.
 
-import { errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { errors, type TokenEndpointGrantContext } from 'oidc-provider'
 import type { Account } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
@@ -142,7 +142,7 @@ function createHandler(dependencies: Dependencies) {
   const apis = Object.values(settings.resources)
 
   /** Checks everything but the access of the user. */
-  async function decide(ctx: KoaContextWithOIDC) {
+  async function decide(ctx: TokenEndpointGrantContext) {
     const client = required(ctx.oidc.client)
     const params = ctx.oidc.params as ExchangeParameters
     if (client.tokenEndpointAuthMethod === 'none') {
@@ -184,7 +184,10 @@ function createHandler(dependencies: Dependencies) {
   }
 
   /** Returns the response, with a new token, or an assertion. Both are bound to the key that the client has proved. */
-  async function issue(ctx: KoaContextWithOIDC, exchange: Awaited<ReturnType<typeof decide>>) {
+  async function issue(
+    ctx: TokenEndpointGrantContext,
+    exchange: Awaited<ReturnType<typeof decide>>,
+  ) {
     const { client, subject, source, api, rule, actors, scope, given } = exchange
     const { accountId, iat, exp, rejected } = source
     const isAssertion = api.authorization_server !== undefined
@@ -195,7 +198,7 @@ function createHandler(dependencies: Dependencies) {
     const rest = subject.exp - now()
     const ttl = isAssertion ? ASSERTION_SECONDS : Math.min(token.expiration, rest)
     Object.assign(token, { expiresIn: ttl })
-    await bindToken(ctx, token, subject.cnf, settings.features)
+    await bindToken(ctx, token, subject.cnf)
     if (isAssertion) {
       const known = Object.entries(subject.claims).filter(([name]) => PASSED_ON.includes(name))
       const claims = { ...Object.fromEntries(known), resource: api.resource }
@@ -216,7 +219,7 @@ function createHandler(dependencies: Dependencies) {
     return { access_token: await token.save(), issued_token_type: ACCESS_TOKEN, ...about }
   }
 
-  return async (ctx: KoaContextWithOIDC): Promise<void> => {
+  return async (ctx: TokenEndpointGrantContext): Promise<void> => {
     const { oidc } = ctx
     const exchange = await decide(ctx)
     const { client, source, api, scope, actors, rule } = exchange

@@ -122,30 +122,38 @@ describe('a token that is bound to a key by DPoP', () => {
     expect(await ask(token, proof)).toMatchObject(again)
   })
 
-  test.for<[string, object]>([
+  test.for<[string, object, error?: string]>([
     ['another method', { claims: { htm: 'GET' } }],
     ['another URL', { claims: { htu: 'https://other.example.org/api/oauth/token' } }],
-    ['a time that is over', { claims: { iat: Math.floor(Date.now() / 1000) - 301 } }],
-    ['a time to come', { claims: { iat: Math.floor(Date.now() / 1000) + 361 } }],
+    [
+      'a time that is over',
+      { claims: { iat: Math.floor(Date.now() / 1000) - 301 } },
+      'use_dpop_nonce',
+    ],
+    ['a time to come', { claims: { iat: Math.floor(Date.now() / 1000) + 361 } }, 'use_dpop_nonce'],
     ['no jti', { claims: { jti: undefined } }],
     ['a jti that is no text', { claims: { jti: { toString: 1 } } }],
     ['an htu that is no text', { claims: { htu: [{ toString: 1, valueOf: 1 }] } }],
     ['an iat that is no number', { claims: { iat: { toString: 1, valueOf: 1 } } }],
     ['another type', { header: { typ: 'JWT' } }],
-  ])('is not exchanged with a proof that has %s', async ([, change]) => {
+  ])('is not exchanged with a proof that has %s', async ([, change, error]) => {
     const key = await createProver()
     const answer = await ask(await bound(key), await proofBy(key, change))
-    expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_dpop_proof' } })
+    const json = { error: error ?? 'invalid_dpop_proof' }
+    expect(answer).toMatchObject({ status: 400, json })
   })
 
-  test('is not exchanged for a client that has to send a nonce, which only the library makes', async () => {
+  test('is exchanged for a client that has to send a nonce, with a nonce of the provider', async () => {
     const key = await createProver()
     const { access_token } = await tokens(usher, { client_id: 'nonced', redirect_uri: WEB })
-    for (const nonce of [undefined, 'x']) {
-      const proof = await proofBy(key, { claims: { nonce } })
-      const answer = await ask(access_token, proof, 'nonced')
-      expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_dpop_proof' } })
-    }
+    const askWith = async (nonce?: string) =>
+      ask(access_token, await proofBy(key, { claims: { nonce } }), 'nonced')
+    const refused = { status: 400, json: { error: 'use_dpop_nonce' } }
+    expect(await askWith('x')).toMatchObject(refused)
+    const answer = await askWith()
+    expect(answer).toMatchObject(refused)
+    const { status, json } = await askWith(answer.headers.get('dpop-nonce') ?? '')
+    expect([status, json.token_type]).toEqual([200, 'DPoP'])
   })
 
   test('can come from a token that is not bound', async () => {

@@ -3,7 +3,7 @@
 // recorded: the user finds the application on the account page, and can remove it.
 
 import { decodeJwt, type JWTPayload, jwtVerify } from 'jose'
-import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { type Client, errors, type TokenEndpointGrantContext } from 'oidc-provider'
 import type { IDToken } from 'openid-client'
 import { type Account, subjectSchema } from '../../accounts/account.ts'
 import { keyOf } from '../../accounts/consents.ts'
@@ -68,7 +68,7 @@ export function createAssertionHandler(
     return isRequired && !isProven ? 'a second factor is needed' : undefined
   }
 
-  return async (ctx: KoaContextWithOIDC): Promise<void> => {
+  return async (ctx: TokenEndpointGrantContext): Promise<void> => {
     const { oidc } = ctx
     const { provider } = oidc
     const client = required(oidc.client)
@@ -114,7 +114,7 @@ export function createAssertionHandler(
       return refuse('is about access that has ended')
     const { jti: grantId } = grant
     const token = tokenFor(oidc, api, { accountId, scope: scopes.join(' '), grantId }, settings)
-    await bindToken(ctx, token, mapOf(claims.cnf), settings.features)
+    await bindToken(ctx, token, mapOf(claims.cnf))
     oidc.entity('Account', { accountId, claims: () => ({ sub: accountId }) })
     // The last write: after a fault the client can send the assertion again. Of several at once one succeeds.
     const use = async () => {
