@@ -110,6 +110,7 @@ export function finishAnswers(
     const oidc: Oidc | undefined = ctx.oidc
     if (!oidc) return
     ctx.state.log.client_id = oidc.client?.clientId
+    // An unavailable store that the library took for an error of the client.
     if (ctx.state.outage) throw ctx.state.outage
     if (ctx.status === 500) refuseClientFault(ctx, oidc)
     if (ctx.state.log.detail === 'request entity too large') ctx.status = 413
@@ -225,8 +226,8 @@ async function revocation(ctx: Context, { entities }: Oidc, records: Records) {
   // Some clients insist on JSON where RFC 7009 asks for nothing.
   ctx.body = {}
   const token = RefreshToken ?? AccessToken
-  // A token that was revoked before: no replica may have its removal yet.
-  if (!token) return records.confirmRemovals()
+  // A token that was revoked before: no replica may have its removal yet. The request of the library is over here.
+  if (!token) return records.confirmRemovals(ctx)
   const about = { client_id: token.clientId, account: token.accountId }
   note(ctx, 'token_revoked', { ...about, token: RefreshToken ? 'refresh' : 'access' })
 }

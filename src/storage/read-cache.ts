@@ -74,8 +74,10 @@ export function createReadCache(
     write,
     /** The entry that the request read last under a name. */
     lastRead: (name: string) => reads().latest.get(name)?.entry,
-    /** The tombstones that the request has read. */
-    removed: () =>
-      [...reads().latest.values()].flatMap(({ entry }) => (entry && !entry.value ? entry : [])),
+    /** The tombstones that a request has read. */
+    removed(request: object): Entry[] {
+      const all = requests.get(request)?.latest.values() ?? []
+      return [...all].flatMap(({ entry }) => (entry && !entry.value ? entry : []))
+    },
   }
 }

@@ -169,13 +169,13 @@ export async function openRecords(
       cache.write({ key: keyOf(kind, id), tombstone: now() + clamp(seconds), version }),
 
     /**
-     * Removes again what this request has found removed: the removal may not have reached a replica. Resolves
+     * Removes again what a request has found removed: the removal may not have reached a replica. Resolves
      * when it has.
      */
-    async confirmRemovals() {
+    async confirmRemovals(request: object) {
       const tombstone = now() + SLACK_SECONDS
       await Promise.all(
-        cache.removed().map(({ key, version }) => cache.write({ key, version, tombstone })),
+        cache.removed(request).map(({ key, version }) => cache.write({ key, version, tombstone })),
       )
     },
 

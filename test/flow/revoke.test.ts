@@ -1,7 +1,8 @@
 import { expect } from 'vitest'
 import { browser, test, usher } from '../support/fixtures.ts'
 import { authorize, post, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
-import { SECRET } from '../support/usher.ts'
+import { startPair } from '../support/redis-together.ts'
+import { ADA, SECRET, startUsher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const REVOKE = '/api/oauth/revoke'
@@ -135,4 +136,25 @@ test('no response may be cached, neither a success nor an error', async () => {
   const bad = await post(usher, REVOKE, {})
   expect([good.status, bad.status]).toEqual([200, 400])
   for (const { headers } of [good, bad]) expect(headers.get('cache-control')).toBe('no-store')
+})
+
+test('a repeated revocation succeeds only when a replica has the removal', async () => {
+  const { primary, link, stop } = await startPair()
+  const env = { USHER_SECRET: Buffer.alloc(32, 'revoke').toString('base64url') }
+  const replicated = await startUsher({ store: primary.url, env })
+  try {
+    await replicated.addAccount(ADA)
+    const { access_token } = await tokens(replicated)
+    const revoked = async () => {
+      const { status } = await post(replicated, '/api/oauth/revoke', { token: access_token })
+      return status
+    }
+    link.hang()
+    expect([await revoked(), await revoked()]).toEqual([503, 503])
+    link.open()
+    await expect.poll(revoked).toBe(200)
+  } finally {
+    await replicated.close()
+    await stop()
+  }
 })
