@@ -75,7 +75,7 @@ export function createFetch(settings: Settings['egress']) {
     )
     const isUsed = async (response: Response) =>
       options.method === 'POST' || readJson(await response.clone().text())
-    if (!(await sent.then(isUsed, () => false))) await waited
+    if (!(await sent.then(isUsed).catch(() => false))) await waited
     return sent
   }
 }

@@ -49,6 +49,7 @@ export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
   )
   emitter.on('server_error', (ctx: KoaContextWithOIDC, err: Error) => {
     ctx.state.fault = err
+    if (ctx.oidc.route === 'token') metrics.tokenRequest(grantTypeOf(ctx), 'server_error')
   })
   emitter.on('error', logFaults(log))
 }
