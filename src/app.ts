@@ -124,7 +124,7 @@ export async function createApp(
   pages.get('/errors', errorPages.explain)
 
   const stored = storedPaths(routes)
-  // The middleware of both lanes. The log, the errors and the host come first.
+  // The middleware of both lanes, after their headers.
   const edges = [
     requestLog(log, metrics, createFailureLog(records)),
     errors(errorPages, ERROR_FORMATS, settings.development),
@@ -163,7 +163,7 @@ export async function createApp(
   ])
 
   const app = new Koa({ proxy: true })
-  // The provider signs its cookies, and a mount at `/` reads the keys of the outer application.
+  // The provider signs its cookies with the keys of the outer application, whose context it gets.
   app.keys = provider.keys
   app.on('error', logFaults(log))
   app.use(async (ctx, next) => {

@@ -18,13 +18,14 @@
 // A code becomes tokens
 //   1  provider/grants.ts makes a grant from the consent. The authorization saves the code and the grant
 //      at the same time, before its answer. Authorization codes and opaque tokens begin with the id of the grant.
-//   2  `find` reads the code and its grant at the same time. A request that fails a check of the library
-//      (client, expiry, PKCE, redirect_uri) does not use the code up, and revokes nothing. A request that finds
-//      the code consumed revokes the grant (`destroy` of Grant).
-//   3  The account and the consent must still be in force (`findAccount` in provider/configuration.ts).
-//   4  The request saves its tokens, prolongs the grant for a refresh token, and then consumes the code: its
-//      commit (request.ts). A request that loses this race revokes the grant (codes.ts), which ends the opaque
-//      tokens of both requests (RFC 6749 §4.1.2).
+//   2  `find` reads the code and its grant at the same time, and changes nothing. Then the library checks
+//      client, expiry, PKCE and redirect_uri: a request that fails one neither uses the code up nor revokes
+//      anything. If the code is consumed, the library revokes the grant (`destroy` of Grant).
+//   3  The library calls `consume`, which only registers the commit of the request (request.ts). The account
+//      and the consent, which are read at the same time, must still be in force (provider/grants.ts).
+//   4  At the end the request saves its tokens and prolongs the grant for a refresh token, at the same time.
+//      Then it consumes the code: the commit. A request that loses this race revokes the grant (codes.ts),
+//      which ends the opaque tokens of both requests (RFC 6749 §4.1.2).
 //
 // Revocation of              removes                                        in
 //   an access token          its record                                     `destroy`

@@ -64,7 +64,10 @@ function issuingNow(): Issuing | undefined {
   return ctx && inProgress.get(ctx)
 }
 
-/** Runs the handler of a grant type, then its saves and its commit. If the handler throws, neither is made. */
+/**
+ * Runs the handler of a grant type, then its saves and its commit (called by provider/library-overrides.ts). If the
+ * handler throws, neither is made.
+ */
 export async function issue(ctx: object, handler: () => Promise<void> | void): Promise<void> {
   const issuing: Issuing = { saves: [] }
   inProgress.set(ctx, issuing)
