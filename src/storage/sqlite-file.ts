@@ -20,14 +20,15 @@ const FORMAT = 3
 
 /**
  * `synchronous`: a commit is on the disk when it returns. `cache_size`: 16 MiB of pages, instead of 2.
- * `mmap_size`: reads come from the page cache of the system without a copy, up to 256 MiB of the file.
+ * `mmap_size`: reads come from the page cache of the system without a copy, up to 64 MiB of the file. The kernel
+ * counts them as memory of the process.
  * `wal_autocheckpoint`: a page that changes often is copied to the file less often. The log has up to 32 MiB.
  */
 const SETTINGS = `
   PRAGMA journal_mode = WAL;
   PRAGMA synchronous = FULL;
   PRAGMA cache_size = -16384;
-  PRAGMA mmap_size = 268435456;
+  PRAGMA mmap_size = 67108864;
   PRAGMA wal_autocheckpoint = 8000;
 `
 
