@@ -115,7 +115,8 @@ export function finishAnswers(
     if (ctx.status === 500) refuseClientFault(ctx, oidc)
     if (ctx.state.log.detail === 'request entity too large') ctx.status = 413
     if (mapOf(ctx.body).error) ctx.body = described(ctx, ctx.body)
-    for (const { answers } of features) await answers?.[oidc.route]?.(ctx, oidc)
+    const ofFeatures = features.flatMap(({ answers }) => answers?.[oidc.route] ?? [])
+    for (const finish of ofFeatures) await finish(ctx, oidc)
     await (finishers[oidc.route] ?? signOut)(ctx, oidc)
   }
 }

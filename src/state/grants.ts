@@ -66,9 +66,7 @@ export const isTokenWithoutGrant = (value: string) => value.length === SECRET_LE
 export const grantName = (grantId: string): Name => ['Grant', grantId]
 
 /** The index of all grants of an account. */
-export function grantsOfAccount(accountId: string): [kind: string, name: string] {
-  return ['grants of account', accountId]
-}
+export const grantsOfAccount = (accountId: string): Name => ['grants of account', accountId]
 
 /**
  * Returns the sign-in under which a code or token was issued (epoch seconds). The end of access compares it

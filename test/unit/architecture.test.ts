@@ -76,7 +76,7 @@ const HOMES: Record<string, RegExp> = {
 
 /** Lines of code of TypeScript and Lua in each part: its paths, and its limit. */
 const PARTS: Record<string, [paths: RegExp, limit: number]> = {
-  'the core': [/^src\/(?!features\/|commands\/)/, 9_853],
+  'the core': [/^src\/(?!features\/|commands\/)/, 9_852],
   commands: [/^src\/commands\//, 1_911],
   features: [/^src\/features\/(?!upstream\/|factors\/)/, 2_735],
   'second factors': [/^src\/features\/factors\//, 882],
