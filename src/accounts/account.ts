@@ -130,3 +130,20 @@ export function valuesOf(attributes: Account['attributes'], name: string): strin
 export class InvalidAccount extends Error {
   override name = 'InvalidAccount'
 }
+
+/** Reason for a refused sign-in with a password, for the log only. */
+export type Refusal =
+  | 'disabled'
+  | 'malformed'
+  | 'no_password'
+  | 'password_expired'
+  | 'unknown'
+  | 'wrong_password'
+
+/** The account that a sign-in names, before its password is checked. */
+export interface Candidate {
+  /** The account, if it is known without a call of the source. Attempts count against it. */
+  known?: Pick<Account, 'id' | 'ended'>
+  /** Every refusal takes the same time. */
+  authenticate(password: string): Promise<{ account?: Account; refusal?: Refusal }>
+}

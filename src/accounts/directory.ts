@@ -3,11 +3,12 @@
 //   Account id → account        indexed under 'accounts'
 
 import { revokeGrant, revokeGrants } from '../state/grants.ts'
-import { createSessions } from '../state/sessions.ts'
+import { createSessions, type Sessions } from '../state/sessions.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import {
   type Account,
+  type Candidate,
   foldUsername,
   InvalidAccount,
   type Link,
@@ -19,29 +20,57 @@ import { accountName, createConsents } from './consents.ts'
 import { checkPassword, hashPassword, needsRehash } from './password.ts'
 import { createUniqueNames, linkName, usernameOf } from './unique-names.ts'
 
-/** Reason for a refused sign-in with a password, for the log only. */
-export type Refusal =
-  | 'disabled'
-  | 'malformed'
-  | 'no_password'
-  | 'password_expired'
-  | 'unknown'
-  | 'wrong_password'
-
-/** The account that a sign-in names, before its password is checked. */
-export interface Candidate {
-  /** The account, if it is known without a call of the source. Attempts count against it. */
-  known?: Pick<Account, 'id' | 'ended'>
-  /** Every refusal takes the same time. */
-  authenticate(password: string): Promise<{ account?: Account; refusal?: Refusal }>
-}
-
 /** Accounts: in the provider's own store (below) or in an external source (features/accounts-module.ts). */
 export type Directory = Partial<OwnDirectory> &
   Pick<OwnDirectory, 'find' | 'findEnabled' | 'findByUsername' | 'candidate'>
 
 /** The provider's own accounts, with the changes that operators' commands make. */
-export type OwnDirectory = ReturnType<typeof createDirectory>
+export interface OwnDirectory {
+  find(id: string): Promise<Account | undefined>
+  /** Finds an enabled account whose sign-in at `signedIn` (epoch seconds) is valid. */
+  findEnabled(id: string, signedIn?: number): Promise<Account | undefined>
+  findByUsername(username: string): Promise<Account | undefined>
+  findByLink(link: Link): Promise<Account | undefined>
+  findByEmail(email: string): Promise<Account[]>
+  /** Yields every account, in no order. */
+  all(): AsyncIterable<Account>
+  /** Throws `InvalidAccount` for a taken username, or a `ZodError` for an invalid profile. */
+  add(profile: unknown, password?: string, more?: Partial<Account>): Promise<Account>
+  /**
+   * Imports an account. An existing account with its id (without an id: with its username) stays
+   * unchanged. Throws `InvalidAccount`.
+   */
+  transfer(account: Transfer): Promise<'added' | 'present'>
+  /** Returns undefined without a change. Throws `InvalidAccount` for a taken username or link. */
+  change(id: string, edit: Edit): Promise<Account | undefined>
+  /**
+   * `by`: as `sign_in.by` in usher.yaml. Usernames win over addresses. Accounts without a password cannot
+   * be meant, so that an issuer cannot take an address from its owner by giving it to a user of its own.
+   */
+  candidate(name: string, by: string[]): Promise<Candidate>
+  /**
+   * Sets the password and ends all access of the account. Returns a new session of `ttl` seconds for the
+   * browser of session `uid`. Throws 403, and changes nothing, if access ended since the sign-in there.
+   */
+  changePassword(id: string, password: string, uid: string, ttl: number): Promise<Successor>
+  /**
+   * Returns false if the temporary password, or the sign-in with it (epoch seconds), is no longer valid. Can be
+   * repeated with the same password.
+   */
+  replaceTemporaryPassword(id: string, password: string, signedIn: number): Promise<boolean>
+  /**
+   * Ends every session and every grant of the account, those with offline access too.
+   * Returns the earliest time of a valid new sign-in (epoch seconds); undefined if there is no account, or `edit`
+   * refused by returning undefined: nothing has ended then.
+   */
+  endAccess(id: string, edit?: Edit): Promise<number | undefined>
+  /** Ends the sessions that began with a method of sign-in, and every grant that was made in them. */
+  endSignIns(id: string, method: string): Promise<void>
+  remove(account: Account): Promise<void>
+}
+
+/** The session in place of one that has ended. */
+type Successor = Awaited<ReturnType<Sessions['createSuccessor']>> | undefined
 
 /** Returns `findEnabled`. It finds an enabled account whose sign-in at `signedIn` (epoch seconds) is valid. */
 export const activeOf =
@@ -67,7 +96,10 @@ const indexes = ({ email }: Account): [string, string][] => [
 export const isExpired = ({ change_password_by: due }: Account) => due !== undefined && due <= now()
 
 /** Returns the accounts in a store. */
-export function createDirectory(records: Records, sessions = createSessions(records)) {
+export function createDirectory(
+  records: Records,
+  sessions: Sessions = createSessions(records),
+): OwnDirectory {
   const consents = createConsents(records)
   const names = createUniqueNames(records, find)
 
@@ -83,10 +115,8 @@ export function createDirectory(records: Records, sessions = createSessions(reco
     return found.filter(account => account.email?.toLowerCase() === email.toLowerCase())
   }
 
-  /** Every account, in no order. */
   const all = () => records.walk<Account>('accounts', 'all')
 
-  /** Throws `InvalidAccount` for a taken username, or a `ZodError` for an invalid profile. */
   async function add(input: unknown, password?: string, more: Partial<Account> = {}) {
     const profile = profileSchema.parse(input)
     const hash = password === undefined ? {} : { password: await hashPassword(password) }
@@ -103,10 +133,6 @@ export function createDirectory(records: Records, sessions = createSessions(reco
     throw new InvalidAccount('id: this id was taken or removed a moment ago')
   }
 
-  /**
-   * Imports an account. An existing account with its id (without an id: with its username) stays
-   * unchanged. Throws `InvalidAccount`.
-   */
   async function transfer({ password_hash: password, ...said }: Transfer) {
     const { id = newAccountId(), username } = said
     const present = await (said.id ? find(said.id) : findByUsername(username))
@@ -115,7 +141,6 @@ export function createDirectory(records: Records, sessions = createSessions(reco
     return 'added'
   }
 
-  /** Returns undefined without a change. Throws `InvalidAccount` for a taken username or link. */
   async function change(id: string, edit: Edit) {
     const apply = async ({ value }: Found<Account>) => {
       const edited = value && edit(value)
@@ -129,10 +154,6 @@ export function createDirectory(records: Records, sessions = createSessions(reco
     return after
   }
 
-  /**
-   * `by`: as `sign_in.by` in usher.yaml. Usernames win over addresses. Accounts without a password cannot
-   * be meant, so that an issuer cannot take an address from its owner by giving it to a user of its own.
-   */
   async function candidate(name: string, by: string[]): Promise<Candidate> {
     const named = await findByUsername(name)
     const holders = by.includes('email') ? await findByEmail(foldUsername(name)) : []
@@ -163,11 +184,6 @@ export function createDirectory(records: Records, sessions = createSessions(reco
     )
   }
 
-  /**
-   * Ends every session and every grant of the account, those with offline access too.
-   * Returns the earliest time of a valid new sign-in (epoch seconds); undefined if there is no account, or `edit`
-   * refused by returning undefined: nothing has ended then.
-   */
   async function endAccess(id: string, edit: Edit = account => account) {
     // `ended` is written first, so that a sign-in in flight is invalid when it arrives.
     const account = await change(id, current => {
@@ -180,7 +196,6 @@ export function createDirectory(records: Records, sessions = createSessions(reco
     return (account.ended ?? now()) + 1
   }
 
-  /** Ends the sessions that began with a method of sign-in, and every grant that was made in them. */
   async function endSignIns(id: string, method: string): Promise<void> {
     for (const { uid, amr, grants = {}, authorizations = {} } of await sessions.list(id)) {
       if (!Array.isArray(amr) || !amr.includes(method)) continue
@@ -191,10 +206,6 @@ export function createDirectory(records: Records, sessions = createSessions(reco
     }
   }
 
-  /**
-   * Sets the password and ends all access of the account. Returns a new session of `ttl` seconds for the
-   * browser of session `uid`. Throws 403, and changes nothing, if access ended since the sign-in there.
-   */
   async function changePassword(id: string, password: string, uid: string, ttl: number) {
     const { value: session } = await sessions.findByUid(uid)
     const hash = await hashPassword(password)
@@ -211,10 +222,6 @@ export function createDirectory(records: Records, sessions = createSessions(reco
     return session && sessions.createSuccessor(session, valid, ttl)
   }
 
-  /**
-   * Returns false if the temporary password, or the sign-in with it (epoch seconds), is no longer valid. Can be
-   * repeated with the same password.
-   */
   async function replaceTemporaryPassword(id: string, password: string, signedIn: number) {
     const hash = await hashPassword(password)
     const account = await change(id, current => {

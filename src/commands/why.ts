@@ -1,9 +1,15 @@
 // `usher accounts why`: what prevents an account from signing in. `config explain` has the same reasons.
 
 import { isIP } from 'node:net'
-import { type Account, foldUsername, missingAttributes, typedName } from '../accounts/account.ts'
+import {
+  type Account,
+  foldUsername,
+  missingAttributes,
+  type Refusal,
+  typedName,
+} from '../accounts/account.ts'
 import { accountCounter, networkCounter, signInLimits } from '../accounts/authentication.ts'
-import { createDirectory, isExpired, type Refusal } from '../accounts/directory.ts'
+import { createDirectory, isExpired } from '../accounts/directory.ts'
 import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
 import { readSettings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'

@@ -11,13 +11,14 @@ import type { Logger } from 'pino'
 import { z } from 'zod'
 import {
   type Account,
+  type Candidate,
   foldUsername,
   isUsername,
   newAccountId,
   profileSchema,
   tidy,
 } from '../accounts/account.ts'
-import { activeOf, type Candidate, createDirectory, type Directory } from '../accounts/directory.ts'
+import { activeOf, createDirectory, type Directory } from '../accounts/directory.ts'
 import { isTooLong } from '../accounts/password.ts'
 import type { Settings } from '../config/load.ts'
 import { mapOf } from '../config/schema/values.ts'

@@ -14,10 +14,23 @@ const BUCKETS_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 type Name = keyof typeof HELP
 
 /** The metrics of one process. */
-export type Metrics = ReturnType<typeof createMetrics>
+export interface Metrics {
+  text(): Promise<string>
+  /** In a worker: answers when the primary process collects the metrics of all. */
+  answerPrimary(): void
+  storeCommand(command: string, seconds: number, failed: boolean): void
+  /** The number of the configuration in force, and whether the latest one was accepted. */
+  configuration(number: number, ok: boolean): void
+  /** `from`, `until`: epoch seconds. */
+  signingKeys(keys: { alg: string; state: string; from: number; until?: number }[]): void
+  requests: prom.Histogram
+  auditEvent(event: AuditEventName): void
+  secondFactors: prom.Counter
+  tokenRequest(grant_type: string, outcome: string): void
+}
 
 /** Creates and registers the metrics of this process. */
-export function createMetrics() {
+export function createMetrics(): Metrics {
   const registry = new prom.Registry()
   const of = (name: Name, labelNames: string[]) => {
     return { name, help: HELP[name], labelNames, registers: [registry] }
@@ -43,29 +56,27 @@ export function createMetrics() {
 
   return {
     text: () => registry.metrics(),
-    /** In a worker: answers when the primary process collects the metrics of all. */
     answerPrimary() {
       prom.AggregatorRegistry.setRegistries(registry)
       new prom.AggregatorRegistry()
     },
-    storeCommand: (command: string, seconds: number, failed: boolean) =>
+    storeCommand: (command, seconds, failed) =>
       commands.observe({ command, outcome: failed ? 'failed' : 'ok' }, seconds),
-    configuration(number: number, ok: boolean) {
+    configuration(number, ok) {
       generation.set(number)
       isLatest.set(ok ? 1 : 0)
     },
-    /** `from`, `until`: epoch seconds. */
-    signingKeys(keys: { alg: string; state: string; from: number; until?: number }[]) {
+    signingKeys(keys) {
       signingKeys.reset()
       for (const { alg, state } of keys) signingKeys.inc({ alg, state })
       const times = keys.map(({ state, from, until }) => (state === 'next' ? from : until))
       const [next = 0] = times.filter(time => time !== undefined).toSorted((a, b) => a - b)
       nextChange.set(next)
     },
-    auditEvent: (event: AuditEventName) => auditEvents.inc({ event }),
+    auditEvent: event => auditEvents.inc({ event }),
     requests,
     secondFactors,
-    tokenRequest: (grant_type: string, outcome: string) => grants.inc({ grant_type, outcome }),
+    tokenRequest: (grant_type, outcome) => grants.inc({ grant_type, outcome }),
   }
 }
 

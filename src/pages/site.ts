@@ -29,7 +29,32 @@ export const RECENT_SECONDS = 15 * 60
 const MAX_STATE_CHARS = 1024
 
 /** Dependencies of the pages, and the guards of their handlers. */
-export type Site = ReturnType<typeof createSite>
+export interface Site extends Dependencies {
+  views: Views
+  provider: LibraryProvider
+  checkForm: ReturnType<typeof createCsrf>
+  authentication: ReturnType<typeof createAuthentication>
+  browserSession: ReturnType<typeof createBrowserSession>
+  interactions: ReturnType<typeof createInteractions>
+
+  /** `maxAge`: seconds since the sign-in. Returns undefined after a redirect to sign-in. */
+  enter(ctx: Context, maxAge?: number): Promise<SignedIn | undefined>
+
+  /** Sends the browser to sign-in, and then back. `demands`: parameters of the authorization request. */
+  signIn(ctx: Context, demands: Record<string, string>): void
+
+  /**
+   * Returns a handler for the signed-in user. Throws 403 for a POST unless the page of this URL sent the form, and
+   * 404 if the navigation does not offer the page to this user.
+   */
+  signedIn(
+    handle: (ctx: Context, user: Submitted) => unknown,
+    maxAge?: number,
+  ): (ctx: Context) => Promise<void>
+
+  /** Returns from sign-in to the page in `state`. An attacker may set it: only known pages are accepted. */
+  comeBack(ctx: Context): void
+}
 
 /** Returns the dependencies of the pages. */
 export function createSite(
@@ -37,7 +62,7 @@ export function createSite(
   views: Views,
   provider: LibraryProvider,
   features: PromptFeature[],
-) {
+): Site {
   const { settings, secrets, records, directory } = dependencies
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
@@ -47,7 +72,6 @@ export function createSite(
   const { needsFactor } = interactions
   const devices = signatures('devices')
 
-  /** `maxAge`: seconds since the sign-in. Returns undefined after a redirect to sign-in. */
   async function enter(ctx: Context, maxAge?: number): Promise<SignedIn | undefined> {
     const session = await browserSession.read(ctx)
     const account = session && (await directory.findEnabled(session.accountId, session.since))
@@ -57,7 +81,6 @@ export function createSite(
     signIn(ctx, maxAge === undefined ? {} : { max_age: String(maxAge) })
   }
 
-  /** Sends the browser to sign-in, and then back. `demands`: parameters of the authorization request. */
   function signIn(ctx: Context, demands: Record<string, string>) {
     const { url, path } = ctx
     const query = new URLSearchParams({
@@ -85,26 +108,19 @@ export function createSite(
     enter,
     signIn,
 
-    /**
-     * Returns a handler for the signed-in user. Throws 403 for a POST unless the page of this URL sent the form, and
-     * 404 if the navigation does not offer the page to this user.
-     */
-    signedIn:
-      (handle: (ctx: Context, user: Submitted) => unknown, maxAge?: number) =>
-      async (ctx: Context) => {
-        // A slow body must not reach a session that has ended meanwhile.
-        const form = await readForm(ctx)
-        const user = await enter(ctx, maxAge)
-        if (!user) return
-        // The subject contains the URL: a token is valid only for the change that its page shows.
-        checkForm(ctx, form, `account ${user.session.uid} ${ctx.url}`)
-        const { isFor } = views.areas().find(({ path }) => path === ctx.path) ?? {}
-        if (isFor?.(user.account) === false) ctx.throw(404)
-        await handle(ctx, { ...user, form })
-      },
+    signedIn: (handle, maxAge) => async ctx => {
+      // A slow body must not reach a session that has ended meanwhile.
+      const form = await readForm(ctx)
+      const user = await enter(ctx, maxAge)
+      if (!user) return
+      // The subject contains the URL: a token is valid only for the change that its page shows.
+      checkForm(ctx, form, `account ${user.session.uid} ${ctx.url}`)
+      const { isFor } = views.areas().find(({ path }) => path === ctx.path) ?? {}
+      if (isFor?.(user.account) === false) ctx.throw(404)
+      await handle(ctx, { ...user, form })
+    },
 
-    /** Returns from sign-in to the page in `state`. An attacker may set it: only known pages are accepted. */
-    comeBack(ctx: Context) {
+    comeBack(ctx) {
       if (ctx.query.error) ctx.throw(403, { error: 'access_denied', expose: true })
       const place = URL.parse(String(ctx.query.state), settings.issuer)
       const known = [...Object.values(PLACES), ...views.areas().map(({ path }) => path)]

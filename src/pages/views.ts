@@ -10,7 +10,7 @@ import { allowFormAnywhere } from '../http/edge.ts'
 import { refusalOf } from '../provider/clients.ts'
 import { routesOf } from '../provider/routes.ts'
 import { reasonOf } from '../storage/store.ts'
-import { createAssets } from './assets.ts'
+import { type Asset, createAssets } from './assets.ts'
 import { type Area, type Mark, type PageData, PLACES, type Shared } from './page-data.ts'
 import { createTemplates } from './templates.ts'
 import { createLanguages, type Translate, type Words } from './words.ts'
@@ -40,15 +40,64 @@ export const AREAS: Area[] = [
   { path: PLACES.password, icon: 'key', label: t => t('account.password'), isFor: hasPassword },
 ]
 
+/** A client as pages show it. `isUnchecked`: it registered itself, and its metadata is unverified. */
+type ShownClient = ClientMetadata & { isUnchecked: boolean }
+
 /** Renders the pages. */
-export type Views = ReturnType<typeof createViews>
+export interface Views extends ReturnType<typeof createLanguages> {
+  /** Languages of the request (`ui_locales`) come before those of the browser. */
+  words(ctx: Context): Words
+  /** Any client. */
+  client(ctx: Context, id: string): Promise<ShownClient | undefined>
+  /** A client of the config folder, with its names in the language of the user. */
+  configuredClient(ctx: Context, id: string): ShownClient | undefined
+  /** The name of a client, or its id if the client no longer exists. The account pages are a client, too. */
+  nameOf(ctx: Context, id: string): Promise<string>
+  /** The account navigation. */
+  areas(): Area[]
+  /** The path of the sign-out page. */
+  signOut: string
+  /** The path of the logo on the button of an upstream. */
+  buttonLogo(name: string): string | undefined
+  /** The path of the logo of a client; undefined if it has none. */
+  logoOf(id: string): string | undefined
+  /** The address at which users begin at a client: its home page, or else its sign-in (OIDC Core §4). */
+  startOf(client: Partial<ClientMetadata>): string | undefined
+  /** Returns the applications of the config folder that the user may open, by name. */
+  launcher(ctx: Context, account: Account): { name: string; url: string; mark: Mark }[]
+  /** All static files. */
+  assets: Asset[]
+  /** Returns a page as HTML. The template reads `data` and the shared data as `it`. */
+  render<T extends Template>(
+    words: Words,
+    template: T,
+    data: PageData[T],
+    shown?: Partial<Shared>,
+  ): string
+  /** Answers with a page. */
+  page<T extends Template>(ctx: Context, template: T, data: PageData[T], status?: number): void
+  /**
+   * Redirects a GET, and answers a POST with a small page that navigates on. Browsers would apply the
+   * `form-action` of the page with the form to a redirect, at every hop up to the application.
+   */
+  navigate(ctx: Context, url: string): void
+  /**
+   * Answers with a form that submits itself, or at a button without JavaScript. A URL, not a path, is that
+   * of a client (`response_mode=form_post`), which may redirect anywhere.
+   */
+  handOver(ctx: Context, action: string, fields: Record<string, unknown>): void
+}
 
 type Template = keyof PageData
 /** Finds a client that registered itself. */
 type FindClient = (id: string) => Promise<ClientMetadata | undefined>
 
 /** Returns the renderer of the pages. `areas`: the account navigation, which has entries of features. */
-export function createViews(settings: Settings, registered?: FindClient, areas = () => AREAS) {
+export function createViews(
+  settings: Settings,
+  registered?: FindClient,
+  areas = () => AREAS,
+): Views {
   const { name: brand, links: given } = settings.branding
   const { mail, accounts } = settings
   const forgot_password =
@@ -61,7 +110,6 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
   const signOut = routesOf(settings.features).paths.end_session
   const base = { brand, links, assets: site, areas: AREAS, places: PLACES, signOut, initials }
 
-  /** Languages of the request (`ui_locales`) come before those of the browser. */
   function words(ctx: Context): Words {
     const named = ctx.state.uiLocales ?? String(ctx.query.ui_locales ?? '')
     ctx.state.words ??=
@@ -71,13 +119,11 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
     return ctx.state.words
   }
 
-  /** A client of the config folder, with its names in the language of the user. */
   function configuredClient(ctx: Context, id: string) {
     const found = settings.clients.find(({ client_id }) => client_id === id)
     return found && { ...clientWords(words(ctx), found), isUnchecked: false }
   }
 
-  /** Any client. `isUnchecked`: it registered itself, and its metadata is unverified. */
   async function client(ctx: Context, id: string) {
     const own = configuredClient(ctx, id)
     if (own) return own
@@ -85,7 +131,6 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
     return found && { ...found, isUnchecked: true }
   }
 
-  /** The address at which users begin at a client: its home page, or else its sign-in (OIDC Core §4). */
   function startOf({ client_uri, initiate_login_uri }: Partial<ClientMetadata>) {
     if (client_uri || !initiate_login_uri) return client_uri
     const url = new URL(initiate_login_uri)
@@ -93,7 +138,6 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
     return url.href
   }
 
-  /** Returns the applications of the config folder that the user may open, by name. */
   function launcher(ctx: Context, account: Account) {
     const language = words(ctx)
     const allowed = settings.clients.filter(client => !refusalOf(client, account))
@@ -105,10 +149,8 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
     return all.toSorted((a, b) => a.name.localeCompare(b.name, language.lang))
   }
 
-  /** The path of the logo of a client; undefined if it has none. */
   const logoOf = (id: string) => looks.get(id)?.mark?.path
 
-  /** The name of a client, or its id if the client no longer exists. The account pages are a client, too. */
   async function nameOf(ctx: Context, id: string): Promise<string> {
     if (id === ACCOUNT_CLIENT) return words(ctx).t('account.title')
     return (await client(ctx, id))?.client_name ?? id
@@ -123,7 +165,6 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
     }
   }
 
-  /** Returns a page as HTML. The template reads `data` and the shared data as `it`. */
   function render<T extends Template>(
     { t, lang, dir }: Words,
     template: T,
@@ -135,7 +176,6 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
     return engine.render(template, { ...shared, ...data })
   }
 
-  /** Answers with a page. */
   function page<T extends Template>(ctx: Context, template: T, data: PageData[T], status = 200) {
     const { account, csrf, clientId = '', log } = ctx.state
     ctx.status = status
@@ -157,19 +197,11 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
     ctx.state.isPage = true
   }
 
-  /**
-   * Redirects a GET, and answers a POST with a small page that navigates on. Browsers would apply the
-   * `form-action` of the page with the form to a redirect, at every hop up to the application.
-   */
   function navigate(ctx: Context, url: string) {
     if (ctx.method === 'POST') page(ctx, 'navigate', { url })
     else ctx.redirect(url)
   }
 
-  /**
-   * Answers with a form that submits itself, or at a button without JavaScript. A URL, not a path, is that
-   * of a client (`response_mode=form_post`), which may redirect anywhere.
-   */
   function handOver(ctx: Context, action: string, fields: Record<string, unknown>) {
     if (URL.canParse(action)) allowFormAnywhere(ctx)
     page(ctx, 'hand-over', { action, fields }, 'error' in fields ? 400 : 200)
@@ -183,12 +215,10 @@ export function createViews(settings: Settings, registered?: FindClient, areas =
     nameOf,
     areas,
     signOut,
-    /** The path of the logo on the button of an upstream. */
     buttonLogo: (name: string) => buttons.get(name)?.path,
     logoOf,
     startOf,
     launcher,
-    /** All static files. */
     assets: [site, ...looks.values(), Object.fromEntries(buttons)]
       .flatMap(files => Object.values(files))
       .filter(file => file !== undefined),

@@ -12,8 +12,8 @@
 
 import type { AdapterPayload } from 'oidc-provider'
 import { mapOf } from '../config/schema/values.ts'
-import { type Name, type Records, recordOf } from '../storage/records.ts'
-import { pooledBytes, type Seal } from '../storage/seal.ts'
+import type { Name, Records } from '../storage/records.ts'
+import { pooledBytes, recordOf, type Seal } from '../storage/seal.ts'
 import { now, type Store } from '../storage/store.ts'
 
 /** The library's payload of a record. */

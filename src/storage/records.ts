@@ -6,10 +6,19 @@
 // backup` knows which records belong in a backup (kinds.json).
 
 import { setTimeout } from 'node:timers/promises'
-import { readJson } from '../config/schema/values.ts'
 import { type CurrentRequest, createReadCache } from './read-cache.ts'
-import { createSeal, openIdentity, type Seal } from './seal.ts'
-import { type Entry, now, ok, reasonOf, type Store, StoreUnavailable, wrong } from './store.ts'
+import { createSeal, openIdentity } from './seal.ts'
+import {
+  type Check,
+  type Entry,
+  now,
+  type Outage,
+  ok,
+  reasonOf,
+  type Store,
+  StoreUnavailable,
+  wrong,
+} from './store.ts'
 
 /** Seconds by which records outlive their `exp`: the library, which tolerates clock skew, checks that. */
 const SLACK_SECONDS = 60
@@ -50,19 +59,66 @@ export type Name = [kind: string, id: string]
 export type Unreadable = (key: string, reason: string) => void
 
 /** Operations on records; see `openRecords`. */
-export type Records = Awaited<ReturnType<typeof openRecords>>
+export interface Records {
+  /** Reads `others` at the same time, for later reads of this request. */
+  read<T>(kind: string, id: string, ...others: Name[]): Promise<Found<T>>
 
-/**
- * Returns the kind and the value of a scanned record. Undefined for a tombstone, and for a record that no secret
- * decrypts.
- */
-export function recordOf({ key, value }: Entry, seal: Seal) {
-  try {
-    const [kind = '', json = ''] = value ? seal.open(key, value).toString().split('\n', 2) : []
-    return value && { kind, value: readJson(json) as unknown }
-  } catch {
-    return undefined
-  }
+  /** Returns the record that this request read last; undefined if there was none, or none was read. */
+  lastRead<T>(kind: string, id: string): Found<T> | undefined
+
+  /** False where the record has another version. A tombstone refuses a new record. */
+  save(kind: string, id: string, value: object, options?: SaveOptions): Promise<boolean>
+
+  /**
+   * Reads, lets `decide` return the next value, and writes unless another writer came in between; then repeats
+   * this. Throws StoreUnavailable after MAX_ATTEMPTS.
+   *
+   * `options` are those of `save`, or a function of the record that is to be written. The first attempt
+   * uses `known`, a record that was just read, instead of reading again.
+   *
+   * After such a repeat, later changes of the key in this process wait in a queue. An operation that ends
+   * access then competes with one writer of each other process, however many requests there are.
+   */
+  change<T extends object>(
+    kind: string,
+    id: string,
+    decide: (found: Found<T>) => T | undefined | Promise<T | undefined>,
+    options?: SaveOptions | ((next: T) => SaveOptions),
+    known?: Found<T>,
+  ): Promise<Change<T>>
+
+  /** True for exactly one caller in the life of a record. */
+  consume(kind: string, id: string): Promise<boolean>
+
+  /** True for one caller. With `version`, removes only that version. The tombstone lasts `seconds`. */
+  remove(kind: string, id: string, seconds?: number, version?: number): Promise<boolean>
+
+  /**
+   * Removes again what a request has found removed: the removal may not have reached a replica. Resolves
+   * when it has.
+   */
+  confirmRemovals(request: object): Promise<void>
+
+  /**
+   * Yields the records under an index, each once; see `Store`. Throws for a record that no secret decrypts,
+   * or calls `unreadable` and goes on.
+   */
+  walk<T>(kind: string, name: string, unreadable?: Unreadable): AsyncGenerator<T>
+
+  /** Returns the records of `walk`. */
+  list<T>(kind: string, name: string): Promise<T[]>
+
+  /** A keyed hash that only the nodes of this installation can make: 16 bytes. */
+  keyedHash(purpose: string, text: string): Buffer
+
+  /** The latest time in which the store took no writes, as far as this process knows. */
+  outage(): Outage | undefined
+
+  /**
+   * Checks the store, and whether it still holds this installation. While it does not, every other
+   * operation is rejected: two identities must never be in use at once.
+   */
+  check(): Promise<Check[]>
 }
 
 const textOf = (kind: string, id: string) => `${kind}\0${id}`
@@ -77,7 +133,7 @@ export async function openRecords(
   store: Store,
   secrets: Uint8Array[],
   currentRequest: CurrentRequest = () => undefined,
-) {
+): Promise<Records> {
   const seal = createSeal(secrets)
   const { nameOf, problem } = await openIdentity(store, seal)
   const keyOf = (kind: string, id: string) => nameOf(textOf(kind, id))
@@ -97,13 +153,11 @@ export async function openRecords(
     return { version, consumed, value: JSON.parse(entry.text.slice(entry.text.indexOf('\n') + 1)) }
   }
 
-  /** Reads `others` at the same time, for later reads of this request. */
   async function read<T>(kind: string, id: string, ...others: Name[]): Promise<Found<T>> {
     const also = others.map(name => textOf(...name))
     return foundIn<T>(await cache.read([textOf(kind, id), ...also]))
   }
 
-  /** False where the record has another version. A tombstone refuses a new record. */
   function save(kind: string, id: string, value: object, options: SaveOptions = {}) {
     const { ttl, indexes, version = 0 } = options
     const key = keyOf(kind, id)
@@ -116,10 +170,6 @@ export async function openRecords(
     })
   }
 
-  /**
-   * Yields the records under an index, each once; see `Store`. Throws for a record that no secret decrypts,
-   * or calls `unreadable` and goes on.
-   */
   async function* walk<T>(kind: string, name: string, unreadable?: Unreadable): AsyncGenerator<T> {
     guard()
     for await (const entry of store.walk(indexOf(kind, name))) {
@@ -154,46 +204,27 @@ export async function openRecords(
   return {
     read,
     save,
+    walk,
 
-    /** Returns the record that this request read last; undefined if there was none, or none was read. */
-    lastRead<T>(kind: string, id: string): Found<T> | undefined {
+    lastRead<T>(kind: string, id: string) {
       const entry = cache.lastRead(textOf(kind, id))
       return entry && foundIn<T>(entry)
     },
 
-    /** True for exactly one caller in the life of a record. */
-    consume: (kind: string, id: string) => cache.write({ key: keyOf(kind, id), consumed: now() }),
+    consume: (kind, id) => cache.write({ key: keyOf(kind, id), consumed: now() }),
 
-    /** True for one caller. With `version`, removes only that version. The tombstone lasts `seconds`. */
-    remove: (kind: string, id: string, seconds = SLACK_SECONDS, version?: number) =>
+    remove: (kind, id, seconds = SLACK_SECONDS, version) =>
       cache.write({ key: keyOf(kind, id), tombstone: now() + clamp(seconds), version }),
 
-    /**
-     * Removes again what a request has found removed: the removal may not have reached a replica. Resolves
-     * when it has.
-     */
-    async confirmRemovals(request: object) {
+    async confirmRemovals(request) {
       const tombstone = now() + SLACK_SECONDS
       await Promise.all(
         cache.removed(request).map(({ key, version }) => cache.write({ key, version, tombstone })),
       )
     },
 
-    walk,
-
-    /** Returns the records of `walk`. */
     list: <T>(kind: string, name: string) => cache.call(() => Array.fromAsync(walk<T>(kind, name))),
 
-    /**
-     * Reads, lets `decide` return the next value, and writes unless another writer came in between; then repeats
-     * this. Throws StoreUnavailable after MAX_ATTEMPTS.
-     *
-     * `options` are those of `save`, or a function of the record that is to be written. The first attempt
-     * uses `known`, a record that was just read, instead of reading again.
-     *
-     * After such a repeat, later changes of the key in this process wait in a queue. An operation that ends
-     * access then competes with one writer of each other process, however many requests there are.
-     */
     async change<T extends object>(
       kind: string,
       id: string,
@@ -223,17 +254,10 @@ export async function openRecords(
       throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
     },
 
-    /** A keyed hash that only the nodes of this installation can make: 16 bytes. */
-    keyedHash: (purpose: string, text: string) =>
-      Buffer.from(keyOf(`proof:${purpose}`, text), 'base64url'),
+    keyedHash: (purpose, text) => Buffer.from(keyOf(`proof:${purpose}`, text), 'base64url'),
 
-    /** The latest time in which the store took no writes, as far as this process knows. */
     outage: () => store.outage,
 
-    /**
-     * Checks the store, and whether it still holds this installation. While it does not, every other
-     * operation is rejected: two identities must never be in use at once.
-     */
     async check() {
       const [checks, lost] = await Promise.all([store.check(), problem()])
       lostIdentity = lost

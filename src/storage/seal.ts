@@ -10,7 +10,8 @@ import {
   hkdfSync,
   randomBytes,
 } from 'node:crypto'
-import { type Store, StoreUnavailable } from './store.ts'
+import { readJson } from '../config/schema/values.ts'
+import { type Entry, type Store, StoreUnavailable } from './store.ts'
 
 const ID_BYTES = 4
 const NONCE_BYTES = 12
@@ -75,6 +76,19 @@ export function createSeal(secrets: Uint8Array[]) {
   const isCurrent = (sealed: Uint8Array) => keyOf(sealed) === current
 
   return { seal, open, isCurrent }
+}
+
+/**
+ * Returns the kind and the value of a scanned record. Undefined for a tombstone, and for a record that no secret
+ * decrypts.
+ */
+export function recordOf({ key, value }: Entry, seal: Seal) {
+  try {
+    const [kind = '', json = ''] = value ? seal.open(key, value).toString().split('\n', 2) : []
+    return value && { kind, value: readJson(json) as unknown }
+  } catch {
+    return undefined
+  }
 }
 
 /**

@@ -76,9 +76,9 @@ const HOMES: Record<string, RegExp> = {
 
 /** Lines of code of TypeScript and Lua in each part: its paths, and its limit. */
 const PARTS: Record<string, [paths: RegExp, limit: number]> = {
-  'the core': [/^src\/(?!features\/|commands\/)/, 9_852],
-  commands: [/^src\/commands\//, 1_911],
-  features: [/^src\/features\/(?!upstream\/|factors\/)/, 2_735],
+  'the core': [/^src\/(?!features\/|commands\/)/, 9_949],
+  commands: [/^src\/commands\//, 1_916],
+  features: [/^src\/features\/(?!upstream\/|factors\/)/, 2_736],
   'second factors': [/^src\/features\/factors\//, 882],
   'sign-in at upstream issuers': [/^src\/features\/upstream\//, 785],
 }
