@@ -33,6 +33,7 @@ const SLOW = [
     'explain-request',
     'key-metrics',
     'key-rotation',
+    'mail-tls',
     'operator-commands',
     'operator-events',
     'outage',
@@ -47,7 +48,7 @@ const SLOW = [
     'upstream-commands',
     'workers',
   ].map(name => `test/flow/${name}.test.ts`),
-  ...['accessibility', 'upstream'].map(name => `test/pages/${name}.chromium.test.ts`),
+  ...['accessibility', 'passkeys', 'upstream'].map(name => `test/pages/${name}.chromium.test.ts`),
 ]
 
 /** Run applications with other client libraries, which install.ts installs first. */
