@@ -13,10 +13,11 @@
 // A link for a new account has the id that it gets. Its use adds the account without a password, and then sets the
 // password like that of any other link.
 
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import { type Account, InvalidAccount } from '../accounts/account.ts'
 import type { OwnDirectory } from '../accounts/directory.ts'
 import { admit, checkPassword, hashPassword } from '../accounts/password.ts'
+import { isSameText } from '../config/schema/values.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
@@ -135,7 +136,7 @@ export function createLinks(records: Records, directory: OwnDirectory) {
       const [, handle] = TOKEN.exec(token) ?? []
       if (!handle) return undefined
       const { value: link } = await records.read<AccountLink>(KIND, handle)
-      if (!link || !timingSafeEqual(Buffer.from(link.hash), Buffer.from(hashOf(token)))) return
+      if (!link || !isSameText(link.hash, hashOf(token))) return
       const isNew = link.purpose === 'sign_up'
       const account = (await directory.find(link.account)) ?? (isNew ? newAccount(link) : undefined)
       if (!account) return undefined

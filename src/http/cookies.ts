@@ -1,6 +1,7 @@
 // Names and attributes of the cookies, and the keyed hashes that sign cookies and forms.
 
-import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto'
+import { createHmac, createSecretKey, type KeyObject } from 'node:crypto'
+import { isSameText } from '../config/schema/values.ts'
 
 const COOKIE = { httpOnly: true, sameSite: 'lax', signed: true } as const
 
@@ -42,15 +43,10 @@ export function createSignatures(secrets: Uint8Array[]) {
     createHmac('sha256', key).update(data).digest('base64url')
   /** Returns the position of the secret that has signed the data; -1 if none has. */
   const index = (data: string, signature: string) =>
-    keys.findIndex(key => isSame(signedWith(key, data), signature))
+    keys.findIndex(key => isSameText(signedWith(key, data), signature))
   return {
     index,
     sign: (data: string) => signedWith(current, data),
     verify: (data: string, signature: string) => index(data, signature) >= 0,
   }
-}
-
-function isSame(one: string, other: string): boolean {
-  const [bytes, others] = [Buffer.from(one), Buffer.from(other)]
-  return bytes.length === others.length && timingSafeEqual(bytes, others)
 }

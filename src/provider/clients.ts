@@ -1,6 +1,6 @@
 // Clients, as the library reads them: their metadata and their secrets.
 
-import { randomBytes, timingSafeEqual } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import {
   type BackchannelAuthenticationRequest,
   type Client,
@@ -15,7 +15,7 @@ import { ConfigError, type Finding } from '../config/report/finding.ts'
 import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
 import { LOOPBACK_HOSTS } from '../config/schema/redirect-uri.ts'
-import { mapOf, namesIn } from '../config/schema/values.ts'
+import { isSameText, mapOf, namesIn } from '../config/schema/values.ts'
 import { outageIn } from '../storage/store.ts'
 import { type Feature, merged } from './feature.ts'
 
@@ -153,8 +153,7 @@ export function isOriginOf({ redirectUris = [], applicationType }: Client, origi
 
 /** Compares with every hash that has not expired, in constant time for each. */
 export function matchesHash(actual: string, hashes: ClientMetadata['client_secret_hashes'] = []) {
-  const offered = Buffer.from(hashSecret(actual))
-  const known = hashes.filter(entry => !isExpired(entry)).map(entry => Buffer.from(hashOf(entry)))
-  const isMatch = (hash: Buffer) => hash.length === offered.length && timingSafeEqual(hash, offered)
-  return known.filter(isMatch).length > 0
+  const offered = hashSecret(actual)
+  const known = hashes.filter(entry => !isExpired(entry))
+  return known.filter(entry => isSameText(hashOf(entry), offered)).length > 0
 }

@@ -1,5 +1,6 @@
 // Schemas of values that several files have.
 
+import { timingSafeEqual } from 'node:crypto'
 import { z } from 'zod'
 
 /**
@@ -39,6 +40,12 @@ export const isMap = (value: unknown): value is Record<string, unknown> =>
 export function required<T>(value: T | undefined): T {
   if (value === undefined) throw new Error('a required value is missing')
   return value
+}
+
+/** Whether two texts are the same. The time does not depend on where they differ. */
+export function isSameText(one: string, other: string): boolean {
+  const [bytes, others] = [Buffer.from(one), Buffer.from(other)]
+  return bytes.length === others.length && timingSafeEqual(bytes, others)
 }
 
 /** Returns the value of a JSON text; undefined if the text is no JSON. */
