@@ -2,7 +2,6 @@
 // the values that it can use, and the answer has the one that was chosen. For documents the library chooses.
 
 import { errors } from 'oidc-provider'
-import { mapOf } from '../config/schema/values.ts'
 import type { Environment } from '../provider/feature.ts'
 import { canSign } from '../provider/keys.ts'
 import { registrationSchema } from './registered-clients.ts'
@@ -25,9 +24,7 @@ export function createChoices({ settings, keys }: Pick<Environment, 'settings' |
   return (sent: Record<string, unknown>) => {
     const chosen = Object.entries(LISTS).flatMap(([key, list]) => {
       if (sent[list] === undefined || sent[key] != null) return []
-      const schema = mapOf(registrationSchema.shape)[
-        key
-      ] as typeof registrationSchema.shape.client_uri
+      const schema = registrationSchema.shape[key as keyof typeof LISTS]
       const isSigned = key.endsWith('_signed_response_alg')
       const isPossible = (value: unknown) =>
         typeof value === 'string' &&

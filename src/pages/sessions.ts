@@ -49,7 +49,7 @@ export function createSessionPages({ views, records, sessions }: Site) {
     }
   }
 
-  /** The browsers that the URL names: one by its handle; of all but this one, a group or all. */
+  /** Returns the browsers that the URL names: one by its handle, a group, or all. The last two leave out this one. */
   async function named({ query }: Context, { account, session }: SignedIn) {
     const all = await browsersOf(records, account.id)
     return all.filter(({ uid, handle, group }) => {
@@ -75,12 +75,11 @@ export function createSessionPages({ views, records, sessions }: Site) {
       if (ctx.query.session === OTHERS) return views.page(ctx, 'confirm', question)
       const { uid, clientInfo, since } = found[0] ?? ctx.throw(404)
       if (uid === user.session.uid) return ctx.redirect(views.signOut)
-      const isOne = found.length === 1
-      const text = isOne && t('sessions.question_text', { date: date(since).words })
+      const text = t('sessions.question_text', { date: date(since).words })
       views.page(ctx, 'confirm', {
         ...question,
         title: t('sessions.question', { browser: nameOf(words, clientInfo) }),
-        effects: text ? [text, t('sessions.effect')] : question.effects,
+        effects: found.length > 1 ? question.effects : [text, t('sessions.effect')],
         confirm: t('sessions.sign_out'),
       })
     },

@@ -101,6 +101,10 @@ export function finishAnswers(
     const isBare = ctx.status === 200 && ctx.type === 'text/html' && !ctx.state.isPage
     if (isBare && xsrf) handOver(ctx, confirm, { xsrf, logout: 'yes' })
   }
+  const ofFeatures = Map.groupBy(
+    features.flatMap(({ answers = {} }) => Object.entries(answers)),
+    ([route]) => route,
+  )
   return async (ctx, next) => {
     // Our own sign-out page accepts no parameters: no client decides whom it signs out, or where it leads.
     if (!endpoints.end_session && ctx.path === paths.end_session) ctx.querystring = ''
@@ -115,8 +119,7 @@ export function finishAnswers(
     if (ctx.status === 500) refuseClientFault(ctx, oidc)
     if (ctx.state.log.detail === 'request entity too large') ctx.status = 413
     if (mapOf(ctx.body).error) ctx.body = described(ctx, ctx.body)
-    const ofFeatures = features.flatMap(({ answers }) => answers?.[oidc.route] ?? [])
-    for (const finish of ofFeatures) await finish(ctx, oidc)
+    for (const [, finish] of ofFeatures.get(oidc.route) ?? []) await finish(ctx, oidc)
     await (finishers[oidc.route] ?? signOut)(ctx, oidc)
   }
 }

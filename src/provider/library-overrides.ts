@@ -97,7 +97,8 @@ export function addLater({ Client }: Provider) {
   const added = new Map<string, Awaited<ReturnType<typeof find>>>()
   Client.find = async (id: string) => {
     const client = added.get(id) ?? (await find(id))
-    const keys = client?.asymmetricKeyStore as FetchedKeys | undefined
+    // `freshUntil`: epoch seconds; absent without a `jwks_uri`.
+    const keys = client?.asymmetricKeyStore as { freshUntil?: number; clear(): void } | undefined
     if (keys?.freshUntil !== undefined && keys.freshUntil + STALE_SECONDS <= now()) keys.clear()
     return client
   }
@@ -108,11 +109,7 @@ export function addLater({ Client }: Provider) {
   }
 }
 
-/** The keys of a client. `freshUntil`: epoch seconds, a minute after they were fetched. */
-interface FetchedKeys {
-  freshUntil?: number
-  clear(): void
-}
+/** How long keys are kept after `freshUntil`, which is at least a minute after they were fetched. */
 const STALE_SECONDS = 240
 
 /**
