@@ -62,7 +62,7 @@ type ExchangeGrant = GrantRecord & {
   actors?: string[]
 }
 
-/** What is particular about a new token. `client_id`: that of the assertion at its authorization server. */
+/** Claims of a new token that other tokens lack. `client_id`: that of an assertion at its authorization server. */
 const exchanged = new WeakMap<object, { claims: JwtClaims; client_id?: string }>()
 
 /** Returns the feature. It is on if the file of an API has `exchange`. Throws a `ConfigError` for wrong rules. */

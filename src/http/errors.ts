@@ -21,7 +21,7 @@ interface ErrorPages {
 }
 
 const isLoopback = among(['127.0.0.0/8', '::1'])
-/** By status. The windows of most limits end within a minute. */
+/** The value of `Retry-After`, by status. The windows of most limits end within a minute. */
 const RETRY_AFTER_SECONDS: Partial<Record<number, string>> = { 429: '60', 503: '1' }
 
 /** Paths whose errors have the members of their specification only, CORS headers, or JSON in any case. */

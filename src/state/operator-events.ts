@@ -6,12 +6,14 @@ import type { AuditEvent, AuditEventName } from '../http/audit.ts'
 import type { Records, Unreadable } from '../storage/records.ts'
 import { createDeliveryQueue } from './delivery-queue.ts'
 
+const RETENTION_SECONDS = 90 * 24 * 3600
+
 const queueOf = (records: Records) =>
   createDeliveryQueue<AuditEvent & { id: string; at: string }>(records, {
     names: ['OperatorEvent', 'operator events'],
     idOf: ({ id }) => id,
     pauses: [],
-    ttl: 90 * 24 * 3600,
+    ttl: RETENTION_SECONDS,
   })
 
 /** Stores an audit event of the command line, until a node logs it. */

@@ -39,8 +39,7 @@
 //   tombstone also waits until that is durable: a caller can repeat a removal that no replica has confirmed.
 //   Current: a read sees every write that resolved before the read began.
 //   Repeatable: when the client of the database sends a write again because a reply was lost, `write`
-//   returns the first result, and does not apply the change again. A put without a version that another write has
-//   overwritten meanwhile is the exception: it is applied again. A put with a version is refused then.
+//   returns the first result, and does not apply the change again.
 //   Unavailable, not empty: an operation that fails rejects with StoreUnavailable, within about a second.
 //   It never returns undefined instead: the library would take that for an unknown token, and clients would
 //   discard theirs. A write that was rejected may have happened.

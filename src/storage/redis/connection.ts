@@ -45,7 +45,7 @@ export function createConnection(url: string, settings: RedisSettings): Connecti
   const { hosts, kind, name, ...credentials } = parseUrl(url)
   const options: RedisOptions = { ...OPTIONS, ...credentials, ...optionsOf(settings) }
   const common = { lazyConnect: true, scripts: SCRIPTS }
-  /** Before each new connection: reads the files again. If that fails, the last secrets are used. */
+  /** Reads the files again, for the next connection. If that fails, the last secrets are used. */
   const renew = ({ options }: Redis) => {
     try {
       Object.assign(options, optionsOf(settings))
