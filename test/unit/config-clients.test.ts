@@ -157,6 +157,12 @@ test('a loopback issuer may send logout tokens over plain http, to loopback only
   expect(refusedFor('http://app.example.org/backchannel')).toContain(message)
 })
 
+test('a text that looks like a key with a value needs no setting', () => {
+  const text = 'id_token_encrypted_response_alg=grant_types=client_credentials'
+  const uri = `https://app.example.org/?${text}`
+  expect(refused({ client_name: text, client_uri: uri, redirect_uris: [uri] })).toEqual([])
+})
+
 test('a scope that does not exist is named in the report', () => {
   const { text } = read({ 'clients/web.yaml': client({ scope: 'openid nowhere' }) })
   expect(text).toContain('scope: there is no scope "nowhere" in claims.yaml')

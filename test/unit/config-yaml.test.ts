@@ -64,6 +64,14 @@ test.each(NAMES)('a scope %s exists only when a claim belongs to it', name => {
   expect(read({ 'claims.yaml': claims }).findings).not.toEqual([])
 })
 
+test.each(NAMES.slice(1))('an attribute %s in allow of a client is like any other', name => {
+  const { settings, findings } = read({ 'clients/web.yaml': client({ allow: { [name]: ['a'] } }) })
+  expect(findings).toEqual([])
+  expect(settings?.warnings.map(({ rule, key }) => [rule, key])).toEqual([
+    ['allow-attribute', `allow.${name}`],
+  ])
+})
+
 test.each(NAMES)('a claim of the scope %s makes that scope, or is refused', name => {
   const claims = `claims:\n  level: { scope: ${name}, from: attributes.level }\n`
   const { settings, findings } = read({ 'claims.yaml': claims })

@@ -10,7 +10,7 @@ import { LOOPBACK_HOSTS, schemeProblem } from '../schema/redirect-uri.ts'
 import { allScopes, type ResourceFile } from '../schema/resource.ts'
 import type { UpstreamFile } from '../schema/upstream.ts'
 import { type ClaimsFile, PROTOCOL_CLAIMS, type UsherFile } from '../schema/usher.ts'
-import { mapOf } from '../schema/values.ts'
+import { isMap, mapOf } from '../schema/values.ts'
 import { isLong } from './provider.ts'
 
 /** A client whose content is checked: of a file, or of a registration. */
@@ -173,7 +173,7 @@ const NEEDS: Record<string, RegExp> = {
   'features.client_credentials': /^grant_types=client_credentials$/,
   'features.device_flow': /^grant_types=.*:device_code$/,
   'features.dpop': /^dpop_bound_access_tokens=|^require_dpop_nonce=true$/,
-  'features.encryption': /_encrypt(ed_response|ion)_alg=/,
+  'features.encryption': /^\w+_encrypt(ed_response|ion)_alg=/,
   'features.jwt_introspection': /^introspection_\w+_response_alg=/,
   'features.jwt_response_modes': /^authorization_\w+_response_alg=|^response_modes=.*jwt$/,
   'features.mtls': /^tls_client_certificate_bound|^token_endpoint_auth_method=.*tls_client_auth$/,
@@ -194,7 +194,7 @@ function featureFindings({ value, at }: CheckedClient, settings: Context): Findi
     if (mapOf(mapOf(settings)[section])[name]) return []
     const message = `needs a setting that is off: \`${needed}\` in usher.yaml`
     const isUse = ([key, set]: [string, unknown]) =>
-      [set].flat().some(one => one !== undefined && uses.test(`${key}=${one}`))
+      [set].flat().some(one => one !== undefined && !isMap(one) && uses.test(`${key}=${one}`))
     return Object.entries(value)
       .filter(isUse)
       .map(([key]) => at([key], 'feature-off', message))
