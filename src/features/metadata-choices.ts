@@ -2,33 +2,35 @@
 // the values that it can use, and the answer has the one that was chosen. For documents the library chooses.
 
 import { errors } from 'oidc-provider'
+import type { Features } from '../config/schema/features.ts'
 import type { Environment } from '../provider/feature.ts'
 import { canSign } from '../provider/keys.ts'
 import { registrationSchema } from './registered-clients.ts'
 
-/** The lists, by the metadata that is chosen from them. */
-const LISTS = {
-  token_endpoint_auth_method: 'token_endpoint_auth_methods_supported',
-  subject_type: 'subject_types_supported',
-  id_token_signed_response_alg: 'id_token_signing_alg_values_supported',
-  userinfo_signed_response_alg: 'userinfo_signing_alg_values_supported',
-  authorization_signed_response_alg: 'authorization_signing_alg_values_supported',
-  request_object_signing_alg: 'request_object_signing_alg_values_supported',
-}
+/** The metadata that is chosen, its list without `_supported`, and the feature that needs it. */
+const LISTS: [keyof typeof registrationSchema.shape, string, (keyof Features)?][] = [
+  ['token_endpoint_auth_method', 'token_endpoint_auth_methods'],
+  ['subject_type', 'subject_types'],
+  ['id_token_signed_response_alg', 'id_token_signing_alg_values'],
+  ['userinfo_signed_response_alg', 'userinfo_signing_alg_values', 'signed_userinfo'],
+  ['authorization_signed_response_alg', 'authorization_signing_alg_values', 'jwt_response_modes'],
+  ['request_object_signing_alg', 'request_object_signing_alg_values', 'request_objects'],
+]
 
 /** Returns the function that chooses where a client sends a list, and no value. It throws `InvalidClientMetadata`. */
-export function createChoices({ settings, keys }: Pick<Environment, 'settings' | 'keys'>) {
+export function createChoices({ settings: { features }, keys }: Environment) {
   const algorithms = keys.filter(canSign).map(({ alg }) => alg)
-  const isOn = (value: string) => value !== 'pairwise' || settings.features.pairwise_subjects
 
   return (sent: Record<string, unknown>) => {
-    const chosen = Object.entries(LISTS).flatMap(([key, list]) => {
-      if (sent[list] === undefined || sent[key] != null) return []
-      const schema = registrationSchema.shape[key as keyof typeof LISTS]
+    const chosen = LISTS.flatMap(([key, name, needed]) => {
+      const list = `${name}_supported`
+      const isOff = needed !== undefined && !features[needed]
+      if (isOff || sent[list] === undefined || sent[key] != null) return []
+      const schema = registrationSchema.shape[key]
       const isSigned = key.endsWith('_signed_response_alg')
       const isPossible = (value: unknown) =>
         typeof value === 'string' &&
-        isOn(value) &&
+        (value !== 'pairwise' || features.pairwise_subjects) &&
         (!isSigned || algorithms.includes(value)) &&
         schema.safeParse(value).success
       const value = Array.isArray(sent[list]) ? sent[list].find(isPossible) : undefined

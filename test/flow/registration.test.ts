@@ -273,3 +273,18 @@ test.each<[string, unknown]>([
   expect([status, json.error]).toEqual([400, 'invalid_client_metadata'])
   expect(json.error_description).toContain(key)
 })
+
+test('a list for a feature that is off is left out', async () => {
+  const off = { signed_userinfo: false, jwt_response_modes: false, request_objects: false }
+  const bare = await startUsher({ usher: { features: { ...ON.usher.features, ...off } } })
+  try {
+    const names = ['userinfo_signing', 'authorization_signing', 'request_object_signing']
+    const lists = names.map(name => [`${name}_alg_values_supported`, ['none', 'RS256']])
+    const client = await registerNew(bare, { ...METADATA, ...Object.fromEntries(lists) })
+    expect(
+      Object.keys(client).filter(key => /^(userinfo|authorization|request)_/.test(key)),
+    ).toEqual([])
+  } finally {
+    await bare.close()
+  }
+})
