@@ -27,11 +27,10 @@ const DRAIN_MS = 13_000
 async function main() {
   // A reload that comes too early must not end the process. The folder is read below.
   process.on('SIGHUP', () => {})
-  const settings = readSettings()
-  if (cluster.isPrimary && settings.workers > 1) return supervise(settings)
-  if (cluster.isPrimary) return serve(settings)
   // A worker that starts later takes the settings that the others keep until a restart.
-  const [held] = await once(process, 'message')
+  const [held] = cluster.isPrimary ? [] : await once(process, 'message')
+  const settings = await readSettings()
+  if (cluster.isPrimary) return settings.workers > 1 ? supervise(settings) : serve(settings)
   const lost = losses(held, settings)
   if (lost.length) throw new ConfigError(lost)
   await serve({ ...settings, ...held })

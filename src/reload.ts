@@ -11,9 +11,9 @@ import pLimit from 'p-limit'
 import { createApp } from './app.ts'
 import { differences, fixedDifferences, fixedOf, losses } from './config/diff.ts'
 import { allKeys } from './config/key-list.ts'
-import { readAgain, type Settings } from './config/load.ts'
+import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError, toRecord } from './config/report/finding.ts'
-import { atOnce, inSlices, type Steps } from './config/slices.ts'
+import { pause } from './config/turns.ts'
 import { createAudit } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
 import { openSigningKeys, type SigningKey } from './keys/signing-keys.ts'
@@ -46,11 +46,11 @@ export async function run(first: Settings, context: Context, readiness: Readines
     isPending = false
     // One worker after another, so that the others answer meanwhile. Each takes about 1 ms for a client.
     await setTimeout(turn * inForce.settings.clients.length)
-    const wanted = await readAgain()
+    const wanted = await readSettings()
     const lost = losses(inForce.settings, wanted)
     if (lost.length) throw new ConfigError(lost)
     const next = { ...wanted, ...fixedOf(inForce.settings) }
-    const changes = await inSlices(differences(inForce.settings, next))
+    const changes = await differences(inForce.settings, next)
     if (changes.length) {
       inForce = await build(next, context, readiness)
       generation++
@@ -144,11 +144,11 @@ const SETTLE_MS = 1000
  * Polls the config folder: unlike file notifications, this works for mounts and links. Calls `changed`, which never
  * rejects, once for all files that are saved together. Never ends.
  */
-export function watchFolder(folder: string, changed: () => Promise<void>): Promise<never> {
-  let inForce = atOnce(fingerprint(folder))
+export async function watchFolder(folder: string, changed: () => Promise<void>): Promise<never> {
+  let inForce = await fingerprint(folder)
   let last = inForce
   return repeat(SETTLE_MS, async () => {
-    const seen = await inSlices(fingerprint(folder))
+    const seen = await fingerprint(folder)
     const isSettled = seen === last
     last = seen
     if (!isSettled || seen === inForce) return
@@ -158,14 +158,14 @@ export function watchFolder(folder: string, changed: () => Promise<void>): Promi
 }
 
 /** Returns a text that changes with every file that is read. Hidden files (editors, git) are not read. */
-function* fingerprint(path: string, depth = 2): Steps<string> {
-  yield
+async function fingerprint(path: string, depth = 2): Promise<string> {
+  await pause()
   try {
     const stat = statSync(path)
     const names = depth > 0 && stat.isDirectory() ? readdirSync(path) : []
     const below: string[] = []
     for (const name of names.filter(name => !name.startsWith('.'))) {
-      below.push(yield* fingerprint(join(path, name), depth - 1))
+      below.push(await fingerprint(join(path, name), depth - 1))
     }
     return [path, stat.ino, stat.size, stat.mtimeMs, ...below].join()
   } catch {

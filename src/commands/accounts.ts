@@ -81,7 +81,7 @@ const SUB = '1 to 255 visible ASCII characters, as in the ID tokens'
 export async function linkUpstream({ values, args: [name = ''] }: Invocation) {
   const { data: subject } = subjectSchema.safeParse(values.subject)
   if (!subject) throw new Failure(`--subject is missing, or not a sub: ${SUB}.`)
-  const issuer = issuerOf(values.upstream)
+  const issuer = await issuerOf(values.upstream)
   const { id, username, directory, audit } = await openOwnAccount(name)
   await addLink(directory, id, { issuer, subject })
   await audit('account_linked', { account: id, upstream: values.upstream, subject })
@@ -90,7 +90,7 @@ export async function linkUpstream({ values, args: [name = ''] }: Invocation) {
 
 /** `accounts unlink ACCOUNT --upstream NAME`. */
 export async function unlink({ values, args: [name = ''] }: Invocation) {
-  const issuer = issuerOf(values.upstream)
+  const issuer = await issuerOf(values.upstream)
   const { account, id, username, directory, audit } = await openOwnAccount(name)
   const removed = account.links?.filter(link => link.issuer === issuer) ?? []
   if (!removed.length) throw new Failure(`${username} has no link to ${values.upstream}.`)
@@ -106,9 +106,9 @@ export async function unlink({ values, args: [name = ''] }: Invocation) {
   )
 }
 
-function issuerOf(name: unknown): string {
+async function issuerOf(name: unknown): Promise<string> {
   if (!name) throw new Failure('--upstream is missing: the name of a file in upstreams/.')
-  const { upstreams } = readSettings()
+  const { upstreams } = await readSettings()
   return requireOne('Upstream', String(name), Object.values(upstreams), 'name').issuer
 }
 

@@ -81,7 +81,7 @@ function describeRegistration(registered: RegisteredClient['registered']): strin
 /** `clients list`. */
 export async function list({ values }: Invocation) {
   const none = 'There are no clients: npm run usher -- clients add'
-  const clients = await readClients(readSettings())
+  const clients = await readClients(await readSettings())
   print(values, clients, clients.map(describe), none)
 }
 
@@ -95,7 +95,7 @@ function describe({ client_id, client_name, registered, ...client }: Client): st
 
 /** `clients show CLIENT_ID`. */
 export async function show({ values, args: [id = ''] }: Invocation) {
-  const all = await readClients(readSettings())
+  const all = await readClients(await readSettings())
   const advice = ' List the clients: npm run usher -- clients list'
   const client = requireOne('Client', id, all, 'client_id', advice)
   const secrets = describeSecrets(client.client_secret_hashes)
@@ -165,7 +165,7 @@ export async function invite({ values }: Invocation) {
     throw new Failure(`--policy takes ${WITHOUT_PKCE}.`)
   }
   const policies = policy ? [RULES, WITHOUT_PKCE] : [RULES]
-  const { features } = readSettings()
+  const { features } = await readSettings()
   const { records, audit } = await openState('create')
   const invitation = await createInvitations(records).make({ exp, most, policies })
   const { handle, jti } = invitation
@@ -200,7 +200,7 @@ export async function uninvite({ args: [handle = ''] }: Invocation) {
 
 /** `clients remove CLIENT_ID --yes`: ends every token of the client, because each use reads it. */
 export async function remove({ values, args: [id = ''] }: Invocation) {
-  if (readSettings().clients.some(({ client_id }) => client_id === id)) {
+  if ((await readSettings()).clients.some(({ client_id }) => client_id === id)) {
     throw new Failure(`${id} has a file in config/clients: delete that.`)
   }
   const { records, audit } = await openState()
@@ -217,7 +217,7 @@ export async function remove({ values, args: [id = ''] }: Invocation) {
  * list of the grants of its client.
  */
 export async function end({ args: [id = ''] }: Invocation) {
-  requireOne('Client', id, await readClients(readSettings()), 'client_id')
+  requireOne('Client', id, await readClients(await readSettings()), 'client_id')
   const { store, secrets, audit } = await openState('refuse')
   const count = await revokeClient(store, createSeal(secrets), id)
   await audit('client_ended', { client_id: id, grants: count })

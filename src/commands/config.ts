@@ -41,7 +41,7 @@ export const summaryOf = ({ issuer, sources, clients }: Settings) =>
 export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
   let warnings: Finding[] = []
   try {
-    const reading = readFolder(env, folder)
+    const reading = await readFolder(env, folder)
     warnings = reading.warnings
     if (!reading.settings) throw new ConfigError(reading.findings)
     await checkSettings(reading.settings)

@@ -32,7 +32,7 @@ const OTHER_VARIABLES: Record<string, string> = variables
 
 /** `config explain [KEY | CLIENT_ID | REQUEST_ID | -]`: `clients.ID` is a client, also where ID is a key. */
 export async function explain({ values, args: [name = ''] }: Invocation) {
-  const reading = readFolder()
+  const reading = await readFolder()
   const keys = effectiveKeys(reading)
   const path = VARIABLES[name] ?? name
   const found = keys.find(({ key }) => key === path)

@@ -12,7 +12,7 @@ export async function list({ values }: Invocation) {
 
 /** `keys rotate [--now]`. */
 export async function rotate({ values }: Invocation) {
-  const settings = readSettings()
+  const settings = await readSettings()
   if (settings.importedKeys.length) {
     throw new Failure('The keys are imported: add a new file to keys.import in usher.yaml.')
   }
@@ -42,7 +42,7 @@ export async function retire({ args: [kid = ''] }: Invocation) {
 
 async function openKeys(ifEmpty?: 'create') {
   const { records, audit } = await openState(ifEmpty)
-  return { keys: await openSigningKeys(records, readSettings()), audit }
+  return { keys: await openSigningKeys(records, await readSettings()), audit }
 }
 
 function show(values: Invocation['values'], keys: KeyStatus[]): void {

@@ -13,7 +13,7 @@ type Samples = { preview(views: Views, tags: string[]): Map<string, string | Buf
 
 /** `pages preview [FOLDER] [--lang TAG,…]`: writes to `preview` by default; other files there stay. */
 export async function preview({ values, args: [folder = 'preview'] }: Invocation) {
-  const settings = readSettings()
+  const settings = await readSettings()
   checkOperatorTemplates(settings)
   const views = createViews(settings)
   const tags = values.lang ? String(values.lang).split(',') : views.tags

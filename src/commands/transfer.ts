@@ -147,7 +147,7 @@ async function giveLink(
 ) {
   const { records, directory, audit } = opened
   const { id, username } = account
-  const settings = readSettings()
+  const settings = await readSettings()
   const seconds = readLifetime(values.for)
   const resetFactors = Boolean(values['reset-factors'])
   const audited = resetFactors && { reset_factors: true }

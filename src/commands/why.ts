@@ -55,7 +55,7 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   if (ip !== undefined && !isIP(String(ip))) {
     throw new Failure('--ip takes an IP address, as `ip` in the log: 192.0.2.7')
   }
-  const settings = readSettings()
+  const settings = await readSettings()
   const { module } = settings.accounts
   const { records } = await openState()
   const directory = await openDirectory(settings, records)

@@ -5,7 +5,7 @@ import { containsSecret, isSecret } from './key-list.ts'
 import type { Settings } from './load.ts'
 import type { Finding } from './report/finding.ts'
 import { isMap, namesIn } from './schema/values.ts'
-import type { Steps } from './slices.ts'
+import { pause } from './turns.ts'
 
 /** Settings that take effect only after a restart. */
 export const FIXED = namesIn('issuer listen workers store redis metrics accounts secrets')
@@ -38,7 +38,7 @@ export function losses(before: Pick<Settings, 'issuer' | 'sources'>, after: Sett
 }
 
 /** Returns lines such as `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts`. */
-export const differences = (before: Settings, after: Settings): Steps<string[]> =>
+export const differences = (before: Settings, after: Settings) =>
   compare([], comparable(before), comparable(after))
 
 /** The clients by their ids, and the APIs without their default: every client of the folder. */
@@ -52,13 +52,13 @@ function comparable({ clients, resources, warnings: _, sources: __, ...rest }: S
 }
 
 /** A list is one value: an added item is one change. */
-function* compare(path: string[], was: unknown, is: unknown): Steps<string[]> {
-  yield
+async function compare(path: string[], was: unknown, is: unknown): Promise<string[]> {
+  await pause()
   const name = path.join('.')
   if (isMap(was) && isMap(is)) {
     const lines: string[] = []
     for (const key of [...new Set([...Object.keys(was), ...Object.keys(is)])].sort()) {
-      lines.push(...(yield* compare([...path, key], was[key], is[key])))
+      lines.push(...(await compare([...path, key], was[key], is[key])))
     }
     return lines
   }

@@ -20,13 +20,13 @@ import { LOOPBACK_HOSTS } from './schema/redirect-uri.ts'
 import { normalUri } from './schema/resource.ts'
 import { type ClaimsFile, PROTOCOL_CLAIMS } from './schema/usher.ts'
 import { tagProblem } from './schema/values.ts'
-import { atOnce, inSlices } from './slices.ts'
+import { pause } from './turns.ts'
 
 /** Kinds of files that have a folder each, in the plural. */
 type FolderKind = 'client' | 'resource' | 'detail' | 'upstream' | 'locale'
 
 /** Result of reading the folder. `settings` is absent if there are findings. */
-export type Reading = ReturnType<typeof readFolder>
+export type Reading = Awaited<ReturnType<typeof readFolder>>
 
 /** All keys of `usher.yaml`, and values from the environment and the other files. */
 export type Settings = NonNullable<Reading['settings']>
@@ -51,37 +51,32 @@ export function readStoreSettings(): StoreSettings {
 }
 
 /** Reads everything, or throws a `ConfigError` with every finding. */
-export const readSettings = (env?: NodeJS.ProcessEnv): Settings => settingsOf(readFolder(env))
-
-/** Does the same in slices: for a service that answers requests meanwhile. */
-export const readAgain = async (): Promise<Settings> => settingsOf(await inSlices(readSteps()))
-
-function settingsOf({ settings, findings }: Reading): Settings {
+export async function readSettings(env?: NodeJS.ProcessEnv): Promise<Settings> {
+  const { settings, findings } = await readFolder(env)
   if (!settings) throw new ConfigError(findings)
   return settings
 }
 
-/** Reads and checks the folder. Throws a `ConfigError` only if there is no folder. */
-export const readFolder = (env?: NodeJS.ProcessEnv, folder?: string) =>
-  atOnce(readSteps(env, folder))
-
-/** First, each file by itself. If every file is valid, the rules that look at several keys and files. */
-function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(env)) {
+/**
+ * Reads and checks the folder: first, each file by itself; if every file is valid, the rules that look at several
+ * keys and files. Requests are answered meanwhile. Throws a `ConfigError` only if there is no folder.
+ */
+export async function readFolder(env: NodeJS.ProcessEnv = process.env, folder = configFolder(env)) {
   const { usher, accounts, development, issuer, secrets, findings } = readUsher(env, folder)
-  function* read<K extends FolderKind>(kind: K, defaults?: typeof usher) {
+  async function read<K extends FolderKind>(kind: K, defaults?: typeof usher) {
     const files: ReturnType<typeof readFile<K>>[] = []
     for (const file of listYaml(join(folder, `${kind}s`), findings)) {
+      await pause()
       files.push(readFile(file, kind, findings, undefined, defaults))
-      yield
     }
     return files.filter(isValid)
   }
   const claims = readFile(join(folder, 'claims.yaml'), 'claims', findings)
-  const clients = yield* read('client', usher)
-  const apis = yield* read('resource')
-  const details = yield* read('detail')
-  const upstreams = yield* read('upstream')
-  const words = yield* read('locale')
+  const clients = await read('client', usher)
+  const apis = await read('resource')
+  const details = await read('detail')
+  const upstreams = await read('upstream')
+  const words = await read('locale')
   findings.push(...strayFindings(folder, accounts.module))
   const problems = findings.filter(isProblem)
   const reading = { settings: undefined, findings: problems, warnings: [], usher, claims, clients }
@@ -119,7 +114,7 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
     claims: claims.value.claims,
     scopes: scopesOf(claims, findings),
     /** `pictures` by their paths in the files. `pages`: contents of the files in pages/, by name. */
-    ...(yield* readLook([usher, ...clients, ...upstreams], folder, findings)),
+    ...(await readLook([usher, ...clients, ...upstreams], folder, findings)),
     /** Texts of the pages by the operator. */
     locales: Object.fromEntries(words.map(({ file, value }) => [parse(file).name, flatten(value)])),
     clients: clients.map(({ value }): ClientMetadata => withoutSecret(value)),
@@ -136,7 +131,7 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
     /** The issuers at which users sign in, by the names of their files. */
     upstreams: upstream.readUpstreams(upstreams, folder, findings),
   }
-  yield
+  await pause()
   findings.push(
     ...logoFindings(usher, settings.pictures),
     ...words.flatMap(languageFindings),
@@ -149,8 +144,8 @@ function* readSteps(env: NodeJS.ProcessEnv = process.env, folder = configFolder(
     ...upstream.methodFindings(usher, clients, settings.upstreams),
   )
   for (const client of clients) {
+    await pause()
     findings.push(...clientFindings(client, settings))
-    yield
   }
   const wrong = findings.filter(isProblem)
   const warnings = inOrder(findings.filter(one => !isProblem(one)))

@@ -16,6 +16,7 @@ import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/sch
 import { flowOf } from '../config/schema/features.ts'
 import { LOOPBACK_HOSTS } from '../config/schema/redirect-uri.ts'
 import { isSameText, mapOf, namesIn } from '../config/schema/values.ts'
+import { pause } from '../config/turns.ts'
 import { outageIn } from '../storage/store.ts'
 import { type Feature, merged } from './feature.ts'
 
@@ -97,10 +98,10 @@ export function accountClient(issuer: string): LibraryClientMetadata {
 }
 
 /** Adds the clients of the files. Throws a `ConfigError` for those that the library refuses. */
-export function* addClients(settings: Settings, add: (client: ClientMetadata) => void) {
+export async function addClients(settings: Settings, add: (client: ClientMetadata) => void) {
   const findings: Finding[] = []
   for (const client of settings.clients) {
-    yield
+    await pause()
     try {
       add(client)
     } catch (error) {

@@ -6,7 +6,6 @@ import { type Account, claimsOf } from '../accounts/account.ts'
 import { ACCOUNT_CLIENT, RESPONSE_TYPES } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
 import { required } from '../config/schema/values.ts'
-import { inSlices } from '../config/slices.ts'
 import { cookieNames, createSignatures, originCookie, pathCookie } from '../http/cookies.ts'
 import { createFetch } from '../http/egress.ts'
 import { type AdapterPart, createState } from '../state/adapter.ts'
@@ -84,7 +83,7 @@ export async function createProvider(
   logEvents(provider, log, metrics)
   for (const { register } of features) register?.(provider)
   const add = addLater(provider)
-  await inSlices(addClients(settings, file => add(toLibrary(file, settings, features))))
+  await addClients(settings, file => add(toLibrary(file, settings, features)))
   return provider
 }
 

@@ -346,11 +346,11 @@ test('an import that never settles is reported at start and by `config check`', 
   }
 })
 
-test('a change of the module is one of the changes that need a restart', () => {
+test('a change of the module is one of the changes that need a restart', async () => {
   const file = join(usher.settings.folder, 'accounts-source.ts')
   const env = { USHER_CONFIG: usher.settings.folder }
-  const before = readSettings(env)
-  expect(fixedDifferences(before, readSettings(env))).toEqual([])
+  const before = await readSettings(env)
+  expect(fixedDifferences(before, await readSettings(env))).toEqual([])
   writeFileSync(file, `${MODULE}\n// changed`)
-  expect(fixedDifferences(before, readSettings(env))).toEqual(['accounts'])
+  expect(fixedDifferences(before, await readSettings(env))).toEqual(['accounts'])
 })

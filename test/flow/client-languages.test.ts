@@ -63,7 +63,7 @@ test.each([
   ['client_name#deutsch', 'Urlaub', 'clients/web.yaml:1:2 client_name#deutsch'],
   ['client_id#de', 'web', 'clients/web.yaml:1:2 client_id#de'],
   ['policy_uri#de', 'nowhere', 'clients/web.yaml:1:2 policy_uri#de'],
-])('%s with the value %j is a finding', (key, value, place) => {
+])('%s with the value %j is a finding', async (key, value, place) => {
   const client = { [key]: value, ...CLIENTS.web }
-  expect(places(read({ 'clients/web.yaml': client }))).toEqual([place])
+  expect(places(await read({ 'clients/web.yaml': client }))).toEqual([place])
 })

@@ -64,7 +64,7 @@ test('the old and the new secret are both valid until the old one expires, witho
   // Both were valid for a while, and the new one stayed valid.
   expect(old[taken]?.[1]).toBe(200)
   expect(new Set(fresh.slice(taken))).toEqual(new Set([200]))
-  const { warnings, findings } = readFolder({ PORT: '3000' }, config)
+  const { warnings, findings } = await readFolder({ PORT: '3000' }, config)
   expect(findings).toEqual([])
   expect(warnings.map(({ rule }) => rule)).toEqual(['secret-expired'])
 })

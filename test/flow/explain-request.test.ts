@@ -117,7 +117,7 @@ async function remembered(answer: Response): Promise<FailedRequest | undefined> 
 async function explained(answer: Response): Promise<Explanation> {
   const failure = await remembered(answer)
   if (!failure) throw new Error('nothing is remembered')
-  const { clients } = readFolder({ USHER_SECRET }, usher.settings.folder)
+  const { clients } = await readFolder({ USHER_SECRET }, usher.settings.folder)
   const client = clients.find(({ value }) => value?.client_id === failure.client_id)
   return explainFailure({ failure, client, settings: usher.settings })
 }

@@ -177,10 +177,10 @@ test.each<[string, object, object?]>([
   ['profile', {}, { pushed_authorization_requests: false }],
 ])(
   'a client file that contradicts the profile is refused, at %s',
-  (key, changes, features = {}) => {
-    expect(read({ 'clients/web.yaml': fapi({}) }).findings).toEqual([])
+  async (key, changes, features = {}) => {
+    expect((await read({ 'clients/web.yaml': fapi({}) })).findings).toEqual([])
     const usher = { 'usher.yaml': JSON.stringify({ features }) }
-    const { findings } = read({ ...usher, 'clients/web.yaml': fapi(changes) })
+    const { findings } = await read({ ...usher, 'clients/web.yaml': fapi(changes) })
     expect(findings.map(finding => finding.key)).toEqual([key])
     expect(findings[0]?.message).toContain('fapi2')
   },

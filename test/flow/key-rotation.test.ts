@@ -49,7 +49,7 @@ beforeAll(async () => {
   const issuer = `http://127.0.0.1:${port}`
   const usher = { keys: { rotate_every: '30 d' }, lifetimes: { refresh_token_idle: '90 d' } }
   writeConfig(folder, { usher })
-  settings = readSettings({
+  settings = await readSettings({
     USHER_CONFIG: folder,
     USHER_ISSUER: issuer,
     USHER_STORE: redis.url,

@@ -135,8 +135,8 @@ test.each<[string, string, object]>([
   ['plain http', 'http://mtls.example.org', TLS],
   ['the issuer', 'https://id.example.org', TLS],
   ['the port that browsers come to', 'https://id.example.org:3000', TLS],
-])('%s is a finding', (_, origin, usher) => {
+])('%s is a finding', async (_, origin, usher) => {
   const file = { ...usher, client_certificates: { origin } }
-  const { findings } = read({ 'usher.yaml': file }, PRODUCTION)
+  const { findings } = await read({ 'usher.yaml': file }, PRODUCTION)
   expect(findings.map(({ key }) => key)).toEqual(['client_certificates.origin'])
 })

@@ -200,13 +200,13 @@ test('while the feature is off, certificates are ignored, discovery does not lis
   } finally {
     await off.close()
   }
-  const { text } = read({ 'clients/own.yaml': OWN })
+  const { text } = await read({ 'clients/own.yaml': OWN })
   expect(text).toContain('`features.mtls`')
 })
 
 test('a client with the profile fapi2 may use a certificate in place of assertions and DPoP proofs', async () => {
   const fapi = { ...OWN, profile: 'fapi2' }
-  const { findings } = read({ 'usher.yaml': usherYaml, 'clients/own.yaml': fapi })
+  const { findings } = await read({ 'usher.yaml': usherYaml, 'clients/own.yaml': fapi })
   expect(findings).toEqual([])
   const place = await startUsher({ clients: { own: fapi }, usher: usherYaml })
   try {
@@ -230,15 +230,15 @@ test.each<[string, object, object]>([
     SERVICES.dn,
   ],
   ['jwks', usherYaml, { ...OWN, jwks: { keys: [{ ...jwkOf(own), x5c: undefined }] } }],
-])('an invalid setting is a finding, at %s', (key, usher, client) => {
+])('an invalid setting is a finding, at %s', async (key, usher, client) => {
   const files: Files = Object.keys(client).length ? { 'clients/own.yaml': client } : {}
-  const { findings } = read({ 'usher.yaml': usher, ...files })
+  const { findings } = await read({ 'usher.yaml': usher, ...files })
   expect(findings.map(finding => finding.key)).toEqual([key])
 })
 
 test('the library refuses a client with two subject names for its certificate', async () => {
   const both = { ...SERVICES.dn, ...SERVICES.dns }
-  const { settings } = read({ 'usher.yaml': usherYaml, 'clients/own.yaml': both })
+  const { settings } = await read({ 'usher.yaml': usherYaml, 'clients/own.yaml': both })
   if (!settings) throw new Error('the folder is valid')
   await expect(checkSettings(settings)).rejects.toThrow(/own\.yaml.* only one tls_client_auth/)
 })

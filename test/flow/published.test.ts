@@ -93,7 +93,7 @@ test('after a reload, or with another key, the response changes at once', async 
   const server = createServer()
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   const port = String((server.address() as AddressInfo).port)
-  const settings = readSettings({ USHER_CONFIG: folder, PORT: port })
+  const settings = await readSettings({ USHER_CONFIG: folder, PORT: port })
   const { store, ...installation } = await openInstallation('sqlite::memory:', settings.secrets)
   const environment = { ...installation, log: pino({ enabled: false }), metrics: createMetrics() }
   const probe = async () => true

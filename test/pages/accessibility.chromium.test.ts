@@ -18,7 +18,7 @@ consent:
 `
 const site = (path: string) => `https://example.org/${path}`
 const links = { help: site('help'), terms: site('terms'), privacy: site('privacy') }
-const preview = createPreview({
+const preview = await createPreview({
   'usher.yaml': { branding: { name: 'Example', accent: '#a16000', links } },
   'locales/ar.yaml': ARABIC,
 })

@@ -32,8 +32,8 @@ const branding = {
   background: '#eef5f0',
   links: { forgot_password: 'https://example.org/', help: 'https://example.org/' },
 }
-const plain = createPreview()
-const branded = createPreview({
+const plain = await createPreview()
+const branded = await createPreview({
   'usher.yaml': { branding },
   'logo.svg': LOGO,
   'logo-dark.svg': LOGO.replaceAll('#14663a', '#8fdcae'),

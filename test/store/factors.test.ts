@@ -68,7 +68,7 @@ onEveryStore(records => {
   })
 
   test('an answer of a passkey has one winner, and so has a counter', async () => {
-    const settings = withFolder({}, folder => readSettings({ USHER_CONFIG: folder }))
+    const settings = await withFolder({}, folder => readSettings({ USHER_CONFIG: folder }))
     const factors = createFactors(records())
     const moments = { created: 0, updated: 0 }
     const about = { enabled: true, attributes: {}, email_verified: false }

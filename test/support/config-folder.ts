@@ -144,7 +144,7 @@ export const client = (changes: object = {}): object => ({
 const MINIMAL: Files = { 'usher.yaml': '', 'claims.yaml': 'claims: {}\n' }
 
 /** Creates a folder, calls `use` with it, and deletes it. */
-export function withFolder<T>(files: Files, use: (folder: string) => T): T {
+export async function withFolder<T>(files: Files, use: (folder: string) => T): Promise<Awaited<T>> {
   const folder = mkdtempSync(join(tmpdir(), 'usher-config-'))
   try {
     for (const [name, content] of Object.entries({ ...MINIMAL, ...files })) {
@@ -152,16 +152,19 @@ export function withFolder<T>(files: Files, use: (folder: string) => T): T {
       mkdirSync(dirname(join(folder, name)), { recursive: true })
       writeFileSync(join(folder, name), isText ? content : JSON.stringify(content))
     }
-    return use(folder)
+    return await use(folder)
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
 }
 
 /** Reads a config folder. Throws every error except `ConfigError`: each other error is a crash. */
-export function readFolder(folder: string, env: Record<string, string> = {}): Reading {
+export async function readFolder(
+  folder: string,
+  env: Record<string, string> = {},
+): Promise<Reading> {
   try {
-    const settings = readSettings({ USHER_CONFIG: folder, ...env })
+    const settings = await readSettings({ USHER_CONFIG: folder, ...env })
     return { settings, findings: [], text: '' }
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
@@ -173,7 +176,7 @@ export function readFolder(folder: string, env: Record<string, string> = {}): Re
   }
 }
 
-export function read(files: Files = {}, env: Record<string, string> = {}): Reading {
+export function read(files: Files = {}, env: Record<string, string> = {}): Promise<Reading> {
   return withFolder(files, folder => readFolder(folder, env))
 }
 
@@ -187,11 +190,11 @@ export function places({ findings }: Reading): string[] {
 }
 
 /** Calls `act` as the user 65534 (`nobody`) if this process is root, who may read every file. */
-export function unprivileged<T>(act: () => T): T {
+export async function unprivileged<T>(act: () => Promise<T>): Promise<T> {
   if (process.geteuid?.() !== 0) return act()
   process.seteuid?.(65_534)
   try {
-    return act()
+    return await act()
   } finally {
     process.seteuid?.(0)
   }

@@ -10,11 +10,13 @@ import { type Files, withFolder } from './config-folder.ts'
 const ORIGIN = 'https://preview.example'
 const TYPES: Record<string, string> = { html: 'text/html', css: 'text/css', svg: 'image/svg+xml' }
 
-export type Preview = ReturnType<typeof createPreview>
+export type Preview = Awaited<ReturnType<typeof createPreview>>
 
 /** Creates the preview of a config folder with these files. */
-export function createPreview(config: Files = {}) {
-  const views = withFolder(config, folder => createViews(readSettings({ USHER_CONFIG: folder })))
+export async function createPreview(config: Files = {}) {
+  const views = await withFolder(config, async folder =>
+    createViews(await readSettings({ USHER_CONFIG: folder })),
+  )
   const files = preview(views, views.tags)
   return {
     tags: views.tags,

@@ -128,7 +128,7 @@ export async function startUsher(options: UsherOptions = {}) {
   }
   let settings: Settings
   try {
-    settings = readSettings(environment)
+    settings = await readSettings(environment)
   } catch (error) {
     server.close()
     rmSync(folder, { recursive: true })

@@ -143,7 +143,7 @@ test(`a reload of ${CLIENTS} clients lets other work run every ${MAX_TURN_MS} ms
   const log = pino({}, { write: (line: string) => lines.push(line) })
   const readiness: Readiness = { state: 'ready', probe: async () => true, checks: [] }
   const context = { ...installation, log, metrics: createMetrics() }
-  const { reload } = await run(readSettings(), context, readiness)
+  const { reload } = await run(await readSettings(), context, readiness)
   const edit = (content: object) =>
     writeFileSync(join(folder, 'clients/client7.yaml'), JSON.stringify(content))
   const changed = { ...clients.client7, client_name: 'Another' }

@@ -7,42 +7,42 @@ const HASH = `sha256:${'A'.repeat(43)}`
 const KEYS = { keys: [{ kty: 'OKP', crv: 'Ed25519', x: 'A'.repeat(43), kid: 'ada' }] }
 
 /** The keys of the findings for a client file with these changes. */
-const refused = (changes: object) =>
-  read({ 'clients/web.yaml': client(changes) }, PRODUCTION).findings.map(({ key }) => key)
+const refused = async (changes: object) =>
+  (await read({ 'clients/web.yaml': client(changes) }, PRODUCTION)).findings.map(({ key }) => key)
 
-test('one client_id in two files is refused with the name of the other file', () => {
+test('one client_id in two files is refused with the name of the other file', async () => {
   const files = {
     'clients/ada.yaml': client(),
     'clients/grace.yaml': client({ client_id: 'grace' }),
     'clients/web.yaml': `# Again\n${JSON.stringify(client())}`,
   }
-  const reading = read(files)
+  const reading = await read(files)
   expect(places(reading)).toEqual([expect.stringMatching(/^clients\/web\.yaml:2:\d+ client_id$/)])
   expect(reading.text).toContain('is already the client_id of clients/ada.yaml')
 })
 
-test('client_ids that differ in case are two clients', () => {
+test('client_ids that differ in case are two clients', async () => {
   const files = { 'clients/a.yaml': client(), 'clients/b.yaml': client({ client_id: 'WEB' }) }
-  expect(read(files).settings?.clients).toHaveLength(2)
+  expect((await read(files)).settings?.clients).toHaveLength(2)
 })
 
 test.each(['usr_', 'usr_ada', `usr_${'a'.repeat(26)}`])(
   'the client_id %s is refused: subjects look like that',
-  client_id => {
-    const { text } = read({ 'clients/web.yaml': client({ client_id }) })
+  async client_id => {
+    const { text } = await read({ 'clients/web.yaml': client({ client_id }) })
     expect(text).toContain('client_id: usr_ is how subjects begin')
   },
 )
 
 test.each(['usr', 'usr-ada', 'my_usr_app', 'a', 'https://app.example.org/', 'x'.repeat(255)])(
   'the client_id %s is valid: it does not look like a subject',
-  client_id => {
-    expect(refused({ client_id })).toEqual([])
+  async client_id => {
+    expect(await refused({ client_id })).toEqual([])
   },
 )
 
-test.each(['', 'a b', 'ä', 'a\n', 'x'.repeat(256)])('"%s" is no client_id', client_id => {
-  expect(refused({ client_id })).toEqual(['client_id'])
+test.each(['', 'a b', 'ä', 'a\n', 'x'.repeat(256)])('"%s" is no client_id', async client_id => {
+  expect(await refused({ client_id })).toEqual(['client_id'])
 })
 
 const METHODS: [object, string[]][] = [
@@ -67,8 +67,8 @@ const METHODS: [object, string[]][] = [
   [{ token_endpoint_auth_method: 'tls_client_auth' }, ['token_endpoint_auth_method']],
 ]
 
-test.each(METHODS)('a client with %j has a finding about %j', (changes, keys) => {
-  expect(refused(changes)).toEqual(keys)
+test.each(METHODS)('a client with %j has a finding about %j', async (changes, keys) => {
+  expect(await refused(changes)).toEqual(keys)
 })
 
 test.each([
@@ -77,8 +77,8 @@ test.each([
   `sha256:${'A'.repeat(44)}`,
   'A'.repeat(43),
   'canary',
-])('the hash %s is refused with the command that makes one', hash => {
-  const { text } = read({
+])('the hash %s is refused with the command that makes one', async hash => {
+  const { text } = await read({
     'clients/web.yaml': client({
       token_endpoint_auth_method: 'client_secret_basic',
       client_secret_hashes: [hash],
@@ -94,15 +94,15 @@ test.each([
   [{ scope: 'OpenID' }, ['scope']],
   [{ scope: 'openid ada grace' }, ['scope', 'scope']],
   [{ scope: '' }, ['scope']],
-])('a client with %j has a finding about %j', (changes, keys) => {
-  expect(refused(changes)).toEqual(keys)
+])('a client with %j has a finding about %j', async (changes, keys) => {
+  expect(await refused(changes)).toEqual(keys)
 })
 
 test.each(['request_uris'])(
   'a client with %s, which makes the library send requests, is refused',
-  key => {
+  async key => {
     const uri = 'https://app.example.org/fetched'
-    expect(refused({ [key]: key.endsWith('s') ? [uri] : uri })).toEqual([key])
+    expect(await refused({ [key]: key.endsWith('s') ? [uri] : uri })).toEqual([key])
   },
 )
 
@@ -115,8 +115,8 @@ test.each([
   ['https://ada:secret@app.example.org/', ['backchannel_logout_uri']],
   ['/backchannel', ['backchannel_logout_uri']],
   ['ftp://app.example.org/', ['backchannel_logout_uri']],
-])('a backchannel_logout_uri of %s is refused at %j', (backchannel_logout_uri, keys) => {
-  expect(refused({ backchannel_logout_uri })).toEqual(keys)
+])('a backchannel_logout_uri of %s is refused at %j', async (backchannel_logout_uri, keys) => {
+  expect(await refused({ backchannel_logout_uri })).toEqual(keys)
 })
 
 test.each([
@@ -128,52 +128,59 @@ test.each([
     ['response_types', 'response_modes'],
     ['response_modes'],
   ],
-])('tokens from the browser: %j', (changes, off, on) => {
+])('tokens from the browser: %j', async (changes, off, on) => {
   const compatibility = { implicit: true, hybrid: true }
   const files = { 'clients/web.yaml': client(changes), 'usher.yaml': { compatibility } }
-  expect(refused(changes)).toEqual(off)
-  expect(read(files, PRODUCTION).findings.map(({ key }) => key)).toEqual(on)
+  expect(await refused(changes)).toEqual(off)
+  expect((await read(files, PRODUCTION)).findings.map(({ key }) => key)).toEqual(on)
 })
 
-test('a key-bound or FAPI 2.0 client gets no tokens from the authorization endpoint', () => {
+test('a key-bound or FAPI 2.0 client gets no tokens from the authorization endpoint', async () => {
   const usher = { compatibility: { implicit: true, hybrid: true } }
   const changes = { response_types: ['code id_token token'], profile: 'fapi2' }
-  const { text } = read({ 'clients/web.yaml': client(changes), 'usher.yaml': usher }, PRODUCTION)
+  const { text } = await read(
+    { 'clients/web.yaml': client(changes), 'usher.yaml': usher },
+    PRODUCTION,
+  )
   expect(text).toContain('response_types: profile: fapi2 allows here only code')
 })
 
 test.each([
   [undefined, 'must have at least one, such as https://app.example.org/callback'],
   [['https://app.example.org/a other: b'], 'only visible ASCII, no spaces: check the indentation'],
-])('redirect_uris of %j are refused with the fix', (redirect_uris, says) => {
-  expect(read({ 'clients/web.yaml': client({ redirect_uris }) }).text).toContain(says)
+])('redirect_uris of %j are refused with the fix', async (redirect_uris, says) => {
+  expect((await read({ 'clients/web.yaml': client({ redirect_uris }) })).text).toContain(says)
 })
 
-test('a loopback issuer may send logout tokens over plain http, to loopback only', () => {
-  const refusedFor = (backchannel_logout_uri: string) =>
-    read({ 'clients/web.yaml': client({ backchannel_logout_uri }) }).text
-  expect(refusedFor('http://localhost:4000/backchannel')).toBe('')
+test('a loopback issuer may send logout tokens over plain http, to loopback only', async () => {
+  const refusedFor = async (backchannel_logout_uri: string) =>
+    (await read({ 'clients/web.yaml': client({ backchannel_logout_uri }) })).text
+  expect(await refusedFor('http://localhost:4000/backchannel')).toBe('')
   const message = 'must be https; http only on loopback, for a loopback issuer'
-  expect(refusedFor('http://app.example.org/backchannel')).toContain(message)
+  expect(await refusedFor('http://app.example.org/backchannel')).toContain(message)
 })
 
-test('a text that looks like a key with a value needs no setting', () => {
+test('a text that looks like a key with a value needs no setting', async () => {
   const text = 'id_token_encrypted_response_alg=grant_types=client_credentials'
   const uri = `https://app.example.org/?${text}`
-  expect(refused({ client_name: text, client_uri: uri, redirect_uris: [uri] })).toEqual([])
+  expect(await refused({ client_name: text, client_uri: uri, redirect_uris: [uri] })).toEqual([])
 })
 
-test('a scope that does not exist is named in the report', () => {
-  const { text } = read({ 'clients/web.yaml': client({ scope: 'openid nowhere' }) })
+test('a scope that does not exist is named in the report', async () => {
+  const { text } = await read({ 'clients/web.yaml': client({ scope: 'openid nowhere' }) })
   expect(text).toContain('scope: there is no scope "nowhere" in claims.yaml')
 })
 
-test('a required scope is one that the client may request', () => {
-  const required = (changes: object) =>
-    read({ 'clients/web.yaml': client({ required_scopes: ['offline_access'], ...changes }) }).text
-  expect(required({})).toBe('')
-  expect(required({ scope: 'openid' })).toContain('no scope "offline_access" in `scope`')
-  expect(required({ required_scopes: ['nowhere'] })).toContain('"nowhere" in claims.yaml')
+test('a required scope is one that the client may request', async () => {
+  const required = async (changes: object) =>
+    (
+      await read({
+        'clients/web.yaml': client({ required_scopes: ['offline_access'], ...changes }),
+      })
+    ).text
+  expect(await required({})).toBe('')
+  expect(await required({ scope: 'openid' })).toContain('no scope "offline_access" in `scope`')
+  expect(await required({ required_scopes: ['nowhere'] })).toContain('"nowhere" in claims.yaml')
 })
 
 test.each([
@@ -206,8 +213,8 @@ test.each([
   [{ post_logout_redirect_uris: ['http://app.example.org/'] }, ['post_logout_redirect_uris.0']],
   [{ logo_uri: 'https://app.example.org/logo.svg' }, ['logo_uri']],
   [{ logo_uri: 'logos/none.svg' }, ['logo_uri']],
-])('a client with %j has a finding about %j', (changes, keys) => {
-  expect(refused(changes)).toEqual(keys)
+])('a client with %j has a finding about %j', async (changes, keys) => {
+  expect(await refused(changes)).toEqual(keys)
 })
 
 const CIBA = {
@@ -229,15 +236,15 @@ test.each([
   [{ backchannel_user_code_parameter: true }, ['backchannel_user_code_parameter']],
   [{ token_endpoint_auth_method: 'none', client_secret_hashes: undefined }, ['grant_types']],
   [{ subject_type: 'pairwise', sector_identifier_uri: 'https://a.example/' }, ['subject_type']],
-])('a CIBA client with %j has a finding about %j', (changes, keys) => {
+])('a CIBA client with %j has a finding about %j', async (changes, keys) => {
   const features = { ciba: true, pairwise_subjects: true }
   const files = { 'usher.yaml': { features }, 'clients/web.yaml': client({ ...CIBA, ...changes }) }
-  expect(read(files, PRODUCTION).findings.map(({ key }) => key)).toEqual(keys)
+  expect((await read(files, PRODUCTION)).findings.map(({ key }) => key)).toEqual(keys)
 })
 
 /** The keys and rules of the findings and warnings for a client file with these changes. */
-function judged(changes: object): string[] {
-  const { settings, findings } = read({ 'clients/web.yaml': client(changes) })
+async function judged(changes: object): Promise<string[]> {
+  const { settings, findings } = await read({ 'clients/web.yaml': client(changes) })
   return [...findings, ...(settings?.warnings ?? [])].map(({ key, rule }) => `${key} ${rule}`)
 }
 
@@ -269,19 +276,19 @@ test.each<[object, string[]]>([
     [`${IDLE} idle-unrotated`],
   ],
   [{ lifetimes: { code: '30 s' } }, ['lifetimes.code unknown-key']],
-])('tokens of a client with %j: %j', (changes, expected) => {
-  expect(judged(changes)).toEqual(expected)
+])('tokens of a client with %j: %j', async (changes, expected) => {
+  expect(await judged(changes)).toEqual(expected)
 })
 
 const WEB = { 'clients/web.yaml': client(), 'clients/two.yaml': client({ client_id: 'two' }) }
 const withDefaults = (defaults: object, files: Files = WEB) =>
   read({ ...files, 'usher.yaml': { defaults } })
 
-test('defaults stand for the keys that a client file does not have', () => {
+test('defaults stand for the keys that a client file does not have', async () => {
   const lifetimes = { access_token: '5 min' }
   const own = client({ client_id: 'two', lifetimes: { id_token: '1 h' }, consent: 'explicit' })
   const files = { ...WEB, 'clients/two.yaml': own }
-  const { settings } = withDefaults({ lifetimes, refresh_tokens: 'always' }, files)
+  const { settings } = await withDefaults({ lifetimes, refresh_tokens: 'always' }, files)
   expect(settings?.clients).toMatchObject([
     { client_id: 'two', lifetimes: { id_token: 3600 }, refresh_tokens: 'always' },
     { client_id: 'web', lifetimes: { access_token: 300 }, refresh_tokens: 'always' },
@@ -294,15 +301,18 @@ test.each<[object, string[]]>([
   [{ consnet: 'implicit' }, ['defaults.consnet unknown-key']],
   [{ client_id: 'web' }, ['defaults.client_id unknown-key']],
   [{ subject_type: 'pairwise' }, ['defaults.subject_type feature-off']],
-])('defaults of %j: one finding, in usher.yaml', (defaults, expected) => {
-  const { findings } = withDefaults(defaults)
+])('defaults of %j: one finding, in usher.yaml', async (defaults, expected) => {
+  const { findings } = await withDefaults(defaults)
   expect(findings.map(({ key, rule }) => `${key} ${rule}`)).toEqual(expected)
   expect(findings.map(({ file }) => file)).toEqual(['usher.yaml'])
 })
 
-test('a finding about a key of the file itself is in the file, whatever the default is', () => {
+test('a finding about a key of the file itself is in the file, whatever the default is', async () => {
   const own = client({ rotate_refresh_tokens: false })
-  const { findings } = withDefaults({ rotate_refresh_tokens: true }, { 'clients/web.yaml': own })
+  const { findings } = await withDefaults(
+    { rotate_refresh_tokens: true },
+    { 'clients/web.yaml': own },
+  )
   expect(findings.map(({ file }) => file)).toEqual(['clients/web.yaml'])
 })
 
@@ -316,10 +326,10 @@ test.each<[object, string[]]>([
   [{ name: 'groups', groups: 'name' }, []],
   [{ roles: 'gruops' }, ['claims.rename.roles unknown-claim']],
   [{ sub: 'name' }, ['claims.rename.sub protocol-claim']],
-])('claims.rename of %j: %j', (rename, expected) => {
+])('claims.rename of %j: %j', async (rename, expected) => {
   const files = {
     'claims.yaml': { claims: NAMES },
     'clients/web.yaml': client({ claims: { rename } }),
   }
-  expect(read(files).findings.map(({ key, rule }) => `${key} ${rule}`)).toEqual(expected)
+  expect((await read(files)).findings.map(({ key, rule }) => `${key} ${rule}`)).toEqual(expected)
 })

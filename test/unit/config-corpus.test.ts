@@ -47,12 +47,12 @@ interface Case {
   isUnprivileged?: boolean
 }
 
-function refuse({ name, files, env = {}, arrange, isUnprivileged }: Case) {
-  withFolder({ ...RIGHT, ...files }, folder => {
+async function refuse({ name, files, env = {}, arrange, isUnprivileged }: Case) {
+  await withFolder({ ...RIGHT, ...files }, async folder => {
     arrange?.(folder)
     const started = process.cpuUsage()
     const read = () => readFolder(folder, { USHER_SECRET: SECRET, ...env })
-    const { settings, findings, text } = isUnprivileged ? unprivileged(read) : read()
+    const { settings, findings, text } = isUnprivileged ? await unprivileged(read) : await read()
     expect(Boolean(settings), `${name} is taken`).toBe(false)
     expect(findings, name).not.toEqual([])
     const { user, system } = process.cpuUsage(started)
@@ -390,9 +390,9 @@ const CORPUS: Case[] = [
   ...environments,
 ]
 
-test('the folder without a change is valid', () => {
-  withFolder(RIGHT, folder => {
-    expect(readFolder(folder, { USHER_SECRET: SECRET }).text).toBe('')
+test('the folder without a change is valid', async () => {
+  await withFolder(RIGHT, async folder => {
+    expect((await readFolder(folder, { USHER_SECRET: SECRET })).text).toBe('')
   })
 })
 
@@ -417,9 +417,9 @@ test.each(
     clientKeys,
     environments,
   }),
-)('%s: each is refused, without a crash and without showing a secret', (_, cases: Case[]) => {
+)('%s: each is refused, without a crash and without showing a secret', async (_, cases: Case[]) => {
   expect(cases.length).toBeGreaterThan(2)
-  for (const each of cases) refuse(each)
+  for (const each of cases) await refuse(each)
 })
 
 /** Valid variants, each in its own folder. */
@@ -489,11 +489,11 @@ const VALID: Files[] = [
   ...VALID_USHERS.map(usher => ({ 'usher.yaml': usher })),
 ]
 
-test('valid configuration is accepted, in more than 60 variants', () => {
+test('valid configuration is accepted, in more than 60 variants', async () => {
   expect(VALID.length).toBeGreaterThanOrEqual(60)
   for (const files of VALID) {
-    const text = withFolder({ ...RIGHT, ...files }, folder => {
-      return readFolder(folder, { USHER_SECRET: SECRET }).text
+    const text = await withFolder({ ...RIGHT, ...files }, async folder => {
+      return (await readFolder(folder, { USHER_SECRET: SECRET })).text
     })
     expect(text, JSON.stringify(files)).toBe('')
   }
@@ -505,7 +505,7 @@ test('valid configuration is accepted by the library too', async () => {
     client({ ...changes, client_id: `c${i}` }),
   ])
   const files: Files = { ...Object.fromEntries(clients), 'claims.yaml': COMPLETE.claims }
-  const settings = withFolder(files, folder => readSettings({ USHER_CONFIG: folder }))
+  const settings = await withFolder(files, folder => readSettings({ USHER_CONFIG: folder }))
   await expect(checkSettings(settings)).resolves.toBeUndefined()
 })
 
@@ -515,7 +515,7 @@ test.each([
 ])(
   'the command refuses it as well: $name',
   async ({ files, arrange }) => {
-    const folder = withFolder({ ...RIGHT, ...files }, made => {
+    const folder = await withFolder({ ...RIGHT, ...files }, made => {
       arrange?.(made)
       const kept = `${made}-kept`
       execFileSync('cp', ['-R', '-P', made, kept])

@@ -6,7 +6,6 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { validate } from '../../src/commands/config.ts'
 import { differences } from '../../src/config/diff.ts'
-import { atOnce } from '../../src/config/slices.ts'
 import { createValidator } from '../../src/features/authorization-details.ts'
 import { detailWords } from '../../src/pages/consent.ts'
 import { createLanguages } from '../../src/pages/words.ts'
@@ -33,8 +32,8 @@ const withType = (changes: object, files: Files = {}) =>
     ...files,
   })
 
-const refused = (changes: object, files: Files = {}) =>
-  withType(changes, files).findings.map(({ key, rule }) => `${key} ${rule}`)
+const refused = async (changes: object, files: Files = {}) =>
+  (await withType(changes, files)).findings.map(({ key, rule }) => `${key} ${rule}`)
 
 /** A schema with these properties, and with the required property `name`. */
 const schema = (properties: object, more: object = {}) => ({
@@ -47,15 +46,15 @@ const schema = (properties: object, more: object = {}) => ({
 })
 const name = (more: object) => schema({ name: { type: 'string', ...more } })
 
-test('a valid type is in the settings, and its changes are logged', () => {
-  const before = withType({}).settings
-  const after = withType(name({ title: 'Place' })).settings
+test('a valid type is in the settings, and its changes are logged', async () => {
+  const before = (await withType({})).settings
+  const after = (await withType(name({ title: 'Place' }))).settings
   expect(before?.details.folder).toMatchObject({
     resource: FILES,
     schema: { additionalProperties: false },
   })
   if (!before || !after) throw new Error('not read')
-  expect(atOnce(differences({ ...before, folder: after.folder }, after))).toEqual([
+  expect(await differences({ ...before, folder: after.folder }, after)).toEqual([
     '+ details.folder.schema.properties.name.title: "Place"',
   ])
 })
@@ -134,8 +133,8 @@ test.each<[string, object, string[]]>([
     schema({ all: { type: 'array', items: { type: 'array' } } }),
     ['schema.properties.all.items.type invalid-value'],
   ],
-])('%s is a finding with its place', (_, changes, findings) => {
-  expect(refused(changes)).toEqual(findings)
+])('%s is a finding with its place', async (_, changes, findings) => {
+  expect(await refused(changes)).toEqual(findings)
 })
 
 test.each([
@@ -143,7 +142,9 @@ test.each([
   '^\\d{1,6}\\.\\d{2}$',
   '^[A-Z]{2}\\d{2}[A-Z0-9 ]{11,42}$',
   '^[^a\\]]{3}a*\\$$',
-])('the pattern %s is accepted', pattern => expect(refused(name({ pattern }))).toEqual([]))
+])('the pattern %s is accepted', async pattern =>
+  expect(await refused(name({ pattern }))).toEqual([]),
+)
 
 test.each([
   '(',
@@ -160,27 +161,29 @@ test.each([
   '^(.)\\1$',
   '^a+?$',
   '^a\\$',
-])('a pattern with expensive backtracking is refused (%#)', pattern => {
-  expect(refused(name({ pattern }))).toEqual(['schema.properties.name.pattern value'])
+])('a pattern with expensive backtracking is refused (%#)', async pattern => {
+  expect(await refused(name({ pattern }))).toEqual(['schema.properties.name.pattern value'])
 })
 
-test('a type has one file, and a client names existing types', () => {
-  expect(refused({}, { 'details/other.yaml': type() })).toEqual(['type same-type'])
+test('a type has one file, and a client names existing types', async () => {
+  expect(await refused({}, { 'details/other.yaml': type() })).toEqual(['type same-type'])
   const file = client({ authorization_details_types: ['folder', 'foldr'] })
-  const reading = withType({}, { 'clients/web.yaml': file })
+  const reading = await withType({}, { 'clients/web.yaml': file })
   expect(places(reading)).toEqual(['clients/web.yaml:1:181 authorization_details_types.1'])
   expect(reading.text).toContain('no file in details/ has this type; did you mean folder?')
   const other = client({ client_id: 'other' })
   const closed = { 'resources/files.yaml': resource({ clients: ['other'] }) }
-  expect(refused({}, { ...closed, 'clients/other.yaml': other })).toEqual([
+  expect(await refused({}, { ...closed, 'clients/other.yaml': other })).toEqual([
     'authorization_details_types.0 unknown-client',
   ])
 })
 
-test('a feature that is off, or lacks another, is a finding', () => {
-  expect(refused({}, { 'usher.yaml': {} })).toEqual(['authorization_details_types feature-off'])
+test('a feature that is off, or lacks another, is a finding', async () => {
+  expect(await refused({}, { 'usher.yaml': {} })).toEqual([
+    'authorization_details_types feature-off',
+  ])
   const features = { rich_authorization_requests: true, pushed_authorization_requests: false }
-  expect(refused({}, { 'usher.yaml': { features } })).toEqual([
+  expect(await refused({}, { 'usher.yaml': { features } })).toEqual([
     'features.rich_authorization_requests feature-off',
   ])
 })
@@ -242,8 +245,8 @@ test.each<[string, object, unknown, unknown]>([
     { c: 'x' },
   ],
   ['properties', { type: 'object', properties: { b: { type: 'string' } } }, { b: 'x' }, { c: 'x' }],
-])('the keyword %s is enforced', (_, property, valid, invalid) => {
-  const file = withType(schema({ a: property })).settings?.details.folder
+])('the keyword %s is enforced', async (_, property, valid, invalid) => {
+  const file = (await withType(schema({ a: property }))).settings?.details.folder
   if (!file) throw new Error('not read')
   const validate = createValidator(file)
   const detail = { type: 'folder', name: 'x' }
@@ -251,7 +254,7 @@ test.each<[string, object, unknown, unknown]>([
   expect(validate({ ...detail, a: invalid })).toMatch(/^(a[ .]|there is no property a\.)/)
 })
 
-const { settings } = withType({
+const { settings } = await withType({
   description: { en: 'Use {name} for {days}', fr: 'Utiliser {name} pour {days}' },
   labels: {
     'for.whom': { en: 'With', de: 'Mit' },

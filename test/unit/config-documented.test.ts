@@ -16,9 +16,9 @@ const files = globSync('docs/applications/*.md', { cwd: ROOT }).flatMap(path =>
 
 test('docs/applications has client files', () => expect(files.length).toBeGreaterThan(10))
 
-test.each(files)('the client file of $name has no warning', ({ yaml }) => {
+test.each(files)('the client file of $name has no warning', async ({ yaml }) => {
   const folder = { 'usher.yaml': 'proxy: [10.0.0.1]', 'claims.yaml': COMPLETE.claims }
-  const reading = withFolder({ ...folder, 'clients/one.yaml': yaml }, path =>
+  const reading = await withFolder({ ...folder, 'clients/one.yaml': yaml }, path =>
     readFolder(PRODUCTION, path),
   )
   expect(reading.warnings).toEqual([])

@@ -14,8 +14,8 @@ const FILES: Files = {
 }
 
 const explained = (env: Record<string, string> = {}) =>
-  withFolder(FILES, folder => {
-    const reading = readFolder(env, folder)
+  withFolder(FILES, async folder => {
+    const reading = await readFolder(env, folder)
     const keys = new Map(effectiveKeys(reading).map(key => [key.key, key]))
     return { folder, keys, clients: reading.clients.map(clientMetadata) }
   })
@@ -38,8 +38,8 @@ test('a name in backticks in a description is a key of its file', () => {
   expect(strays).toEqual([])
 })
 
-test('the source of a value is its line, its variable, or the default', () => {
-  const { keys, folder } = explained({ PORT: '4001' })
+test('the source of a value is its line, its variable, or the default', async () => {
+  const { keys, folder } = await explained({ PORT: '4001' })
   expect(keys.get('lifetimes.code')).toMatchObject({
     value: '30 s',
     from: `${folder}/usher.yaml:${USHER.split('\n').indexOf('  code: 30 s') + 1}`,
@@ -55,8 +55,8 @@ test('the source of a value is its line, its variable, or the default', () => {
   })
 })
 
-test('a client is shown with its settings and defaults, and without hashes', () => {
-  const [values = {}] = explained().clients
+test('a client is shown with its settings and defaults, and without hashes', async () => {
+  const [values = {}] = (await explained()).clients
   expect(values.response_modes?.value).toEqual(['query'])
   expect(values.client_secret_hashes?.value).toBe('(not shown)')
   expect(values.consent?.from).toMatch(/web\.yaml:28$/)
@@ -71,9 +71,9 @@ test.each([
   ['issuer', { issuer: 'https://ada:hunter2@login.example.org' }],
   ['accounts.module', { accounts: { module: 'https://:hunter2@example.org/accounts.ts' } }],
   ['branding.name', { branding: { name: PEM } }],
-])('a secret that stands at %s is not shown', (path, usher) => {
-  const shown = withFolder({ 'usher.yaml': JSON.stringify(usher) }, folder =>
-    effectiveKeys(readFolder({}, folder)),
+])('a secret that stands at %s is not shown', async (path, usher) => {
+  const shown = await withFolder({ 'usher.yaml': JSON.stringify(usher) }, async folder =>
+    effectiveKeys(await readFolder({}, folder)),
   )
   expect(shown.find(({ key }) => key === path)?.value).toBe('(not shown)')
   expect(JSON.stringify(shown)).not.toMatch(/hunter/i)
@@ -85,15 +85,15 @@ test.each([
     'branding.links.forgot_password',
     { branding: { links: { forgot_password: 'https://example.org' } } },
   ],
-])('%s is an address, and shown', (path, usher) => {
-  const shown = withFolder({ 'usher.yaml': JSON.stringify(usher) }, folder =>
-    effectiveKeys(readFolder({}, folder)),
+])('%s is an address, and shown', async (path, usher) => {
+  const shown = await withFolder({ 'usher.yaml': JSON.stringify(usher) }, async folder =>
+    effectiveKeys(await readFolder({}, folder)),
   )
   expect(shown.find(({ key }) => key === path)?.value).toMatch(/^https:/)
 })
 
-test('the password of a store is not shown', () => {
+test('the password of a store is not shown', async () => {
   const USHER_STORE = 'redis://usher:hunter2@redis.example.org'
-  const { keys } = explained({ ...PRODUCTION, USHER_STORE })
+  const { keys } = await explained({ ...PRODUCTION, USHER_STORE })
   expect(keys.get('store')).toMatchObject({ value: '(not shown)', from: 'USHER_STORE' })
 })

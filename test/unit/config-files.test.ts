@@ -18,21 +18,21 @@ import {
 
 const utf16 = (text: string) => Buffer.from(text, 'utf16le')
 
-test('a byte order mark and Windows line endings are accepted', () => {
+test('a byte order mark and Windows line endings are accepted', async () => {
   const text = `\uFEFF${COMPLETE.usher.replaceAll('\n', '\r\n')}`
-  expect(read({ 'usher.yaml': text }).settings?.branding.name).toBe('Example')
-  expect(places(read({ 'usher.yaml': `${text}extra: 1\r\n` }))).toEqual([
+  expect((await read({ 'usher.yaml': text })).settings?.branding.name).toBe('Example')
+  expect(places(await read({ 'usher.yaml': `${text}extra: 1\r\n` }))).toEqual([
     `usher.yaml:${COMPLETE.usher.split('\n').length}:1 extra`,
   ])
 })
 
-test('an empty usher.yaml, or none, means the defaults', () => {
+test('an empty usher.yaml, or none, means the defaults', async () => {
   for (const text of ['', '\n', '# nothing yet\n', '---\n', 'null\n']) {
-    expect(read({ 'usher.yaml': text }).settings?.listen.port).toBe(3000)
+    expect((await read({ 'usher.yaml': text })).settings?.listen.port).toBe(3000)
   }
-  withFolder({}, folder => {
+  await withFolder({}, async folder => {
     rmSync(join(folder, 'usher.yaml'))
-    expect(readFolder(folder).settings?.listen.port).toBe(3000)
+    expect((await readFolder(folder)).settings?.listen.port).toBe(3000)
   })
 })
 
@@ -43,8 +43,8 @@ test.each([
   ['wrong indentation', 'listen:\n  port: 3000\n host: ::1\n', 'usher.yaml:3:1', ''],
   ['two documents', 'listen: {}\n---\nlisten: {}\n', 'usher.yaml:2:1', 'delete the line ---'],
   ['a key that is a list', '? [a, b]\n: 1\n', 'usher.yaml:1:3', 'strings'],
-])('%s is a finding with its place', (_, text, place, message) => {
-  const reading = read({ 'usher.yaml': text })
+])('%s is a finding with its place', async (_, text, place, message) => {
+  const reading = await read({ 'usher.yaml': text })
   expect(places(reading)[0]).toContain(place)
   expect(reading.text).toContain(message)
 })
@@ -53,13 +53,13 @@ test.each([
   ['UTF-16 with a byte order mark', utf16(`\uFEFF${COMPLETE.usher}`)],
   ['Latin-1', Buffer.from('branding: { name: Caf\xE9 }\n', 'latin1')],
   ['cut off within a character', Buffer.from('branding: { name: "é').subarray(0, -1)],
-])('a file in %s is refused as not UTF-8', (_, bytes) => {
-  const { findings } = read({ 'usher.yaml': bytes })
+])('a file in %s is refused as not UTF-8', async (_, bytes) => {
+  const { findings } = await read({ 'usher.yaml': bytes })
   expect(findings).toMatchObject([{ file: 'usher.yaml', message: 'is not UTF-8 text' }])
 })
 
-test('UTF-16 without a byte order mark is refused', () => {
-  expect(read({ 'usher.yaml': utf16(COMPLETE.usher) }).findings).not.toEqual([])
+test('UTF-16 without a byte order mark is refused', async () => {
+  expect((await read({ 'usher.yaml': utf16(COMPLETE.usher) })).findings).not.toEqual([])
 })
 
 test.each([
@@ -67,54 +67,54 @@ test.each([
   ['a number', '3000\n'],
   ['a string', 'listen\n'],
   ['false', 'false\n'],
-])('%s at the top of any file is refused at its first line', (_, text) => {
-  const reading = read({ 'usher.yaml': text, 'claims.yaml': text, 'clients/web.yaml': text })
+])('%s at the top of any file is refused at its first line', async (_, text) => {
+  const reading = await read({ 'usher.yaml': text, 'claims.yaml': text, 'clients/web.yaml': text })
   const expected = ['claims.yaml:1:1', 'clients/web.yaml:1:1', 'usher.yaml:1:1']
   expect(places(reading)).toEqual(expected)
 })
 
-test('an empty client file is a finding, an empty claims.yaml gives no claims', () => {
-  const reading = read({ 'claims.yaml': '', 'clients/web.yaml': '' })
+test('an empty client file is a finding, an empty claims.yaml gives no claims', async () => {
+  const reading = await read({ 'claims.yaml': '', 'clients/web.yaml': '' })
   expect(places(reading)).toEqual([
     'clients/web.yaml:1:1 client_id',
     'clients/web.yaml:1:1 client_name',
   ])
 })
 
-test('a config folder that does not exist is named as missing', () => {
-  const { text } = withFolder({}, folder => readFolder(join(folder, 'nowhere')))
+test('a config folder that does not exist is named as missing', async () => {
+  const { text } = await withFolder({}, folder => readFolder(join(folder, 'nowhere')))
   expect(text).toMatch(/nowhere {2}.*(missing|does not exist|no such|not found|cannot be read)/)
 })
 
-test('a file in place of the config folder is reported as such', () => {
-  const { text } = withFolder({}, folder => readFolder(join(folder, 'usher.yaml')))
+test('a file in place of the config folder is reported as such', async () => {
+  const { text } = await withFolder({}, folder => readFolder(join(folder, 'usher.yaml')))
   expect(text).not.toBe('')
   expect(text).not.toContain('UTF-8')
 })
 
-test('a link that leads back to itself cannot be read', () => {
-  withFolder({}, folder => {
+test('a link that leads back to itself cannot be read', async () => {
+  await withFolder({}, async folder => {
     rmSync(join(folder, 'usher.yaml'))
     symlinkSync('usher.yaml', join(folder, 'usher.yaml'))
-    expect(readFolder(folder).findings).toMatchObject([
+    expect((await readFolder(folder)).findings).toMatchObject([
       { file: 'usher.yaml', message: 'cannot be read' },
     ])
   })
 })
 
-test('a folder in place of a file, and a file in place of a folder, are refused', () => {
-  withFolder({ clients: 'a file' }, folder => {
+test('a folder in place of a file, and a file in place of a folder, are refused', async () => {
+  await withFolder({ clients: 'a file' }, async folder => {
     rmSync(join(folder, 'usher.yaml'))
     mkdirSync(join(folder, 'usher.yaml'))
-    expect(places(readFolder(folder))).toEqual(['clients', 'usher.yaml'])
+    expect(places(await readFolder(folder))).toEqual(['clients', 'usher.yaml'])
   })
 })
 
-test('a pipe in place of a file is refused at once', () => {
-  withFolder({}, folder => {
+test('a pipe in place of a file is refused at once', async () => {
+  await withFolder({}, async folder => {
     rmSync(join(folder, 'claims.yaml'))
     execFileSync('mkfifo', [join(folder, 'claims.yaml')])
-    expect(readFolder(folder).findings).toContainEqual({
+    expect((await readFolder(folder)).findings).toContainEqual({
       file: 'claims.yaml',
       rule: 'file',
       message: 'is not a file',
@@ -122,25 +122,25 @@ test('a pipe in place of a file is refused at once', () => {
   })
 })
 
-test('a file without read permission is reported as unreadable', () => {
-  withFolder({ 'clients/web.yaml': client() }, folder => {
+test('a file without read permission is reported as unreadable', async () => {
+  await withFolder({ 'clients/web.yaml': client() }, async folder => {
     chmodSync(folder, 0o755)
     chmodSync(join(folder, 'clients'), 0o755)
     chmodSync(join(folder, 'clients/web.yaml'), 0)
-    const findings = unprivileged(() => readFolder(folder).findings)
+    const findings = await unprivileged(async () => (await readFolder(folder)).findings)
     expect(findings).toMatchObject([{ file: 'clients/web.yaml', message: 'cannot be read' }])
   })
 })
 
-test('a file of 2 MiB is refused without being parsed', () => {
+test('a file of 2 MiB is refused without being parsed', async () => {
   const started = performance.now()
-  const { findings } = read({ 'usher.yaml': `${'# Ada\n'.repeat(350_000)}listen: {}\n` })
+  const { findings } = await read({ 'usher.yaml': `${'# Ada\n'.repeat(350_000)}listen: {}\n` })
   expect(findings).toMatchObject([{ file: 'usher.yaml', message: 'is larger than 1 MiB' }])
   expect(performance.now() - started).toBeLessThan(1000)
 })
 
-test('files without a YAML extension are ignored', () => {
-  const { settings } = read({ 'clients/README.md': '# {', 'clients/web.yaml.bak': ': {' })
+test('files without a YAML extension are ignored', async () => {
+  const { settings } = await read({ 'clients/README.md': '# {', 'clients/web.yaml.bak': ': {' })
   expect(settings?.clients).toEqual([])
 })
 
@@ -151,17 +151,17 @@ test.each([
   'usher.yml',
   'clents/web.yaml',
   'clients/old/web.yaml',
-])('%s is not read, and the report shows that', name => {
-  const { findings, text } = read({ [name]: client() })
+])('%s is not read, and the report shows that', async name => {
+  const { findings, text } = await read({ [name]: client() })
   expect(findings).toHaveLength(1)
   expect(text).toMatch(/is not read|nothing reads this/)
 })
 
-test('a config folder that does not exist is reported without a suggestion', () => {
-  withFolder({ 'bin/usher.yaml': '' }, folder => {
+test('a config folder that does not exist is reported without a suggestion', async () => {
+  await withFolder({ 'bin/usher.yaml': '' }, async folder => {
     const message = 'folder not found'
-    const missing = () => readSettings({ USHER_CONFIG: join(folder, 'nix') })
-    expect(missing).toThrow(
+    const missing = readSettings({ USHER_CONFIG: join(folder, 'nix') })
+    await expect(missing).rejects.toThrow(
       expect.objectContaining({
         findings: [{ file: join(folder, 'nix'), rule: 'folder', message }],
       }),
@@ -169,19 +169,19 @@ test('a config folder that does not exist is reported without a suggestion', () 
   })
 })
 
-test('a folder that is a mounted ConfigMap, as the kubelet lays it out, is read', () => {
-  withFolder({ '..2026_11_21/usher.yaml': 'branding: { name: Engines }\n' }, folder => {
+test('a folder that is a mounted ConfigMap, as the kubelet lays it out, is read', async () => {
+  await withFolder({ '..2026_11_21/usher.yaml': 'branding: { name: Engines }\n' }, async folder => {
     rmSync(join(folder, 'usher.yaml'))
     symlinkSync('..2026_11_21', join(folder, '..data'))
     symlinkSync('..data/usher.yaml', join(folder, 'usher.yaml'))
-    expect(readFolder(folder).text).toBe('')
-    expect(readFolder(folder).settings?.branding.name).toBe('Engines')
+    expect((await readFolder(folder)).text).toBe('')
+    expect((await readFolder(folder)).settings?.branding.name).toBe('Engines')
   })
 })
 
-test('any invalid content of the folder leads to a report, and to no other error', () => {
-  withFolder({}, folder => {
+test('any invalid content of the folder leads to a report, and to no other error', async () => {
+  await withFolder({}, async folder => {
     writeFileSync(join(folder, 'usher.yaml'), Buffer.from(Array.from({ length: 256 }, (_, i) => i)))
-    expect(() => readSettings({ USHER_CONFIG: folder })).toThrow(ConfigError)
+    await expect(readSettings({ USHER_CONFIG: folder })).rejects.toThrow(ConfigError)
   })
 })

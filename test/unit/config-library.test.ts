@@ -6,7 +6,7 @@ import { ConfigError, type Finding } from '../../src/config/report/finding.ts'
 import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
 
 async function check(files: Files): Promise<{ findings: Finding[]; text: string }> {
-  const { settings, ...refusal } = read(files)
+  const { settings, ...refusal } = await read(files)
   if (!settings) return refusal
   try {
     await checkSettings(settings)

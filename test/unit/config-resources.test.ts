@@ -9,7 +9,6 @@ import { differences } from '../../src/config/diff.ts'
 import { readSettings } from '../../src/config/load.ts'
 import type { ConfigError } from '../../src/config/report/finding.ts'
 import { EXCHANGE_GRANT } from '../../src/config/schema/client.ts'
-import { atOnce } from '../../src/config/slices.ts'
 import { client, type Files, places, read, resource, withFolder } from '../support/config-folder.ts'
 
 const WEB = { 'clients/web.yaml': client() }
@@ -18,8 +17,8 @@ const withApi = (changes: object, files: Files = {}) =>
   read({ ...WEB, 'clients/api.yaml': API, 'resources/files.yaml': resource(changes), ...files })
 
 /** The keys and rules of the findings for an API with these changes. */
-const refused = (changes: object) =>
-  withApi(changes).findings.map(({ key, rule }) => `${key} ${rule}`)
+const refused = async (changes: object) =>
+  (await withApi(changes)).findings.map(({ key, rule }) => `${key} ${rule}`)
 
 test.each([
   'https://files.example.org',
@@ -27,8 +26,8 @@ test.each([
   'https://files.example.org/v1?tenant=a',
   'urn:example:files',
   'files:all',
-])('%s is an identifier', identifier => {
-  expect(refused({ resource: identifier })).toEqual([])
+])('%s is an identifier', async identifier => {
+  expect(await refused({ resource: identifier })).toEqual([])
 })
 
 test.each([
@@ -39,8 +38,8 @@ test.each([
   ['https://files.example.org#', 'value'],
   ['https://files example.org', 'invalid-format'],
   ['https://files.example.org/é', 'invalid-format'],
-])('"%s" is no identifier', (identifier, rule) => {
-  expect(refused({ resource: identifier })).toEqual([`resource ${rule}`])
+])('"%s" is no identifier', async (identifier, rule) => {
+  expect(await refused({ resource: identifier })).toEqual([`resource ${rule}`])
 })
 
 const FEW = { clients: ['web', 'wbe'] }
@@ -74,8 +73,8 @@ test.each<[string, object, string[]]>([
     { resource: 'http://localhost:3000' },
     ['resource same-audience'],
   ],
-])('%s is refused', (_, changes, expected) => {
-  expect(refused(changes)).toEqual(expected)
+])('%s is refused', async (_, changes, expected) => {
+  expect(await refused(changes)).toEqual(expected)
 })
 
 test.each<[string, object]>([
@@ -86,8 +85,8 @@ test.each<[string, object]>([
     { clients: ['web', 'app_*', 'https://claude.ai/*', 'https://a.example/b*'] },
   ],
   ['clients and its own', { clients: ['web'], introspected_by: ['api'], token_format: 'opaque' }],
-])('%s is right', (_, changes) => {
-  expect(refused(changes)).toEqual([])
+])('%s is right', async (_, changes) => {
+  expect(await refused(changes)).toEqual([])
 })
 
 const EXCHANGE_CLIENTS = {
@@ -108,7 +107,7 @@ test.each<[string, object, string[]]>([
   ['an unknown audience', { from: ['shop'] }, ['exchange.0.from no API in resources/ has']],
   ['a scope of another API', { scopes: ['x'] }, ['exchange.0.scopes the API has no scope x']],
 ])('in exchange: %s', async (_, change, expected) => {
-  const { settings } = withApi({ exchange: [{ ...rule, ...change }] }, EXCHANGE_CLIENTS)
+  const { settings } = await withApi({ exchange: [{ ...rule, ...change }] }, EXCHANGE_CLIENTS)
   if (!settings) throw new Error('the folder is valid')
   const findings = await checkSettings(settings).then(
     () => [],
@@ -123,15 +122,15 @@ test.each<[string, object, string[]]>([
 })
 
 test('a client that an exchange names needs the grant type in its file', async () => {
-  const { settings } = withApi({ exchange: [rule] })
+  const { settings } = await withApi({ exchange: [rule] })
   if (!settings) throw new Error('the folder is valid')
   await expect(checkSettings(settings)).rejects.toThrow(
     /no confidential client in clients.* has grant_types with urn:ietf/,
   )
 })
 
-test('two APIs cannot have the same identifier or audience', () => {
-  const reading = withApi(
+test('two APIs cannot have the same identifier or audience', async () => {
+  const reading = await withApi(
     {},
     {
       'resources/again.yaml': resource(),
@@ -149,40 +148,40 @@ test('two APIs cannot have the same identifier or audience', () => {
   expect(reading.text).toContain('the tokens of resources/other.yaml have this audience already')
 })
 
-test('a client may name the scopes of an API, and no others', () => {
+test('a client may name the scopes of an API, and no others', async () => {
   const right = { 'clients/web.yaml': client({ scope: 'openid files:read' }) }
-  expect(withApi({}, right).text).toBe('')
-  const wrong = withApi({}, { 'clients/web.yaml': client({ scope: 'openid files:raed' }) })
+  expect((await withApi({}, right)).text).toBe('')
+  const wrong = await withApi({}, { 'clients/web.yaml': client({ scope: 'openid files:raed' }) })
   expect(wrong.text).toContain(
     'no scope "files:raed" in claims.yaml or resources/; did you mean files:read?',
   )
 })
 
-test('a key that needs a feature that is off is a finding with the name of the feature', () => {
+test('a key that needs a feature that is off is a finding with the name of the feature', async () => {
   const usher = (features: object) => ({ 'usher.yaml': { features } })
-  const off = withApi({}, usher({ resource_indicators: false }))
+  const off = await withApi({}, usher({ resource_indicators: false }))
   expect(off.text).toContain('features.resource_indicators')
   const asking = { token_format: 'opaque', introspected_by: ['api'] }
-  const mute = withApi(asking, usher({ introspection: false }))
+  const mute = await withApi(asking, usher({ introspection: false }))
   expect(mute.text).toContain(
     'introspected_by: needs a setting that is off: `features.introspection`',
   )
-  const alone = read(usher({ introspection: false, jwt_introspection: true }))
+  const alone = await read(usher({ introspection: false, jwt_introspection: true }))
   expect(alone.text).toContain('features.jwt_introspection: needs `features.introspection`')
   const signed = client({ introspection_signed_response_alg: 'ES256' })
-  const unsigned = read({ 'clients/web.yaml': signed })
+  const unsigned = await read({ 'clients/web.yaml': signed })
   expect(unsigned.text).toContain('needs a setting that is off: `features.jwt_introspection`')
 })
 
-test('an API for every metadata document is a warning', () => {
-  const { settings } = withApi({ clients: ['https://*'] })
+test('an API for every metadata document is a warning', async () => {
+  const { settings } = await withApi({ clients: ['https://*'] })
   expect(settings?.warnings).toMatchObject([{ rule: 'resource-open', key: 'clients' }])
 })
 
-test('an opaque token that no client can introspect is a warning', () => {
-  const { settings } = withApi({ token_format: 'opaque' })
+test('an opaque token that no client can introspect is a warning', async () => {
+  const { settings } = await withApi({ token_format: 'opaque' })
   expect(settings?.warnings).toMatchObject([{ rule: 'resource-unread', key: 'token_format' }])
-  const { settings: asked } = withApi({ token_format: 'opaque', introspected_by: ['api'] })
+  const { settings: asked } = await withApi({ token_format: 'opaque', introspected_by: ['api'] })
   expect(asked?.warnings).toEqual([])
 })
 
@@ -192,7 +191,7 @@ test('an algorithm without an imported key is a finding', async () => {
       'clients/web.yaml': client(changes),
       'resources/files.yaml': resource({ token_signing_alg }),
     }
-    return withFolder(files, folder => {
+    return withFolder(files, async folder => {
       const keys = types.map(type => {
         const file = join(folder, `.${type}`)
         const { privateKey } = generateKeyPairSync(type as 'rsa', { modulusLength: 2048 })
@@ -201,14 +200,14 @@ test('an algorithm without an imported key is a finding', async () => {
         return file
       })
       writeFileSync(join(folder, 'usher.yaml'), JSON.stringify({ keys: { import: keys } }))
-      return checkSettings(readSettings({ USHER_CONFIG: folder }))
+      return checkSettings(await readSettings({ USHER_CONFIG: folder }))
     })
   }
   await expect(sign('EdDSA')).resolves.toBeUndefined()
   await expect(sign('ES256')).rejects.toThrow(
     'token_signing_alg: there is no key for it; those of keys.import sign RS256, EdDSA',
   )
-  expect(() => sign('EdDSA', ['ed25519'])).toThrow(
+  await expect(sign('EdDSA', ['ed25519'])).rejects.toThrow(
     'keys.import: no key is RSA, and clients use RS256',
   )
   await expect(sign('RS256', ['rsa'], { id_token_signed_response_alg: 'ES256' })).rejects.toThrow(
@@ -216,51 +215,55 @@ test('an algorithm without an imported key is a finding', async () => {
   )
 })
 
-test('a client that is added is one line, also beside an API for every client', () => {
-  const before = withApi({}).settings
-  const after = withApi({}, { 'clients/a.yaml': client({ client_id: 'added' }) }).settings
+test('a client that is added is one line, also beside an API for every client', async () => {
+  const before = (await withApi({})).settings
+  const after = (await withApi({}, { 'clients/a.yaml': client({ client_id: 'added' }) })).settings
   expect(
-    before && after && atOnce(differences(before, { ...after, folder: before.folder })),
+    before && after && (await differences(before, { ...after, folder: before.folder })),
   ).toEqual(['+ clients.added'])
 })
 
-test('a list is one value in the changes', () => {
-  const withUris = (...redirect_uris: string[]) =>
-    read({ 'clients/web.yaml': client({ redirect_uris }) }).settings
+test('a list is one value in the changes', async () => {
+  const withUris = async (...redirect_uris: string[]) =>
+    (await read({ 'clients/web.yaml': client({ redirect_uris }) })).settings
   const [first, second] = ['https://a.example.org/', 'https://b.example.org/']
-  const [before, after] = [withUris(second), withUris(first, second)]
+  const [before, after] = [await withUris(second), await withUris(first, second)]
   expect(
-    before && after && atOnce(differences(before, { ...after, folder: before.folder })),
+    before && after && (await differences(before, { ...after, folder: before.folder })),
   ).toEqual([`clients.web.redirect_uris: ["${second}"] → ["${first}","${second}"]`])
 })
 
-test('a change between two configurations is reported by the identifier of the API', () => {
-  const { settings: before } = withApi({})
+test('a change between two configurations is reported by the identifier of the API', async () => {
+  const { settings: before } = await withApi({})
   const other = { 'resources/other.yaml': resource({ resource: 'urn:other' }) }
-  const { settings: after } = withApi({ token_lifetime: '5 min' }, other)
+  const { settings: after } = await withApi({ token_lifetime: '5 min' }, other)
   expect(
-    before && after && atOnce(differences(before, { ...after, folder: before.folder })),
+    before && after && (await differences(before, { ...after, folder: before.folder })),
   ).toEqual(['+ resources.https://files.example.org.token_lifetime: 300', '+ resources.urn:other'])
 })
 
 test.each<[string, string[]]>([
   ['https://files.example.org', []],
   ['https://files.example.org/', ['default_resource unknown-resource']],
-])('a client with default_resource %s has findings: %j', (default_resource, expected) => {
-  const { findings } = withApi({}, { 'clients/web.yaml': client({ default_resource }) })
+])('a client with default_resource %s has findings: %j', async (default_resource, expected) => {
+  const { findings } = await withApi({}, { 'clients/web.yaml': client({ default_resource }) })
   expect(findings.map(({ key, rule }) => `${key} ${rule}`)).toEqual(expected)
 })
 
-test('default_resource is refused for an API that is not for the client, or where APIs are off', () => {
+test('default_resource is refused for an API that is not for the client, or where APIs are off', async () => {
   const own = { 'clients/web.yaml': client({ default_resource: 'https://files.example.org' }) }
-  expect(withApi({ clients: ['api'] }, own).text).toContain('the API is not for this client')
+  expect((await withApi({ clients: ['api'] }, own)).text).toContain(
+    'the API is not for this client',
+  )
   const off = { 'usher.yaml': { features: { resource_indicators: false } } }
-  expect(withApi({}, { ...own, ...off }).text).toContain('default_resource: needs a setting')
+  expect((await withApi({}, { ...own, ...off })).text).toContain(
+    'default_resource: needs a setting',
+  )
 })
 
-test('a claim that tokens have of themselves is refused', () => {
+test('a claim that tokens have of themselves is refused', async () => {
   const files = { 'claims.yaml': { claims: { act: { scope: 'act', from: 'name' } } } }
-  expect(withApi({ claims: ['act'] }, files).text).toContain(
+  expect((await withApi({ claims: ['act'] }, files)).text).toContain(
     'is a claim that tokens have of themselves',
   )
 })

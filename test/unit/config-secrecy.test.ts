@@ -3,13 +3,10 @@
 
 import { createHash } from 'node:crypto'
 import { expect, test } from 'vitest'
-import * as diff from '../../src/config/diff.ts'
-import { atOnce } from '../../src/config/slices.ts'
+import { differences } from '../../src/config/diff.ts'
 import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
 
 const CANARY = 'CANARY1815'
-const differences = (...settings: Parameters<typeof diff.differences>) =>
-  atOnce(diff.differences(...settings))
 
 /** Formats in which a secret may be in a file by mistake. Most are errors for the YAML parser. */
 const VALUES = [
@@ -44,31 +41,31 @@ const VALUES = [
   `{ x: ${CANARY} }`,
 ]
 
-const shown = (files: Files, env: Record<string, string> = {}) => {
-  const { findings, text } = read(files, env)
+const shown = async (files: Files, env: Record<string, string> = {}) => {
+  const { findings, text } = await read(files, env)
   expect(findings).not.toEqual([])
   return text
 }
 
-test.each(VALUES)('client_secret: %s is refused and not shown', value => {
+test.each(VALUES)('client_secret: %s is refused and not shown', async value => {
   const text = `client_id: web\nclient_secret: ${value}\nclient_name: Web\nextra: 1\n`
-  expect(shown({ 'clients/web.yaml': text })).not.toContain(CANARY)
+  expect(await shown({ 'clients/web.yaml': text })).not.toContain(CANARY)
 })
 
-test.each(VALUES)('store: %s is refused and not shown', value => {
-  expect(shown({ 'usher.yaml': `store: ${value}\n` })).not.toContain(CANARY)
+test.each(VALUES)('store: %s is refused and not shown', async value => {
+  expect(await shown({ 'usher.yaml': `store: ${value}\n` })).not.toContain(CANARY)
 })
 
 test.each([`%${CANARY}\n---\n`, `${CANARY}\n`, `--- ${CANARY}\n`, `%YAML ${CANARY}\n---\n`])(
   'a file that holds nothing but %j is refused and not shown',
-  text => {
-    expect(shown({ 'usher.yaml': text, 'clients/web.yaml': text })).not.toContain(CANARY)
+  async text => {
+    expect(await shown({ 'usher.yaml': text, 'clients/web.yaml': text })).not.toContain(CANARY)
   },
 )
 
 const RANDOM = ['hex', 'base64', 'base64url'] as const
 
-test.each(RANDOM)('a secret in %s, in place of any value, is not shown', encoding => {
+test.each(RANDOM)('a secret in %s, in place of any value, is not shown', async encoding => {
   const secret = createHash('sha256').update(CANARY).digest(encoding)
   for (const [name, text] of Object.entries({
     'usher.yaml': COMPLETE.usher,
@@ -77,51 +74,54 @@ test.each(RANDOM)('a secret in %s, in place of any value, is not shown', encodin
     const marked = text.replaceAll(/^( *(?:- |[a-z_]+: )).+$/gm, `$1"\\u0000 ${secret}"`)
     expect(marked.split(secret).length).toBeGreaterThan(14)
     for (const part of secret.match(/.{8}/g) ?? []) {
-      expect(shown({ [name]: marked })).not.toContain(part)
+      expect(await shown({ [name]: marked })).not.toContain(part)
     }
   }
 })
 
-test('only the names of environment variables are shown', () => {
+test('only the names of environment variables are shown', async () => {
   const env = {
     USHER_SECRET: CANARY,
     USHER_STORE: `redis://:${CANARY}@localhost`,
     USHER_ISSUER: `https://ada:${CANARY}@id.example.org`,
     PORT: CANARY,
   }
-  expect(shown({}, env)).not.toContain(CANARY)
+  expect(await shown({}, env)).not.toContain(CANARY)
 })
 
 test.each([
   'proxy: ["http://ada:VALUE@10.0.0.1"]',
   'proxy: ["//ada:VALUE@10.0.0.1"]',
   'issuer: //ada:VALUE@id.example.org',
-])('the name and password of an address are not shown: %s', text => {
-  expect(shown({ 'usher.yaml': `${text.replace('VALUE', CANARY)}\n` })).not.toContain(CANARY)
+])('the name and password of an address are not shown: %s', async text => {
+  expect(await shown({ 'usher.yaml': `${text.replace('VALUE', CANARY)}\n` })).not.toContain(CANARY)
 })
 
-test('the name, password, query and fragment of a redirect URI are not shown', () => {
+test('the name, password, query and fragment of a redirect URI are not shown', async () => {
   for (const uri of [
     `https://ada:${CANARY}@app.example.org/callback`,
     `https://app.example.org/callback#${CANARY}`,
     `http://app.example.org/?token=${CANARY}`,
   ]) {
-    const text = shown({ 'clients/web.yaml': client({ redirect_uris: [uri] }) })
+    const text = await shown({ 'clients/web.yaml': client({ redirect_uris: [uri] }) })
     expect(text).not.toContain(CANARY)
   }
 })
 
-test('a private key in a client file is not shown', () => {
+test('a private key in a client file is not shown', async () => {
   const jwks = { keys: [{ kty: 'OKP', crv: 'Ed25519', x: 'A', d: CANARY }], d: CANARY }
-  expect(shown({ 'clients/web.yaml': client({ jwks }) })).not.toContain(CANARY)
+  expect(await shown({ 'clients/web.yaml': client({ jwks }) })).not.toContain(CANARY)
 })
 
-test('a reload does not log the value of a changed secret', () => {
+test('a reload does not log the value of a changed secret', async () => {
   const keys = [{ kty: 'RSA', n: CANARY.repeat(40), e: 'AQAB' }]
   const webWith = (changes: object) => read({ 'clients/web.yaml': client(changes) })
-  const before = webWith({ client_secret: 'ada', token_endpoint_auth_method: undefined }).settings
-  const after = webWith({ token_endpoint_auth_method: 'private_key_jwt', jwks: { keys } }).settings
-  const lines = before && after ? differences(before, { ...after, folder: before.folder }) : []
+  const before = (await webWith({ client_secret: 'ada', token_endpoint_auth_method: undefined }))
+    .settings
+  const after = (await webWith({ token_endpoint_auth_method: 'private_key_jwt', jwks: { keys } }))
+    .settings
+  const lines =
+    before && after ? await differences(before, { ...after, folder: before.folder }) : []
   expect(lines).toEqual([
     '- clients.web.client_secret_hashes',
     '+ clients.web.jwks',
@@ -129,26 +129,32 @@ test('a reload does not log the value of a changed secret', () => {
   ])
 })
 
-test('a reload does not log the secret of an upstream issuer that was added or changed', () => {
+test('a reload does not log the secret of an upstream issuer that was added or changed', async () => {
   const upstream = { issuer: 'https://acme.example', client_id: 'usher', label: 'Acme' }
-  const withSecret = (secret: string) =>
-    read({
-      'upstreams/acme.yaml': { ...upstream, client_secret_file: 'acme.secret' },
-      'acme.secret': secret,
-    }).settings
-  const [none, before, after] = [read({}).settings, withSecret('ada'), withSecret(CANARY)]
+  const withSecret = async (secret: string) =>
+    (
+      await read({
+        'upstreams/acme.yaml': { ...upstream, client_secret_file: 'acme.secret' },
+        'acme.secret': secret,
+      })
+    ).settings
+  const [none, before, after] = [
+    (await read({})).settings,
+    await withSecret('ada'),
+    await withSecret(CANARY),
+  ]
   if (!none || !before || !after) throw new Error('the folder is right')
-  expect(differences({ ...before, folder: after.folder }, after)).toEqual([
+  expect(await differences({ ...before, folder: after.folder }, after)).toEqual([
     'upstreams.acme.clientSecret: (not shown) → (not shown)',
   ])
-  expect(differences(none, after).join()).not.toContain(CANARY)
+  expect((await differences(none, after)).join()).not.toContain(CANARY)
 })
 
-test('a change of the logo is logged without the image', () => {
-  const before = read({}).settings
+test('a change of the logo is logged without the image', async () => {
+  const before = (await read({})).settings
   if (!before) throw new Error('the folder is right')
   const logo = (base64: string) => ({ ...before, pictures: { 'logo.svg': base64 } })
-  expect(differences(logo('AAAA'), logo(CANARY))).toEqual([
+  expect(await differences(logo('AAAA'), logo(CANARY))).toEqual([
     'pictures.logo.svg: (not shown) → (not shown)',
   ])
 })

@@ -59,13 +59,13 @@ test('the keys below are all keys of the schemas', () => {
   expect(KEYS.length).toBeGreaterThan(55)
 })
 
-test.each(KEYS)('$name refuses every wrong value of $key, at $key', ({ name, key, path }) => {
+test.each(KEYS)('$name refuses every wrong value of $key, at $key', async ({ name, key, path }) => {
   const original = path.reduce<unknown>((node, step) => mapOf(node)[step], parse(FILES[name]))
   for (const [kind, value] of Object.entries(WRONG)) {
     if (typeof original === 'boolean' && kind === 'true') continue
     if (FREE_TEXT.includes(key) && kind === 'string') continue
     if (key === 'redis.key_prefix' && kind === 'empty') continue
-    const { findings } = read(withValue(name, path, value))
+    const { findings } = await read(withValue(name, path, value))
     const nearby = findings.filter(finding => finding.file === name && finding.line !== undefined)
     expect(nearby, `${key}: ${kind}`).not.toEqual([])
     expect(
@@ -77,9 +77,9 @@ test.each(KEYS)('$name refuses every wrong value of $key, at $key', ({ name, key
 
 test.each(Object.entries(FILES))(
   '%s truncated at any position is refused or valid, without a crash',
-  (name, text) => {
+  async (name, text) => {
     for (let end = 0; end < text.length; end += 7) {
-      const { settings, findings } = read({ ...FILES, [name]: text.slice(0, end) })
+      const { settings, findings } = await read({ ...FILES, [name]: text.slice(0, end) })
       expect(Boolean(settings), `cut at ${end}`).toBe(findings.length === 0)
     }
   },
@@ -96,13 +96,13 @@ test.each([
   '9999999 d',
   ' 1 s',
   '1  s',
-])('"%s" is not a duration, and the finding shows the format', duration => {
-  const { text } = read({ 'usher.yaml': { lifetimes: { access_token: duration } } })
+])('"%s" is not a duration, and the finding shows the format', async duration => {
+  const { text } = await read({ 'usher.yaml': { lifetimes: { access_token: duration } } })
   expect(text).toContain('a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d')
 })
 
-test('the time to add a second factor can be none', () => {
-  const { settings } = read({ 'usher.yaml': { sign_in: { second_factor_grace: '0 s' } } })
+test('the time to add a second factor can be none', async () => {
+  const { settings } = await read({ 'usher.yaml': { sign_in: { second_factor_grace: '0 s' } } })
   expect(settings?.sign_in.second_factor_grace).toBe(0)
 })
 
@@ -112,8 +112,8 @@ test.each([
   ['10 min', 600],
   ['12h', 43_200],
   ['14 d', 1_209_600],
-])('%s is %d seconds', (duration, seconds) => {
-  const { settings } = read({ 'usher.yaml': { lifetimes: { session: duration } } })
+])('%s is %d seconds', async (duration, seconds) => {
+  const { settings } = await read({ 'usher.yaml': { lifetimes: { session: duration } } })
   expect(settings?.lifetimes.session).toBe(seconds)
 })
 
@@ -130,8 +130,8 @@ test.each([
   'azp',
   'sid',
   'jti',
-])('the claim %s belongs to the protocol and cannot be set', claim => {
-  const { text } = read({
+])('the claim %s belongs to the protocol and cannot be set', async claim => {
+  const { text } = await read({
     'claims.yaml': { claims: { [claim]: { scope: 'profile', from: 'name' } } },
   })
   expect(text).toContain(`claims.${claim}: is set by the protocol`)
@@ -147,28 +147,30 @@ test.each([
   'nickname',
   'constructor',
   '__proto__',
-])('a claim cannot come from %s', from => {
-  const { text } = read({ 'claims.yaml': { claims: { level: { scope: 'hr', from } } } })
+])('a claim cannot come from %s', async from => {
+  const { text } = await read({ 'claims.yaml': { claims: { level: { scope: 'hr', from } } } })
   expect(text).toContain('claims.level.from: a claim comes from username')
 })
 
 test.each(['offline_access', 'a b', 'a"b', 'a\\b', '', 'ü'])(
   'no claim can belong to the scope "%s"',
-  scope => {
-    const { findings } = read({ 'claims.yaml': { claims: { level: { scope, from: 'name' } } } })
+  async scope => {
+    const { findings } = await read({
+      'claims.yaml': { claims: { level: { scope, from: 'name' } } },
+    })
     expect(findings[0]?.key).toBe('claims.level.scope')
   },
 )
 
-test('a text for a scope without claims is a finding', () => {
+test('a text for a scope without claims is a finding', async () => {
   const scopes = { hr: { description: 'See your department' } }
-  expect(read({ 'claims.yaml': { claims: {}, scopes } }).findings[0]?.key).toBe('scopes.hr')
+  expect((await read({ 'claims.yaml': { claims: {}, scopes } })).findings[0]?.key).toBe('scopes.hr')
 })
 
-test('clients can request a scope of claims.yaml', () => {
+test('clients can request a scope of claims.yaml', async () => {
   const claims = { claims: { department: { scope: 'hr', from: 'attributes.department' } } }
   const files = { 'claims.yaml': claims, 'clients/web.yaml': client({ scope: 'openid hr' }) }
-  expect(Object.keys(read(files).settings?.scopes ?? {})).toEqual([
+  expect(Object.keys((await read(files)).settings?.scopes ?? {})).toEqual([
     'openid',
     'offline_access',
     'hr',
@@ -182,7 +184,7 @@ test.each([
     'must be shorter than keys.rotate_every, and at least 1 min',
   ],
   [{ announce: '1 min', rotate_every: '2 min' }, undefined],
-])('keys: %j', (keys, message) => {
-  const { findings } = read({ 'usher.yaml': { keys } })
+])('keys: %j', async (keys, message) => {
+  const { findings } = await read({ 'usher.yaml': { keys } })
   expect(findings[0]?.message).toBe(message)
 })

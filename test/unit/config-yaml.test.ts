@@ -9,45 +9,45 @@ for (const [i, name] of [...'bcdefghij'].entries()) {
   LAUGHS.push(`${name}: &${name} [${Array(9).fill(`*${'abcdefghij'[i]}`).join(', ')}]`)
 }
 
-test('exponential aliases are refused at once', () => {
+test('exponential aliases are refused at once', async () => {
   const started = performance.now()
-  const { text } = read({ 'usher.yaml': LAUGHS.join('\n') })
+  const { text } = await read({ 'usher.yaml': LAUGHS.join('\n') })
   expect(performance.now() - started).toBeLessThan(1000)
   expect(text).toMatch(/usher\.yaml.* too many aliases/)
 })
 
-test('an unknown alias is reported as such', () => {
-  const reading = read({ 'usher.yaml': 'branding:\n  name: *ada\n' })
+test('an unknown alias is reported as such', async () => {
+  const reading = await read({ 'usher.yaml': 'branding:\n  name: *ada\n' })
   expect(reading.text).toMatch(/usher\.yaml.* alias/i)
 })
 
-test('an alias to itself is refused', () => {
-  expect(read({ 'usher.yaml': 'listen: &a { port: *a }\n' }).findings).not.toEqual([])
+test('an alias to itself is refused', async () => {
+  expect((await read({ 'usher.yaml': 'listen: &a { port: *a }\n' })).findings).not.toEqual([])
 })
 
-test('a normal alias is allowed', () => {
+test('a normal alias is allowed', async () => {
   const text = 'lifetimes:\n  access_token: &short 5 min\n  id_token: *short\n'
-  expect(read({ 'usher.yaml': text }).settings?.lifetimes.id_token).toBe(300)
+  expect((await read({ 'usher.yaml': text })).settings?.lifetimes.id_token).toBe(300)
 })
 
 test.each(['!js/function', '!!js/function', '!!python/object', '!env', '!<tag:example.org,1:x>'])(
   'a value with the tag %s is refused at its position',
-  tag => {
-    const reading = read({ 'usher.yaml': `branding:\n  name: ${tag} "Usher"\n` })
+  async tag => {
+    const reading = await read({ 'usher.yaml': `branding:\n  name: ${tag} "Usher"\n` })
     expect(places(reading)).toEqual(['usher.yaml:2:9'])
   },
 )
 
-test('brackets without end are refused in a short report', () => {
-  const { text } = read({ 'usher.yaml': `proxy: ${'['.repeat(20_000)}` })
+test('brackets without end are refused in a short report', async () => {
+  const { text } = await read({ 'usher.yaml': `proxy: ${'['.repeat(20_000)}` })
   expect(text).not.toBe('')
   expect(text.split('\n').length).toBeLessThan(20)
 })
 
 const NAMES = ['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'valueOf', 'prototype']
 
-test.each(NAMES)('%s is an unknown key like any other', name => {
-  const reading = read({
+test.each(NAMES)('%s is an unknown key like any other', async name => {
+  const reading = await read({
     'usher.yaml': `${name}: 1\nlisten:\n  ${name}: { port: 1 }\n`,
     'claims.yaml': COMPLETE.claims,
     'clients/web.yaml': `${COMPLETE.client}${name}: { client_id: ada }\n`,
@@ -56,37 +56,39 @@ test.each(NAMES)('%s is an unknown key like any other', name => {
   expect(Object.prototype).not.toHaveProperty('port')
 })
 
-test.each(NAMES)('a scope %s exists only when a claim belongs to it', name => {
-  expect(places(read({ 'clients/web.yaml': client({ scope: `openid ${name}` }) }))).toEqual([
+test.each(NAMES)('a scope %s exists only when a claim belongs to it', async name => {
+  expect(places(await read({ 'clients/web.yaml': client({ scope: `openid ${name}` }) }))).toEqual([
     expect.stringMatching(/^clients\/web\.yaml:1:\d+ scope$/),
   ])
   const claims = `claims: {}\nscopes:\n  ${name}: { description: See nothing }\n`
-  expect(read({ 'claims.yaml': claims }).findings).not.toEqual([])
+  expect((await read({ 'claims.yaml': claims })).findings).not.toEqual([])
 })
 
-test.each(NAMES.slice(1))('an attribute %s in allow of a client is like any other', name => {
-  const { settings, findings } = read({ 'clients/web.yaml': client({ allow: { [name]: ['a'] } }) })
+test.each(NAMES.slice(1))('an attribute %s in allow of a client is like any other', async name => {
+  const { settings, findings } = await read({
+    'clients/web.yaml': client({ allow: { [name]: ['a'] } }),
+  })
   expect(findings).toEqual([])
   expect(settings?.warnings.map(({ rule, key }) => [rule, key])).toEqual([
     ['allow-attribute', `allow.${name}`],
   ])
 })
 
-test.each(NAMES)('a claim of the scope %s makes that scope, or is refused', name => {
+test.each(NAMES)('a claim of the scope %s makes that scope, or is refused', async name => {
   const claims = `claims:\n  level: { scope: ${name}, from: attributes.level }\n`
-  const { settings, findings } = read({ 'claims.yaml': claims })
+  const { settings, findings } = await read({ 'claims.yaml': claims })
   if (findings.length) expect(findings[0]?.file).toBe('claims.yaml')
   else expect(Object.keys(settings?.scopes ?? {})).toContain(name)
 })
 
-test.each(NAMES)('a claim with the name %s is kept or refused, but not ignored', name => {
+test.each(NAMES)('a claim with the name %s is kept or refused, but not ignored', async name => {
   const claims = `claims:\n  ${name}: { scope: profile, from: name }\n`
-  const { settings, findings } = read({ 'claims.yaml': claims })
+  const { settings, findings } = await read({ 'claims.yaml': claims })
   if (findings.length) expect(findings[0]?.file).toBe('claims.yaml')
   else expect(Object.keys(settings?.claims ?? {})).toEqual([name])
 })
 
-test('a merge key is refused as an unknown key', () => {
+test('a merge key is refused as an unknown key', async () => {
   const text = 'listen:\n  <<: { port: 3001 }\n'
-  expect(places(read({ 'usher.yaml': text }))).toEqual(['usher.yaml:2:3 listen.<<'])
+  expect(places(await read({ 'usher.yaml': text }))).toEqual(['usher.yaml:2:3 listen.<<'])
 })

@@ -6,8 +6,8 @@ import { COMPLETE, client, places, read, readFolder } from '../support/config-fo
 
 const SHIPPED = `${import.meta.dirname}/../../config`
 
-test('the config folder that is shipped is valid', () => {
-  const { settings, text } = readFolder(SHIPPED)
+test('the config folder that is shipped is valid', async () => {
+  const { settings, text } = await readFolder(SHIPPED)
   expect(text).toBe('')
   expect(settings).toMatchObject({
     issuer: 'http://localhost:3000',
@@ -19,8 +19,8 @@ test('the config folder that is shipped is valid', () => {
   expect(settings?.clients.map(({ client_id }) => client_id)).toContain('demo')
 })
 
-test('files with every key in them are valid', () => {
-  const { settings, text } = read({
+test('files with every key in them are valid', async () => {
+  const { settings, text } = await read({
     'usher.yaml': COMPLETE.usher,
     'claims.yaml': COMPLETE.claims,
     'clients/web.yaml': COMPLETE.client,
@@ -30,15 +30,15 @@ test('files with every key in them are valid', () => {
   expect(settings?.scopes).toMatchObject({ hr: { description: 'See your department' } })
 })
 
-test('the defaults in the comments of usher.yaml are those of the schema', () => {
-  const { settings: shipped } = readFolder(SHIPPED)
-  const { settings: silent } = read()
+test('the defaults in the comments of usher.yaml are those of the schema', async () => {
+  const { settings: shipped } = await readFolder(SHIPPED)
+  const { settings: silent } = await read()
   const { lifetimes, listen, store, branding, id_token } = shipped ?? {}
   expect(silent).toMatchObject({ lifetimes, listen, store, branding, id_token })
 })
 
-test('a minimal client gets secure defaults', () => {
-  const { settings } = read({ 'clients/web.yaml': client() })
+test('a minimal client gets secure defaults', async () => {
+  const { settings } = await read({ 'clients/web.yaml': client() })
   expect(settings?.clients[0]).toMatchObject({
     application_type: 'web',
     grant_types: ['authorization_code', 'refresh_token'],
@@ -56,8 +56,8 @@ const BROKEN = {
   'clients/web.yaml': `${COMPLETE.client.replace('profile hr', 'nowhere')}`,
 }
 
-test('one report names every finding of every file by file, line and column', () => {
-  const reading = read(BROKEN, { USHER_SECRET: 'too-short', PORT: '99999' })
+test('one report names every finding of every file by file, line and column', async () => {
+  const reading = await read(BROKEN, { USHER_SECRET: 'too-short', PORT: '99999' })
   expect(places(reading)).toEqual([
     'clients/ada.yaml:1:1 client_id',
     'clients/ada.yaml:2:1 client_name',
@@ -69,30 +69,30 @@ test('one report names every finding of every file by file, line and column', ()
   ])
 })
 
-test('rules across keys and files are checked when every file is valid by itself', () => {
+test('rules across keys and files are checked when every file is valid by itself', async () => {
   const { 'claims.yaml': claims, 'clients/web.yaml': web } = BROKEN
-  const reading = read({ 'claims.yaml': claims, 'clients/web.yaml': web })
+  const reading = await read({ 'claims.yaml': claims, 'clients/web.yaml': web })
   expect(places(reading)).toEqual(['claims.yaml:2:3 claims.sub', 'clients/web.yaml:22:1 scope'])
 })
 
-test('a mistake in claims.yaml causes no findings in the clients that use its scopes', () => {
+test('a mistake in claims.yaml causes no findings in the clients that use its scopes', async () => {
   const claims = COMPLETE.claims.replace('scope: hr', 'scopes: hr')
-  const reading = read({ 'claims.yaml': claims, 'clients/web.yaml': COMPLETE.client })
+  const reading = await read({ 'claims.yaml': claims, 'clients/web.yaml': COMPLETE.client })
   expect(reading.findings.map(({ file }) => file)).not.toContain('clients/web.yaml')
   expect(reading.findings).not.toEqual([])
 })
 
-test('the report counts its findings', () => {
-  const { text, findings } = read(BROKEN)
+test('the report counts its findings', async () => {
+  const { text, findings } = await read(BROKEN)
   const [first = '', , ...others] = text.trimEnd().split('\n')
   const lines = others.filter(line => /^ {2}\S/.test(line))
   expect(first).toBe(`${findings.length} problems in the configuration.`)
   expect(lines).toHaveLength(findings.length)
-  expect(read({ 'usher.yaml': 'extra: 1\n' }).text).toMatch(/^1 problem in /)
+  expect((await read({ 'usher.yaml': 'extra: 1\n' })).text).toMatch(/^1 problem in /)
 })
 
-test('the report is sorted by file, and by line within a file', () => {
-  const { text } = read(BROKEN)
+test('the report is sorted by file, and by line within a file', async () => {
+  const { text } = await read(BROKEN)
   const lines = [...text.matchAll(/^ {2}(\S+?)(?::(\d+):\d+)? {2}/gm)]
   const order = lines.map(([, file = '', line = '0']) => ({ file, line: Number(line) }))
   const sorted = order.toSorted((a, b) => a.file.localeCompare(b.file) || a.line - b.line)
@@ -100,10 +100,10 @@ test('the report is sorted by file, and by line within a file', () => {
   expect(order).toEqual(sorted)
 })
 
-test('an unknown key is reported at its position, at every depth', () => {
+test('an unknown key is reported at its position, at every depth', async () => {
   expect(
     places(
-      read({
+      await read({
         'usher.yaml': 'extra: 1\nlisten:\n  extra: 2\nlifetimes:\n  code: 60 s\n  extra: 3 d\n',
         'claims.yaml': 'claims:\n  name: { scope: profile, from: name, extra: 1 }\nextra: 2\n',
         'clients/web.yaml': `${COMPLETE.client}extra: 1\n`,
@@ -119,15 +119,14 @@ test('an unknown key is reported at its position, at every depth', () => {
   ])
 })
 
-test('a duplicate key is an error at its second position', () => {
-  expect(places(read({ 'usher.yaml': 'listen:\n  port: 1\n  port: 1\nlisten: {}\n' }))).toEqual([
-    'usher.yaml:3:3',
-    'usher.yaml:4:1',
-  ])
+test('a duplicate key is an error at its second position', async () => {
+  expect(
+    places(await read({ 'usher.yaml': 'listen:\n  port: 1\n  port: 1\nlisten: {}\n' })),
+  ).toEqual(['usher.yaml:3:3', 'usher.yaml:4:1'])
 })
 
-test('the finding for a misspelled key suggests the right one', () => {
-  const { text } = read({
+test('the finding for a misspelled key suggests the right one', async () => {
+  const { text } = await read({
     'usher.yaml': 'lifetimes:\n  acces_token: 5 min\n',
     'clients/web.yaml': client({ redirect_uri: [] }),
   })
@@ -138,16 +137,18 @@ test('the finding for a misspelled key suggests the right one', () => {
 const confidential = (more: object) =>
   client({ token_endpoint_auth_method: 'client_secret_basic', ...more })
 
-test('a loopback issuer accepts client_secret in plain text, and keeps a hash', () => {
-  const { settings } = read({ 'clients/web.yaml': confidential({ client_secret: 'canary-1815' }) })
+test('a loopback issuer accepts client_secret in plain text, and keeps a hash', async () => {
+  const { settings } = await read({
+    'clients/web.yaml': confidential({ client_secret: 'canary-1815' }),
+  })
   expect(settings?.clients[0]?.client_secret_hashes).toContain(hashSecret('canary-1815'))
   expect(JSON.stringify(settings)).not.toContain('canary')
 })
 
-test('client_secret in plain text is refused with the command that replaces it', () => {
+test('client_secret in plain text is refused with the command that replaces it', async () => {
   const issuer = { USHER_ISSUER: 'https://id.example.org', USHER_SECRET: 'A'.repeat(43) }
   const files = { 'clients/web.yaml': confidential({ client_secret: 'canary-1815' }) }
-  const { text, findings } = read(files, issuer)
+  const { text, findings } = await read(files, issuer)
   expect(findings).toHaveLength(1)
   expect(text).toContain('npm run usher -- clients secret web')
   expect(text).not.toContain('canary')

@@ -73,9 +73,10 @@ test.each<[what: string, shapes: string, problems: number]>([
   ],
 ])(
   'config check looks at each colour of a logo that is drawn on the page: %s',
-  (_, shapes, problems) => {
+  async (_, shapes, problems) => {
     const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 200 32">${shapes}</svg>`
-    const found = read({ 'usher.yaml': 'branding: { logo: logo.svg }', 'logo.svg': svg }).settings
+    const found = (await read({ 'usher.yaml': 'branding: { logo: logo.svg }', 'logo.svg': svg }))
+      .settings
     expect(found?.warnings).toHaveLength(problems)
   },
 )
@@ -85,14 +86,14 @@ test.each([
   ['#101010', ['logo']],
   ['#111', ['logo']],
   ['#777777', []],
-])('config check warns about an SVG logo of %s where it is hard to see', (colour, keys) => {
+])('config check warns about an SVG logo of %s where it is hard to see', async (colour, keys) => {
   const svg = (fill: string) =>
     `<svg xmlns="http://www.w3.org/2000/svg"><path fill="${fill}"/></svg>`
   const files = { 'usher.yaml': 'branding: { logo: logo.svg }', 'logo.svg': svg(colour) }
-  const found = read(files).settings?.warnings ?? []
+  const found = (await read(files)).settings?.warnings ?? []
   expect(found.map(({ key }) => key)).toEqual(keys.map(key => `branding.${key}`))
   const both = { ...files, 'dark.svg': svg('#ffffff') }
   both['usher.yaml'] = 'branding: { logo: logo.svg, logo_dark: dark.svg }'
   const isDark = colour === '#101010'
-  if (isDark) expect(read(both).settings?.warnings).toEqual([])
+  if (isDark) expect((await read(both)).settings?.warnings).toEqual([])
 })

@@ -104,8 +104,8 @@ test('numbers, days and lists have the format of the language', () => {
   expect(find('ar')?.dir).toBe('rtl')
 })
 
-test('texts of the operator take precedence; a regional variant inherits the texts of its language', () => {
-  const { settings } = read({
+test('texts of the operator take precedence; a regional variant inherits the texts of its language', async () => {
+  const { settings } = await read({
     'locales/de.yaml': 'sign_in: { title: Einloggen }\n',
     'locales/de-CH.yaml': 'sign_in: { cancel: Schliessen }\n',
     'locales/en.yaml': 'sign_in: { title: Log in }\n',
@@ -118,8 +118,8 @@ test('texts of the operator take precedence; a regional variant inherits the tex
   expect(english.t('sign_in.title')).toBe('Log in')
 })
 
-test('a new language is one file, and its missing texts are in English', () => {
-  const { settings } = read({ 'locales/ar.yaml': 'sign_in: { title: تسجيل الدخول }\n' })
+test('a new language is one file, and its missing texts are in English', async () => {
+  const { settings } = await read({ 'locales/ar.yaml': 'sign_in: { title: تسجيل الدخول }\n' })
   const arabic = createLanguages(settings?.locales).find('ar-EG')
   expect(arabic?.t('sign_in.title')).toBe('تسجيل الدخول')
   expect(arabic?.t('sign_in.cancel')).toBe('Cancel')
@@ -135,8 +135,8 @@ test.each([
   ['german', '', 'locales/german.yaml'],
   ['DE', '', 'locales/DE.yaml'],
   ['de_CH', '', 'locales/de_CH.yaml'],
-])('%s.yaml with %j is refused with its position', (name, text, place) => {
-  const reading = read({ [`locales/${name}.yaml`]: text })
+])('%s.yaml with %j is refused with its position', async (name, text, place) => {
+  const reading = await read({ [`locales/${name}.yaml`]: text })
   expect(places(reading)).toEqual([place])
 })
 

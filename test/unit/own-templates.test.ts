@@ -65,10 +65,10 @@ test('copies of the default templates are valid, and render the same pages', asy
   expect(await check(files)).toEqual([])
 })
 
-test('a valid template is used on its page within the default layout, and escapes its output', () => {
+test('a valid template is used on its page within the default layout, and escapes its output', async () => {
   const text = "<% layout('./layout', { title: 'Hello' }) %>\n<p>For <%= it.client %></p>"
-  const views = withFolder({ 'pages/sign-in.eta': text }, folder =>
-    createViews(readSettings({ USHER_CONFIG: folder })),
+  const views = await withFolder({ 'pages/sign-in.eta': text }, async folder =>
+    createViews(await readSettings({ USHER_CONFIG: folder })),
   )
   const data = {
     username: '',

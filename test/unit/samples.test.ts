@@ -17,7 +17,7 @@ const LINKS = ['forgot_password', 'help', 'terms', 'privacy'].map(name => [
 const BRANDED: Files = { 'usher.yaml': { branding: { links: Object.fromEntries(LINKS) } } }
 
 const viewsOf = (files: Files) =>
-  withFolder(files, folder => createViews(readSettings({ USHER_CONFIG: folder })))
+  withFolder(files, async folder => createViews(await readSettings({ USHER_CONFIG: folder })))
 
 /** Templates that others include. */
 const PARTIALS =
@@ -30,8 +30,8 @@ test('every template has a sample, and the names of samples are unique', () => {
   expect(new Set(STATES.map(({ name }) => name)).size).toBe(STATES.length)
 })
 
-test('every text is on some sample', () => {
-  const views = viewsOf(BRANDED)
+test('every text is on some sample', async () => {
+  const views = await viewsOf(BRANDED)
   const used = new Set<string>()
   const { t, plural } = views.english
   const words = {
@@ -50,8 +50,8 @@ test('every text is on some sample', () => {
   expect(unseen).toEqual([])
 })
 
-test('the preview has every page in every language, with their assets', () => {
-  const views = viewsOf({ 'locales/ar.yaml': 'sign_in: { title: تسجيل الدخول }' })
+test('the preview has every page in every language, with their assets', async () => {
+  const views = await viewsOf({ 'locales/ar.yaml': 'sign_in: { title: تسجيل الدخول }' })
   const files = preview(views, views.tags)
   expect(views.tags).toContain('ar')
   expect(String(files.get('ar/sign-in.html'))).toContain('<html lang="ar" dir="rtl">')

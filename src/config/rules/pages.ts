@@ -7,6 +7,7 @@ import type { Finding } from '../report/finding.ts'
 import { findingsOf, strayFile } from '../report/wording.ts'
 import { entriesOf, readBytes, readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
+import { pause } from '../turns.ts'
 
 /** Maximum size of a picture. A logo is sent with every first page. */
 const MAX_PICTURE_BYTES = 256 * 1024
@@ -20,10 +21,10 @@ type Look = { branding?: Partial<UsherFile['branding']>; logo_uri?: string }
 type Branded = Pick<ValidFile<Look>, 'at' | 'value'>
 
 /** Returns the pictures as base64, the templates and the stylesheet of the folder. */
-export function* readLook(branded: Branded[], folder: string, findings: Finding[]) {
+export async function readLook(branded: Branded[], folder: string, findings: Finding[]) {
   const pictures: Record<string, string> = {}
   for (const file of branded) {
-    yield
+    await pause()
     findings.push(...colourFindings(file))
     const { branding: { logo, logo_dark, favicon } = {}, logo_uri } = file.value
     const named = Object.entries({ logo, logo_dark, favicon, logo_uri })

@@ -68,7 +68,7 @@ async function withdraw(_line: Connection, { browser }: User): Promise<void> {
 
 /** Writes access tokens with Usher's own code, as copies of `template` with other users and grants. */
 async function fill({ service }: Variant, live: number, template: string): Promise<Token[]> {
-  const settings = readSettings(service?.env)
+  const settings = await readSettings(service?.env)
   const { store: location, redis } = settings
   const { records, store, secrets } = await openInstallation(location, settings.secrets, redis)
   const keys = await (await openSigningKeys(records, settings)).load()
