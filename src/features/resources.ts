@@ -167,7 +167,9 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
       introspection: { enabled: features.introspection, allowedPolicy: mayIntrospect },
     },
     async tokenClaims(_ctx, token) {
-      const { claims: names = [] } = resources[token.resourceServer?.identifier() ?? ''] ?? {}
+      const api = resources[token.resourceServer?.identifier() ?? '']
+      // An assertion for another authorization server has no claims of its API.
+      const names = api?.authorization_server ? [] : (api?.claims ?? [])
       if (!names.length || !('accountId' in token)) return undefined
       const account = await directory.findEnabled(token.accountId)
       const known = Object.entries(account ? claimsOf(account, claims) : {})

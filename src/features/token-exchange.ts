@@ -195,8 +195,7 @@ function createHandler(dependencies: Dependencies) {
       throw new errors.UnauthorizedClient(PAIRWISE)
     }
     const token = tokenFor(ctx.oidc, api, { accountId, scope }, settings)
-    const rest = subject.exp - now()
-    const ttl = isAssertion ? ASSERTION_SECONDS : Math.min(token.expiration, rest)
+    const ttl = isAssertion ? ASSERTION_SECONDS : Math.min(token.expiration, subject.exp - now())
     Object.assign(token, { expiresIn: ttl })
     await bindToken(ctx, token, subject.cnf)
     if (isAssertion) {

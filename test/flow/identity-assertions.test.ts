@@ -30,7 +30,8 @@ const test = usherTest({
   clients: { ...clients, wiki },
   resources: {
     ...resources,
-    chat: { ...resources.chat, exchange: [...resources.chat.exchange, rule] },
+    // Access tokens would have the claim; an assertion does not.
+    chat: { ...resources.chat, claims: ['name'], exchange: [...resources.chat.exchange, rule] },
   },
   usher: { features: { pairwise_subjects: true } },
 })
@@ -71,6 +72,7 @@ test('an ID token and a refresh token are exchanged for an assertion', async () 
       scope: 'chat:read',
       jti: expect.any(String),
     })
+    expect(payload).not.toHaveProperty('name')
     expect(Number(payload.exp) - Number(payload.iat)).toBe(300)
     if (subject_token_type === ID_TOKEN) expect(payload.email).toBe(ADA.email)
   }
