@@ -154,8 +154,9 @@ export function createLinks(records: Records, directory: OwnDirectory) {
       const isRepeated =
         found.isUsed && (await admit(() => checkPassword(password, account.password)))
       if (!isRepeated && !found.isOpen) return false
-      if (link.purpose === 'sign_up' && !(await add(found))) return false
       const chosen = isRepeated ? account.password : await admit(() => hashPassword(password))
+      // After the hash, which may be refused: no account stays without its password.
+      if (link.purpose === 'sign_up' && !(await add(found))) return false
       const mark = ({ value }: Found<AccountLink>) =>
         value?.hash === link.hash ? { ...value, chosen } : undefined
       await records.change<AccountLink>(KIND, handle, mark, { ttl: EXPIRED_SECONDS })

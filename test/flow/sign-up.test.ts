@@ -1,6 +1,7 @@
 // Users create accounts by a mailed link (sign_up), with a real SMTP server.
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { admit } from '../../src/accounts/password.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
 import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
@@ -222,6 +223,22 @@ describe('the link', () => {
     expect(statuses.toSorted()).toEqual([200, 410])
     expect(await usher.directory.findByEmail(email)).toHaveLength(1)
     expect((await opened(path)).page.status).toBe(410)
+  })
+
+  test('adds no account while too many passwords are hashed, and adds it afterwards', async () => {
+    const email = newAddress()
+    const { path } = await requested(email)
+    const browser = await opened(path)
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const waiting = Array.from({ length: 1000 }, () => admit(() => promise).catch(() => {}))
+    await browser.submit(CHOSEN)
+    expect(browser.page.status).toBe(503)
+    expect(await usher.directory.findByEmail(email)).toEqual([])
+    resolve()
+    await Promise.all(waiting)
+    await browser.open(path)
+    await browser.submit(CHOSEN)
+    expect(await usher.directory.findByEmail(email)).toHaveLength(1)
   })
 
   test('is not used up by a scanner, and works only in the browser that opened its form', async () => {
