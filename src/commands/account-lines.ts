@@ -2,20 +2,20 @@
 
 import { type Account, InvalidAccount, type Transfer, transferSchema } from '../accounts/account.ts'
 import { didYouMean, plainWords } from '../config/report/wording.ts'
-import { namesIn, readJson } from '../config/schema/values.ts'
+import { isMap, namesIn, readJson } from '../config/schema/values.ts'
+import { escaped } from './command.ts'
 
 /** Returns an account as a line of JSON. */
 export function writeLine({ password: password_hash, ...account }: Account): string {
-  return `${JSON.stringify({ ...account, password_hash })}\n`
+  return `${escaped(JSON.stringify({ ...account, password_hash }))}\n`
 }
 
 /** Returns the account of a line. Throws `InvalidAccount` for an invalid one. */
 export function readLine(line: string): Transfer {
   if (line.includes('\uFFFD')) throw new InvalidAccount('is not UTF-8')
   const value: unknown = readJson(line)
-  if (value === undefined) {
+  if (value === undefined)
     throw new InvalidAccount('is not JSON: one object a line, and nothing else')
-  }
   const { data, error } = transferSchema.safeParse(value, { error: plainWords })
   if (data) return data
   throw new InvalidAccount(error.issues.map(inWords).join('; '))
@@ -67,7 +67,8 @@ function jsonOf(header: string[], cells: string[]): string {
     else if (attribute) attributes[attribute] = text
     else account[name] = TEXTS.includes(name) ? text : (readJson(text) ?? text)
   }
-  return JSON.stringify({ ...account, attributes })
+  const { attributes: own = {} } = account
+  return JSON.stringify({ ...account, attributes: isMap(own) ? { ...own, ...attributes } : own })
 }
 
 function inWords(issue: Issue): string {

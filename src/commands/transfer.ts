@@ -138,13 +138,8 @@ export async function invite({ values }: Invocation) {
   await giveLink(values, opened, account)
 }
 
-/** Makes a link, and prints it; or, with `--mail`, queues a mail in which a running service sends one. */
-async function giveLink(
-  values: Invocation['values'],
-  opened: Opened,
-  account: Account,
-  before = '',
-) {
+/** Makes a link, and prints it after `head`; or, with `--mail`, queues a mail in which a running service sends one. */
+async function giveLink(values: Invocation['values'], opened: Opened, account: Account, head = '') {
   const { records, directory, audit } = opened
   const { id, username } = account
   const settings = await readSettings()
@@ -165,7 +160,7 @@ async function giveLink(
   const { path, until } = await links.make(account, seconds, { resetFactors })
   await audit('link_made', { account: id, until: timeOf(until), ...audited })
   const link = settings.issuer + path
-  print(values, { account: id, username, link, until }, [before + link])
+  print(values, { account: id, username, link, until }, [head + link])
   hint(`With this link, ${username} chooses a password. It works once, until ${timeOf(until)}.`)
 }
 

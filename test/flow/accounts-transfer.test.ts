@@ -235,3 +235,22 @@ test('a table is imported, and invited: a link for each new account', SLOW, asyn
   const missing = await usher('accounts invite --file nowhere.csv')
   expect(missing).toMatchObject({ code: 1, stderr: 'File nowhere.csv not found.\n' })
 })
+
+test('a table may have a column attributes with JSON, beside others', SLOW, async () => {
+  const { usher } = installation()
+  const table =
+    'username,attributes,groups\nada,"{""dept"":""x"",""groups"":""y""}",board\neve,x,board\n'
+  const { stderr } = await usher('accounts import', table)
+  expect(stderr).toMatch(/^line 3: attributes: /m)
+  const shown = JSON.parse((await usher('accounts show ada --json')).stdout)
+  expect(shown.attributes).toEqual({ dept: 'x', groups: ['board'] })
+})
+
+test('an exported line has no character that acts on a terminal', SLOW, async () => {
+  const { usher } = installation()
+  const attributes = { note: '\u009b31m \u202e ü' }
+  await usher('accounts import', lines({ username: 'ada', attributes }))
+  const { stdout } = await usher('accounts export')
+  expect(stdout).toContain('"\\u009b31m \\u202e ü"')
+  expect(JSON.parse(stdout).attributes).toEqual(attributes)
+})
