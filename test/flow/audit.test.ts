@@ -3,9 +3,16 @@
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { ada, test, usher } from '../support/fixtures.ts'
-import { authorizationRequest, post, refresh, tokens } from '../support/journey.ts'
+import {
+  authorizationRequest,
+  authorize,
+  post,
+  redeem,
+  refresh,
+  tokens,
+} from '../support/journey.ts'
 import { removalOf } from '../support/people.ts'
-import { PASSWORD } from '../support/usher.ts'
+import { ADA, PASSWORD, startUsher } from '../support/usher.ts'
 
 /** The audit events that were logged while `act` ran. */
 async function factsOf(act: () => Promise<unknown>): Promise<Record<string, unknown>[]> {
@@ -83,6 +90,18 @@ test('a revocation, the removal of an application, and a sign-out are one event 
     await browser.submit()
   })
   expect(out).toMatchObject([{ event: 'signed_out', account: ada }])
+})
+
+test('metrics count a token request that ends with a fault', async () => {
+  const faulty = { authorization_code: () => () => Promise.reject(new Error('a fault')) }
+  const failing = await startUsher({ features: [{ grantHandlers: faulty }] })
+  await failing.addAccount(ADA)
+  const { code, request } = await authorize(failing)
+  expect((await redeem(failing, code, request)).status).toBe(500)
+  const line =
+    'usher_token_requests_total{grant_type="authorization_code",outcome="server_error"} 1'
+  expect(await failing.metrics.text()).toContain(`${line}\n`)
+  await failing.close()
 })
 
 test('metrics count events and requests by route, without labels that grow with clients or users', async () => {

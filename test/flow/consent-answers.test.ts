@@ -138,7 +138,9 @@ test('submitting the same consent twice succeeds; a different second answer is r
   const twice = await Promise.all([1, 2].map(() => send(browser, browser.page.url, { form })))
   expect(twice.map(({ status }) => status)).toEqual([200, 200])
   const more = { ...form, scope: 'email' }
-  expect((await send(browser, browser.page.url, { form: more })).status).toBe(400)
+  const refused = await send(browser, browser.page.url, { form: more, headers: { accept: '*/*' } })
+  expect(refused.status).toBe(400)
+  expect(await refused.json()).toMatchObject({ error: 'interaction_gone' })
   await browser.submit({ decision: 'allow', scope: 'profile' })
   const code = browser.page.params.get('code') ?? ''
   expect((await redeem(usher, code, request)).body.scope).toBe('openid profile')

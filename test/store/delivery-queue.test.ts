@@ -97,6 +97,21 @@ describe.each([
     expect(await take('again')).toEqual([])
   })
 
+  test('of what one node delivers at the same time, the oldest comes first', async () => {
+    const uids = Array.from({ length: 20 }, fresh)
+    for (const [i, uid] of uids.entries()) {
+      pass(i / 100 - 10)
+      await signOutQueue(one()).enqueue({ uid, accountId: 'usr_ada', client_id: 'wiki', sid: 'w' })
+      vi.useRealTimers()
+    }
+    const taken: string[] = []
+    await signOutQueue(one()).deliverDue('new', async ({ uid }) => {
+      taken.push(uid)
+      return false
+    })
+    expect(taken).toEqual(uids)
+  })
+
   test('a delivery waits for days until a node runs', async () => {
     await leave(fresh())
     pass(6 * 24 * 3600)

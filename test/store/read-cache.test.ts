@@ -125,6 +125,19 @@ test('a read that a write of the same request overtakes is not cached', async ()
   })
 })
 
+test('a read during a write of the same request is not cached', async () => {
+  await others.save('Token', 'during', { n: 1 })
+  await inRequest(async () => {
+    const { write } = store
+    vi.spyOn(store, 'write').mockImplementationOnce(async change => {
+      expect(await standing('Token', 'during')).toEqual({ n: 1 })
+      return write(change)
+    })
+    await records.save('Token', 'during', { n: 2 }, { version: 1 })
+    expect(await standing('Token', 'during')).toEqual({ n: 2 })
+  })
+})
+
 test('compare-and-set uses the last version that the request read, after a write too', async () => {
   await records.save('Token', 'last', { n: 1 })
   await inRequest(async () => {

@@ -76,6 +76,15 @@ test('failed operations free their place: afterwards the limit is as before', as
   expect(refused).toMatchObject([{ reason: { error_detail: 'Redis: too many operations' } }])
 })
 
+test('a write above the limit begins no outage', async () => {
+  await remove(store, fresh(), now())
+  const before = store.outage
+  const asked = Promise.all(Array.from({ length: BOUND }, () => store.get(fresh())))
+  await expect(remove(store, fresh(), now())).rejects.toThrow(StoreUnavailable)
+  await asked
+  expect(store.outage).toEqual(before)
+})
+
 test('the observer gets each command once, with result and duration', async () => {
   const key = fresh()
   await put(store, key, bytes('x'), { expires: now() + 60, indexes: [fresh(), fresh()] })

@@ -4,6 +4,7 @@ import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import { inspect } from 'node:util'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
@@ -234,6 +235,40 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
     await expect.poll(canWrite, { timeout: 5000 }).toBe(true)
     await setPassword(PASSWORD)
   })
+})
+
+test('a password of Sentinel that changes while no connection stands is used', async () => {
+  const [port = 0, watcher = 0] = await freePorts(2)
+  const server = await startRedis({ port })
+  const file = fileWith(`sentinel monitor usher 127.0.0.1 ${port} 1\n`)
+  const settings = ['--requirepass', SENTINEL_PASSWORD]
+  const sentinel = await startRedis({ port: watcher, file, settings })
+  const [ofServer, ofSentinel] = [
+    new Redis(port),
+    new Redis(watcher, { password: SENTINEL_PASSWORD }),
+  ]
+  const sentinel_password_file = fileWith(SENTINEL_PASSWORD)
+  try {
+    const url = `redis+sentinel://127.0.0.1:${watcher}/usher`
+    const store = await open(url, { sentinel_password_file })
+    await works(store)
+    await ofSentinel.call('ACL', 'SETUSER', 'default', 'resetpass', '>changed-CANARY')
+    await ofServer.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
+    const state = () =>
+      works(store).then(
+        () => 'works',
+        () => 'unavailable',
+      )
+    await expect.poll(state, { timeout: 5000 }).toBe('unavailable')
+    await setTimeout(1000)
+    expect(await state()).toBe('unavailable')
+    writeFileSync(sentinel_password_file, 'changed-CANARY')
+    await expect.poll(state, { timeout: 5000 }).toBe('works')
+  } finally {
+    ofServer.disconnect()
+    ofSentinel.disconnect()
+    await Promise.all([server.stop(), sentinel.stop()])
+  }
 })
 
 describe('one Redis', () => {
