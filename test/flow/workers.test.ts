@@ -80,7 +80,7 @@ async function untilBothServe(service: Service) {
     await ask(service, '/.well-known/openid-configuration')
     return serving().size
   }
-  await expect.poll(look, { timeout: 15_000 }).toBe(2)
+  await expect.poll(look, { timeout: 40_000 }).toBe(2)
 }
 
 async function metricsOf({ env }: Service) {
@@ -197,7 +197,7 @@ describe('on a SQLite file', () => {
     renameSync(clients, `${folder}-clients`)
     kill(pidsOf(service)[1])
     const waits = () => eventsOf(service, 'worker_lost').length - lost
-    await expect.poll(waits, { timeout: 15_000 }).toBeGreaterThan(1)
+    await expect.poll(waits, { timeout: 40_000 }).toBeGreaterThan(1)
     expect(service.stderr()).toContain('clients  is missing or empty')
     expect((await ask(service, '/readyz')).status).toBe(200)
     renameSync(`${folder}-clients`, clients)
