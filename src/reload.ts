@@ -144,8 +144,9 @@ const SETTLE_MS = 1000
  * Polls the config folder: unlike file notifications, this works for mounts and links. Calls `changed`, which never
  * rejects, once for all files that are saved together. Never ends.
  */
-export async function watchFolder(folder: string, changed: () => Promise<void>): Promise<never> {
-  let inForce = await fingerprint(folder)
+export function watchFolder(folder: string, changed: () => Promise<void>): Promise<never> {
+  // An edit that was saved after the settings were read at the start is read at the first look.
+  let inForce = ''
   let last = inForce
   return repeat(SETTLE_MS, async () => {
     const seen = await fingerprint(folder)

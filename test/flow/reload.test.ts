@@ -332,6 +332,27 @@ test('a folder with links to itself is watched like any other', async () => {
   expect(await logged('config_loaded')).toMatchObject({ changes: ['- clients.looped'] })
 })
 
+test('an edit that is saved while the service starts takes effect', async () => {
+  const own = mkdtempSync(join(folder, 'edited-'))
+  const edited = join(own, 'clients/late.yaml')
+  const text = JSON.stringify(JSON.stringify(client('late')))
+  writeConfig(own, { usher: { accounts: { module: 'accounts.mjs' } } })
+  // The settings are read before the module is loaded.
+  writeFileSync(
+    join(own, 'accounts.mjs'),
+    `import { writeFileSync } from 'node:fs'
+     writeFileSync(${JSON.stringify(edited)}, ${text})
+     export const [find, authenticate] = [() => {}, () => {}]`,
+  )
+  const started = await startService({ USHER_CONFIG: own, USHER_STORE: 'sqlite::memory:' })
+  try {
+    const lines = () => started.stdout()
+    await expect.poll(lines, { timeout: 8000 }).toContain('"changes":["+ clients.late"]')
+  } finally {
+    await started.stop()
+  }
+})
+
 test('SIGHUP reloads the folder at once', async () => {
   write('clients/wiki.yaml', client('wiki'))
   reload()
