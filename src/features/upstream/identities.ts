@@ -189,8 +189,8 @@ async function update(directory: OwnDirectory, account: Account, { profile, attr
   return directory.change(account.id, edit)
 }
 
-/** Waits for the account of a parallel first sign-in. */
-const WAITS_MS = [10, 40, 160, 640]
+/** Pauses before each look for the account of a parallel first sign-in. */
+const WAITS_MS = [0, 10, 40, 160, 640]
 
 /** Adds an account. Of parallel first sign-ins of a user, one adds it, and the others find it. */
 async function create(directory: OwnDirectory, said: Said, { name }: Upstream, link: Link) {
@@ -206,9 +206,9 @@ async function create(directory: OwnDirectory, said: Said, { name }: Upstream, l
   } catch (error) {
     if (!(error instanceof InvalidAccount)) throw error
     for (const wait of WAITS_MS) {
+      await setTimeout(wait)
       const known = await directory.findByLink(link)
       if (known) return known
-      await setTimeout(wait)
     }
     throw error
   }
