@@ -59,11 +59,20 @@ const UPSTREAM = ['test/upstream/*.test.ts']
 
 /** Starts the longest files first, so that they do not run alone at the end. */
 const LONGEST = [
-  'test/faults/faults.test.ts',
+  // Slow ones.
   'test/pages/accessibility.chromium.test.ts',
-  'test/flow/operator-commands.test.ts',
-  'test/flow/interleavings.test.ts',
-  'test/flow/token-races.test.ts',
+  'test/faults/faults.test.ts',
+  ...['store-backup', 'reload', 'operator-commands'].map(name => `test/flow/${name}.test.ts`),
+  'test/store/redis-checks.test.ts',
+  // Those of `npm test`.
+  ...['interleavings', 'registration-keys-attacks', 'client-documents', 'interrupted'].map(
+    name => `test/flow/${name}.test.ts`,
+  ),
+  'test/pages/journey.chromium.test.ts',
+  ...['ending-races', 'egress', 'egress-addresses', 'upstream-attacks', 'odd-json'].map(
+    name => `test/flow/${name}.test.ts`,
+  ),
+  'test/store/redis.test.ts',
 ]
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]) {
