@@ -207,8 +207,13 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
 
   test('a password that changes on the server and in its file is used', async () => {
     const password_file = fileWith(PASSWORD)
-    const store = await open(urlWith(''), { ...settings, username: 'usher', password_file })
+    const authorities = isTls ? fileWith(readFileSync(CLIENT.ca, 'utf8')) : ''
+    const tls = isTls ? { tls: { ...CLIENT, ca: authorities } } : {}
+    const own = { ...settings, ...tls, username: 'usher', password_file }
+    const store = await open(urlWith(''), own)
     await works(store)
+    // Another file that cannot be read does not keep the password from being read.
+    if (authorities) rmSync(authorities)
     await setPassword('changed-CANARY')
     await operator.call('CLIENT', 'KILL', 'USER', 'usher')
     const state = () =>

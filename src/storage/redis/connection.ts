@@ -45,13 +45,9 @@ export function createConnection(url: string, settings: RedisSettings): Connecti
   const { hosts, kind, name, ...credentials } = parseUrl(url)
   const options: RedisOptions = { ...OPTIONS, ...credentials, ...optionsOf(settings) }
   const common = { lazyConnect: true, scripts: SCRIPTS }
-  /** Reads the files again, for the next connection. If that fails, the last secrets are used. */
+  /** Reads the files again, for the next connection. The last value of one that cannot be read is used. */
   const renew = ({ options }: Redis) => {
-    try {
-      Object.assign(options, optionsOf(settings))
-    } catch {
-      // The last values stay.
-    }
+    Object.assign(options, optionsOf(settings, options))
   }
 
   if (kind === 'cluster') {
@@ -125,15 +121,27 @@ function parseUrl(url: string) {
 }
 
 /** Returns the options of a connection from the settings, and from the files that they name. */
-function optionsOf(settings: RedisSettings): RedisOptions {
+function optionsOf(settings: RedisSettings, last: RedisOptions = {}): RedisOptions {
   const { username, database: db, password_file, sentinel_password_file, tls } = settings
-  const certificates = tls && readCertificates(tls)
+  const secret = (name: 'password' | 'sentinelPassword', file?: string) =>
+    file && { [name]: orLast(last[name], () => readSecret(file)) }
+  const certificates = tls && orLast(last.tls, () => readCertificates(tls))
   return {
     ...(username && { username }),
     ...(db !== undefined && { db }),
-    ...(password_file && { password: readSecret(password_file) }),
-    ...(sentinel_password_file && { sentinelPassword: readSecret(sentinel_password_file) }),
+    ...secret('password', password_file),
+    ...secret('sentinelPassword', sentinel_password_file),
     ...(certificates && { tls: certificates, sentinelTLS: certificates }),
+  }
+}
+
+/** Throws only where there is no last value: at the start. */
+function orLast<T>(last: T, read: () => T): T {
+  try {
+    return read()
+  } catch (error) {
+    if (last === undefined || last === null) throw error
+    return last
   }
 }
 
