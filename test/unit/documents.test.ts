@@ -49,6 +49,19 @@ test('every event of the log is documented, and no other', () => {
   expect(named.sort()).toEqual([...new Set([...AUDIT_EVENTS, ...others])].sort())
 })
 
+test('every reason of a failed sign-in is documented', () => {
+  const source = globSync('src/**/*.ts', { cwd: ROOT }).map(read).join('\n')
+  const [, union = ''] = /export type Refusal =\n([^\n]*(?:\n {2}\|[^\n]*)*)/.exec(source) ?? []
+  const thrown = [...source.matchAll(/new Refused\('(\w+)'/g)].map(([, reason = '']) => reason)
+  const named = [...union.matchAll(/'(\w+)'/g)].map(([, name = '']) => name)
+  expect(thrown).toContain('passkey_counter')
+  expect(named).toContain('wrong_password')
+  // The events sign_in_throttled and second_factor_throttled say it.
+  const words = [...thrown, ...named].filter(word => word !== 'throttled')
+  const text = page('docs/reference/audit-events.md')
+  expect(words.filter(word => !text.includes(`\`${word}\``))).toEqual([])
+})
+
 const table = [...page('docs/reference/commands.md').matchAll(/^\| `usher ([a-z]+(?: [a-z]+)?)/gm)]
 const commands = table.map(([, words = '']) => words)
 
