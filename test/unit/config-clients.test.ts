@@ -71,6 +71,25 @@ test.each(METHODS)('a client with %j has a finding about %j', async (changes, ke
   expect(await refused(changes)).toEqual(keys)
 })
 
+const SIGNING = { token_endpoint_auth_method: 'none', require_signed_request_object: true }
+
+test.each<[object, object, string[]]>([
+  [SIGNING, {}, ['require_signed_request_object request-key']],
+  [{ ...SIGNING, jwks: KEYS }, {}, []],
+  [{ ...SIGNING, jwks_uri: 'https://app.example.org/jwks' }, {}, []],
+  [{ require_pushed_authorization_requests: true }, {}, []],
+  [
+    { require_pushed_authorization_requests: true },
+    { pushed_authorization_requests: false },
+    ['require_pushed_authorization_requests feature-off'],
+  ],
+  [{ require_pushed_authorization_requests: false }, { pushed_authorization_requests: false }, []],
+])('a client with %j and features of %j: %j', async (changes, features, expected) => {
+  const files = { 'usher.yaml': { features }, 'clients/web.yaml': client(changes) }
+  const { findings } = await read(files, PRODUCTION)
+  expect(findings.map(({ key, rule }) => `${key} ${rule}`)).toEqual(expected)
+})
+
 test.each([
   'sha256:',
   `sha256:${'A'.repeat(42)}`,

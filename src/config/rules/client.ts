@@ -98,6 +98,7 @@ export function clientFindings(client: CheckedClient, settings: Context): Findin
         'jwks',
       ],
       [method?.startsWith('attest') && !jwks, 'attester-keys-missing', 'jwks'],
+      [value[SIGNED_REQUESTS] && !jwks && !value.jwks_uri, 'request-key', SIGNED_REQUESTS],
       [value.second_factor && hasNoFactors, 'second-factor-off', 'second_factor'],
       [profile && !isBound, 'fapi-dpop', 'profile'],
       [profile && !features.pushed_authorization_requests, 'fapi-par', 'profile'],
@@ -126,6 +127,7 @@ export function clientFindings(client: CheckedClient, settings: Context): Findin
 }
 
 const ASSERTION_ALG = 'token_endpoint_auth_signing_alg'
+const SIGNED_REQUESTS = 'require_signed_request_object'
 
 /** Returns the findings about scopes of a client that are none of `scopes`. */
 function scopeFindings({ value, at }: CheckedClient, scopes: string[]): Finding[] {
@@ -178,6 +180,7 @@ const NEEDS: Record<string, RegExp> = {
   'features.jwt_response_modes': /^authorization_\w+_response_alg=|^response_modes=.*jwt$/,
   'features.mtls': /^tls_client_certificate_bound|^token_endpoint_auth_method=.*tls_client_auth$/,
   'features.pairwise_subjects': /^subject_type=pairwise$/,
+  'features.pushed_authorization_requests': /^require_pushed_authorization_requests=true$/,
   'features.request_objects': /^request_object_\w+_alg=|^require_signed_request_object=/,
   'features.resource_indicators': /^default_resource=/,
   'features.rich_authorization_requests': /^authorization_details_types=/,
@@ -195,9 +198,8 @@ function featureFindings({ value, at }: CheckedClient, settings: Context): Findi
     const message = `needs a setting that is off: \`${needed}\` in usher.yaml`
     const isUse = ([key, set]: [string, unknown]) =>
       [set].flat().some(one => one !== undefined && !isMap(one) && uses.test(`${key}=${one}`))
-    return Object.entries(value)
-      .filter(isUse)
-      .map(([key]) => at([key], 'feature-off', message))
+    const used = Object.entries(value).filter(isUse)
+    return used.map(([key]) => at([key], 'feature-off', message))
   })
 }
 
@@ -215,16 +217,14 @@ const SIGNED = ['PS256', 'ES256', 'EdDSA']
 
 function fapiFindings({ value, written, at }: CheckedClient): Finding[] {
   if (value.profile !== 'fapi2') return []
-  const method = value.token_endpoint_auth_method
-  return Object.entries({ ...written, token_endpoint_auth_method: method }).flatMap(
-    ([key, set]) => {
-      // A token is bound by DPoP or by a certificate.
-      const isFree = key.startsWith('dpop') && value.tls_client_certificate_bound_access_tokens
-      const allowed = /^(?!introspection)\w+_sign\w+_alg$/.test(key) ? SIGNED : FAPI2[key]
-      if (isFree || !allowed || [set].flat().every(one => allowed.includes(one))) return []
-      return at([key], 'profile', `profile: fapi2 allows here only ${allowed.join(', ')}`)
-    },
-  )
+  const { token_endpoint_auth_method } = value
+  return Object.entries({ ...written, token_endpoint_auth_method }).flatMap(([key, set]) => {
+    // A token is bound by DPoP or by a certificate.
+    const isFree = key.startsWith('dpop') && value.tls_client_certificate_bound_access_tokens
+    const allowed = /^(?!introspection)\w+_sign\w+_alg$/.test(key) ? SIGNED : FAPI2[key]
+    if (isFree || !allowed || [set].flat().every(one => allowed.includes(one))) return []
+    return at([key], 'profile', `profile: fapi2 allows here only ${allowed.join(', ')}`)
+  })
 }
 
 /** A custom scheme has no host, and any client can have a loopback address. */
