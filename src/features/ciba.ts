@@ -57,13 +57,13 @@ export function ciba(dependencies: Dependencies): PageFeature {
     },
 
     processLoginHintToken() {
-      throw new errors.InvalidRequest('login_hint_token is not taken: login_hint, or id_token_hint')
+      throw new errors.InvalidRequest('login_hint_token is not supported: send login_hint')
     },
 
     processLoginHint(_ctx, sent = '') {
       const hint = tidy(sent)
       if (hint.length <= MAX_HINT_CHARS && !/[\s\p{C}]/u.test(hint)) return hint
-      throw new errors.UnknownUserId('a login_hint is a username, or a sub')
+      throw new errors.UnknownUserId('login_hint must be a username or a sub')
     },
 
     verifyUserCode({ oidc }, _account, code) {

@@ -140,6 +140,7 @@ const TOKENS: [mistake: string, headers: Record<string, string>, change: Record<
   ['a wrong code_verifier', BASIC, { code_verifier: 'x'.repeat(43) }, /^code_verifier must be the one/],
   ['another redirect_uri', BASIC, { redirect_uri: `${WEB}/` }, /^redirect_uri must be the one/],
   ['a resource that was not named before', BASIC, { resource: FILES }, /^resource must be/],
+  ['a DPoP proof that is none', { ...BASIC, dpop: 'x' }, {}, /^the header DPoP must be one proof/],
   ['no refresh_token', BASIC, { grant_type: 'refresh_token' }, /'refresh_token'/],
   ['an unknown refresh_token', BASIC, { grant_type: 'refresh_token', refresh_token: 'x' }, /^refresh_token is unknown/],
 ]
@@ -221,7 +222,9 @@ test('UserInfo without a token, or with an expired one, gets a description', asy
   expect(json.error_description).toBe('an access token is required: Authorization: Bearer TOKEN')
   const headers = { authorization: 'Bearer x' }
   const wrong = await send(usher, '/api/oauth/userinfo', { headers })
-  expect(wrong.json.error_description).toMatch(/^the access token is unknown, expired or revoked/)
+  expect(wrong.json.error_description).toMatch(
+    /^the access token is unknown, expired, revoked or of no user/,
+  )
 })
 
 test('UserInfo for an account that is disabled gets a description', async () => {
