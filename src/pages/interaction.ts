@@ -45,6 +45,7 @@ export function createInteractionPages(
     const isElse = !['interaction_gone', 'another_browser'].includes(String(mapOf(error).error))
     if (isElse || !(await browserSession.read(ctx))) throw error
     const client = views.configuredClient(ctx, String(ctx.query.client_id))
+    ctx.state.log.detail = mapOf(error).error_description
     ctx.status = 303
     ctx.redirect((client && views.startOf(client)) ?? PLACES.home)
   }

@@ -130,14 +130,14 @@ export function createInteractions(
 
   /** Returns a pending interaction. Throws if it expired, its session ended, or it belongs to another browser. */
   async function find(ctx: Context, uid = String(ctx.params.uid)) {
-    const found = (await provider.Interaction.find(uid)) ?? gone(ctx)
+    const found = (await provider.Interaction.find(uid)) ?? gone(ctx, 'it is finished or expired')
     if (!isBound(ctx, found.prompt.details)) {
-      const isNew = found.iat + FIRST_PAGE_SECONDS > now()
-      ctx.throw(400, { error: isNew && !isKnown(ctx) ? 'cookie_missing' : 'another_browser' })
+      const isNew = found.iat + FIRST_PAGE_SECONDS > now() && !isKnown(ctx)
+      gone(ctx, 'it began with another cookie', isNew ? 'cookie_missing' : 'another_browser')
     }
     const { uid: ofSession, accountId } = found.session ?? {}
     const current = ofSession ? await provider.Session.findByUid(ofSession) : found.session
-    return current?.accountId === accountId ? found : gone(ctx)
+    return current?.accountId === accountId ? found : gone(ctx, 'its session has ended')
   }
 
   return {
@@ -192,8 +192,7 @@ export function createInteractions(
 
     /** Throws unless the interaction waits for a sign-in in this browser. */
     async assertSignIn(ctx: Context, uid: string) {
-      const { prompt } = await find(ctx, uid)
-      if (prompt.name !== 'login') gone(ctx)
+      if ((await find(ctx, uid)).prompt.name !== 'login') gone(ctx, 'it waits for no sign-in')
     },
 
     /** Saves the answer to the prompt. Returns the URL where the browser goes on. */
@@ -201,8 +200,7 @@ export function createInteractions(
       const interaction = await find(ctx, uid)
       interaction.result = { ...(!outcome.error && interaction.lastSubmission), ...outcome }
       await interaction.persist().catch(error => {
-        // Answered differently in another tab.
-        throw error instanceof errors.SessionNotFound ? gone(ctx) : error
+        throw error instanceof errors.SessionNotFound ? gone(ctx, 'it has another answer') : error
       })
       return interaction.returnTo
     },
@@ -211,13 +209,13 @@ export function createInteractions(
 
 /** Returns the user code as the user entered it, and the network of the device in CIDR notation. */
 async function readDevice(ctx: Context, { DeviceCode }: Provider, id: string) {
-  const { userCode, deviceInfo } = (await DeviceCode.find(id)) ?? gone(ctx)
-  const code = String(userCode).replace(/(?=.{4}$)/, '-')
-  return { code, network: String(deviceInfo?.network) }
+  const { userCode, deviceInfo } = (await DeviceCode.find(id)) ?? gone(ctx, 'its code has expired')
+  return { code: String(userCode).replace(/(?=.{4}$)/, '-'), network: String(deviceInfo?.network) }
 }
 
-/** One error for interactions that are finished, expired, or answered differently in another tab. */
-const gone = (ctx: Context) => ctx.throw(400, { error: 'interaction_gone' })
+/** Refuses an interaction, and says `why` it cannot be answered: to developers, and in the log. */
+const gone = (ctx: Context, why: string, error = 'interaction_gone'): never =>
+  ctx.throw(400, { error, error_description: `this interaction cannot be answered: ${why}` })
 
 /** The session of a signed-in user. */
 export type Session = NonNullable<

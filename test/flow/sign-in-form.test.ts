@@ -1,7 +1,17 @@
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
-import { credentials, fieldsOf, open, send, sessionsOf, textOf, words } from '../support/people.ts'
+import {
+  credentials,
+  fieldsOf,
+  newTab,
+  open,
+  send,
+  sessionsOf,
+  signedIn,
+  textOf,
+  words,
+} from '../support/people.ts'
 import { ADA, GRACE } from '../support/usher.ts'
 
 const test = usherTest({ accounts: [ADA, GRACE] })
@@ -133,4 +143,20 @@ test('unknown fields of the form are ignored', async () => {
   expect(browser.page.text).toContain('Web application')
   expect(await sessionsOf(usher, grace)).toEqual([])
   expect(await sessionsOf(usher, ada)).toHaveLength(1)
+})
+
+test('the log says why an interaction cannot be answered, also where the user is led on', async () => {
+  const user = await signedIn(usher)
+  const { browser } = await open(usher, { prompt: 'consent' }, newTab(user))
+  const { pathname } = browser.page.url
+  const reasonAt = async (path: string, asked = browser) => {
+    await send(asked, path, { method: 'GET' })
+    return JSON.parse(usher.output.at(-1) ?? '{}').detail
+  }
+  expect(await reasonAt(pathname)).toBeUndefined()
+  expect(await reasonAt(`/interaction/${'x'.repeat(21)}`)).toContain('finished or expired')
+  expect(await reasonAt(pathname, new Browser(usher.issuer))).toContain('another cookie')
+  expect(await reasonAt(pathname, await signedIn(usher))).toContain('another cookie')
+  await Promise.all((await sessionsOf(usher, ada)).map(({ uid }) => usher.sessions.end(uid)))
+  expect(await reasonAt(pathname)).toContain('its session has ended')
 })
