@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { FIXED } from '../../src/config/diff.ts'
 import { VARIABLES } from '../../src/config/environment.ts'
 import { jsonSchemas } from '../../src/config/key-list.ts'
+import { SCHEMAS } from '../../src/config/schema/usher.ts'
 import { createClusterMetrics, createMetrics } from '../../src/http/metrics.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -40,6 +41,7 @@ interface Schema {
   const?: string
   description?: string
   default?: unknown
+  maximum?: number
   enum?: string[]
   format?: string
   pattern?: string
@@ -97,7 +99,7 @@ function walk(schema: Schema, path = '', within: string | null = ''): Key[] {
 function keyTable(file: string): string {
   const rows = keysOf(file).map(key => [
     `\`${key.path}\``,
-    typeOf(key.schema),
+    `${typeOf(key.schema)}${atMost(longest(file, key.path))}`,
     defaultOf(file, key),
     key.schema.description ?? '',
     ...(file === 'usher' ? [variableOf(key.path), takesEffect(key.path)] : []),
@@ -106,8 +108,19 @@ function keyTable(file: string): string {
   return table(file === 'usher' ? [...titles, 'Environment', 'Takes effect'] : titles, rows)
 }
 
+/** What the schema answers to a duration that is too long; undefined for a key that is none. */
+function longest(file: string, path: string): string | undefined {
+  const names = path.split('.')
+  const value = names.reduceRight<unknown>((inner, name) => ({ [name]: inner }), '999999 d')
+  const { error } = SCHEMAS[file as 'usher'].safeParse(value)
+  const issue = error?.issues.find(issue => issue.path.join('.') === path)
+  return /^is at most (\d+ (s|min|h|d))$/.exec(issue?.message ?? '')?.[1]
+}
+
+const atMost = (limit?: string | number) => (limit === undefined ? '' : ` (at most ${limit})`)
+
 function typeOf({ type, const: only, enum: values, ...schema }: Schema): string {
-  const { format, pattern, items, anyOf } = schema
+  const { format, pattern, items, anyOf, maximum = Number.MAX_SAFE_INTEGER } = schema
   if (only) return `\`${only}\``
   if (values) return values.map(value => `\`${value}\``).join(', ')
   if (anyOf)
@@ -119,6 +132,7 @@ function typeOf({ type, const: only, enum: values, ...schema }: Schema): string 
   if (items) return typeOf(items) ? `list: ${typeOf(items)}` : 'list'
   if (pattern?.endsWith('(s|min|h|d)$')) return 'duration'
   if (pattern?.endsWith('s$')) return 'seconds'
+  if (type === 'integer' && maximum < Number.MAX_SAFE_INTEGER) return `number${atMost(maximum)}`
   if (format === 'uri') return 'URL'
   if (format === 'email') return 'email address'
   if (format === 'ipv4') return 'address or range'
@@ -131,7 +145,8 @@ function typeOf({ type, const: only, enum: values, ...schema }: Schema): string 
 
 function defaultOf(file: string, { path, schema, requiredWith }: Key): string {
   const { default: value, properties, additionalProperties } = schema
-  if (properties || typeof additionalProperties === 'object') return ''
+  const isMap = properties || typeof additionalProperties === 'object'
+  if (value !== undefined && isMap) return ''
   if (value !== undefined) return `\`${Array.isArray(value) ? `[${value.join(', ')}]` : value}\``
   if (requiredWith === '') return '(required)'
   if (requiredWith) return `(required in \`${requiredWith}\`)`
