@@ -61,8 +61,8 @@ export function createAuthentication(
   }
 
   /**
-   * Returns the account of the credentials; undefined for every failure, after the same time. `login.ts` is a time
-   * before the check. `isPart`: a second factor follows.
+   * Returns the account of the credentials; undefined for every failure, after the same time. `ts` of the login is a
+   * time before the check. `isPart`: a second factor follows.
    */
   async function check(ctx: Context, { username: typed, password }: Credentials, about: About) {
     const began = performance.now()

@@ -4,7 +4,7 @@ import type { Context, Middleware } from 'koa'
 import type { Settings } from '../config/load.ts'
 import { prefixOf } from './client-info.ts'
 
-/** Bytes of path and query, or of the parameters of a request, together, beside `JWTS`. */
+/** Bytes of path and query, or of the parameters of a request, together, beside those of `MAX_JWT_CHARS`. */
 export const MAX_URL_BYTES = 8 * 1024
 /** Bytes of a body: the limit of the library. The consent page has a field for each scope. */
 export const MAX_BODY_BYTES = 56 * 1024

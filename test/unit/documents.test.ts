@@ -62,6 +62,25 @@ test('every reason of a failed sign-in is documented', () => {
   expect(words.filter(word => !text.includes(`\`${word}\``))).toEqual([])
 })
 
+test('the constants and files that comments name exist', () => {
+  const files = globSync(['src/**/*.ts', 'test/**/*.ts'], { cwd: ROOT })
+  const lines = /\/\*[\s\S]*?\*\/|(?<!\S)\/\/ [^\n]*/g
+  const sources = files.filter(file => file.startsWith('src/')).map(read)
+  const code = sources.map(text => text.replaceAll(lines, '')).join('\n')
+  const comments = sources
+    .flatMap(text => [...text.matchAll(lines)].map(([found]) => found))
+    .join('\n')
+  const constants = [...comments.matchAll(/`([A-Z]+(?:_[A-Z]+)*)`/g)].map(([, name = '']) => name)
+  const named = [...comments.matchAll(/(?<![\w/.-])[a-z][\w/-]*(?:\.test)?\.ts\b/g)].map(
+    ([name]) => name,
+  )
+  expect(constants.length).toBeGreaterThan(10)
+  expect(named.length).toBeGreaterThan(40)
+  const isMissing = (name: string) => !new RegExp(`\\b${name}\\b`).test(code)
+  expect(constants.filter(isMissing)).toEqual([])
+  expect(named.filter(name => !files.some(file => `/${file}`.endsWith(`/${name}`)))).toEqual([])
+})
+
 const table = [...page('docs/reference/commands.md').matchAll(/^\| `usher ([a-z]+(?: [a-z]+)?)/gm)]
 const commands = table.map(([, words = '']) => words)
 
