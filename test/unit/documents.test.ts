@@ -62,6 +62,16 @@ test('every reason of a failed sign-in is documented', () => {
   expect(words.filter(word => !text.includes(`\`${word}\``))).toEqual([])
 })
 
+test('every account page is documented', () => {
+  const source = globSync('src/**/*.ts', { cwd: ROOT }).map(read).join('\n')
+  const paths = [...source.matchAll(/'(\/account\/[a-z-]+)'/g)].map(([, path = '']) => path)
+  expect(paths).toContain('/account/factors')
+  // These have no page of their own.
+  const shown = paths.filter(path => !/\/(signed-in|sign-out)$/.test(path))
+  const text = page('docs/account-pages.md')
+  expect(shown.filter(path => !text.includes(`| \`${path}\` |`))).toEqual([])
+})
+
 test('the constants and files that comments name exist', () => {
   const files = globSync(['src/**/*.ts', 'test/**/*.ts'], { cwd: ROOT })
   const lines = /\/\*[\s\S]*?\*\/|(?<!\S)\/\/ [^\n]*/g
