@@ -8,7 +8,14 @@ import { describe, expect } from 'vitest'
 import { APIS, CALENDAR, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest, authorize, redeem, tokens, userinfo } from '../support/journey.ts'
+import {
+  authorizationRequest,
+  authorize,
+  redeem,
+  refresh,
+  tokens,
+  userinfo,
+} from '../support/journey.ts'
 import { createProver } from '../support/proofs.ts'
 import { manage, ON, registerNew } from '../support/registration.ts'
 import { CLIENTS, SECRET, startUsher, WEB } from '../support/usher.ts'
@@ -227,13 +234,29 @@ test('UserInfo without a token, or with an expired one, gets a description', asy
   )
 })
 
-test('UserInfo for an account that is disabled gets a description', async () => {
+test('the token of an API at UserInfo gets a description', async () => {
+  const about = { browser, scope: 'openid files:read', resource: FILES }
+  const { code, request } = await authorize(usher, about)
+  const { body } = await redeem(usher, code, request, FILES)
+  const headers = { authorization: `Bearer ${body.access_token}` }
+  const { json } = await send(usher, '/api/oauth/userinfo', { headers })
+  expect(json.error_description).toMatch(/^the access token is for an API; UserInfo needs/)
+})
+
+test('UserInfo, a code and a refresh for an account that is disabled get a description', async () => {
   const { id } = await usher.addAccount({ username: 'away' })
-  const { access_token } = await tokens(usher, { username: 'away' })
+  const { access_token, refresh_token } = await tokens(usher, { username: 'away' })
+  const { code, request } = await authorize(usher, { username: 'away' })
   await usher.directory.change(id, account => ({ ...account, enabled: false }))
   const headers = { authorization: `Bearer ${access_token}` }
   const { json } = await send(usher, '/api/oauth/userinfo', { headers })
   expect(json.error_description).toMatch(/^the access token is unknown, expired or revoked/)
+  for (const { body } of [
+    await refresh(usher, refresh_token),
+    await redeem(usher, code, request),
+  ]) {
+    expect(body.error_description).toMatch(/ended this access; sign the user in again$/)
+  }
 })
 
 test('a code of a bound client, and a bound refresh token, need the header DPoP', async () => {
