@@ -105,6 +105,15 @@ test('every command in the documents exists', () => {
 
 const tests = globSync('test/**/*.ts', { cwd: ROOT }).map(read).join('\n')
 
+test('commands in a container run the program that the image has', () => {
+  const run = [...all.matchAll(/(?:docker exec|compose\S* exec -T|kubectl exec -i) (.*)/g)]
+  expect(run.length).toBeGreaterThan(2)
+  const words = run.map(([, words = '']) => words)
+  expect(words.filter(text => !/^\S+ (-- )?node usher\/src\/cli\.ts /.test(text))).toEqual([])
+  const dockerfile = read('Dockerfile')
+  expect(dockerfile).toMatch(/^WORKDIR \/\n[\s\S]*^COPY src \/usher\/src$/m)
+})
+
 /** Commands of a container engine, a cluster, systemd, a clean clone or the conformance suite. */
 const ELSEWHERE =
   /npm run certification|docker|kubectl|systemctl|journalctl|^npm ci && npm (start|test)$/m
