@@ -12,6 +12,7 @@ import { type Account, missingAttributes } from '../accounts/account.ts'
 import { hashOf, hashSecret, isExpired } from '../config/client-secret.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError, type Finding } from '../config/report/finding.ts'
+import messages from '../config/report/messages.json' with { type: 'json' }
 import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
 import { LOOPBACK_HOSTS } from '../config/schema/redirect-uri.ts'
@@ -109,8 +110,7 @@ export async function addClients(settings: Settings, add: (client: ClientMetadat
       // Without a key in its message, the error is about authentication.
       const isNamed = (key: string) => new RegExp(`\\b${key}\\b`).test(message)
       const key = Object.keys(clientSchema.shape).find(isNamed) ?? 'token_endpoint_auth_method'
-      const isSigned = key.endsWith('_signed_response_alg')
-      const why = isSigned ? ', what the keys of keys.import sign with' : ''
+      const why = mapOf(messages.library)[key.replace(/^\w+(?=_signed_response)/, '')] ?? ''
       const at = settings.clientFiles.get(client.client_id)
       if (at) findings.push(at([key], 'library', `${message.replace(`${key} `, '')}${why}`))
     }

@@ -78,6 +78,18 @@ test.each([
   expect(findings).toMatchObject([{ key, rule: 'library', line: 1 }])
 })
 
+test.each(['token-exchange', 'jwt-bearer'])(
+  'the grant type %s, which no other file allows, is refused with the key that allows it',
+  async name => {
+    const grant_types = ['authorization_code', `urn:ietf:params:oauth:grant-type:${name}`]
+    const { findings } = await check({ 'clients/web.yaml': client({ grant_types }) })
+    expect(findings).toMatchObject([{ key: 'grant_types', rule: 'library' }])
+    expect(findings[0]?.message).toContain(
+      'token-exchange needs `exchange` in a file of resources/',
+    )
+  },
+)
+
 test('all clients that the library refuses are in one report', async () => {
   const { findings } = await check({
     'clients/ada.yaml':
