@@ -84,6 +84,15 @@ test.each<[object, object, string[]]>([
     ['require_pushed_authorization_requests feature-off'],
   ],
   [{ require_pushed_authorization_requests: false }, { pushed_authorization_requests: false }, []],
+  [{ require_signed_request_object: false }, { request_objects: false }, []],
+  [{ dpop_bound_access_tokens: false, require_dpop_nonce: false }, { dpop: false }, []],
+  [{ tls_client_certificate_bound_access_tokens: false }, { mtls: false }, []],
+  [{ use_mtls_endpoint_aliases: false }, { mtls: false }, []],
+  [
+    { dpop_bound_access_tokens: true, require_dpop_nonce: true },
+    { dpop: false },
+    ['dpop_bound_access_tokens feature-off', 'require_dpop_nonce feature-off'],
+  ],
 ])('a client with %j and features of %j: %j', async (changes, features, expected) => {
   const files = { 'usher.yaml': { features }, 'clients/web.yaml': client(changes) }
   const { findings } = await read(files, PRODUCTION)

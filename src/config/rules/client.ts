@@ -167,25 +167,25 @@ function schemeFindings({ value, at }: CheckedClient, development: boolean): Fin
   )
 }
 
-/** Settings that can be off, and the keys of a client file that need them, as `key=value`. */
+/** Settings that can be off, and the keys of a client file that need them, as `key=value`. No `false` needs one. */
 const NEEDS: Record<string, RegExp> = {
   'features.backchannel_logout': /^backchannel_logout_uri=/,
   'features.ciba': /^backchannel_(token_delivery|client_notif)|^grant_types=.*:ciba$/,
   'features.client_attestation': /^token_endpoint_auth_method=attest/,
   'features.client_credentials': /^grant_types=client_credentials$/,
   'features.device_flow': /^grant_types=.*:device_code$/,
-  'features.dpop': /^dpop_bound_access_tokens=|^require_dpop_nonce=true$/,
+  'features.dpop': /^dpop_bound_access_tokens=|^require_dpop_nonce=/,
   'features.encryption': /^\w+_encrypt(ed_response|ion)_alg=/,
   'features.jwt_introspection': /^introspection_\w+_response_alg=/,
   'features.jwt_response_modes': /^authorization_\w+_response_alg=|^response_modes=.*jwt$/,
   'features.mtls': /^tls_client_certificate_bound|^token_endpoint_auth_method=.*tls_client_auth$/,
   'features.pairwise_subjects': /^subject_type=pairwise$/,
-  'features.pushed_authorization_requests': /^require_pushed_authorization_requests=true$/,
+  'features.pushed_authorization_requests': /^require_pushed_authorization_requests=/,
   'features.request_objects': /^request_object_\w+_alg=|^require_signed_request_object=/,
   'features.resource_indicators': /^default_resource=/,
   'features.rich_authorization_requests': /^authorization_details_types=/,
   'features.signed_userinfo': /^userinfo_signed_response_alg=/,
-  'client_certificates.origin': /^use_mtls_endpoint_aliases=true$/,
+  'client_certificates.origin': /^use_mtls_endpoint_aliases=/,
   'compatibility.hybrid': /^response_types=code ./,
   'compatibility.implicit': /^response_types=id_token/,
 }
@@ -197,7 +197,7 @@ function featureFindings({ value, at }: CheckedClient, settings: Context): Findi
     if (mapOf(mapOf(settings)[section])[name]) return []
     const message = `needs a setting that is off: \`${needed}\` in usher.yaml`
     const isUse = ([key, set]: [string, unknown]) =>
-      [set].flat().some(one => one !== undefined && !isMap(one) && uses.test(`${key}=${one}`))
+      [set].flat().some(one => one && !isMap(one) && uses.test(`${key}=${one}`))
     const used = Object.entries(value).filter(isUse)
     return used.map(([key]) => at([key], 'feature-off', message))
   })
