@@ -187,7 +187,7 @@ function table(titles: string[], rows: string[][]): string {
 const DEFAULTS: Record<string, Record<string, string>> = {
   usher: {
     issuer: '`http://localhost:` and the port',
-    'listen.host': '`127.0.0.1` or `::1` for a loopback issuer, else `::`',
+    'listen.host': '`127.0.0.1` or `::1` for an http issuer on loopback, else `::`',
     'redis.database': '`0`',
   },
 }

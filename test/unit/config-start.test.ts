@@ -38,15 +38,14 @@ test('the default issuer is the loopback address with the configured port', asyn
   expect((await read({}, { PORT: '3456' })).settings?.issuer).toBe('http://localhost:3456')
 })
 
-test('an https issuer with a secret and a durable store starts', async () => {
-  const { settings, text } = await read({}, PRODUCTION)
-  expect(text).toBe('')
-  expect(settings).toMatchObject({
-    issuer: 'https://id.example.org',
-    development: false,
-    listen: { host: '::' },
-  })
-})
+test.each(['https://id.example.org', 'https://localhost:8443'])(
+  '%s with a secret and a durable store starts, and listens on all addresses',
+  async issuer => {
+    const { settings, text } = await read({}, { ...PRODUCTION, USHER_ISSUER: issuer })
+    expect(text).toBe('')
+    expect(settings).toMatchObject({ issuer, development: false, listen: { host: '::' } })
+  },
+)
 
 test.each([
   ['http://localhost:3000', '127.0.0.1'],
