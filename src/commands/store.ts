@@ -40,7 +40,9 @@ export async function reseal() {
   const { store, secrets, audit } = await openState('refuse')
   const count = await resealAll(store, secrets)
   await audit('store_resealed', { records: count })
-  hint(`${recordsAre(count)} encrypted again; USHER_SECRET needs only its first value now.`)
+  // A process with another first value goes on writing records that only that one decrypts.
+  const next = 'If every process started with this USHER_SECRET, it needs only its first value now.'
+  hint(`${recordsAre(count)} encrypted again. ${next}`)
 }
 
 /**
