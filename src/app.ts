@@ -131,6 +131,7 @@ export async function createApp(
     originForm(settings.issuer),
     health(readiness),
     edge(settings, Object.values(routes.byCertificate)),
+    // The length of the URL, and how a page may send it. `quota` has the rate.
     limits(stored),
   ]
   const quota = limitStored(settings.limits, {
@@ -139,6 +140,8 @@ export async function createApp(
     seconds: stateLifetimes(settings).pushedRequest,
     accountOf: async ctx => (await site.browserSession.read(ctx))?.accountId,
   })
+  // The library answers what is thrown inside it: OAuth errors, 503 for an unavailable store, 500 for others. `errors`
+  // answers what is thrown around it, and completes every error answer.
   const library = [
     canonicalPaths(routes),
     finishAnswers(views, routes, environment, features),
@@ -172,5 +175,6 @@ export async function createApp(
   })
   /** Sends the queued notifications that are due, each to its client. */
   const deliver = createDeliver(provider, features, environment)
+  // reload.ts calls the `handle` of the configuration in force.
   return { provider, handle: app.callback(), deliver }
 }

@@ -80,7 +80,7 @@ export function createConsents(records: Records) {
     })
 
   /** Reads an account and a consent at the same time. The request keeps both until it writes. */
-  async function readAhead(accountId: string, clientId: string): Promise<void> {
+  async function readWithAccount(accountId: string, clientId: string): Promise<void> {
     await records.read(...accountName(accountId), consentName(accountId, clientId))
   }
 
@@ -142,7 +142,7 @@ export function createConsents(records: Records) {
     for (const { client_id } of await list(accountId)) await withdraw(accountId, client_id)
   }
 
-  return { read, readAhead, find, list, change, decide, touch, withdraw, removeAll }
+  return { read, readWithAccount, find, list, change, decide, touch, withdraw, removeAll }
 }
 
 function remembered(allowed: Detail[], before: Consent['details'] = []): Consent['details'] {

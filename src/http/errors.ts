@@ -1,4 +1,5 @@
-// Turns errors into responses: a page for users, JSON for clients. Only the log has the details.
+// Turns thrown errors into responses, and completes every error answer, also of the library: a page for users, JSON
+// for clients. Only the log has the details.
 
 import { STATUS_CODES } from 'node:http'
 import type { Context, Middleware } from 'koa'

@@ -1,6 +1,6 @@
-// The log: JSON lines on standard output. Each request has one line and an id, which its response carries.
-// The line has the route, never a path, query or body, because these can contain secrets. The number of
-// lines for failed requests is limited, so that a flood fills no disk; the metrics count all of them.
+// The log: JSON lines on standard output. Each request has one line, and one for each audit event, with an id that
+// its response carries. The line has the route, never a path, query or body, because these can contain secrets. The
+// number of lines for failed requests is limited, so that a flood fills no disk; the metrics count all of them.
 
 import { randomUUID } from 'node:crypto'
 import type { Context, Middleware } from 'koa'

@@ -213,7 +213,7 @@ function configuration(
       const { session, client } = ctx.oidc
       if (token) return accountFor(ctx, id, await grants.accountOfToken(ctx.oidc, token))
       // The authorization endpoint reads the consent next.
-      if (client && session) await consents.readAhead(id, client.clientId)
+      if (client && session) await consents.readWithAccount(id, client.clientId)
       return accountFor(ctx, id, await directory.findEnabled(id, session?.loginTs), client)
     },
 

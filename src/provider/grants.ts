@@ -90,7 +90,7 @@ export function createGrants({ records, directory, consents, settings }: Depende
    */
   async function accountOf(grant: Grant): Promise<Account | undefined> {
     const { accountId = '', clientId = '', iat } = grant
-    await consents.readAhead(accountId, clientId)
+    await consents.readWithAccount(accountId, clientId)
     const account = await directory.findEnabled(accountId, iat)
     const { scopes = [] } = (await consents.find(accountId, clientId)) ?? {}
     return allowedBy(grant).every(key => scopes.includes(key)) ? account : undefined

@@ -23,9 +23,15 @@
 //      anything. If the code is consumed, the library revokes the grant (`destroy` of Grant).
 //   3  The library calls `consume`, which only registers the commit of the request (request.ts). The account
 //      and the consent, which are read at the same time, must still be in force (provider/grants.ts).
-//   4  At the end the request saves its tokens and prolongs the grant for a refresh token, at the same time.
-//      Then it consumes the code: the commit. A request that loses this race revokes the grant (codes.ts),
-//      which ends the opaque tokens of both requests (RFC 6749 §4.1.2).
+//   4  When the library's handler has returned (`issue` of request.ts), the request saves its tokens and prolongs
+//      the grant for a refresh token, at the same time. If one of these fails, there is no commit: the client can
+//      repeat its request.
+//   5  Then it marks the code as consumed, which one request can do: the commit. A request that loses this race
+//      revokes the grant (codes.ts), which ends the opaque tokens of both requests (RFC 6749 §4.1.2). A request
+//      whose client has disconnected neither commits nor revokes.
+//
+// Within a request the library's context is ambient (request.ts), and a record is read once until the request writes
+// (storage/read-cache.ts).
 //
 // Revocation of              removes                                        in
 //   an access token          its record                                     `destroy`
@@ -135,6 +141,7 @@ function createPlainAdapter(model: string, records: Records) {
       return value && { ...value, ...(consumed && { consumed }) }
     },
 
+    // Codes have their own (codes.ts).
     async consume(id: string) {
       await assertClientConnected()
       if (!(await records.consume(model, id))) throw alreadyUsed(model)
