@@ -1,6 +1,6 @@
-// The edge: a request for another host than the issuer's is refused, and every response has the security
-// headers. The library builds URLs from the Host of a request. This file alone reads the headers of
-// proxies (RFC 9700 §4.13).
+// The edge: `edge` refuses a request for another host than the issuer's, because the library builds URLs from the
+// Host. `jsonHeaders` and `pageHeaders` give every response its security headers. This file alone reads the headers
+// of proxies (RFC 9700 §4.13).
 
 import { X509Certificate } from 'node:crypto'
 import { isIP } from 'node:net'

@@ -56,7 +56,7 @@ const lineQuota = (log: Logger, message: string) =>
     log.warn({ event: 'log_limited', left_out }, message),
   )
 
-/** Logs and counts each request. Calls `onFailure` for a failed one, before its response is sent. */
+/** Logs and counts each request. Calls `onFailure` for a failed one, and waits for nothing that it begins. */
 export function requestLog(
   log: Logger,
   metrics: Metrics,

@@ -1,4 +1,5 @@
-// Middleware around the library's endpoints: checks requests, and changes some responses.
+// Middleware around the library's endpoints: `canonicalPaths` checks path and method, `byPost` takes POST where the
+// library expects GET, and `finishAnswers` completes what the library has answered.
 
 import { errors as jose } from 'jose'
 import type { Context, Middleware } from 'koa'

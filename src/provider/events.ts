@@ -1,5 +1,5 @@
-// Events of the library and notifications to clients (back-channel logout, CIBA pings), as log lines and
-// metrics.
+// Events of the library are counted, and noted for the log lines of their request (http/log.ts). Notifications to
+// clients (back-channel logout, CIBA pings) have lines of their own.
 
 import type { EventEmitter } from 'node:events'
 import type { Context } from 'koa'

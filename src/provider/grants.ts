@@ -89,9 +89,9 @@ export function createGrants({ records, directory, consents, settings }: Depende
    * meanwhile, or this finds that access has ended, before a token is issued.
    */
   async function accountOf(grant: Grant): Promise<Account | undefined> {
-    const { accountId = '', clientId = '', iat } = grant
+    const { accountId = '', clientId = '', iat: signedIn } = grant
     await consents.readWithAccount(accountId, clientId)
-    const account = await directory.findEnabled(accountId, iat)
+    const account = await directory.findEnabled(accountId, signedIn)
     const { scopes = [] } = (await consents.find(accountId, clientId)) ?? {}
     return allowedBy(grant).every(key => scopes.includes(key)) ? account : undefined
   }

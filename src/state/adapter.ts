@@ -19,13 +19,13 @@
 //   1  provider/grants.ts makes a grant from the consent. The authorization saves the code and the grant
 //      at the same time, before its answer. Authorization codes and opaque tokens begin with the id of the grant.
 //   2  `find` reads the code and its grant at the same time, and changes nothing. Then the library checks
-//      client, expiry, PKCE and redirect_uri: a request that fails one neither uses the code up nor revokes
+//      client, expiry, grant, PKCE and redirect_uri: a request that fails one neither uses the code up nor revokes
 //      anything. If the code is consumed, the library revokes the grant (`destroy` of Grant).
 //   3  The library calls `consume`, which only registers the commit of the request (request.ts). The account
 //      and the consent, which are read at the same time, must still be in force (provider/grants.ts).
 //   4  When the library's handler has returned (`issue` of request.ts), the request saves its tokens and prolongs
 //      the grant for a refresh token, at the same time. If one of these fails, there is no commit: the client can
-//      repeat its request.
+//      repeat its request, except after a removal of the grant.
 //   5  Then it marks the code as consumed, which one request can do: the commit. A request that loses this race
 //      revokes the grant (codes.ts), which ends the opaque tokens of both requests (RFC 6749 §4.1.2). A request
 //      whose client has disconnected neither commits nor revokes.
