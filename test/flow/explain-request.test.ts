@@ -266,7 +266,7 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
   ],
   'an invalid access token': [
     () => posting({}, 'Bearer none-of-ours', '/api/oauth/userinfo'),
-    { change: expect.stringContaining('the access token is unknown, expired or revoked') },
+    { change: expect.stringContaining('the access token is unknown, expired, revoked') },
   ],
   'an unknown client, after the sign-out': [
     () => fetch(`${usher.issuer}/api/oauth/logout/success?client_id=nowhere`),
