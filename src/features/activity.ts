@@ -143,7 +143,7 @@ export function userEvents(settings: Settings, records: Records, views: Views): 
       const kept = keepActivity(records, audit, clientInfoOf(ctx)).catch(() => {})
       if (!isFailure(audit.event)) await kept
     }
-    if (!settings.mail || !auditEvents.length) return
+    if (!auditEvents.length) return
     await queueNotice(settings, records, auditEvents, views.words(ctx).lang).catch(() => {})
   }
 }

@@ -110,7 +110,8 @@ export async function addClients(settings: Settings, add: (client: ClientMetadat
       // Without a key in its message, the error is about authentication.
       const isNamed = (key: string) => new RegExp(`\\b${key}\\b`).test(message)
       const key = Object.keys(clientSchema.shape).find(isNamed) ?? 'token_endpoint_auth_method'
-      const why = mapOf(messages.library)[key.replace(/^\w+(?=_signed_response)/, '')] ?? ''
+      const isAbout = ([name]: [string, string]) => key.endsWith(name)
+      const [, why = ''] = Object.entries(messages.library).find(isAbout) ?? []
       const at = settings.clientFiles.get(client.client_id)
       if (at) findings.push(at([key], 'library', `${message.replace(`${key} `, '')}${why}`))
     }

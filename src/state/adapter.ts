@@ -141,7 +141,7 @@ function createPlainAdapter(model: string, records: Records) {
       return value && { ...value, ...(consumed && { consumed }) }
     },
 
-    // Codes have their own (codes.ts).
+    // codes.ts replaces this: codes are marked at the commit.
     async consume(id: string) {
       await assertClientConnected()
       if (!(await records.consume(model, id))) throw alreadyUsed(model)

@@ -67,8 +67,9 @@ export function createDeliveryQueue<T extends object>(
     enqueue: (notification: T) => put({ ...notification, attempt: 1, due: time() }),
 
     /**
-     * Delivers what is due, at most a round of it, and of that the oldest first. `deliver` returns true to request a
-     * retry. There is none after the last attempt. `unreadable` is called for an entry that no secret decrypts, which stays; see `walk`.
+     * Delivers entries that are due, at most `MAX_DELIVERIES_A_ROUND`, in the order in which they became due. `deliver`
+     * returns true to request a retry. There is none after the last attempt. `unreadable` is called for an entry that
+     * no secret decrypts, which stays; see `walk`.
      */
     async deliverDue(queue: Queue, deliver: Deliver, unreadable?: Unreadable): Promise<void> {
       const attempt = async (entry: Entry) => {

@@ -76,8 +76,8 @@ const HOMES: Record<string, RegExp> = {
 
 /** Lines of code of TypeScript and Lua in each part: its paths, and its limit. */
 const PARTS: Record<string, [paths: RegExp, limit: number]> = {
-  'the core': [/^src\/(?!features\/|commands\/)/, 9_942],
-  commands: [/^src\/commands\//, 1_916],
+  'the core': [/^src\/(?!features\/|commands\/)/, 9_941],
+  commands: [/^src\/commands\//, 1_913],
   features: [/^src\/features\/(?!upstream\/|factors\/)/, 2_736],
   'second factors': [/^src\/features\/factors\//, 882],
   'sign-in at upstream issuers': [/^src\/features\/upstream\//, 785],

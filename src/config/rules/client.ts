@@ -167,7 +167,7 @@ function schemeFindings({ value, at }: CheckedClient, development: boolean): Fin
   )
 }
 
-/** Settings that can be off, and the keys of a client file that need them, as `key=value`. No `false` needs one. */
+/** Settings that can be off, and the keys of a client file that need them, as `key=value`. A key with `false` needs none. */
 const NEEDS: Record<string, RegExp> = {
   'features.backchannel_logout': /^backchannel_logout_uri=/,
   'features.ciba': /^backchannel_(token_delivery|client_notif)|^grant_types=.*:ciba$/,

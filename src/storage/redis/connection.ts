@@ -45,10 +45,8 @@ export function createConnection(url: string, settings: RedisSettings): Connecti
   const { hosts, kind, name, ...credentials } = parseUrl(url)
   const options: RedisOptions = { ...OPTIONS, ...credentials, ...optionsOf(settings) }
   const common = { lazyConnect: true, scripts: SCRIPTS }
-  /** Reads the files again, for the next connection. The last value of one that cannot be read is used. */
-  const renew = ({ options }: Redis) => {
-    Object.assign(options, optionsOf(settings, options))
-  }
+  /** Reads the files again, for the next connection. */
+  const renew = ({ options }: Redis) => Object.assign(options, optionsOf(settings, options))
 
   if (kind === 'cluster') {
     const cluster = new Cluster(hosts, {
@@ -120,7 +118,10 @@ function parseUrl(url: string) {
   return { kind, hosts, name, ...(username && { username }), ...(password && { password }) }
 }
 
-/** Returns the options of a connection from the settings, and from the files that they name. */
+/**
+ * Returns the options of a connection from the settings, and from the files that they name. A file that cannot be
+ * read keeps its value in `last`.
+ */
 function optionsOf(settings: RedisSettings, last: RedisOptions = {}): RedisOptions {
   const { username, database: db, password_file, sentinel_password_file, tls } = settings
   const secret = (name: 'password' | 'sentinelPassword', file?: string) =>
@@ -135,12 +136,12 @@ function optionsOf(settings: RedisSettings, last: RedisOptions = {}): RedisOptio
   }
 }
 
-/** Throws only where there is no last value: at the start. */
+/** Returns what `read` returns, or the last value if it throws. Throws if there is no last value: at the start. */
 function orLast<T>(last: T, read: () => T): T {
   try {
     return read()
   } catch (error) {
-    if (last === undefined || last === null) throw error
+    if (last == null) throw error
     return last
   }
 }
