@@ -1,8 +1,6 @@
 // The structure of src: the direction of imports, the place of each package, and the size.
 
-import { spawnSync } from 'node:child_process'
-import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 import { expect, test } from 'vitest'
 import KINDS from '../../src/storage/kinds.json' with { type: 'json' }
@@ -71,45 +69,13 @@ const HOMES: Record<string, RegExp> = {
   'ipaddr.js': /^src\/http\//,
 }
 
-// Limits of the size. Lines of code are lines without blank lines and comments, after the formatter: an
-// exemption from it makes no room.
-
-/** Lines of code of TypeScript and Lua in each part: its paths, and its limit. */
-const PARTS: Record<string, [paths: RegExp, limit: number]> = {
-  'the core': [/^src\/(?!features\/|commands\/)/, 9_941],
-  commands: [/^src\/commands\//, 1_913],
-  features: [/^src\/features\/(?!upstream\/|factors\/)/, 2_736],
-  'second factors': [/^src\/features\/factors\//, 882],
-  'sign-in at upstream issuers': [/^src\/features\/upstream\//, 785],
-}
-/** Exemptions from the formatter: tables that are read down their columns. */
-const EXEMPTIONS = 0
-const EXEMPTION = /^\s*\/\/ biome-ignore format.*\n/gm
-/** Files of TypeScript and Lua in src. */
-const FILES = 165
-/** Lines of one TypeScript file, with blank lines and comments. */
-const LONGEST_FILE = 270
-const linesOf = (text: string) => text.split('\n').length - 1
+/**
+ * Tokens on a line of code, on average, where a token is a word or a single sign. The field writes 7 to 9.
+ * Limits of lines and of files packed the code and cut each flow across many files: there are none.
+ */
+const TOKENS_A_LINE = 12.6
 const isCode = (line: string) => !/^\s*(\/\/|--|\/?\*|$)/.test(line)
-
-/** The source as the formatter would write it without exemptions. */
-function formattedCode() {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-format-'))
-  try {
-    const { formatter, javascript } = JSON.parse(readFileSync(join(ROOT, 'biome.json'), 'utf8'))
-    writeFileSync(join(folder, 'biome.json'), JSON.stringify({ formatter, javascript }))
-    for (const { path, text } of code) {
-      mkdirSync(dirname(join(folder, path)), { recursive: true })
-      writeFileSync(join(folder, path), text.replace(EXEMPTION, ''))
-    }
-    const biome = join(ROOT, 'node_modules/.bin/biome')
-    const { status, stderr } = spawnSync(biome, ['format', '--write', '.'], { cwd: folder })
-    if (status !== 0) throw new Error(String(stderr))
-    return code.map(({ path }) => ({ path, text: readFileSync(join(folder, path), 'utf8') }))
-  } finally {
-    rmSync(folder, { recursive: true })
-  }
-}
+const tokensOf = (line: string) => line.match(/\w+|[^\w\s]/g)?.length ?? 0
 
 test('src has files', () => {
   expect(source.length).toBeGreaterThan(30)
@@ -282,26 +248,10 @@ test('every file starts with its purpose', () => {
   expect(silent.map(({ path }) => path)).toEqual([])
 })
 
-test('no file is too long, and there are not too many', () => {
-  const long = source.filter(({ text }) => linesOf(text) > LONGEST_FILE)
-  expect(long.map(({ path, text }) => `${path}: ${linesOf(text)}`)).toEqual([])
-  expect(code.length).toBeLessThanOrEqual(FILES)
-})
-
-test('each part of src fits its limit of size after the formatter', () => {
-  const formatted = formattedCode()
-  const sizes = Object.entries(PARTS).map(([name, [paths, limit]]) => {
-    const files = formatted.filter(({ path }) => paths.test(path))
-    return {
-      name,
-      limit,
-      size: files.flatMap(({ text }) => text.split('\n')).filter(isCode).length,
-    }
-  })
-  const wrong = sizes.filter(({ size, limit }) => size > limit || size < limit / 2)
-  expect(wrong, JSON.stringify(sizes)).toEqual([])
-  const exemptions = code.flatMap(({ text }) => text.match(EXEMPTION) ?? []).length
-  expect(exemptions).toBeLessThanOrEqual(EXEMPTIONS)
+test('the code is not packed: tokens a line', () => {
+  const lines = code.flatMap(({ text }) => text.split('\n')).filter(isCode)
+  const tokens = lines.map(tokensOf).reduce((sum, each) => sum + each, 0)
+  expect(tokens / lines.length).toBeLessThanOrEqual(TOKENS_A_LINE)
 })
 
 /** The kinds of records in a file: arguments of `records`, tuples of a kind and an id, constants. */
