@@ -61,12 +61,42 @@ export function errors(pages: ErrorPages, formats: Formats, development: boolean
     const { requestId: request_id, log } = ctx.state
     log.error ??= error
     log.detail ??= error_description
+    describeChallenges(ctx, error, error_description)
     if (formats.bare.test(ctx.path)) return
     const { detail } = printable(log)
     const isShown = development && isLoopback(ctx.ip) && detail !== error_description
     const error_uri = pages.errorUri(error)
     ctx.body = { ...ctx.body, error_uri, request_id, ...(isShown && { detail }) }
   }
+}
+
+/** The parameters of a challenge that say what is wrong (RFC 6750 §3). */
+const ERROR_PARAMETERS = /,? error(_description)?="(?:[^"\\]|\\.)*"/g
+
+/**
+ * Writes the error of the body and the request id into the challenges of `WWW-Authenticate`. Many client libraries
+ * show their developer only these. A challenge without an error is for a request without a token, and stays as it is.
+ */
+function describeChallenges(ctx: Context, error: string, description: unknown): void {
+  const sent = ctx.res.getHeader('WWW-Authenticate')
+  if (sent === undefined) return
+  const parameters = [`error=${quotedString(error)}`]
+  if (typeof description === 'string') {
+    parameters.push(`error_description=${quotedString(description)}`)
+  }
+  parameters.push(`request_id=${quotedString(ctx.state.requestId)}`)
+  const challenges = [sent].flat().map(challenge => {
+    const bare = String(challenge).replace(ERROR_PARAMETERS, '')
+    const isForError = bare !== challenge
+    return isForError ? [bare, ...parameters].join(', ') : bare
+  })
+  ctx.set('WWW-Authenticate', challenges)
+}
+
+/** A quoted string of a header (RFC 9110 §5.6.4), in ASCII. */
+function quotedString(text: string): string {
+  const ascii = text.replace(/[^\x20-\x7E]/gu, '?')
+  return `"${ascii.replace(/["\\]/g, '\\$&')}"`
 }
 
 /** Koa and the library set `expose` on errors that are meant for the caller. */
