@@ -73,8 +73,12 @@ const indexOf = (name: string): [string, string] => ['registered clients', name]
 const CLIENTS = indexOf('all')
 const INVITED = indexOf('invited')
 const HOUR_SECONDS = 3600
-/** The index of clients without an invitation, one for each hour: a registration reads no older clients. */
-const openIndex = (since: number) => indexOf(`open ${Math.floor(since / HOUR_SECONDS)}`)
+/**
+ * Clients without an invitation and without a sign-in. Each has a small record of its own, which the first sign-in
+ * removes: used clients are not counted.
+ */
+const UNUSED = 'UnusedClient'
+const UNUSED_CLIENTS = indexOf('unused')
 const DAY_SECONDS = 24 * 3600
 /** Returns the lifetime of a client without a sign-in, in seconds. */
 export const unusedSeconds = (invitation?: string) => (invitation ? DAY_SECONDS : HOUR_SECONDS)
@@ -99,12 +103,20 @@ const isUnused = (one: Kept) => !one.invitation && one.lastUsed === undefined
 const ttlOf = ({ since, lastUsed, invitation }: Kept) =>
   (lastUsed === undefined ? since + unusedSeconds(invitation) : lastUsed + USED_SECONDS) - now()
 
+/** Runs `work` once for all callers that ask while it runs. */
+function oneAtATime<T>(work: () => Promise<T>): () => Promise<T> {
+  let running: Promise<T> | undefined
+  return () => {
+    running ??= work().finally(() => {
+      running = undefined
+    })
+    return running
+  }
+}
+
 /** Returns the functions that read and write registered clients. */
 export function createRegisteredClients(records: Records) {
-  const indexesOf = ({ since, invitation }: Kept) => [
-    CLIENTS,
-    invitation ? INVITED : openIndex(since),
-  ]
+  const indexesOf = ({ invitation }: Kept) => (invitation ? [CLIENTS, INVITED] : [CLIENTS])
   const change = (id: string, by: (found: Found<Kept>) => Kept | undefined) =>
     records.change(CLIENT, id, by, kept => ({ ttl: ttlOf(kept), indexes: indexesOf(kept) }))
 
@@ -122,17 +134,21 @@ export function createRegisteredClients(records: Records) {
     return all.sort((a, b) => a.since - b.since).map(described)
   }
 
+  const countInvited = oneAtATime(() => records.count(...INVITED))
+  const countUnused = oneAtATime(() => records.count(...UNUSED_CLIENTS))
+
+  /** Whether there are as many clients as may be. Requests at the same time may exceed the limit by their number. */
   async function isFull(invitation?: string): Promise<boolean> {
-    const recent = [openIndex(now()), openIndex(now() - HOUR_SECONDS)]
-    const found = (invitation ? [INVITED] : recent).map(index => records.list<Kept>(...index))
-    const counted = (await Promise.all(found)).flat().filter(one => invitation || isUnused(one))
-    return counted.length >= MAX_CLIENTS
+    const count = await (invitation ? countInvited() : countUnused())
+    return count >= MAX_CLIENTS
   }
 
   /** Returns false if there is or was a client of this id. */
-  function add(kept: Kept): Promise<boolean> {
+  async function add(kept: Kept): Promise<boolean> {
     const id = String(kept.client.client_id)
     const ttl = unusedSeconds(kept.invitation)
+    // Before the client, so that none is missing in the count.
+    if (isUnused(kept)) await records.save(UNUSED, id, {}, { ttl, indexes: [UNUSED_CLIENTS] })
     return records.save(CLIENT, id, kept, { ttl, indexes: indexesOf(kept) })
   }
 
@@ -156,12 +172,17 @@ export function createRegisteredClients(records: Records) {
     const client = await read(id)
     if (!client || now() - (client.lastUsed ?? 0) < DAY_SECONDS) return
     await change(id, ({ value }) => value && { ...value, lastUsed: now() })
+    if (isUnused(client)) await records.remove(UNUSED, id)
     const same = ({ value }: Found<object>) => value
     if (client.token) await records.change(TOKEN, client.token, same, { ttl: USED_SECONDS })
   }
 
   /** Ends every token of the client: each use reads the client. Returns false if there was none. */
-  const remove = (id: string) => records.remove(CLIENT, id, TOMBSTONE_SECONDS)
+  async function remove(id: string): Promise<boolean> {
+    const isRemoved = await records.remove(CLIENT, id, TOMBSTONE_SECONDS)
+    await records.remove(UNUSED, id)
+    return isRemoved
+  }
 
   return { read, find, list, isFull, add, replace, manageBy, touch, remove }
 }

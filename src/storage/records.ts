@@ -108,6 +108,9 @@ export interface Records {
   /** Returns the records of `walk`. */
   list<T>(kind: string, name: string): Promise<T[]>
 
+  /** Returns how many records `walk` would yield. Reads and decrypts none of them. */
+  count(kind: string, name: string): Promise<number>
+
   /** A keyed hash that only the nodes of this installation can make: 16 bytes. */
   keyedHash(purpose: string, text: string): Buffer
 
@@ -224,6 +227,8 @@ export async function openRecords(
     },
 
     list: <T>(kind: string, name: string) => cache.call(() => Array.fromAsync(walk<T>(kind, name))),
+
+    count: (kind, name) => cache.call(() => store.count(indexOf(kind, name))),
 
     async change<T extends object>(
       kind: string,

@@ -106,6 +106,8 @@ export function prepare(db: DatabaseSync) {
     index: db.prepare('INSERT OR IGNORE INTO entries (name, key) VALUES (?, ?)'),
     walk: db.prepare(`${select} FROM entries i JOIN records r ON r.key = i.key
       WHERE i.name = ? AND r.value IS NOT NULL AND ${live} AND r.key > ? ORDER BY r.key LIMIT ?`),
+    count: db.prepare(`SELECT count(*) AS records FROM entries i JOIN records r ON r.key = i.key
+      WHERE i.name = ? AND r.value IS NOT NULL AND ${live}`),
     scan: db.prepare(
       `${select}, ${indexes} FROM records r WHERE ${live} AND key > ? ORDER BY key LIMIT ?`,
     ),

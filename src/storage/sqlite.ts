@@ -117,6 +117,8 @@ export async function openSqliteStore(file: string, observe?: Observer) {
     getMany: (keys: string[]) => access('read', () => keys.map(find)),
     write: (change: Change) => commit(() => apply(change)),
     walk: (index: string) => pages(last => sql.walk.all(index, now(), last, PAGE_ROWS)),
+    count: (index: string) =>
+      access('read', () => Number(sql.count.get(index, now())?.records ?? 0)),
     scan: () => pages(last => sql.scan.all(now(), last, PAGE_ROWS)),
 
     restore(entry: Entry) {

@@ -112,6 +112,12 @@ export interface Store {
   walk(index: string): AsyncIterable<Entry>
 
   /**
+   * Returns how many records `walk` would yield, without reading their values. A removed record may count until its
+   * tombstone expires.
+   */
+  count(index: string): Promise<number>
+
+  /**
    * Yields all records and tombstones, in no order. One that is written meanwhile may be missing, or come
    * twice.
    */

@@ -365,7 +365,18 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         }
         expect([...seen.keys()].sort()).toEqual(keys)
         expect(seen.get(keys[3] ?? '')).toEqual(await store.get(keys[3] ?? ''))
+        expect(await store.count(index)).toBe(keys.length)
         expect(await Array.fromAsync(store.walk(fresh()))).toEqual([])
+        expect(await store.count(fresh())).toBe(0)
+      })
+
+      test('counts a record that is written again once, until it is removed', async () => {
+        const [key, index] = [fresh(), fresh()]
+        await put(store, key, bytes('one'), { expires: now() + 60, indexes: [index] })
+        await put(store, key, bytes('two'), { expires: now() + 90, version: 1, indexes: [index] })
+        expect(await store.count(index)).toBe(1)
+        await remove(store, key, now() + 60)
+        expect(await store.count(index)).toBe(0)
       })
     })
 

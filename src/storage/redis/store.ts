@@ -58,6 +58,35 @@ export async function openRedisStore(
   const readEach = async (keys: string[]) =>
     keys.length ? (await readMany(keys)).filter(entry => entry !== undefined) : []
 
+  /** Yields the keys that an index lists, each once. Some of them may have no record. */
+  async function* keysOf(index: string): AsyncGenerator<string[]> {
+    const name = indexKey(index)
+    const pages = pagesOf(cursor =>
+      servers.send('zscan', () => reader.zscan(name, cursor, 'COUNT', INDEX_PAGE)),
+    )
+    const seen = new Set<string>()
+    const connects = servers.connects()
+    for await (const page of pages) {
+      if (servers.connects() !== connects) {
+        throw new StoreUnavailable('Redis: the server changed while an index was read')
+      }
+      // Members and scores take turns. A later page may repeat a member.
+      const keys = page.filter((key, i) => i % 2 === 0 && !seen.has(key))
+      for (const key of keys) seen.add(key)
+      for (let i = 0; i < keys.length; i += BATCH) yield keys.slice(i, i + BATCH)
+    }
+  }
+
+  /** Returns how many of the keys have a record or a tombstone. */
+  async function countExisting(keys: string[]): Promise<number> {
+    const names = keys.map(recordKey)
+    const exist = (...some: string[]) => servers.send('exists', () => reader.exists(...some))
+    // The keys of a Cluster are on several servers.
+    if (!(reader instanceof Cluster)) return exist(...names)
+    const counts = await Promise.all(names.map(name => exist(name)))
+    return counts.reduce((sum, count) => sum + count, 0)
+  }
+
   /** The records that name the index. */
   async function members(keys: string[], index: string): Promise<Entry[]> {
     const found = await readEach(keys)
@@ -112,23 +141,13 @@ export async function openRedisStore(
     write,
 
     async *walk(index: string) {
-      const name = indexKey(index)
-      const pages = pagesOf(cursor =>
-        servers.send('zscan', () => reader.zscan(name, cursor, 'COUNT', INDEX_PAGE)),
-      )
-      const seen = new Set<string>()
-      const connects = servers.connects()
-      for await (const page of pages) {
-        if (servers.connects() !== connects) {
-          throw new StoreUnavailable('Redis: the server changed while an index was read')
-        }
-        // Members and scores take turns. A later page may repeat a member.
-        const keys = page.filter((key, i) => i % 2 === 0 && !seen.has(key))
-        for (const key of keys) seen.add(key)
-        for (let i = 0; i < keys.length; i += BATCH) {
-          yield* await members(keys.slice(i, i + BATCH), index)
-        }
-      }
+      for await (const keys of keysOf(index)) yield* await members(keys, index)
+    },
+
+    async count(index: string) {
+      let records = 0
+      for await (const keys of keysOf(index)) records += await countExisting(keys)
+      return records
     },
 
     async *scan() {
