@@ -12,12 +12,11 @@ import type { AdapterPart } from '../state/adapter.ts'
 import { RULES } from './registered-clients.ts'
 
 /** The policy of the library for clients without an invitation. Their updates have it, too (RFC 7592). */
-const OPEN = 'open'
+export const OPEN = 'open'
 
 /** Registrations of one network. With so few it cannot reach the limit of all clients (MAX_CLIENTS). */
 const MAX_PER_HOUR = 20
-/** Refusals of metadata that an open registration cannot have. */
-const METHOD = 'token_endpoint_auth_method must be none without an initial access token'
+/** The refusal of redirect URIs that an open registration cannot have. */
 const REDIRECT_URIS = 'redirect_uris must have one on loopback or at a host of redirect_hosts'
 
 /**
@@ -36,14 +35,15 @@ export function createOpenRegistration({ dynamic_registration: set }: Features) 
   }
 
   /**
-   * Changes the sent metadata to those that such a client can have. Throws `InvalidClientMetadata` for a
-   * confidential client, `InvalidRedirectUri` if no redirect URI is on loopback or at one of the hosts.
+   * Changes the sent metadata to those that such a client can have, and the answer has them (RFC 7591 §3.2.1): SDKs
+   * ask for a secret by default, and use none when they get none. Throws `InvalidRedirectUri` if no redirect URI
+   * is on loopback or at one of the hosts.
    */
   function policy({ oidc: { body = {} } }: KoaContextWithOIDC) {
     // The provider would fetch any address that anyone sends.
     delete body.jwks_uri
-    body.token_endpoint_auth_method ??= 'none'
-    if (body.token_endpoint_auth_method !== 'none') throw new errors.InvalidClientMetadata(METHOD)
+    const { token_endpoint_auth_method: method = null } = body
+    if (typeof method === 'string' || method === null) body.token_endpoint_auth_method = 'none'
     for (const key of ['redirect_uris', 'post_logout_redirect_uris']) {
       if (Array.isArray(body[key])) body[key] = body[key].filter(isAllowed)
     }

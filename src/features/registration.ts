@@ -10,7 +10,7 @@ import { clientFindings } from '../config/rules/client.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { shippedTags, shippedWords } from '../config/schema/locale.ts'
 import { redirectUri, schemeProblem } from '../config/schema/redirect-uri.ts'
-import { required } from '../config/schema/values.ts'
+import { emailAddress, required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { prefixOf } from '../http/client-info.ts'
 import { USHER_METADATA } from '../provider/clients.ts'
@@ -19,7 +19,7 @@ import { addOfflineAccess } from '../provider/requests.ts'
 import { currentRequest } from '../state/request.ts'
 import { now } from '../storage/store.ts'
 import { createChoices } from './metadata-choices.ts'
-import { createOpenRegistration } from './open-registration.ts'
+import { createOpenRegistration, OPEN } from './open-registration.ts'
 import * as registered from './registered-clients.ts'
 
 const { RULES, WITHOUT_PKCE } = registered
@@ -46,6 +46,9 @@ export function registration(environment: Environment): Feature {
     const body = choose({ ...oidc.body })
     for (const key of USHER_METADATA) if (body[key] === oidc.client?.[key]) delete body[key]
     const sent = readMetadata(body, String(client_id), settings)
+    const { InitialAccessToken, RegistrationAccessToken } = oidc.entities
+    const { policies } = InitialAccessToken ?? RegistrationAccessToken ?? {}
+    refuseLong(sent, policies?.includes(OPEN) ? MAX_OPEN_METADATA_BYTES : MAX_METADATA_BYTES)
     if (oidc.client) keepSubjects(oidc.client, sent)
     const { consent, require_pkce, ...metadata } = sent
     const hasSecret = SECRET_METHODS.includes(String(metadata.token_endpoint_auth_method))
@@ -145,6 +148,8 @@ function keepSubjects(client: Client, { subject_type, redirect_uris }: ClientMet
 }
 
 const MAX_METADATA_BYTES = 16 * 1024
+/** Of clients without an invitation. */
+const MAX_OPEN_METADATA_BYTES = 4 * 1024
 const MAX_NAME_LENGTH = 80
 
 const OPERATORS = 'is for the operator of this provider to say'
@@ -167,16 +172,24 @@ const SUPPORTED: Record<string, string[]> = {
   response_types: ['code'],
 }
 
+/** SDKs send `null` or an empty text for what a client has not (`"logo_uri": ""`). */
+const isGiven = ([name, value]: [string, unknown]) =>
+  name !== 'scope' && value !== null && value !== ''
+
 /**
  * Returns the metadata that Usher can register of those that were sent (RFC 7591 §2, §3.2.1). It leaves out
- * scopes, grant types and response types that no such client has, and redirect URIs that could not be used,
- * if others are left. A client without `application_type` is native if it has a redirect URI of a native
+ * empty values, scopes, contacts that are no addresses, grant types and response types that no such client has, and redirect URIs that could
+ * not be used, if others are left. A client without `application_type` is native if it has a redirect URI of a native
  * application: its port is then ignored (RFC 8252 §7.3), and users consent each time.
  */
 export function usable(sent: Properties, { development }: Settings): Properties {
-  const { scope: _, ...given } = sent
+  const given = Object.fromEntries(Object.entries(sent).filter(isGiven))
   for (const [key, values] of Object.entries(SUPPORTED)) {
     if (Array.isArray(given[key])) given[key] = given[key].filter(one => values.includes(one))
+  }
+  // Contacts are whatever text reaches a person (RFC 7591 §2). Usher keeps addresses.
+  if (Array.isArray(given.contacts)) {
+    given.contacts = given.contacts.filter(one => emailAddress.safeParse(one).success)
   }
   if (!Array.isArray(given.redirect_uris)) return given
   const valid = given.redirect_uris.filter(uri => redirectUri.safeParse(uri).success)
@@ -192,8 +205,7 @@ const NATIVE = { native: true, loopbackIssuer: false }
 
 /** Returns the metadata of a client that registers itself; throws `InvalidClientMetadata` (RFC 7591 §3.2.2). */
 export function readMetadata(sent: Properties, client_id: string, settings: Settings) {
-  const set = Object.fromEntries(Object.entries(sent).filter(([, value]) => value !== null))
-  const given = usable(set, settings)
+  const given = usable(sent, settings)
   const refused = Object.keys(REFUSED).find(key => Object.hasOwn(given, key))
   if (refused) throw refuse(`${refused} ${REFUSED[refused]}`)
   const written = { client_name: nameFrom(given.redirect_uris), ...given, client_id }
@@ -211,10 +223,15 @@ export function readMetadata(sent: Properties, client_id: string, settings: Sett
   if (isTaken(metadata, settings)) {
     throw refuse('client_name is the name of this provider or of another application')
   }
-  if (JSON.stringify(metadata).length > MAX_METADATA_BYTES) {
-    throw refuse(`the metadata are longer than ${MAX_METADATA_BYTES} bytes`)
-  }
   return metadata
+}
+
+/** Throws `InvalidClientMetadata` for metadata that would be too long in the store. */
+function refuseLong(metadata: ClientMetadata, maxBytes: number): void {
+  const bytes = Buffer.byteLength(JSON.stringify(metadata))
+  if (bytes > maxBytes) {
+    throw refuse(`the metadata have ${bytes} bytes; at most ${maxBytes} are registered`)
+  }
 }
 
 /**

@@ -18,6 +18,7 @@ import {
   registered,
   registerNew,
 } from '../support/registration.ts'
+import { PUBLIC_JWKS } from '../support/signers.ts'
 import { ADA, CLIENTS, startUsher, type Usher, type UsherOptions } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
@@ -84,8 +85,6 @@ test('public clients on loopback and at the listed hosts register; all others ar
       undefined,
       { post_logout_redirect_uris: [LISTED] },
     ],
-    [{ ...NATIVE, token_endpoint_auth_method: 'client_secret_basic' }, refused, {}],
-    [{ ...NATIVE, token_endpoint_auth_method: 'private_key_jwt' }, refused, {}],
     [{ ...NATIVE, token_endpoint_auth_method: 7 }, refused, {}],
     [kept(['https://evil.example/cb']), elsewhere, {}],
     [kept(['https://vscode.dev:444/redirect']), elsewhere, {}],
@@ -112,6 +111,57 @@ test('public clients on loopback and at the listed hosts register; all others ar
   }
   const { json } = await registerFrom(usher, { ...NATIVE, jwks_uri: 'https://keys.example/jwks' })
   expect(json).not.toHaveProperty('jwks_uri')
+})
+
+// biome-ignore format: a table
+const REPLACED: [sent: object, registered: Record<string, unknown>][] = [
+  [{ token_endpoint_auth_method: 'client_secret_post' },     { token_endpoint_auth_method: 'none' }],
+  [{ token_endpoint_auth_method: 'client_secret_basic' },    { token_endpoint_auth_method: 'none' }],
+  [{ token_endpoint_auth_method: 'client_secret_jwt' },      { token_endpoint_auth_method: 'none' }],
+  [{ token_endpoint_auth_method: 'private_key_jwt', jwks: PUBLIC_JWKS }, { token_endpoint_auth_method: 'none' }],
+  [{ token_endpoint_auth_method: 'tls_client_auth', tls_client_auth_subject_dn: 'CN=x' }, { token_endpoint_auth_method: 'none', tls_client_auth_subject_dn: undefined }],
+  [{ token_endpoint_auth_method: '' },                       { token_endpoint_auth_method: 'none' }],
+  [{ token_endpoint_auth_methods_supported: ['client_secret_post'] }, { token_endpoint_auth_method: 'none' }],
+  [{ logo_uri: 'data:image/png;base64,AA' },                 { logo_uri: undefined }],
+  [{ logo_uri: '', client_uri: '', tos_uri: '', policy_uri: null }, { client_uri: undefined, tos_uri: undefined, policy_uri: undefined }],
+  [{ scope: 'openid files:read' },                           { scope: undefined }],
+  [{ response_types: ['code', 'code id_token', 'token'] },   { response_types: ['code'] }],
+  [{ grant_types: ['authorization_code', 'client_credentials', 'implicit'] }, { grant_types: ['authorization_code'] }],
+  [{ contacts: ['Ann', 'https://help.example.net/', 'ann@example.net'] }, { contacts: ['ann@example.net'] }],
+  [{ software_id: '4NRB1', software_version: '2.1' },        { software_id: undefined, software_version: undefined }],
+  [{ jwks_uri: 'https://keys.example.net/jwks' },            { jwks_uri: undefined }],
+  [{ client_id: 'mine', client_secret: 'mine' },             { client_secret: undefined }],
+  [{ client_name: '', unknown: { deep: [1] } },              { client_name: 'localhost:3334', unknown: undefined }],
+]
+test('values that such a client cannot have are replaced or left out, and the answer says so', async () => {
+  const usher = await start()
+  for (const [i, [sent, expected]] of REPLACED.entries()) {
+    const { status, json } = await registerFrom(usher, { ...NATIVE, ...sent }, `203.0.${i}.1`)
+    const registered = Object.fromEntries(Object.keys(expected).map(key => [key, json[key]]))
+    expect([sent, status, registered]).toEqual([sent, 201, expected])
+  }
+  const { json } = await registerFrom(usher, {
+    ...NATIVE,
+    token_endpoint_auth_method: 'client_secret_post',
+  })
+  expect(await signIn(usher, json.client_id)).toMatchObject({ status: 200 })
+})
+
+test('metadata of more than 4 KiB are refused, and what is left out does not count', async () => {
+  const usher = await start()
+  const uris = (bytes: number) => [`${LOOPBACK}?x=${'x'.repeat(bytes)}`]
+  const { status, json } = await registerFrom(usher, { ...NATIVE, redirect_uris: uris(4096) })
+  expect([status, json.error]).toEqual([400, 'invalid_client_metadata'])
+  expect(json.error_description).toMatch(
+    /^the metadata have \d+ bytes; at most 4096 are registered$/,
+  )
+  const short = { ...NATIVE, redirect_uris: uris(3000) }
+  const { json: client } = await registerFrom(usher, { ...short, unknown: 'x'.repeat(8000) })
+  expect(client).toMatchObject(short)
+  const update = (redirect_uris: string[]) =>
+    manage(usher, client, { ...NATIVE, client_id: client.client_id, redirect_uris })
+  expect((await update(uris(4096))).status).toBe(400)
+  expect((await update(uris(3100))).status).toBe(200)
 })
 
 test('config explain says what is wrong with the redirect URIs of a registration', async () => {
@@ -141,12 +191,12 @@ test('an update cannot leave the rules of open registration', async () => {
   const update = (changes: object) =>
     manage(usher, client, { ...NATIVE, client_id: client.client_id, ...changes })
   expect((await update({ client_name: 'Other agent' })).json.client_name).toBe('Other agent')
-  for (const changes of [
-    { token_endpoint_auth_method: 'client_secret_basic' },
-    { redirect_uris: ['https://evil.example/cb'] },
-  ]) {
+  for (const changes of [{ consent: 'implicit' }, { redirect_uris: ['https://evil.example/cb'] }]) {
     expect((await update(changes)).status).toBe(400)
   }
+  const confidential = await update({ token_endpoint_auth_method: 'client_secret_basic' })
+  expect(confidential.json).toMatchObject(PUBLIC)
+  expect(confidential.json).not.toHaveProperty('client_secret')
   expect((await manage(usher, client)).json).toMatchObject({ redirect_uris: [LOOPBACK], ...PUBLIC })
 })
 
@@ -172,8 +222,11 @@ test('a thousand clients without an invitation and a user keep no invited client
     const client = { ...kept?.client, client_id: `app_${i.toString(16).padStart(24, '0')}` }
     await clients.add({ client, since })
   }
+  const list = vi.spyOn(usher.records, 'list')
   expect((await registerFrom(usher, NATIVE, '198.51.100.1')).status).toBe(429)
   expect((await register(usher, await invite(usher))).status).toBe(201)
+  // A registration reads no other client.
+  expect(list).not.toHaveBeenCalled()
   await clients.touch(json.client_id)
   expect((await registerFrom(usher, NATIVE, '198.51.100.1')).status).toBe(201)
 })

@@ -188,7 +188,7 @@ test('metadata of more than 16 KiB, and requests of more than 56 KiB, are refuse
     Array.from({ length }, (_, i) => `https://stranger.example.net/${i}/${'x'.repeat(1000)}`)
   const request = (length: number) => JSON.stringify({ ...METADATA, redirect_uris: uris(length) })
   expect((await post(request(10))).status).toBe(201)
-  expect((await post(request(17))).json.error_description).toContain('longer than')
+  expect((await post(request(17))).json.error_description).toContain('at most 16384')
   expect((await post(request(60))).json.error).toBe('invalid_request')
 })
 
