@@ -1,16 +1,12 @@
 // The nginx configurations of docs/deploy with a real nginx, and a rolling restart of two nodes behind it.
 
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { connect } from 'node:net'
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
-import { makeCertificate } from '../support/certificates.ts'
+import { afterAll, beforeAll, expect, test } from 'vitest'
 import { refresh, userinfo } from '../support/journey.ts'
-import { findProgram } from '../support/programs.ts'
+import { startProxy, stopProxy } from '../support/proxies.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
 import { type Service, startService } from '../support/service.ts'
@@ -59,48 +55,8 @@ const startNode = (port: number) =>
     HOST: '127.0.0.1',
   })
 
-/** Starts nginx. Only the addresses and certificates of the configuration are replaced. */
-async function startNginx(name: string, change = (text: string) => text) {
-  const { cert, key } = makeCertificate(folder, 'localhost')
-  const addresses = ports.map(port => `127.0.0.1:${port}`)
-  const shipped = readFileSync(join(import.meta.dirname, '../../docs/deploy', name), 'utf8')
-  const text = shipped
-    .replaceAll(/(?<=server )[\d.]+:3000/g, () => addresses.shift() ?? '')
-    .replace('listen 443', `listen 127.0.0.1:${front}`)
-    .replace('listen [::]:443', `listen [::1]:${front}`)
-    .replace('/etc/ssl/id.example.org.pem', cert)
-    .replace('/etc/ssl/id.example.org.key', key)
-  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
-  const paths = temporary.map(kind => `${kind}_temp_path ${folder}/${kind};`)
-  writeFileSync(join(folder, 'usher.conf'), change(text))
-  writeFileSync(
-    join(folder, 'nginx.conf'),
-    `daemon off; pid ${folder}/pid; error_log ${folder}/error.log;
-     events {} http { access_log off; ${paths.join(' ')} include ${folder}/usher.conf; }`,
-  )
-  const nginx = spawn(
-    findProgram('nginx', 'nginx'),
-    ['-p', folder, '-c', join(folder, 'nginx.conf')],
-    {
-      stdio: ['ignore', 'ignore', 'inherit'],
-    },
-  )
-  await vi.waitFor(
-    async () => {
-      const socket = connect(front, '127.0.0.1')
-      await once(socket, 'connect')
-      socket.destroy()
-    },
-    { timeout: 10_000 },
-  )
-  return nginx
-}
-
-async function stop(nginx: ChildProcess) {
-  const exited = once(nginx, 'exit')
-  nginx.kill('SIGTERM')
-  await exited
-}
+const startNginx = (name: string, change?: (text: string) => string) =>
+  startProxy(name, { folder, front, ports, change })
 
 /** Starts clients that refresh and use their tokens. The returned function stops them. */
 function startLoad(families: string[]) {
@@ -144,7 +100,7 @@ test('one node behind nginx: users sign in at an issuer with a port', async () =
   const nginx = await startNginx('nginx-one-node.conf')
   const [token = ''] = await tokensOf(1)
   expect((await refresh({ issuer }, token)).status).toBe(200)
-  await stop(nginx)
+  await stopProxy(nginx)
 })
 
 test('two nodes behind nginx are restarted one after another under load, and no request fails', {
@@ -155,7 +111,7 @@ test('two nodes behind nginx are restarted one after another under load, and no 
   await setTimeout(1000)
   for (let round = 0; round < ROUNDS; round++) await replaceNodes()
   const { answered, failed } = await stopLoad()
-  await stop(nginx)
+  await stopProxy(nginx)
   expect(failed).toEqual([])
   expect(answered).toBeGreaterThan(500)
 })
@@ -163,5 +119,5 @@ test('two nodes behind nginx are restarted one after another under load, and no 
 test('with $host instead of $http_host, the port is lost and every request is refused', async () => {
   const nginx = await startNginx('nginx-one-node.conf', text => text.replace('$http_host', '$host'))
   expect((await fetch(`${issuer}/.well-known/openid-configuration`)).status).toBe(421)
-  await stop(nginx)
+  await stopProxy(nginx)
 })
