@@ -24,6 +24,8 @@ export interface Consent {
   /** Epoch seconds. */
   since: number
   lastUsed: number
+  /** See `withdrawalOf`. */
+  withdrawn?: number
 }
 
 /** The answer of a user to a consent page. */
@@ -61,6 +63,15 @@ export const consentName = (accountId: string, clientId: string): Name => [
   'Consent',
   `${accountId} ${clientId}`,
 ]
+
+/**
+ * Returns when the user last removed the client (epoch seconds), also if a later decision has allowed it again; 0 if
+ * that is longer ago than `TOMBSTONE_TTL_SECONDS`, or never was.
+ */
+export function withdrawalOf({ value, tombstone }: Found<Consent>): number {
+  if (value) return value.withdrawn ?? 0
+  return tombstone === undefined ? 0 : tombstone - TOMBSTONE_TTL_SECONDS
+}
 
 /** Returns the consents in a store. */
 export function createConsents(records: Records) {
@@ -115,6 +126,7 @@ export function createConsents(records: Records) {
         appearance,
         since,
         lastUsed: now(),
+        withdrawn: withdrawalOf(found) || undefined,
       }
     })
     if (after && isLess(replaced)) await revokeGrants(records, accountId, clientId)

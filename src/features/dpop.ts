@@ -3,6 +3,7 @@
 import { decodeJwt } from 'jose'
 import { type AccessToken, errors, type TokenEndpointGrantContext } from 'oidc-provider'
 import { checkDpopReplay, validateDpop } from 'oidc-provider/lib/helpers/grants.js'
+import { isMap } from '../config/schema/values.ts'
 import type { Environment, Feature } from '../provider/feature.ts'
 import { currentRequest } from '../state/request.ts'
 import { deriveKey } from '../storage/seal.ts'
@@ -28,6 +29,23 @@ export function dpop({ settings: { features }, records }: Environment): Feature 
 
 /** The key that a token is bound to. */
 export type Confirmation = Pick<AccessToken, 'jkt' | 'x5t#S256'>
+
+const isKnownConfirmation = ([name, value]: [string, unknown]) =>
+  ['jkt', 'x5t#S256'].includes(name) && typeof value === 'string'
+
+/**
+ * Returns the key in `cnf` of a JWT (RFC 7800 §3.1); undefined if the claim names the key in another way. Nobody would
+ * have to prove that key, and the new token would be a bearer token: the caller refuses the JWT.
+ */
+export function confirmationIn(cnf: unknown): Confirmation | undefined {
+  if (cnf === undefined) return {}
+  const members = isMap(cnf) ? Object.entries(cnf) : []
+  const isKnown = members.length > 0 && members.every(isKnownConfirmation)
+  return isKnown ? Object.fromEntries(members) : undefined
+}
+
+/** What is wrong with a JWT that has no key in `confirmationIn`. */
+export const CNF_PROBLEM = 'has a cnf that is not understood: jkt and x5t#S256 are'
 
 /**
  * Binds a new token to the key of the request: that of its DPoP proof, or of its certificate (RFC 8705). `bound`:

@@ -9,6 +9,7 @@ import type { Environment } from '../provider/feature.ts'
 import { headerProblem } from '../provider/requests.ts'
 import { tagOfJwt } from '../state/grants.ts'
 import type { Name } from '../storage/records.ts'
+import { CNF_PROBLEM, confirmationIn } from './dpop.ts'
 
 /** Token types (RFC 8693 §3). */
 export const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token'
@@ -53,12 +54,14 @@ export function createSubjectReader({ settings, keys }: Pick<Environment, 'setti
       return refuseSubject(isExpired ? 'has expired' : 'is not a valid token of this provider')
     })
     const { payload: claims, protectedHeader } = await verified
-    const { client_id, exp = 0, cnf, aud, scope } = claims
+    const { client_id, exp = 0, aud, scope } = claims
     const grantId = tagOfJwt(claims.jti)
     const isOfType = !headerProblem({ ...protectedHeader }, typ ?? 'jwt')
     if (!grantId || !isOfType) return refuseSubject('is not of the type in subject_token_type')
+    const cnf = confirmationIn(claims.cnf)
+    if (!cnf) return refuseSubject(CNF_PROBLEM)
     const records: Name[] = []
-    const about = { clientId: String(client_id), cnf: mapOf(cnf), records }
+    const about = { clientId: String(client_id), cnf, records }
     return { claims, grantId, exp, aud, scope, ...about }
   }
 

@@ -69,17 +69,18 @@ export function createGrants({ records, directory, consents, settings }: Depende
 
   /**
    * Makes a grant, which the caller saves; undefined without a consent. `signedIn`: epoch seconds of the
-   * sign-in.
+   * sign-in. `id`: that of the grant.
    */
   async function make(
     provider: LibraryProvider,
     client: Client,
     accountId: string,
     signedIn?: number,
+    id = newTag(),
   ) {
     const consent = await consents.find(accountId, client.clientId)
     if (!consent || consent.appearance !== appearanceOf(client)) return undefined
-    return grantOf(provider, client, { ...consent, jti: newTag(), iat: signedIn })
+    return grantOf(provider, client, { ...consent, jti: id, iat: signedIn })
   }
 
   /**

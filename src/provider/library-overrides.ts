@@ -4,7 +4,7 @@
 import { type Configuration, Provider, type TokenEndpointGrantContext } from 'oidc-provider'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { currentRequest, issue } from '../state/request.ts'
-import type { Records } from '../storage/records.ts'
+import type { Name, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { matchesHash } from './clients.ts'
 import { described } from './error-descriptions.ts'
@@ -126,6 +126,9 @@ function deliverLater({ Client: { prototype } }: Provider): void {
   })
 }
 
+/** The record of a used `jti`. */
+export const replayName = (iss: string, jti: string): Name => ['ReplayDetection', `${iss}\0${jti}`]
+
 /**
  * The library looks for a used `jti` and then writes it, so that two requests at once both pass. Here
  * the first write decides (RFC 7523 §3). Removed by: an adapter method that does both.
@@ -133,7 +136,7 @@ function deliverLater({ Client: { prototype } }: Provider): void {
 function detectReplays(provider: Provider, records: Records, features: Feature[]): void {
   provider.ReplayDetection.unique = async (iss: string, jti: string, exp: number) => {
     const options = { ttl: exp - now() + CLOCK_SKEW_SECONDS }
-    const isFirst = await records.save('ReplayDetection', `${iss}\0${jti}`, {}, options)
+    const isFirst = await records.save(...replayName(iss, jti), {}, options)
     const [error] = isFirst ? [] : features.flatMap(({ replayError }) => replayError?.(jti) ?? [])
     if (error) throw error
     return isFirst

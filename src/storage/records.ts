@@ -31,6 +31,8 @@ export interface Found<T> {
   value?: T
   version: number
   consumed?: number
+  /** Of a tombstone: epoch seconds at which it expires. */
+  tombstone?: number
 }
 
 /** An entry that a request has read. `text`: its decrypted value. */
@@ -150,7 +152,8 @@ export async function openRecords(
 
   /** Decrypts an entry once. Each caller gets an object of its own. */
   function foundIn<T>(entry?: Opened): Found<T> {
-    if (!entry?.value) return { version: entry?.version ?? 0, consumed: entry?.consumed }
+    if (!entry) return { version: 0 }
+    if (!entry.value) return { version: entry.version, tombstone: entry.expires }
     const { key, value, version, consumed } = entry
     entry.text ??= seal.open(key, value).toString()
     return { version, consumed, value: JSON.parse(entry.text.slice(entry.text.indexOf('\n') + 1)) }

@@ -2,6 +2,7 @@
 // authorization server of an API.
 
 import { randomUUID } from 'node:crypto'
+import { setTimeout } from 'node:timers/promises'
 import { decodeJwt, decodeProtectedHeader, generateKeyPair, importJWK, SignJWT } from 'jose'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ASSERTION_GRANT } from '../../src/config/schema/client.ts'
@@ -87,6 +88,98 @@ test('the user finds the application on the account page, and its removal ends t
   const { sub } = await introspect(usher, body.access_token)
   await usher.consents.withdraw(String(sub), 'agent')
   expect(await introspect(usher, body.access_token)).toEqual({ active: false })
+})
+
+describe('after the user has removed the application', () => {
+  /** Signs a user in with an assertion, and removes the application. `assertion` was not used, `used` was. */
+  async function removed(name: string) {
+    const { usher } = both
+    const sub = `of-${name}`
+    const used = await assertionWith({ sub, jti: randomUUID() })
+    const assertion = await assertionWith({ sub, jti: randomUUID() })
+    const { body } = await redeem(used)
+    const account = String((await introspect(usher, body.access_token)).sub)
+    await usher.consents.withdraw(account, 'agent')
+    const isListed = async () => (await usher.consents.find(account, 'agent')) !== undefined
+    return { sub, used, assertion, account, isListed }
+  }
+
+  test('no assertion from before restores the consent: neither a used one, nor one that was not used', async () => {
+    const { used, assertion, isListed } = await removed('removal')
+    for (const former of [used, assertion]) {
+      const answer = await redeem(former)
+      expect(answer).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
+      expect(await isListed()).toBe(false)
+    }
+  })
+
+  test('a later assertion restores it, and one from before stays refused', async () => {
+    const { sub, assertion, account, isListed } = await removed('later')
+    const { value, version, tombstone } = await both.usher.consents.read(account, 'agent')
+    expect({ value, version, tombstone }).toEqual({
+      value: undefined,
+      version: 2,
+      tombstone: expect.any(Number),
+    })
+    const iat = Math.floor(Date.now() / 1000)
+    const earlier = await assertionWith({ sub, jti: randomUUID(), iat: iat - 5 })
+    const restored = await redeemAfter(iat, () => assertionWith({ sub, jti: randomUUID() }))
+    expect([restored.status, await isListed()]).toEqual([200, true])
+    for (const former of [assertion, earlier]) {
+      expect(await redeem(former)).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
+    }
+  })
+})
+
+/** Redeems the first assertion that was made after a time (epoch seconds). */
+async function redeemAfter(time: number, make: () => Promise<string>) {
+  for (let i = 0; i < 100; i++) {
+    const assertion = await make()
+    if (Number(decodeJwt(assertion).iat) > time) return redeem(assertion)
+    await setTimeout(100)
+  }
+  throw new Error('the clock stands still')
+}
+
+test('a used assertion does not link the account again, nor add one', async () => {
+  const { usher, upstream } = both
+  const assertion = await assertionWith({ sub: 'of-unlinked' })
+  await redeem(assertion)
+  const link = { issuer: upstream.issuer, subject: 'of-unlinked' }
+  const { id = '' } = (await usher.directory.findByLink(link)) ?? {}
+  await usher.directory.change(id, account => ({ ...account, links: [] }))
+  expect((await redeem(assertion)).status).toBe(400)
+  expect(await usher.directory.findByLink(link)).toBeUndefined()
+})
+
+test('a used assertion records no scope that the user was not asked for', async () => {
+  const { usher } = both
+  const narrow = await assertionWith({ sub: 'of-scopes', scope: 'files:read' })
+  const { jti } = decodeJwt(narrow)
+  await redeem(narrow)
+  const wide = await assertionWith({ sub: 'of-scopes', jti })
+  expect((await redeem(wide)).status).toBe(400)
+  const { id = '' } = (await accountOf(wide)) ?? {}
+  expect((await usher.consents.find(id, 'agent'))?.scopes).toEqual([`${API} files:read`])
+})
+
+test.for<[unknown]>([
+  [{ jwk: { kty: 'EC' } }],
+  [{ kid: 'x' }],
+  [{ jkt: 'x', kid: 'x' }],
+  [{ jkt: {} }],
+  [{ 'x5t#S256': 1 }],
+  [{ jku: 'https://x.example' }],
+  [{}],
+  ['text'],
+  [['jkt']],
+  [null],
+  [false],
+  [{ toString: 1 }],
+])('an assertion with a cnf that is not understood is refused: %j', async ([cnf]) => {
+  const answer = await redeem(await assertionWith({ cnf, jti: randomUUID() }))
+  expect(answer).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
+  expect(answer.body.detail).toContain('cnf')
 })
 
 test('a disabled account gets no token', async () => {
@@ -212,7 +305,7 @@ test.for(['strict', 'elsewhere', 'limited', 'nonced'])(
     await usher.directory.change(id, account => ({ ...account, attributes: {} }))
     const answer = await redeem(await assertionWith({ client_id }), { client_id })
     expect([client_id, answer.status]).toEqual([client_id, 400])
-    if (client_id !== 'nonced') expect(await usher.consents.find(id, client_id)).toBeUndefined()
+    expect(await usher.consents.find(id, client_id)).toBeUndefined()
   },
 )
 

@@ -1,31 +1,45 @@
 // Assertions of an upstream issuer about its users (Identity Assertion JWT Authorization Grant, a draft): a client
 // gets a token for an API with one, without a page. The issuer has decided in place of the user, so that consent is
 // recorded: the user finds the application on the account page, and can remove it.
+//
+//   1  the assertion is verified: signature, audience, client, age; and it was not used
+//   2  its API and scopes must be known, and allowed for the client
+//   3  its user is found by the rules of the issuer's file, which may add or link an account
+//   4  the user may use the client, and has not removed it since the assertion was made
+//   5  the token is bound to the key of the request, or of the assertion
+//   6  the consent and the grant are written, then the token
+//   7  the assertion is marked as used: the commit of the request
+//
+// Everything that can refuse the request comes before step 6. So a refused assertion restores no access that has ended.
 
 import { decodeJwt, type JWTPayload, jwtVerify } from 'jose'
 import { type Client, errors, type TokenEndpointGrantContext } from 'oidc-provider'
 import type { IDToken } from 'openid-client'
 import { type Account, subjectSchema } from '../../accounts/account.ts'
-import { keyOf } from '../../accounts/consents.ts'
+import { keyOf, withdrawalOf } from '../../accounts/consents.ts'
 import type { OwnDirectory } from '../../accounts/directory.ts'
 import { satisfies, TWO_FACTOR_ACR } from '../../accounts/sign-in-method.ts'
-import { scopesFor } from '../../config/schema/resource.ts'
+import { type ResourceFile, scopesFor } from '../../config/schema/resource.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import { mapOf, required } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
 import { refusalOf, scopeOf } from '../../provider/clients.ts'
 import type { Dependencies } from '../../provider/feature.ts'
 import { createGrants } from '../../provider/grants.ts'
-import { revokeGrant } from '../../state/grants.ts'
+import { replayName } from '../../provider/library-overrides.ts'
+import { newTag, revokeGrant } from '../../state/grants.ts'
 import { commitAtEnd } from '../../state/request.ts'
 import { outageIn, reasonOf } from '../../storage/store.ts'
-import { bindToken } from '../dpop.ts'
+import { bindToken, CNF_PROBLEM, confirmationIn } from '../dpop.ts'
 import { createRules } from '../factors/rules.ts'
 import { tokenFor } from '../resources.ts'
 import { accountFor, acrOf } from './identities.ts'
 import type { Connection } from './issuer.ts'
 
 const MAX_AGE_SECONDS = 600
+
+/** Parameters that limit what the client gets. */
+type Parameters = { resource?: unknown; scope?: unknown }
 
 /** Returns the handler of the grant type `jwt-bearer` (RFC 7523 §2.1). */
 export function createAssertionHandler(
@@ -37,7 +51,8 @@ export function createAssertionHandler(
   const { make, accountOfToken } = createGrants(dependencies)
   const rules = createRules(settings)
 
-  async function verify(assertion: string) {
+  /** Returns the claims of an assertion for a client. Throws if the assertion is not valid. */
+  async function verify(assertion: string, { clientId }: Client) {
     const { iss = '' } = decodeJwt(assertion)
     const from = trusted.find(({ upstream }) => upstream.issuer === iss)
     if (!from) throw new Error(`${iss} has no file in upstreams/ with assertions`)
@@ -50,10 +65,53 @@ export function createAssertionHandler(
     })
     const { error } = subjectSchema.safeParse(payload.sub)
     if (error) throw new Error('has a sub that is not valid')
-    const { jti, scope = '', resource = '' } = payload
-    const isText = [jti, scope, ...[resource].flat()].every(one => typeof one === 'string')
-    if (!isText) throw new Error('has a jti, scope or resource that is not text')
-    return { upstream: from.upstream, claims: payload }
+    const { jti = '', scope = '', resource = '', iat = 0, exp = 0 } = payload
+    const texts = [jti, scope, ...[resource].flat()]
+    if (!texts.every(one => typeof one === 'string')) {
+      throw new Error('has a jti, scope or resource that is not text')
+    }
+    if (payload.client_id !== clientId || [payload.aud].flat().length > 1) {
+      throw new Error('is for another client')
+    }
+    const { value: used } = await records.read(...replayName(iss, jti))
+    if (used) throw new Error(WAS_USED)
+    const cnf = confirmationIn(payload.cnf)
+    if (!cnf) throw new Error(CNF_PROBLEM)
+    return { upstream: from.upstream, claims: payload, iss, jti, iat, exp, cnf }
+  }
+
+  /** Returns the API that the request and the assertion name. */
+  function apiOf({ resource: asked }: Parameters, { resource: given }: JWTPayload): ResourceFile {
+    const resource = asked ?? given
+    const api = Object.values(settings.resources).find(one => one.resource === resource)
+    if (!api || api.authorization_server || ![given].flat().includes(resource)) {
+      throw new errors.InvalidTarget('resource must be an API of the assertion, and known here')
+    }
+    return api
+  }
+
+  /** Returns the scopes of the API that the request, the assertion and the client have. */
+  function scopesOf(api: ResourceFile, params: Parameters, claims: JWTPayload, client: Client) {
+    const given = String(claims.scope).split(' ')
+    const asked = String(params.scope ?? claims.scope).split(' ')
+    const about = { client_id: client.clientId, scope: scopeOf(client) }
+    return scopesFor(api, about).filter(name => asked.includes(name) && given.includes(name))
+  }
+
+  /** Returns the account of the user, if it may use the client. */
+  async function accountOf(
+    ctx: TokenEndpointGrantContext,
+    upstream: Upstream,
+    claims: JWTPayload,
+  ): Promise<Account> {
+    const client = required(ctx.oidc.client)
+    const found = await accountFor(directory, upstream, claims as IDToken, true)
+    const { account, refusal, isLinked } = found
+    if (!account) return refuse(`is about a user without access: ${refusal}`)
+    const about = { account: account.id, upstream: upstream.name, subject: claims.sub }
+    if (isLinked) note(ctx, 'account_linked', about)
+    const missing = refusalOf(client, account) ?? missingStep(upstream, client, account, claims)
+    return missing ? refuse(`is about a user without access: ${missing}`) : account
   }
 
   /** Returns the requirement of a sign-in that the assertion does not meet; undefined if there is none. */
@@ -77,50 +135,39 @@ export function createAssertionHandler(
       throw new errors.UnauthorizedClient('a public client cannot use assertions')
     }
     const params = mapOf(oidc.params)
-    const { upstream, claims } = await verify(String(params.assertion)).catch(refuse)
-    const { jti = '', exp = 0 } = claims
-    if (claims.client_id !== clientId || [claims.aud].flat().length > 1)
-      refuse('is for another client')
-    const { resource = claims.resource, scope = claims.scope } = params
-    const api = Object.values(settings.resources).find(one => one.resource === resource)
-    if (!api || api.authorization_server || ![claims.resource].flat().includes(resource)) {
-      throw new errors.InvalidTarget('resource must be an API of the assertion, and known here')
-    }
-    const [asked, given] = [scope, claims.scope].map(text => String(text).split(' '))
-    const isAllowed = (name: string) => asked?.includes(name) && given?.includes(name)
-    const known = scopesFor(api, { client_id: clientId, scope: scopeOf(client) }).filter(isAllowed)
-    const noScope = () => new errors.InvalidScope('scope must be of the assertion', String(scope))
+    const verified = await verify(String(params.assertion), client).catch(refuse)
+    const { upstream, claims, iss, jti, iat, exp, cnf } = verified
+    const api = apiOf(params, claims)
+    const known = scopesOf(api, params, claims, client)
+    const sent = String(params.scope ?? claims.scope)
+    const noScope = () => new errors.InvalidScope('scope must be of the assertion', sent)
     if (!known.length) throw noScope()
-    const { issuer: iss, name } = upstream
-    const found = await accountFor(directory, upstream, claims as IDToken, true)
-    const { account, refusal, isLinked } = found
-    if (!account) return refuse(`is about a user without access: ${refusal}`)
-    const { id: accountId } = account
-    const about = { account: accountId, upstream: name, subject: claims.sub }
-    if (isLinked) note(ctx, 'account_linked', about)
-    const missing = refusalOf(client, account) ?? missingStep(upstream, client, account, claims)
-    if (missing) return refuse(`is about a user without access: ${missing}`)
-    const { value: consent, version } = await consents.read(accountId, clientId)
-    const isDeclined = (name: string) => consent?.declined.includes(keyOf(name, api.resource))
+    const { id: accountId } = await accountOf(ctx, upstream, claims)
+
+    const found = await consents.read(accountId, clientId)
+    const isCurrent = await directory.findEnabled(accountId, iat)
+    if (!isCurrent || iat <= withdrawalOf(found)) return refuse(HAS_ENDED)
+    const isDeclined = (name: string) => found.value?.declined.includes(keyOf(name, api.resource))
     const scopes = known.filter(name => !isDeclined(name))
     if (!scopes.length) throw noScope()
+    const grantId = newTag()
+    const token = tokenFor(oidc, api, { accountId, scope: scopes.join(' '), grantId }, settings)
+    await bindToken(ctx, token, cnf)
+
     const keys = scopes.map(name => keyOf(name, api.resource))
-    await consents.decide(accountId, clientId, { scopes: keys, declined: [], version })
-    // Access that ended after the assertion was made does not come back with it.
-    const grant = await make(provider, client, accountId, claims.iat)
+    const decision = { scopes: keys, declined: [], version: found.version }
+    // Access that ends from here on does not come back: the version differs, or the account has no access.
+    if (!(await consents.decide(accountId, clientId, decision))) return refuse(HAS_ENDED)
+    const grant = await make(provider, client, accountId, iat, grantId)
     await grant?.save()
     if (grant) oidc.entity('Grant', grant)
-    if (!grant || !(await accountOfToken(oidc, grant)))
-      return refuse('is about access that has ended')
-    const { jti: grantId } = grant
-    const token = tokenFor(oidc, api, { accountId, scope: scopes.join(' '), grantId }, settings)
-    await bindToken(ctx, token, mapOf(claims.cnf))
+    if (!grant || !(await accountOfToken(oidc, grant))) return refuse(HAS_ENDED)
     oidc.entity('Account', { accountId, claims: () => ({ sub: accountId }) })
     // The last write: after a fault the client can send the assertion again. Of several at once one succeeds.
     const use = async () => {
       if (await provider.ReplayDetection.unique(iss, jti, exp)) return
       await revokeGrant(records, grantId)
-      refuse('was used before')
+      refuse(WAS_USED)
     }
     await commitAtEnd(use, { afterSaves: true })
     const access_token = await token.save()
@@ -128,6 +175,9 @@ export function createAssertionHandler(
     ctx.body = { access_token, token_type, expires_in, scope: token.scope }
   }
 }
+
+const WAS_USED = 'was used before'
+const HAS_ENDED = 'is about access that has ended'
 
 /** Refuses an assertion (RFC 7523 §3.1), unless the keys of its issuer cannot be read now. */
 function refuse(problem: unknown): never {
