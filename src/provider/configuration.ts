@@ -41,7 +41,7 @@ import { createGrants, type Grants } from './grants.ts'
 import { createBrowserBinding } from './interactions.ts'
 import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
 import { addLater, createOverridden } from './library-overrides.ts'
-import { createPolicy } from './policy.ts'
+import { createPolicy, precedesConsent } from './policy.ts'
 import { assertAssertion, assertRequestObject, checkRequest, requireResource } from './requests.ts'
 import { routesOf } from './routes.ts'
 import { lifetimes, mayRevoke, requireScope, stateLifetimes } from './tokens.ts'
@@ -122,6 +122,8 @@ function configuration(
     hasId && use === 'id_token' && { jti: jwtId(currentRequest()?.oidc.grant?.jti ?? '') }
   const finders = features.flatMap(({ findAccount }) => findAccount ?? [])
   const claimsOfToken = features.flatMap(({ tokenClaims }) => tokenClaims ?? [])
+
+  const policy = createPolicy(dependencies, features)
 
   const library: Configuration['features'] = {
     devInteractions: { enabled: false },
@@ -221,10 +223,10 @@ function configuration(
       // Only the page of an expired interaction uses `client_id`: it links to this client.
       url: (_ctx, { uid, params }) =>
         `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`,
-      policy: createPolicy(dependencies, features),
+      policy,
     },
     loadExistingGrant: async ctx => {
-      const grant = await grants.fromConsent(ctx)
+      const grant = await grants.fromConsent(ctx, () => precedesConsent(policy, ctx))
       for (const { onGrant } of features) if (grant?.clientId) await onGrant?.(grant.clientId)
       return grant
     },

@@ -40,10 +40,21 @@ export type Grants = ReturnType<typeof createGrants>
 
 /** Returns the functions that make grants from recorded consents: each authorization has its own grant. */
 export function createGrants({ records, directory, consents, settings }: Dependencies) {
-  async function recordImplicit(accountId: string, clientId: string, scopes: string[]) {
+  /**
+   * Records the scopes of a client with `consent: implicit`. Returns false, and records nothing, if the request cannot
+   * succeed yet: it may be refused, or another user may sign in.
+   */
+  async function recordImplicit(
+    accountId: string,
+    clientId: string,
+    scopes: string[],
+    needsAnswer: () => Promise<boolean>,
+  ): Promise<boolean> {
     const { value, version } = await consents.read(accountId, clientId)
-    if (value && scopes.every(scope => value.scopes.includes(scope))) return
+    if (value && scopes.every(scope => value.scopes.includes(scope))) return true
+    if (await needsAnswer()) return false
     await consents.decide(accountId, clientId, { scopes, declined: [], version })
+    return true
   }
 
   /** Returns a grant with the scopes and claims of a consent. It is not saved yet. */
@@ -111,8 +122,14 @@ export function createGrants({ records, directory, consents, settings }: Depende
     throw isTokenRequest() ? new errors.InvalidGrant(refusal) : new errors.InvalidToken(refusal)
   }
 
-  /** Returns the grant of an authorization request, after its consent is recorded. */
-  async function fromConsent(ctx: KoaContextWithOIDC): Promise<Grant | undefined> {
+  /**
+   * Returns the grant of an authorization request, after its consent is recorded. `needsAnswer`: whether a page
+   * precedes that of the consent.
+   */
+  async function fromConsent(
+    ctx: KoaContextWithOIDC,
+    needsAnswer: () => Promise<boolean>,
+  ): Promise<Grant | undefined> {
     const { oidc } = ctx
     const client = required(oidc.client)
     const { clientId } = client
@@ -125,7 +142,8 @@ export function createGrants({ records, directory, consents, settings }: Depende
       return grantOf(oidc.provider, client, allowed)
     }
     if (client.consent === 'implicit' && !isDevice(oidc)) {
-      await recordImplicit(accountId, clientId, requestedScopes(oidc, settings))
+      const scopes = requestedScopes(oidc, settings)
+      if (!(await recordImplicit(accountId, clientId, scopes, needsAnswer))) return undefined
     }
     // The consent page gave the decision; it is recorded here, where it is final. Nothing is recorded when
     // the access was removed while that page was open: the user is then asked again.

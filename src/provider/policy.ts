@@ -1,7 +1,7 @@
 // Prompts: when users sign in, choose an account or consent.
 
 import { decodeJwt } from 'jose'
-import { interactionPolicy } from 'oidc-provider'
+import { interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
 import { methodOf, satisfies } from '../accounts/sign-in-method.ts'
 import { required } from '../config/schema/values.ts'
 import { acrValuesOf, requestedScopes } from './claims.ts'
@@ -113,6 +113,18 @@ export function createPolicy(dependencies: Dependencies, features: PromptFeature
     }
   }
   return policy
+}
+
+/** Whether the user has to answer a prompt before that of consent. */
+export async function precedesConsent(
+  policy: ReturnType<typeof createPolicy>,
+  ctx: KoaContextWithOIDC,
+): Promise<boolean> {
+  for (const { name, checks } of policy) {
+    if (name === 'consent') return false
+    for (const { check } of checks) if (await check(ctx)) return true
+  }
+  return false
 }
 
 const isGone = ({ oidc: { session, account } }: Context) => Boolean(session?.accountId && !account)

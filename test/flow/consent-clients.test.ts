@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
-import { open, removalOf, signedIn, silently, textOf, words } from '../support/people.ts'
+import { newTab, open, removalOf, signedIn, silently, textOf, words } from '../support/people.ts'
 import { CLIENTS } from '../support/usher.ts'
 
 const DEVELOPED = {
@@ -61,6 +61,16 @@ test('a client with implicit consent has no consent page, but is listed and remo
   expect(textOf(browser.page.text)).toContain(
     words('applications.removed', { client: 'Application of our own' }),
   )
+  expect(await usher.consents.find(ada, 'first')).toBeUndefined()
+})
+
+test.for<[string, Record<string, string>]>([
+  ['another user is asked to sign in', { prompt: 'login' }],
+  ['the sign-in is too old', { prompt: 'none', max_age: '0' }],
+  ['another account is asked for', { prompt: 'select_account' }],
+])('nothing is recorded for a client with implicit consent while %s', async ([, params]) => {
+  await usher.consents.withdraw(ada, 'first')
+  await open(usher, { client_id: 'first', ...params }, newTab(browser))
   expect(await usher.consents.find(ada, 'first')).toBeUndefined()
 })
 
