@@ -126,7 +126,7 @@ export async function createApp(
   const stored = storedPaths(routes)
   // The middleware of both lanes, after their headers.
   const edges = [
-    requestLog(log, metrics, createFailureLog(records)),
+    requestLog(log, metrics, createFailureLog(records, settings)),
     errors(errorPages, ERROR_FORMATS, settings.development),
     originForm(settings.issuer),
     health(readiness),

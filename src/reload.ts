@@ -18,7 +18,8 @@ import { createAudit } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
 import { openSigningKeys, type SigningKey } from './keys/signing-keys.ts'
 import type { Environment } from './provider/feature.ts'
-import { reasonOf, StoreUnavailable } from './storage/store.ts'
+import { type FolderState, forgetFolderState, saveFolderState } from './state/folder-state.ts'
+import { now, reasonOf, StoreUnavailable } from './storage/store.ts'
 
 /** Interval of the checks of the signing keys. */
 const KEYS_EVERY_MS = 10_000
@@ -39,8 +40,11 @@ export async function run(first: Settings, context: Context, readiness: Readines
   let logged = new Set<string>()
   /** The store was unavailable during the latest reload, which is repeated. */
   let isPending = false
+  /** What commands for operators must know, because they read the folder. */
+  let folder: FolderState = {}
   metrics.configuration(generation, true)
   logOnce(first)
+  await forgetFolderState(context.records)
 
   async function reload() {
     isPending = false
@@ -58,6 +62,9 @@ export async function run(first: Settings, context: Context, readiness: Readines
     logOnce(wanted)
     const wasRefused = readiness.config === 'warning'
     readiness.config = 'ok'
+    const keys = fixedDifferences(inForce.settings, wanted)
+    const since = folder.restart?.since ?? now()
+    await noteFolder({ restart: keys.length ? { since, keys } : undefined })
     metrics.configuration(generation, true)
     // Without a change, nothing was loaded. After a refused edit the line says that all is well again.
     if (!changes.length && !wasRefused) return
@@ -90,9 +97,21 @@ export async function run(first: Settings, context: Context, readiness: Readines
       ? 'the store is unavailable: the configuration is not in force yet'
       : 'the configuration has errors and is not in force'
     log.error({ event: 'config_refused', generation, findings }, message)
+    const since = folder.refused?.since ?? now()
+    return noteFolder({ ...folder, refused: { since, findings } })
+  }
+
+  /** Tells the commands for operators how the folder differs from what this process uses. Never rejects. */
+  async function noteFolder(next: FolderState) {
+    const isSame = JSON.stringify(next) === JSON.stringify(folder)
+    folder = next
+    // An unavailable store is told again by `checkKeys`.
+    if (!isSame) await saveFolderState(context.records, folder).catch(() => {})
   }
 
   async function checkKeys() {
+    const isDifferent = folder.refused ?? folder.restart
+    if (isDifferent) await saveFolderState(context.records, folder).catch(() => {})
     if (isPending) return reload().catch(refuse)
     if (kidsOf(await inForce.signingKeys.load()) === kidsOf(inForce.keys)) return
     inForce = await build(inForce.settings, context, readiness)

@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { hashOf, hashSecret, type SecretHash } from '../config/client-secret.ts'
+import { describeSecrets, hashOf, hashSecret, type SecretHash } from '../config/client-secret.ts'
 import { configFolder, type Reading, readSettings, type Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { appendToList, openYaml } from '../config/report/yaml.ts'
@@ -20,13 +20,14 @@ import {
   unusedSeconds,
   WITHOUT_PKCE,
 } from '../features/registered-clients.ts'
+import { ANY_SECRET } from '../provider/failures.ts'
 import { revokeClient } from '../state/grants.ts'
 import { createSeal } from '../storage/seal.ts'
 import { now } from '../storage/store.ts'
 import {
-  describeSecrets,
   Failure,
   hint,
+  hintFolderNotes,
   type Invocation,
   notFound,
   openState,
@@ -38,7 +39,7 @@ import {
   secondOf,
   timeOf,
 } from './command.ts'
-import { ANY_SECRET, type ClientSource } from './failure.ts'
+import type { ClientSource } from './failure.ts'
 
 const MIN_SECRET_CHARACTERS = 32
 const DEFAULT_CLIENTS = 10
@@ -83,6 +84,7 @@ export async function list({ values }: Invocation) {
   const none = 'There are no clients: npm run usher -- clients add'
   const clients = await readClients(await readSettings())
   print(values, clients, clients.map(describe), none)
+  await hintFolderNotes()
 }
 
 function describe({ client_id, client_name, registered, ...client }: Client): string {
@@ -100,6 +102,7 @@ export async function show({ values, args: [id = ''] }: Invocation) {
   const client = requireOne('Client', id, all, 'client_id', advice)
   const secrets = describeSecrets(client.client_secret_hashes)
   print(values, client, outline({ ...client, secrets }))
+  await hintFolderNotes()
 }
 
 /** `clients add`: explains how to write the file of a client. */
@@ -143,6 +146,7 @@ export async function secret({ values, args: [name = ''] }: Invocation) {
   })
   if (given === undefined) process.stdout.write(`${secret}\n`)
   hint(`Its hash is in ${file}, which a running service reads; the secret is stored nowhere.`)
+  await hintFolderNotes()
   const secrets = list.filter(isEntry)
   if (secrets.length > 1) {
     hint(`Secrets: ${describeSecrets(secrets)}. Delete the lines of those that are not in use.`)

@@ -3,15 +3,17 @@
 import { text } from 'node:stream/consumers'
 import { typedName } from '../accounts/account.ts'
 import { createDirectory, type Directory } from '../accounts/directory.ts'
-import { isExpired, type SecretHash } from '../config/client-secret.ts'
-import { readStoreSettings } from '../config/load.ts'
+import { readStoreKeys, readStoreSettings } from '../config/load.ts'
+import { placeOf } from '../config/report/finding.ts'
 import { didYouMean } from '../config/report/wording.ts'
-import { isMap, isTime, readDuration } from '../config/schema/values.ts'
+import { isMap, isTime, readDuration, timeOf } from '../config/schema/values.ts'
 import { keepActivity } from '../features/activity.ts'
 import { queueNotice } from '../features/mail-queue.ts'
 import type { AuditEventName } from '../http/audit.ts'
+import { type Refusal, readFolderState } from '../state/folder-state.ts'
 import { queueAuditEvent } from '../state/operator-events.ts'
 import { openInstallation, openStore, storeExists, unlock } from '../storage/open.ts'
+import type { Records } from '../storage/records.ts'
 import { NAMING_KEY } from '../storage/seal.ts'
 import { now, type Store } from '../storage/store.ts'
 
@@ -78,6 +80,50 @@ export async function openState(ifEmpty: 'create' | 'keep' | 'refuse' = 'keep') 
     await queueNotice(settings, records, [{ ...about, event, formerEmail }])
   }
   return { ...installation, audit }
+}
+
+/**
+ * Opens the records of a running service, also while usher.yaml has errors. Undefined if no store is found, or if it is
+ * empty. Throws if the store cannot be opened.
+ */
+export async function openRecordsOfService(): Promise<Records | undefined> {
+  const keys = readStoreKeys()
+  if (!keys || keys.store === MEMORY || !storeExists(keys.store)) return undefined
+  const store = await openStore(keys.store, keys.redis)
+  opened.defer(() => store.close())
+  if (!(await store.get(NAMING_KEY))?.value) return undefined
+  return (await unlock(store, keys.store, keys.secrets)).records
+}
+
+/**
+ * Returns sentences about differences between the folder, which commands read, and what the running service uses.
+ * Returns none if there is no difference, if no service runs, or if the store cannot be read.
+ */
+export async function folderNotes(): Promise<string[]> {
+  const records = await openRecordsOfService().catch(() => undefined)
+  if (!records) return []
+  const { refused, restart } = await readFolderState(records)
+  const notes: string[] = []
+  if (refused) {
+    const since = secondOf(refused.since)
+    const found = refused.findings.map(describeRefusal).join('; ')
+    notes.push(`The running service does not use this folder since ${since}: ${found}`)
+  }
+  if (restart) {
+    const keys = restart.keys.join(', ')
+    notes.push(`The running service has other values of these keys until it is restarted: ${keys}`)
+  }
+  return notes
+}
+
+function describeRefusal({ file, line, column, key, message }: Refusal): string {
+  const place = file === undefined ? [] : [placeOf({ file, line, column })]
+  return [...place, key ? `${key}: ${message}` : message].join(' ')
+}
+
+/** Prints `folderNotes` to standard error, for a command whose output is a list. */
+export async function hintFolderNotes(): Promise<void> {
+  for (const note of await folderNotes()) hint(note)
 }
 
 /** Text of users, clients and issuers cannot control the terminal (CWE-150). */
@@ -170,24 +216,9 @@ export function readUntil(given: unknown, advice = ''): number | undefined {
   return until
 }
 
-/** Epoch seconds as `2026-12-01 12:00 UTC`. */
-export const timeOf = (seconds: number) =>
-  `${new Date(seconds * 1000).toISOString().slice(0, 16).replace('T', ' ')} UTC`
-
 /** Epoch seconds as `2026-12-01T12:00:00Z`. */
 export const secondOf = (seconds: number) =>
   `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`
-
-/** Returns `1 for good, 1 until 2026-12-01 00:00 UTC, 1 expired`; undefined without secrets. */
-export function describeSecrets(entries: SecretHash[] = []): string | undefined {
-  const groups = [...Map.groupBy(entries, lifetimeOf)]
-  return groups.map(([lifetime, { length }]) => `${length} ${lifetime}`).join(', ') || undefined
-}
-
-function lifetimeOf(entry: SecretHash): string {
-  if (typeof entry === 'string') return 'for good'
-  return isExpired(entry) ? 'expired' : `until ${timeOf(Date.parse(entry.until) / 1000)}`
-}
 
 /** Opens the accounts of Usher. Throws a `Failure` where `accounts.module` keeps them. */
 export async function openOwnDirectory(ifEmpty?: 'create') {
@@ -230,3 +261,5 @@ async function requireAccount(directory: Directory, name: string) {
   if (account) return { account, id: account.id, username: account.username }
   throw notFound('Account', name, [], ' List the accounts: npm run usher -- accounts list')
 }
+
+export { timeOf }

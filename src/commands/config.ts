@@ -14,7 +14,7 @@ import type { Readiness } from '../http/health.ts'
 import { createMetrics } from '../http/metrics.ts'
 import { openSigningKeys } from '../keys/signing-keys.ts'
 import { openInstallation } from '../storage/open.ts'
-import { Failure, hint, type Invocation, openState, print } from './command.ts'
+import { Failure, folderNotes, hint, type Invocation, openState, print } from './command.ts'
 
 /** `config check [FOLDER]`: fails when there is a finding; warnings are only shown. */
 export async function check({ values, args: [folder] }: Invocation) {
@@ -27,7 +27,10 @@ export async function check({ values, args: [folder] }: Invocation) {
   const report = right ?? describe(findings, 'problem').trimEnd()
   const advice = warnings.length ? ['', describe(warnings, 'warning').trimEnd()] : []
   const record = { findings: findings.map(toRecord), warnings: warnings.map(toRecord) }
-  print(values, record, [report, ...advice])
+  // Another folder is of no running service.
+  const notes = folder === undefined ? await folderNotes() : []
+  const noted = notes.length ? { running_service: notes, ...record } : record
+  print(values, noted, [...notes, report, ...advice])
   if (findings.length) throw new Failure(`Findings: ${findings.length}.`)
 }
 

@@ -6,7 +6,7 @@ import type { Settings } from '../config/load.ts'
 import { describe, placeOf } from '../config/report/finding.ts'
 import { ACCOUNT_CLIENT, type ClientMetadata } from '../config/schema/client.ts'
 import { hasPasskeys, type Upstream } from '../config/schema/upstream.ts'
-import { mapOf } from '../config/schema/values.ts'
+import { mapOf, readJson } from '../config/schema/values.ts'
 import { checkMail } from '../features/mail.ts'
 import { createPlainFetch } from '../http/egress.ts'
 import { publishedKids } from '../keys/signing-keys.ts'
@@ -15,7 +15,7 @@ import { DISCOVERY } from '../provider/routes.ts'
 import { storeExists, storeFile, unlock } from '../storage/open.ts'
 import { NAMING_KEY } from '../storage/seal.ts'
 import { type Check, ok, reasonOf, warning, wrong } from '../storage/store.ts'
-import { Failure, type Invocation, openAt, print, readStdin } from './command.ts'
+import { Failure, folderNotes, type Invocation, openAt, print, readStdin } from './command.ts'
 import { summaryOf, validate } from './config.ts'
 import FIXES from './doctor-fixes.json' with { type: 'json' }
 
@@ -41,7 +41,10 @@ export async function doctor({ values }: Invocation): Promise<void> {
 /** Ends after the folder or the store if something is wrong there. */
 async function* runChecks({ client, account }: Invocation['values']): AsyncGenerator<Check> {
   const { settings, findings, warnings } = await validate()
+  const notes = await folderNotes()
+  const reported = notes.map(note => warning('config', note, FIXES.folder))
   if (!settings) {
+    yield* reported
     yield wrong('config', describe(findings, 'problem').trim(), FIXES.config)
     return
   }
@@ -51,14 +54,15 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
     throw new Failure('Name a client of the folder and an account: --client, --account.')
   }
   yield ok('config', summaryOf(settings))
+  yield* reported
   for (const { key, message, ...place } of warnings) {
     yield warning('config', `${placeOf(place)} ${key}: ${message}`)
   }
   for (const upstream of Object.values(upstreams)) yield checkDiscovery(upstream, egress)
   if (mail) yield checkMail(mail, FIXES.mail)
   if (hasPasskeys(settings.sign_in)) yield ok('passkeys', `RP ID ${new URL(issuer).hostname}`)
-  const kids = yield* checkStore(settings)
-  const endpoints = kids && (yield* checkService(issuer, kids))
+  const kids = yield* checkStore(settings, reported)
+  const endpoints = kids && (yield* checkService(issuer, kids, reported))
   if (own && endpoints) yield checkSignIn(endpoints, own, String(account))
 }
 
@@ -78,8 +82,8 @@ async function checkDiscovery({ name, issuer }: Upstream, egress: Settings['egre
   }
 }
 
-/** Returns the ids of the keys in the store; undefined when something is wrong. */
-async function* checkStore({ store: location, secrets }: Settings) {
+/** Returns the ids of the keys in the store; undefined when something is wrong. Adds its checks to `reported`. */
+async function* checkStore({ store: location, secrets }: Settings, reported: Check[]) {
   const file = storeFile(location)
   if (!storeExists(location)) {
     const first = `${file} is made by the first start`
@@ -91,6 +95,7 @@ async function* checkStore({ store: location, secrets }: Settings) {
     const store = await openAt('USHER_STORE', location)
     const checks = await store.check()
     yield* checks
+    reported.push(...checks)
     if (checks.some(({ state }) => state === 'wrong')) return undefined
     if (!(await store.get(NAMING_KEY))?.value) {
       yield warning('store', 'is empty until the first start')
@@ -105,8 +110,11 @@ async function* checkStore({ store: location, secrets }: Settings) {
   }
 }
 
-/** `kids`: the ids of the keys in the store. Returns the discovery document of a usable service. */
-async function* checkService(issuer: string, kids: string[]) {
+/**
+ * `kids`: the ids of the keys in the store. `reported`: the checks so far. Returns the discovery document of a usable
+ * service.
+ */
+async function* checkService(issuer: string, kids: string[], reported: Check[]) {
   try {
     const response = await send(`${issuer}${DISCOVERY[0]}`)
     const endpoints = await jsonOf(response)
@@ -119,7 +127,7 @@ async function* checkService(issuer: string, kids: string[]) {
       yield wrong(name, String(found), FIXES[name])
       return undefined
     }
-    yield checkReadiness(issuer)
+    yield* checkReadiness(issuer, reported)
     yield checkClock(response)
     yield checkKeys(endpoints, kids)
     yield checkPages(endpoints)
@@ -135,12 +143,29 @@ async function* checkService(issuer: string, kids: string[]) {
   }
 }
 
-/** `/readyz` answers 503 while load balancers must send no requests to the service. */
-async function checkReadiness(issuer: string): Promise<Check> {
+/**
+ * `/readyz` answers 503 while load balancers must send no requests to the service. It also names the checks that the
+ * service has found something by: those that are not `reported` already.
+ */
+async function* checkReadiness(issuer: string, reported: Check[]): AsyncGenerator<Check> {
   const response = await send(`${issuer}/readyz`)
-  if (response.status !== 503) return ok('service', `answers at ${issuer}`)
-  return wrong('service', `/readyz answers 503: ${await response.text()}`, FIXES.ready)
+  const body = await response.text()
+  const { checks } = mapOf(readJson(body))
+  if (response.status === 503) {
+    yield wrong('service', `/readyz answers 503: ${body}`, FIXES.ready)
+  } else {
+    yield ok('service', `answers at ${issuer}`)
+  }
+  for (const [name, state] of Object.entries(mapOf(checks))) {
+    if (reported.some(check => check.name === name && check.state === state)) continue
+    const found = name === 'config' ? OTHER_FOLDER : `the service reports ${name}: ${state}`
+    const fix = name === 'config' ? FIXES.folder : FIXES.ready
+    yield state === 'wrong' ? wrong(name, found, fix) : warning(name, found, fix)
+  }
 }
+
+const OTHER_FOLDER =
+  'the running service does not use the folder as it is: it refused the latest edit'
 
 function checkClock({ headers }: Response): Check {
   const skew = Math.abs(Date.now() - Date.parse(headers.get('date') ?? '')) / 1000

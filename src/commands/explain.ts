@@ -16,8 +16,10 @@ import { DISCOVERY, endpointOf, routesOf } from '../provider/routes.ts'
 import { findClient } from './clients.ts'
 import {
   Failure,
+  folderNotes,
   type Invocation,
   notFound,
+  openRecordsOfService,
   openState,
   outline,
   print,
@@ -36,18 +38,27 @@ export async function explain({ values, args: [name = ''] }: Invocation) {
   const keys = effectiveKeys(reading)
   const path = VARIABLES[name] ?? name
   const found = keys.find(({ key }) => key === path)
-  if (name && !found) return print(values, await explainNamed(name, reading, keys))
+  const notes = await folderNotes()
+  /** The data with the notes, which are the first lines of the text. */
+  const printNoted = (data: object, lines: string[]) => {
+    const noted = notes.length ? { running_service: notes, ...data } : data
+    print(values, noted, [...notes, ...lines])
+  }
+  if (name && !found) {
+    const about = await explainNamed(name, reading, keys)
+    return printNoted(about, outline(about))
+  }
   const leaves = keys.filter(({ isMap }) => !isMap)
   const lineOf = ({ key, value, from }: Effective) => `${key}: ${shown(value)}  (${from})`
   if (found) {
     const ofFile = leaves.filter(({ file }) => file === found.file)
     const below = ofFile.filter(({ key }) => key.startsWith(`${path}.`))
     const about = outline({ [found.key]: aboutKey(found) })
-    return print(values, { keys: [found, ...below] }, [...about, ...below.map(lineOf)])
+    return printNoted({ keys: [found, ...below] }, [...about, ...below.map(lineOf)])
   }
   const files = [...Map.groupBy(leaves, ({ file }) => file)]
   const list = files.map(([file, keys]) => [`${file}:`, ...keys.map(lineOf)].join('\n  '))
-  print(values, { keys: leaves }, [list.join('\n\n')])
+  printNoted({ keys: leaves }, [list.join('\n\n')])
 }
 
 /** Explains a variable that replaces no key, a client, or a failed request. */
@@ -67,7 +78,7 @@ async function explainNamed(name: string, reading: Reading, keys: Effective[]): 
   }
   const failure = name === '-' ? await readLoggedFailure() : await recallFailure(name)
   if (failure) {
-    const { at, names, ...request } = failure
+    const { at, names, registered: _, ...request } = failure
     const sender = await findClient(reading, failure.client_id)
     const time = new Date(at * 1000).toISOString()
     return {
@@ -88,7 +99,9 @@ grep '"id":"REQUEST_ID"' | npm run -s usher -- config explain -`
 /** Returns the failed request of this id, or undefined when the store has none. */
 async function recallFailure(id: string): Promise<FailedRequest | undefined> {
   if (!/^[0-9a-f]{16}$/.test(id)) return undefined
-  const { records } = await openState()
+  // With an error in usher.yaml, too: it may be the reason of the failure.
+  const records =
+    (await openRecordsOfService().catch(() => undefined)) ?? (await openState()).records
   return findFailure(records, id)
 }
 

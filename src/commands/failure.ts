@@ -7,11 +7,16 @@ import type { ValidFile } from '../config/files.ts'
 import type { Settings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
-import { allScopes } from '../config/schema/resource.ts'
 import { DESCRIPTIONS } from '../provider/error-descriptions.ts'
-import { type FailedRequest, harmless } from '../provider/failures.ts'
+import {
+  ANY_SECRET,
+  type Compared,
+  comparedBy,
+  type FailedRequest,
+  harmless,
+  registeredValues,
+} from '../provider/failures.ts'
 import { CLOCK_TOLERANCE_SECONDS } from '../provider/requests.ts'
-import { describeSecrets } from './command.ts'
 import exchange from './exchange-refusals.json' with { type: 'json' }
 import texts from './refusals.json' with { type: 'json' }
 import { CLIENT_REFUSALS, type Said, SIGN_IN } from './why.ts'
@@ -40,9 +45,6 @@ export const UNKNOWN = 'not known'
 /** The `error` of a request that succeeded, and of which a part was ignored. */
 export const IGNORED = 'ignored'
 
-/** The methods of a client file without `token_endpoint_auth_method`. */
-export const ANY_SECRET = 'client_secret_basic or client_secret_post'
-
 /** Returns the explanation; for an error that is in no table, the detail of the library. */
 export function explainFailure(facts: Facts): Explanation {
   const { error, detail = '', sent, names } = facts.failure
@@ -54,8 +56,9 @@ export function explainFailure(facts: Facts): Explanation {
       .replace('DETAIL', detail)
     return { wrong, change: row.change.replace('ACCOUNT', sent.account ?? 'NAME') }
   }
-  const compared = COMPARED.find(([pattern]) => pattern.test(`${error}: ${detail}`))
-  if (compared) return compared[1](facts)
+  const compared = comparedBy(error, detail)
+  if (compared) return REASONS[compared](facts)
+  if (error === IGNORED) return ignored(facts)
   const page = facts.settings && `; ${facts.settings.issuer}/errors#${error} explains ${error}`
   return {
     wrong: detail || error,
@@ -82,37 +85,66 @@ const placeOf = ({ client }: Facts, key: string) =>
 const sentAs = ({ failure }: Facts, name: string) =>
   failure.sent[name] ?? (failure.authentication === UNKNOWN ? UNKNOWN : 'none')
 
-const unknownClient: Reason = ({ failure: { client_id }, settings }) => {
-  const ids = settings?.clients.map(client => client.client_id) ?? []
+/** The values that the provider compared with. The folder has them only for a request that is known by its log line. */
+function registeredOf(facts: Facts, compared: Compared): string[] {
+  return facts.failure.registered ?? inFolder(facts, compared)
+}
+
+/** The values of the folder as it is now; none while it has errors. */
+function inFolder({ client, settings }: Facts, compared: Compared): string[] {
+  const known = client && withoutSecret(client.value)
+  const isOfClient = known?.[compared as keyof typeof known] !== undefined
+  if (!settings && !isOfClient) return []
+  return registeredValues(compared, settings ?? NO_SETTINGS, known)
+}
+const NO_SETTINGS = { clients: [], resources: {}, scopes: {} }
+
+/** What to do about a value that the folder has, and the provider did not have then. */
+const ADDED_SINCE = 'send the request again, once the running service uses the folder'
+
+const unknownClient: Reason = facts => {
+  const { client, failure } = facts
+  const { client_id } = failure
+  const ids = registeredOf(facts, 'client_id')
+  const added = client && `${client.file} has it now: ${ADDED_SINCE}`
   return {
-    wrong: `no client has this client_id${didYouMean(client_id ?? '', ids)}`,
+    wrong: `no client ${client ? 'had this client_id then' : 'has this client_id'}${didYouMean(client_id ?? '', ids)}`,
     sent: client_id ?? UNKNOWN,
     registered: ids,
-    change: 'the client_id in the application, or a file for it in config/clients',
+    change: added ?? 'the client_id in the application, or a file for it in config/clients',
   }
 }
 
 /** The parameter has a value that the client does not have under `key`, which is its name or the plural of it. */
-function unregistered(key: keyof ClientFile): Reason {
+function unregistered(key: Compared & keyof ClientFile): Reason {
   const parameter = key.replace(/s$/, '')
   const isUri = key.endsWith('uris')
   return facts => {
-    const { client, failure, settings } = facts
-    const all = key === 'scope' && settings ? allScopes(settings).join(' ') : []
-    const registered = [client?.value[key] ?? all].flat().map(String)
-    const known = registered.flatMap(value => harmless(value).split(' '))
-    const refused = failure.sent[parameter]?.split(' ').filter(value => !known.includes(value))
-    const hint = isUri ? '; they are compared byte for byte' : `: ${refused?.join(' ') ?? UNKNOWN}`
+    const { failure } = facts
+    const registered = registeredOf(facts, key)
+    const known = wordsIn(registered)
+    const now = wordsIn(inFolder(facts, key))
+    const sent = failure.sent[parameter]?.split(' ') ?? []
+    const refused = sent.filter(value => !known.includes(value))
+    const isAdded = refused.length > 0 && refused.every(value => now.includes(value))
+    const isKnown = sent.length > 0 && refused.length === 0
+    const hint = isUri ? '; they are compared byte for byte' : `: ${refused.join(' ') || UNKNOWN}`
     const wrong = `is none of those registered for ${nameOf(facts)}${hint}`
+    const place = placeOf(facts, key)
     return {
-      wrong: `the ${parameter} ${refused?.length === 0 ? 'is registered now, and was not then' : wrong}`,
+      wrong: `the ${parameter} ${isKnown ? 'is registered now, and was not then' : wrong}`,
       sent: sentAs(facts, parameter),
       registered,
       difference: isUri ? differenceOf(failure.sent[parameter], known) : undefined,
-      change: `${placeOf(facts, key)}, or the ${isUri ? 'URI' : parameter} in the application`,
+      change: isAdded
+        ? `${place} has it now: ${ADDED_SINCE}`
+        : `${place}, or the ${isUri ? 'URI' : parameter} in the application`,
     }
   }
 }
+
+/** Values as they are compared with a sent one, which was stored without what may be secret. */
+const wordsIn = (values: string[]) => values.flatMap(value => harmless(value).split(' '))
 
 const URI_PARTS = [
   ['protocol', 'scheme'],
@@ -137,7 +169,7 @@ function differenceOf(uris = '', known: string[]): string | undefined {
 }
 
 const target: Reason = facts => {
-  const registered = Object.keys(facts.settings?.resources ?? {})
+  const registered = registeredOf(facts, 'resource')
   return {
     wrong: `${nameOf(facts)} may not use this resource here, or not beside another`,
     sent: sentAs(facts, 'resource'),
@@ -150,8 +182,7 @@ const target: Reason = facts => {
 /** A client file without a method accepts the secret by Basic and in the body. */
 const authentication: Reason = facts => {
   const sent = facts.failure.authentication
-  const { value: client } = facts.client ?? {}
-  const method = client?.token_endpoint_auth_method ?? ANY_SECRET
+  const [method = ANY_SECRET, secrets = 'secrets: none'] = registeredOf(facts, 'authentication')
   if (sent !== UNKNOWN && !method.includes(sent)) {
     return {
       wrong: `${nameOf(facts)} does not authenticate by the method that is registered for it`,
@@ -161,10 +192,9 @@ const authentication: Reason = facts => {
     }
   }
   const name = basename(facts.client?.file ?? 'NAME', '.yaml')
-  const secrets = client && describeSecrets(withoutSecret(client).client_secret_hashes)
   return {
     wrong: `the secret is not one that ${nameOf(facts)} has`,
-    registered: [`secrets: ${secrets ?? 'none'}`],
+    registered: [secrets],
     change: `the secret in the application; a new one: npm run usher -- clients secret ${name}`,
   }
 }
@@ -188,16 +218,14 @@ const ignored: Reason = ({ failure: { detail = '' }, settings }) => {
   }
 }
 
-/** Reasons that compare the request with the configuration, by `ERROR: DETAIL`. The first that fits is used. */
-const COMPARED: [pattern: RegExp, reason: Reason][] = [
-  [/^invalid_client: .*client not found/, unknownClient],
-  [/^invalid_client: .*(registered client auth|invalid secret)/, authentication],
-  // Details about `redirect_uris` are of registrations.
-  [/^invalid_redirect_uri: (?!redirect_uris)/, unregistered('redirect_uris')],
-  [/^invalid_request: .*post_logout/, unregistered('post_logout_redirect_uris')],
-  [/^unsupported_response_type:|response_type is not/, unregistered('response_types')],
-  [/^unsupported_grant_type:|grant type is not/, unregistered('grant_types')],
-  [/^invalid_scope: .*not allowed/, unregistered('scope')],
-  [/^invalid_target: (?!.*(absolute URI|fragment))/, target],
-  [RegExp(`^${IGNORED}:`), ignored],
-]
+/** Reasons that compare the request with the configuration. */
+const REASONS: Record<Compared, Reason> = {
+  client_id: unknownClient,
+  authentication,
+  redirect_uris: unregistered('redirect_uris'),
+  post_logout_redirect_uris: unregistered('post_logout_redirect_uris'),
+  response_types: unregistered('response_types'),
+  grant_types: unregistered('grant_types'),
+  scope: unregistered('scope'),
+  resource: target,
+}

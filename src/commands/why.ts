@@ -23,6 +23,7 @@ import { now } from '../storage/store.ts'
 import {
   Failure,
   findAccount,
+  folderNotes,
   type Invocation,
   openState,
   print,
@@ -103,7 +104,9 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   const lines = reasons.flatMap(({ wrong, change }) => [wrong, `  → ${change}`])
   if (!lines.length) lines.push(none)
   if (link) lines.push(`The link for a password is open until ${secondOf(link.until)}.`)
-  print(values, { account: account?.id, upstreams, link_until: link?.until, reasons }, lines)
+  const notes = await folderNotes()
+  const about = { account: account?.id, upstreams, link_until: link?.until, reasons }
+  print(values, notes.length ? { running_service: notes, ...about } : about, [...notes, ...lines])
   const where = client === undefined ? '' : ` to ${client}`
   if (reasons.length) throw new Failure(`The account cannot sign in${where} at the moment.`)
 }

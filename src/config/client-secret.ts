@@ -2,6 +2,7 @@
 
 import { hash } from 'node:crypto'
 import type { ClientFile } from './schema/client.ts'
+import { timeOf } from './schema/values.ts'
 
 /** Returns `sha256:BASE64URL` of a secret. Secrets are random, so that a slow hash is not needed. */
 export function hashSecret(secret: string): string {
@@ -23,4 +24,15 @@ export function withoutSecret<T extends Partial<ClientFile>>({ client_secret, ..
   if (client_secret === undefined) return client
   const hashes = [...(client.client_secret_hashes ?? []), hashSecret(client_secret)]
   return { ...client, client_secret_hashes: hashes }
+}
+
+/** Returns `1 for good, 1 until 2026-12-01 00:00 UTC, 1 expired`; undefined without secrets. */
+export function describeSecrets(entries: SecretHash[] = []): string | undefined {
+  const groups = [...Map.groupBy(entries, lifetimeOf)]
+  return groups.map(([lifetime, { length }]) => `${length} ${lifetime}`).join(', ') || undefined
+}
+
+function lifetimeOf(entry: SecretHash): string {
+  if (typeof entry === 'string') return 'for good'
+  return isExpired(entry) ? 'expired' : `until ${timeOf(Date.parse(entry.until) / 1000)}`
 }

@@ -18,7 +18,7 @@ import type { ClientMetadata } from './schema/client.ts'
 import { flatten } from './schema/locale.ts'
 import { LOOPBACK_HOSTS } from './schema/redirect-uri.ts'
 import { normalUri } from './schema/resource.ts'
-import { type ClaimsFile, PROTOCOL_CLAIMS } from './schema/usher.ts'
+import { type ClaimsFile, PROTOCOL_CLAIMS, usherSchema } from './schema/usher.ts'
 import { tagProblem } from './schema/values.ts'
 import { pause } from './turns.ts'
 
@@ -49,6 +49,21 @@ export function readStoreSettings(): StoreSettings {
   if (problems.length || !usher.value) throw new ConfigError(problems)
   return { ...usher.value, secrets, accounts }
 }
+
+/**
+ * Returns what opens the store although other keys of usher.yaml are wrong: a running service still uses the file as it
+ * was. Undefined if the store or its secret is not known.
+ */
+export function readStoreKeys() {
+  const { usher, secrets, findings } = readUsher(process.env, configFolder())
+  const { store, redis } = usher.written
+  const { data } = storeKeys.safeParse({ store, redis })
+  // A file that is no YAML has no keys: only the environment names the store.
+  const isRead = store !== undefined || !findings.some(({ rule }) => rule === 'yaml')
+  const isSecretWrong = findings.some(({ file }) => file === 'environment')
+  return data && isRead && !isSecretWrong ? { ...data, secrets } : undefined
+}
+const storeKeys = usherSchema.pick({ store: true, redis: true })
 
 /** Reads everything, or throws a `ConfigError` with every finding. */
 export async function readSettings(env?: NodeJS.ProcessEnv): Promise<Settings> {

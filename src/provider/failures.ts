@@ -1,7 +1,12 @@
 // Failed requests and failed sign-ins, kept for a day for `config explain
 // REQUEST_ID` (commands/failure.ts): names of parameters, and the values that give no access.
 
+import { distance } from 'fastest-levenshtein'
 import type { Context } from 'koa'
+import { describeSecrets } from '../config/client-secret.ts'
+import type { Settings } from '../config/load.ts'
+import type { ClientMetadata } from '../config/schema/client.ts'
+import { allScopes } from '../config/schema/resource.ts'
 import { namesIn } from '../config/schema/values.ts'
 import { createQuota } from '../http/limits.ts'
 import type { Records } from '../storage/records.ts'
@@ -23,6 +28,8 @@ export interface FailedRequest {
   sent: Record<string, string>
   /** Parameters whose values are not stored. */
   names: string[]
+  /** Values that the provider compared the request with, the nearest first. Absent where nothing is compared. */
+  registered?: string[]
 }
 
 /** The origin that `usher doctor` sends. Its failed requests are not stored. */
@@ -47,8 +54,75 @@ const ANSWERS: string[] = namesIn(
   'authorization_pending slow_down',
 )
 
+/** What a failed request is compared with: a key of the client, or ids of clients or APIs. */
+export type Compared =
+  | 'client_id'
+  | 'authentication'
+  | 'redirect_uris'
+  | 'post_logout_redirect_uris'
+  | 'response_types'
+  | 'grant_types'
+  | 'scope'
+  | 'resource'
+
+/** What is compared, by `ERROR: DETAIL`. The first that fits is used. */
+const COMPARED: [pattern: RegExp, compared: Compared][] = [
+  [/^invalid_client: .*client not found/, 'client_id'],
+  [/^invalid_client: .*(registered client auth|invalid secret)/, 'authentication'],
+  // Details about `redirect_uris` are of registrations.
+  [/^invalid_redirect_uri: (?!redirect_uris)/, 'redirect_uris'],
+  [/^invalid_request: .*post_logout/, 'post_logout_redirect_uris'],
+  [/^unsupported_response_type:|response_type is not/, 'response_types'],
+  [/^unsupported_grant_type:|grant type is not/, 'grant_types'],
+  [/^invalid_scope: .*not allowed/, 'scope'],
+  [/^invalid_target: (?!.*(absolute URI|fragment))/, 'resource'],
+]
+
+/** Returns what a failed request is compared with; undefined where its error is about the request alone. */
+export function comparedBy(error: string, detail = ''): Compared | undefined {
+  const [, compared] = COMPARED.find(([pattern]) => pattern.test(`${error}: ${detail}`)) ?? []
+  return compared
+}
+
+/** The method of a client file without `token_endpoint_auth_method`. */
+export const ANY_SECRET = 'client_secret_basic or client_secret_post'
+
+/** The settings that requests are compared with. */
+type Registered = Pick<Settings, 'clients' | 'resources' | 'scopes'>
+
+/**
+ * Returns the values that a request is compared with. `client`: its metadata; absent for an unknown client. Of a client
+ * without `scope`, all scopes. For `authentication`, the method and a description of the secrets.
+ */
+export function registeredValues(
+  compared: Compared,
+  settings: Registered,
+  client?: Partial<ClientMetadata>,
+): string[] {
+  if (compared === 'client_id') return settings.clients.map(({ client_id }) => client_id)
+  if (compared === 'resource') return Object.keys(settings.resources)
+  if (compared === 'authentication') {
+    const { token_endpoint_auth_method: method = ANY_SECRET, client_secret_hashes } = client ?? {}
+    return [method, `secrets: ${describeSecrets(client_secret_hashes) ?? 'none'}`]
+  }
+  const values = client?.[compared] ?? []
+  if (compared === 'scope') return client?.scope ? [client.scope] : [allScopes(settings).join(' ')]
+  return [values].flat()
+}
+
+/** A client can have thousands of redirect URIs, and a folder thousands of clients. */
+const MAX_REGISTERED = 20
+
+/** Returns the values that are most like the sent one, in their order where there are few. */
+function nearest(values: string[], sent = ''): string[] {
+  if (values.length <= MAX_REGISTERED) return values
+  const byDistance = values.map(value => ({ value, apart: distance(value, sent) }))
+  byDistance.sort((one, other) => one.apart - other.apart)
+  return byDistance.slice(0, MAX_REGISTERED).map(({ value }) => value)
+}
+
 /** Returns the function that saves failed requests; it is called after each request. */
-export function createFailureLog(records: Records) {
+export function createFailureLog(records: Records, settings: Registered) {
   const hasRoom = createQuota(MAX_SAVED_PER_MINUTE, 60)
   // Scanners that look for pages leave room for the requests of clients.
   const hasRoomForPage = createQuota(MAX_SAVED_PER_MINUTE, 60)
@@ -56,13 +130,26 @@ export function createFailureLog(records: Records) {
     const signIns = ctx.state.auditEvents.map(event => failedSignIn({ ip: ctx.ip, ...event }))
     const failed = signIns.find(Boolean) ?? failedRequest(ctx)
     if (!failed || !(endpointOf(ctx.path) ? hasRoom() : hasRoomForPage())) return
-    const failure: FailedRequest = { at: now(), status: ctx.status, ...failed }
+    const registered = registeredFor(ctx, failed, settings)
+    const failure: FailedRequest = { at: now(), status: ctx.status, ...failed, registered }
     // The request does not wait. If the store is unavailable, `config explain` does not find it.
     records.save(KIND, ctx.state.requestId, failure, { ttl: DAY_SECONDS }).catch(() => {})
   }
 }
 
 type Described = Omit<FailedRequest, 'at' | 'status'>
+
+function registeredFor(ctx: Context, failed: Described, settings: Registered) {
+  const { error, detail, client_id, sent } = failed
+  const compared = comparedBy(error, detail)
+  if (!compared) return undefined
+  // A client without a file registered itself, or has a metadata document.
+  const ofFile = settings.clients.find(client => client.client_id === client_id)
+  const ofLibrary: Partial<ClientMetadata> | undefined = ctx.oidc?.client?.metadata()
+  const values = registeredValues(compared, settings, ofFile ?? ofLibrary)
+  const parameter = compared.replace(/s$/, '')
+  return nearest(values, compared === 'client_id' ? client_id : sent[parameter])
+}
 
 /** Describes the sign-in of an audit event, which never has the typed name; undefined for other events. */
 export function failedSignIn(audit: Record<string, unknown>): Described | undefined {

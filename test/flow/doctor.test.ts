@@ -170,7 +170,26 @@ test('a service that is not ready is reported, with what `/readyz` names', async
       '/readyz answers 503: {"status":"degraded","checks":{"redis":"warning","identity":"wrong"}}',
     fix: expect.stringContaining('store_check'),
   })
+  expect(found.get('redis')).toMatchObject({
+    state: 'warning',
+    found: 'the service reports redis: warning',
+  })
+  expect(found.get('identity')).toMatchObject({ state: 'wrong' })
   expect({ sign: found.get('sign-in')?.state, code }).toEqual({ sign: 'ok', code: 1 })
+})
+
+test('a folder that the service refused is a warning, also where its store says nothing of it', async () => {
+  answer = path => {
+    const body = { status: 'ready', checks: { config: 'warning' } }
+    return path === '/readyz' ? { status: 200, body } : undefined
+  }
+  const { found, code } = await doctor()
+  expect(found.get('config')).toMatchObject({
+    state: 'warning',
+    found: expect.stringContaining('does not use the folder as it is'),
+    fix: expect.stringContaining('config_refused'),
+  })
+  expect({ service: found.get('service')?.state, code }).toEqual({ service: 'ok', code: 0 })
 })
 
 test.each([502, 503, 504])(

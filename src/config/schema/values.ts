@@ -186,3 +186,7 @@ export const path = z.string().min(1)
 export const colour = z
   .string('a colour is six digits, in quotes: "#1d4ed8"')
   .regex(/^#[\da-f]{6}$/i, 'a colour is six digits: "#1d4ed8"')
+
+/** Epoch seconds as `2026-12-01 12:00 UTC`. */
+export const timeOf = (seconds: number) =>
+  `${new Date(seconds * 1000).toISOString().slice(0, 16).replace('T', ' ')} UTC`
