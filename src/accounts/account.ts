@@ -3,6 +3,7 @@
 import { randomInt } from 'node:crypto'
 import { z } from 'zod'
 import type { ClientMetadata } from '../config/schema/client.ts'
+import { tidy, tidyName } from '../config/schema/display-text.ts'
 import type { ClaimsFile } from '../config/schema/usher.ts'
 import { emailAddress, matching, refusing, words } from '../config/schema/values.ts'
 import { hashProblem } from './foreign-hash.ts'
@@ -22,12 +23,6 @@ export function foldUsername(username: string): string {
 /** Returns false for text that cannot be a username. Sign-in then looks up no account. */
 export const isUsername = (text: string) => text.length <= 256 && /^[^\p{Cc}\p{Cs}]+$/u.test(text)
 
-/** Joiners, direction marks, byte order marks: keyboards and directories add them unseen. */
-const ZERO_WIDTH = /[\u00AD\u200B-\u200F\u2060\uFEFF]/g
-
-/** Returns a name as it is compared: without zero-width characters, and without spaces at its ends. */
-export const tidy = (text: string) => text.replace(ZERO_WIDTH, '').replace(/\s+/g, ' ').trim()
-
 /** Returns a typed name without invisible characters, which no stored name has; '' for text that is no username. */
 export function typedName(text: string): string {
   const name = tidy(text.replace(/\p{DI}/gu, '')).normalize('NFC')
@@ -45,7 +40,7 @@ export const profileSchema = z.strictObject({
     .min(1)
     .max(128)
     .regex(/^[^\s\p{C}\p{DI}\u2800\uFFFC]+$/u, 'no spaces, control or invisible characters'),
-  name: z.string().overwrite(tidy).pipe(words(200)).optional(),
+  name: z.string().overwrite(tidyName).pipe(words(200)).optional(),
   email: z.string().overwrite(tidyEnds).pipe(emailAddress).optional(),
   email_verified: z.boolean().default(false),
   attributes: z.record(z.string(), z.json()).default({}),

@@ -8,12 +8,12 @@ import {
   type Profile,
   profileSchema,
   subjectSchema,
-  tidy,
   valuesOf,
 } from '../accounts/account.ts'
 import { hashPassword, passwordProblem } from '../accounts/password.ts'
 import { readSettings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
+import { tidy } from '../config/schema/display-text.ts'
 import { readJson } from '../config/schema/values.ts'
 import { createFactors, withoutSecrets } from '../features/factors/factors.ts'
 import { createLinks } from '../features/links.ts'
@@ -55,7 +55,7 @@ export async function add({ values }: Invocation) {
 export async function list({ values, args: [text] }: Invocation) {
   const { directory } = await openOwnDirectory()
   const wanted = foldUsername(tidy(text ?? ''))
-  const has = (part = '') => foldUsername(part).includes(wanted)
+  const has = (part = '') => foldUsername(tidy(part)).includes(wanted)
   const [, attribute = '', value = ''] = /^([^=]+)=(.+)$/.exec(text ?? '') ?? []
   const accounts = await Array.fromAsync(directory.all())
   accounts.sort((a, b) => a.username.localeCompare(b.username))

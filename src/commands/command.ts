@@ -6,6 +6,7 @@ import { createDirectory, type Directory } from '../accounts/directory.ts'
 import { readStoreKeys, readStoreSettings } from '../config/load.ts'
 import { placeOf } from '../config/report/finding.ts'
 import { didYouMean } from '../config/report/wording.ts'
+import { printableText } from '../config/schema/display-text.ts'
 import { isMap, isTime, readDuration, timeOf } from '../config/schema/values.ts'
 import { keepActivity } from '../features/activity.ts'
 import { queueNotice } from '../features/mail-queue.ts'
@@ -126,9 +127,6 @@ export async function hintFolderNotes(): Promise<void> {
   for (const note of await folderNotes()) hint(note)
 }
 
-/** Text of users, clients and issuers cannot control the terminal (CWE-150). */
-export const harmless = (text: string) => text.replace(/[\p{C}--\n]/gv, '?')
-
 /** JSON that a terminal shows as text, with the same values. */
 export const escaped = (json: string) =>
   json.replace(/[\p{C}--\n]/gv, found =>
@@ -137,7 +135,9 @@ export const escaped = (json: string) =>
 
 /** Prints `lines`, or `none` if there are none; with `--json` the data. */
 export function print({ json }: Values, data: object, lines = outline(data), none = ''): void {
-  const text = json ? escaped(JSON.stringify(data, null, 2)) : harmless(lines.join('\n') || none)
+  const text = json
+    ? escaped(JSON.stringify(data, null, 2))
+    : printableText(lines.join('\n') || none)
   process.stdout.write(`${text}\n`)
 }
 
@@ -167,7 +167,7 @@ export function shown(value: unknown): string {
 
 /** Prints to standard error: what was done, and what to do next. */
 export function hint(message: string): void {
-  process.stderr.write(`${harmless(message)}\n`)
+  process.stderr.write(`${printableText(message)}\n`)
 }
 
 /** `1 record is` or `2 records are`. */

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { containsSecret, isSecret } from './key-list.ts'
 import type { Settings } from './load.ts'
 import type { Finding } from './report/finding.ts'
+import { beginningOf } from './schema/display-text.ts'
 import { isMap, namesIn } from './schema/values.ts'
 import { pause } from './turns.ts'
 
@@ -75,5 +76,5 @@ function shown(path: string[], value: unknown): string {
   if (isSecret(path) || containsSecret(value)) return '(not shown)'
   if (isMap(value)) return '(a map)'
   const text = JSON.stringify(value)
-  return text.length > MAX_VALUE_CHARS ? `${text.slice(0, MAX_VALUE_CHARS)}…` : text
+  return text.length > MAX_VALUE_CHARS ? `${beginningOf(text, MAX_VALUE_CHARS)}…` : text
 }

@@ -16,11 +16,11 @@ import {
   isUsername,
   newAccountId,
   profileSchema,
-  tidy,
 } from '../accounts/account.ts'
 import { activeOf, createDirectory, type Directory } from '../accounts/directory.ts'
 import { isTooLong } from '../accounts/password.ts'
 import type { Settings } from '../config/load.ts'
+import { tidy } from '../config/schema/display-text.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { withTimeout } from '../http/egress.ts'
 import { importModule } from '../keys/external-keys.ts'

@@ -6,7 +6,7 @@ import { type Client, errors, interactionPolicy, type KoaContextWithOIDC } from 
 import type { Settings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
 import { type Detail, type DetailFile, propertiesOf, valuesIn } from '../config/schema/details.ts'
-import { displayTextProblem } from '../config/schema/values.ts'
+import { displayTextProblem } from '../config/schema/display-text.ts'
 import { longParameter } from '../http/limits.ts'
 import type { Feature } from '../provider/feature.ts'
 import { decisionOf, sentDetails } from '../provider/grants.ts'

@@ -6,11 +6,11 @@
 
 import { randomUUID } from 'node:crypto'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
-import { foldUsername, tidy } from '../accounts/account.ts'
+import { foldUsername } from '../accounts/account.ts'
 import { createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import type { Settings } from '../config/load.ts'
 import { CIBA_GRANT } from '../config/schema/client.ts'
-import { displayTextProblem } from '../config/schema/values.ts'
+import { displayTextProblem, tidy } from '../config/schema/display-text.ts'
 import { note } from '../http/audit.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'

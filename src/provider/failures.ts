@@ -6,6 +6,7 @@ import type { Context } from 'koa'
 import { describeSecrets } from '../config/client-secret.ts'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
+import { beginningOf } from '../config/schema/display-text.ts'
 import { allScopes } from '../config/schema/resource.ts'
 import { namesIn } from '../config/schema/values.ts'
 import { createQuota } from '../http/limits.ts'
@@ -228,5 +229,7 @@ const hideSecret = (_found: string, run = '') =>
  */
 export function harmless(value: string): string {
   const shown = value.replace(SUSPECT, hideSecret).replace(/\p{C}/gu, ' ')
-  return shown.length > MAX_SHOWN_CHARACTERS ? `${shown.slice(0, MAX_SHOWN_CHARACTERS)}…` : shown
+  return shown.length > MAX_SHOWN_CHARACTERS
+    ? `${beginningOf(shown, MAX_SHOWN_CHARACTERS)}…`
+    : shown
 }

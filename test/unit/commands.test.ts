@@ -1,8 +1,9 @@
 // The table of commands.
 
 import { expect, test } from 'vitest'
-import { escaped, harmless, outline } from '../../src/commands/command.ts'
+import { escaped, outline } from '../../src/commands/command.ts'
 import { COMMANDS } from '../../src/commands/table.ts'
+import { printableText } from '../../src/config/schema/display-text.ts'
 
 test.each(COMMANDS)('usher $name runs a function', async ({ load }) => {
   expect(await load()).toBeTypeOf('function')
@@ -16,9 +17,9 @@ test.each([
   ['one\ntwo, Ünïcode 愛 😀', 'one\ntwo, Ünïcode 愛 😀'],
   ['a tag: \u{E0041}', 'a tag: ?'],
 ])('of %j, a terminal gets %j', (text, shown) => {
-  expect(harmless(text)).toBe(shown)
+  expect(printableText(text)).toBe(shown)
   const json = JSON.stringify({ text }, null, 2)
-  expect(harmless(escaped(json))).toBe(escaped(json))
+  expect(printableText(escaped(json))).toBe(escaped(json))
   expect(JSON.parse(escaped(json))).toEqual({ text })
 })
 

@@ -188,3 +188,23 @@ test.each([
   const { findings } = await read({ 'usher.yaml': { keys } })
   expect(findings[0]?.message).toBe(message)
 })
+
+test('names and translations keep the joiners of their script', async () => {
+  const name = 'ویکی\u200Cپدیا'
+  const text = 'می\u200Cخواهید'
+  const { settings, text: report } = await read({
+    'clients/wiki.yaml': client({ client_name: name, 'client_name#si': 'ශ\u0DCA\u200Dරී' }),
+    'locales/fa.yaml': { sign_in: { title: text } },
+    'usher.yaml': { branding: { name } },
+  })
+  expect(report).toBe('')
+  expect([settings?.clients[0]?.client_name, settings?.branding.name]).toEqual([name, name])
+  const { findings } = await read({
+    'clients/wiki.yaml': client({ client_name: 'Wi\u200Cki' }),
+    'locales/fa.yaml': { sign_in: { title: 'a\u202Eb' } },
+  })
+  expect(findings.map(({ message }) => message)).toEqual([
+    'has no control characters, line breaks or invisible characters',
+    'has no control characters, line breaks or invisible characters',
+  ])
+})

@@ -2,28 +2,7 @@
 
 import { timingSafeEqual } from 'node:crypto'
 import { z } from 'zod'
-
-/**
- * Invisible characters, and those that change line or direction. DI: Default_Ignorable_Code_Point. The last
- * three are no spaces and show nothing: a Braille pattern, an object replacement and a musical symbol.
- * Emojis need U+FE0F.
- */
-const INVISIBLE = /[[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800\uFFFC\u{1D159}]--\uFE0F]/v
-
-/**
- * Returns why users must not be shown this text, as the end of a sentence; undefined if they may be.
- * This is the rule for every text of a client that a page shows. Each pattern looks at a bounded
- * number of characters from each position, so that the time is linear.
- */
-export function displayTextProblem(text: string, maxLength: number): string | undefined {
-  if (!text) return 'must have at least one character'
-  if (text.length > maxLength) return `is at most ${maxLength} characters long`
-  if (INVISIBLE.test(text)) return 'has no control characters, line breaks or invisible characters'
-  if (/^[\p{Zs}\p{M}]|\p{Zs}{2}|\p{Zs}$/u.test(text)) {
-    return 'has no space at its beginning or end, and no two spaces in a row'
-  }
-  return /\p{M}{4}/u.test(text) ? 'has at most three combining marks in a row' : undefined
-}
+import { displayTextProblem } from './display-text.ts'
 
 /** Returns the value if it is a map, otherwise an empty map. */
 export const mapOf = (value: unknown): Record<string, unknown> =>
@@ -102,12 +81,16 @@ const isFree = (name: string) => !(name in Object.prototype)
 export const nameLike = (pattern: RegExp, message: string) =>
   matching(pattern, message).refine(isFree, 'is a name that JavaScript keeps for itself')
 
+/** Roughly the rule for `words`, for editors: a pattern of JSON Schema cannot look at neighbours. */
+const WORDS_PATTERN =
+  '^[^\\p{Cc}\\p{Cs}\\p{Co}\\p{Zl}\\p{Zp}\\u200B\\u202A-\\u202E\\u2060\\u2066-\\u2069\\uFEFF]+$'
+
 /** Text that pages show. The JSON Schema for editors has the members of `meta`. */
 export const words = (maxLength: number) =>
   z
     .string()
     .superRefine(refusing(text => displayTextProblem(text, maxLength)))
-    .meta({ maxLength, pattern: '^\\P{C}+$' })
+    .meta({ maxLength, pattern: WORDS_PATTERN })
 
 const isPlainUrl = (text: string) => {
   const { username, password } = URL.parse(text) ?? {}

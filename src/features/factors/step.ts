@@ -5,9 +5,10 @@ import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import { Secret, TOTP } from 'otpauth'
 import { renderSVG } from 'uqr'
-import { type Account, tidy } from '../../accounts/account.ts'
+import type { Account } from '../../accounts/account.ts'
 import { type Login, TWO_FACTOR_ACR } from '../../accounts/sign-in-method.ts'
 import type { Settings } from '../../config/load.ts'
+import { beginningOf, shownName } from '../../config/schema/display-text.ts'
 import { note } from '../../http/audit.ts'
 import type { Form } from '../../http/forms.ts'
 import type { Metrics } from '../../http/metrics.ts'
@@ -38,8 +39,7 @@ export interface Parts {
 const MAX_NAME_CHARS = 60
 
 /** The name of a factor in a form. */
-const nameIn = (form: Form) =>
-  tidy(form.value('name').replace(/\p{C}/gu, ' ')).slice(0, MAX_NAME_CHARS)
+const nameIn = (form: Form) => beginningOf(shownName(form.value('name')), MAX_NAME_CHARS)
 
 /** Returns the data of a page that shows a new secret. `given`: the nonce of a form with a wrong code. */
 export async function newSecret({ settings, factors }: Parts, account: Account, given = '') {
