@@ -36,6 +36,8 @@ export interface SignInMethod {
   name: string
   /** The text of its button: one, or one for each language. */
   label: Upstream['label']
+  /** The host where the user signs in. */
+  host: string
   /** Whether the browser goes there without the sign-in page. `isOnly`: no other method can be used. */
   isDirect(ctx: Context, about: { loginHint: string; isOnly: boolean }): boolean
   /**

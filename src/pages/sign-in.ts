@@ -14,7 +14,7 @@ import type { Site } from './site.ts'
 
 /** Problems that the page can show: texts `sign_in.PROBLEM`. */
 const PROBLEMS = namesIn(
-  'failed passkey_failed upstream_failed upstream_unavailable upstream_unknown',
+  'failed passkey_failed upstream_failed upstream_old upstream_unavailable upstream_unknown',
 )
 type Problem = (typeof PROBLEMS)[number]
 
@@ -23,6 +23,8 @@ interface Tried extends Unknown {
   problem: Problem
   /** The id of the request that failed. */
   reference?: string
+  /** The host of the method that failed. */
+  host?: string
   status: number
 }
 
@@ -37,9 +39,11 @@ type Signed = { account: Account; login: Login }
 /** See `PageData`. */
 type Unknown = { unknown?: string }
 
-/** Returns the path of the sign-in page with the problem of a sign-in elsewhere. */
-export const problemPath = ({ state }: Context, uid: string, problem: Problem) =>
-  `/interaction/${uid}?${new URLSearchParams({ problem, reference: state.requestId })}`
+/** Returns the path of the sign-in page with the problem of a sign-in elsewhere. `method`: its name. */
+export function problemPath({ state }: Context, uid: string, problem: Problem, method = '') {
+  const about = { problem, reference: state.requestId, ...(method && { method }) }
+  return `/interaction/${uid}?${new URLSearchParams(about)}`
+}
 
 /** Returns a function that logs an error of a method of sign-in. It throws an error of the store again. */
 export const methodFailed =
@@ -77,7 +81,7 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
       uncheckedHost: client?.isUnchecked && redirectUri ? hostOf(redirectUri) : undefined,
       again: Boolean(current),
       expectsOther,
-      problem: tried && words.t(`sign_in.${tried.problem}`),
+      problem: tried && words.t(`sign_in.${tried.problem}`, { host: tried.host ?? '' }),
       failed: tried && (tried.reference ?? ctx.state.requestId),
       passwordFailed: tried?.problem === 'failed',
       username: username.slice(0, 256),
@@ -108,7 +112,8 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
       const { loginHint = '', another } = interaction
       const problem = PROBLEMS.find(known => known === ctx.query.problem)
       const [reference] = /^[0-9a-f]{16}$/.exec(String(ctx.query.reference)) ?? []
-      if (problem) return render(ctx, interaction, { problem, reference, status: 200 })
+      const { host } = others.find(({ name }) => name === ctx.query.method) ?? {}
+      if (problem) return render(ctx, interaction, { problem, reference, host, status: 200 })
       const isOnly = others.length === 1 && !hasPassword && !passkeys
       const direct = others.find(({ isDirect }) => isDirect(ctx, { loginHint, isOnly }))
       // Without the page, an issuer that returns the same sign-in again would be an endless redirect.

@@ -48,6 +48,8 @@ async function signIn(behaviour: Behaviour = {}, name = 'example', browser = new
   return browser
 }
 const newBrowser = () => new Browser(usher.issuer, fetch, [issuer.issuer, second.issuer])
+const tooOld = ({ issuer: url }: HostileIssuer) =>
+  `Your session at ${new URL(url).host} began too long ago`
 const isSignedIn = (browser: Browser) => /^(Allow access)$/.test(browser.heading)
 const accounts = async () => (await Array.fromAsync(usher.directory.all())).length
 const seconds = () => Math.floor(Date.now() / 1000)
@@ -70,6 +72,9 @@ describe('ID tokens', () => {
     ['with a subject that has a space', { claims: { sub: 'ada lovelace' } }],
     ['with a subject that has a NUL', { claims: { sub: 'ada\u0000' } }],
     ['with a subject that is not ASCII', { claims: { sub: '\u212Aate' } }],
+    ['for another authorized party', { claims: { azp: 'another' } }],
+    ['for an authorized party that is no text', { claims: { azp: ['usher'] } }],
+    ['of the next day', { claims: { iat: seconds() + 86_400, exp: seconds() + 90_000 } }],
     ['signed by another key', { signedBy: 'another key' }],
     ['without a signature', { signedBy: 'no key' }],
   ])('%s are refused', async (_, behaviour) => {
@@ -313,6 +318,20 @@ test('no parameter of a callback can redirect the browser elsewhere (open redire
   }
 })
 
+test.each<[string, object]>([
+  ['an error with a message that is JSON', { error: 'invalid_grant', message: { toString: 1 } }],
+  ['an error that is JSON', { error: { toString: 1 } }],
+  ['members that are JSON', { access_token: { toString: 1 }, token_type: [], id_token: {} }],
+  ['a list', []],
+])('a token response with %s is no 5xx', async (_, body) => {
+  for (const status of [200, 400]) {
+    const json = Buffer.from(JSON.stringify(body))
+    const browser = await signIn({ bodies: { '/token': { encoding: '', body: json, status } } })
+    expect(browser.page.status).toBeLessThan(500)
+    expect(browser.page.text).toContain(FAILED)
+  }
+})
+
 test('max_age needs a recent auth_time of the issuer', async () => {
   const browser = newBrowser()
   const ask = async (auth_time: number | undefined) => {
@@ -322,27 +341,54 @@ test('max_age needs a recent auth_time of the issuer', async () => {
     const { searchParams } = issuer.state.requests.at(-1) as URL
     expect(searchParams.get('max_age')).toBe('0')
     expect(searchParams.get('prompt')).toBe('login')
-    return browser.page.text.includes(FAILED)
+    return browser.page.text
   }
-  expect(await ask(undefined)).toBe(true)
-  expect(await ask(seconds() - 3600)).toBe(true)
-  expect(await ask(seconds())).toBe(false)
+  expect(await ask(undefined)).toContain(FAILED)
+  expect(await ask(seconds() - 3600)).toContain(tooOld(issuer))
+  await ask(seconds())
+  expect(isSignedIn(browser)).toBe(true)
 })
 
 describe('a sign-in at the issuer longer ago than lifetimes.session', () => {
   const DAYS_30 = 30 * 24 * 3600
-  const sent = () => issuer.state.requests.map(({ searchParams }) => searchParams.get('max_age'))
-
-  test('is repeated there, with max_age', async () => {
+  const HINT = 'ada@example.org'
+  const sent = () =>
+    issuer.state.requests.map(({ searchParams }) =>
+      ['max_age', 'prompt', 'login_hint'].map(name => searchParams.get(name)),
+    )
+  beforeEach(() => {
     issuer.state.requests.length = 0
-    const browser = await signIn({ claims: { auth_time: seconds() - DAYS_30 - 100 } })
-    expect(sent()).toEqual([null, String(DAYS_30)])
-    // The issuer ignored max_age.
-    expect(browser.page.text).toContain(FAILED)
+  })
+
+  test('is repeated there with prompt=login; then the page says how to end it', async () => {
+    const auth_time = seconds() - DAYS_30 - 100
+    issuer.state.behaviour = { claims: { auth_time } }
+    const browser = newBrowser()
+    await browser.open(authorizationRequest(usher, { login_hint: HINT }).url)
+    await browser.submit({ decision: 'example' })
+    const again = [
+      [null, null, HINT],
+      [String(DAYS_30), 'login', HINT],
+    ]
+    expect(sent()).toEqual(again)
+    expect(browser.page.text).toContain(tooOld(issuer))
+    expect(usher.output.join('')).toContain(`auth_time is ${auth_time}`)
     issuer.state.behaviour = { claims: { auth_time: seconds() - DAYS_30 + 3600 } }
     await browser.submit({ decision: 'example' })
     expect(isSignedIn(browser)).toBe(true)
-    expect(sent()).toEqual([null, String(DAYS_30), null])
+    expect(sent()).toEqual([...again, [null, null, HINT]])
+  })
+
+  test('is repeated for max_age of a client too', async () => {
+    issuer.state.behaviour = { claims: { auth_time: seconds() - 3600 } }
+    const browser = newBrowser()
+    await browser.open(authorizationRequest(usher, { max_age: '600' }).url)
+    await browser.submit({ decision: 'example' })
+    expect(sent()).toEqual([
+      ['600', null, null],
+      ['600', 'login', null],
+    ])
+    expect(browser.page.text).toContain(tooOld(issuer))
   })
 })
 
@@ -482,6 +528,13 @@ describe('logout tokens', () => {
       [{ nonce: 'an ID token has one' }],
       [{ sub: undefined }],
       [{ jti: undefined }],
+      [{ exp: undefined }],
+      [{ exp: seconds() - 1 }],
+      ...[{ toString: 1 }, ['here'], 1, true, null].flatMap(value => [
+        [{ sid: value }],
+        [{ sub: value, sid: 'unknown' }],
+        [{ jti: value }],
+      ]),
       [{}, { typ: 'at+jwt' }],
       [{}, { typ: 'dpop+jwt' }],
       [{}, { typ: 'client-authentication+jwt' }],

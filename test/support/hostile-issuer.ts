@@ -17,8 +17,8 @@ export interface Behaviour {
   silent?: 'token' | 'all'
   /** By path: sends this status or no response, or closes the connection. */
   faults?: Record<string, number | 'silent' | 'reset'>
-  /** By path: sends this body. */
-  bodies?: Record<string, { encoding: string; body: Uint8Array }>
+  /** By path: sends this body. `encoding`: empty for none; `status`: 200 by default. */
+  bodies?: Record<string, { encoding: string; body: Uint8Array; status?: number }>
   /** Discovery has no end_session_endpoint. */
   withoutLogout?: boolean
   /** Discovery names another issuer. */
@@ -72,12 +72,13 @@ export async function startHostileIssuer(client_id = 'usher') {
     if (fault === 'reset') return req.socket.destroy()
     if (fault) return res.writeHead(fault).end()
     const type = { 'content-type': 'application/json' }
-    const { encoding, body } = behaviour.bodies?.[url.pathname] ?? {}
+    const { encoding, body, status = 200 } = behaviour.bodies?.[url.pathname] ?? {}
     // Browsers request the authorization endpoint.
     if (url.pathname !== '/authorize') {
       state.encodings.push(String(req.headers['accept-encoding']))
     }
-    if (encoding) return res.writeHead(200, { ...type, 'content-encoding': encoding }).end(body)
+    const coded = encoding && { 'content-encoding': encoding }
+    if (body) return res.writeHead(status, { ...type, ...coded }).end(body)
     const json = (body: object) => res.writeHead(200, type).end(JSON.stringify(body))
     if (url.pathname === '/.well-known/openid-configuration') {
       return json({

@@ -25,6 +25,7 @@ import type { Translate } from '../../pages/words.ts'
 import { harmless } from '../../provider/failures.ts'
 import type { Dependencies, Feature, Finisher } from '../../provider/feature.ts'
 import { now } from '../../storage/store.ts'
+import { RECOVERY_AMR } from '../factors/rules.ts'
 import { createAssertionHandler } from './assertions.ts'
 import { accountFor, acrOf, domainOf } from './identities.ts'
 import { type Checks, type Connection, createIssuer } from './issuer.ts'
@@ -35,12 +36,16 @@ import { createSignOut } from './sign-out.ts'
 /** One authorization request at an issuer. `linkTo`: the account to which the user adds the issuer. */
 interface UpstreamRequest extends Checks {
   upstream: string
+  /** Parameters of the authorization request: `login_hint`, `prompt`, `acr_values`. */
+  hints: Record<string, string>
   /** The uid of the interaction, or of the session that adds the issuer. */
   uid: string
   linkTo?: string
 }
 
 const ID_JAG_PROFILE = 'urn:ietf:params:oauth:grant-profile:id-jag'
+/** The tolerance for an `auth_time` that is older than `max_age`: clocks of issuers differ. */
+const CLOCK_TOLERANCE_SECONDS = 30
 const PARAMETERS = ['assertion', 'resource', 'scope']
 
 /** Returns the feature, with a method of sign-in for each issuer, and the sign-out there. */
@@ -67,7 +72,7 @@ export function upstreamSignIn(dependencies: Dependencies) {
     const id = records.keyedHash('upstream request', uid).toString('base64url')
     const checks = { state: `${id}.${random()}`, nonce: random(), verifier: random(), ...about }
     const url = await issuer.authorizationUrl(checks, hints)
-    const request: UpstreamRequest = { ...checks, uid, upstream: upstream.name }
+    const request: UpstreamRequest = { ...checks, hints, uid, upstream: upstream.name }
     await records.change('UpstreamRequest', id, () => request, { ttl: lifetimes.interaction })
     return url.href
   }
@@ -83,10 +88,11 @@ export function upstreamSignIn(dependencies: Dependencies) {
   }
 
   const methodFor = (connection: Connection): SignInMethod => {
-    const { name, label, domains, acr } = connection.upstream
+    const { name, label, domains, acr, issuer } = connection.upstream
     return {
       name,
       label,
+      host: new URL(issuer).host,
       isDirect: (ctx, { loginHint, isOnly }) =>
         (isOnly || domains.includes(domainOf(loginHint))) && !signOut.isSignedOut(ctx),
       begin({ uid, another, params: { login_hint = '', max_age, acr_values = '', prompt = '' } }) {
@@ -104,30 +110,66 @@ export function upstreamSignIn(dependencies: Dependencies) {
     }
   }
 
+  /**
+   * Returns the methods in the `amr` of an issuer. Names of upstreams, and the recovery codes of Usher, are facts of
+   * this provider: another one cannot state them.
+   */
+  function methodsOf(amr: unknown): string[] {
+    const methods = Array.isArray(amr) ? amr.filter(isText) : []
+    return methods.filter(name => name !== RECOVERY_AMR && !Object.hasOwn(upstreams, name))
+  }
+
   /** Returns the claims of a response; undefined for one that is not valid: the log has the reason. */
   const redeem = (ctx: Context, { upstream, issuer }: Connection, request: UpstreamRequest) =>
     issuer.redeem(new URL(ctx.url, own), request).catch((error: unknown) => {
       const { error: name, code, message, cause } = mapOf(error)
-      const parts = [name, code, message, mapOf(cause).message]
+      // The cause may be JSON of the issuer, with members of any type.
+      const parts = [name, code, message, mapOf(cause).message].filter(isText)
       const reason = harmless(parts.filter(Boolean).join(': '))
       note(ctx, 'sign_in_failed', { upstream: upstream.name, reason })
       return undefined
     })
+
+  /**
+   * Whether the user signed in at the issuer too long ago: for the request, or for a session, which lasts from that
+   * sign-in.
+   */
+  function isTooOld(authTime: number, { maxAge }: UpstreamRequest): boolean {
+    const isOver = authTime + lifetimes.session <= now()
+    const isStale = maxAge !== undefined && authTime + maxAge < now() - CLOCK_TOLERANCE_SECONDS
+    return isOver || isStale
+  }
+
+  /** Sends the browser to the issuer again, with `prompt=login`. An issuer that ignored this as well gets a page. */
+  async function signInAgain(
+    ctx: Context,
+    connection: Connection,
+    { uid, hints = {}, maxAge = lifetimes.session }: UpstreamRequest,
+    authTime: number,
+  ): Promise<string> {
+    const { name } = connection.upstream
+    if (hints.prompt !== 'login') {
+      const limit = Math.min(maxAge, lifetimes.session)
+      return begin(connection, uid, { ...hints, prompt: 'login' }, { maxAge: limit })
+    }
+    const reason = `auth_time is ${authTime}, ${now() - authTime} s ago: the issuer ignored prompt=login and max_age`
+    note(ctx, 'sign_in_failed', { upstream: name, reason })
+    return problemPath(ctx, uid, 'upstream_old', name)
+  }
 
   /** Completes the sign-in of an interaction. Returns the URL where the browser goes next. */
   async function signIn(
     ctx: Context,
     site: Site,
     connection: Connection,
-    { uid, maxAge }: UpstreamRequest,
+    request: UpstreamRequest,
     claims?: IDToken,
   ): Promise<string> {
+    const { uid } = request
     const { upstream } = connection
     if (!claims) return problemPath(ctx, uid, 'upstream_failed')
     const { auth_time = now() } = claims
-    // A session lasts from the sign-in at the issuer. The user signs in there again instead, once.
-    const isOver = auth_time + lifetimes.session <= now() && maxAge !== lifetimes.session
-    if (isOver) return begin(connection, uid, {}, { maxAge: lifetimes.session })
+    if (isTooOld(auth_time, request)) return signInAgain(ctx, connection, request, auth_time)
     const { account, refusal, isLinked, ignored } = await accountFor(directory, upstream, claims)
     const about = { upstream: upstream.name, subject: claims.sub, ...(ignored[0] && { ignored }) }
     if (!account) {
@@ -135,13 +177,12 @@ export function upstreamSignIn(dependencies: Dependencies) {
       return problemPath(ctx, uid, 'upstream_unknown')
     }
     if (isLinked) note(ctx, 'account_linked', { ...about, account: account.id })
-    const { amr, sid } = claims
-    const methods = Array.isArray(amr) ? amr.filter(isText) : []
+    const { sid } = claims
     const login = {
       accountId: account.id,
       // The user may have signed in at the issuer before all sessions of the account were ended here.
       ts: Math.max(Math.min(auth_time, now()), (account.ended ?? 0) + 1),
-      amr: [upstream.name, ...methods.filter(name => !Object.hasOwn(upstreams, name))],
+      amr: [upstream.name, ...methodsOf(claims.amr)],
       acr: acrOf(upstream, claims),
       upstreamSession: isText(sid) ? `${upstream.issuer} ${sid}` : undefined,
     }

@@ -8,10 +8,12 @@ import type { Upstream } from '../../config/schema/upstream.ts'
 import { withTimeout } from '../../http/egress.ts'
 import { faultOf } from '../../http/log.ts'
 import { importKey } from '../../keys/signing-keys.ts'
-import { PeerUnavailable, reasonOf } from '../../storage/store.ts'
+import { now, PeerUnavailable, reasonOf } from '../../storage/store.ts'
 
 /** Time for all requests of one step. The user waits for it. */
 const TIMEOUT_MS = 1_800
+/** Clocks of issuers may differ by this. Tokens that were issued later than now are not accepted. */
+const MAX_AHEAD_SECONDS = 300
 /** Age at which the discovery document is read again. openid-client renews the keys itself. */
 const MAX_AGE_MS = 3_600_000
 
@@ -94,21 +96,23 @@ export function createIssuer(
       return oidc.buildEndSessionUrl((await inTime(discovered)).config, parameters)
     },
 
-    /** Returns the claims of the ID token for the authorization response at a URL. */
+    /**
+     * Returns the claims of the ID token for the authorization response at a URL. With `maxAge` they have an
+     * `auth_time`, which the caller compares with it.
+     */
     async redeem(url: URL, { state, nonce, verifier, maxAge }: Checks): Promise<oidc.IDToken> {
       const checks = {
         expectedState: state,
         expectedNonce: nonce,
         pkceCodeVerifier: verifier,
         idTokenExpected: true,
-        maxAge,
       }
       const redeemed = async () =>
         oidc.authorizationCodeGrant((await discovered()).config, url, checks)
       const claims = (await inTime(redeemed)).claims()
       if (!claims) throw new Error('no ID token')
-      const { error } = subjectSchema.safeParse(claims.sub)
-      if (error) throw new Error(`sub ${error.issues[0]?.message}`)
+      const problem = claimsProblem(claims, client_id, maxAge)
+      if (problem) throw new Error(problem)
       return claims
     },
 
@@ -120,6 +124,18 @@ export function createIssuer(
         throw new PeerUnavailable(`the keys of ${issuer}: ${reasonOf(error)}`, { cause: error })
       })
     },
+  }
+}
+
+/** Says what is wrong with the claims of an ID token, beyond the checks of openid-client. */
+function claimsProblem(claims: oidc.IDToken, client_id: string, maxAge?: number) {
+  const { error } = subjectSchema.safeParse(claims.sub)
+  if (error) return `sub ${error.issues[0]?.message}`
+  // OIDC Core §3.1.3.7, no. 5
+  if (claims.azp !== undefined && claims.azp !== client_id) return 'azp is another client'
+  if (claims.iat > now() + MAX_AHEAD_SECONDS) return 'iat is in the future'
+  if (maxAge !== undefined && claims.auth_time === undefined) {
+    return 'auth_time is missing: the request had max_age'
   }
 }
 
