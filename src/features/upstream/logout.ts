@@ -1,7 +1,8 @@
 // Logout tokens of an upstream issuer (OpenID Connect Back-Channel Logout 1.0): end sessions of the user.
 
-import { type JWTPayload, jwtVerify } from 'jose'
+import { jwtVerify } from 'jose'
 import type { Context } from 'koa'
+import { z } from 'zod'
 import type { OwnDirectory } from '../../accounts/directory.ts'
 import { isMap } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
@@ -16,6 +17,12 @@ import type { Connection } from './issuer.ts'
 const LOGOUT_EVENT = 'http://schemas.openid.net/event/backchannel-logout'
 const MAX_AGE_SECONDS = 120
 const REMEMBERED_SECONDS = 600
+
+const subjectClaims = z.object({
+  sub: z.string().optional(),
+  sid: z.string().optional(),
+  jti: z.string(),
+})
 
 /** A session of Usher that began in a session of the issuer. */
 export type UpstreamSession = { uid: string; account: string }
@@ -36,20 +43,23 @@ export function createLogoutReceiver(
       issuer: upstream.issuer,
       audience: upstream.client_id,
       maxTokenAge: MAX_AGE_SECONDS,
-      requiredClaims: ['iat', 'jti', 'events'],
+      requiredClaims: ['iat', 'exp', 'jti', 'events'],
     })
-    const { events, nonce, sub, sid, jti = '' } = payload
+    const { events, nonce } = payload
+    const { data: subject } = subjectClaims.safeParse(payload)
+    if (!subject) throw new Error('has a sub, sid or jti that is not text')
     const isLogout = isMap(events) && isMap(events[LOGOUT_EVENT])
     if (!isLogout || nonce !== undefined) throw new Error('is not a logout token')
     const problem = headerProblem({ ...protectedHeader }, 'logout+jwt')
     if (problem) throw new Error(problem)
-    if (typeof sub !== 'string' && typeof sid !== 'string') throw new Error('has no sub and no sid')
-    return { sub, sid, jti }
+    if (!subject.sub && !subject.sid) throw new Error('has no sub and no sid')
+    return subject
   }
 
   /** Ends the sessions of a known `sid`, or else all of the user. Returns the id of the account. */
-  async function end({ sub, sid }: Pick<JWTPayload, 'sub'> & { sid?: unknown }) {
-    const known = await records.list<UpstreamSession>(...upstreamIndex(`${upstream.issuer} ${sid}`))
+  async function end({ sub, sid }: { sub?: string; sid?: string }) {
+    const index = upstreamIndex(`${upstream.issuer} ${sid}`)
+    const known = sid === undefined ? [] : await records.list<UpstreamSession>(...index)
     await Promise.all(known.map(({ uid }) => sessions.end(uid)))
     if (known[0]) return known[0].account
     const account = sub && (await directory.findByLink(linkOf(upstream, sub)))
