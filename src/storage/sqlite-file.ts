@@ -105,7 +105,7 @@ export function prepare(db: DatabaseSync) {
     delete: db.prepare('DELETE FROM records WHERE key = ?'),
     index: db.prepare('INSERT OR IGNORE INTO entries (name, key) VALUES (?, ?)'),
     walk: db.prepare(`${select} FROM entries i JOIN records r ON r.key = i.key
-      WHERE i.name = ? AND r.value IS NOT NULL AND ${live} AND r.key > ? ORDER BY r.key LIMIT ?`),
+      WHERE i.name = ? AND r.value IS NOT NULL AND ${live} AND i.key > ? ORDER BY i.key LIMIT ?`),
     count: db.prepare(`SELECT count(*) AS records FROM entries i JOIN records r ON r.key = i.key
       WHERE i.name = ? AND r.value IS NOT NULL AND ${live}`),
     scan: db.prepare(

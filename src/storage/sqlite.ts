@@ -2,7 +2,7 @@
 //
 // Writes that arrive in one turn of the event loop are committed together. Each promise resolves after
 // the commit: one fsync serves them all, and a power cut takes nothing back (synchronous=FULL).
-// Reads run at once.
+// Reads run at once; a walk or a scan pauses after each page.
 
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import { checkFile, entryOf, openFile, prepare, type Row, unlessBusy } from './sqlite-file.ts'
@@ -49,6 +49,8 @@ export async function openSqliteStore(file: string, observe?: Observer) {
       yield* rows.map(entryOf)
       if (rows.length < PAGE_ROWS) return
       last = rows.at(-1)?.key ?? ''
+      // Requests are answered between two pages: nothing else in a walk waits.
+      await setImmediate()
     }
   }
 

@@ -2,7 +2,7 @@
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { globSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -18,6 +18,9 @@ import { raceSuite } from './race-suite.ts'
 import { ACTS, race } from './racer.ts'
 import { bytes, fresh, now, storeSuite, text } from './store-suite.ts'
 
+const ROOT = join(import.meta.dirname, '../..')
+/** Steps that read no more rows than they return. The table of tables has five rows. */
+const SEARCH = /^(SEARCH |LIST SUBQUERY|CORRELATED SCALAR SUBQUERY|SCAN sqlite_schema$)/
 const folder = mkdtempSync(join(tmpdir(), 'usher-sqlite-'))
 const newFile = () => join(folder, `${fresh()}.db`)
 const opened: { close(): unknown }[] = []
@@ -50,6 +53,7 @@ raceSuite('two handles of one file', async () => {
 const operations: [string, (store: Store) => Promise<unknown>][] = [
   ['get', store => store.get('key')],
   ['list', store => list(store, 'index')],
+  ['scan', store => Array.fromAsync(store.scan())],
   ['put', store => put(store, 'key', bytes('x'), {})],
   ['consume', store => consume(store, 'key', now())],
   ['remove', store => remove(store, 'key', now() + 60)],
@@ -163,6 +167,32 @@ describe('one file, opened twice', () => {
     await exited
 
     expect([...mine, ...theirs].sort()).toEqual([...keys].sort())
+  })
+})
+
+describe('the plan of a statement', () => {
+  const sources = globSync('src/**/*.ts', { cwd: ROOT }).map(name =>
+    readFileSync(join(ROOT, name), 'utf8'),
+  )
+  const inSource = sources.flatMap(source => [...source.matchAll(/\.prepare\(/g)]).length
+
+  test('searches, sorts nothing, and scans no table', async () => {
+    const file = newFile()
+    await (await openSqliteStore(file)).close()
+    const prepared = vi.spyOn(DatabaseSync.prototype, 'prepare')
+    const store = await openStore(file)
+    // A statement may be prepared when it is used for the first time.
+    for (const [, operate] of operations) await operate(store)
+    const statements = new Set(prepared.mock.calls.map(([sql]) => sql))
+    vi.restoreAllMocks()
+    expect(statements.size, 'some statement is prepared by no operation').toBe(inSource)
+
+    const raw = openRaw(file)
+    for (const sql of statements) {
+      if (sql.startsWith('PRAGMA')) continue
+      const steps = raw.prepare(`EXPLAIN QUERY PLAN ${sql}`).all()
+      for (const { detail } of steps) expect(String(detail), sql).toMatch(SEARCH)
+    }
   })
 })
 

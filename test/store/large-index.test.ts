@@ -1,0 +1,226 @@
+// Indexes of several pages, beside records of other indexes: a walk reads each of its records once, and the
+// first records cost one page. An account can have more sessions and grants than the store takes operations at once.
+
+import { DatabaseSync, type StatementSync } from 'node:sqlite'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { createDirectory } from '../../src/accounts/directory.ts'
+import { createRegisteredClients } from '../../src/features/registered-clients.ts'
+import { signOutQueue } from '../../src/state/delivery-queue.ts'
+import { grantName, grantsOfAccount, revokeGrants } from '../../src/state/grants.ts'
+import { createSessions } from '../../src/state/sessions.ts'
+import { openRecords, type Records } from '../../src/storage/records.ts'
+import { openRedisStore } from '../../src/storage/redis/store.ts'
+import { openSqliteStore } from '../../src/storage/sqlite.ts'
+import type { Store } from '../../src/storage/store.ts'
+import { startRedis } from '../support/redis.ts'
+import { fresh, now } from './store-suite.ts'
+
+/** Several pages of either store: 500 rows of SQLite, 10,000 names and 200 records of Redis. */
+const ENTRIES = 12_000
+/** The most that is read for the first record: a page, or a batch. */
+const PAGE = 500
+/** More than the operations that the store on Redis takes at the same time. */
+const GRANTS = 2_100
+
+interface Stage {
+  store: Store
+  /** Records that were read so far, also those that were not returned. */
+  reads(): Promise<number>
+  stop(): Promise<unknown>
+}
+
+/** Each statement counts the rows that it looks at. */
+async function onSqlite(): Promise<Stage> {
+  let reads = 0
+  const { prepare } = DatabaseSync.prototype
+  const count = () => {
+    reads++
+    return 1
+  }
+  vi.spyOn(DatabaseSync.prototype, 'prepare').mockImplementation(function (
+    this: DatabaseSync,
+    sql: string,
+  ): StatementSync {
+    this.function('counted', { varargs: true }, count)
+    const [alias] = /\bi\.key\b|\br\.key\b/.exec(sql) ?? []
+    const isRead = sql.startsWith('SELECT') && alias
+    return prepare.call(this, isRead ? sql.replace('WHERE', `WHERE counted(${alias}) AND`) : sql)
+  })
+  const store = await openSqliteStore(':memory:')
+  vi.restoreAllMocks()
+  return { store, reads: async () => reads, stop: async () => {} }
+}
+
+async function onRedis(): Promise<Stage> {
+  const { url, stop } = await startRedis()
+  const operator = new Redis(url)
+  return {
+    store: await openRedisStore(url),
+    async reads() {
+      const stats = await operator.info('stats')
+      const looked = stats.matchAll(/keyspace_(?:hits|misses):(\d+)/g)
+      return [...looked].reduce((sum, [, n]) => sum + Number(n), 0)
+    },
+    async stop() {
+      operator.disconnect()
+      await stop()
+    },
+  }
+}
+
+/** Runs `add` for each number, some at a time. */
+async function addMany(count: number, add: (i: number) => Promise<unknown>) {
+  const numbers = Array.from({ length: count }, (_, i) => i)
+  for (let i = 0; i < count; i += PAGE) await Promise.all(numbers.slice(i, i + PAGE).map(add))
+}
+
+describe.each([
+  ['SQLite', onSqlite],
+  ['Redis', onRedis],
+])('%s', (_name, start) => {
+  let stage: Stage
+  let records: Records
+  beforeAll(async () => {
+    stage = await start()
+    records = await openRecords(stage.store, [Buffer.alloc(32, 'large')])
+    const indexes: [string, string][] = [
+      ['large', 'one'],
+      ['large', 'other'],
+    ]
+    const add = (i: number) =>
+      records.save('Entry', `${i}`, { i }, { ttl: 3600, indexes: [indexes[i % 2] ?? ['', '']] })
+    await addMany(2 * ENTRIES, add)
+  })
+  afterAll(async () => {
+    await stage.store.close()
+    await stage.stop()
+  })
+
+  async function readsOf(work: () => Promise<unknown>): Promise<number> {
+    const before = await stage.reads()
+    await work()
+    return (await stage.reads()) - before
+  }
+
+  test('a walk yields each record once, and reads no other', async () => {
+    const seen = new Set<number>()
+    const reads = await readsOf(async () => {
+      for await (const { i } of records.walk<{ i: number }>('large', 'one')) seen.add(i)
+    })
+    expect(seen.size).toBe(ENTRIES)
+    expect([...seen].every(i => i % 2 === 0)).toBe(true)
+    // Redis looks at the index itself, too.
+    expect(reads).toBeGreaterThanOrEqual(ENTRIES)
+    expect(reads).toBeLessThan(ENTRIES + 50)
+  })
+
+  test('the first record of an index costs one page', async () => {
+    const first = async () => {
+      for await (const entry of records.walk('large', 'one')) return entry
+    }
+    const reads = await readsOf(first)
+    expect(reads).toBeGreaterThan(0)
+    expect(reads).toBeLessThanOrEqual(PAGE)
+  })
+
+  test('a scan reads each record once', async () => {
+    let count = 0
+    const reads = await readsOf(async () => {
+      for await (const _entry of stage.store.scan()) count++
+    })
+    expect(count).toBeGreaterThanOrEqual(2 * ENTRIES)
+    expect(reads).toBeLessThan(count * 1.05 + 50)
+  })
+
+  test('requests are answered while an index is walked', async () => {
+    let turns = 0
+    const timer = setInterval(() => turns++, 0)
+    for await (const _entry of records.walk('large', 'one'));
+    clearInterval(timer)
+    expect(turns).toBeGreaterThan(3)
+  })
+
+  test('each of 3,000 accounts is listed, and is read once', async () => {
+    const directory = createDirectory(records)
+    await addMany(3_000, i => directory.add({ username: `user-${i}` }))
+    const names = new Set<string>()
+    const reads = await readsOf(async () => {
+      for await (const { username } of directory.all()) names.add(username)
+    })
+    expect(names.size).toBe(3_000)
+    expect(reads).toBeLessThan(3_050)
+  })
+
+  test('a round of a queue of 3,000 notifications reads a page, and the next rounds deliver the rest', async () => {
+    const { enqueue, deliverDue } = signOutQueue(records)
+    const add = (i: number) =>
+      enqueue({ uid: `session-${i}`, accountId: 'usr_ada', client_id: 'wiki', sid: 's' })
+    await addMany(3_000, add)
+    const delivered = new Set<string>()
+    const round = () =>
+      deliverDue('new', async ({ uid }) => {
+        delivered.add(uid)
+        return false
+      })
+    const reads = await readsOf(round)
+    expect(delivered.size).toBe(200)
+    // A page, and for each that is delivered its claim and its removal.
+    expect(reads).toBeLessThan(2 * PAGE + 200 * 8)
+    for (let i = 0; i < 20 && delivered.size < 3_000; i++) await round()
+    expect(delivered.size).toBe(3_000)
+  })
+
+  test('each of 3,000 registered clients is listed, and is read once', async () => {
+    const clients = createRegisteredClients(records)
+    const add = () =>
+      clients.add({
+        client: {
+          client_id: fresh(),
+          client_name: 'Registered',
+          redirect_uris: ['https://app.example.org/callback'],
+        },
+        since: now(),
+        invitation: 'one',
+      })
+    await addMany(3_000, add)
+    let count = 0
+    const reads = await readsOf(async () => {
+      count = (await clients.list()).length
+    })
+    expect(count).toBe(3_000)
+    expect(reads).toBeLessThan(3_050)
+  })
+
+  const makeGrant = (jti: string, accountId: string) =>
+    records.save(
+      ...grantName(jti),
+      { jti, accountId },
+      { ttl: 3600, indexes: [grantsOfAccount(accountId)] },
+    )
+  const isAlive = async (jti: string) => (await records.read(...grantName(jti))).value !== undefined
+
+  test(`access to an account with ${GRANTS} grants ends`, async () => {
+    const ids = Array.from({ length: GRANTS }, fresh)
+    await addMany(GRANTS, i => makeGrant(String(ids[i]), 'usr_many'))
+    await revokeGrants(records, 'usr_many')
+    for (const id of ids) expect(await isAlive(id)).toBe(false)
+  })
+
+  test(`sign-out everywhere ends 100 sessions with ${GRANTS} grants`, async () => {
+    const sessions = createSessions(records)
+    const accountId = 'usr_sessions'
+    const ids = Array.from({ length: GRANTS }, fresh)
+    await addMany(GRANTS, i => makeGrant(String(ids[i]), accountId))
+    const perSession = GRANTS / 100
+    await addMany(100, async i => {
+      const uid = `many-${i}`
+      await sessions.save({ uid, jti: fresh(), exp: now() + 3600, accountId }, 3600)
+      const own = ids.slice(i * perSession, (i + 1) * perSession)
+      await sessions.adopt(uid, Object.fromEntries(own.map(id => [id, now() + 3600])))
+    })
+    await sessions.endAll(accountId)
+    for (const id of ids) expect(await isAlive(id)).toBe(false)
+    expect(await sessions.list(accountId)).toEqual([])
+  })
+})
