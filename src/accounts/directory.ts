@@ -2,7 +2,7 @@
 //
 //   Account id → account        indexed under 'accounts'
 
-import { revokeGrant, revokeGrants } from '../state/grants.ts'
+import { forEachGrant, revokeGrant, revokeGrants } from '../state/grants.ts'
 import { createSessions, type Sessions } from '../state/sessions.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -201,7 +201,7 @@ export function createDirectory(
       if (!Array.isArray(amr) || !amr.includes(method)) continue
       const latest = Object.values(authorizations).flatMap(({ grantId }) => grantId ?? [])
       const all = [...Object.keys(grants), ...latest]
-      await Promise.all(all.map(grantId => revokeGrant(records, grantId)))
+      await forEachGrant(all, grantId => revokeGrant(records, grantId))
       await sessions.end(uid)
     }
   }

@@ -87,7 +87,7 @@ export function createSessionPages({ views, records, sessions }: Site) {
     /** A browser that the form names may have ended already. */
     async end(ctx: Context, user: SignedIn) {
       const found = await named(ctx, user)
-      await Promise.all(found.map(({ uid }) => sessions.end(uid)))
+      await sessions.endEach(found)
       for (const { handle: session } of found) {
         note(ctx, 'session_ended', { account: user.account.id, session })
       }

@@ -35,6 +35,8 @@ export interface GrantRecord {
 /** Longer than any request: its late writes are refused. */
 export const TOMBSTONE_SECONDS = 3600
 
+const GRANTS_AT_ONCE = 50
+
 const TAG_BYTES = 16
 const SECRET_BYTES = 32
 const TAG_LENGTH = 22
@@ -100,8 +102,8 @@ export async function revokeClient(store: Store, seal: Seal, clientId: string): 
 }
 
 /** Revokes the grants of a session that have no refresh token. */
-export async function revokeWithSession(records: Records, grantIds: string[]): Promise<void> {
-  await Promise.all(grantIds.map(id => revokeUnlessRefreshable(records, id)))
+export function revokeWithSession(records: Records, grantIds: string[]): Promise<void> {
+  return forEachGrant(grantIds, id => revokeUnlessRefreshable(records, id))
 }
 
 async function revokeUnlessRefreshable(records: Records, grantId: string): Promise<void> {
@@ -118,5 +120,16 @@ async function revokeUnlessRefreshable(records: Records, grantId: string): Promi
 export async function revokeGrants(records: Records, accountId: string, clientId?: string) {
   const all = await records.list<GrantRecord>(...grantsOfAccount(accountId))
   const ended = all.filter(grant => clientId === undefined || grant.clientId === clientId)
-  await Promise.all(ended.map(({ jti }) => revokeGrant(records, jti)))
+  const ids = ended.map(({ jti }) => jti)
+  await forEachGrant(ids, id => revokeGrant(records, id))
+}
+
+/** Works on some grants at a time: an account can have more than the store takes operations at once. */
+export async function forEachGrant(
+  grantIds: string[],
+  work: (grantId: string) => Promise<void>,
+): Promise<void> {
+  for (let i = 0; i < grantIds.length; i += GRANTS_AT_ONCE) {
+    await Promise.all(grantIds.slice(i, i + GRANTS_AT_ONCE).map(work))
+  }
 }

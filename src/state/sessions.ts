@@ -63,6 +63,7 @@ interface Pointer {
 const FORMER_COOKIE_SECONDS = 60
 /** When an account has more, the one with the earliest sign-in ends. */
 const MAX_SESSIONS = 100
+const SESSIONS_AT_ONCE = 10
 
 /** See `createSessions`. */
 export type Sessions = ReturnType<typeof createSessions>
@@ -165,7 +166,7 @@ export function createSessions(records: Records, isNotified = isApplication) {
   async function endOldest(accountId: string, latest: string): Promise<void> {
     const others = (await list(accountId)).filter(({ uid }) => uid !== latest)
     const inOrder = others.toSorted((a, b) => (b.loginTs ?? 0) - (a.loginTs ?? 0))
-    await Promise.all(inOrder.slice(MAX_SESSIONS - 1).map(({ uid }) => end(uid)))
+    await endEach(inOrder.slice(MAX_SESSIONS - 1))
   }
 
   /** Another session for the same browser, signed in at `loginTs`. `ttl`: seconds. */
@@ -208,10 +209,17 @@ export function createSessions(records: Records, isNotified = isApplication) {
 
   async function endAll(accountId: string): Promise<void> {
     const all = await records.list<SessionRecord>('sessions of account', accountId)
-    await Promise.all(all.map(({ uid }) => end(uid)))
+    await endEach(all)
   }
 
-  return { find, findByUid, list, save, retire, createSuccessor, adopt, end, endAll }
+  /** Ends some sessions at a time: each can have many grants. */
+  async function endEach(sessions: Pick<SessionRecord, 'uid'>[]): Promise<void> {
+    for (let i = 0; i < sessions.length; i += SESSIONS_AT_ONCE) {
+      await Promise.all(sessions.slice(i, i + SESSIONS_AT_ONCE).map(({ uid }) => end(uid)))
+    }
+  }
+
+  return { find, findByUid, list, save, retire, createSuccessor, adopt, end, endEach, endAll }
 }
 
 /** Sessions whose sign-out failed half-way, by the request that presents their cookie. */

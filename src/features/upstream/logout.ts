@@ -60,7 +60,7 @@ export function createLogoutReceiver(
   async function end({ sub, sid }: { sub?: string; sid?: string }) {
     const index = upstreamIndex(`${upstream.issuer} ${sid}`)
     const known = sid === undefined ? [] : await records.list<UpstreamSession>(...index)
-    await Promise.all(known.map(({ uid }) => sessions.end(uid)))
+    await sessions.endEach(known)
     if (known[0]) return known[0].account
     const account = sub && (await directory.findByLink(linkOf(upstream, sub)))
     if (!account) return undefined
