@@ -64,7 +64,7 @@ export async function createApp(
   const directory = await openDirectory(settings, records, sessions, log)
   // Features need the views, and the views need the features: `describeClient` and `areas` are below.
   const views = createViews(settings, describeClient, () => areas)
-  const errorPages = createErrorPages(settings.issuer, views)
+  const errorPages = createErrorPages(settings, views)
   // An interaction that has expired has its own text.
   const showError: ShowError = (ctx, out, { name }) => {
     const isGone = name === 'SessionNotFound'

@@ -22,6 +22,11 @@ interface ErrorPages {
 }
 
 const isLoopback = among(['127.0.0.0/8', '::1'])
+
+/** Whether the request comes from the machine of a developer, where a loopback issuer runs. */
+export const isOfDeveloper = (ctx: Context, { development }: { development: boolean }) =>
+  development && isLoopback(ctx.ip)
+
 /** The value of `Retry-After`, by status. The windows of most limits end within a minute. */
 const RETRY_AFTER_SECONDS: Partial<Record<number, string>> = { 429: '60', 503: '1' }
 
@@ -64,7 +69,7 @@ export function errors(pages: ErrorPages, formats: Formats, development: boolean
     describeChallenges(ctx, error, error_description)
     if (formats.bare.test(ctx.path)) return
     const { detail } = printable(log)
-    const isShown = development && isLoopback(ctx.ip) && detail !== error_description
+    const isShown = isOfDeveloper(ctx, { development }) && detail !== error_description
     const error_uri = pages.errorUri(error)
     ctx.body = { ...ctx.body, error_uri, request_id, ...(isShown && { detail }) }
   }

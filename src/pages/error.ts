@@ -1,8 +1,11 @@
 // The error page for users, and the page that explains error codes to developers.
 
 import type { Context } from 'koa'
+import type { Settings } from '../config/load.ts'
 import { ENGLISH, shippedWords } from '../config/schema/locale.ts'
-import type { ErrorAnswer } from '../http/errors.ts'
+import { type ErrorAnswer, isOfDeveloper } from '../http/errors.ts'
+import { printable } from '../http/log.ts'
+import { comparisonOf } from '../provider/failures.ts'
 import type { Views } from './views.ts'
 
 /** The error codes that the locales explain: `errors.CODE`. */
@@ -29,9 +32,20 @@ export const TITLES: Record<string, string> = {
 const OWN = ['denied', 'form', 'not_found', 'too_many']
 
 /** Returns the pages for errors, and the address at which an error code is explained. */
-export function createErrorPages(issuer: string, views: Views) {
+export function createErrorPages(settings: Settings, views: Views) {
+  const { issuer } = settings
   const errorUri = (error: string) =>
     CODES.includes(error) ? `${issuer}/errors#${error}` : `${issuer}/errors`
+
+  /** Details as the JSON errors have them. A client that registered itself is named here only: it chose its name. */
+  function detailsOf(ctx: Context) {
+    const { detail } = printable(ctx.state.log)
+    return {
+      application: ctx.oidc?.client?.clientName,
+      comparison: comparisonOf(ctx, settings),
+      detail: typeof detail === 'string' ? detail : undefined,
+    }
+  }
 
   return {
     errorUri,
@@ -45,6 +59,9 @@ export function createErrorPages(issuer: string, views: Views) {
       const { t } = views.words(ctx)
       const key = TITLES[error] ?? TITLES[status] ?? 'title'
       const other = status >= 500 ? 'server_error' : 'request'
+      ctx.state.log.error = error
+      ctx.state.log.detail ??= error_description
+      const forDeveloper = isOfDeveloper(ctx, settings) ? detailsOf(ctx) : undefined
       const data = {
         title: t(`error.${key}`),
         text: t(`error.${key}_text`) || t(`error.${other}_text`),
@@ -56,9 +73,9 @@ export function createErrorPages(issuer: string, views: Views) {
         client: client && client_uri ? { client_name: client.client_name, client_uri } : undefined,
         isOfApplication: !OWN.includes(key),
         again: status >= 500 && ctx.method === 'GET',
+        ...forDeveloper,
+        application: client?.client_name ?? forDeveloper?.application,
       }
-      ctx.state.log.error = error
-      ctx.state.log.detail ??= error_description
       views.page(ctx, 'error', data, status)
     },
 

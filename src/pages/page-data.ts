@@ -3,6 +3,7 @@
 import type { Account } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
+import type { Comparison } from '../provider/failures.ts'
 import type { Asset } from './assets.ts'
 import type { Translate, Words } from './words.ts'
 
@@ -191,6 +192,12 @@ export interface PageData {
     isOfApplication: boolean
     /** Whether the user can try the same request again. */
     again: boolean
+    /** The name of the application that sent the request, if it is known. */
+    application?: string
+    /** What the request sent, and what is registered: for developers at a loopback issuer. */
+    comparison?: Comparison
+    /** The reason in the log: for developers at a loopback issuer. */
+    detail?: string
   }
   errors: { codes: string[] }
   'hand-over': { action: string; fields: Record<string, unknown> }

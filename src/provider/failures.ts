@@ -6,7 +6,7 @@ import type { Context } from 'koa'
 import { describeSecrets } from '../config/client-secret.ts'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
-import { beginningOf } from '../config/schema/display-text.ts'
+import { beginningOf, printableText } from '../config/schema/display-text.ts'
 import { allScopes } from '../config/schema/resource.ts'
 import { namesIn } from '../config/schema/values.ts'
 import { createQuota } from '../http/limits.ts'
@@ -144,12 +144,37 @@ function registeredFor(ctx: Context, failed: Described, settings: Registered) {
   const { error, detail, client_id, sent } = failed
   const compared = comparedBy(error, detail)
   if (!compared) return undefined
-  // A client without a file registered itself, or has a metadata document.
-  const ofFile = settings.clients.find(client => client.client_id === client_id)
+  const values = registeredValues(compared, settings, clientOf(ctx, settings, client_id))
+  return nearest(values, compared === 'client_id' ? client_id : sent[parameterOf(compared)])
+}
+
+/** Returns the metadata of a client. One without a file registered itself, or has a metadata document. */
+function clientOf(ctx: Context, { clients }: Registered, id: string | undefined) {
+  const ofFile = clients.find(({ client_id }) => client_id === id)
   const ofLibrary: Partial<ClientMetadata> | undefined = ctx.oidc?.client?.metadata()
-  const values = registeredValues(compared, settings, ofFile ?? ofLibrary)
-  const parameter = compared.replace(/s$/, '')
-  return nearest(values, compared === 'client_id' ? client_id : sent[parameter])
+  return ofFile ?? ofLibrary
+}
+
+const parameterOf = (compared: Compared) => compared.replace(/s$/, '')
+
+/** A parameter of a failed request beside the values that it was compared with. */
+export interface Comparison {
+  parameter: string
+  sent: string
+  registered: string[]
+}
+
+/** Returns what a request sent, and what is registered; undefined where its error is about the request alone. */
+export function comparisonOf(ctx: Context, settings: Registered): Comparison | undefined {
+  const { error, detail } = ctx.state.log
+  const compared = comparedBy(String(error), String(detail))
+  if (!compared) return undefined
+  const params: Record<string, unknown> = ctx.oidc?.params ?? ctx.query
+  const parameter = parameterOf(compared)
+  const sent = [params[parameter] ?? ''].flat().join(' ')
+  const client = clientOf(ctx, settings, String(params.client_id))
+  const registered = nearest(registeredValues(compared, settings, client), sent)
+  return { parameter, sent: printableText(sent), registered }
 }
 
 /** Describes the sign-in of an audit event, which never has the typed name; undefined for other events. */

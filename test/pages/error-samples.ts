@@ -5,10 +5,17 @@ import { state } from './sample.ts'
 
 const WIKI = { client_name: 'Wiki', client_uri: 'https://wiki.example.org/' }
 
+const WRONG_URI = {
+  parameter: 'redirect_uri',
+  sent: 'http://localhost:3001/callback',
+  registered: ['http://localhost:3001/auth/callback', 'https://wiki.example.org/auth/callback'],
+}
+
 /** The error codes, and the keys of their texts. */
 // biome-ignore format: a table
 const ERRORS = [
   { name: 'error-request',     error: 'invalid_request',         title: 'title',       text: 'request_text', isOfApplication: true, description: 'there is no client with this client_id' },
+  { name: 'error-developer',   error: 'invalid_redirect_uri',    title: 'title',       text: 'request_text', isOfApplication: true, description: 'redirect_uri must be registered', application: 'Wiki', comparison: WRONG_URI, detail: 'redirect_uri did not match' },
   { name: 'error-form',        error: 'access_denied',           title: 'form',        text: 'form_text' },
   { name: 'error-denied',      error: 'access_denied',           title: 'denied',      text: 'denied_text' },
   { name: 'error-expired',     error: 'interaction_gone',        title: 'interaction', text: 'interaction_text', client: WIKI },
