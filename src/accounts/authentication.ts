@@ -6,6 +6,7 @@ import { setTimeout } from 'node:timers/promises'
 import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
 import { note } from '../http/audit.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { networkOf } from '../http/client-info.ts'
 import { cookieNames, originCookie, type Signatures } from '../http/cookies.ts'
 import type { Records } from '../storage/records.ts'
@@ -34,7 +35,7 @@ const FAILURE_MS = 1000
 /** Random delay of a failure. It hides differences of a millisecond. */
 const JITTER_MS = 20
 /** Changes of a password, of one account or session: sixty, and then one a minute. */
-const FORMS: Limit = { attempts: 60, maxWaitSeconds: 60 }
+const FORMS: Limit = BOUNDS.passwordForms
 
 /** Name of the counter of an account. */
 export const accountCounter = (id: string) => `account ${id}`

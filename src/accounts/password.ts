@@ -5,15 +5,16 @@ import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { hash } from '@node-rs/argon2'
 import pLimit, { type LimitFunction } from 'p-limit'
+import { BOUNDS } from '../http/bounds.ts'
 import { shareOf } from '../http/limits.ts'
 import { verify } from './foreign-hash.ts'
 
 const MIN_PASSWORD_BYTES = 12
 /** Longer passwords are refused when set, and fail like a wrong one at sign-in. */
-const MAX_PASSWORD_BYTES = 1024
+const MAX_PASSWORD_BYTES = BOUNDS.passwords.max
 /** Leaves one core to requests, and one of the four threads of Node's pool to files and DNS. */
 const MAX_CONCURRENT_HASHES = Math.max(1, Math.min(availableParallelism() - 1, 3))
-const MAX_WAITING_ATTEMPTS = 64
+const MAX_WAITING_ATTEMPTS = BOUNDS.hashes.max
 
 const PARAMETERS = { memoryCost: 19_456, timeCost: 2, parallelism: 1 }
 const { memoryCost, timeCost } = PARAMETERS

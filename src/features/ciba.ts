@@ -12,6 +12,7 @@ import type { Settings } from '../config/load.ts'
 import { CIBA_GRANT } from '../config/schema/client.ts'
 import { displayTextProblem, tidy } from '../config/schema/display-text.ts'
 import { note } from '../http/audit.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import { RECENT_SECONDS } from '../pages/site.ts'
@@ -27,7 +28,7 @@ import { INTERVAL_SECONDS, slowDownAll } from './polling.ts'
 
 const MODEL = 'BackchannelAuthenticationRequest'
 /** Requests of one client, for all users. */
-const OF_CLIENT: Limit = { attempts: 1000, maxWaitSeconds: 1 }
+const OF_CLIENT: Limit = BOUNDS.accessRequests
 const INTERACTION_ID = 'x-fapi-interaction-id'
 const UUID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i
 const MAX_HINT_CHARS = 256

@@ -6,6 +6,7 @@ import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { mapOf, readJson, required } from '../config/schema/values.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { prefixOf } from '../http/client-info.ts'
 import { createQuotas } from '../http/limits.ts'
 import { faultOf } from '../http/log.ts'
@@ -14,31 +15,36 @@ import { addOfflineAccess } from '../provider/requests.ts'
 import { outageIn, PeerUnavailable } from '../storage/store.ts'
 import { readMetadata, refuse, usable } from './registration.ts'
 
-/** Limits of one network, and of one network at one host: no network can keep others from new documents. */
-const MAX_FETCHES_PER_MINUTE = 60
-const MAX_FETCHES_AT_HOST = 30
-const MAX_DOCUMENT_BYTES = 5 * 1024
+const MAX_DOCUMENT_BYTES = BOUNDS.documents.max
 const CACHE_SECONDS = { min: 60, max: 3600 }
 
 /** Returns the feature client ID metadata documents. */
 export function clientDocuments({ settings, log }: Pick<Environment, 'settings' | 'log'>): Feature {
   const set = settings.features.client_id_metadata_documents
   const { hosts, refresh_tokens } = set || {}
-  const hasRoom = createQuotas(MAX_FETCHES_PER_MINUTE, 60)
-  const hasRoomAtHost = createQuotas(MAX_FETCHES_AT_HOST, 60)
+  // By network, and by network and host: no network can keep others from new documents.
+  const ofNetwork = createQuotas(BOUNDS.documentsOfNetwork)
+  const atHost = createQuotas(BOUNDS.documentsAtHost)
   const clientIdMetadataDocument: LibraryFeatures['clientIdMetadataDocument'] = {
     enabled: Boolean(set),
     ack: 'draft-02',
     cacheDuration: CACHE_SECONDS,
     allowFetch(ctx: KoaContextWithOIDC | undefined, id) {
-      const { host } = new URL(id)
+      const { host, hostname } = new URL(id)
+      if (isTooLong(id, hostname)) throw new errors.InvalidClient(TOO_LONG)
       if (hosts?.includes(host) === false) return false
       // After an error the library looks for the client once more.
       if (ctx?.state.isDocumentFetched) return false
       if (ctx) ctx.state.isDocumentFetched = true
       // Pages without a request of the library show clients that users know.
       const network = ctx ? prefixOf(ctx.ip) : ''
-      if (hasRoomAtHost(`${network} ${host}`) && hasRoom(network)) return true
+      const networkAtHost = `${network} ${host}`
+      // Both are looked at before one is counted: a request that is refused adds no key.
+      if (ofNetwork.hasRoom(network) && atHost.hasRoom(networkAtHost)) {
+        ofNetwork.take(network)
+        atHost.take(networkAtHost)
+        return true
+      }
       const error = new errors.TemporarilyUnavailable('too many unknown applications are asked for')
       throw Object.assign(error, { status: 503, statusCode: 503 })
     },
@@ -84,6 +90,11 @@ export function clientDocuments({ settings, log }: Pick<Environment, 'settings' 
     },
   }
 }
+
+/** The address of a document, as text of a stranger that is kept in memory. */
+const isTooLong = (id: string, hostname: string) =>
+  Buffer.byteLength(id) > BOUNDS.documentAddresses.max || hostname.length > BOUNDS.documentHosts.max
+const TOO_LONG = `client_id is longer than ${BOUNDS.documentAddresses.max} bytes, or its host than ${BOUNDS.documentHosts.max} characters`
 
 function metadataOf(client: Client, settings: Settings): ClientMetadata {
   const sent = Object.entries(client.metadata()).filter(([, value]) => value !== undefined)

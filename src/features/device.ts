@@ -6,6 +6,7 @@ import { type Adapter, interactionPolicy, type KoaContextWithOIDC } from 'oidc-p
 import { type Counter, createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import { DEVICE_GRANT } from '../config/schema/client.ts'
 import { note } from '../http/audit.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { clientInfoOf, networkOf } from '../http/client-info.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
@@ -21,9 +22,9 @@ import { StoreUnavailable } from '../storage/store.ts'
 import { INTERVAL_SECONDS, slowDownPending } from './polling.ts'
 
 /** Wrong codes of a user in all sessions; there are 20⁸ codes (RFC 8628 §5.1). */
-const OF_USER: Limit = { attempts: 5, maxWaitSeconds: 5 * 60 }
+const OF_USER: Limit = BOUNDS.deviceCodesOfAccount
 /** Wrong codes of a network: more, so that no user blocks the others. */
-const OF_NETWORK: Limit = { attempts: 100, maxWaitSeconds: 6 }
+const OF_NETWORK: Limit = BOUNDS.deviceCodesOfNetwork
 
 /** Words for a problem with a user code, by the library's name of the error. */
 const PROBLEMS: Record<string, string | undefined> = {

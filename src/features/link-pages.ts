@@ -6,6 +6,7 @@ import type { Context } from 'koa'
 import { createDirectory } from '../accounts/directory.ts'
 import { createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import { note } from '../http/audit.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { networkOf } from '../http/client-info.ts'
 import { type Form, readForm } from '../http/forms.ts'
 import { problemsOf } from '../pages/account.ts'
@@ -28,7 +29,7 @@ declare module '../pages/page-data.ts' {
 }
 
 /** Unknown links of a network. */
-const OF_NETWORK: Limit = { attempts: 100, maxWaitSeconds: 6 }
+const OF_NETWORK: Limit = BOUNDS.unknownLinks
 
 /** Returns the feature. With `accounts.module`, accounts are kept elsewhere, and there are no links. */
 export function accountLinks({ settings, records, sessions }: Dependencies): PageFeature {

@@ -11,6 +11,7 @@ import { createDirectory } from '../accounts/directory.ts'
 import { type Counter, createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import type { Settings } from '../config/load.ts'
 import { namesIn } from '../config/schema/values.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { createDeliveryQueue } from '../state/delivery-queue.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -49,7 +50,7 @@ export interface Mail {
 }
 
 /** Forms of a network that send mails. */
-export const OF_NETWORK: Limit = { attempts: 30, maxWaitSeconds: 60 }
+export const OF_NETWORK: Limit = BOUNDS.mailForms
 
 /** Counts a form that sends a mail. Throws 429 if it comes too early. */
 export async function countForm(ctx: Context, records: Records, counter: Counter) {

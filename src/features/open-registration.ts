@@ -6,6 +6,7 @@ import type { Middleware } from 'koa'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Features } from '../config/schema/features.ts'
 import { LOOPBACK_HOSTS } from '../config/schema/redirect-uri.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { createQuotas } from '../http/limits.ts'
 import { REGISTRATION } from '../provider/routes.ts'
 import type { AdapterPart } from '../state/adapter.ts'
@@ -14,8 +15,6 @@ import { RULES } from './registered-clients.ts'
 /** The policy of the library for clients without an invitation. Their updates have it, too (RFC 7592). */
 export const OPEN = 'open'
 
-/** Registrations of one network. With so few it cannot reach the limit of all clients (MAX_CLIENTS). */
-const MAX_PER_HOUR = 20
 /** The refusal of redirect URIs that an open registration cannot have. */
 const REDIRECT_URIS = 'redirect_uris must have one on loopback or at a host of redirect_hosts'
 
@@ -25,7 +24,8 @@ const REDIRECT_URIS = 'redirect_uris must have one on loopback or at a host of r
  */
 export function createOpenRegistration({ dynamic_registration: set }: Features) {
   const token = randomBytes(32).toString('base64url')
-  const hasRoom = createQuotas(MAX_PER_HOUR, 3600)
+  // So few that one network cannot reach the limit of all clients (MAX_CLIENTS).
+  const { take: hasRoom } = createQuotas(BOUNDS.openRegistrations)
   const { mode, redirect_hosts: hosts = [] } = set || {}
 
   function isAllowed(uri: unknown): boolean {

@@ -4,15 +4,14 @@
 import { errors } from 'oidc-provider'
 import { createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import { mapOf } from '../config/schema/values.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import type { GrantHandler } from '../provider/feature.ts'
 import type { Records } from '../storage/records.ts'
 
 /** The `interval` that clients are given. */
 export const INTERVAL_SECONDS = 5
-/** A request may arrive early by this: networks and timers are not exact. */
-const SLACK_SECONDS = 1
-
-const OF_CODE: Limit = { attempts: 1, maxWaitSeconds: INTERVAL_SECONDS - SLACK_SECONDS }
+/** A little less than the interval. */
+const OF_CODE: Limit = BOUNDS.polls
 
 const counterOf = (code: string) => `polls of ${code}`
 

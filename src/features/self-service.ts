@@ -14,6 +14,7 @@ import type { Limit } from '../accounts/rate-limit.ts'
 import type { Settings } from '../config/load.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { networkOf } from '../http/client-info.ts'
 import type { Form } from '../http/forms.ts'
 import type { PromptPage } from '../pages/interaction.ts'
@@ -47,7 +48,7 @@ const { Check } = interactionPolicy
 /** The path of the page. */
 const PROFILE_PAGE = '/account/profile'
 /** New addresses of an account: each causes a mail to an address that may be of a stranger. */
-const OF_ACCOUNT: Limit = { attempts: 5, maxWaitSeconds: 15 * 60 }
+const OF_ACCOUNT: Limit = BOUNDS.newAddresses
 
 /** Returns an address as it is stored: its domain in lower case and in ASCII. Undefined for text that is none. */
 export function readAddress(typed: string): string | undefined {

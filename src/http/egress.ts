@@ -10,6 +10,7 @@ import ipaddr from 'ipaddr.js'
 import { Agent, buildConnector, request } from 'undici'
 import type { Settings } from '../config/load.ts'
 import { readJson } from '../config/schema/values.ts'
+import { BOUNDS } from './bounds.ts'
 import { among } from './client-info.ts'
 
 /** Timeout of a whole request, as in the library, and of its connection. */
@@ -17,7 +18,6 @@ const REQUEST_TIMEOUT_MS = 2_500
 /** Every failure takes longer than the timeout, so that its duration reveals nothing. */
 export const FAILURE_MS = 2_700
 const DNS_TIMEOUT = { timeout: 1_000, tries: 2 }
-const MAX_RESPONSE_BYTES = 64 * 1024
 
 /** Whether the Internet routes an address: any of IPv4, and those of 2000::/3 of IPv6. */
 const isRouted = among(['0.0.0.0/0', '2000::/3'])
@@ -38,7 +38,7 @@ export function createPlainFetch(
 ) {
   const findAddresses = createLookup(settings)
   const dispatcher = new Agent({
-    maxResponseSize: MAX_RESPONSE_BYTES,
+    maxResponseSize: BOUNDS.responses.max,
     connect: (options, callback) => {
       const port = Number(options.port) || (options.protocol === 'https:' ? 443 : 80)
       findAddresses(options.hostname, port).then(

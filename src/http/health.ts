@@ -1,9 +1,8 @@
 // Probes for load balancers and orchestrators: `/livez` and `/readyz`.
 
 import type { Middleware } from 'koa'
+import { BOUNDS } from './bounds.ts'
 import { createQuota } from './limits.ts'
-
-const PROBE_EVERY_SECONDS = 1
 
 /** The state that `/readyz` reports. */
 export interface Readiness {
@@ -20,7 +19,7 @@ export interface Readiness {
 /** Answers `/livez` and `/readyz`. */
 export function health(readiness: Readiness): Middleware {
   // Anonymous requests reach this: the store is probed once a second at most.
-  const mayProbe = createQuota(1, PROBE_EVERY_SECONDS)
+  const mayProbe = createQuota(BOUNDS.probes)
   let latest = Promise.resolve(true)
 
   return async (ctx, next) => {

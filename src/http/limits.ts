@@ -1,19 +1,21 @@
 // Limits of requests: their size, their rate, and the records that anonymous requests may write.
 
+import { hash } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
 import type { Settings } from '../config/load.ts'
+import { BOUNDS, type Quota } from './bounds.ts'
 import { prefixOf } from './client-info.ts'
 
 /** Bytes of path and query, or of the parameters of a request, together, beside those of `MAX_JWT_CHARS`. */
-export const MAX_URL_BYTES = 8 * 1024
-/** Bytes of a body: the limit of the library. The consent page has a field for each scope. */
-export const MAX_BODY_BYTES = 56 * 1024
-/**
- * Characters of parameters that have an ID token: one with 200 groups has 17 kB, and is a third longer within a
- * request object. They do not count for `MAX_URL_BYTES`.
- */
-export const MAX_JWT_CHARS = { id_token_hint: 20 * 1024, request: 28 * 1024 }
-const MAX_TEXT_CHARS = 4096
+export const MAX_URL_BYTES = BOUNDS.urls.max
+/** Bytes of a body. */
+export const MAX_BODY_BYTES = BOUNDS.bodies.max
+/** Characters of parameters that have an ID token. They do not count for `MAX_URL_BYTES`. */
+export const MAX_JWT_CHARS = {
+  id_token_hint: BOUNDS.idTokenHints.max,
+  request: BOUNDS.requestObjects.max,
+}
+const MAX_TEXT_CHARS = BOUNDS.texts.max
 const TEXTS = 'state nonce scope claims authorization_details'.split(' ')
 /** Characters of single parameters, in the query, the body or a request object. */
 const MAX_CHARS = [
@@ -88,7 +90,7 @@ interface StoredRequests extends StoredPaths {
 }
 
 /** A signed-in user may send more requests than a network of anonymous ones. */
-const ACCOUNT_FACTOR = 4
+const ACCOUNT_FACTOR = BOUNDS.storedRequestsOfAccount.factor
 
 /**
  * Refuses a network (/24, or /48 of IPv6) with 429 when it has stored more requests than its limit, and an
@@ -107,9 +109,10 @@ export function limitStored(
   let busyUntil = 0
 
   const isOver = (network: string) => {
-    const { sum, total, average } = bytes.of(network)
-    // Networks that used more than the average are refused first.
-    return requests.of(network).current >= maxRequests || (total >= maxBytes && sum >= average)
+    const { sum, total, keys } = bytes.of(network)
+    // Networks that used more than an equal share of the limit are refused first.
+    const hasShare = sum >= maxBytes / keys
+    return requests.of(network).current >= maxRequests || (total >= maxBytes && hasShare)
   }
 
   return async (ctx, next) => {
@@ -147,44 +150,73 @@ export function limitStored(
   }
 }
 
-/** Sums by network or account. They expire after one to two periods. */
-function createUsage(periodMs: number) {
-  const begin = () => ({ sums: new Map<string, number>(), total: 0, at: performance.now() })
-  let [current, before] = [begin(), begin()]
+/** Longer keys are counted by their hash. */
+const MAX_KEY_CHARS = 320
+/** The key of all keys beyond `BOUNDS.countedKeys`. */
+const OTHERS = 'others'
+
+/** Sums by key, such as a network, in one period. */
+interface Period {
+  sums: Map<string, number>
+  total: number
+  /** When the period began, as `performance.now()`. */
+  at: number
+}
+
+/** Sums by network or account. They expire after one to two periods. Keys are bounded in size and number. */
+function createUsage(periodMs: number, maxKeys = BOUNDS.countedKeys.max) {
+  const begin = (): Period => ({ sums: new Map(), total: 0, at: performance.now() })
+  let current = begin()
+  let before = begin()
   const turn = () => {
     const age = performance.now() - current.at
     if (age < periodMs) return
     before = age < 2 * periodMs ? current : begin()
     current = begin()
   }
+  const keyIn = ({ sums }: Period, text: string) => {
+    const key = text.length > MAX_KEY_CHARS ? hash('sha256', text) : text
+    return sums.has(key) || sums.size < maxKeys ? key : OTHERS
+  }
+  const sumIn = (period: Period, text: string) => period.sums.get(keyIn(period, text)) ?? 0
   return {
-    add(network: string, amount: number) {
+    add(text: string, amount: number) {
       turn()
-      current.sums.set(network, (current.sums.get(network) ?? 0) + amount)
+      const key = keyIn(current, text)
+      current.sums.set(key, (current.sums.get(key) ?? 0) + amount)
       current.total += amount
     },
-    /** `current`: in the current period only. `total` and `average`: of all networks. */
-    of(network: string) {
+    /** `current`: in the current period only. `total` and `keys`: of all keys. */
+    of(text: string) {
       turn()
-      const [now = 0, earlier = 0] = [current, before].map(({ sums }) => sums.get(network))
+      const now = sumIn(current, text)
       const total = current.total + before.total
-      const average = total / Math.max(current.sums.size, before.sums.size)
-      return { current: now, sum: now + earlier, total, average }
+      const keys = Math.max(current.sums.size, before.sums.size)
+      return { current: now, sum: now + sumIn(before, text), total, keys }
     },
   }
 }
 
-/**
- * Fixed-window rate limiter for each key, per process. Returns a function that is true while the window has
- * room for one more of a key.
- */
-export function createQuotas(limit: number, seconds: number) {
+/** Fixed-window rate limiter for each key, per process. */
+export interface Quotas {
+  /** Whether the window has room for one more of a key. Adds nothing. */
+  hasRoom(key: string): boolean
+  /** Counts one more of a key. Returns false, and adds nothing, when the window has no room. */
+  take(key: string): boolean
+  /** The number of keys in memory. */
+  size(): number
+}
+
+/** Returns a rate limiter for each key. */
+export function createQuotas({ max, seconds }: Quota): Quotas {
   const usage = createUsage(seconds * 1000)
-  return (key: string): boolean => {
-    const hasRoom = usage.of(key).current < shareOf(limit)
-    if (hasRoom) usage.add(key, 1)
-    return hasRoom
+  const hasRoom = (key: string) => usage.of(key).current < shareOf(max)
+  const take = (key: string) => {
+    if (!hasRoom(key)) return false
+    usage.add(key, 1)
+    return true
   }
+  return { hasRoom, take, size: () => usage.of('').keys }
 }
 
 let processes = 1
@@ -201,8 +233,8 @@ export const shareOf = (limit: number) => Math.ceil(limit / processes)
  * Fixed-window rate limiter, per process. Returns a function that is true while the window has room for
  * one more. `report` gets the number of refusals after each window.
  */
-export function createQuota(limit: number, seconds: number, report?: (refused: number) => void) {
-  const ours = shareOf(limit)
+export function createQuota({ max, seconds }: Quota, report?: (refused: number) => void) {
+  const ours = shareOf(max)
   let count = 0
   const begin = () => {
     const over = count - ours

@@ -5,6 +5,7 @@ import { createServer, type RequestListener, type Server } from 'node:http'
 import https from 'node:https'
 import type { Logger } from 'pino'
 import type { Settings } from '../config/load.ts'
+import { BOUNDS } from './bounds.ts'
 import { faultOf } from './log.ts'
 
 type Listen = Pick<Settings['listen'], 'keep_alive' | 'tls'> & { requestCert?: boolean }
@@ -20,8 +21,6 @@ const LIMITS = {
   /** A URL with the longest parameters, and the other headers. */
   maxHeaderSize: 48 * 1024,
 }
-/** Below the limit of open files of a process, so that files and the store can still be opened. */
-const MAX_CONNECTIONS = 5_000
 const CHECK_FILES_EVERY_MS = 1_000
 
 /** TLS 1.3, and of TLS 1.2 the suites that BCP 195 recommends (RFC 9325 §4.2). */
@@ -40,7 +39,8 @@ export function createListener(
   const limits = { ...LIMITS, keepAliveTimeout: keep_alive * 1000 }
   const options = { ...limits, ...(tls && read(tls)), requestCert, rejectUnauthorized: false }
   const server = tls ? https.createServer(options, handler) : createServer(limits, handler)
-  server.maxConnections = MAX_CONNECTIONS
+  // Below the limit of open files of a process, so that files and the store can still be opened.
+  server.maxConnections = BOUNDS.connections.max
   // At the limit, idle connections are closed to make room for new ones.
   server.on('drop', () => server.closeIdleConnections())
   if (tls && server instanceof https.Server) watch(server, tls, log)

@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
 import { type Logger, pino } from 'pino'
 import { createAudit, isFailure } from './audit.ts'
+import { BOUNDS } from './bounds.ts'
 import { createQuota } from './limits.ts'
 import type { Metrics } from './metrics.ts'
 
@@ -25,8 +26,6 @@ declare module 'koa' {
 
 /** POSIX does not interleave writes of at most 4 KB into a pipe that several processes share. */
 const DESTINATION = { sync: false, minLength: 3072, maxWrite: 4096, periodicFlush: 100 }
-/** For failed requests, and separately for failed sign-ins and unhandled rejections. */
-const MAX_FAILURE_LINES_PER_SECOND = 100
 
 /**
  * The log of this process. `worker`: its number if there are several; 0 is the primary process. Also logs unhandled
@@ -51,10 +50,9 @@ export const flushed = (log: Logger) =>
     log.flush(error => (isWritten(error) ? resolve() : reject(error)))
   })
 
+/** For failed requests, and separately for failed sign-ins and unhandled rejections. */
 const lineQuota = (log: Logger, message: string) =>
-  createQuota(MAX_FAILURE_LINES_PER_SECOND, 1, left_out =>
-    log.warn({ event: 'log_limited', left_out }, message),
-  )
+  createQuota(BOUNDS.logLines, left_out => log.warn({ event: 'log_limited', left_out }, message))
 
 /** Logs and counts each request. Calls `onFailure` for a failed one, and waits for nothing that it begins. */
 export function requestLog(

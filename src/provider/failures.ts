@@ -9,6 +9,7 @@ import type { ClientMetadata } from '../config/schema/client.ts'
 import { beginningOf, printableText } from '../config/schema/display-text.ts'
 import { allScopes } from '../config/schema/resource.ts'
 import { namesIn } from '../config/schema/values.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { createQuota } from '../http/limits.ts'
 import type { Records } from '../storage/records.ts'
 import { now, StoreUnavailable } from '../storage/store.ts'
@@ -37,8 +38,6 @@ export interface FailedRequest {
 export const DOCTOR_ORIGIN = 'https://doctor.invalid'
 const KIND = 'Failure'
 const DAY_SECONDS = 24 * 3600
-/** Per process, about 400 bytes each: a flood does not fill the store. The log has all requests. */
-const MAX_SAVED_PER_MINUTE = 60
 const MAX_SHOWN_CHARACTERS = 200
 
 /** Parameters that are stored with their values. */
@@ -124,9 +123,10 @@ function nearest(values: string[], sent = ''): string[] {
 
 /** Returns the function that saves failed requests; it is called after each request. */
 export function createFailureLog(records: Records, settings: Registered) {
-  const hasRoom = createQuota(MAX_SAVED_PER_MINUTE, 60)
+  // About 400 bytes each: a flood does not fill the store. The log has all requests.
+  const hasRoom = createQuota(BOUNDS.failures)
   // Scanners that look for pages leave room for the requests of clients.
-  const hasRoomForPage = createQuota(MAX_SAVED_PER_MINUTE, 60)
+  const hasRoomForPage = createQuota(BOUNDS.failuresOfPages)
   return (ctx: Context): void => {
     const signIns = ctx.state.auditEvents.map(event => failedSignIn({ ip: ctx.ip, ...event }))
     const failed = signIns.find(Boolean) ?? failedRequest(ctx)

@@ -8,6 +8,7 @@ import {
   ENCRYPTION_ALGORITHMS,
   SIGNING_ALGORITHMS,
 } from '../config/schema/client.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { createQuota } from '../http/limits.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
 import { now, PeerUnavailable, reasonOf } from '../storage/store.ts'
@@ -57,8 +58,6 @@ export function asLibraryKey(jwk: SigningKey) {
 export const canSign = ({ use, d, sign }: SigningKey) =>
   use === 'sig' && (d !== undefined || sign !== undefined)
 
-/** For all addresses together, per process. */
-const MAX_FETCHES_PER_MINUTE = 120
 /** The answer of an address, also an error, is cached for this time. */
 const CACHE_SECONDS = 30
 
@@ -85,7 +84,7 @@ function passing(fetch: Fetch): Fetch {
  */
 export function cacheKeySets(fetch: Fetch): Fetch {
   const get = passing(fetch)
-  const hasRoom = createQuota(MAX_FETCHES_PER_MINUTE, 60)
+  const hasRoom = createQuota(BOUNDS.keySets)
   const answers = new Map<string, { until: number; text: Promise<string> }>()
 
   async function read(address: string, options: RequestInit): Promise<string> {

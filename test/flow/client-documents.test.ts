@@ -7,6 +7,8 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { decodeProtectedHeader } from 'jose'
 import { errors } from 'oidc-provider'
 import * as openid from 'openid-client'
@@ -376,6 +378,66 @@ test('one network fetches at most 30 documents of a host in a minute, and others
   expect(await ask(`${site}/other`, '192.0.2.1')).toBe(503)
   expect(await ask(`${site}/other`, '198.51.100.1')).toBe(303)
   await crowd.close()
+})
+
+/** The endpoints that look for a client, with what else they need. */
+const LOOKING: [endpoint: string, parameters: Record<string, string>][] = [
+  ['token', { grant_type: 'authorization_code', code: 'x' }],
+  ['revoke', { token: 'x' }],
+  ['introspect', { token: 'x' }],
+  ['par', { response_type: 'code', redirect_uri: CALLBACK }],
+  ['device_authorization', { scope: 'openid' }],
+  ['backchannel_authentication', { scope: 'openid', login_hint: 'ada' }],
+  ['authorize', { response_type: 'code', redirect_uri: CALLBACK }],
+]
+setFlagsFromString('--expose-gc')
+const collectGarbage: () => void = runInNewContext('gc')
+
+test.each(LOOKING)('addresses of documents that are refused at %s are not kept', async (...row) => {
+  const [endpoint, parameters] = row
+  const on = ['pushed_authorization_requests', 'device_flow', 'ciba']
+  const features = { ...usher_yaml.features, ...Object.fromEntries(on.map(name => [name, true])) }
+  const limits = { anonymous: 10_000 }
+  const crowd = await startUsher({ clients: {}, usher: { ...usher_yaml, features, limits } })
+  const isPage = endpoint === 'authorize'
+  // A URL has at most 8 KiB, a body 56.
+  const chars = isPage ? 7000 : 50_000
+  async function ask(i: number) {
+    const client_id = `https://h${String(i).padEnd(chars, 'h')}.test/x`
+    const body = { ...parameters, client_id }
+    const path = `/api/oauth/${endpoint}`
+    const { status, json } = isPage
+      ? await send(crowd, `${path}?${new URLSearchParams(body)}`)
+      : await send(crowd, path, { body })
+    expect([400, 401]).toContain(status)
+    if (!isPage) expect(json.error).toBe('invalid_client')
+  }
+  const heap = () => {
+    collectGarbage()
+    return process.memoryUsage().heapUsed
+  }
+  for (let i = 0; i < 20; i++) await ask(i)
+  const before = heap()
+  const count = isPage ? 1000 : 300
+  for (let i = 20; i < 20 + count; i++) await ask(i)
+  expect(heap() - before).toBeLessThan((count * chars) / 2)
+  await crowd.close()
+})
+
+test('a client_id has at most 2,048 bytes, and its host 253 characters', async () => {
+  const ofBytes = (count: number) => `${site}/`.padEnd(count, 'x')
+  const hostOf = (count: number) => `https://${'a.'.repeat(count / 2)}x/`
+  const answers = async (client_id: string) => {
+    const { json } = await send(usher, '/api/oauth/token', {
+      body: { grant_type: 'authorization_code', code: 'x', client_id },
+    })
+    return json.error
+  }
+  asked.length = 0
+  for (const client_id of [ofBytes(2048), ofBytes(2049), hostOf(254)]) {
+    expect(await answers(client_id)).toBe('invalid_client')
+  }
+  expect(asked).toEqual([new URL(ofBytes(2048)).pathname])
 })
 
 test('with hosts, documents of other hosts are not fetched; a file with the address of one needs none', async () => {

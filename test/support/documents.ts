@@ -8,6 +8,7 @@ import { FIXED } from '../../src/config/diff.ts'
 import { VARIABLES } from '../../src/config/environment.ts'
 import { jsonSchemas } from '../../src/config/key-list.ts'
 import { SCHEMAS } from '../../src/config/schema/usher.ts'
+import { BOUNDS, type Bound } from '../../src/http/bounds.ts'
 import { createClusterMetrics, createMetrics } from '../../src/http/metrics.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -63,6 +64,7 @@ export async function withGenerated(page: string): Promise<string> {
     upstream: keyTable('upstream'),
     commands: commandTable(),
     metrics: await metricTable(),
+    bounds: boundTable(),
   }
   return page.replaceAll(
     /(<!-- generated: (\w+) -->\n).*?(?=<!-- end -->)/gs,
@@ -176,6 +178,39 @@ async function metricTable(): Promise<string> {
     ['Metric', 'Meaning'],
     [...lines].map(([, name, help = '']) => [`\`${name}\``, help]),
   )
+}
+
+/** What strangers can make and send, and its bounds. */
+function boundTable(): string {
+  const bounds: Bound[] = Object.values(BOUNDS)
+  const rows = bounds.map(bound => [bound.what, limitIn(bound), bound.per, bound.protects])
+  return table(['What', 'Bound', 'For each', 'Protects'], rows)
+}
+
+function limitIn(bound: Bound): string {
+  if ('setting' in bound) {
+    const { setting, factor = 1, unit } = bound
+    const configured = keysOf('usher').find(({ path }) => path === setting)
+    if (!configured) throw new Error(`${setting} is no key of usher.yaml`)
+    const times = factor === 1 ? '' : `${factor} times `
+    return `${grouped(factor * Number(configured.schema.default))} ${unit} (${times}\`${setting}\`)`
+  }
+  if ('attempts' in bound) {
+    const { attempts, maxWaitSeconds } = bound
+    return `${attempts} at once, then one after a wait of at most ${durationOf(maxWaitSeconds)}`
+  }
+  if ('seconds' in bound) {
+    return `${grouped(bound.max)} in ${durationOf(bound.seconds)}`
+  }
+  const isKib = bound.unit === 'bytes' && bound.max % 1024 === 0
+  return isKib ? `${bound.max / 1024} KiB` : `${grouped(bound.max)} ${bound.unit}`
+}
+
+const grouped = (number: number) => number.toLocaleString('en')
+
+function durationOf(seconds: number): string {
+  if (seconds >= 3600) return `${seconds / 3600} h`
+  return seconds >= 60 ? `${seconds / 60} min` : `${seconds} s`
 }
 
 function table(titles: string[], rows: string[][]): string {

@@ -5,6 +5,7 @@ import { dirname, join, relative } from 'node:path'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { AUDIT_EVENTS } from '../../src/http/audit.ts'
+import { BOUNDS } from '../../src/http/bounds.ts'
 import { createClusterMetrics, createMetrics } from '../../src/http/metrics.ts'
 import { keysOf, pages, withGenerated } from '../support/documents.ts'
 
@@ -12,9 +13,11 @@ const ROOT = join(import.meta.dirname, '../..')
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
 const page = (path: string) => pages.get(path) ?? ''
 const all = [...pages.values()].join('\n')
-const reference = [...pages.keys()].filter(path => path.startsWith('docs/reference/'))
+const generated = [...pages].flatMap(([path, text]) =>
+  text.includes('<!-- generated: ') ? path : [],
+)
 
-test.each(reference)('the tables of %s are those of the source (npm run reference)', async path => {
+test.each(generated)('the tables of %s are those of the source (npm run reference)', async path => {
   await expect(await withGenerated(page(path))).toMatchFileSnapshot(join(ROOT, path))
 })
 
@@ -31,6 +34,26 @@ test.each(['usher', 'claims', 'client', 'resource', 'detail', 'upstream'])(
     expect(described.toSorted()).toEqual(keys.map(({ path }) => path).toSorted())
   },
 )
+
+/** The source without the table itself. */
+const limiters = globSync('src/**/*.ts', { cwd: ROOT })
+  .filter(path => !path.endsWith('http/bounds.ts'))
+  .map(read)
+  .join('\n')
+
+test('src takes each bound of what strangers can make from the table', () => {
+  const numbers = Object.entries(BOUNDS).filter(([, bound]) => !('setting' in bound))
+  const unused = numbers.filter(([name]) => !new RegExp(`BOUNDS\\.${name}\\b`).test(limiters))
+  expect(numbers.length).toBeGreaterThan(20)
+  expect(unused.map(([name]) => name)).toEqual([])
+})
+
+test('each rate limiter has a row in the table of bounds', () => {
+  const made = /(?<!function )\bcreateQuotas?\((?!BOUNDS\.)|: Limit = (?!BOUNDS\.).*/g
+  expect([...limiters.matchAll(made)].map(([text]) => text)).toEqual([])
+  expect(limiters).toContain('createQuota(BOUNDS.')
+  expect(limiters).toContain(': Limit = BOUNDS.')
+})
 
 test('every variable of the environment that is read is documented', () => {
   const [, section = ''] = page('docs/reference/configuration.md').split('\n## Environment\n')
@@ -203,7 +226,8 @@ test('the README has at most 1,000 words of prose', () => {
 
 test('no page of docs/ has more than 1,500 words, except the reference and the changelog', () => {
   const own = [...pages].filter(([path]) => /^(docs|config)\/(?!reference\/|CHANGELOG)/.test(path))
-  expect(own.filter(([, text]) => wordsIn(text) > 1500).map(([path]) => path)).toEqual([])
+  const written = (text: string) => text.replaceAll(/<!-- generated: .*?<!-- end -->/gs, '')
+  expect(own.filter(([, text]) => wordsIn(written(text)) > 1500).map(([path]) => path)).toEqual([])
 })
 
 test('the index has every page, with the terms that engineers search for', () => {
