@@ -1,6 +1,6 @@
 // The page of a link (links.ts), such as that on which a user chooses a password. A GET changes nothing, because mail
 // scanners open links. The form works in the browser that opened the page, and begins no session: the user signs in
-// afterwards.
+// afterwards, or before for the confirmation of an address.
 
 import type { Context } from 'koa'
 import { createDirectory } from '../accounts/directory.ts'
@@ -72,7 +72,7 @@ export function accountLinks({ settings, records, sessions }: Dependencies): Pag
           return
         }
         note(ctx, 'link_opened', { account: found.account.id })
-        pageOf(found).show(ctx, found)
+        await pageOf(found).show(ctx, found)
       }
       pages.get('/welcome/:token', answer).post('/welcome/:token', answer)
     },

@@ -33,8 +33,11 @@ declare module '../pages/page-data.ts' {
      * `pending`: the address that waits for its confirmation.
      */
     profile: { fields: Fields; wrong: Field[]; pending?: string; isSaved: boolean }
-    /** The page of a link that confirms an address. */
-    'confirm-address': { email: string; isDone: boolean }
+    /**
+     * The page of a link that confirms an address of the account `username`. `isOwner`: the browser is signed in to
+     * this account.
+     */
+    'confirm-address': { email: string; username: string; isOwner: boolean; isDone: boolean }
     /** The page of the prompt `create`. `domains`: those whose addresses get an account. */
     'sign-up': { client: string; email: string; domains: string; isWrong: boolean; isSent: boolean }
   }
@@ -118,20 +121,40 @@ export function selfService({ settings, records, sessions }: Dependencies): Page
   }
 }
 
-/** Returns the page of a link that confirms an address. It works without a sign-in. */
-export function confirmAddressPage({ views, records, settings }: Site, links: Links) {
-  const show = (ctx: Context, { link: { email = '' } }: FoundLink, isDone = false) =>
-    views.page(ctx, 'confirm-address', { email, isDone })
+/**
+ * Returns the page of a link that confirms an address. It needs a sign-in to the account that asked for the address:
+ * otherwise anyone could ask for an address of another user, who confirms it, and whose sign-in at an upstream issuer
+ * with `link_by_verified_email` then leads to the account of a stranger.
+ */
+export function confirmAddressPage(site: Site, links: Links) {
+  const { views, records, settings, directory, browserSession } = site
+
+  async function isOwner(ctx: Context, { account }: FoundLink): Promise<boolean> {
+    const session = await browserSession.read(ctx)
+    if (session?.accountId !== account.id) return false
+    return (await directory.findEnabled(account.id, session.since)) !== undefined
+  }
+
+  async function show(ctx: Context, found: FoundLink, isDone = false) {
+    const { email = '' } = found.link
+    const { username } = found.account
+    const data = { email, username, isOwner: isDone || (await isOwner(ctx, found)), isDone }
+    views.page(ctx, 'confirm-address', data)
+  }
+
   return {
     show,
     async submit(ctx: Context, found: FoundLink) {
+      if (!(await isOwner(ctx, found))) {
+        return site.signIn(ctx, { prompt: 'login', login_hint: found.account.username })
+      }
       const before = await links.confirm(found)
       if (!before) return false
       note(ctx, 'email_changed', { account: before.id })
       // The notice goes to the former address, which the audit log does not have.
       const change = { event: 'account_changed', account: before.id, formerEmail: before.email }
       await queueNotice(settings, records, [change], views.words(ctx).lang)
-      show(ctx, found, true)
+      await show(ctx, found, true)
     },
   }
 }

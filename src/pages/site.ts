@@ -25,6 +25,8 @@ export type Submitted = SignedIn & { form: Form }
 /** Maximum age of the sign-in for a change of the account. */
 export const RECENT_SECONDS = 15 * 60
 
+/** The page of a link (features/link-pages.ts). */
+const LINK_PAGE = /^\/welcome\/[\w-]+$/
 /** Encoded, the URL of sign-in has three times as many. */
 const MAX_STATE_CHARS = 1024
 
@@ -124,7 +126,7 @@ export function createSite(
       if (ctx.query.error) ctx.throw(403, { error: 'access_denied', expose: true })
       const place = URL.parse(String(ctx.query.state), settings.issuer)
       const known = [...Object.values(PLACES), ...views.areas().map(({ path }) => path)]
-      const isKnown = place && known.includes(place.pathname)
+      const isKnown = place && (known.includes(place.pathname) || LINK_PAGE.test(place.pathname))
       ctx.redirect(isKnown ? place.pathname + place.search : PLACES.home)
     },
   }

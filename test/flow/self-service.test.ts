@@ -114,11 +114,11 @@ describe('a new address', () => {
     expect(await account()).toMatchObject({ email: `${username}@example.org` })
     await browser.open(PROFILE)
     expect(textOf(browser.page.text)).toContain(words('profile.pending', { email: NEW }))
-    const mailbox = await opened(path)
-    expect(mailbox.heading).toBe(words('address.title'))
-    expect(textOf(mailbox.page.text)).toContain(username)
-    await mailbox.submit()
-    expect(mailbox.heading).toBe(words('address.done_title'))
+    await browser.open(path)
+    expect(browser.heading).toBe(words('address.title'))
+    expect(textOf(browser.page.text)).toContain(username)
+    await browser.submit()
+    expect(browser.heading).toBe(words('address.done_title'))
     expect(await account()).toMatchObject({ email: NEW, email_verified: true })
     const [notice] = await mails()
     expect(notice?.to).toBe(`${username}@example.org`)
@@ -134,15 +134,63 @@ describe('a new address', () => {
   })
 
   test('link: a scanner uses nothing up, another browser cannot send the form, and it works once', async () => {
-    const { path } = await requested(`${username}-new@example.org`)
+    const { browser, path } = await requested(`${username}-new@example.org`)
     const scanner = new Browser(usher.issuer)
     for (const method of ['GET', 'HEAD']) await send(scanner, path, { method })
-    const mailbox = await opened(path)
-    const form = { csrf: mailbox.page.html.querySelector('[name=csrf]')?.attributes.value ?? '' }
+    await browser.open(path)
+    const form = { csrf: browser.page.html.querySelector('[name=csrf]')?.attributes.value ?? '' }
     expect((await send(new Browser(usher.issuer), path, { form })).status).toBe(403)
-    await mailbox.submit()
-    expect(mailbox.page.status).toBe(200)
+    await browser.submit()
+    expect(browser.page.status).toBe(200)
     expect((await opened(path)).page.status).toBe(410)
+  })
+
+  const inAnotherBrowser: [string, () => Promise<Browser>][] = [
+    ['that is not signed in', async () => new Browser(usher.issuer)],
+    [
+      'that is signed in to another account',
+      async () => {
+        await usher.addAccount({ ...ADA, username: `other-${serial}`, email: undefined })
+        return signedIn(usher, `other-${serial}`)
+      },
+    ],
+  ]
+  test.each(inAnotherBrowser)(
+    'is confirmed in a browser %s after a sign-in to the account that asked',
+    async (_, begin) => {
+      const { path } = await requested(`${username}-new@example.org`)
+      const former = (await account()).email
+      const phone = await opened(path, await begin())
+      const values = { email: `${username}-new@example.org`, username, brand: 'Usher' }
+      expect(textOf(phone.page.text)).toContain(words('address.sign_in', values))
+      await phone.submit()
+      expect(phone.heading).toBe(words('sign_in.title'))
+      expect((await account()).email).toBe(former)
+      await phone.submit({ username, password: PASSWORD, decision: 'continue' })
+      // Without JavaScript the user of before is signed out by a button.
+      if (phone.page.url.pathname !== path) await phone.submit()
+      expect(phone.page.url.pathname).toBe(path)
+      expect((await account()).email).toBe(former)
+      await phone.submit()
+      expect(phone.heading).toBe(words('address.done_title'))
+      expect((await account()).email).toBe(values.email)
+    },
+  )
+
+  test('is not confirmed by the sign-in of another user', async () => {
+    const { path } = await requested(`${username}-new@example.org`)
+    await usher.addAccount({ ...ADA, username: `victim-${serial}`, email: undefined })
+    const victim = await opened(path)
+    await victim.submit()
+    await victim.submit({
+      username: `victim-${serial}`,
+      password: PASSWORD,
+      decision: 'continue',
+    })
+    expect(victim.page.url.pathname).toBe(path)
+    await victim.submit()
+    expect(victim.heading).toBe(words('sign_in.title'))
+    expect((await account()).email).toBe(`${username}@example.org`)
   })
 
   test.each([
@@ -166,8 +214,8 @@ describe('a new address', () => {
       () => usher.addAccount({ username: `other-${serial}`, email: `${username}-1@example.org` }),
     ],
   ])('link is closed when %s', async (_, change) => {
-    const { path } = await requested(`${username}-1@example.org`)
-    const mailbox = await opened(path)
+    const { browser, path } = await requested(`${username}-1@example.org`)
+    const mailbox = await opened(path, browser)
     await change()
     await mailbox.submit()
     expect(mailbox.page.status).toBe(410)
@@ -179,8 +227,8 @@ describe('a new address', () => {
     const [mail] = await mails()
     const old = mail ? linkIn(mail) : ''
     expect((await opened(old)).page.status).toBe(200)
-    const { path } = await requested(`${username}-new@example.org`)
-    await (await opened(path)).submit()
+    const { browser, path } = await requested(`${username}-new@example.org`)
+    await (await opened(path, browser)).submit()
     expect((await opened(old)).page.status).toBe(410)
   })
 

@@ -19,6 +19,8 @@ const signUp = {
   isSent: false,
 }
 
+const ADDRESS = { email, username: 'ada', isOwner: false, isDone: false }
+
 export const profileStates = [
   state('profile', 'profile', () => PROFILE),
   state('profile-name', 'profile', () => ({ ...PROFILE, fields: { name: LONG } })),
@@ -28,11 +30,13 @@ export const profileStates = [
     pending: 'countess@example.org',
   })),
   state('profile-wrong', 'profile', () => ({ ...PROFILE, wrong: ['name', 'email'] })),
-  ...[false, true].map(isDone =>
-    state(isDone ? 'address-confirmed' : 'confirm-address', 'confirm-address', () => {
-      return { email, isDone }
-    }),
-  ),
+  state('confirm-address-sign-in', 'confirm-address', () => ADDRESS),
+  state('confirm-address', 'confirm-address', () => ({ ...ADDRESS, isOwner: true })),
+  state('address-confirmed', 'confirm-address', () => ({
+    ...ADDRESS,
+    isOwner: true,
+    isDone: true,
+  })),
   state('sign-up', 'sign-up', () => signUp),
   state('sign-up-wrong', 'sign-up', () => ({ ...signUp, email: 'ada@example.com', isWrong: true })),
   state('sign-up-sent', 'sign-up', () => ({ ...signUp, isSent: true })),

@@ -257,12 +257,12 @@ export const STATES: State[] = [
     hasPassword: false,
     passkey: PASSKEY,
   })),
-  ...['failed', 'unavailable', 'unknown'].map(problem =>
+  ...['failed', 'old', 'unavailable', 'unknown'].map(problem =>
     state(`sign-in-upstream-${problem}`, 'sign-in', words => ({
       ...signIn,
       hasPassword: false,
       methods: METHODS,
-      problem: words.t(`sign_in.upstream_${problem}`),
+      problem: words.t(`sign_in.upstream_${problem}`, { host: 'login.example.org' }),
       failed: REQUEST_ID,
     })),
   ),

@@ -60,7 +60,8 @@ const DEVICE =
 const OUTCOMES = ['allowed', 'denied', 'gone', 'withdrawn']
 
 /** The errors of a sign-in, and the results of a change of the sign-in methods. */
-const SIGN_IN = 'failed passkey_failed upstream_failed upstream_unavailable upstream_unknown'
+const SIGN_IN =
+  'failed passkey_failed upstream_failed upstream_old upstream_unavailable upstream_unknown'
 /** The errors of a second factor, and its usual names. */
 const FACTORS = ['wrong', 'passkey_failed', 'passkey_not_added', 'passkey', 'totp']
 const SIGN_INS = ['added', 'removed', 'failed', 'taken']
