@@ -101,8 +101,28 @@ export function claimsOf(account: Account, claims: ClaimsFile['claims']): Record
     ['email_verified', email === undefined ? undefined : email_verified],
     ...Object.entries(attributes).map(([key, value]) => [`attributes.${key}`, value] as const),
   ])
-  const values = Object.entries(claims).map(([claim, { from }]) => [claim, sources.get(from)])
-  return Object.fromEntries(values.filter(([, value]) => value !== undefined && value !== null))
+  const all = Object.entries(claims).map(([claim, { from }]) => [
+    claim,
+    withoutEmpty(sources.get(from)),
+  ])
+  return Object.fromEntries(all.filter(([, value]) => value !== undefined))
+}
+
+/**
+ * Returns a value without empty texts, lists and maps, at any depth; undefined if nothing is left. A claim with an
+ * empty value is left out (OIDC Core §5.3.2).
+ */
+function withoutEmpty(value: unknown): unknown {
+  if (value === null || value === undefined) return undefined
+  if (typeof value === 'string') return value.trim() ? value : undefined
+  if (typeof value !== 'object') return value
+  if (Array.isArray(value)) {
+    const items = value.map(withoutEmpty).filter(item => item !== undefined)
+    return items.length ? items : undefined
+  }
+  const members = Object.entries(value).map(([name, member]) => [name, withoutEmpty(member)])
+  const found = members.filter(([, member]) => member !== undefined)
+  return found.length ? Object.fromEntries(found) : undefined
 }
 
 /** Returns the attributes of `allow` in a client file of which the account has none of the values. */

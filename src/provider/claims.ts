@@ -65,8 +65,9 @@ export function claimsFor(client: Client | undefined, all: Record<string, unknow
   const others = names.map(([name, source]) => [name, all[String(source)]] as const)
   const joined = (value: unknown) =>
     Array.isArray(value) && typeof join === 'string' ? value.filter(isScalar).join(join) : value
-  const found = [...kept, ...others].filter(([, value]) => value !== undefined)
-  return Object.fromEntries(found.map(([name, value]) => [name, joined(value)]))
+  const values = [...kept, ...others].map(([name, value]) => [name, joined(value)] as const)
+  // A list without texts is joined to an empty one.
+  return Object.fromEntries(values.filter(([, value]) => value !== undefined && value !== ''))
 }
 
 /** Refuses malformed `claims`, and an essential `acr` that no sign-in has (RFC 9470 §5). */

@@ -39,6 +39,37 @@ test.each(['attributes.nowhere', 'attributes.none', 'attributes.department.lengt
   },
 )
 
+test.each([
+  ['', undefined],
+  [' \n', undefined],
+  [[], undefined],
+  [['', null, ' '], undefined],
+  [{}, undefined],
+  [{ street: '', area: [''] }, undefined],
+  [
+    ['a', '', null, 'b'],
+    ['a', 'b'],
+  ],
+  [
+    { street: '', city: 'London', lines: ['', '1'] },
+    { city: 'London', lines: ['1'] },
+  ],
+  [0, 0],
+  [false, false],
+  [
+    [0, false],
+    [0, false],
+  ],
+  [' a ', ' a '],
+])('a claim from the attribute %j is %j: empty values are left out', (value, claimed) => {
+  const attributes = { any: value }
+  expect(claimsOf({ ...ADA, attributes }, claim('attributes.any')).claim).toEqual(claimed)
+})
+
+test('an empty name of an account from elsewhere is left out', () => {
+  expect(claimsOf({ ...ADA, name: '' }, claim('name'))).toEqual({})
+})
+
 test.each(['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'valueOf'])(
   'a claim from an attribute %s has the value of the account, or is absent',
   name => {
