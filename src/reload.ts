@@ -13,6 +13,7 @@ import { differences, fixedDifferences, fixedOf, losses } from './config/diff.ts
 import { allKeys } from './config/key-list.ts'
 import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError, toRecord } from './config/report/finding.ts'
+import { isAboutAttribute } from './config/report/wording.ts'
 import { pause } from './config/turns.ts'
 import { createAudit } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
@@ -74,7 +75,7 @@ export async function run(first: Settings, context: Context, readiness: Readines
   /** Logs warnings, and the keys of settings that need a restart, once until they change. */
   function logOnce(wanted: Settings) {
     const lines = new Map<string, { event: string; message: string; keys?: string[] }>()
-    for (const warning of wanted.warnings) {
+    for (const warning of wanted.warnings.filter(one => !isAboutAttribute(one))) {
       const { rule, file, key } = warning
       lines.set([rule, file, key].join(), { event: 'config_warning', ...toRecord(warning) })
     }

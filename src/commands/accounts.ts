@@ -164,7 +164,8 @@ export async function password({ values, args: [name = ''] }: Invocation) {
   await audit('password_set', { account: id, change_password_by })
   hint(`The password of ${username} is changed; all sessions and tokens have ended.`)
   for (const { issuer, subject } of account.links ?? []) {
-    hint(`A sign-in at ${issuer} as ${subject} stays possible: npm run usher -- accounts unlink`)
+    const end = `npm run usher -- accounts unlink ${username} --upstream NAME`
+    hint(`A sign-in at ${issuer} as ${subject} stays possible. To end it: ${end}`)
   }
 }
 

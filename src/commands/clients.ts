@@ -205,7 +205,7 @@ export async function uninvite({ args: [handle = ''] }: Invocation) {
 /** `clients remove CLIENT_ID --yes`: ends every token of the client, because each use reads it. */
 export async function remove({ values, args: [id = ''] }: Invocation) {
   if ((await readSettings()).clients.some(({ client_id }) => client_id === id)) {
-    throw new Failure(`${id} has a file in config/clients: delete that.`)
+    throw new Failure(`${id} has a file in ${join(configFolder(), 'clients')}: delete that.`)
   }
   const { records, audit } = await openState()
   const clients = createRegisteredClients(records)

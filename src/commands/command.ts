@@ -156,6 +156,10 @@ export function outline(record: object, indent = ''): string[] {
   })
 }
 
+/** A word as a shell reads it: in quotes where it has other characters than names have. */
+export const shellWord = (word: string) =>
+  /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
+
 /** A value in one line. */
 export function shown(value: unknown): string {
   if (value === undefined) return 'not set'

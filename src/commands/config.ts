@@ -8,6 +8,7 @@ import { createApp } from '../app.ts'
 import { jsonSchemas } from '../config/key-list.ts'
 import { configFolder, readFolder, type Settings } from '../config/load.ts'
 import { ConfigError, describe, type Finding, toRecord } from '../config/report/finding.ts'
+import { isAboutAttribute } from '../config/report/wording.ts'
 import { hasPasskeys } from '../config/schema/upstream.ts'
 import { requireHost } from '../features/factors/rules.ts'
 import type { Readiness } from '../http/health.ts'
@@ -62,9 +63,6 @@ export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
     return { findings: error.findings, warnings }
   }
 }
-
-/** A client is for users with an attribute that no claim has. */
-const isAboutAttribute = ({ rule }: Finding) => rule === 'allow-attribute'
 
 /** Returns the attributes that accounts have, as keys of `allow`. */
 async function attributesIn({ all }: Pick<OwnDirectory, 'all'>) {

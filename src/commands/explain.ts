@@ -89,12 +89,13 @@ async function explainNamed(name: string, reading: Reading, keys: Effective[]): 
   const ids = clients.map(({ value }) => value.client_id)
   const variables = Object.keys({ ...VARIABLES, ...OTHER_VARIABLES })
   const known = [...ids, ...variables, ...keys.map(({ key }) => key)]
-  throw notFound('Key, variable, client or failed request', name, known, FORGOTTEN)
+  throw notFound('Key, variable, client or failed request', name, known, forgotten(name))
 }
 
-const FORGOTTEN = `
+/** Advice for a request that is not stored. */
+const forgotten = (id: string) => `
 Failed requests and sign-ins are remembered for a day, up to 60 a minute. The log has lines for others:
-grep '"id":"REQUEST_ID"' | npm run -s usher -- config explain -`
+grep '"id":"${/^[0-9a-f]{16}$/.test(id) ? id : 'REQUEST_ID'}"' LOG | npm run -s usher -- config explain -`
 
 /** Returns the failed request of this id, or undefined when the store has none. */
 async function recallFailure(id: string): Promise<FailedRequest | undefined> {

@@ -1,11 +1,11 @@
 // Explains why a request failed: compares what was sent with what is configured, and says what to change.
 
-import { basename } from 'node:path'
+import { basename, join } from 'node:path'
 import { closest } from 'fastest-levenshtein'
 import { withoutSecret } from '../config/client-secret.ts'
 import type { ValidFile } from '../config/files.ts'
-import type { Settings } from '../config/load.ts'
-import { didYouMean } from '../config/report/wording.ts'
+import { configFolder, type Settings } from '../config/load.ts'
+import { didYouMean, fill } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
 import { DESCRIPTIONS } from '../provider/error-descriptions.ts'
 import {
@@ -50,11 +50,15 @@ export function explainFailure(facts: Facts): Explanation {
   const { error, detail = '', sent, names } = facts.failure
   const row = rowsFor(error).find(({ detail: pattern = '' }) => new RegExp(pattern).test(detail))
   if (row) {
-    const wrong = row.wrong
-      .replace('TOLERANCE', `${CLOCK_TOLERANCE_SECONDS} s`)
-      .replace('CLIENT', nameOf(facts))
-      .replace('DETAIL', detail)
-    return { wrong, change: row.change.replace('ACCOUNT', sent.account ?? 'NAME') }
+    const values = {
+      tolerance: `${CLOCK_TOLERANCE_SECONDS} s`,
+      client: nameOf(facts),
+      detail,
+      account: accountOf(facts),
+      upstream: facts.failure.authentication,
+    }
+    const client = facts.failure.client_id ?? 'CLIENT_ID'
+    return { wrong: fill(row.wrong, values), change: fill(row.change, { ...values, client }) }
   }
   const compared = comparedBy(error, detail)
   if (compared) return REASONS[compared](facts)
@@ -78,10 +82,18 @@ function rowsFor(error: string): Row[] {
   return [...TABLES.flatMap(table => table.get(error) ?? []), ...rows]
 }
 
+/** The account of a failed sign-in. ACCOUNT: the record does not have it, and the reader writes it there. */
+function accountOf({ failure: { sent } }: Facts): string {
+  return sent.account === undefined || sent.account === 'unknown' ? 'ACCOUNT' : sent.account
+}
+
 const nameOf = ({ failure }: Facts) => failure.client_id ?? 'the client'
-/** The place of a key of the client: its line, or its file. */
-const placeOf = ({ client }: Facts, key: string) =>
-  `${key} in ${client?.origin([key]) ?? client?.file ?? 'config/clients'}`
+/** The place of a key of the client: its line, its file, its registration or its metadata document. */
+function placeOf({ client, failure }: Facts, key: string): string {
+  const isDocument = !client && failure.client_id?.startsWith('https://')
+  const elsewhere = isDocument ? 'its metadata document' : join(configFolder(), 'clients')
+  return `${key} in ${client?.origin([key]) ?? client?.file ?? elsewhere}`
+}
 const sentAs = ({ failure }: Facts, name: string) =>
   failure.sent[name] ?? (failure.authentication === UNKNOWN ? UNKNOWN : 'none')
 
@@ -111,7 +123,9 @@ const unknownClient: Reason = facts => {
     wrong: `no client ${client ? 'had this client_id then' : 'has this client_id'}${didYouMean(client_id ?? '', ids)}`,
     sent: client_id ?? UNKNOWN,
     registered: ids,
-    change: added ?? 'the client_id in the application, or a file for it in config/clients',
+    change:
+      added ??
+      `the client_id in the application, or a file for it in ${join(configFolder(), 'clients')}`,
   }
 }
 
@@ -192,10 +206,14 @@ const authentication: Reason = facts => {
     }
   }
   const name = basename(facts.client?.file ?? 'NAME', '.yaml')
+  const isRegistered = facts.client !== undefined && facts.client.written === undefined
+  const another = isRegistered
+    ? 'it gets another one when it registers again'
+    : `a new one: npm run usher -- clients secret ${name}`
   return {
     wrong: `the secret is not one that ${nameOf(facts)} has`,
     registered: [secrets],
-    change: `the secret in the application; a new one: npm run usher -- clients secret ${name}`,
+    change: `the secret in the application; ${another}`,
   }
 }
 

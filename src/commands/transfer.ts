@@ -104,7 +104,9 @@ async function read(file?: string): Promise<string> {
   const content = file ? readFile(file, 'utf8') : readStdin()
   return content.catch(error => {
     const problem = `The accounts cannot be read: ${reasonOf(error)}.`
-    throw new Failure(`${problem} Split an import of more than 512 MB: split -l 100000 FILE`)
+    throw new Failure(
+      `${problem} Split an import of more than 512 MB: split -l 100000 ${file ?? 'FILE'}`,
+    )
   })
 }
 

@@ -12,6 +12,7 @@ import { accountCounter, networkCounter, signInLimits } from '../accounts/authen
 import { createDirectory, isExpired } from '../accounts/directory.ts'
 import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
 import { readSettings } from '../config/load.ts'
+import { fill } from '../config/report/wording.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { openDirectory } from '../features/accounts-module.ts'
 import { createFactors, describeFactors, isPasskey } from '../features/factors/factors.ts'
@@ -29,6 +30,7 @@ import {
   print,
   requireOne,
   secondOf,
+  shellWord,
 } from './command.ts'
 import texts from './refusals.json' with { type: 'json' }
 
@@ -79,7 +81,7 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   const elsewhere = account && module && `change it where ${module} reads it`
   const reasons = checks.flatMap(([isPrevented, reason]): Obstacle[] => {
     const { wrong, change } = SIGN_IN[reason]
-    const remedy = elsewhere || change.replace('ACCOUNT', account?.id ?? '')
+    const remedy = elsewhere || fill(change, { account: account?.id ?? 'ACCOUNT' })
     return isPrevented ? [{ reason, wrong, change: remedy }] : []
   })
   if (client !== undefined) {
@@ -114,11 +116,16 @@ export async function why({ values, args: [name = ''] }: Invocation) {
 /** Returns what prevents an account from using a client, each with its remedy. */
 function clientObstacles({ client_id, allow = {}, enabled }: ClientMetadata, account?: Account) {
   const missing = account ? missingAttributes(account, allow) : []
-  const attributes = missing.map(name => ({
-    reason: 'attribute_missing',
-    wrong: `${client_id} needs one of these values of ${name}, and the account has none: ${allow[name]?.join(', ')}`,
-    change: `npm run usher -- accounts set ${account?.username} ${name}+=${allow[name]?.[0]}; or allow in the file of ${client_id}`,
-  }))
-  const off = { reason: 'client_off', ...CLIENT_REFUSALS[SWITCHED_OFF] }
+  const attributes = missing.map(name => {
+    const [value = ''] = allow[name] ?? []
+    const words = [account?.username ?? 'ACCOUNT', `${name}+=${value}`].map(shellWord)
+    return {
+      reason: 'attribute_missing',
+      wrong: `${client_id} needs one of these values of ${name}, and the account has none: ${allow[name]?.join(', ')}`,
+      change: `npm run usher -- accounts set ${words.join(' ')}; or allow in the file of ${client_id}`,
+    }
+  })
+  const { wrong, change } = CLIENT_REFUSALS[SWITCHED_OFF]
+  const off = { reason: 'client_off', wrong: fill(wrong, { client: client_id }), change }
   return enabled === false ? [off, ...attributes] : attributes
 }

@@ -1,10 +1,11 @@
 // Reads one file of the folder, and validates it against its schema.
 
+import { basename } from 'node:path'
 import { z } from 'zod'
 import type { Overlays } from './environment.ts'
 import { isSecret, placesOf } from './key-list.ts'
 import { type Finding, type Locate, wrongVariable } from './report/finding.ts'
-import { meant, plainWords, ruleOf, unknownKey } from './report/wording.ts'
+import { fill, meant, plainWords, ruleOf, unknownKey } from './report/wording.ts'
 import { excerpt, openYaml } from './report/yaml.ts'
 import { inLanguages } from './schema/client.ts'
 import { SCHEMAS } from './schema/usher.ts'
@@ -88,7 +89,9 @@ export function readFile<N extends keyof typeof SCHEMAS>(
   const written = overlay(isMap(content) ? { ...defaults, ...content } : content, overlays)
   const schema = kind === 'client' ? inLanguages(SCHEMAS[kind], written) : SCHEMAS[kind]
   const { value, wrong } = validate(schema, written)
-  if (!problems.length) findings.push(...wrong.map(problem => at(...problem)))
+  const name = basename(file, '.yaml')
+  const filled = wrong.map(([path, rule, text]) => at(path, rule, fill(text, { file: name })))
+  if (!problems.length) findings.push(...filled)
   const validated = problems.length ? undefined : value
   return { file, isEmpty, written: mapOf(written), at, origin, value: validated }
 }

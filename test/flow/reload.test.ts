@@ -123,7 +123,9 @@ test('a warning does not prevent a reload, and is logged once', async () => {
   })
   await logged('config_loaded')
   seen = service.stdout().length
-  write('clients/wiki.yaml', { ...unwise, client_name: 'Another name' })
+  // Accounts may have the attribute: only the commands read them.
+  const allow = { groups: ['finance'] }
+  write('clients/wiki.yaml', { ...unwise, client_name: 'Another name', allow })
   await logged('config_loaded')
   expect(service.stdout().slice(seen)).not.toContain('config_warning')
   seen = service.stdout().length

@@ -83,8 +83,19 @@ export function plainYamlError(code: string, message: string): string {
   return YAML[code] ?? said
 }
 
+/**
+ * Replaces `{name}` in a text by the value of this name. A word in capitals, such as ACCOUNT, stays: the reader knows
+ * what to write there.
+ */
+export function fill(text: string, values: Record<string, string>): string {
+  return text.replace(/\{(\w+)\}/g, (placeholder, name: string) => values[name] ?? placeholder)
+}
+
 /** Whether a finding is no warning. Warnings are about settings that are valid but unsafe. */
 export const isProblem = ({ rule }: Finding) => !Object.hasOwn(messages.warnings, rule)
+
+/** Returns the message about a file or a key that is valid and has no effect. */
+export const noEffect = (reason: string) => fill(messages.warnings['no-effect'], { reason })
 
 const ALL = { ...messages.errors, ...messages.warnings }
 
@@ -92,18 +103,26 @@ const ALL = { ...messages.errors, ...messages.warnings }
 type Check = readonly [isBroken: unknown, rule: keyof typeof ALL, key: string]
 
 /**
- * Returns a finding for each broken rule, with its message. `NAME` in a message becomes the name of the
- * file, as commands expect it.
+ * A warning that accounts can refute: a client is for users with an attribute that no claim has. Only `config check` and
+ * `doctor` read the accounts. A running service does not repeat it.
+ */
+export const isAboutAttribute = ({ rule }: Pick<Finding, 'rule'>) => rule === 'allow-attribute'
+
+/**
+ * Returns a finding for each broken rule, with its message. `{file}` in a message becomes the name of the file, as
+ * commands expect it, and `{name}` the last part of the key.
  */
 export function findingsOf({ file, at }: { file: string; at: Locate }, checks: Check[]): Finding[] {
   const broken = checks.filter(([isBroken]) => isBroken)
-  return broken.map(([, rule, key]) =>
-    at(key.split('.'), rule, ALL[rule].replace('NAME', basename(file, '.yaml'))),
-  )
+  return broken.map(([, rule, key]) => {
+    const path = key.split('.')
+    const values = { file: basename(file, '.yaml'), name: path.at(-1) ?? '' }
+    return at(path, rule, fill(ALL[rule], values))
+  })
 }
 
 /**
- * Returns a finding for each name at a key, one or a list, that is none of `known`. `NAME` in the message becomes
+ * Returns a finding for each name at a key, one or a list, that is none of `known`. `{name}` in the message becomes
  * the name.
  */
 export function unknownNames(
@@ -115,7 +134,7 @@ export function unknownNames(
 ): Finding[] {
   return [names].flat().flatMap((name, i) => {
     const place = Array.isArray(names) ? [...path, i] : path
-    const text = message.replace('NAME', () => JSON.stringify(name))
+    const text = fill(message, { name: JSON.stringify(name) })
     return known.includes(name) ? [] : at(place, rule, `${text}${didYouMean(name, known)}`)
   })
 }

@@ -31,7 +31,7 @@ export interface Context
 }
 
 /** The rule about a claim that does not exist, and its message. */
-export const UNKNOWN_CLAIM = ['unknown-claim', 'there is no claim NAME in claims.yaml'] as const
+export const UNKNOWN_CLAIM = ['unknown-claim', 'there is no claim {name} in claims.yaml'] as const
 
 const ROTATION = 'rotate_refresh_tokens'
 const IDLE = 'lifetimes.refresh_token_idle'
@@ -133,7 +133,7 @@ const SIGNED_REQUESTS = 'require_signed_request_object'
 function scopeFindings({ value, at }: CheckedClient, scopes: string[]): Finding[] {
   const registered = value.scope?.split(' ')
   const unknown = (where: string) =>
-    ['unknown-scope', `there is no scope NAME in ${where}`] as const
+    ['unknown-scope', `there is no scope {name} in ${where}`] as const
   const anywhere = 'claims.yaml or resources/'
   const where = unknown(registered ? '`scope` of this file' : anywhere)
   return [

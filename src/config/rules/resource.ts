@@ -19,7 +19,7 @@ const TOKEN_CLAIMS =
 const NO_SCOPE = ['unknown-scope', 'is none of the scopes of this API'] as const
 const NO_API = ['unknown-resource', 'no file in resources/ has this resource'] as const
 const NO_TYPE = ['unknown-type', 'no file in details/ has this type'] as const
-const NO_CLIENT = ['unknown-client', 'there is no client NAME'] as const
+const NO_CLIENT = ['unknown-client', 'there is no client {name}'] as const
 
 const ANY_DOCUMENT = 'https://*'
 /** Ids without a file, and patterns for them. A pattern names a whole host: no other host begins so. */
@@ -109,7 +109,7 @@ export function* detailFindings(types: Type[], clients: Client[], resources: Res
   }
 }
 
-const NO_PROPERTY = ['unknown-property', 'the schema has no property NAME'] as const
+const NO_PROPERTY = ['unknown-property', 'the schema has no property {name}'] as const
 
 /** A sentence can name required properties; a label is for a property or a value of an enum. */
 function* wordFindings({ value: { schema, description, labels }, at }: Type): Generator<Finding> {

@@ -64,7 +64,7 @@ export function upstreamFindings(file: File, context: Context): Finding[] {
   ])
 }
 
-const NO_METHOD = ['sign-in-method', 'there is no method of sign-in NAME'] as const
+const NO_METHOD = ['sign-in-method', 'there is no method of sign-in {name}'] as const
 
 /** Returns the findings about `sign_in.methods`, and about `require_sign_in` of clients. */
 export function methodFindings(usher: Usher, clients: Client[], upstreams: object): Finding[] {

@@ -23,13 +23,13 @@ import {
 /** An address that the provider sends requests to: a web URL without a fragment. */
 export const requestedUri = webUrl.refine(uri => !uri.includes('#'), 'has no fragment')
 
-const hash = matching(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret NAME')
+const hash = matching(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret {file}')
 
 const until = z.string().refine(isTime, 'is a day, or a time in UTC: 2026-12-01T00:00Z')
 /** An item of `client_secret_hashes`. */
 export const secretHash = z.union(
   [hash, z.strictObject({ hash, until })],
-  'a hash, or {hash, until}: make one with: npm run usher -- clients secret NAME',
+  'a hash, or {hash, until}: make one with: npm run usher -- clients secret {file}',
 )
 
 /** The client_id with which the account pages sign users in. It needs no consent. */
