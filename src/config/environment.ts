@@ -1,6 +1,7 @@
 // Environment variables. They replace keys of the files.
 
 import { type Finding, wrongVariable } from './report/finding.ts'
+import { meant, noEffect } from './report/wording.ts'
 import { readText } from './report/yaml.ts'
 
 const MIN_SECRET_BYTES = 32
@@ -15,6 +16,20 @@ export const VARIABLES: Record<string, string> = {
   USHER_METRICS_PORT: 'metrics.port',
   USHER_STORE: 'store',
 }
+
+/** All variables of Usher that begin with its name. */
+const READ = [
+  ...Object.keys(VARIABLES).filter(name => name.startsWith('USHER_')),
+  'USHER_CONFIG',
+  'USHER_SECRET',
+  'USHER_SECRET_FILE',
+  'USHER_STORE_FILE',
+]
+
+/** Whether a variable was meant for Usher. Kubernetes sets `USHER_PORT…` and `USHER_SERVICE_…` for a service `usher`. */
+const isOfUsher = (name: string) => /^USHER_(?!PORT|SERVICE_)/.test(name) && !READ.includes(name)
+
+const withoutPrefix = (name: string) => name.replace(/^USHER_/, '')
 
 /** Values that replace keys of usher.yaml, by the path of the key. `name` is the variable. */
 export type Overlays = Map<string, { name: string; value: unknown }>
@@ -32,6 +47,11 @@ export function readEnvironment(env: NodeJS.ProcessEnv, findings: Finding[]) {
     const { text, problem } = readText(file)
     if (problem) findings.push(wrongVariable(`${name}_FILE`, 'file', `its file ${problem}`))
     return text?.trim()
+  }
+  for (const name of Object.keys(env)) {
+    const near = isOfUsher(name) && meant(withoutPrefix(name), READ.map(withoutPrefix))
+    const unread = noEffect(`nothing reads it; did you mean USHER_${near}?`)
+    if (near) findings.push(wrongVariable(name, 'no-effect', unread))
   }
   const secret = read('USHER_SECRET')
   const overlays: Overlays = new Map()

@@ -10,6 +10,7 @@ import { ConfigError, type Finding, inOrder } from './report/finding.ts'
 import { isProblem, strayFile, unknownNames } from './report/wording.ts'
 import { entriesOf } from './report/yaml.ts'
 import { clientFindings } from './rules/client.ts'
+import { noEffectFindings } from './rules/no-effect.ts'
 import { logoFindings, readLook } from './rules/pages.ts'
 import { importKeys, readClientAuthorities, readModule, usherFindings } from './rules/provider.ts'
 import { detailFindings, resourceFindings } from './rules/resource.ts'
@@ -162,6 +163,10 @@ export async function readFolder(env: NodeJS.ProcessEnv = process.env, folder = 
     await pause()
     findings.push(...clientFindings(client, settings))
   }
+  const { pages } = settings
+  findings.push(
+    ...noEffectFindings({ usher, clients, apis, details, upstreams, words, pages }, folder),
+  )
   const wrong = findings.filter(isProblem)
   const warnings = inOrder(findings.filter(one => !isProblem(one)))
   const right = wrong.length ? undefined : { ...settings, warnings }
