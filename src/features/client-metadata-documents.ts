@@ -7,7 +7,7 @@ import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { mapOf, readJson, required } from '../config/schema/values.ts'
 import { BOUNDS } from '../http/bounds.ts'
-import { prefixOf } from '../http/client-info.ts'
+import { networkOf } from '../http/client-info.ts'
 import { createQuotas } from '../http/limits.ts'
 import { faultOf } from '../http/log.ts'
 import type { Environment, Feature, LibraryFeatures } from '../provider/feature.ts'
@@ -37,7 +37,7 @@ export function clientDocuments({ settings, log }: Pick<Environment, 'settings' 
       if (ctx?.state.isDocumentFetched) return false
       if (ctx) ctx.state.isDocumentFetched = true
       // Pages without a request of the library show clients that users know.
-      const network = ctx ? prefixOf(ctx.ip) : ''
+      const network = ctx ? networkOf(ctx.ip) : ''
       const networkAtHost = `${network} ${host}`
       // Both are looked at before one is counted: a request that is refused adds no key.
       if (ofNetwork.hasRoom(network) && atHost.hasRoom(networkAtHost)) {

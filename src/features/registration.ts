@@ -12,7 +12,7 @@ import { shippedTags, shippedWords } from '../config/schema/locale.ts'
 import { redirectUri, schemeProblem } from '../config/schema/redirect-uri.ts'
 import { emailAddress, required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
-import { prefixOf } from '../http/client-info.ts'
+import { networkOf } from '../http/client-info.ts'
 import { USHER_METADATA } from '../provider/clients.ts'
 import type { Environment, Feature } from '../provider/feature.ts'
 import { addOfflineAccess } from '../provider/requests.ts'
@@ -67,7 +67,7 @@ export function registration(environment: Environment): Feature {
     const isOpen = jti === open.token
     const invitation = isOpen ? undefined : await invitations.find(jti)
     if (!isOpen && !invitation) throw usedUp()
-    if ((isOpen && !open.hasRoom(prefixOf(ctx.ip))) || (await clients.isFull(invitation))) {
+    if ((isOpen && !open.hasRoom(networkOf(ctx.ip))) || (await clients.isFull(invitation))) {
       throw new errors.InvalidRequest('as many applications as there may be have registered', 429)
     }
     await clients.add({ client, since: now(), invitation })

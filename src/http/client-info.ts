@@ -33,19 +33,16 @@ const SYSTEMS: Signs = [
 export function clientInfoOf(ctx: Pick<Context, 'ip' | 'get'>) {
   const userAgent = ctx.get('User-Agent').slice(0, 512)
   const named = (signs: Signs) => signs.find(([sign]) => sign.test(userAgent))?.[1]
-  return { network: prefixOf(ctx.ip), browser: named(BROWSERS), system: named(SYSTEMS) }
+  return { network: networkOf(ctx.ip), browser: named(BROWSERS), system: named(SYSTEMS) }
 }
 
-/** The network of an office or a household in CIDR notation: a /24, or a /48 of IPv6. */
-export const prefixOf = (address: string) => cidrOf(address, 48)
-
-/** A smaller network in CIDR notation: a /24, or a /64 of IPv6. */
-export const networkOf = (address: string) => cidrOf(address, 64)
-
-/** `bits`: of an IPv6 network. */
-function cidrOf(address: string, bits: number): string {
+/**
+ * The network of an office or a household in CIDR notation: a /24, or a /48 of IPv6. Every limit by network uses
+ * it. A user of one /48 has 65,536 networks of /64, and would have each limit as often.
+ */
+export function networkOf(address: string): string {
   if (!isIPv6(address)) return `${address.split('.').slice(0, 3).join('.')}.0/24`
-  return `${ipaddr.IPv6.networkAddressFromCIDR(`${address}/${bits}`)}/${bits}`
+  return `${ipaddr.IPv6.networkAddressFromCIDR(`${address}/48`)}/48`
 }
 
 /** Returns a function that tests whether an address is one of `entries`, or in a range among them. */

@@ -4,7 +4,7 @@ import { hash } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
 import type { Settings } from '../config/load.ts'
 import { BOUNDS, type Quota } from './bounds.ts'
-import { prefixOf } from './client-info.ts'
+import { networkOf } from './client-info.ts'
 
 /** Bytes of path and query, or of the parameters of a request, together, beside those of `MAX_JWT_CHARS`. */
 export const MAX_URL_BYTES = BOUNDS.urls.max
@@ -119,7 +119,7 @@ export function limitStored(
     // A preflight stores nothing. A script learns nothing from one that is refused.
     const isStored = [...pages, ...programs].includes(ctx.path) && ctx.method !== 'OPTIONS'
     if (!isStored) return next()
-    const network = prefixOf(ctx.ip)
+    const network = networkOf(ctx.ip)
     const isClient = byClient.includes(ctx.path)
     const isFull = isOver(network) && !(isClient && ctx.get('Authorization'))
     const account = isFull || performance.now() < busyUntil ? await accountOf(ctx) : undefined

@@ -1,7 +1,7 @@
 // Client info of a sign-in: the IP network, and the names of browser and system.
 
 import { expect, test } from 'vitest'
-import { clientInfoOf, prefixOf } from '../../src/http/client-info.ts'
+import { clientInfoOf, networkOf } from '../../src/http/client-info.ts'
 
 const APPLE = 'AppleWebKit/605.1.15 (KHTML, like Gecko)'
 const CHROME = 'AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0'
@@ -13,10 +13,12 @@ test.each([
   ['2001:DB8:0001::7', '2001:db8:1::/48'],
   ['2001:db8::1', '2001:db8::/48'],
   ['::1', '::/48'],
+  ['2001:db8:1:ffff::', '2001:db8:1::/48'],
+  ['fe80::1%eth0', 'fe80::/48'],
   ['::2:3:4:5:6:7:8', '0:2:3::/48'],
   ['64:ff9b::203.0.113.77', '64:ff9b::/48'],
 ])('the network of the address %s is %s', (address, network) => {
-  expect(prefixOf(address)).toBe(network)
+  expect(networkOf(address)).toBe(network)
 })
 
 test.each([

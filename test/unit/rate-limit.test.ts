@@ -2,7 +2,6 @@
 
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { createRateLimit } from '../../src/accounts/rate-limit.ts'
-import { networkOf } from '../../src/http/client-info.ts'
 import { type Installation, openInstallation } from '../../src/storage/open.ts'
 import { StoreUnavailable } from '../../src/storage/store.ts'
 
@@ -118,16 +117,4 @@ test('while the store is unavailable every attempt is refused, and none is count
   )
   expect(results.every(({ status }) => status === 'rejected')).toBe(true)
   await countAll(5)
-})
-
-test.each([
-  ['192.0.2.7', '192.0.2.0/24'],
-  ['2001:db8::1', '2001:db8::/64'],
-  ['2001:0DB8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
-  ['2001:db8:1:2::', '2001:db8:1:2::/64'],
-  ['::1', '::/64'],
-  ['64:ff9b::192.0.2.7', '64:ff9b::/64'],
-  ['fe80::1%eth0', 'fe80::/64'],
-])('the network of %s is %s', (ip, network) => {
-  expect(networkOf(ip)).toBe(network)
 })
