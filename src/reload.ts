@@ -26,6 +26,8 @@ import { now, reasonOf, StoreUnavailable } from './storage/store.ts'
 const KEYS_EVERY_MS = 10_000
 /** Intervals of the delivery queue: for new notifications, and for those that are due for a retry. */
 const NOTIFY_EVERY_MS = { new: 1_000, again: 20_000 }
+/** A round of the delivery queue waits this long for slow receivers, which do not keep the next round waiting. */
+const MAX_ROUND_MS = 1_000
 
 type Context = Omit<Environment, 'settings' | 'keys'>
 
@@ -129,7 +131,9 @@ export async function run(first: Settings, context: Context, readiness: Readines
   repeat(KEYS_EVERY_MS, () => inOrder(checkKeys).catch(failed('signing keys were not read')))
   for (const kind of ['new', 'again'] as const) {
     const deliver = () => inForce.deliver(kind).catch(failed('notifications were not sent'))
-    repeat(NOTIFY_EVERY_MS[kind], deliver)
+    const round = () =>
+      Promise.race([deliver(), setTimeout(MAX_ROUND_MS, undefined, { ref: false })])
+    repeat(NOTIFY_EVERY_MS[kind], round)
   }
   return {
     handle: (...request: Parameters<RequestListener>) => inForce.handle(...request),

@@ -28,6 +28,7 @@ export function logout(
   const clientOf = async (ctx: Context, client?: { clientId: string }) =>
     client && (await views.client(ctx, client.clientId))
   const pairwise = pairwiseSubjects(records)
+  const signOuts = signOutQueue(records)
   /** Whether the client sent an ID token of the user of this session, which the library has verified. */
   function isOfUser({ client, session, entities }: Oidc): boolean {
     const { sub } = mapOf(entities.IdTokenHint?.payload)
@@ -60,7 +61,7 @@ export function logout(
     },
 
     deliver: (provider, queue, attempt) =>
-      signOutQueue(records).deliverDue(queue, async (signOut, isLast) => {
+      signOuts.deliverDue(queue, async (signOut, isLast) => {
         const { accountId, client_id, sid } = signOut
         const client = await findClient(provider, client_id)
         if (!client?.backchannelLogoutUri) return false

@@ -3,10 +3,10 @@
 //
 //   KIND `id attempt` → notification, attempt, due    one record an attempt, indexed as 'new' or 'again'
 //
-// A node claims a notification for some seconds before it sends it. If the node dies, another one
-// claims it afterwards; a client can be notified twice then.
+// A node claims a notification for some seconds before it sends it, and renews the claim until the receiver has
+// answered. If the node dies, another one claims it afterwards; a receiver can be notified twice then.
 
-import pLimit from 'p-limit'
+import pLimit, { type LimitFunction } from 'p-limit'
 import type { Records, Unreadable } from '../storage/records.ts'
 
 /** State of a notification in the queue. */
@@ -31,12 +31,13 @@ interface Kind<T> {
   ttl?: number
 }
 
-/** Longer than a client may take to answer. */
+/** A notification of a node that died is sent again after this time. */
 const CLAIM_SECONDS = 30
+const RENEW_CLAIM_MS = 10_000
 const WEEK_SECONDS = 7 * 24 * 3600
-/** Limits of one node. */
+/** Limits of one node, for each queue. */
 const MAX_CONCURRENT_DELIVERIES = 50
-const MAX_DELIVERIES_A_ROUND = 200
+const MAX_STARTED_DELIVERIES = 200
 
 /** Epoch seconds, with their fraction: entries of one second keep their order. */
 const time = () => Date.now() / 1000
@@ -55,38 +56,59 @@ export function createDeliveryQueue<T extends object>(
     await records.save(kind, keyOf(entry), entry, { ttl, indexes })
   }
 
-  /** True for one node, until the claim expires. */
-  async function claim(entry: Entry): Promise<boolean> {
+  /** Writes the end of a claim. Returns false for an entry that is gone, or that `isFree` refuses. */
+  async function claim(entry: Entry, isFree: (due: number) => boolean): Promise<boolean> {
     const decide = ({ value }: { value?: Entry }) =>
-      value && value.due <= time() ? { ...value, due: time() + CLAIM_SECONDS } : undefined
+      value && isFree(value.due) ? { ...value, due: time() + CLAIM_SECONDS } : undefined
     const { isWritten } = await records.change<Entry>(kind, keyOf(entry), decide, { ttl })
     return isWritten
+  }
+
+  /** Keeps a claim until the timer is cleared. */
+  function renew(entry: Entry) {
+    // The store may be unavailable for a moment: the next renewal is soon enough.
+    const again = () => claim(entry, () => true).catch(() => {})
+    return setInterval(again, RENEW_CLAIM_MS).unref()
+  }
+
+  async function attempt(entry: Entry, deliver: Deliver) {
+    if (!(await claim(entry, due => due <= time()))) return
+    const pause = pauses[entry.attempt - 1]
+    const renewal = renew(entry)
+    const isRetried = await deliver(entry, pause === undefined).finally(() =>
+      clearInterval(renewal),
+    )
+    if (isRetried && pause !== undefined) {
+      await put({ ...entry, attempt: entry.attempt + 1, due: time() + pause })
+    }
+    await records.remove(kind, keyOf(entry))
+  }
+
+  const started: Record<Queue, LimitFunction> = {
+    new: pLimit(MAX_CONCURRENT_DELIVERIES),
+    again: pLimit(MAX_CONCURRENT_DELIVERIES),
   }
 
   return {
     enqueue: (notification: T) => put({ ...notification, attempt: 1, due: time() }),
 
     /**
-     * Delivers entries that are due, at most `MAX_DELIVERIES_A_ROUND`, in the order in which they became due. `deliver`
+     * Delivers entries that are due, in the order in which they became due. Resolves when all of them have an
+     * outcome. Another call may begin before: both together start at most `MAX_STARTED_DELIVERIES`. `deliver`
      * returns true to request a retry. There is none after the last attempt. `unreadable` is called for an entry that
      * no secret decrypts, which stays; see `walk`.
      */
     async deliverDue(queue: Queue, deliver: Deliver, unreadable?: Unreadable): Promise<void> {
-      const attempt = async (entry: Entry) => {
-        if (!(await claim(entry))) return
-        const pause = pauses[entry.attempt - 1]
-        if ((await deliver(entry, pause === undefined)) && pause !== undefined) {
-          await put({ ...entry, attempt: entry.attempt + 1, due: time() + pause })
-        }
-        await records.remove(kind, keyOf(entry))
-      }
+      const limit = started[queue]
+      const room = MAX_STARTED_DELIVERIES - limit.activeCount - limit.pendingCount
+      if (room <= 0) return
       const due: Entry[] = []
       for await (const entry of records.walk<Entry>(index, queue, unreadable)) {
         if (entry.due <= time()) due.push(entry)
-        if (due.length === MAX_DELIVERIES_A_ROUND) break
+        if (due.length === room) break
       }
       const inOrder = due.toSorted((one, other) => one.due - other.due)
-      await pLimit(MAX_CONCURRENT_DELIVERIES).map(inOrder, attempt)
+      await limit.map(inOrder, entry => attempt(entry, deliver))
     },
   }
 }
