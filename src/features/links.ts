@@ -1,12 +1,14 @@
 // Links that operators print and that mails contain: with one, a user chooses a password, confirms a new address, or
-// adds an account. There is one record for each account and purpose, so that a newer link replaces the older one. The
-// form for a forgotten password is a purpose of its own: a stranger who sends it does not replace the link of an
-// operator, and both are open until one is used.
+// adds an account. There is one record for each account and purpose, so that a newer link replaces the older one. A
+// stranger can send the forms for a forgotten password and for a new account: each of their mails has a link and a
+// record of its own, which replaces no other. All of them are open until one is used.
 //
 //   AccountLink HANDLE → { account, hash, since, until }    HANDLE: a keyed hash of the purpose and the account's id;
-//                                                           for a new account, of its address
+//                                                           for a new account, of its address; and of the
+//                                                           mail, if a stranger can cause it
 //
-// A token is HANDLE and 256 random bits, of which the store has a hash. A link is open until it expires, while
+// A token is HANDLE and 256 bits, of which the store has a hash. They are random. For a mail they are a keyed hash of
+// its id: all attempts to send one mail contain the same link. A link is open until it expires, while
 // the account is enabled and none of its access has ended since, and while a mailed link for a password went to the
 // address that the account has. Setting the password ends all access in the same change of the account. For this
 // reason one of several uses succeeds, a change of the password closes all links, and a crash leaves no link half used.
@@ -20,6 +22,7 @@ import { admit, checkPassword, hashPassword } from '../accounts/password.ts'
 import { isSameText } from '../config/schema/values.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
+import { createMailPauses } from './mail-pause.ts'
 
 /** The purpose of a link: a new password for a user who forgot it, the confirmation of an address, or an account. */
 type Purpose = 'forgot' | 'address' | 'sign_up'
@@ -29,6 +32,8 @@ interface AccountLink {
   account: string
   /** Absent: a new password, by an operator. */
   purpose?: Purpose
+  /** The id of the mail that has the link. */
+  mail?: string
   /** SHA-256 of the token, base64url. */
   hash: string
   /** Epoch seconds. Access of the account that ends later closes the link. */
@@ -43,10 +48,14 @@ interface AccountLink {
   resetFactors?: boolean
   /** PHC string: the password of the latest use, written before the account has it. */
   chosen?: string
+  /** The link was used. A mail that has it is not sent again. */
+  isClosed?: true
 }
 
 type LinkAccount = Pick<Account, 'id' | 'ended'>
 type LinkOptions = Pick<AccountLink, 'purpose' | 'email' | 'resetFactors'>
+/** The mail that gets the link, and the epoch seconds at which it was queued. */
+type MailOfLink = { id: string; at: number }
 
 /** A link that was found by its token, with its account. One for a new account has the account that it adds. */
 export type FoundLink = LinkState & { account: Account; link: AccountLink; handle: string }
@@ -55,7 +64,11 @@ export type FoundLink = LinkState & { account: Account; link: AccountLink; handl
 type LinkState = { isOpen: boolean; isUsed: boolean }
 
 const KIND = 'AccountLink'
-const TOKEN = /^([\w-]{22})[\w-]{43}$/
+/** Purposes that a stranger can cause. */
+const OF_STRANGERS: (Purpose | undefined)[] = ['forgot', 'sign_up']
+const mailsOf = (id: string): [string, string] => ['mailed links of account', id]
+/** A token in the text that a user pasted, or that a mail program took for the link: `TOKEN.`, `<TOKEN>`. */
+const TOKEN = /(?<![\w-])(([\w-]{22})[\w-]{43})(?![\w-])/
 /** The lifetime of a link by default. */
 export const LINK_SECONDS = 3 * 24 * 3600
 /** An expired link is remembered, so that the log can say so. */
@@ -72,11 +85,20 @@ export type Links = ReturnType<typeof createLinks>
 
 /** Returns the functions that make, find and use links. */
 export function createLinks(records: Records, directory: OwnDirectory) {
-  const handleOf = (id: string, purpose?: Purpose) =>
-    records.keyedHash('account link', purpose ? `${purpose} ${id}` : id).toString('base64url')
+  function handleOf(id: string, purpose?: Purpose, mail?: string) {
+    const ofMail = OF_STRANGERS.includes(purpose) ? mail : undefined
+    const name = [purpose, id, ofMail].filter(Boolean).join(' ')
+    return records.keyedHash('account link', name).toString('base64url')
+  }
 
-  function isOpen({ purpose, since, until, email }: AccountLink, account: Account): boolean {
-    if (!account.enabled || since <= (account.ended ?? 0) || until <= now()) return false
+  /** 256 bits, which only the nodes of this installation can make. */
+  const secretOf = (mail: string) =>
+    Buffer.concat(['first', 'second'].map(half => records.keyedHash(`link, ${half} half`, mail)))
+
+  function isOpen(link: AccountLink, account: Account): boolean {
+    const { purpose, since, until, email } = link
+    if (link.isClosed || until <= now()) return false
+    if (!account.enabled || since <= (account.ended ?? 0)) return false
     return purpose === 'address' || (email ?? account.email) === account.email
   }
 
@@ -100,43 +122,94 @@ export function createLinks(records: Records, directory: OwnDirectory) {
     return Boolean(added ?? (await directory.find(account.id)))
   }
 
-  /** Removes a used link. A newer one stays. */
-  async function drop({ link, handle }: FoundLink) {
-    const { value, version } = await records.read<AccountLink>(KIND, handle)
-    if (value?.hash === link.hash) await records.remove(KIND, handle, undefined, version)
+  /** Closes a used link. A newer one stays. The owner of its mailbox has answered: the pause of the mailbox ends. */
+  async function close({ link, handle }: FoundLink) {
+    const { email, chosen, ...rest } = link
+    const closed: AccountLink = { ...rest, isClosed: true }
+    const decide = ({ value }: Found<AccountLink>) =>
+      value?.hash === link.hash ? closed : undefined
+    await records.change<AccountLink>(KIND, handle, decide, { ttl: EXPIRED_SECONDS })
+    if (email) await createMailPauses(records).end(link.account, email)
   }
+
+  /** The account of a link, or the address of an account that does not exist yet. */
+  const nameOf = ({ id }: LinkAccount, { purpose, email = '' }: LinkOptions) =>
+    purpose === 'sign_up' ? email.toLowerCase() : id
+
+  /** Returns a link and its path. */
+  function draw(
+    { id, ended = 0 }: LinkAccount,
+    handle: string,
+    secret: Buffer,
+    { seconds, ...about }: LinkOptions & { seconds: number },
+  ) {
+    const token = handle + secret.toString('base64url')
+    const until = now() + seconds
+    const since = Math.max(now(), ended + 1)
+    const link: AccountLink = { account: id, hash: hashOf(token), since, until, ...about }
+    return { path: `/welcome/${token}`, link }
+  }
+
+  /** The links of an account that mails of strangers have. */
+  const mailedTo = (account: string) => records.list<AccountLink>(...mailsOf(account))
 
   return {
     /** Makes a link, which replaces the former one of its purpose. Returns its path; `until`: epoch seconds. */
-    async make({ id, ended = 0 }: LinkAccount, seconds = LINK_SECONDS, about: LinkOptions = {}) {
-      const { purpose, email = '' } = about
-      const handle = handleOf(purpose === 'sign_up' ? email.toLowerCase() : id, purpose)
-      const token = handle + randomBytes(32).toString('base64url')
-      const until = now() + seconds
-      const since = Math.max(now(), ended + 1)
-      const link: AccountLink = { account: id, hash: hashOf(token), since, until, ...about }
+    async make(account: LinkAccount, seconds = LINK_SECONDS, about: LinkOptions = {}) {
+      const handle = handleOf(nameOf(account, about), about.purpose)
+      const { path, link } = draw(account, handle, randomBytes(32), { ...about, seconds })
       await records.change(KIND, handle, () => link, { ttl: seconds + EXPIRED_SECONDS })
-      return { path: `/welcome/${token}`, until }
+      return { path, until: link.until }
+    },
+
+    /**
+     * Makes the link of a mail. All attempts to send the mail have the same path. Returns undefined if the link of an
+     * earlier attempt was used or closed since, or if a newer link was made.
+     */
+    async makeForMail(
+      mail: MailOfLink,
+      account: LinkAccount,
+      seconds = LINK_SECONDS,
+      about: LinkOptions = {},
+    ) {
+      const { purpose } = about
+      const handle = handleOf(nameOf(account, about), purpose, mail.id)
+      const { path, link } = draw(account, handle, secretOf(mail.id), { ...about, seconds })
+      const { until } = link
+      const decide = ({ value: last }: Found<AccountLink>) => {
+        if (!last) return { ...link, mail: mail.id }
+        const isOfMail = last.hash === link.hash
+        if (!isOfMail) return last.since > mail.at ? undefined : { ...link, mail: mail.id }
+        const isOver = last.isClosed || last.since <= (account.ended ?? 0)
+        return isOver ? undefined : { ...last, until }
+      }
+      const indexes = purpose === 'forgot' ? [mailsOf(account.id)] : []
+      const options = { ttl: seconds + EXPIRED_SECONDS, indexes }
+      const { isWritten } = await records.change<AccountLink>(KIND, handle, decide, options)
+      return isWritten ? { path, until } : undefined
     },
 
     /** Returns the open link of an account for this purpose, without its token. */
     async openOf(account: Account, purpose?: Purpose): Promise<AccountLink | undefined> {
       const { value } = await records.read<AccountLink>(KIND, handleOf(account.id, purpose))
-      return value && isOpen(value, account) ? value : undefined
+      const mailed = purpose === 'forgot' ? await mailedTo(account.id) : []
+      return [value, ...mailed].find(link => link && isOpen(link, account))
     },
 
     /** Removes the links of an account, and the addresses in them. */
     async removeAll({ id }: Account) {
+      for (const { purpose, mail } of await mailedTo(id))
+        await records.remove(KIND, handleOf(id, purpose, mail))
       for (const purpose of [undefined, 'forgot', 'address'] as const)
         await records.remove(KIND, handleOf(id, purpose))
     },
 
-    /** Finds the link of a token, open or not; undefined if there is none, or a newer one. */
-    async find(token: string): Promise<FoundLink | undefined> {
-      const [, handle] = TOKEN.exec(token) ?? []
-      if (!handle) return undefined
+    /** Finds the link of a token, open or not; undefined if there is none, if it was used, or for a newer one. */
+    async find(text: string): Promise<FoundLink | undefined> {
+      const [, token, handle] = TOKEN.exec(text) ?? []
+      if (!token || !handle) return undefined
       const { value: link } = await records.read<AccountLink>(KIND, handle)
-      if (!link || !isSameText(link.hash, hashOf(token))) return
+      if (!link || link.isClosed || !isSameText(link.hash, hashOf(token))) return
       const isNew = link.purpose === 'sign_up'
       const account = (await directory.find(link.account)) ?? (isNew ? newAccount(link) : undefined)
       if (!account) return undefined
@@ -171,7 +244,7 @@ export function createLinks(records: Records, directory: OwnDirectory) {
       })
       if (ended === undefined) return false
       await finish()
-      await drop(found)
+      await close(found)
       return true
     },
 
@@ -189,7 +262,7 @@ export function createLinks(records: Records, directory: OwnDirectory) {
         return isOpen(link, current) ? next : undefined
       })
       if (!changed) return undefined
-      await drop(found)
+      await close(found)
       return former
     },
   }

@@ -1,5 +1,6 @@
-// The queue of mails. A record says what to send; mail.ts sends it, and makes a link at that moment, so that no token
-// waits in the store.
+// The queues of mails. A record says what to send; mail.ts sends it, and makes a link at that moment, so that no token
+// waits in the store. Forms that a stranger can send have a queue of their own: a flood of them does not delay the
+// mails of users and operators.
 //
 // A notice is queued after a change that its user should know of, by pages and by commands. It goes to the
 // address that the account had at the change.
@@ -27,6 +28,8 @@ export interface Notice {
   changes: (typeof NOTICES)[number][]
   /** The address of the account at that moment. */
   to: string
+  /** Whether its owner has confirmed it. */
+  isVerified?: boolean
   /** Epoch seconds. */
   at: number
 }
@@ -34,6 +37,8 @@ export interface Notice {
 /** A mail: a notice, or a link for an account or for a name that a user typed. */
 export interface Mail {
   id: string
+  /** The epoch seconds at which it was queued. */
+  at: number
   account?: string
   typed?: string
   /** The new address of the account, which has to be confirmed. */
@@ -60,15 +65,28 @@ export async function countForm(ctx: Context, records: Records, counter: Counter
 
 type About = Pick<Mail, 'lang' | 'seconds' | 'resetFactors'>
 
-/** Returns the queue. A mail gets its id there. */
-export function mailQueue(records: Records) {
-  const { enqueue, deliverDue } = createDeliveryQueue<Mail>(records, {
-    names: ['Mail', 'mails'],
-    idOf: ({ id }) => id,
-    // Five attempts within four hours or so.
-    pauses: [30, 300, 1800, 10_800],
-  })
-  return { enqueue: (mail: Omit<Mail, 'id'>) => enqueue({ id: randomUUID(), ...mail }), deliverDue }
+/** Five attempts within four hours or so. */
+const PAUSES_SECONDS = [30, 300, 1800, 10_800]
+
+/** Returns the queues. A mail gets its id there. */
+export function mailQueues(records: Records) {
+  const queueOf = (names: [kind: string, index: string]) =>
+    createDeliveryQueue<Mail>(records, { names, idOf: ({ id }) => id, pauses: PAUSES_SECONDS })
+  const ofAccounts = queueOf(['Mail', 'mails'])
+  const ofForms = queueOf(['FormMail', 'form mails'])
+
+  return {
+    async enqueue(mail: Omit<Mail, 'id' | 'at'>) {
+      const isOfForm = mail.typed !== undefined || mail.newcomer !== undefined
+      const queue = isOfForm ? ofForms : ofAccounts
+      await queue.enqueue({ id: randomUUID(), at: now(), ...mail })
+    },
+
+    /** Delivers the mails of both queues that are due; see `createDeliveryQueue`. */
+    async deliverDue(...args: Parameters<typeof ofAccounts.deliverDue>) {
+      await Promise.all([ofAccounts.deliverDue(...args), ofForms.deliverDue(...args)])
+    },
+  }
 }
 
 /** Queues a mail with a link for an account. Throws `InvalidAccount` without `mail` in usher.yaml, or an address. */
@@ -76,11 +94,14 @@ export async function queueLink({ mail }: Settings, records: Records, to: Accoun
   const { id, username, email } = to
   if (!mail) throw new InvalidAccount('mail is not set in usher.yaml')
   if (!email) throw new InvalidAccount(`${username} has no e-mail address`)
-  await mailQueue(records).enqueue({ account: id, ...about })
+  await mailQueues(records).enqueue({ account: id, ...about })
 }
 
-/** A change of an account. `formerEmail`: the address that it has replaced. */
-type Change = { event: string; account?: unknown; formerEmail?: string }
+/**
+ * A change of an account. `formerEmail`: the address that it has replaced. `is_first`: the account had no way to sign in
+ * before.
+ */
+type Change = { event: string; account?: unknown; formerEmail?: string; is_first?: unknown }
 
 /** Queues a notice about those of the events that have one. Does nothing without `mail`, or an address. */
 export async function queueNotice(
@@ -90,11 +111,18 @@ export async function queueNotice(
   lang?: string,
 ) {
   if (!mail || accounts.module) return
-  const about = events.filter(each => each.event !== 'account_changed' || each.formerEmail)
+  const about = events.filter(hasNotice)
   const changes = NOTICES.filter(change => about.some(({ event }) => event === change))
   const { account, formerEmail } = about.find(({ event }) => event === changes[0]) ?? {}
   if (typeof account !== 'string') return
-  const to = formerEmail ?? (await createDirectory(records).find(account))?.email
-  const notice = to && { changes, to, at: now() }
-  if (notice) await mailQueue(records).enqueue({ account, lang, notice })
+  const { email, email_verified } = (await createDirectory(records).find(account)) ?? {}
+  const to = formerEmail ?? email
+  // An account keeps an address that is not confirmed until its first change: one notice at most goes there.
+  const isVerified = formerEmail !== undefined || email_verified
+  const notice = to && { changes, to, isVerified, at: now() }
+  if (notice) await mailQueues(records).enqueue({ account, lang, notice })
 }
+
+/** The first password of an account is no change that its user does not know of. */
+const hasNotice = ({ event, formerEmail, is_first }: Change) =>
+  event === 'account_changed' ? formerEmail !== undefined : !is_first

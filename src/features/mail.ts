@@ -1,14 +1,12 @@
-// Mail: links for passwords (links.ts) and notices about changes, sent from the queue (mail-queue.ts) and never while
-// a user waits.
+// Mail: links for passwords (links.ts) and notices about changes, sent from the queues (mail-queue.ts) and never while
+// a user waits. A mailbox whose owner has not asked for a mail gets few of them (mail-pause.ts).
 //
 // The page for a forgotten password stores what was typed, and nothing else. Whether an account has that name is
 // looked up later: the page and its time are the same for every name.
 
-import { readFileSync } from 'node:fs'
 import type { Context } from 'koa'
 import { type Account, newAccountId, typedName, valuesOf } from '../accounts/account.ts'
 import { createDirectory } from '../accounts/directory.ts'
-import type { Settings } from '../config/load.ts'
 import { networkOf } from '../http/client-info.ts'
 import { readForm } from '../http/forms.ts'
 import { PLACES } from '../pages/page-data.ts'
@@ -17,10 +15,10 @@ import type { Site } from '../pages/site.ts'
 import type { Views } from '../pages/views.ts'
 import type { Dependencies } from '../provider/feature.ts'
 import { createBrowserBinding } from '../provider/interactions.ts'
-import type { Found } from '../storage/records.ts'
-import { type Check, now, ok, wrong } from '../storage/store.ts'
 import { createLinks, holdsAddress } from './links.ts'
-import { countForm, type Mail, mailQueue, type Notice, OF_NETWORK } from './mail-queue.ts'
+import { createMailPauses } from './mail-pause.ts'
+import { countForm, type Mail, mailQueues, type Notice, OF_NETWORK } from './mail-queue.ts'
+import { sendMessage } from './mail-smtp.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
@@ -42,47 +40,11 @@ interface Letter {
   notice?: Notice
 }
 
-/** One mail of an account in this time, however often a user asks. */
-const PAUSE_SECONDS = 5 * 60
-const FORGOT_SECONDS = 3600
-const TIMEOUT_MS = 10_000
+/** The lifetime of a link that a form has caused. */
+const FORM_LINK_SECONDS = 3600
 
-/** Epoch seconds as `2026-12-01T12:00`, in UTC. */
-const minuteOf = (seconds: number) => new Date(seconds * 1000).toISOString().slice(0, 16)
-
-/** Returns the SMTP client. Its library is loaded only where `mail` is set. */
-async function transportOf({ smtp }: NonNullable<Settings['mail']>) {
-  const { host, port, username, password_file, tls } = smtp
-  const { createTransport } = await import('nodemailer')
-  const pass = password_file && readFileSync(password_file, 'utf8').trim()
-  return createTransport({
-    host,
-    port,
-    ...(username && { auth: { user: username, pass } }),
-    secure: tls === 'implicit',
-    requireTLS: tls === 'starttls',
-    ignoreTLS: tls === 'none',
-    connectionTimeout: TIMEOUT_MS,
-    socketTimeout: TIMEOUT_MS,
-  })
-}
-
-type SmtpError = Error & { responseCode?: number; code?: string }
-/** The reason for the log, without an address: answers of the server, and errors of the envelope, may repeat it. */
-const smtpFailure = ({ responseCode, code, message }: SmtpError) => {
-  const reason = code === 'EENVELOPE' ? code : message
-  return new Error(responseCode ? `SMTP ${responseCode}` : reason)
-}
-
-/** Connects to the SMTP server, and signs in. `fix`: the remedy, for operators. */
-export async function checkMail(mail: NonNullable<Settings['mail']>, fix: string): Promise<Check> {
-  const { host } = mail.smtp
-  const verified = transportOf(mail).then(transport => transport.verify())
-  return verified.then(
-    () => ok('mail', `${host} accepts the connection`),
-    error => wrong('mail', `${host}: ${smtpFailure(error).message}`, fix),
-  )
-}
+/** A mail in the queue. `attempt`: 1 for the first. */
+type Queued = Mail & { attempt: number }
 
 /** Returns the feature: it sends mails, and has the page for a forgotten password. Off without `mail`. */
 export function mail(dependencies: Dependencies, views: Views): PageFeature {
@@ -92,70 +54,128 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
   if (!set || settings.accounts.module) return {}
   const directory = createDirectory(records, sessions)
   const links = createLinks(records, directory)
-  const queue = mailQueue(records)
+  const queues = mailQueues(records)
+  const pauses = createMailPauses(records)
   const { bind } = createBrowserBinding(settings)
 
   /** Returns what to send; undefined if nothing. A link in it is made now. */
-  async function letterOf(item: Mail & { attempt: number }): Promise<Letter | undefined> {
-    const { notice, address, newcomer, seconds = FORGOT_SECONDS, resetFactors, attempt } = item
-    if (newcomer) {
-      const isFirst = await isDue(newcomer.toLowerCase(), attempt)
-      return isFirst ? confirmation('sign_up', newcomer) : undefined
-    }
-    const account = await (item.account ? directory.find(item.account) : forgetful(item))
-    if (!account && item.typed) return noLink(item.typed, attempt)
+  async function letterOf(item: Queued): Promise<Letter | undefined> {
+    const { newcomer, typed, address, notice } = item
+    if (newcomer) return confirmation(item, 'sign_up', newcomer)
+    if (typed !== undefined) return answerTo(item, typed)
+    const account = await directory.find(item.account ?? '')
     if (!account?.enabled) return undefined
-    if (notice) return { key: 'notice', to: notice.to, account, path: PLACES.home, notice }
-    if (address) return confirmation('address', address, account)
+    if (notice) return noticeTo(item, account, notice)
+    return address ? confirmation(item, 'address', address, account) : invitation(item, account)
+  }
+
+  /**
+   * Returns the lifetime of the link in a mail that began a pause; undefined if another mail did, and this one is not
+   * sent. The link is open as long as the pause lasts: until the next mail, its receiver has one that works.
+   */
+  function lifetimeIn(pause: number | undefined, { attempt }: Queued): number | undefined {
+    // The first attempt has begun it. Since then, another mail may have begun the next one.
+    const isBegun = pause !== undefined || attempt > 1
+    return isBegun ? Math.max(pause ?? 0, FORM_LINK_SECONDS) : undefined
+  }
+
+  /** Begins the pause of a mailbox that may not have asked for the mail; see `lifetimeIn`. */
+  const dueTo = async (address: string, item: Queued) =>
+    lifetimeIn(await pauses.beginOfMailbox(address, item.id), item)
+
+  /** Returns the mail of an operator: a link for a password. */
+  async function invitation(item: Queued, account: Account): Promise<Letter | undefined> {
     const { email, password } = account
     if (!email) return undefined
-    const purpose = item.typed === undefined ? undefined : 'forgot'
-    const link = await links.make(account, seconds, { purpose, email, resetFactors })
-    return { key: password === undefined ? 'invitation' : 'forgot', to: email, account, ...link }
+    const { seconds, resetFactors } = item
+    const link = await links.makeForMail(item, account, seconds, {
+      email,
+      resetFactors,
+    })
+    const key = password === undefined ? 'invitation' : 'forgot'
+    return link && { key, to: email, account, ...link }
+  }
+
+  /** Returns the answer to the form for a forgotten password. */
+  async function answerTo(item: Queued, typed: string): Promise<Letter | undefined> {
+    const account = await ownerOf(typed)
+    if (!account) return noLink(item, typed)
+    const { enabled, email } = account
+    if (!enabled || !email) return undefined
+    const pause = await pauses.beginOfAccount(account.id, email, item.id)
+    const seconds = lifetimeIn(pause, item)
+    if (!seconds) return undefined
+    const link = await links.makeForMail(item, account, seconds, {
+      purpose: 'forgot',
+      email,
+    })
+    return link && { key: 'forgot', to: email, account, ...link }
+  }
+
+  /** Returns the account of a typed name, if a link can be sent safely. */
+  async function ownerOf(typed: string): Promise<Account | undefined> {
+    const { known } = await directory.candidate(typedName(typed), ['email'])
+    const account = known && (await directory.find(known.id))
+    const { email, email_verified, password, links: upstreams = [] } = account ?? {}
+    const isSafe = email !== undefined && email_verified && (password || !upstreams.length)
+    if (!account || !isSafe) return undefined
+    // Another account may have the address: one that does not verify it changes nothing.
+    const holder = await directory.candidate(email, ['email'])
+    return holder.known?.id === account.id ? account : undefined
   }
 
   /**
    * Returns the mail for an address that is not verified, or that several accounts have. It goes only where the user
    * typed the address itself: only its mailbox learns that there is an account.
    */
-  async function noLink(typed: string, attempt: number): Promise<Letter | undefined> {
+  async function noLink(item: Queued, typed: string): Promise<Letter | undefined> {
     const holders = (await directory.findByEmail(typedName(typed))).filter(holdsAddress)
     const isUsual = holders.length === 1 && holders[0]?.email_verified
     const { email: to } = holders.find(({ enabled }) => enabled) ?? {}
-    if (!to || isUsual || !(await isDue(to.toLowerCase(), attempt))) return undefined
+    if (!to || isUsual || !(await dueTo(to, item))) return undefined
     return { key: 'no_link', to, path: PLACES.home }
   }
 
   /** Returns the mail with a link that confirms an address; another one if an account has it already. */
   async function confirmation(
+    item: Queued,
     purpose: 'address' | 'sign_up',
     email: string,
     account?: Account,
-  ): Promise<Letter> {
+  ): Promise<Letter | undefined> {
+    const seconds = await dueTo(email, item)
+    if (!seconds) return undefined
     const holders = (await directory.findByEmail(email)).filter(holdsAddress)
     // A new account has its address as username.
     const namesake = account ? undefined : await directory.findByUsername(email)
     if (namesake || holders.some(({ id }) => id !== account?.id))
       return { key: 'known', to: email, path: PLACES.home }
     const to = account ?? { id: newAccountId() }
-    const link = await links.make(to, FORGOT_SECONDS, { purpose, email })
-    return { key: purpose, to: email, account, ...link }
+    const link = await links.makeForMail(item, to, seconds, { purpose, email })
+    return link && { key: purpose, to: email, account, ...link }
+  }
+
+  /** Returns a notice. An address that is not confirmed gets few, as it may be that of a stranger. */
+  async function noticeTo(item: Queued, account: Account, notice: Notice) {
+    const isDue = notice.isVerified || (await dueTo(notice.to, item))
+    const letter: Letter = { key: 'notice', to: notice.to, account, path: PLACES.home, notice }
+    return isDue ? letter : undefined
   }
 
   /** Returns the message. */
-  async function compose({ key, to, account, path, until, notice }: Letter, lang?: string) {
+  function compose({ key, account, path, until, notice }: Letter, { id, lang }: Queued) {
     const [own = ''] = account ? valuesOf(account.attributes, 'locale') : []
     const words = views.find(lang ?? own) ?? views.english
     const { t } = words
     const { username = '', name = username } = account ?? {}
-    const date = minuteOf(notice?.at ?? until ?? 0)
-    // A user can enter any address, and any name: the name is for the user's own address only.
-    const isOwn = notice || to === account?.email
+    const date = words.minute(notice?.at ?? until ?? 0)
+    // Users choose their names: no mailbox gets the text of a stranger.
+    const isOfOwner = key === 'invitation' || key === 'forgot' || notice?.isVerified
     const paragraphs = [
-      isOwn ? t('mail.hello', { name }) : '',
+      isOfOwner ? t('mail.hello', { name }) : '',
       t(`mail.${key}_text`, { brand, date }),
       ...(notice?.changes ?? []).map(change => t(`notice.${change}`)),
-      account ? t('mail.username', { username }) : '',
+      isOfOwner ? t('mail.username', { username }) : '',
     ].filter(Boolean)
     const subject = t(`mail.${key}`, { brand })
     const link = issuer + path
@@ -163,52 +183,31 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
     const end = until ? t('mail.end', { date }) : otherwise
     return {
       from: { name: brand, address: set?.from ?? '' },
-      to: { name: '', address: to },
       subject,
+      // All attempts have the same id: a mailbox that gets two of them can tell.
+      messageId: `<${id}@${new URL(issuer).hostname}>`,
+      // RFC 3834 §5: no answer of a machine is wanted.
+      headers: { 'Auto-Submitted': 'auto-generated' },
       text: [...paragraphs, link, end].join('\n\n'),
       html: views.render(words, 'mail', { subject, paragraphs, link, end }),
+      // Quoted-printable breaks long lines, such as links, for programs that do not decode it.
+      textEncoding: 'base64' as const,
     }
-  }
-
-  const send = async (letter: Letter, lang?: string): Promise<void> => {
-    const transport = await transportOf(set)
-    const message = await compose(letter, lang)
-    await transport.sendMail(message).catch(error => Promise.reject(smtpFailure(error)))
   }
 
   return {
     deliver: (_provider, due, attempt) =>
-      queue.deliverDue(due, async (item, isLast) => {
+      queues.deliverDue(due, async (item, isLast) => {
         const letter = await letterOf(item)
         if (!letter) return false
         const about = { accountId: letter.account?.id ?? item.account, attempt: item.attempt }
-        return attempt('mail', about, isLast, send(letter, item.lang))
+        const sent = sendMessage(set, letter.to, compose(letter, item))
+        return attempt('mail', about, isLast, sent)
       }),
     addPages(pages, site) {
       pages.get(PLACES.forgot, ctx => forgot(ctx, site))
       pages.post(PLACES.forgot, ctx => forgot(ctx, site))
     },
-  }
-
-  /** The account of a typed name, if a link can be sent safely, and none was a moment ago. */
-  async function forgetful({ typed = '', attempt }: Mail & { attempt: number }) {
-    const { known } = await directory.candidate(typedName(typed), ['email'])
-    const account = known && (await directory.find(known.id))
-    const { email, email_verified, password, links: upstreams = [] } = account ?? {}
-    const isSafe = email !== undefined && email_verified && (password || !upstreams.length)
-    if (!account || !isSafe) return undefined
-    // Another account may have the address: one that does not verify it changes nothing.
-    if ((await directory.candidate(email, ['email'])).known?.id !== account.id) return undefined
-    return (await isDue(account.id, attempt)) ? account : undefined
-  }
-
-  /** Returns false within the pause: one of several forms gets a mail. */
-  async function isDue(name: string, attempt: number): Promise<boolean> {
-    if (attempt > 1) return true
-    const begin = ({ value: last }: Found<{ at: number }>) =>
-      last && last.at > now() - PAUSE_SECONDS ? undefined : { at: now() }
-    const options = { ttl: PAUSE_SECONDS }
-    return (await records.change('ForgotPause', name, begin, options)).isWritten
   }
 
   /** The page, and its form: the same for every name. */
@@ -218,7 +217,7 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
     if (ctx.method !== 'POST') return views.page(ctx, 'forgot', { isSent: false })
     await countForm(ctx, records, [`forgot network ${networkOf(ctx.ip)}`, OF_NETWORK])
     const typed = form.value('username').slice(0, 256)
-    await queue.enqueue({ typed, lang: views.words(ctx).lang })
+    await queues.enqueue({ typed, lang: views.words(ctx).lang })
     views.page(ctx, 'forgot', { isSent: true })
   }
 }

@@ -24,7 +24,7 @@ import { RECENT_SECONDS, type SignedIn, type Site, type Submitted } from '../pag
 import type { Dependencies, Oidc } from '../provider/feature.ts'
 import type { Interaction } from '../provider/interactions.ts'
 import { createLinks, type FoundLink, type Links } from './links.ts'
-import { countForm, mailQueue, OF_NETWORK, queueNotice } from './mail-queue.ts'
+import { countForm, mailQueues, OF_NETWORK, queueNotice } from './mail-queue.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
@@ -99,7 +99,7 @@ export function selfService({ settings, records, sessions }: Dependencies): Page
       if (pending) {
         await countForm(ctx, records, [`addresses of ${id}`, OF_ACCOUNT])
         const mail = { account: id, address: pending, lang: views.words(ctx).lang }
-        await mailQueue(records).enqueue(mail)
+        await mailQueues(records).enqueue(mail)
         note(ctx, 'email_change_requested', { account: id })
       }
       const rename = (current: Account) => ({ ...current, name: name.data })
@@ -201,7 +201,7 @@ function signUpPage({ views, records, settings }: Site): PromptPage {
       }
       await countForm(ctx, records, [`sign-up network ${networkOf(ctx.ip)}`, OF_NETWORK])
       const mail = { newcomer, lang: views.words(ctx).lang }
-      await mailQueue(records).enqueue(mail)
+      await mailQueues(records).enqueue(mail)
       return render(ctx, interaction, { isSent: true })
     },
   }

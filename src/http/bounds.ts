@@ -25,6 +25,7 @@ type Per =
   | 'network and host'
   | 'network and name'
   | 'account'
+  | 'mailbox'
   | 'client'
   | 'code'
   | 'all'
@@ -288,6 +289,20 @@ export const BOUNDS = {
     per: 'network',
     attempts: 30,
     maxWaitSeconds: 60,
+  },
+  unaskedMails: {
+    what: 'Mails that its owner may not have asked for. The wait doubles with each until a link is used',
+    protects: 'mailboxes',
+    per: 'mailbox',
+    attempts: 1,
+    maxWaitSeconds: 24 * 3600,
+  },
+  forgottenPasswords: {
+    what: 'Links for a forgotten password. The wait doubles with each until one is used',
+    protects: 'mailboxes',
+    per: 'account',
+    attempts: 1,
+    maxWaitSeconds: 24 * 3600,
   },
   newAddresses: {
     what: 'New addresses that are to be confirmed',

@@ -16,6 +16,16 @@ const wider = (tag: string) => {
 }
 
 const DAY_MINUTES = 24 * 60
+const MINUTE_FORMAT: Intl.DateTimeFormatOptions = {
+  weekday: 'long',
+  year: 'numeric',
+  month: 'long',
+  day: 'numeric',
+  hour: 'numeric',
+  minute: '2-digit',
+  timeZone: 'UTC',
+  timeZoneName: 'short',
+}
 
 /** Scripts that are written from right to left. */
 const RTL = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u
@@ -45,6 +55,7 @@ export function createLanguages(own: Locales = {}) {
 
 function createWords(lang: string, words: Record<string, string>) {
   const dates = new Intl.DateTimeFormat(lang, { dateStyle: 'long', timeZone: 'UTC' })
+  const minutes = new Intl.DateTimeFormat(lang, MINUTE_FORMAT)
   const recent = new Intl.RelativeTimeFormat(lang, { numeric: 'auto' })
   const numbers = new Intl.NumberFormat(lang, { maximumFractionDigits: 20 })
   const lists = new Intl.ListFormat(lang)
@@ -81,6 +92,9 @@ function createWords(lang: string, words: Record<string, string>) {
 
     /** The day (UTC) of a time in epoch seconds, as ISO 8601 and as text. */
     date,
+
+    /** A time in epoch seconds as text, with its minute and time zone (UTC). */
+    minute: (seconds: number) => minutes.format(new Date(seconds * 1000)),
 
     /** Like `date`. For the last 24 hours, the text says how long ago: the user's time zone is unknown. */
     ago(seconds: number) {

@@ -100,12 +100,16 @@ export function createDeliver(provider: Provider, features: Feature[], environme
   }
 }
 
-type DeliveryError = Partial<NodeJS.ErrnoException> & { response?: { status: number } }
+/** `isFinal`: the sender knows that the receiver would refuse another attempt. */
+type DeliveryError = Partial<NodeJS.ErrnoException> & {
+  response?: { status: number }
+  isFinal?: boolean
+}
 
 /** For operators: without the URL, whose query may hold a secret. */
-function failureOf({ name, message, code, response }: DeliveryError) {
+function failureOf({ name, message, code, response, isFinal = false }: DeliveryError) {
   // 400: the client will never accept this one (Back-Channel Logout §2.8); other answers may change.
   if (response) return { isFinal: response.status === 400, reason: `answered ${response.status}` }
   if (name === 'TimeoutError') return { isFinal: false, reason: 'no answer in time' }
-  return { isFinal: false, reason: String(message || code) }
+  return { isFinal, reason: String(message || code) }
 }

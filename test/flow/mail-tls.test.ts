@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { checkMail } from '../../src/features/mail.ts'
 import { queueLink } from '../../src/features/mail-queue.ts'
+import { checkMail } from '../../src/features/mail-smtp.ts'
 import { type Made, makeCertificate } from '../support/certificates.ts'
 import { run } from '../support/command.ts'
 import { type MailServer, startMailServer } from '../support/mail-server.ts'
@@ -47,7 +47,13 @@ type Offered = 'starttls' | 'implicit'
 async function serve(offered: Offered, certificate = 'right') {
   const { cert, key } = certificates[certificate] ?? authority
   const files = { cert: readFileSync(cert), key: readFileSync(key) }
-  const options = { secure: offered === 'implicit', disabledCommands: [], allowInsecureAuth: false }
+  const options = {
+    secure: offered === 'implicit',
+    disabledCommands: [],
+    allowInsecureAuth: false,
+    // A client that does not begin TLS waits for a greeting, for minutes.
+    socketTimeout: 5000,
+  }
   const server = await startMailServer({ ...options, ...files })
   open.push(server)
   return server

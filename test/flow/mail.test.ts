@@ -3,10 +3,12 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createLinks } from '../../src/features/links.ts'
-import { checkMail } from '../../src/features/mail.ts'
-import { NOTICES, queueLink, queueNotice } from '../../src/features/mail-queue.ts'
+import { createMailPauses } from '../../src/features/mail-pause.ts'
+import { mailQueues, NOTICES, queueLink, queueNotice } from '../../src/features/mail-queue.ts'
+import { checkMail } from '../../src/features/mail-smtp.ts'
+import { createLanguages } from '../../src/pages/words.ts'
 import { Browser } from '../support/browser.ts'
 import { addApp, atFactor, FACTORS, factorsOf, nextCode } from '../support/factors.ts'
 import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
@@ -43,6 +45,7 @@ afterAll(async () => {
 beforeEach(() => {
   server.state.received = []
   server.state.refusal = undefined
+  server.state.refusedAt = 'DATA'
 })
 
 const accountOf = async (name: string) => {
@@ -53,7 +56,7 @@ const accountOf = async (name: string) => {
 /** Ends the pause between two mails: closes the open link of the account. */
 const closeLink = async (name: string) => {
   const { id } = await accountOf(name)
-  await usher.records.change('ForgotPause', id, () => ({ at: 0 }))
+  await createMailPauses(usher.records).end(id, `${name}@example.org`)
   await usher.records.remove(
     'AccountLink',
     usher.records.keyedHash('account link', id).toString('base64url'),
@@ -96,18 +99,15 @@ test('an invitation is mailed, verifies the address, and no token waits in the s
 
 test('a mailed link can remove the second factors, and that of the form never does', async () => {
   const account = await accountOf('ada')
-  const linkOf = async (purpose = '') => {
-    const name = `${purpose} ${account.id}`.trim()
-    const found = usher.records.keyedHash('account link', name).toString('base64url')
-    return (await usher.records.read<{ resetFactors?: boolean }>('AccountLink', found)).value
-  }
+  const links = createLinks(usher.records, usher.directory)
   await queueLink(usher.settings, usher.records, account, { lang: 'en', resetFactors: true })
   await usher.deliver('new')
-  expect(await linkOf()).toMatchObject({ resetFactors: true })
+  expect(await links.openOf(account)).toMatchObject({ resetFactors: true })
   await closeLink('ada')
   await forgot('ada')
-  expect(await linkOf('forgot')).toMatchObject({ email: 'ada@example.org' })
-  expect((await linkOf('forgot'))?.resetFactors).toBeUndefined()
+  const ofForm = await links.openOf(account, 'forgot')
+  expect(ofForm).toMatchObject({ email: 'ada@example.org' })
+  expect(ofForm?.resetFactors).toBeUndefined()
   await closeLink('ada')
 })
 
@@ -272,28 +272,249 @@ describe('a forgotten password', () => {
   })
 })
 
-test('a mail that the server does not accept is sent again, with a link that works', async () => {
-  await closeLink('ada')
-  server.state.refusal = { responseCode: 451 }
-  await forgot('ada')
-  expect(server.state.received).toEqual([])
-  const failed = usher.output.find(line => line.includes('"event":"mail_failed"')) ?? ''
-  expect(failed).toContain('"reason":"SMTP 451"')
-  expect(failed).not.toContain('example.org')
-  server.state.refusal = undefined
-  // The next attempt is due in half a minute.
-  const {
-    Date: { now },
-  } = globalThis
-  Date.now = () => now() + 31_000
+/** Runs work at a later time. */
+async function later<T>(seconds: number, work: () => Promise<T>): Promise<T> {
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
   try {
-    await usher.deliver('again')
+    return await work()
   } finally {
-    Date.now = now
+    vi.useRealTimers()
   }
+}
+
+/** Sends what waits from other tests. */
+async function startAnew() {
+  await closeLink('ada')
+  await later(6 * 3600, () => usher.deliver('again'))
+  server.state.received = []
+  server.state.refused = []
+}
+
+describe('an answer of the SMTP server', () => {
+  beforeEach(startAnew)
+  const COMMANDS = ['MAIL FROM', 'RCPT TO', 'DATA'] as const
+  const PASSING = COMMANDS.flatMap(command => [421, 450, 452].map(code => [code, command] as const))
+  const PERMANENT = COMMANDS.flatMap(command =>
+    [550, 552, 554].map(code => [code, command] as const),
+  )
+  /** Sends a mail that is refused. Returns the line of the log. */
+  async function refused(
+    command: (typeof COMMANDS)[number],
+    responseCode: number,
+    message = 'not now',
+  ) {
+    Object.assign(server.state, { refusal: { responseCode, message }, refusedAt: command })
+    usher.output.length = 0
+    await forgot('ada')
+    return usher.output.find(line => /"event":"mail_/.test(line)) ?? ''
+  }
+
+  test.each([...PASSING, [530, 'MAIL FROM'] as const])(
+    '%i after %s is tried again, with the same link',
+    async (code, command) => {
+      const line = await refused(command, code)
+      expect(line).toContain('"event":"mail_failed"')
+      // After 421 the server closes the connection, sometimes before its answer is read.
+      if (code !== 421) expect(line).toContain(`SMTP ${code} after ${command}: not now`)
+      await later(31, () => usher.deliver('again'))
+      server.state.refusal = undefined
+      await later(400, () => usher.deliver('again'))
+      const paths = [...server.state.refused, ...server.state.received].map(linkIn)
+      expect(paths).toHaveLength(command === 'DATA' ? 3 : 1)
+      expect(new Set(paths).size).toBe(1)
+      expect((await new Browser(usher.issuer).open(paths[0] ?? '')).status).toBe(200)
+    },
+  )
+
+  test.each(PERMANENT)('%i after %s is the last one', async (code, command) => {
+    const line = await refused(command, code, 'no such user')
+    expect(line).toContain('"event":"mail_given_up"')
+    expect(line).toContain(`SMTP ${code} after ${command}: no such user`)
+    server.state.refusal = undefined
+    await later(400, () => usher.deliver('again'))
+    expect(server.state.received).toEqual([])
+  })
+
+  test('is in the log without the address, and without the link', async () => {
+    const ada = await accountOf('ada')
+    const token = 'x'.repeat(65)
+    const words = `5.7.1 <ADA@example.org>: user ada. is unknown: ${usher.issuer}/welcome/${token}`
+    const line = await refused('DATA', 550, words)
+    const { reason } = JSON.parse(line) as { reason: string }
+    expect(reason).toMatch(/^SMTP 550 after DATA: 5\.7\.1 <…>: user …\. is unknown: http/)
+    expect(reason).not.toContain(token)
+    expect(line).toContain(ada.id)
+  })
+
+  test('to a wrong password is tried again: the operator can repair it', async () => {
+    writeFileSync(password_file, 'wrong')
+    try {
+      await forgot('ada')
+    } finally {
+      writeFileSync(password_file, 'letters\n')
+    }
+    const line = usher.output.findLast(line => /"event":"mail_/.test(line)) ?? ''
+    expect(line).toMatch(/"event":"mail_failed".*SMTP 535 after AUTH/)
+    await later(31, () => usher.deliver('again'))
+    expect(server.state.received).toHaveLength(1)
+  })
+})
+
+describe('the mails of one link', () => {
+  beforeEach(startAnew)
+  const tried = async () => {
+    Object.assign(server.state, { refusal: { responseCode: 451 }, refusedAt: 'DATA' })
+    await invite('ada')
+    await usher.deliver('new')
+    server.state.refusal = undefined
+    const links = createLinks(usher.records, usher.directory)
+    return { links, account: await accountOf('ada') }
+  }
+
+  test('are not sent again when its link was closed, as by a use', async () => {
+    const { account } = await tried()
+    await usher.directory.endAccess(account.id)
+    await later(31, () => usher.deliver('again'))
+    expect(server.state.received).toEqual([])
+  })
+
+  test('do not replace a newer link', async () => {
+    const { links, account } = await tried()
+    const newer = await later(2, () => links.make(account))
+    await later(31, () => usher.deliver('again'))
+    expect(server.state.received).toEqual([])
+    expect((await links.find(newer.path))?.isOpen).toBe(true)
+  })
+})
+
+test('a mailed link of an operator is open for three days, which the mail says', async () => {
+  await closeLink('ada')
+  await invite('ada')
+  await usher.deliver('new')
   const [mail] = server.state.received
-  if (!mail) throw new Error('no mail')
-  expect((await new Browser(usher.issuer).open(linkIn(mail))).status).toBe(200)
+  const account = await accountOf('ada')
+  const { until = 0 } = (await createLinks(usher.records, usher.directory).openOf(account)) ?? {}
+  expect(Math.abs(until - Date.now() / 1000 - 3 * 24 * 3600)).toBeLessThan(600)
+  const date = createLanguages().english.minute(until)
+  expect(mail?.content).toContain(words('mail.end', { date }))
+  await closeLink('ada')
+})
+
+describe.each(['en', 'de', 'es', 'fr', 'ja', 'pt'])('the raw text of a mail in %s', lang => {
+  test('has the link whole, on a line of its own, and short lines', async () => {
+    await closeLink('ada')
+    await invite('ada', lang)
+    await usher.deliver('new')
+    const { raw = '' } = server.state.received[0] ?? {}
+    expect(Math.max(...raw.split('\r\n').map(line => line.length))).toBeLessThanOrEqual(78)
+    expect(raw).toContain('Auto-Submitted: auto-generated')
+    const [, part = ''] = /text\/plain[\s\S]*?base64\r\n\r\n([\w+/=\r\n]+)/.exec(raw) ?? []
+    const lines = Buffer.from(part, 'base64').toString().split('\n')
+    const path = server.state.received.map(linkIn)[0]
+    expect(lines).toContain(`${usher.issuer}${path}`)
+    expect(server.state.names.at(-1)).toBe('example.org')
+    await closeLink('ada')
+  })
+})
+
+describe('the pause of a mailbox', () => {
+  const MINUTES = 60
+  beforeEach(startAnew)
+  const typed = async (text: string) => {
+    await mailQueues(usher.records).enqueue({ typed: text, lang: 'en' })
+    await usher.deliver('new')
+  }
+  const newAddress = async (address: string, name = 'grace') => {
+    const { id } = await accountOf(name)
+    await mailQueues(usher.records).enqueue({ account: id, address, lang: 'en' })
+    await usher.deliver('new')
+  }
+  const opened = async () => {
+    const statuses: number[] = []
+    for (const mail of server.state.received)
+      statuses.push((await new Browser(usher.issuer).open(linkIn(mail))).status)
+    return statuses
+  }
+
+  test('doubles with each mail that is not used, and every link is open until the next mail', async () => {
+    const sentAt: number[] = []
+    for (let minute = 0; minute < 24 * 60; minute += 4) {
+      const before = server.state.received.length
+      await later(minute * MINUTES, () => typed('ada'))
+      if (server.state.received.length > before) sentAt.push(minute)
+      const last = server.state.received.at(-1)
+      const links = createLinks(usher.records, usher.directory)
+      const found = await later(minute * MINUTES, () => links.find(last ? linkIn(last) : ''))
+      expect(found?.isOpen).toBe(true)
+    }
+    expect(sentAt.slice(0, 4)).toEqual([0, 8, 20, 40])
+    expect(sentAt.length).toBeLessThan(10)
+  })
+
+  test('keeps the former links open, and the use of one closes all and ends the pause', async () => {
+    await typed('ada')
+    await later(6 * MINUTES, () => typed('ada'))
+    expect(await opened()).toEqual([200, 200])
+    const [first] = server.state.received
+    await later(7 * MINUTES, async () => {
+      const browser = new Browser(usher.issuer)
+      await browser.open(first ? linkIn(first) : '')
+      await browser.submit({ password: PASSWORD, repeat: PASSWORD })
+      expect(await opened()).toEqual([410, 410])
+      await usher.deliver('new')
+      server.state.received = []
+      await typed('ada')
+      expect(await opened()).toEqual([200])
+    })
+  })
+
+  test('is one for all spellings of an address, and for all accounts and forms', async () => {
+    await createMailPauses(usher.records).end('none', 'boss@example.org')
+    const addresses = ['boss+1@example.org', 'Boss@example.org', 'boss+a+b@EXAMPLE.ORG']
+    for (const address of addresses) await newAddress(address)
+    for (const address of addresses) await newAddress(address, 'one')
+    expect(server.state.received.map(({ to }) => to)).toEqual(['boss+1@example.org'])
+  })
+
+  test('of a stranger does not keep the link from the owner of the account', async () => {
+    await newAddress('ada+1@example.org')
+    await newAddress('ada+2@example.org')
+    await typed('ada')
+    await newAddress('ada+3@example.org')
+    await typed('ada@example.org')
+    expect(server.state.received.map(({ to }) => to)).toEqual([
+      'ada+1@example.org',
+      'ada@example.org',
+    ])
+  })
+
+  test('is begun again by a mail that a crash interrupted', async () => {
+    await mailQueues(usher.records).enqueue({ typed: 'ada', lang: 'en' })
+    const [entry] = await usher.records.list<{ id: string }>('form mails', 'new')
+    const ada = await accountOf('ada')
+    await createMailPauses(usher.records).beginOfAccount(ada.id, 'ada@example.org', entry?.id ?? '')
+    await usher.deliver('new')
+    expect(server.state.received).toHaveLength(1)
+  })
+})
+
+test('notices to an address that is not confirmed are few, without the text of a user', async () => {
+  await startAnew()
+  const { id } = await usher.directory.add({
+    username: 'https://evil.example/win-a-prize',
+    name: 'You have won',
+    email: 'stranger@victim.example',
+  })
+  for (let i = 0; i < 20; i++) {
+    await queueNotice(usher.settings, usher.records, [
+      { event: 'recovery_codes_created', account: id },
+    ])
+  }
+  await usher.deliver('new')
+  const mails = server.state.received
+  expect(mails.map(({ to }) => to)).toEqual(['stranger@victim.example'])
+  expect(mails[0]?.content).toContain(words('notice.recovery_codes_created'))
+  expect(mails[0]?.content).not.toMatch(/evil|You have won/)
 })
 
 describe('a notice', () => {

@@ -5,13 +5,16 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { setTimeout } from 'node:timers/promises'
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
 
 export interface Received {
   from: string
   to: string
-  /** As it was sent, with soft line breaks removed. */
+  /** As it was sent, with its parts decoded. */
   content: string
+  /** As it was sent. */
+  raw: string
   /** Whether the connection had TLS. */
   isEncrypted: boolean
 }
@@ -22,12 +25,31 @@ export type MailServer = Awaited<ReturnType<typeof startMailServer>>
 export async function startMailServer(options: SMTPServerOptions = {}) {
   const state = {
     received: [] as Received[],
+    /** Mails that were refused after their content. */
+    refused: [] as Received[],
     /** The answer to the next mails; absent: accepted. */
-    refusal: undefined as { responseCode: number } | undefined,
+    refusal: undefined as { responseCode: number; message?: string } | undefined,
+    /** The command that gets the `refusal`. */
+    refusedAt: 'DATA' as 'MAIL FROM' | 'RCPT TO' | 'DATA',
+    /** Time before the answer to a message. */
+    delayMs: 0,
+    /** Keeps the answer to a message back until the promise resolves. */
+    isHeld: undefined as ((to: string) => Promise<void> | undefined) | undefined,
+    /** The names in the EHLO of the clients. */
+    names: [] as string[],
     /** How often a password was sent. */
     attempts: 0,
   }
+  const refusalAt = (command: typeof state.refusedAt) =>
+    state.refusal && state.refusedAt === command
+      ? Object.assign(new Error(state.refusal.message ?? 'not now'), state.refusal)
+      : null
   const server = new SMTPServer({
+    onMailFrom(_address, { hostNameAppearsAs }, done) {
+      state.names.push(hostNameAppearsAs)
+      done(refusalAt('MAIL FROM'))
+    },
+    onRcptTo: (_address, _session, done) => done(refusalAt('RCPT TO')),
     disabledCommands: ['STARTTLS'],
     allowInsecureAuth: true,
     ...options,
@@ -37,11 +59,19 @@ export async function startMailServer(options: SMTPServerOptions = {}) {
       done(new Error('wrong'))
     },
     async onData(stream, { envelope, secure: isEncrypted }, done) {
-      const content = (await text(stream)).replaceAll('=\r\n', '').replaceAll('=3D', '=')
-      if (state.refusal) return done(Object.assign(new Error('not now'), state.refusal))
+      const raw = await text(stream)
+      const content = decoded(raw)
       const to = envelope.rcptTo.map(({ address }) => address).join()
+      await state.isHeld?.(to)
+      await setTimeout(state.delayMs)
+      const refusal = refusalAt('DATA')
       const from = envelope.mailFrom ? envelope.mailFrom.address : ''
-      state.received.push({ from, to, content, isEncrypted })
+      const mail = { from, to, content, raw, isEncrypted }
+      if (refusal) {
+        state.refused.push(mail)
+        return done(refusal)
+      }
+      state.received.push(mail)
       done()
     },
   })
@@ -61,6 +91,13 @@ export async function startMailServer(options: SMTPServerOptions = {}) {
     },
   }
 }
+
+/** Returns a mail with its parts as text. */
+const decoded = (raw: string) =>
+  raw.replaceAll(
+    /(Content-Transfer-Encoding: base64\r\n\r\n)([\w+/=\r\n]+)/g,
+    (_, header: string, body: string) => `${header}${Buffer.from(body, 'base64').toString()}\r\n`,
+  )
 
 /** The path of the link in a mail. */
 export const linkIn = ({ content }: Received) =>

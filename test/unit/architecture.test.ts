@@ -55,7 +55,7 @@ const HOMES: Record<string, RegExp> = {
   'node:sqlite': /^src\/storage\/sqlite(-file)?\.ts$/,
   '@node-rs/bcrypt': /^src\/accounts\/foreign-hash\.ts$/,
   ioredis: /^src\/storage\/redis\//,
-  nodemailer: /^src\/features\/mail\.ts$/,
+  nodemailer: /^src\/features\/mail-smtp\.ts$/,
   'openid-client': /^src\/features\/upstream\//,
   '@simplewebauthn/server': /^src\/features\/factors\/passkeys\.ts$/,
   '@simplewebauthn/server/helpers': /^src\/features\/factors\/passkeys\.ts$/,

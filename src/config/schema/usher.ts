@@ -154,6 +154,7 @@ export const usherSchema = z.strictObject({
         username: z.string().min(1).optional(),
         password_file: path.optional(),
         tls: z.enum(['starttls', 'implicit', 'none']).default('starttls'),
+        ehlo: matching(/^[a-z\d-]+(\.[a-z\d-]+)*$/i, 'a host name: id.example.org').optional(),
       }),
     })
     .optional(),
