@@ -32,7 +32,7 @@ import { limitStored, limits } from './http/limits.ts'
 import { requestLog } from './http/log.ts'
 import { createErrorPages } from './pages/error.ts'
 import { createPages, type PageFeature } from './pages/routes.ts'
-import { createSite } from './pages/site.ts'
+import { changeProofs, createSite } from './pages/site.ts'
 import { checkOperatorTemplates } from './pages/templates.ts'
 import { AREAS, createViews } from './pages/views.ts'
 import { createProvider } from './provider/configuration.ts'
@@ -87,6 +87,7 @@ export async function createApp(
       ? await (await import('./features/factors/feature.ts')).secondFactors(dependencies)
       : undefined
   const features: PageFeature[] = [
+    changeProofs(dependencies),
     selfService(dependencies),
     signUp(dependencies),
     applicationAccess(),
@@ -118,7 +119,7 @@ export async function createApp(
     return (await Promise.all(found)).find(Boolean)
   }
 
-  const site = createSite(dependencies, views, provider, features)
+  const site = createSite(dependencies, views, provider, features, factors?.isStrongest)
   const pages = createPages(site, features)
   for (const feature of features) feature.addPages?.(pages, site)
   pages.get('/errors', errorPages.explain)

@@ -8,20 +8,28 @@
 import { randomUUID } from 'node:crypto'
 import type { Context } from 'koa'
 import { type Account, InvalidAccount } from '../accounts/account.ts'
+import type { ChangeEvent } from '../accounts/changes.ts'
 import { createDirectory } from '../accounts/directory.ts'
 import { type Counter, createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import type { Settings } from '../config/load.ts'
-import { namesIn } from '../config/schema/values.ts'
 import { BOUNDS } from '../http/bounds.ts'
 import { createDeliveryQueue } from '../state/delivery-queue.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
 /** The audit events that users get a notice about; `account_changed` only if the address changed. */
-export const NOTICES = namesIn(
-  'password_changed password_set account_changed second_factor_added second_factor_removed',
-  'second_factors_reset recovery_codes_created',
-)
+export const NOTICES = [
+  'password_changed',
+  'password_set',
+  'account_changed',
+  'email_change_requested',
+  'second_factor_added',
+  'second_factor_removed',
+  'second_factors_reset',
+  'recovery_codes_created',
+  'account_linked',
+  'account_unlinked',
+] as const satisfies ChangeEvent[]
 
 /** A notice about changes of an account, all at the same moment. */
 export interface Notice {

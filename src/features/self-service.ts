@@ -9,6 +9,7 @@ import { domainToASCII } from 'node:url'
 import type { Context } from 'koa'
 import { interactionPolicy } from 'oidc-provider'
 import { type Account, profileSchema } from '../accounts/account.ts'
+import { FOR_CHANGE, RECENT_SECONDS } from '../accounts/changes.ts'
 import { createDirectory } from '../accounts/directory.ts'
 import type { Limit } from '../accounts/rate-limit.ts'
 import type { Settings } from '../config/load.ts'
@@ -16,11 +17,10 @@ import { mapOf } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { BOUNDS } from '../http/bounds.ts'
 import { networkOf } from '../http/client-info.ts'
-import type { Form } from '../http/forms.ts'
 import type { PromptPage } from '../pages/interaction.ts'
 import type { PageData } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
-import { RECENT_SECONDS, type SignedIn, type Site, type Submitted } from '../pages/site.ts'
+import type { SignedIn, Site, Submitted } from '../pages/site.ts'
 import type { Dependencies, Oidc } from '../provider/feature.ts'
 import type { Interaction } from '../provider/interactions.ts'
 import { createLinks, type FoundLink, type Links } from './links.ts'
@@ -75,11 +75,15 @@ export function selfService({ settings, records, sessions }: Dependencies): Page
   }
   const isFor = (account: Account) => fieldsOf(account).length > 0
 
-  function pageOf({ views }: Site) {
+  function pageOf(site: Site) {
+    const { views } = site
     type Shown = Partial<PageData['profile']>
-    async function show(ctx: Context, { account }: SignedIn, form?: Form, more: Shown = {}) {
+    /** `typed`: the values of a form; by default those that the user left for a sign-in. */
+    async function show(ctx: Context, user: SignedIn, typed?: Fields, more: Shown = {}) {
+      const { account } = user
       ctx.state.account = account
-      const textOf = (field: Field) => form?.get(field) ?? account[field] ?? ''
+      const kept = typed ?? site.keptForm(user, ctx.query.kept)
+      const textOf = (field: Field) => String(kept[field] ?? account[field] ?? '')
       const fields = Object.fromEntries(fieldsOf(account).map(field => [field, textOf(field)]))
       const { pending = (await links.openOf(account, 'address'))?.email } = more
       const data = { wrong: [], isSaved: false, ...more, fields, pending }
@@ -94,9 +98,12 @@ export function selfService({ settings, records, sessions }: Dependencies): Page
       const name = profileSchema.shape.name.safeParse(textOf('name') || undefined)
       const email = readAddress(textOf('email'))
       const wrong = changes.filter(field => (field === 'name' ? name.error : !email))
-      if (wrong.length) return show(ctx, user, form, { wrong })
+      const typed = Object.fromEntries(changes.map(field => [field, textOf(field)]))
+      if (wrong.length) return show(ctx, user, typed, { wrong })
       const pending = changes.includes('email') ? email : undefined
       if (pending) {
+        const back = `${PROFILE_PAGE}?kept=${site.keepForm(user, typed)}`
+        if (!(await site.mayChange(ctx, user, 'email_change_requested', back))) return
         await countForm(ctx, records, [`addresses of ${id}`, OF_ACCOUNT])
         const mail = { account: id, address: pending, lang: views.words(ctx).lang }
         await mailQueues(records).enqueue(mail)
@@ -106,7 +113,7 @@ export function selfService({ settings, records, sessions }: Dependencies): Page
       const saved = changes.includes('name') && (await directory.change(id, rename))
       if (saved) note(ctx, 'name_changed', { account: id })
       const account = saved || user.account
-      await show(ctx, { ...user, account }, undefined, { pending, isSaved: Boolean(saved) })
+      await show(ctx, { ...user, account }, {}, { pending, isSaved: Boolean(saved) })
     }
     return { show, submit }
   }
@@ -129,25 +136,31 @@ export function selfService({ settings, records, sessions }: Dependencies): Page
 export function confirmAddressPage(site: Site, links: Links) {
   const { views, records, settings, directory, browserSession } = site
 
-  async function isOwner(ctx: Context, { account }: FoundLink): Promise<boolean> {
+  /** The user, if it is the account that asked for the address. */
+  async function ownerOf(ctx: Context, { account: asking }: FoundLink) {
     const session = await browserSession.read(ctx)
-    if (session?.accountId !== account.id) return false
-    return (await directory.findEnabled(account.id, session.since)) !== undefined
+    if (session?.accountId !== asking.id) return undefined
+    const account = await directory.findEnabled(asking.id, session.since)
+    return account && { account, session }
   }
 
   async function show(ctx: Context, found: FoundLink, isDone = false) {
     const { email = '' } = found.link
     const { username } = found.account
-    const data = { email, username, isOwner: isDone || (await isOwner(ctx, found)), isDone }
+    const data = { email, username, isOwner: isDone || Boolean(await ownerOf(ctx, found)), isDone }
     views.page(ctx, 'confirm-address', data)
   }
 
   return {
     show,
     async submit(ctx: Context, found: FoundLink) {
-      if (!(await isOwner(ctx, found))) {
-        return site.signIn(ctx, { prompt: 'login', login_hint: found.account.username })
+      const owner = await ownerOf(ctx, found)
+      if (!owner) {
+        const { username } = found.account
+        return site.signIn(ctx, { ...FOR_CHANGE, prompt: 'login', login_hint: username })
       }
+      // A factor may have been added since the request.
+      if (!(await site.mayChange(ctx, owner, 'email_changed'))) return
       const before = await links.confirm(found)
       if (!before) return false
       note(ctx, 'email_changed', { account: before.id })

@@ -2,6 +2,7 @@
 // the current prompt, and accepts only forms that the page itself sent.
 
 import type { Context } from 'koa'
+import { FOR_CHANGE } from '../accounts/changes.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { type Form, readForm } from '../http/forms.ts'
 import type { Interaction, Outcome } from '../provider/interactions.ts'
@@ -14,6 +15,10 @@ export interface PromptPage {
   /** Returns undefined if it answered with the page again. */
   submit(ctx: Context, interaction: Interaction, form: Form): Promise<Outcome | undefined>
 }
+
+/** Whether the interaction proves who the user is, for a change of the account. */
+export const isForChange = ({ params }: Interaction) =>
+  params.second_factor === FOR_CHANGE.second_factor
 
 /** Returns the handlers of the interaction URL. `pages`: by the name of the prompt. */
 export function createInteractionPages(

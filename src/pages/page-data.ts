@@ -236,6 +236,8 @@ export interface PageData {
     username: string
     /** The user is signed in and has to enter the password again. */
     again: boolean
+    /** Whether the sign-in comes before a change of the account. */
+    isForChange?: boolean
     /** The client expects another user than the one who is signed in. */
     expectsOther?: boolean
     /** Why the sign-in failed, as text. */

@@ -1,6 +1,7 @@
 // The pages of the core, by path.
 
 import Router from '@koa/router'
+import { RECENT_SECONDS } from '../accounts/changes.ts'
 import type { SignInMethod } from '../accounts/sign-in-method.ts'
 import type { Feature, FeaturePrompt } from '../provider/feature.ts'
 import { createAccountPages, type Notices, newPasswordPage } from './account.ts'
@@ -10,7 +11,7 @@ import { createInteractionPages, type PromptPage } from './interaction.ts'
 import { type Area, PLACES } from './page-data.ts'
 import { createSessionPages } from './sessions.ts'
 import { type PasskeySignIn, selectAccountPage, signInPage } from './sign-in.ts'
-import { RECENT_SECONDS, type Site } from './site.ts'
+import type { Site } from './site.ts'
 
 /** A feature that may have pages. */
 export interface PageFeature extends Feature {
@@ -30,7 +31,7 @@ export interface PageFeature extends Feature {
 
 /** Returns the router of the pages. */
 export function createPages(site: Site, features: PageFeature[]): Router {
-  const { signedIn } = site
+  const { signedIn, changing } = site
   const methods = features.flatMap(({ signInMethods = [] }) => signInMethods)
   const [passkeys] = features.flatMap(feature => feature.passkeySignIn?.(site) ?? [])
   const prompts = features.flatMap(feature => Object.entries(feature.prompts ?? {}))
@@ -56,8 +57,8 @@ export function createPages(site: Site, features: PageFeature[]): Router {
     .get(PLACES.sessions, signedIn(sessions.list))
     .get(PLACES.end, signedIn(sessions.askEnd, RECENT_SECONDS))
     .post(PLACES.end, signedIn(sessions.end, RECENT_SECONDS))
-    .get(PLACES.password, signedIn(account.password))
-    .post(PLACES.password, signedIn(account.changePassword))
+    .get(PLACES.password, changing('password_changed', account.password))
+    .post(PLACES.password, changing('password_changed', account.changePassword))
     .get('/account/signed-in', site.comeBack)
   for (const { path, send } of site.views.assets) pages.get(path, send)
   return pages

@@ -10,6 +10,7 @@ import type { Form } from '../http/forms.ts'
 import type { Interaction } from '../provider/interactions.ts'
 import { reasonOf, StoreUnavailable } from '../storage/store.ts'
 import { hostOf } from './consent.ts'
+import { isForChange } from './interaction.ts'
 import type { Site } from './site.ts'
 
 /** Problems that the page can show: texts `sign_in.PROBLEM`. */
@@ -80,6 +81,7 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
       client: await views.nameOf(ctx, clientId),
       uncheckedHost: client?.isUnchecked && redirectUri ? hostOf(redirectUri) : undefined,
       again: Boolean(current),
+      isForChange: isForChange(interaction),
       expectsOther,
       problem: tried && words.t(`sign_in.${tried.problem}`, { host: tried.host ?? '' }),
       failed: tried && (tried.reference ?? ctx.state.requestId),

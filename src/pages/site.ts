@@ -1,14 +1,24 @@
-// The objects that all pages use, and the guard of the account pages: they need a signed-in user, and a
-// change needs a recent sign-in. Otherwise the browser goes to sign-in first, and comes back afterwards.
+// The objects that all pages use, and the guards of the account pages: they need a signed-in user, and a change of what
+// protects the account needs a proof (accounts/changes.ts). Otherwise the browser goes to sign-in first, and comes back
+// afterwards.
 
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import type { Account } from '../accounts/account.ts'
 import { createAuthentication } from '../accounts/authentication.ts'
+import {
+  type ChangeEvent,
+  createChangeGuard,
+  createProofs,
+  FOR_CHANGE,
+  type IsStrongest,
+} from '../accounts/changes.ts'
+import type { Login } from '../accounts/sign-in-method.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
+import { mapOf, readJson } from '../config/schema/values.ts'
 import { createSignatures } from '../http/cookies.ts'
 import { createCsrf, type Form, readForm } from '../http/forms.ts'
-import type { Dependencies, LibraryProvider, PromptFeature } from '../provider/feature.ts'
+import type { Dependencies, Feature, LibraryProvider, PromptFeature } from '../provider/feature.ts'
 import { createBrowserSession, createInteractions, type Session } from '../provider/interactions.ts'
 import { AUTHORIZATION } from '../provider/routes.ts'
 import { deriveKey } from '../storage/seal.ts'
@@ -22,13 +32,13 @@ export type SignedIn = { account: Account; session: Session }
 /** The user and the form of a POST, which the page of this URL has sent. It is empty for a GET. */
 export type Submitted = SignedIn & { form: Form }
 
-/** Maximum age of the sign-in for a change of the account. */
-export const RECENT_SECONDS = 15 * 60
-
 /** The page of a link (features/link-pages.ts). */
 const LINK_PAGE = /^\/welcome\/[\w-]+$/
+
 /** Encoded, the URL of sign-in has three times as many. */
 const MAX_STATE_CHARS = 1024
+
+type Demands = Record<string, string>
 
 /** Dependencies of the pages, and the guards of their handlers. */
 export interface Site extends Dependencies {
@@ -39,11 +49,26 @@ export interface Site extends Dependencies {
   browserSession: ReturnType<typeof createBrowserSession>
   interactions: ReturnType<typeof createInteractions>
 
-  /** `maxAge`: seconds since the sign-in. Returns undefined after a redirect to sign-in. */
-  enter(ctx: Context, maxAge?: number): Promise<SignedIn | undefined>
+  /**
+   * Returns undefined after a redirect to sign-in. `maxAge`: seconds since the sign-in; `demands`: parameters of the
+   * sign-in of a user who has no session.
+   */
+  enter(ctx: Context, maxAge?: number, demands?: Demands): Promise<SignedIn | undefined>
+
+  /**
+   * The guard of changes. False after a redirect to sign-in: the session does not prove enough for this change. `back`:
+   * the path to which the user returns, by default that of the request.
+   */
+  mayChange(ctx: Context, user: SignedIn, change: ChangeEvent, back?: string): Promise<boolean>
+
+  /** Returns the value of a query parameter with the fields of a form, for a path that `mayChange` gets as `back`. */
+  keepForm(user: SignedIn, fields: Record<string, string>): string
+
+  /** Returns the fields that `keepForm` has written for this user; no fields for any other value. */
+  keptForm(user: SignedIn, kept: unknown): Record<string, unknown>
 
   /** Sends the browser to sign-in, and then back. `demands`: parameters of the authorization request. */
-  signIn(ctx: Context, demands: Record<string, string>): void
+  signIn(ctx: Context, demands: Demands, back?: string): void
 
   /**
    * Returns a handler for the signed-in user. Throws 403 for a POST unless the page of this URL sent the form, and
@@ -52,6 +77,12 @@ export interface Site extends Dependencies {
   signedIn(
     handle: (ctx: Context, user: Submitted) => unknown,
     maxAge?: number,
+  ): (ctx: Context) => Promise<void>
+
+  /** Returns a handler for a signed-in user who may make this change. */
+  changing(
+    change: ChangeEvent,
+    handle: (ctx: Context, user: Submitted) => unknown,
   ): (ctx: Context) => Promise<void>
 
   /** Returns from sign-in to the page in `state`. An attacker may set it: only known pages are accepted. */
@@ -64,8 +95,10 @@ export function createSite(
   views: Views,
   provider: LibraryProvider,
   features: PromptFeature[],
+  isStrongest?: IsStrongest,
 ): Site {
   const { settings, secrets, records, directory } = dependencies
+  const demandsOf = createChangeGuard(createProofs(records, settings), isStrongest)
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
   const checkForm = createCsrf(signatures('csrf'))
@@ -73,30 +106,43 @@ export function createSite(
   const interactions = createInteractions(provider, settings, features)
   const { needsFactor } = interactions
   const devices = signatures('devices')
+  const keptForms = signatures('kept forms')
 
-  async function enter(ctx: Context, maxAge?: number): Promise<SignedIn | undefined> {
+  async function enter(ctx: Context, maxAge?: number, demands: Demands = {}) {
     const session = await browserSession.read(ctx)
     const account = session && (await directory.findEnabled(session.accountId, session.since))
     const isFresh = session && (maxAge === undefined || now() - session.since <= maxAge)
     ctx.state.account = account
     if (account && isFresh) return { account, session }
-    signIn(ctx, maxAge === undefined ? {} : { max_age: String(maxAge) })
+    signIn(ctx, { ...demands, ...(maxAge !== undefined && { max_age: String(maxAge) }) })
   }
 
-  function signIn(ctx: Context, demands: Record<string, string>) {
-    const { url, path } = ctx
+  function signIn(ctx: Context, demands: Demands, back = ctx.url) {
     const query = new URLSearchParams({
       client_id: ACCOUNT_CLIENT,
       response_type: 'code',
       scope: 'openid',
       redirect_uri: `${settings.issuer}/account/signed-in`,
-      state: url.length <= MAX_STATE_CHARS ? url : path,
+      state: back.length <= MAX_STATE_CHARS ? back : ctx.path,
       // The code is never redeemed, so the verifier is not kept.
       code_challenge: randomBytes(32).toString('base64url'),
       code_challenge_method: 'S256',
       ...demands,
     })
     views.navigate(ctx, `${AUTHORIZATION.path}?${query}`)
+  }
+
+  async function mayChange(ctx: Context, user: SignedIn, change: ChangeEvent, back?: string) {
+    const demands = await demandsOf(change, user.account, user.session)
+    if (demands) signIn(ctx, demands, back)
+    return demands === undefined
+  }
+
+  /** Checks that the form comes from the page of this URL: the token is valid only for the change that it shows. */
+  function admitForm(ctx: Context, form: Form, { account, session }: SignedIn) {
+    checkForm(ctx, form, `account ${session.uid} ${ctx.url}`)
+    const { isFor } = views.areas().find(({ path }) => path === ctx.path) ?? {}
+    if (isFor?.(account) === false) ctx.throw(404)
   }
 
   return {
@@ -108,18 +154,38 @@ export function createSite(
     browserSession,
     interactions,
     enter,
+    mayChange,
     signIn,
+
+    keepForm({ account }, fields) {
+      const text = JSON.stringify(fields)
+      const signature = keptForms.sign(`${account.id} ${text}`)
+      return `${Buffer.from(text).toString('base64url')}.${signature}`
+    },
+
+    keptForm({ account }, kept) {
+      const [encoded = '', signature = ''] = String(kept).split('.')
+      const text = Buffer.from(encoded, 'base64url').toString()
+      const isOurs = keptForms.verify(`${account.id} ${text}`, signature)
+      return isOurs ? mapOf(readJson(text)) : {}
+    },
 
     signedIn: (handle, maxAge) => async ctx => {
       // A slow body must not reach a session that has ended meanwhile.
       const form = await readForm(ctx)
       const user = await enter(ctx, maxAge)
       if (!user) return
-      // The subject contains the URL: a token is valid only for the change that its page shows.
-      checkForm(ctx, form, `account ${user.session.uid} ${ctx.url}`)
-      const { isFor } = views.areas().find(({ path }) => path === ctx.path) ?? {}
-      if (isFor?.(user.account) === false) ctx.throw(404)
+      admitForm(ctx, form, user)
       await handle(ctx, { ...user, form })
+    },
+
+    changing: (change, handle) => async ctx => {
+      const form = await readForm(ctx)
+      // A user without a session signs in once, for the change.
+      const user = await enter(ctx, undefined, FOR_CHANGE)
+      if (!user) return
+      admitForm(ctx, form, user)
+      if (await mayChange(ctx, user, change)) await handle(ctx, { ...user, form })
     },
 
     comeBack(ctx) {
@@ -128,6 +194,22 @@ export function createSite(
       const known = [...Object.values(PLACES), ...views.areas().map(({ path }) => path)]
       const isKnown = place && (known.includes(place.pathname) || LINK_PAGE.test(place.pathname))
       ctx.redirect(isKnown ? place.pathname + place.search : PLACES.home)
+    },
+  }
+}
+
+/** Returns the feature that remembers sign-ins for a change, when the library has the session. */
+export function changeProofs({ records, settings }: Dependencies): Feature {
+  const proofs = createProofs(records, settings)
+  return {
+    answers: {
+      async resume(_ctx, { params, session, result }) {
+        const { login } = result ?? {}
+        if (params?.second_factor !== FOR_CHANGE.second_factor) return
+        // Until a sign-in has replaced the former user, the session is of that one.
+        if (!session || !login || session.accountId !== login.accountId) return
+        await proofs.remember(session.uid, login as Login)
+      },
     },
   }
 }

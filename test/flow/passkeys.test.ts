@@ -18,6 +18,7 @@ import { usher, usherTest } from '../support/fixtures.ts'
 import { Authenticator, addPasskey, optionsOn, usePasskey } from '../support/passkeys.ts'
 import {
   ageSessions,
+  confirmed,
   copyOf,
   credentials,
   fieldsOf,
@@ -80,6 +81,7 @@ describe('a passkey', () => {
     await usePasskey(opened.browser, phone)
     expect(await claimsAfter(usher, opened)).toMatchObject({ sub: id, amr: ['hwk', 'user', 'mfa'] })
     expect(events().map(({ event, factor = '' }) => `${event} ${factor}`.trim())).toEqual([
+      'sign_in_succeeded',
       'sign_in_succeeded',
       'second_factor_added passkey',
       'sign_in_succeeded passkey',
@@ -226,6 +228,7 @@ describe('an answer is refused', () => {
   ] as const)('%s, when a passkey is added', async ([, wrong]) => {
     const own = await signedIn(usher, name)
     await own.open(`${FACTORS}?add=passkey`)
+    await confirmed(own)
     await own.submit({ passkey: phone.create(optionsOn(own), wrong) })
     expect(own.page.text).toContain(words('factors.passkey_not_added'))
     if ('format' in wrong) expect(usher.output.at(-1)).toContain('unexpected attestation')
@@ -412,8 +415,10 @@ describe('a change of a factor', () => {
     const own = await signedIn(usher, name)
     const other = await signedIn(usher, name)
     await own.open(`${FACTORS}?add=passkey`)
+    await confirmed(own)
     const answer = phone.create(optionsOn(own))
     await other.open(`${FACTORS}?add=passkey`)
+    await confirmed(other)
     await other.submit({ passkey: answer })
     expect((await factorsOf(usher, id)).factors).toEqual([])
     await own.submit({ passkey: answer })

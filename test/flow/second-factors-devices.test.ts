@@ -5,7 +5,7 @@ import { beforeEach, expect } from 'vitest'
 import { cibaClient, pendingRequests, poll, startRequest } from '../support/ciba.ts'
 import { addApp, codeOf, nextCode, secretOn, TWO_FACTORS } from '../support/factors.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
-import { ageSessions, newTab, signedIn, words } from '../support/people.ts'
+import { ageSessions, confirmed, newTab, signedIn, words } from '../support/people.ts'
 import { ADA } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
@@ -76,6 +76,8 @@ test('a user without a factor adds one before the answer to a CIBA request', asy
   const id = await startRequest(usher, {}, 'till')
   const [address = ''] = (await pendingRequests(newTab(browser))).slice(-1)
   await browser.open(address)
+  // A session alone may be a browser that somebody left open.
+  await confirmed(browser)
   expect(browser.heading).toBe(words('factors.needed_title'))
   await browser.submit({ code: codeOf(secretOn(browser)) })
   await browser.submit()

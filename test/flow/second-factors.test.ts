@@ -20,6 +20,7 @@ import {
 import { usher, usherTest } from '../support/fixtures.ts'
 import {
   ageSessions,
+  confirmed,
   credentials,
   fieldsOf,
   isSignedIn,
@@ -112,6 +113,7 @@ describe('an app for one-time codes', () => {
     })
     expect(events()).toEqual([
       'sign_in_succeeded',
+      'sign_in_succeeded',
       'second_factor_added',
       'sign_in_succeeded',
       'consent_given',
@@ -122,6 +124,7 @@ describe('an app for one-time codes', () => {
   test('is not added with a wrong code, and the page shows the same key again', async () => {
     const browser = await signedIn(usher, name)
     await browser.open(`${FACTORS}?add=totp`)
+    await confirmed(browser)
     const secret = secretOn(browser)
     for (const code of ['', '12345', codeOf(secret, 40), 'abcdef']) {
       await browser.submit({ code })
@@ -141,6 +144,7 @@ describe('an app for one-time codes', () => {
   test('is not added with another nonce than one of the page', async () => {
     const browser = await signedIn(usher, name)
     await browser.open(`${FACTORS}?add=totp`)
+    await confirmed(browser)
     for (const nonce of ['x', 'x'.repeat(50_000), '../../other/path']) {
       await browser.submit({ code: codeOf(secretOn(browser)), nonce })
       expect(browser.page.status).toBe(400)
@@ -336,6 +340,7 @@ describe('a change of a factor', () => {
   test('is refused from a form of another page', async () => {
     const browser = await signedIn(usher, name)
     await browser.open(`${FACTORS}?add=totp`)
+    await confirmed(browser)
     const form = fieldsOf(browser.page, { code: codeOf(secretOn(browser)), csrf: 'wrong' })
     expect((await send(browser, `${FACTORS}?add=totp`, { form })).status).toBe(403)
     expect((await factorsOf(usher, id)).factors).toEqual([])

@@ -9,7 +9,7 @@ import {
   startHostileIssuer,
 } from '../support/hostile-issuer.ts'
 import { authorizationRequest } from '../support/journey.ts'
-import { credentials } from '../support/people.ts'
+import { credentials, submitConfirmed } from '../support/people.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { SECRET, startUsher, type Usher } from '../support/usher.ts'
 
@@ -207,7 +207,7 @@ describe('authorization responses', () => {
     await browser.submit(credentials('adder'))
     await browser.open('/account/sign-ins')
     issuer.state.behaviour = { response: { state: undefined }, claims: { sub: 'added' } }
-    await browser.submit({ add: 'example' })
+    await submitConfirmed(browser, { add: 'example' })
     issuer.state.idToken = 'none'
     const [signedOut, other] = [newBrowser(), await signIn({ claims: { sub: 'another' } })]
     issuer.state.idToken = 'none'
@@ -234,7 +234,7 @@ describe('authorization responses', () => {
     const { id = '' } = (await usher.directory.findByUsername('owner')) ?? {}
     const [session] = await usher.sessions.list(id)
     await own.open('/account/sign-ins')
-    await own.submit({ add: 'example' })
+    await submitConfirmed(own, { add: 'example' })
     states.push(issuer.state.requests.at(-1)?.searchParams.get('state'))
     expect(interaction.length).toBeGreaterThan(20)
     for (const state of states) {
@@ -411,14 +411,14 @@ describe('the log has why an issuer is unavailable', () => {
     await browser.submit(credentials('local'))
     await browser.open('/account/sign-ins')
     issuer.state.behaviour = { faults: { [DISCOVERY]: 'reset' } }
-    await browser.submit({ add: 'example' })
+    await submitConfirmed(browser, { add: 'example' })
     expect(browser.page.url.search).toBe('?outcome=failed')
     expect(detail(fresh)[0]?.detail).toMatch(/^example: other side closed/)
     issuer.state.behaviour = {}
     await browser.open('/account/sign-ins')
     const { write } = fresh.store
     fresh.store.write = () => Promise.reject(new StoreUnavailable('away'))
-    await browser.submit({ add: 'example' })
+    await submitConfirmed(browser, { add: 'example' })
     fresh.store.write = write
     expect(browser.page.status).toBe(503)
   })

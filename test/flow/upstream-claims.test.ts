@@ -8,7 +8,7 @@ import { StoreUnavailable } from '../../src/storage/store.ts'
 import { Browser } from '../support/browser.ts'
 import { type HostileIssuer, startHostileIssuer } from '../support/hostile-issuer.ts'
 import { authorizationRequest, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
-import { isSignedIn, signedIn, slowDown } from '../support/people.ts'
+import { isSignedIn, signedIn, slowDown, submitConfirmed } from '../support/people.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { CLIENTS, startUsher, type Usher } from '../support/usher.ts'
 
@@ -209,7 +209,7 @@ describe('an account has one link to an issuer', () => {
     const { state } = issuers.link as HostileIssuer
     state.behaviour = { claims: { sub: subject } }
     await own.open(METHODS)
-    await own.submit({ add: 'link' })
+    await submitConfirmed(own, { add: 'link' })
     return own
   }
   const linksOf = async (username: string) =>
@@ -245,7 +245,7 @@ describe('an account has one link to an issuer', () => {
       links: [...links, { issuer, subject: 'several-2' }, elsewhere],
     }))
     await browser.open(METHODS)
-    await browser.submit({ remove: 'link' })
+    await submitConfirmed(browser, { remove: 'link' })
     expect(browser.page.text).toContain('You can no longer sign in this way.')
     expect(await linksOf('several')).toEqual(['several'])
     const subjects = events('account_unlinked').map(({ subject }) => subject)
@@ -264,7 +264,7 @@ describe('an account has one link to an issuer', () => {
     const { body } = await redeem(usher, code, request)
     expect((await userinfo(usher, body.access_token)).status).toBe(200)
     await byPassword.open(METHODS)
-    await byPassword.submit({ remove: 'link' })
+    await submitConfirmed(byPassword, { remove: 'link' })
     expect(await isSignedIn(browser)).toBe(false)
     expect((await userinfo(usher, body.access_token)).status).toBe(401)
     expect((await refresh(usher, body.refresh_token, 'first')).body.error).toBe('invalid_grant')
@@ -286,11 +286,11 @@ describe('an account has one link to an issuer', () => {
         if (++writes >= failing) throw new StoreUnavailable('cut')
         return write.call(usher.store, changes)
       })
-      await byPassword.submit({ remove: 'link' })
+      await submitConfirmed(byPassword, { remove: 'link' })
       spy.mockRestore()
       isDone = byPassword.page.status === 200
       byPassword.pages.pop()
-      await byPassword.submit({ remove: 'link' })
+      await submitConfirmed(byPassword, { remove: 'link' })
       expect(byPassword.page.text, `write ${failing}`).toContain('You can no longer sign in')
       expect(await isSignedIn(browser), `write ${failing}`).toBe(false)
       expect(await linksOf('unlucky')).toEqual([])

@@ -5,7 +5,7 @@ import { decodeJwt } from 'jose'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import type { Browser } from '../support/browser.ts'
 import { authorizationRequest, redeem } from '../support/journey.ts'
-import { slowDown } from '../support/people.ts'
+import { slowDown, submitConfirmed } from '../support/people.ts'
 import { LABEL, startUpstream, type Upstream, withUpstreams } from '../support/upstream.ts'
 import { ADA, CLIENTS, GRACE, PASSWORD, startUsher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
@@ -149,7 +149,7 @@ describe('accounts: link', () => {
 
   const add = async (browser: Browser) => {
     await browser.open(METHODS)
-    await browser.submit({ add: 'example' })
+    await submitConfirmed(browser, { add: 'example' })
     await pair.continueAt(browser)
   }
 
@@ -170,7 +170,7 @@ describe('accounts: link', () => {
     expect((await idTokenBy(pair)).sub).toBe(ada?.id)
 
     await browser.open(METHODS)
-    await browser.submit({ remove: 'example' })
+    await submitConfirmed(browser, { remove: 'example' })
     expect(browser.page.text).toContain('You can no longer sign in this way.')
     await expect(idTokenBy(pair)).rejects.toThrow('You cannot sign in this way')
   })
@@ -199,7 +199,7 @@ describe('accounts: link', () => {
     await browser.open(METHODS)
     expect(browser.page.text).toContain('This is your only way to sign in')
     expect(browser.page.text).not.toContain('name="remove"')
-    await browser.submit({ remove: 'example' })
+    await submitConfirmed(browser, { remove: 'example' })
     const after = await pair.usher.directory.findByUsername('ada')
     expect(after?.links).toHaveLength(1)
   })

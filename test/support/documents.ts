@@ -4,6 +4,7 @@
 import { spawnSync } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { CHANGES } from '../../src/accounts/changes.ts'
 import { FIXED } from '../../src/config/diff.ts'
 import { VARIABLES } from '../../src/config/environment.ts'
 import { jsonSchemas } from '../../src/config/key-list.ts'
@@ -65,6 +66,7 @@ export async function withGenerated(page: string): Promise<string> {
     commands: commandTable(),
     metrics: await metricTable(),
     bounds: boundTable(),
+    changes: changeTable(),
   }
   return page.replaceAll(
     /(<!-- generated: (\w+) -->\n).*?(?=<!-- end -->)/gs,
@@ -178,6 +180,14 @@ async function metricTable(): Promise<string> {
     ['Metric', 'Meaning'],
     [...lines].map(([, name, help = '']) => [`\`${name}\``, help]),
   )
+}
+
+/** What protects an account, and what its change needs. */
+function changeTable(): string {
+  const rows = Object.entries(CHANGES).map(([event, { what, proof, notice, ends }]) => {
+    return [what, `\`${event}\``, proof, notice, ends]
+  })
+  return table(['Change', 'Audit event', 'Needs', 'Notice by mail', 'Ends'], rows)
 }
 
 /** What strangers can make and send, and its bounds. */

@@ -5,7 +5,7 @@ import { Secret, TOTP } from 'otpauth'
 import { createFactors, type Factors } from '../../src/features/factors/factors.ts'
 import type { Browser } from './browser.ts'
 import { type Request, redeem } from './journey.ts'
-import { credentials, open, signedIn, words } from './people.ts'
+import { confirmed, credentials, open, signedIn, words } from './people.ts'
 import type { Usher } from './usher.ts'
 
 export const TWO_FACTORS = 'https://refeds.org/profile/mfa'
@@ -48,6 +48,7 @@ export const codesOn = (browser: Browser): string[] =>
 export async function addApp(usher: Usher, username = 'ada', name = '') {
   const browser = await signedIn(usher, username)
   await browser.open(`${FACTORS}?add=totp`)
+  await confirmed(browser)
   const secret = secretOn(browser)
   await browser.submit({ name, code: codeOf(secret) })
   if (browser.heading !== words('factors.codes_title')) {

@@ -3,7 +3,7 @@
 import { createHash, generateKeyPairSync, type KeyObject, randomBytes, sign } from 'node:crypto'
 import type { Browser } from './browser.ts'
 import { FACTORS } from './factors.ts'
-import { words } from './people.ts'
+import { confirmed, words } from './people.ts'
 
 /** Differences from a right answer. */
 export interface Wrong {
@@ -198,6 +198,7 @@ export const usePasskey = (browser: Browser, authenticator: Authenticator, wrong
 /** Adds a passkey on the account page of a browser that is signed in. */
 export async function addPasskey(browser: Browser, authenticator: Authenticator, name = '') {
   await browser.open(`${FACTORS}?add=passkey`)
+  await confirmed(browser)
   await browser.submit({ name, passkey: authenticator.create(optionsOn(browser)) })
   if (browser.page.status !== 200 || browser.heading === words('factors.add_passkey')) {
     throw new Error(`no passkey was added: "${browser.heading}" ${browser.page.text}`)

@@ -47,6 +47,26 @@ export async function signedIn(usher: Usher, username = 'ada', password = PASSWO
   return browser
 }
 
+/** Enters the password where a page asks for it before a change, if it does. */
+export async function confirmed(browser: Browser, password = PASSWORD) {
+  if (browser.heading === words('sign_in.title')) {
+    await browser.submit({ password, decision: 'continue' })
+  }
+  return browser
+}
+
+/** Sends the form of an account page, which asks for the password first, and keeps what was typed. */
+export async function submitConfirmed(browser: Browser, fields: Record<string, string> = {}) {
+  await browser.submit(fields)
+  if (browser.heading !== words('sign_in.title')) return browser.page
+  await confirmed(browser)
+  const typed = browser.page.html.querySelectorAll('input[name]').map(input => {
+    return input.attributes.type === 'hidden' ? '' : (input.attributes.name ?? '')
+  })
+  const isKept = Object.keys(fields).every(name => typed.includes(name))
+  return browser.submit(isKept ? {} : fields)
+}
+
 /** The page that removes the access of an application. */
 export function removalOf(client_id = 'web'): string {
   return `/account/applications/remove?${new URLSearchParams({ client_id })}`

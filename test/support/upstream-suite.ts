@@ -258,6 +258,10 @@ export function upstreamSuite(startIssuer: StartIssuer, timeout?: number) {
     await signInByPassword(visit)
     await visit.link('Sign-in methods').click()
     await page.getByRole('button', { name: 'Add' }).click()
+    // The password, before the change.
+    await page.getByLabel('Password').fill(PASSWORD)
+    await visit.button('Sign in').click()
+    await page.getByRole('button', { name: 'Add' }).click()
     await issuer.signIn(visit, 'grace')
     expect(await page.getByRole('status').textContent()).toBe('You can now sign in this way.')
 

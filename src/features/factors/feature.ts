@@ -2,14 +2,14 @@
 // demands more of (prompt step_up), and the account page on which users manage their factors.
 
 import { interactionPolicy } from 'oidc-provider'
+import { createProofs, type IsStrongest, isRecent } from '../../accounts/changes.ts'
 import { PHISHING_RESISTANT_ACR, satisfies, TWO_FACTOR_ACR } from '../../accounts/sign-in-method.ts'
 import { hasPasskeys } from '../../config/schema/upstream.ts'
 import { mapOf } from '../../config/schema/values.ts'
 import type { PageFeature } from '../../pages/routes.ts'
-import { RECENT_SECONDS, type Site } from '../../pages/site.ts'
+import type { Site } from '../../pages/site.ts'
 import type { Dependencies, Oidc } from '../../provider/feature.ts'
 import { answerWithAcr } from '../../provider/library-overrides.ts'
-import { now } from '../../storage/store.ts'
 import { createPasskeySignIn } from './attempts.ts'
 import { createFactors } from './factors.ts'
 import { createFactorsPage, FACTORS_PAGE, titleOf } from './page.ts'
@@ -22,9 +22,10 @@ const { Check } = interactionPolicy
 type Context = { oidc: Oidc }
 
 /** Returns the feature. Throws a `ConfigError` if the passkeys in the store are for another host. */
-export async function secondFactors({ settings, records, metrics }: Dependencies) {
+export async function secondFactors({ settings, records, metrics, directory }: Dependencies) {
   const factors = createFactors(records)
   const rules = createRules(settings)
+  const proofs = createProofs(records, settings)
   await requireHost(settings, records)
   const isOn = hasPasskeys(settings.sign_in)
   const passkeys = isOn ? createPasskeys(settings, records, factors) : undefined
@@ -71,11 +72,25 @@ export async function secondFactors({ settings, records, metrics }: Dependencies
   const step = (reason: string, acr: string, description: string) =>
     new Check(reason, description, 'interaction_required', ctx => lacks(ctx, acr))
 
-  /** A factor is added after a recent sign-in only. */
+  /**
+   * Whether the user has to sign in before a factor is added for a request. A sign-in for this request is enough, and
+   * one for a change of the account. A session that is merely recent may be an open browser: it is enough only for an
+   * account with a factor, which the user is then asked for.
+   */
   async function mustSignIn({ oidc }: Context) {
     const { session, result } = oidc
-    const isOld = !result?.login && now() - (session?.loginTs ?? 0) > RECENT_SECONDS
-    return isOld && Boolean((await demandOf(oidc))?.enrol)
+    if (!session?.accountId || result?.login) return false
+    const demand = await demandOf(oidc)
+    if (!demand?.enrol) return false
+    const { factors: own } = rules.usable(await factors.read(session.accountId))
+    if (own.length) return !isRecent(session.loginTs ?? 0)
+    const account = await directory.find(session.accountId)
+    return !account || !(await proofs.has(account, session.uid))
+  }
+
+  const isProvenStrongest: IsStrongest = async ({ id }, session) => {
+    const own = rules.usable(await factors.read(id))
+    return own.factors.length ? isStrongest(session, own) : undefined
   }
 
   const page = (site: Site) => createStepPage(site, parts)
@@ -115,12 +130,14 @@ export async function secondFactors({ settings, records, metrics }: Dependencies
     passkeySignIn: site => passkeys && createPasskeySignIn(site, passkeys, metrics),
     areas: [{ path: FACTORS_PAGE, icon: 'shield', label: titleOf(parts) }],
     addPages(pages, site) {
-      const { show, submit } = createFactorsPage(site, parts)
-      pages.get(FACTORS_PAGE, site.signedIn(show))
-      pages.post(FACTORS_PAGE, site.signedIn(submit, RECENT_SECONDS))
+      const { list, isNew, showNew, submit } = createFactorsPage(site, parts)
+      const showList = site.signedIn(list)
+      const add = site.changing('second_factor_added', showNew)
+      pages.get(FACTORS_PAGE, ctx => (isNew(ctx) ? add(ctx) : showList(ctx)))
+      pages.post(FACTORS_PAGE, site.changing('second_factor_added', submit))
     },
   }
-  return feature
+  return { ...feature, isStrongest: isProvenStrongest }
 }
 
 /** The values of an essential `acr` (OIDC Core §5.5.1.1). */

@@ -1,14 +1,11 @@
-// The account page of factors: passkeys, apps, and recovery codes. Every change needs a sign-in of the last minutes,
-// with the strongest factor that the account has.
+// The account page of factors: passkeys, apps, and recovery codes. Every change needs a proof (accounts/changes.ts).
 
 import type { Context } from 'koa'
 import { note } from '../../http/audit.ts'
-import { RECENT_SECONDS, type SignedIn, type Site, type Submitted } from '../../pages/site.ts'
+import type { SignedIn, Site, Submitted } from '../../pages/site.ts'
 import type { Translate } from '../../pages/words.ts'
-import { now } from '../../storage/store.ts'
 import { placeOf } from './attempts.ts'
 import { type Factor, type Factors, isPasskey } from './factors.ts'
-import { isStrongest } from './rules.ts'
 import { addFactor, newSecret, type Parts } from './step.ts'
 
 declare module '../../pages/page-data.ts' {
@@ -42,8 +39,9 @@ declare module '../../pages/page-data.ts' {
      * text.
      */
     'add-factor': { app?: NewApp; passkey?: string; problem?: string; later?: string }
-    /** Asks for a passkey or a code. `failed`: the request id of a wrong one. */
+    /** Asks for a passkey or a code, with the reason. `failed`: the request id of a wrong one. */
     'second-factor': Pick<PageData['add-factor'], 'passkey' | 'problem'> & {
+      reason?: string
       failed?: string
       hasApp: boolean
       hasRecovery: boolean
@@ -74,13 +72,6 @@ export function createFactorsPage(site: Site, parts: Parts) {
   const read = async (id: string) => rules.usable(await factors.read(id))
   const addable = [...(passkeys ? ['passkey'] : []), ...(rules.isOff ? [] : ['totp'])]
 
-  /** False after a redirect to sign-in. */
-  function isProven(ctx: Context, { session }: SignedIn, own: Factors): boolean {
-    if (now() - session.since <= RECENT_SECONDS && isStrongest(session, own)) return true
-    site.signIn(ctx, { max_age: String(RECENT_SECONDS), second_factor: 'strongest' })
-    return false
-  }
-
   const isLast = ({ account }: SignedIn, { factors: own }: Factors) =>
     own.length === 1 && rules.isRequired(account)
 
@@ -91,7 +82,8 @@ export function createFactorsPage(site: Site, parts: Parts) {
     return passkeys && JSON.stringify({ rpId: passkeys.rpID, userId, allAcceptedCredentialIds })
   }
 
-  function list(ctx: Context, user: SignedIn, found: Factors): void {
+  async function list(ctx: Context, user: SignedIn): Promise<void> {
+    const found = await read(user.account.id)
     const words = views.words(ctx)
     const describe = ({ id, type, name, created, used }: Factor) => ({
       id,
@@ -115,8 +107,9 @@ export function createFactorsPage(site: Site, parts: Parts) {
   }
 
   /** Shows the page that adds an app, or a passkey. `problem`, `nonce`: of the form that failed. */
-  async function showNew(ctx: Context, user: SignedIn, found: Factors, problem = '', nonce = '') {
+  async function showNew(ctx: Context, user: SignedIn, problem = '', nonce = '') {
     const isPasskeyPage = ctx.query.add === 'passkey'
+    const found = await read(user.account.id)
     const own = found.factors.filter(isPasskey)
     const shown = isPasskeyPage
       ? { passkey: await passkeys?.addOptions(placeOf(user.session), user.account, own) }
@@ -131,23 +124,22 @@ export function createFactorsPage(site: Site, parts: Parts) {
       : ctx.redirect(FACTORS_PAGE)
 
   return {
-    async show(ctx: Context, user: SignedIn) {
-      const found = await read(user.account.id)
-      if (!addable.includes(String(ctx.query.add))) list(ctx, user, found)
-      else if (isProven(ctx, user, found)) await showNew(ctx, user, found)
-    },
+    list,
+
+    /** Whether the request is for the page that adds a factor of a kind that is on. */
+    isNew: ({ query }: Context) => addable.includes(String(query.add)),
+
+    showNew: (ctx: Context, user: SignedIn) => showNew(ctx, user),
 
     async submit(ctx: Context, user: Submitted) {
       const { form } = user
       const { id } = user.account
-      const found = await read(id)
-      if (!isProven(ctx, user, found)) return
       const answer = form.value('passkey')
       if (answer || form.value('nonce')) {
         const codes = await addFactor(ctx, parts, id, form, { place: placeOf(user.session) })
         if (codes) return showCodes(ctx, codes)
         const problem = answer ? 'passkey_not_added' : 'wrong'
-        return showNew(ctx, user, found, problem, form.value('nonce'))
+        return showNew(ctx, user, problem, form.value('nonce'))
       }
       if (form.value('codes')) {
         const codes = await factors.renewRecovery(id)

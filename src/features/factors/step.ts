@@ -12,7 +12,7 @@ import { beginningOf, shownName } from '../../config/schema/display-text.ts'
 import { note } from '../../http/audit.ts'
 import type { Form } from '../../http/forms.ts'
 import type { Metrics } from '../../http/metrics.ts'
-import type { PromptPage } from '../../pages/interaction.ts'
+import { isForChange, type PromptPage } from '../../pages/interaction.ts'
 import type { Site } from '../../pages/site.ts'
 import type { Interaction, Outcome } from '../../provider/interactions.ts'
 import { now } from '../../storage/store.ts'
@@ -92,7 +92,7 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
 
   /** The user and the sign-in so far. Throws 400 if it has ended. */
   async function read(ctx: Context, interaction: Interaction) {
-    const { pending, accountId, prompt, params, uid } = interaction
+    const { pending, accountId, prompt, uid } = interaction
     const session = pending ? undefined : await site.browserSession.read(ctx)
     const login = pending?.login ?? {
       accountId: session?.accountId ?? '',
@@ -108,7 +108,7 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
     const isPasskeyOnly = prompt.reasons.includes(PHISHING_RESISTANT)
     // An account without a passkey adds one, after the use of the factor that it has.
     const mustAdd = isPasskeyOnly ? !own.length && isStrongest(login, found) : !found.factors.length
-    const mayRecover = !isPasskeyOnly || !own.length || params.second_factor === 'strongest'
+    const mayRecover = !isPasskeyOnly || !own.length || isForChange(interaction)
     const latest = factors.isAddedIn(found, uid) ? found.factors.at(-1) : undefined
     return {
       account,
@@ -134,8 +134,11 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
 
   async function ask(ctx: Context, state: State, problem?: string): Promise<undefined> {
     const { own, hasApp, hasRecovery, interaction } = state
+    const { t } = views.words(ctx)
+    const reason = own.length ? t('factors.for_change_passkey') : t('sign_in.for_change')
     const data = {
-      problem: problem && views.words(ctx).t(`factors.${problem}`),
+      reason: isForChange(interaction) ? reason : undefined,
+      problem: problem && t(`factors.${problem}`),
       failed: problem && ctx.state.requestId,
       passkey: own.length ? await passkeys?.useOptions(placeOf(interaction), own) : undefined,
       hasApp,

@@ -20,7 +20,7 @@ import { createPlainFetch } from '../../http/egress.ts'
 import { PLACES } from '../../pages/page-data.ts'
 import type { PageFeature } from '../../pages/routes.ts'
 import { problemPath } from '../../pages/sign-in.ts'
-import { RECENT_SECONDS, type Site } from '../../pages/site.ts'
+import type { Site } from '../../pages/site.ts'
 import type { Translate } from '../../pages/words.ts'
 import { harmless } from '../../provider/failures.ts'
 import type { Dependencies, Feature, Finisher } from '../../provider/feature.ts'
@@ -198,7 +198,7 @@ export function upstreamSignIn(dependencies: Dependencies) {
       begin(connection, user.session.uid, {}, { linkTo: user.account.id }),
     )
     pages.get(PLACES.signIns, site.signedIn(signIns.show))
-    pages.post(PLACES.signIns, site.signedIn(signIns.submit, RECENT_SECONDS))
+    pages.post(PLACES.signIns, site.changing('account_linked', signIns.submit))
 
     for (const connection of connections) {
       const path = `/sign-in/${connection.upstream.name}`
@@ -210,6 +210,8 @@ export function upstreamSignIn(dependencies: Dependencies) {
         // A response in another browser uses up neither the request nor the code.
         if (linkTo === undefined) await site.interactions.assertSignIn(ctx, uid)
         else if (!isHere) gone(ctx)
+        // A factor may have been added since the request.
+        if (user && !(await site.mayChange(ctx, user, 'account_linked', PLACES.signIns))) return
         if (!(await take())) gone(ctx)
         const claims = await redeem(ctx, connection, request)
         if (user) await signIns.add(ctx, user.account, connection, claims)
