@@ -14,6 +14,7 @@ import { hashPassword, passwordProblem } from '../accounts/password.ts'
 import { readSettings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
 import { tidy } from '../config/schema/display-text.ts'
+import type { Upstream } from '../config/schema/upstream.ts'
 import { readJson } from '../config/schema/values.ts'
 import { createFactors, withoutSecrets } from '../features/factors/factors.ts'
 import { createLinks } from '../features/links.ts'
@@ -81,7 +82,7 @@ const SUB = '1 to 255 visible ASCII characters, as in the ID tokens'
 export async function linkUpstream({ values, args: [name = ''] }: Invocation) {
   const { data: subject } = subjectSchema.safeParse(values.subject)
   if (!subject) throw new Failure(`--subject is missing, or not a sub: ${SUB}.`)
-  const issuer = await issuerOf(values.upstream)
+  const { issuer } = await upstreamOf(values.upstream)
   const { id, username, directory, audit } = await openOwnAccount(name)
   await addLink(directory, id, { issuer, subject })
   await audit('account_linked', { account: id, upstream: values.upstream, subject })
@@ -90,14 +91,14 @@ export async function linkUpstream({ values, args: [name = ''] }: Invocation) {
 
 /** `accounts unlink ACCOUNT --upstream NAME`. */
 export async function unlink({ values, args: [name = ''] }: Invocation) {
-  const issuer = await issuerOf(values.upstream)
+  const upstream = await upstreamOf(values.upstream)
   const { account, id, username, directory, audit } = await openOwnAccount(name)
-  const removed = account.links?.filter(link => link.issuer === issuer) ?? []
+  const removed = account.links?.filter(link => link.issuer === upstream.issuer) ?? []
   if (!removed.length) throw new Failure(`${username} has no link to ${values.upstream}.`)
-  if (!withoutIssuer(account, issuer)) {
+  if (!withoutIssuer(account, upstream)) {
     throw new Failure(`This is the only way for ${username} to sign in: set a password first.`)
   }
-  await directory.endAccess(id, current => withoutIssuer(current, issuer) ?? current)
+  await directory.endAccess(id, current => withoutIssuer(current, upstream) ?? current)
   for (const { subject } of removed) {
     await audit('account_unlinked', { account: id, upstream: values.upstream, subject })
   }
@@ -106,10 +107,10 @@ export async function unlink({ values, args: [name = ''] }: Invocation) {
   )
 }
 
-async function issuerOf(name: unknown): Promise<string> {
+async function upstreamOf(name: unknown): Promise<Upstream> {
   if (!name) throw new Failure('--upstream is missing: the name of a file in upstreams/.')
   const { upstreams } = await readSettings()
-  return requireOne('Upstream', String(name), Object.values(upstreams), 'name').issuer
+  return requireOne('Upstream', String(name), Object.values(upstreams), 'name')
 }
 
 /** `accounts show ACCOUNT`. */

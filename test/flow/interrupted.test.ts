@@ -373,10 +373,11 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
     const { id } = await scene(usher, ONLINE)
     const other = await scene(usher, ONLINE)
     const link = { issuer: ISSUER, subject: newName('user') }
+    const unlinkedIssuer = { issuer: ISSUER, claims: {} }
     await addLink(usher.directory, id, link)
     const unlinked = () => usher.directory.findByLink(link).then(found => !found)
     return {
-      run: () => usher.directory.change(id, account => withoutIssuer(account, ISSUER) ?? account),
+      run: () => usher.directory.change(id, account => withoutIssuer(account, unlinkedIssuer)),
       left: () => falseOf({ 'the link gives no access': unlinked() }),
       async missing() {
         const left = await falseOf({ 'the link is gone': unlinked() })

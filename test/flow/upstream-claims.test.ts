@@ -255,6 +255,25 @@ describe('an account has one link to an issuer', () => {
     }
   })
 
+  test.each([
+    ['that nobody verified, goes', false],
+    ['that an operator verified, stays', true],
+  ])('an address of the issuer %s with the last link', async (_, isVerified) => {
+    const name = `leaver-${isVerified}`
+    await local(name)
+    const browser = await added(name, name)
+    await signIn('link', { sub: name, email: 'owner@example.com', email_verified: true })
+    const { id = '' } = (await usher.directory.findByUsername(name)) ?? {}
+    const verify = (email_verified: boolean) =>
+      usher.directory.change(id, account => ({ ...account, email_verified }))
+    expect(await usher.directory.find(id)).toMatchObject({ email_verified: false })
+    await verify(isVerified)
+    await browser.open(METHODS)
+    await browser.submit({ remove: 'link' })
+    const left = (await usher.directory.find(id))?.email
+    expect(left).toBe(isVerified ? 'owner@example.com' : undefined)
+  })
+
   test('Remove ends the sessions and tokens of sign-ins at the issuer, and no others', async () => {
     await local('mover')
     const byPassword = await added('mover', 'mover-there')

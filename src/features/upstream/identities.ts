@@ -45,10 +45,19 @@ export function addLink(directory: OwnDirectory, id: string, link: Link) {
   })
 }
 
-/** Returns the account without any link to the issuer; undefined if that is its only way to sign in. */
-export function withoutIssuer(account: Account, issuer: string): Account | undefined {
+/**
+ * Returns the account without any link to the issuer; undefined if that is its only way to sign in. With its last link
+ * it loses an address that nobody has verified: it came from an issuer, and would keep its owner from an account.
+ */
+export function withoutIssuer(
+  account: Account,
+  { issuer, claims }: Pick<Upstream, 'issuer' | 'claims'>,
+): Account | undefined {
   const links = linksBut(account.links, issuer)
-  return links.length || account.password !== undefined ? { ...account, links } : undefined
+  if (!links.length && account.password === undefined) return undefined
+  const isOfIssuer = claims.email !== undefined && !account.email_verified
+  const email = !links.length && isOfIssuer ? undefined : account.email
+  return { ...account, links, email }
 }
 
 /** The outcome of a sign-in at an upstream issuer. */

@@ -27,10 +27,10 @@ export function createSignInsPage(
     ctx.redirect(`${PLACES.signIns}?outcome=${outcome}`)
 
   /** Returns false, and changes nothing, if the issuer is the only way to sign in. */
-  async function remove(id: string, { issuer }: Upstream): Promise<boolean> {
+  async function remove(id: string, upstream: Upstream): Promise<boolean> {
     let after: Account | undefined
     await directory.change(id, account => {
-      after = withoutIssuer(account, issuer)
+      after = withoutIssuer(account, upstream)
       return after ?? account
     })
     return after !== undefined
