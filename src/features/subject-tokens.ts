@@ -1,7 +1,7 @@
 // Subject tokens of a token exchange (RFC 8693 §2.1): opaque and JWT access tokens, and ID tokens, of this issuer.
 
 import { createPublicKey } from 'node:crypto'
-import { errors as jose, jwtVerify } from 'jose'
+import { decodeProtectedHeader, errors as jose, jwtVerify } from 'jose'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { SIGNING_ALGORITHMS } from '../config/schema/client.ts'
 import { mapOf, required } from '../config/schema/values.ts'
@@ -15,6 +15,8 @@ import { CNF_PROBLEM, confirmationIn } from './dpop.ts'
 export const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token'
 const ID_TOKEN = 'urn:ietf:params:oauth:token-type:id_token'
 const REFRESH_TOKEN = 'urn:ietf:params:oauth:token-type:refresh_token'
+/** Only the format: an access token or an ID token. */
+export const JWT = 'urn:ietf:params:oauth:token-type:jwt'
 /** An assertion for another authorization server (Identity Assertion JWT Authorization Grant, a draft). */
 export const ID_JAG = 'urn:ietf:params:oauth:token-type:id-jag'
 
@@ -27,13 +29,24 @@ export function problemIn(params: ExchangeParameters): string | undefined {
   const missing = ['subject_token', 'subject_token_type'].find(name => !params[name])
   if (missing) return `${missing} is required`
   if (actor_token !== undefined) return 'actor_token must be absent: the client is the actor'
-  if ([ACCESS_TOKEN, ID_JAG].includes(requested_token_type)) return undefined
+  if ([ACCESS_TOKEN, JWT, ID_JAG].includes(requested_token_type)) return undefined
   return `requested_token_type must be ${ACCESS_TOKEN}`
 }
 
 /** Refuses a subject token (RFC 8693 §2.2.2). `problem`: the end of a sentence about it. */
 export function refuseSubject(problem: string): never {
   throw new errors.InvalidRequest(`subject_token ${problem}`)
+}
+
+/** Returns the type of the subject token. `jwt` names the format alone: the header has the type. */
+function typeOf({ subject_token = '', subject_token_type }: ExchangeParameters) {
+  if (subject_token_type !== JWT) return subject_token_type
+  try {
+    const { typ } = decodeProtectedHeader(subject_token)
+    return /^(application\/)?at\+jwt$/i.test(String(typ)) ? ACCESS_TOKEN : ID_TOKEN
+  } catch {
+    return refuseSubject('is not a JWT, as subject_token_type says')
+  }
 }
 
 /** Returns the function that reads the subject token of a request. It throws for one that is not valid. */
@@ -66,8 +79,9 @@ export function createSubjectReader({ settings, keys }: Pick<Environment, 'setti
   }
 
   return async ({ oidc }: KoaContextWithOIDC, params: ExchangeParameters) => {
-    const { subject_token: value = '', subject_token_type, requested_token_type } = params
-    if (subject_token_type === ID_TOKEN) {
+    const { subject_token: value = '', requested_token_type } = params
+    const sent = typeOf(params)
+    if (sent === ID_TOKEN) {
       const { clientId } = required(oidc.client)
       const { aud, ...subject } = await verify(value)
       const isOwn = aud === clientId && (subject.claims.azp ?? aud) === clientId
@@ -75,14 +89,17 @@ export function createSubjectReader({ settings, keys }: Pick<Environment, 'setti
     }
     // An assertion is issued for a sign-in, and not for an access token that an API has received.
     const type = requested_token_type === ID_JAG ? REFRESH_TOKEN : ACCESS_TOKEN
-    if (subject_token_type !== type) {
+    if (sent !== type) {
       throw new errors.InvalidRequest(`subject_token_type must be ${type} or ${ID_TOKEN}`)
     }
     if (type === ACCESS_TOKEN && value.includes('.')) return verify(value, 'at+jwt')
     const { AccessToken, RefreshToken } = oidc.provider
     const found = type === ACCESS_TOKEN ? AccessToken.find(value) : RefreshToken.find(value)
     const token = await found
-    if (!token?.isValid || mapOf(token).consumed) {
+    const isReuse = mapOf(token).consumed !== undefined && !token?.isExpired
+    // As a refresh would do (RFC 9700 §4.14.2): somebody else may have the token.
+    if (isReuse && token?.clientId === oidc.client?.clientId) await token?.destroy()
+    if (!token?.isValid || isReuse) {
       return refuseSubject('is unknown, has expired, or was revoked')
     }
     const { grantId = '', clientId = '', exp = 0, scope, jti } = token

@@ -35,6 +35,7 @@ import {
   createSubjectReader,
   type ExchangeParameters,
   ID_JAG,
+  JWT,
   problemIn,
   refuseSubject,
 } from './subject-tokens.ts'
@@ -153,6 +154,9 @@ function createHandler(dependencies: Dependencies) {
     const api = apis.find(api => isTarget(api, params))
     const rules = api?.exchange?.filter(rule => rule.client === client.clientId) ?? []
     if (!api || !rules.length) throw new errors.InvalidTarget(NO_RULE)
+    if (params.requested_token_type === JWT && api.token_format !== 'jwt') {
+      throw new errors.InvalidRequest(OPAQUE)
+    }
 
     const subject = await readSubject(ctx, params)
     const source = await findGrant(dependencies, subject.grantId)
@@ -180,7 +184,12 @@ function createHandler(dependencies: Dependencies) {
     if (excess || !scopes.length) {
       throw new errors.InvalidScope('scope has more than the exchange allows', excess)
     }
-    return { ...{ client, subject, source, api, rule, actors }, scope: scopes.join(' '), given }
+    const { requested_token_type: type = ACCESS_TOKEN } = params
+    return {
+      ...{ client, subject, source, api, rule, actors, type },
+      scope: scopes.join(' '),
+      given,
+    }
   }
 
   /** Returns the response, with a new token, or an assertion. Both are bound to the key that the client has proved. */
@@ -188,7 +197,7 @@ function createHandler(dependencies: Dependencies) {
     ctx: TokenEndpointGrantContext,
     exchange: Awaited<ReturnType<typeof decide>>,
   ) {
-    const { client, subject, source, api, rule, actors, scope, given } = exchange
+    const { client, subject, source, api, rule, actors, scope, given, type } = exchange
     const { accountId, iat, exp, rejected } = source
     const isAssertion = api.authorization_server !== undefined
     if (isAssertion && client.subjectType === 'pairwise') {
@@ -215,7 +224,7 @@ function createHandler(dependencies: Dependencies) {
     }
     await saveAtEnd(() => records.save(...grantName(grant.jti), grant, { ttl }))
     const about = { token_type: token.tokenType, expires_in: ttl, scope }
-    return { access_token: await token.save(), issued_token_type: ACCESS_TOKEN, ...about }
+    return { access_token: await token.save(), issued_token_type: type, ...about }
   }
 
   return async (ctx: TokenEndpointGrantContext): Promise<void> => {
@@ -255,5 +264,6 @@ function isTarget(api: ResourceFile, params: ExchangeParameters): boolean {
 }
 
 const PAIRWISE = 'a pairwise client gets no assertion: only this provider knows its sub'
+const OPAQUE = `requested_token_type must be ${ACCESS_TOKEN}: the tokens of this API are no JWTs`
 const NO_RULE = 'resource or audience must be an API whose `exchange` names the client'
 const has = (scopes: string | undefined, scope: string) => scopes?.split(' ').includes(scope)

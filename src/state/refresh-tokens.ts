@@ -8,17 +8,23 @@
 // gets the same successor from any node, and nothing has to remember it. A token of a later generation
 // than the store knows was issued before a failover lost that write: it is valid.
 //
-//   presented token                at the token endpoint                     at other endpoints
-//   the latest, or later           rotates                                   valid
-//   its predecessor, within grace  the same successor again                  consumed
-//   any other                      reuse: revokes the family and its grant   consumed
+//   presented token                to refresh                     as subject token   at other endpoints
+//   the latest, or later           rotates                        valid              valid
+//   its predecessor, within grace  the same successor again       consumed           consumed
+//   any other                      reuse: revokes the family and its grant           consumed
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { required } from '../config/schema/values.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { type GrantRecord, grantName, type Payload, revokeGrant } from './grants.ts'
-import { assertClientConnected, commitAtEnd, isTokenRequest, saveAtEnd } from './request.ts'
+import {
+  assertClientConnected,
+  commitAtEnd,
+  isRefreshRequest,
+  isTokenRequest,
+  saveAtEnd,
+} from './request.ts'
 import { alreadyUsed, noteReuse } from './reuse.ts'
 
 interface Family {
@@ -84,6 +90,10 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     return now() - (wasCutOff ? to : since) <= grace
   }
 
+  /** Whether a client may present the token of this generation again, because an answer was lost. */
+  const isRetry = (generation: number, latest: Family) =>
+    generation === latest.generation - 1 && isInGrace(latest)
+
   async function find(token: string): Promise<Payload | undefined> {
     const parsed = parse(token)
     if (!parsed) return undefined
@@ -92,9 +102,8 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     const { value: latest } = await records.read<Family>(KIND, id, grantName(tag))
     if (isTokenRequest()) await assertClientConnected()
     if (latest?.payload.grantId !== tag) return undefined
-    const isPredecessor = generation === latest.generation - 1
     const isUsable =
-      generation >= latest.generation || (isTokenRequest() && isPredecessor && isInGrace(latest))
+      generation >= latest.generation || (isRefreshRequest() && isRetry(generation, latest))
     return { ...latest.payload, jti: token, ...(!isUsable && { consumed: latest.since }) }
   }
 
@@ -145,9 +154,12 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
   }
 
   async function destroy(token: string): Promise<void> {
-    const { id } = required(parse(token))
+    const { id, generation } = required(parse(token))
     const { value } = records.lastRead<Family>(KIND, id) ?? (await records.read<Family>(KIND, id))
-    if (value) await (isTokenRequest() ? endReused(id, value) : end(id, value))
+    if (!value) return
+    // The client may have refreshed at the same time.
+    if (isTokenRequest() && isRetry(generation, value)) return
+    await (isTokenRequest() ? endReused(id, value) : end(id, value))
   }
 
   async function endReused(id: string, family: Family): Promise<void> {

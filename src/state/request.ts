@@ -37,6 +37,10 @@ export function isForRefresh(): boolean {
 /** Returns the refresh token that this request has used. */
 export const usedRefreshToken = () => currentRequest()?.oidc.entities.RotatedRefreshToken?.jti
 
+/** Whether the request refreshes tokens. Another grant type can name a refresh token as well (RFC 8693). */
+export const isRefreshRequest = () =>
+  isTokenRequest() && currentRequest()?.oidc.params?.grant_type === 'refresh_token'
+
 /**
  * Throws when the client has disconnected. Node closes its socket then (nginx does the same). The client may
  * have repeated its request elsewhere: what looks like reuse here is then its own request, and revokes

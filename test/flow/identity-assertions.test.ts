@@ -16,7 +16,7 @@ import {
   shopTokens,
 } from '../support/exchange.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
-import { authorize, redeem, tokens } from '../support/journey.ts'
+import { authorize, redeem, refresh, tokens } from '../support/journey.ts'
 import { removalOf } from '../support/people.ts'
 import { createProver } from '../support/proofs.ts'
 import { ADA, SECRET } from '../support/usher.ts'
@@ -115,6 +115,39 @@ test.for<[string, Record<string, string>, string]>([
   const { id_token } = await tokens(usher)
   const answer = await exchange(usher, id_token, { ...request, ...changes })
   expect(answer).toMatchObject({ status: 400, body: { error } })
+})
+
+/** Refreshes the tokens of a sign-in. Returns the refresh token of before, and that of after. */
+async function rotated() {
+  const { refresh_token: former } = await tokens(usher)
+  return { former, latest: await next(former) }
+}
+const next = async (token: string) => (await refresh(usher, token)).body.refresh_token
+const byRefreshToken = { ...request, subject_token_type: REFRESH_TOKEN }
+
+test('a refresh token of before a rotation is no subject token, also in the grace period', async () => {
+  const { former, latest } = await rotated()
+  expect((await exchange(usher, former, byRefreshToken)).body.error).toBe('invalid_request')
+  // The client may have refreshed at the same time: nothing has ended.
+  expect((await exchange(usher, latest, byRefreshToken)).status).toBe(200)
+  expect(await next(former)).toBe(latest)
+})
+
+test('a subject token that was used long ago ends its family, as a refresh with it does', async () => {
+  const { former, latest } = await rotated()
+  const newest = await next(latest)
+  expect((await exchange(usher, former, byRefreshToken)).body.error).toBe('invalid_request')
+  expect((await exchange(usher, newest, byRefreshToken)).status).toBe(400)
+  expect(await next(newest)).toBeUndefined()
+  expect(usher.output.join('')).toContain('"event":"refresh_reuse"')
+})
+
+test('a used refresh token of another client ends nothing', async () => {
+  const { former, latest } = await rotated()
+  const newest = await next(latest)
+  const foreign = { ...byRefreshToken, client_id: 'wiki' }
+  expect((await exchange(usher, former, foreign)).status).toBe(400)
+  expect((await exchange(usher, newest, byRefreshToken)).status).toBe(200)
 })
 
 test('an access token is no refresh token, opaque or as a JWT', async () => {

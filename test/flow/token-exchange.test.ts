@@ -1,7 +1,7 @@
 // Token exchange (RFC 8693): an API calls another API for the user.
 
 import { readFileSync } from 'node:fs'
-import { createRemoteJWKSet, decodeJwt, jwtVerify } from 'jose'
+import { createRemoteJWKSet, decodeJwt, decodeProtectedHeader, jwtVerify, UnsecuredJWT } from 'jose'
 import { describe, expect, vi } from 'vitest'
 import REFUSALS from '../../src/commands/exchange-refusals.json' with { type: 'json' }
 import { explainFailure } from '../../src/commands/failure.ts'
@@ -14,6 +14,7 @@ import {
   exchange,
   ID_TOKEN,
   introspect,
+  JWT,
   SHOP,
   shopTokens,
   TILL,
@@ -267,6 +268,26 @@ test('a client exchanges its own access token, and its ID token', async () => {
   }
 })
 
+test('subject_token_type may name the format of a JWT, and requested_token_type too', async () => {
+  const { id_token } = await tokens(usher)
+  const { access_token } = await shopTokens(usher, { scope: 'openid shop:read', resource: TILL })
+  const answers = [
+    await exchange(usher, id_token, { client_id: 'web', subject_token_type: JWT }),
+    await exchange(usher, access_token, { subject_token_type: JWT }),
+    await exchange(usher, access_token, {
+      subject_token_type: JWT,
+      requested_token_type: JWT,
+      resource: CALENDAR,
+    }),
+  ]
+  expect(answers.map(({ status, body }) => [status, body.issued_token_type])).toEqual([
+    [200, ACCESS_TOKEN],
+    [200, ACCESS_TOKEN],
+    [200, JWT],
+  ])
+  expect(decodeProtectedHeader(answers.at(-1)?.body.access_token ?? '').typ).toBe('at+jwt')
+})
+
 describe('an exchange is refused', () => {
   const DEAD = 'is unknown, has expired, or was revoked'
   const TARGET = /no API|must be an API/
@@ -280,6 +301,13 @@ describe('an exchange is refused', () => {
       'with another requested_token_type',
       { requested_token_type: ID_TOKEN },
       'requested_token_type must be',
+    ],
+    ['with a JWT of an API without JWTs', { requested_token_type: JWT }, 'are no JWTs'],
+    ['of an opaque token as a JWT', { subject_token_type: JWT }, 'is not a JWT'],
+    [
+      'of a foreign JWT',
+      { subject_token_type: JWT, subject_token: new UnsecuredJWT({ sub: 'x' }).encode() },
+      'not a valid token',
     ],
     ['of a token of another type', { subject_token_type: 'urn:x' }, 'subject_token_type must be'],
     ['of an access token as an ID token', { subject_token_type: ID_TOKEN }, 'not a valid token'],

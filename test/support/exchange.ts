@@ -16,6 +16,7 @@ export const CHAT_SERVER = 'https://chat.example.org'
 export const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token'
 export const ID_TOKEN = 'urn:ietf:params:oauth:token-type:id_token'
 export const REFRESH_TOKEN = 'urn:ietf:params:oauth:token-type:refresh_token'
+export const JWT = 'urn:ietf:params:oauth:token-type:jwt'
 export const ID_JAG = 'urn:ietf:params:oauth:token-type:id-jag'
 
 const CODE = ['authorization_code', 'refresh_token']
