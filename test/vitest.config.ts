@@ -48,7 +48,9 @@ const SLOW = [
     'upstream-commands',
     'workers',
   ].map(name => `test/flow/${name}.test.ts`),
-  ...['accessibility', 'passkeys', 'upstream'].map(name => `test/pages/${name}.chromium.test.ts`),
+  ...['accessibility', 'passkeys', 'reflow', 'upstream'].map(
+    name => `test/pages/${name}.chromium.test.ts`,
+  ),
 ]
 
 /** Run applications with other client libraries, which install.ts installs first. */
