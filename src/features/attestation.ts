@@ -3,7 +3,10 @@
 // has the keys of its backend. The library checks the attestation, and the proof of the instance's key.
 
 import { createLocalJWKSet, type JSONWebKeySet } from 'jose'
+import { costOf } from '../config/schema/jwks.ts'
+import { mapOf } from '../config/schema/values.ts'
 import type { Environment, Feature } from '../provider/feature.ts'
+import { KeyProblem } from '../provider/keys.ts'
 import { deriveKey } from '../storage/seal.ts'
 
 /** Returns the feature attestation-based client authentication. */
@@ -14,8 +17,12 @@ export const clientAttestation = ({ settings: { features }, records }: Environme
       ack: 'draft-12',
       // All nodes have the same secret, also during a change of `USHER_SECRET`.
       challengeSecret: deriveKey(records.keyedHash('attestation', 'challenges'), 'challenges'),
-      getAttestationSignaturePublicKey: (_ctx, { alg, kid }, _payload, { jwks }) =>
-        createLocalJWKSet(jwks as JSONWebKeySet)({ alg: String(alg), kid: kid as string }),
+      getAttestationSignaturePublicKey(_ctx, { alg, kid }, { cnf }, { jwks }) {
+        // The library verifies the proof of the instance with this key: a user of the application has made it.
+        const problem = costOf(mapOf(mapOf(cnf).jwk))
+        if (problem) throw new KeyProblem(`cnf.jwk of the attestation: ${problem}`)
+        return createLocalJWKSet(jwks as JSONWebKeySet)({ alg: String(alg), kid: kid as string })
+      },
     },
   },
 })

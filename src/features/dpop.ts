@@ -3,7 +3,8 @@
 import { decodeJwt } from 'jose'
 import { type AccessToken, errors, type TokenEndpointGrantContext } from 'oidc-provider'
 import { checkDpopReplay, validateDpop } from 'oidc-provider/lib/helpers/grants.js'
-import { isMap } from '../config/schema/values.ts'
+import { costOf } from '../config/schema/jwks.ts'
+import { isMap, mapOf, readJson } from '../config/schema/values.ts'
 import type { Environment, Feature } from '../provider/feature.ts'
 import { currentRequest } from '../state/request.ts'
 import { deriveKey } from '../storage/seal.ts'
@@ -16,8 +17,12 @@ export function dpop({ settings: { features }, records }: Environment): Feature 
         enabled: features.dpop,
         // All nodes have the same secret, also during a change of `USHER_SECRET`.
         nonceSecret: deriveKey(records.keyedHash('dpop', 'nonces'), 'dpop-nonces'),
-        requireNonce: ({ oidc: { client } }) =>
-          client?.profile === 'fapi2' || client?.require_dpop_nonce === true,
+        // The library calls this before it verifies a proof.
+        requireNonce(ctx) {
+          refuseCostlyProof(ctx.get('DPoP'))
+          const { client } = ctx.oidc
+          return client?.profile === 'fapi2' || client?.require_dpop_nonce === true
+        },
       },
     },
     // The client repeats the request with another proof. The library's `invalid_grant` or
@@ -25,6 +30,14 @@ export function dpop({ settings: { features }, records }: Environment): Feature 
     replayError: jti =>
       isProof(jti) ? new errors.InvalidDpopProof('the proof was used before') : undefined,
   }
+}
+
+/** Throws `InvalidDpopProof` for a proof with a key whose signatures cost too much: anybody can send one. */
+function refuseCostlyProof(proof: string): void {
+  const [header = ''] = proof.split('.')
+  const { jwk } = mapOf(readJson(Buffer.from(header, 'base64url').toString()))
+  const problem = costOf(mapOf(jwk))
+  if (problem) throw new errors.InvalidDpopProof(`the header DPoP: jwk: ${problem}`)
 }
 
 /** The key that a token is bound to. */

@@ -5,10 +5,12 @@
 import { randomBytes } from 'node:crypto'
 import { clientSchema, requestedUri } from '../config/schema/client.ts'
 import { namesIn } from '../config/schema/values.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { TOMBSTONE_SECONDS } from '../state/grants.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
+const MAX_KEYS = BOUNDS.clientKeys.max
 /** Metadata that registrations share with client files. */
 const SHARED = namesIn(
   'client_id client_name client_uri policy_uri tos_uri contacts application_type jwks',
@@ -48,6 +50,10 @@ export const registrationSchema = clientSchema
       .array()
       .length(1)
       .default(['code']),
+    jwks: clientSchema.shape.jwks
+      .unwrap()
+      .refine(({ keys }) => keys.length <= MAX_KEYS, `has ${MAX_KEYS} keys at most`)
+      .optional(),
     jwks_uri: requestedUri.optional(),
   })
   .strip()
@@ -85,7 +91,7 @@ export const unusedSeconds = (invitation?: string) => (invitation ? DAY_SECONDS 
 /** Lifetime of a client after its last sign-in. */
 const USED_SECONDS = 400 * DAY_SECONDS
 /** Clients with an invitation, and as many without one that no user has signed in to. */
-export const MAX_CLIENTS = 1000
+export const MAX_CLIENTS = BOUNDS.openClients.max
 
 /** Whether the id is of a registered client. Other ids are not looked up in the store. */
 export const isRegisteredId = (id: string) => /^app_[0-9a-f]{24}$/.test(id)

@@ -12,6 +12,7 @@ import { shippedTags, shippedWords } from '../config/schema/locale.ts'
 import { redirectUri, schemeProblem } from '../config/schema/redirect-uri.ts'
 import { emailAddress, required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { networkOf } from '../http/client-info.ts'
 import { USHER_METADATA } from '../provider/clients.ts'
 import type { Environment, Feature } from '../provider/feature.ts'
@@ -149,7 +150,7 @@ function keepSubjects(client: Client, { subject_type, redirect_uris }: ClientMet
 
 const MAX_METADATA_BYTES = 16 * 1024
 /** Of clients without an invitation. */
-const MAX_OPEN_METADATA_BYTES = 4 * 1024
+const MAX_OPEN_METADATA_BYTES = BOUNDS.openMetadata.max
 const MAX_NAME_LENGTH = 80
 
 const OPERATORS = 'is for the operator of this provider to say'

@@ -176,12 +176,49 @@ export const BOUNDS = {
     max: 30,
     seconds: 60,
   },
-  keySets: {
-    what: 'Key sets that are fetched',
+  // Key sets of clients in the config folder have no quota: each address is requested twice a minute at most.
+  keySetsOfNetwork: {
+    what: 'Key sets that are fetched for clients with a metadata document',
     protects: 'other servers',
-    per: 'all',
-    max: 120,
+    per: 'network',
+    max: 60,
     seconds: 60,
+  },
+  // Their answers stay in memory for 30 s.
+  keySets: {
+    what: 'The same of all networks',
+    protects: 'memory',
+    per: 'all',
+    max: 600,
+    seconds: 60,
+  },
+  keySetsOfClient: {
+    what: 'Addresses of key sets that are fetched for a client that registered with an invitation',
+    protects: 'other servers',
+    per: 'client',
+    max: 10,
+    seconds: 60,
+  },
+  clientKeys: {
+    what: 'Keys of a client without a file in `clients/`',
+    protects: 'CPU',
+    per: 'client',
+    max: 10,
+    unit: 'keys',
+  },
+  openMetadata: {
+    what: 'The metadata of a client that registered without an invitation',
+    protects: 'store',
+    per: 'client',
+    max: 4 * 1024,
+    unit: 'bytes',
+  },
+  openClients: {
+    what: 'Clients without an invitation to which no user has signed in',
+    protects: 'store',
+    per: 'all',
+    max: 1000,
+    unit: 'clients',
   },
   openRegistrations: {
     what: 'Registrations without an invitation',

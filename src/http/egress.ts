@@ -35,8 +35,9 @@ const HEADERS = { 'accept-encoding': 'identity', 'user-agent': 'Usher' }
 export function createPlainFetch(
   settings: Settings['egress'],
   reads = (_method: string, _status: number) => true,
+  why = NOT_LISTED,
 ) {
-  const findAddresses = createLookup(settings)
+  const findAddresses = createLookup(settings, why)
   const dispatcher = new Agent({
     maxResponseSize: BOUNDS.responses.max,
     connect: (options, callback) => {
@@ -64,9 +65,21 @@ export function createPlainFetch(
   }
 }
 
-/** A `fetch` for the library, for addresses that clients name. The response to a notification is not read. */
-export function createFetch(settings: Settings['egress']) {
-  const send = createPlainFetch(settings, (method, status) => method === 'GET' && status === 200)
+/** A `fetch` for addresses that anybody can name: without `egress.allow`, which is for clients of the operator. */
+export const createStrangersFetch = ({ ports }: Settings['egress']) =>
+  createFetch({ ports, allow: [] }, NOT_FOR_STRANGERS)
+
+const NOT_LISTED = 'and is not in egress.allow in usher.yaml'
+const NOT_FOR_STRANGERS =
+  'and egress.allow is for documents at features.client_id_metadata_documents.hosts in usher.yaml'
+
+/**
+ * A `fetch` for the library, for addresses that clients name. The response to a notification is not read. `why`: the
+ * end of the error for an address that is not public.
+ */
+export function createFetch(settings: Settings['egress'], why = NOT_LISTED) {
+  const isRead = (method: string, status: number) => method === 'GET' && status === 200
+  const send = createPlainFetch(settings, isRead, why)
 
   return async (input: string | URL | Request, options: RequestInit = {}): Promise<Response> => {
     const waited = setTimeout(FAILURE_MS, undefined, { ref: false })
@@ -97,7 +110,7 @@ export async function withTimeout<T>(
 }
 
 /** Finds addresses of a host that may be connected to; throws an error for the operator if none may. */
-function createLookup({ allow, ports }: Settings['egress']) {
+function createLookup({ allow, ports }: Settings['egress'], why: string) {
   const isHost = (entry: string) => !isIP(entry.replace(/\/.*/, ''))
   const hosts = new Set(allow.filter(isHost))
   const isAllowed = among(allow.filter(entry => !isHost(entry)))
@@ -114,7 +127,7 @@ function createLookup({ allow, ports }: Settings['egress']) {
     throw new Error(
       found.some(isPublic)
         ? `port ${port} is not one of egress.ports in usher.yaml`
-        : 'the host has no public address, and is not in egress.allow in usher.yaml',
+        : `the host has no public address, ${why}`,
     )
   }
 }

@@ -7,7 +7,7 @@ import { ACCOUNT_CLIENT, RESPONSE_TYPES } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
 import { required } from '../config/schema/values.ts'
 import { cookieNames, createSignatures, originCookie, pathCookie } from '../http/cookies.ts'
-import { createFetch } from '../http/egress.ts'
+import { createFetch, createStrangersFetch } from '../http/egress.ts'
 import { type AdapterPart, createState } from '../state/adapter.ts'
 import { jwtId } from '../state/grants.ts'
 import { currentRequest } from '../state/request.ts'
@@ -253,7 +253,13 @@ function configuration(
 
     fetch: features.reduce(
       (send, feature) => feature.fetch?.(send) ?? send,
-      cacheKeySets(createFetch(settings.egress)),
+      cacheKeySets(
+        {
+          forOperator: createFetch(settings.egress),
+          forStrangers: createStrangersFetch(settings.egress),
+        },
+        settings,
+      ),
     ),
     renderError: pages.showError,
     features: merged(features, 'library feature', settingsOf, library),

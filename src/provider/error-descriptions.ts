@@ -51,6 +51,7 @@ export function described<T extends Partial<ErrorAnswer>>(ctx: Context, answer: 
   const own = texts
     .map(text => DESCRIPTIONS[text] ?? DESCRIPTIONS[text.replace(/: .*/, '')])
     .find(Boolean)
+  if (error && ctx.state.keyProblem) return { ...answer, error_description: ctx.state.keyProblem }
   const description = wrong ? `client_assertion: ${wrong}` : bearer || own || source
   return error && description ? { ...answer, error_description: description } : answer
 }

@@ -13,6 +13,7 @@ import type { Metrics } from '../http/metrics.ts'
 import type { Queue } from '../state/delivery-queue.ts'
 import { outageIn } from '../storage/store.ts'
 import type { Attempt, Environment, Feature } from './feature.ts'
+import { keyProblemIn } from './keys.ts'
 import { logIgnored } from './requests.ts'
 
 /** Names of the library's error events, without `.error`. */
@@ -68,7 +69,9 @@ export function logError(ctx: Context, thrown: Partial<errors.OIDCProviderError>
   // The library wrapped it in an error of the client.
   if (outage && outage !== thrown) ctx.state.outage = outage
   const { error, error_detail, error_description } = outage ?? thrown
-  Object.assign(ctx.state.log, { error, detail: error_detail ?? error_description })
+  ctx.state.keyProblem = keyProblemIn(thrown)?.message
+  const detail = ctx.state.keyProblem ?? error_detail ?? error_description
+  Object.assign(ctx.state.log, { error, detail })
 }
 
 /** Client and account of the request, for the operator. */

@@ -16,6 +16,7 @@ import {
   type ResponseMode,
 } from './feature.ts'
 import type { Grants } from './grants.ts'
+import { KeyProblem, refuseCostlyKeys } from './keys.ts'
 
 /** The library accepts DPoP proofs from clocks that are ahead by this, but forgets their `jti` earlier. */
 const CLOCK_SKEW_SECONDS = 300
@@ -91,14 +92,17 @@ function compareHashes({ Client: { prototype } }: Provider): void {
  *
  * A client keeps the keys of its `jwks_uri` while one of them fits. Here they are fetched again, and removed keys end.
  * Removed by: a maximum age of fetched keys.
+ *
+ * Clients that are not in the config folder, which anybody can make, get the limits of `limitKeys`.
  */
 export function addLater({ Client }: Provider) {
   const find = Client.find.bind(Client)
   const added = new Map<string, Awaited<ReturnType<typeof find>>>()
   Client.find = async (id: string) => {
-    const client = added.get(id) ?? (await find(id))
-    // `freshUntil`: epoch seconds; absent without a `jwks_uri`.
-    const keys = client?.asymmetricKeyStore as { freshUntil?: number; clear(): void } | undefined
+    const configured = added.get(id)
+    const client = configured ?? (await find(id))
+    const keys = client?.asymmetricKeyStore as ClientKeys | undefined
+    if (keys && !configured) limitKeys(keys)
     if (keys?.freshUntil !== undefined && keys.freshUntil + STALE_SECONDS <= now()) keys.clear()
     return client
   }
@@ -108,6 +112,33 @@ export function addLater({ Client }: Provider) {
     added.set(metadata.client_id, Object.defineProperty(client, 'noManage', { value: true }))
   }
 }
+
+/** The keys of a client. */
+interface ClientKeys {
+  /** Epoch seconds; absent without a `jwks_uri`. */
+  freshUntil?: number
+  clear(): void
+  selectForVerify(header: { alg: string; kid?: unknown }): object[]
+}
+
+/**
+ * The library tries each key that fits a JWT, whatever its size. Here one key fits: where a client has several, its
+ * JWT names one (OIDC Core §10.1). Removed by: options for the number and the size of the keys of clients.
+ */
+function limitKeys(keys: ClientKeys): void {
+  // The library caches clients.
+  if (Object.hasOwn(keys, 'selectForVerify')) return
+  const select = keys.selectForVerify.bind(keys)
+  keys.selectForVerify = header => {
+    const fitting = select(header)
+    refuseCostlyKeys(fitting)
+    if (fitting.length > 1) throw new KeyProblem(typeof header.kid === 'string' ? SAME_KID : NO_KID)
+    return fitting
+  }
+}
+
+const NO_KID = 'kid is required in the header of the JWT: this client has several keys'
+const SAME_KID = 'several keys of this client have the kid of the JWT: each needs its own'
 
 /** How long keys are kept after `freshUntil`, which is at least a minute after they were fetched. */
 const STALE_SECONDS = 240

@@ -4,6 +4,7 @@
 import { randomUUID } from 'node:crypto'
 import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 import { expect } from 'vitest'
+import { rsaKey } from '../support/costly-keys.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { authorize } from '../support/journey.ts'
 import { CLIENTS, startUsher } from '../support/usher.ts'
@@ -89,6 +90,19 @@ test('an attestation by another key, a proof by another key and a repeated proof
   expect((await send(usher, TOKEN, { body: { ...body, client_id: 'wallet' } })).json.error).toBe(
     'invalid_client',
   )
+})
+
+test('an attestation of a key whose signatures take long is refused', async () => {
+  const body = { grant_type: 'refresh_token', refresh_token: 'x' }
+  const headers = {
+    ...(await headersOf(await pair())),
+    'oauth-client-attestation': await attestation(rsaKey(3072, 3072)),
+  }
+  const { json } = await send(usher, TOKEN, { body, headers })
+  expect([json.error, json.error_description]).toEqual([
+    'invalid_client',
+    'cnf.jwk of the attestation: e has 32 bits at most: AQAB',
+  ])
 })
 
 test('a proof without a challenge of the provider is answered with one', async () => {

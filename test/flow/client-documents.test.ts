@@ -13,9 +13,10 @@ import { decodeProtectedHeader } from 'jose'
 import { errors } from 'oidc-provider'
 import * as openid from 'openid-client'
 import { pino } from 'pino'
-import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
 import { clientDocuments } from '../../src/features/client-metadata-documents.ts'
+import { BOUNDS } from '../../src/http/bounds.ts'
 import { findFailure } from '../../src/provider/failures.ts'
 import { PeerUnavailable, StoreUnavailable } from '../../src/storage/store.ts'
 import { Browser } from '../support/browser.ts'
@@ -25,7 +26,7 @@ import { authorizationRequest, authorize, signInAndAllow } from '../support/jour
 import { textOf, words } from '../support/people.ts'
 import { OPERATORS } from '../support/registration.ts'
 import { assertion, PUBLIC_JWKS } from '../support/signers.ts'
-import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLIENTS, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-documents-'))
@@ -181,6 +182,84 @@ test('a document has the values that its client can use, and one of them is chos
   const form = { grant_type: 'authorization_code', code, redirect_uri: CALLBACK, code_verifier }
   const { json } = await send(usher, '/api/oauth/token', { body: { ...form, client_id } })
   expect(decodeProtectedHeader(String(json.id_token)).alg).toBe('ES256')
+})
+
+test('egress.allow is for documents of listed hosts, and for their keys, unless the issuer is on loopback', async () => {
+  const keyed = { token_endpoint_auth_method: 'private_key_jwt', jwks_uri: `${site}/keys` }
+  documents['/strange'] = { ...ASSISTANT, ...keyed }
+  documents['/keys'] = JSON.stringify(PUBLIC_JWKS)
+  const { host } = new URL(site)
+  const client_id = `${site}/strange`
+  const issuer = 'https://id.example.org'
+  const startAt = async (set: true | { hosts: string[] }) => {
+    const { features, ...yaml } = usher_yaml
+    const started = await startUsher({
+      clients: {},
+      usher: {
+        ...yaml,
+        features: { ...features, client_id_metadata_documents: set },
+        issuer,
+        proxy: ['127.0.0.1/32'],
+      },
+      store: `sqlite:${join(folder, `${host}-${JSON.stringify(set).length}.db`)}`,
+      env: { USHER_SECRET: 'x'.repeat(43) },
+    })
+    onTestFinished(() => started.close())
+    return started
+  }
+  const authenticate = async (at: Usher) => {
+    const headers = { 'x-forwarded-proto': 'https', 'x-forwarded-for': '192.0.2.1' }
+    const client_assertion = await assertion('ES256', client_id, issuer)
+    const client_assertion_type = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
+    const form = { grant_type: 'authorization_code', code: 'unknown', redirect_uri: CALLBACK }
+    const body = { ...form, client_assertion, client_assertion_type }
+    return (await send(at, '/api/oauth/token', { body, headers })).json.error
+  }
+  asked.length = 0
+  const open = await startAt(true)
+  expect([await authenticate(open), asked]).toEqual(['invalid_client', []])
+  expect(open.output.join('')).toContain('egress.allow is for documents at features.client_id')
+  expect(await authenticate(await startAt({ hosts: [host] }))).toBe('invalid_grant')
+  expect(asked).toEqual(['/strange', '/keys'])
+})
+
+test('key sets of documents use up the quota of one network, not that of others and of client files', async () => {
+  const jwks_uri = `${site}/jwks`
+  const web = { ...CLIENTS.web, client_secret_hashes: undefined }
+  const filed = { ...web, client_id: 'filed', token_endpoint_auth_method: 'private_key_jwt' }
+  const flooded = await startUsher({
+    clients: { filed: { ...filed, jwks_uri } },
+    usher: { ...usher_yaml, proxy: ['127.0.0.1'] },
+  })
+  onTestFinished(() => flooded.close())
+  const { max } = BOUNDS.keySetsOfNetwork
+  const paths = Array.from({ length: max + 1 }, (_, i) => `/flood/${i}`)
+  documents['/jwks'] = JSON.stringify(PUBLIC_JWKS)
+  for (const path of paths) {
+    const keys = `/keys${path}`
+    const method = { token_endpoint_auth_method: 'private_key_jwt' }
+    documents[keys] = JSON.stringify(PUBLIC_JWKS)
+    documents[path] = { ...ASSISTANT, ...method, jwks_uri: site + keys }
+  }
+  const ask = async (client_id: string, address: string) => {
+    const client_assertion = await assertion('ES256', client_id, flooded.issuer)
+    const client_assertion_type = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
+    const form = { grant_type: 'authorization_code', code: 'unknown', redirect_uri: CALLBACK }
+    const body = { ...form, client_assertion, client_assertion_type }
+    const headers = { 'x-forwarded-for': address }
+    return (await send(flooded, '/api/oauth/token', { body, headers })).json.error
+  }
+  // The documents are fetched from several networks, and cached for longer than the key sets.
+  for (const [i, path] of paths.entries()) await ask(site + path, `203.0.${i % 4}.1`)
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 40_000 })
+  onTestFinished(() => void vi.useRealTimers())
+  const errors = []
+  for (const path of paths) errors.push(await ask(site + path, '198.51.100.1'))
+  expect(errors.filter(error => error === 'invalid_grant')).toHaveLength(max)
+  expect(errors.at(-1)).toBe('temporarily_unavailable')
+  const last = site + paths.at(-1)
+  expect(await ask('filed', '198.51.100.1')).toBe('invalid_grant')
+  expect(await ask(last, '192.0.2.1')).toBe('invalid_grant')
 })
 
 test('another node fetches the document itself, and shows the name of the client', async () => {

@@ -42,10 +42,10 @@ const server = createServer(
       )
   },
 )
-const options = () => ({
+const options = (documents: true | { hosts: string[] } = true) => ({
   usher: {
     features: {
-      client_id_metadata_documents: true,
+      client_id_metadata_documents: documents,
       dynamic_registration: true,
       device_flow: true,
     },
@@ -71,7 +71,8 @@ beforeAll(async () => {
   site = `https://localhost:${(server.address() as AddressInfo).port}`
   usher = await startUsher(options())
   await usher.addAccount(ADA)
-  const { usher: yaml, ...rest } = options()
+  // Elsewhere than on a loopback issuer, `egress.allow` is for documents of these hosts.
+  const { usher: yaml, ...rest } = options({ hosts: [new URL(site).host] })
   production = await startUsher({
     ...rest,
     usher: { ...yaml, issuer: 'https://id.example.org', proxy: ['127.0.0.1/32'] },

@@ -43,14 +43,20 @@ test('assertions with unknown keys cause two requests a minute to a jwks_uri', a
   expect(site.requests()).toBe(2)
 })
 
-test('at most 120 requests a minute go to all jwks_uri together, and known keys stay valid', async () => {
+test('a registered client has ten addresses a minute, and a client of the config folder as many as it needs', async () => {
   let asked = 0
-  const fetch = cacheKeySets(async () => new Response(String(asked++)))
-  const ask = (i: number) => fetch(`https://stranger.example.net/${i}`, { method: 'GET' })
-  const all = await Promise.allSettled(Array.from({ length: 150 }, (_, i) => ask(i)))
-  expect(asked).toBe(120)
-  expect(all.filter(({ status }) => status === 'rejected')).toHaveLength(30)
-  expect(await (await ask(7)).text()).toBe('7')
+  const answer = async () => new Response(String(asked++))
+  const addresses = Array.from({ length: 15 }, (_, i) => `https://keys.example.org/${i}`)
+  const clients = addresses.map(jwks_uri => ({ ...usher.settings.clients[0], jwks_uri })) as never
+  const fetches = { forOperator: answer, forStrangers: answer }
+  const fetch = cacheKeySets(fetches, { ...usher.settings, clients })
+  const ask = (host: string, i: number) => fetch(`https://${host}/${i}`, { method: 'GET' })
+  const others = addresses.map((_, i) => ask('stranger.example.net', i))
+  const outcomes = (await Promise.allSettled(others)).map(({ status }) => status)
+  expect(outcomes.filter(status => status === 'fulfilled')).toHaveLength(10)
+  expect(await (await ask('stranger.example.net', 7)).text()).toBe('7')
+  await Promise.all(addresses.map((_, i) => ask('keys.example.org', i)))
+  expect(asked).toBe(25)
 })
 
 const RIGHT = await setOf('old')

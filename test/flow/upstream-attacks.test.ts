@@ -1,8 +1,19 @@
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import type { JWTPayload } from 'jose'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  onTestFinished,
+  test,
+  vi,
+} from 'vitest'
 import { StoreUnavailable } from '../../src/storage/store.ts'
 import { Browser } from '../support/browser.ts'
+import { rsaKey } from '../support/costly-keys.ts'
 import {
   type Behaviour,
   type HostileIssuer,
@@ -446,6 +457,18 @@ describe('an issuer that does not answer', () => {
     await browser.submit({ decision: 'example' })
     expect(isSignedIn(browser)).toBe(true)
   })
+})
+
+test('a key of an issuer whose signatures take long is not used, and the log names it', async () => {
+  const fresh = await startUsher(withUpstreams({ example: { issuer: issuer.issuer } }))
+  onTestFinished(() => fresh.close())
+  const body = Buffer.from(JSON.stringify({ keys: [{ ...rsaKey(2048, 2048), kid: 'one' }] }))
+  issuer.state.behaviour = { bodies: { '/jwks': { encoding: '', body } } }
+  const browser = new Browser(fresh.issuer, fetch, [issuer.issuer])
+  await browser.open(authorizationRequest(fresh).url)
+  await browser.submit({ decision: 'example' })
+  expect(browser.page.text).toContain(FAILED)
+  expect(fresh.output.join('')).toMatch(/"problem":"e has 32 bits at most.*"kid":"one"/)
 })
 
 // A decoder would return JSON of 64 MiB for the first one.

@@ -24,17 +24,37 @@ export const jwks = z.strictObject({
 })
 
 const PRIVATE = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k', 'priv']
-const RSA_BITS = 2048
+const MIN_RSA_BITS = 2048
+/** A signature takes longer with the length of both (RFC 8017 §3.1): a usual exponent is 65537. */
+const MAX_RSA_BITS = 4096
+const MAX_EXPONENT_BITS = 32
 
 /** Returns what is wrong with a key, without any part of the key; undefined if it is valid. */
 function jwkProblem(jwk: Record<string, unknown>): string | undefined {
-  const { kty, crv, n = '' } = jwk
+  const { kty, crv, n } = jwk
   if (kty === 'oct') return 'is a shared secret: give a public key, RSA, EC or OKP'
   if (PRIVATE.some(part => part in jwk))
     return 'is a private key: make a new key, and put only its public part here'
   if (kty === 'EC' && crv !== 'P-256') return 'is not on the curve P-256 (ES256)'
   if (kty === 'OKP' && crv !== 'Ed25519') return 'is not on the curve Ed25519 (EdDSA)'
   if (!['RSA', 'EC', 'OKP'].includes(String(kty))) return 'kty must be RSA, EC or OKP'
-  const isShort = kty === 'RSA' && String(n).length * 6 < RSA_BITS
-  return isShort ? `RSA needs ${RSA_BITS} bits or more` : undefined
+  if (kty === 'RSA' && bytesOf(n) * 8 < MIN_RSA_BITS) {
+    return `RSA needs ${MIN_RSA_BITS} bits or more`
+  }
+  return costOf(jwk)
+}
+
+/** Returns why signatures with a public key would cost too much; undefined if they do not. */
+export function costOf({ kty, n, e }: Record<string, unknown>): string | undefined {
+  if (kty !== 'RSA') return undefined
+  if (bytesOf(n) * 8 > MAX_RSA_BITS) return `n: RSA has ${MAX_RSA_BITS} bits at most`
+  if (bytesOf(e) * 8 > MAX_EXPONENT_BITS) return `e has ${MAX_EXPONENT_BITS} bits at most: AQAB`
+  return undefined
+}
+
+/** The length of a number in base64url, without zeros before it. */
+function bytesOf(value: unknown): number {
+  const bytes = Buffer.from(typeof value === 'string' ? value : '', 'base64url')
+  const first = bytes.findIndex(byte => byte !== 0)
+  return first < 0 ? 0 : bytes.length - first
 }

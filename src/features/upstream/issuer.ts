@@ -4,7 +4,9 @@ import { createRemoteJWKSet, customFetch, errors, importPKCS8, type JWTVerifyGet
 import * as oidc from 'openid-client'
 import type { Logger } from 'pino'
 import { subjectSchema } from '../../accounts/account.ts'
+import { costOf } from '../../config/schema/jwks.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
+import { mapOf, readJson } from '../../config/schema/values.ts'
 import { withTimeout } from '../../http/egress.ts'
 import { faultOf } from '../../http/log.ts'
 import { importKey } from '../../keys/signing-keys.ts'
@@ -33,6 +35,22 @@ export interface Checks {
 /** An upstream issuer: its file, and its client. */
 export type Connection = { upstream: Upstream; issuer: ReturnType<typeof createIssuer> }
 
+/** A `fetch` that leaves keys out of a key set whose signatures cost too much (RFC 8725 §3.5). */
+function withoutCostlyKeys(send: typeof fetch, log: Logger): typeof fetch {
+  return async (input, options) => {
+    const response = await send(input, options)
+    const set = mapOf(readJson(await response.clone().text()))
+    if (!Array.isArray(set.keys)) return response
+    const keys = set.keys.filter(key => {
+      const problem = costOf(mapOf(key))
+      if (problem) log.warn({ problem, kid: mapOf(key).kid }, 'a key of the issuer is not used')
+      return !problem
+    })
+    const { status, headers } = response
+    return new Response(JSON.stringify({ ...set, keys }), { status, headers })
+  }
+}
+
 /** Returns the client of an issuer. Every function rejects after `TIMEOUT_MS`. */
 export function createIssuer(
   upstream: Upstream,
@@ -41,6 +59,7 @@ export function createIssuer(
   log: Logger,
 ) {
   const { name, issuer, client_id, scopes } = upstream
+  const fetchKeys = withoutCostlyKeys(send, log)
   let latest: ReturnType<typeof discover> | undefined
   let readAt = 0
 
@@ -50,11 +69,11 @@ export function createIssuer(
       ...(issuer.startsWith('http:') ? [oidc.allowInsecureRequests] : []),
     ]
     const authentication = await authenticationOf(upstream)
-    const options = { execute, [oidc.customFetch]: send, timeout: TIMEOUT_MS / 1000 }
+    const options = { execute, [oidc.customFetch]: fetchKeys, timeout: TIMEOUT_MS / 1000 }
     const url = new URL(issuer)
     const config = await oidc.discovery(url, client_id, undefined, authentication, options)
     const { jwks_uri = '' } = config.serverMetadata()
-    const fetching = { timeoutDuration: TIMEOUT_MS, [customFetch]: send }
+    const fetching = { timeoutDuration: TIMEOUT_MS, [customFetch]: fetchKeys }
     // jose reads the keys of one set again at most every 30 s.
     return { config, keys: createRemoteJWKSet(new URL(jwks_uri), fetching) }
   }
