@@ -182,6 +182,11 @@ export function reportProgress(step: string, done: number): void {
   if (done && done % 10_000 === 0) hint(`${done} ${step} …`)
 }
 
+/** Reports progress on a terminal only: a command that often runs from a script prints nothing else there. */
+export function showProgress(step: string, done: number): void {
+  if (process.stderr.isTTY) reportProgress(step, done)
+}
+
 /** The failure for a name that does not exist, with the nearest that does. */
 export function notFound(what: string, name: string, known: string[] = [], advice = ''): Failure {
   return new Failure(`${what} ${name} not found${didYouMean(name, known) || '.'}${advice}`)

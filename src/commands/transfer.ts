@@ -28,12 +28,15 @@ import {
   openOwnDirectory,
   print,
   readStdin,
-  reportProgress,
+  showProgress,
   timeOf,
 } from './command.ts'
 
 /** Lines that are imported at the same time: the store commits them together. */
 const CONCURRENCY = 100
+/** Characters of an export that are written at once, and how many such texts wait for a slow reader. */
+const TEXT_CHARACTERS = 64 * 1024
+const TEXTS_AHEAD = 4
 
 type Opened = Awaited<ReturnType<typeof openOwnDirectory>>
 type Invite = (username: string) => Promise<void>
@@ -54,7 +57,7 @@ async function addLines(content: string, { directory, audit }: Opened, invite?: 
       done++
       counts[typeof outcome === 'string' ? outcome : 'wrong']++
       if (typeof outcome !== 'string') hint(`line ${done}: ${outcome.message}`)
-      reportProgress('lines read', done)
+      showProgress('lines read', done)
     }
   } catch (error) {
     throw new Failure(
@@ -76,11 +79,26 @@ async function exportAccounts({ args: [name] }: Invocation) {
   hint('The output contains password hashes: keep it like a secret.')
   const { directory, audit } = await openOwnDirectory()
   await audit('accounts_exported')
-  const lines = Readable.from(directory.all()).map(writeLine)
-  await pipeline(lines, process.stdout, { end: false }).catch((error: NodeJS.ErrnoException) => {
+  // The next accounts are read while these are written.
+  const texts = Readable.from(linesOf(directory.all()), { highWaterMark: TEXTS_AHEAD })
+  await pipeline(texts, process.stdout, { end: false }).catch((error: NodeJS.ErrnoException) => {
     // A reader such as `head` closes the pipe when it has read enough.
     if (error.code !== 'EPIPE') throw error
   })
+}
+
+/** Yields texts of many lines: a write for each line takes longer than reading it. */
+async function* linesOf(accounts: AsyncIterable<Account>): AsyncGenerator<string> {
+  let text = ''
+  let done = 0
+  for await (const account of accounts) {
+    text += writeLine(account)
+    showProgress('accounts read', ++done)
+    if (text.length < TEXT_CHARACTERS) continue
+    yield text
+    text = ''
+  }
+  yield text
 }
 
 /** An error: the line is wrong. */

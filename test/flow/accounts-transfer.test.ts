@@ -2,7 +2,8 @@
 
 import { spawn } from 'node:child_process'
 import { createHmac, randomBytes, scryptSync } from 'node:crypto'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
@@ -11,6 +12,7 @@ import { hash as bcrypt } from '@node-rs/bcrypt'
 import { afterAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { credentials } from '../support/people.ts'
+import { findProgram } from '../support/programs.ts'
 import { PASSWORD, startUsher } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -35,7 +37,15 @@ function installation() {
     const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)])
     return { stdout, stderr, code: await exited }
   }
-  return { usher, store }
+  /** Runs a command on a terminal, and returns what that shows. */
+  async function onTerminal(words: string, redirection = '') {
+    const script = findProgram('script', 'bsdutils')
+    const command = `node src/cli.ts ${words} ${redirection}`
+    const child = spawn(script, ['-qec', command, '/dev/null'], { cwd: ROOT, env })
+    const [stdout] = await Promise.all([text(child.stdout), once(child, 'exit')])
+    return stdout
+  }
+  return { usher, onTerminal, store }
 }
 
 const lines = (...records: object[]) => records.map(record => JSON.stringify(record)).join('\n')
@@ -70,6 +80,31 @@ test(
       'Accounts added: 3. Accounts that existed and stay as they are: 0.',
     )
     expect(sorted((await there.usher('accounts export')).stdout)).toEqual(sorted(given.stdout))
+  },
+)
+
+test(
+  'an import and an export of 10,000 accounts report progress on a terminal only',
+  SLOW,
+  async () => {
+    const { usher, onTerminal } = installation()
+    const file = join(folder, 'many.jsonl')
+    const many = Array.from({ length: 10_000 }, (_, i) => ({ username: `user-${i}` }))
+    writeFileSync(file, lines(...many))
+    expect(await onTerminal(`accounts import ${file}`)).toMatch(
+      /^10000 lines read …\r\nAccounts added: 10000\./,
+    )
+    const given = await usher('accounts export')
+    expect(given.stderr).not.toContain('…')
+    expect(new Set(read(given.stdout).map(({ username }) => username)).size).toBe(10_000)
+    const out = join(folder, 'exported.jsonl')
+    const shown = await onTerminal('accounts export', `> ${out}`)
+    expect(shown).toMatch(/10000 accounts read …\r\n$/)
+    expect(sorted(readFileSync(out, 'utf8'))).toEqual(sorted(given.stdout))
+    const again = await usher(`accounts import ${file}`)
+    expect(again.stderr).toBe(
+      'Accounts added: 0. Accounts that existed and stay as they are: 10000.\n',
+    )
   },
 )
 
