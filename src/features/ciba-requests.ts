@@ -2,6 +2,7 @@
 // record lists the requests of each user:
 //
 //   AccessRequests accountId → [request]    open requests, and denied ones within their lifetime
+//   AccessRequests HINT → [request]         the same by the hint with which the client named the user
 //
 // `security.ciba_requests` limits both, even if a request ended early: no client can flood a user with
 // requests. The record of the library has the decision.
@@ -28,6 +29,8 @@ import { isExempt } from './factors/rules.ts'
 interface AccessRequest {
   /** The `auth_req_id`, which only the client knows. */
   id: string
+  /** The record that counts the requests with this hint. */
+  hint?: string
   /** Its name in the addresses of pages, which gives no access. */
   handle: string
   client_id: string
@@ -213,7 +216,9 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
         note(ctx, 'consent_given', { client_id, account, scopes, declined })
       }
       if (outcome === 'denied') note(ctx, 'access_refused', { client_id, account })
-      await requests.close(account, id, outcome === 'allowed' ? 'allowed' : 'denied')
+      const end = outcome === 'allowed' ? 'allowed' : 'denied'
+      await requests.close(account, id, end)
+      if (request.hint) await requests.close(request.hint, id, end)
       await list(ctx, user, outcome, await views.nameOf(ctx, client_id))
     },
   }

@@ -2,7 +2,9 @@
 // message, and limits how many requests a client can send.
 //
 // A client does not learn whether an account exists: a request for an unknown user stays open until it
-// expires, like a request to a user who does not look. An attacker cannot guess accounts.
+// expires, like a request to a user who does not look. An attacker cannot guess accounts, nor which username belongs
+// to a `sub`: the client is refused by the number of its requests with one hint, for every hint alike. The limit of the
+// user, who may be named by several hints, is not visible to the client.
 
 import { randomUUID } from 'node:crypto'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
@@ -47,7 +49,12 @@ export function ciba(dependencies: Dependencies): PageFeature {
     deliveryModes: ['poll', 'ping'],
 
     /** Runs before any account is looked up. */
-    async validateRequestContext({ oidc: { client } }) {
+    async validateRequestContext({ oidc: { client, params } }) {
+      const expiry = params?.requested_expiry
+      // CIBA §7.1. The library reads other spellings of numbers, too.
+      if (expiry !== undefined && !/^[1-9]\d*$/.test(String(expiry))) {
+        throw new errors.InvalidRequest('requested_expiry must be a positive integer')
+      }
       const isInTime = await attempts.count([[`requests of ${client?.clientId}`, OF_CLIENT]])
       if (!isInTime) throw refused('this client asks too often')
     },
@@ -77,16 +84,13 @@ export function ciba(dependencies: Dependencies): PageFeature {
     async triggerAuthenticationDevice({ oidc, state }, request, { accountId }, client) {
       const account = await directory.find(accountId)
       const refusal = account && refusalOf(client, account)
-      if (refusal) {
-        // Like a request for an unknown user, it stays open until it expires.
-        state.log.detail = refusal
-        return
-      }
       const { ended = 0 } = account ?? {}
       const { clientId: client_id } = client
       const message = oidc.params?.binding_message
-      const isAsked = await requests.ask(accountId, {
+      const hint = `hint ${foldUsername(tidy(String(oidc.params?.login_hint ?? accountId)))}`
+      const asked = {
         id: request.jti,
+        hint,
         handle: randomUUID(),
         client_id,
         scopes: requestedScopes(oidc, settings),
@@ -96,13 +100,20 @@ export function ciba(dependencies: Dependencies): PageFeature {
         signedIn: earliestSignIn(oidc),
         ...acrsOf(oidc, settings),
         version: (await consents.read(accountId, client_id)).version,
-      })
-      if (isAsked) {
-        const known = SUBJECT.test(accountId) ? accountId : undefined
-        return note({ state }, 'access_requested', { client_id, account: known })
       }
-      await request.destroy()
-      throw refused('too many requests of this client to this user are open, or were denied')
+      if (!(await requests.ask(hint, asked))) {
+        await request.destroy()
+        throw refused('too many requests of this client to this user are open, or were denied')
+      }
+      // A user who may not use the client does not see the request. It takes the same time.
+      const isShown = await requests.ask(refusal ? `refused ${accountId}` : accountId, asked)
+      if (refusal || !isShown) {
+        // Like a request for an unknown user, it stays open until it expires.
+        state.log.detail = refusal ?? 'the user has too many requests of this client'
+        return
+      }
+      const known = SUBJECT.test(accountId) ? accountId : undefined
+      note({ state }, 'access_requested', { client_id, account: known })
     },
   }
 

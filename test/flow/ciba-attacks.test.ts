@@ -35,7 +35,12 @@ import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts
 /** A browser in which Ada is signed in. */
 let browser: Browser
 const test = usherTest({
-  clients: { ...CLIENTS, till: cibaClient('till'), desk: cibaClient('desk') },
+  clients: {
+    ...CLIENTS,
+    till: cibaClient('till'),
+    desk: cibaClient('desk'),
+    closed: cibaClient('closed', { allow: { groups: ['staff'] } }),
+  },
   usher: { features: { ciba: true }, security: { ciba_requests: 3 } },
   accounts: [ADA, GRACE],
 })
@@ -49,8 +54,9 @@ const REFUSED = { status: 403, json: { error: 'access_denied' } }
 test('security.ciba_requests limits the open requests of a client to a user, also for concurrent requests', async () => {
   const hints = Array.from({ length: 12 }, (_, i) => ['ada', 'ADA', ada][i % 3] ?? '')
   const answers = await Promise.all(hints.map(login_hint => sendRequest(usher, { login_hint })))
-  expect(answers.filter(({ status }) => status === 200)).toHaveLength(3)
-  expect(answers.filter(({ status }) => status === 403)).toHaveLength(9)
+  // Both spellings of the username are one hint, and the sub is another.
+  expect(answers.filter(({ status }) => status === 200)).toHaveLength(6)
+  expect(answers.filter(({ status }) => status === 403)).toHaveLength(6)
   expect(await pendingRequests(browser)).toHaveLength(3)
   // Other clients and other users are not affected.
   expect((await sendRequest(usher, {}, 'desk')).status).toBe(200)
@@ -80,6 +86,35 @@ test('all requests of one client have a rate limit, before any account is looked
   expect((await sendRequest(usher, {}, 'desk')).status).toBe(200)
   await usher.records.remove('Attempts', 'requests of till', 1)
 })
+
+test('a client is refused after the same number of requests, whether or not the user may use it', async () => {
+  const { id } = await usher.addAccount({ username: 'stranger' })
+  const attributes = { groups: ['staff'] }
+  const { id: member } = await usher.addAccount({ username: 'member', attributes })
+  for (const login_hint of ['stranger', id, 'member', member, 'nobody-at-all']) {
+    const sent = Array.from({ length: 4 }, () => sendRequest(usher, { login_hint }, 'closed'))
+    const statuses = (await Promise.all(sent)).map(({ status }) => status)
+    expect([login_hint, ...statuses.toSorted()]).toEqual([login_hint, 200, 200, 200, 403])
+  }
+})
+
+test('a client does not learn which username belongs to a sub', async () => {
+  for (let i = 0; i < 3; i++) await startRequest(usher, { login_hint: ada })
+  expect(await sendRequest(usher, { login_hint: ada })).toMatchObject(REFUSED)
+  for (const login_hint of ['ada', 'grace', 'nobody-else']) {
+    expect((await sendRequest(usher, { login_hint })).status).toBe(200)
+  }
+  // The user is not asked more often than the limit.
+  expect(await pendingRequests(browser)).toHaveLength(3)
+})
+
+test.each(['1e9', '0', '-5', '60.5', '0x3c', ' 60', 'Infinity'])(
+  'requested_expiry must be a positive integer: %j',
+  async requested_expiry => {
+    const { status, json } = await sendRequest(usher, { requested_expiry })
+    expect([status, json.error]).toEqual([400, 'invalid_request'])
+  },
+)
 
 test('a client does not learn whether an account exists or is disabled', async () => {
   const keys = (json: object) => Object.keys(json).toSorted()

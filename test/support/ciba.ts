@@ -65,6 +65,12 @@ export async function answer(browser: Browser, decision: 'allow' | 'deny') {
   return browser.submit({ decision })
 }
 
-/** Removes the pending requests of the accounts. */
-export const forgetRequests = (usher: Usher, ...accounts: string[]) =>
-  Promise.all(accounts.map(id => usher.records.remove('AccessRequests', id, 1)))
+/** Removes the pending requests of the accounts, and the counts of their hints. */
+export async function forgetRequests(usher: Usher, ...accounts: string[]) {
+  for (const id of accounts) {
+    const { username = '' } = (await usher.directory.find(id)) ?? {}
+    for (const name of [id, `hint ${id}`, `hint ${username}`]) {
+      await usher.records.remove('AccessRequests', name, 1)
+    }
+  }
+}
