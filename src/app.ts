@@ -1,6 +1,6 @@
 // The whole product: features, provider, pages, and the middleware of the Koa application in order.
 
-import Koa, { type Middleware } from 'koa'
+import Koa, { type Context, type Middleware } from 'koa'
 import compose from 'koa-compose'
 import mount from 'koa-mount'
 import { createConsents } from './accounts/consents.ts'
@@ -114,8 +114,8 @@ export async function createApp(
   const navigation = merged(features, 'account page', byPath, byPath({ areas: AREAS }))
   const areas = Object.values(navigation)
   const provider = await createProvider(dependencies, features, { showError, tags: views.tags })
-  async function describeClient(id: string) {
-    const found = features.map(feature => feature.describeClient?.(provider, id))
+  async function describeClient(id: string, ctx: Context) {
+    const found = features.map(feature => feature.describeClient?.(provider, id, ctx))
     return (await Promise.all(found)).find(Boolean)
   }
 

@@ -2,6 +2,7 @@
 // The library fetches it through http/egress.ts, 5 KiB in 2.5 s without redirects, and caches it. The
 // metadata rules are those of registered clients.
 
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
@@ -25,6 +26,8 @@ export function clientDocuments({ settings, log }: Pick<Environment, 'settings' 
   // By network, and by network and host: no network can keep others from new documents.
   const ofNetwork = createQuotas(BOUNDS.documentsOfNetwork)
   const atHost = createQuotas(BOUNDS.documentsAtHost)
+  /** The IP address of a page's request, in which the library has no context. */
+  const pageAddress = new AsyncLocalStorage<string>()
   const clientIdMetadataDocument: LibraryFeatures['clientIdMetadataDocument'] = {
     enabled: Boolean(set),
     ack: 'draft-02',
@@ -36,8 +39,7 @@ export function clientDocuments({ settings, log }: Pick<Environment, 'settings' 
       // After an error the library looks for the client once more.
       if (ctx?.state.isDocumentFetched) return false
       if (ctx) ctx.state.isDocumentFetched = true
-      // Pages without a request of the library show clients that users know.
-      const network = ctx ? networkOf(ctx.ip) : ''
+      const network = networkOf(ctx?.ip ?? pageAddress.getStore() ?? '')
       const networkAtHost = `${network} ${host}`
       // Both are looked at before one is counted: a request that is refused adds no key.
       if (ofNetwork.hasRoom(network) && atHost.hasRoom(networkAtHost)) {
@@ -76,10 +78,10 @@ export function clientDocuments({ settings, log }: Pick<Environment, 'settings' 
       const isDocument = oidc.client?.clientIdMetadataDocument
       if (isDocument && refresh_tokens === 'always') addOfflineAccess(oidc)
     },
-    async describeClient({ Client }, id) {
+    async describeClient({ Client }, id, { ip }) {
       if (!id.startsWith('https://')) return undefined
       try {
-        return metadataOf(required(await Client.find(id)), settings)
+        return metadataOf(required(await pageAddress.run(ip, () => Client.find(id))), settings)
       } catch (error) {
         const outage = outageIn(error)
         if (outage && !(outage instanceof PeerUnavailable)) throw outage

@@ -90,7 +90,7 @@ export interface Views extends ReturnType<typeof createLanguages> {
 
 type Template = keyof PageData
 /** Finds a client that registered itself. */
-type FindClient = (id: string) => Promise<ClientMetadata | undefined>
+type FindClient = (id: string, ctx: Context) => Promise<ClientMetadata | undefined>
 
 /** Returns the renderer of the pages. `areas`: the account navigation, which has entries of features. */
 export function createViews(
@@ -127,7 +127,7 @@ export function createViews(
   async function client(ctx: Context, id: string) {
     const own = configuredClient(ctx, id)
     if (own) return own
-    const found = await registered?.(id)
+    const found = await registered?.(id, ctx)
     return found && { ...found, isUnchecked: true }
   }
 

@@ -104,7 +104,11 @@ export interface Feature {
   /** For client assertions (RFC 7523). */
   assertionProblem?: JwtCheck
   /** Metadata of a client that is not in the config folder, for pages. Undefined when it has none. */
-  describeClient?(provider: Provider, id: string): Promise<ClientMetadata | undefined>
+  describeClient?(
+    provider: Provider,
+    id: string,
+    ctx: Pick<Context, 'ip'>,
+  ): Promise<ClientMetadata | undefined>
 
   // Authorization
   /** Called for each authorization request, pushed ones too, and for each token request. Throws to refuse it. */

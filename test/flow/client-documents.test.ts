@@ -404,7 +404,7 @@ test('an unavailable store is not a client without a document', async () => {
   const { find } = provider.Client
   const describeWith = async (error: Error) => {
     provider.Client.find = () => Promise.reject(error)
-    return describeClient?.(provider, site)
+    return describeClient?.(provider, site, { ip: '192.0.2.1' })
   }
   const away = new StoreUnavailable('away')
   const gone = (cause: Error) => Object.assign(new errors.InvalidClient('fetch failed'), { cause })
@@ -457,6 +457,35 @@ test('one network fetches at most 30 documents of a host in a minute, and others
   expect(await ask(`${site}/other`, '192.0.2.1')).toBe(503)
   expect(await ask(`${site}/other`, '198.51.100.1')).toBe(303)
   await crowd.close()
+})
+
+test('pages of one network use up its quota of documents, and others see the name of an application', async () => {
+  const crowd = await startUsher({ clients: {}, usher: { ...usher_yaml, proxy: ['127.0.0.1/32'] } })
+  onTestFinished(() => crowd.close())
+  const paths = Array.from({ length: BOUNDS.documentsAtHost.max + 5 }, (_, i) => `/pages/${i}`)
+  const open = async (path: string, ip: string) => {
+    documents[path] = { ...ASSISTANT, client_name: `Named ${path}` }
+    const client_id = site + path
+    const browser = new Browser(crowd.issuer)
+    const { url } = authorizationRequest(crowd, { client_id, redirect_uri: CALLBACK })
+    await browser.open(url, { 'x-forwarded-for': ip })
+    expect(textOf(browser.page.text)).toContain(`Named ${path}`)
+    return browser
+  }
+  const browsers = []
+  for (const [i, path] of paths.entries()) browsers.push(await open(path, `203.0.${i}.1`))
+  const legitimate = await open('/legitimate', '203.0.113.1')
+  // The documents are no longer cached.
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 61_000 })
+  onTestFinished(() => void vi.useRealTimers())
+  const isNamed = async (browser: Browser, ip: string) => {
+    const { text } = await browser.open(browser.page.url, { 'x-forwarded-for': ip })
+    return textOf(text).includes('Named /')
+  }
+  const shown = []
+  for (const browser of browsers) shown.push(await isNamed(browser, '192.0.2.1'))
+  expect(shown.filter(Boolean)).toHaveLength(BOUNDS.documentsAtHost.max)
+  expect(await isNamed(legitimate, '198.51.100.1')).toBe(true)
 })
 
 /** The endpoints that look for a client, with what else they need. */
