@@ -25,7 +25,7 @@ declare module '../pages/page-data.ts' {
   interface PageData {
     /** `event`: the end of the key of its text. */
     activity: {
-      entries: (Pick<Activity, 'event' | 'count'> &
+      entries: (Pick<Activity, 'event' | 'count' | 'factor'> &
         Partial<Record<'client' | 'browser' | 'network', string>> & { at: When })[]
     }
   }
@@ -80,6 +80,15 @@ export const USER_EVENTS = namesIn(
   'second_factor_added second_factor_removed second_factors_reset recovery_codes_created',
 )
 
+/** The means of an event: the page names it. */
+export const FACTORS = ['totp', 'passkey', 'recovery_code'] as const
+/** The events whose text names the factor: `activity.EVENT_FACTOR`. */
+export const WITH_FACTOR: Activity['event'][] = [
+  'sign_in_succeeded',
+  'second_factor_added',
+  'second_factor_removed',
+]
+
 /** An event of an account. */
 export interface Activity {
   event: (typeof USER_EVENTS)[number]
@@ -88,6 +97,8 @@ export interface Activity {
   /** Absent for what an operator did. */
   clientInfo?: ClientInfo
   client_id?: string
+  /** Absent for a sign-in with the password alone, or at another issuer. */
+  factor?: (typeof FACTORS)[number]
   /** How often it happened in the hour before `at`. */
   count: number
 }
@@ -111,7 +122,15 @@ export async function keepActivity(records: Records, audit: AuditEvent, clientIn
   if (!event || typeof account !== 'string') return
   // The user signed out at the issuer, whose server sent this request.
   if (event === 'session_ended' && upstream) return
-  const about = { event, clientInfo, ...(typeof client_id === 'string' && { client_id }) }
+  const factor = WITH_FACTOR.includes(event)
+    ? FACTORS.find(name => name === audit.factor)
+    : undefined
+  const about = {
+    event,
+    clientInfo,
+    ...(factor && { factor }),
+    ...(typeof client_id === 'string' && { client_id }),
+  }
   await records.change<Activity[]>(KIND, account, ({ value = [] }) => added(value, about), {
     ttl: RETENTION_SECONDS,
   })

@@ -112,11 +112,15 @@ export function createViews(
 
   function words(ctx: Context): Words {
     const named = ctx.state.uiLocales ?? String(ctx.query.ui_locales ?? '')
-    ctx.state.words ??=
-      named.split(' ').map(languages.find).find(Boolean) ??
-      languages.find(ctx.acceptsLanguages(languages.tags) || '') ??
-      languages.english
+    ctx.state.words ??= named.split(' ').map(languages.find).find(Boolean) ?? languageOfBrowser(ctx)
     return ctx.state.words
+  }
+
+  /** The language that the browser prefers. Its dates and numbers are those of the region that the browser names. */
+  function languageOfBrowser(ctx: Context): Words {
+    const accepted = ctx.acceptsLanguages(languages.tags) || ''
+    const found = languages.find(accepted) ?? languages.english
+    return languages.inRegionOf(found, ctx.acceptsLanguages())
   }
 
   function configuredClient(ctx: Context, id: string) {

@@ -16,6 +16,21 @@ const wider = (tag: string) => {
 }
 
 const DAY_MINUTES = 24 * 60
+/** Locales with formats of their own in memory. A format costs some 10 kB. */
+const MAX_LOCALES = 200
+
+/** Returns the locale for dates and numbers: a language with the region of the tag, if that is of this language. */
+function localeOf(lang: string, tag: string): string {
+  try {
+    const own = new Intl.Locale(lang)
+    const reader = new Intl.Locale(tag)
+    const isRegion = !own.region && reader.region && reader.language === own.language
+    return isRegion ? new Intl.Locale(own, { region: reader.region }).toString() : lang
+  } catch {
+    // A reader may send any text as a tag.
+    return lang
+  }
+}
 const MINUTE_FORMAT: Intl.DateTimeFormatOptions = {
   weekday: 'long',
   year: 'numeric',
@@ -35,31 +50,50 @@ export function createLanguages(own: Locales = {}) {
   const others = [...shippedTags, ...Object.keys(own)].toSorted()
   const tags = [...new Set([ENGLISH, ...others])]
   const written = new Map(tags.map(tag => [tag.toLowerCase(), tag]))
+  const texts: Record<string, Record<string, string>> = {}
   const spoken: Record<string, Words> = {}
   const textsOf = (tag: string) => {
     const layers = [ENGLISH, ...wider(tag).toReversed()].flatMap(name => written.get(name) ?? [])
     return Object.assign({}, ...layers.flatMap(layer => [shippedWords(layer), own[layer]]))
   }
-  const speak = (tag: string) => (spoken[tag] ??= createWords(tag, textsOf(tag)))
+  /** The texts of a language, with the dates and numbers of a reader's locale: `en` for `en-GB`. */
+  function speak(tag: string, reader = tag): Words {
+    const locale = localeOf(tag, reader)
+    const known = spoken[locale]
+    if (known) return known
+    // A reader may send any region.
+    if (locale !== tag && Object.keys(spoken).length >= MAX_LOCALES) return speak(tag)
+    const own = texts[tag] ?? textsOf(tag)
+    texts[tag] = own
+    const words = createWords(tag, own, locale)
+    spoken[locale] = words
+    return words
+  }
 
   return {
     tags,
-    /** The language of this tag or of a prefix: `de` for `de-CH`. */
+    /** The language of this tag or of a prefix: `de` for `de-CH`, with the dates and numbers of `de-CH`. */
     find(tag: string) {
       const [known] = wider(tag).flatMap(name => written.get(name) ?? [])
-      return known === undefined ? undefined : speak(known)
+      return known === undefined ? undefined : speak(known, tag)
+    },
+    /** The same language with the dates and numbers of the first of these tags that names its region. */
+    inRegionOf({ lang }: Words, tags: string[]) {
+      const regional = tags.find(tag => localeOf(lang, tag) !== lang)
+      return speak(lang, regional)
     },
     english: speak(ENGLISH),
   }
 }
 
-function createWords(lang: string, words: Record<string, string>) {
-  const dates = new Intl.DateTimeFormat(lang, { dateStyle: 'long', timeZone: 'UTC' })
-  const minutes = new Intl.DateTimeFormat(lang, MINUTE_FORMAT)
-  const recent = new Intl.RelativeTimeFormat(lang, { numeric: 'auto' })
-  const numbers = new Intl.NumberFormat(lang, { maximumFractionDigits: 20 })
-  const lists = new Intl.ListFormat(lang)
-  const rules = new Intl.PluralRules(lang)
+/** `locale`: for dates and numbers. */
+function createWords(lang: string, words: Record<string, string>, locale: string) {
+  const dates = new Intl.DateTimeFormat(locale, { dateStyle: 'long', timeZone: 'UTC' })
+  const minutes = new Intl.DateTimeFormat(locale, MINUTE_FORMAT)
+  const recent = new Intl.RelativeTimeFormat(locale, { numeric: 'auto' })
+  const numbers = new Intl.NumberFormat(locale, { maximumFractionDigits: 20 })
+  const lists = new Intl.ListFormat(locale)
+  const rules = new Intl.PluralRules(locale)
   const { direction: dir = 'ltr' } = new Intl.Locale(lang).getTextInfo()
   // Isolates a value of the other direction, so that it does not reorder the sentence.
   const isolated = (value = '') =>

@@ -59,6 +59,43 @@ test('the overview has a notice about a sign-in with a browser that the account 
   expect(rowsOn(other).filter(row => row.includes('127.0.0.0/24'))).toEqual([])
 })
 
+test('the page names the factor of a sign-in, and of one that was added or removed', async () => {
+  const expected = [
+    ['second_factor_removed', 'passkey'],
+    ['second_factor_added', 'totp'],
+    ['sign_in_succeeded', 'recovery_code'],
+    ['sign_in_succeeded', 'passkey'],
+    ['sign_in_succeeded', 'totp'],
+  ] as const
+  const browser = await signedIn(usher, 'ada')
+  for (const [event, factor] of expected.toReversed()) {
+    await keepActivity(usher.records, { event, factor, account: ada })
+  }
+  await browser.open('/account/activity')
+  const rows = rowsOn(browser)
+  for (const [i, [event, factor]] of expected.entries()) {
+    expect(rows[i]).toContain(words(`activity.${event}_${factor}`))
+  }
+  expect(rows.slice(0, 5).join()).toContain('You signed in with a recovery code')
+})
+
+test.each([
+  ['en-GB,en;q=0.9', /\d{1,2} [A-Z][a-z]+ 20\d\d/],
+  ['en-US,en;q=0.9', /[A-Z][a-z]+ \d{1,2}, 20\d\d/],
+  ['en-AU', /\d{1,2} [A-Z][a-z]+ 20\d\d/],
+  ['en-xx-yy-zz-$,en-GB', /\d{1,2} [A-Z][a-z]+ 20\d\d/],
+  ['fr-CH,de-AT;q=0.1', /\d{1,2} [a-zéû]+ 20\d\d/],
+])('for a browser with %s, dates have the form of its region', async (language, form) => {
+  const browser = await signedIn(usher, 'ada')
+  await browser.open('/account/sessions', { 'accept-language': language })
+  await keepActivity(usher.records, { event: 'password_set', account: ada })
+  await usher.records.change<{ at: number }[]>('Activity', ada, ({ value = [] }) =>
+    value.map(entry => ({ ...entry, at: entry.at - 2 * 86_400 })),
+  )
+  await browser.open('/account/activity', { 'accept-language': language })
+  expect(rowsOn(browser)[0]).toMatch(form)
+})
+
 test('the activity is removed with the account', async () => {
   const account = await usher.directory.find(grace)
   expect(await recentActivity(usher.records, grace)).not.toEqual([])

@@ -1,7 +1,7 @@
 // Every page in every state with sample data, for the preview and for an operator's templates. A test checks
 // that each text of the pages is on one of them.
 
-import { USER_EVENTS } from '../../src/features/activity.ts'
+import { FACTORS, USER_EVENTS, WITH_FACTOR } from '../../src/features/activity.ts'
 import { NOTICES } from '../../src/features/mail-queue.ts'
 import { SCOPE_ICONS } from '../../src/pages/consent.ts'
 import { CODES } from '../../src/pages/error.ts'
@@ -191,7 +191,10 @@ function activity(words: Words): PageData['activity'] {
     const count = event === 'sign_in_failed' ? 3 : 1
     return { event, count, at, ...(!isOfOperator && byUser) }
   })
-  return { entries }
+  const byFactor = WITH_FACTOR.flatMap(event =>
+    FACTORS.map(factor => ({ event, factor, count: 1, at, ...byUser })),
+  )
+  return { entries: [...entries, ...byFactor] }
 }
 
 const password = (problems: PageData['password']['problems'] = {}) => ({

@@ -5,7 +5,11 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { mapOf } from '../../src/config/schema/values.ts'
-import { USER_EVENTS } from '../../src/features/activity.ts'
+import {
+  FACTORS as FACTORS_OF_EVENTS,
+  USER_EVENTS,
+  WITH_FACTOR,
+} from '../../src/features/activity.ts'
 import { NOTICES } from '../../src/features/mail-queue.ts'
 import { CODES, TITLES } from '../../src/pages/error.ts'
 import { createLanguages } from '../../src/pages/words.ts'
@@ -121,6 +125,7 @@ test('every text of the file is used on a page', () => {
     ...FACTORS.map(problem => `factors.${problem}`),
     ...SIGN_IN.split(' ').map(problem => `sign_in.${problem}`),
     ...USER_EVENTS.map(event => `activity.${event}`),
+    ...WITH_FACTOR.flatMap(event => FACTORS_OF_EVENTS.map(factor => `activity.${event}_${factor}`)),
     ...NOTICES.map(change => `notice.${change}`),
     ...MAILS.flatMap(key => [`mail.${key}`, `mail.${key}_text`]),
     ...SIGN_INS.map(outcome => `sign_ins.${outcome}`),
