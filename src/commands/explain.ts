@@ -11,7 +11,13 @@ import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { scopesFor } from '../config/schema/resource.ts'
 import { mapOf, readJson } from '../config/schema/values.ts'
 import { claimsByScope } from '../provider/claims.ts'
-import { type FailedRequest, failedSignIn, findFailure, harmless } from '../provider/failures.ts'
+import {
+  type FailedRequest,
+  failedSignIn,
+  findFailure,
+  harmless,
+  IGNORED,
+} from '../provider/failures.ts'
 import { DISCOVERY, endpointOf, routesOf } from '../provider/routes.ts'
 import { findClient } from './clients.ts'
 import {
@@ -26,7 +32,7 @@ import {
   readStdin,
   shown,
 } from './command.ts'
-import { type ClientSource, explainFailure, IGNORED, UNKNOWN } from './failure.ts'
+import { type ClientSource, explainFailure, UNKNOWN } from './failure.ts'
 import variables from './variables.json' with { type: 'json' }
 
 /** Variables that replace no key, with their descriptions. */

@@ -14,6 +14,7 @@ import {
   comparedBy,
   type FailedRequest,
   harmless,
+  IGNORED,
   registeredValues,
 } from '../provider/failures.ts'
 import { CLOCK_TOLERANCE_SECONDS } from '../provider/requests.ts'
@@ -42,9 +43,6 @@ type Reason = (facts: Facts) => Explanation
 
 /** A value that is not in the log. */
 export const UNKNOWN = 'not known'
-/** The `error` of a request that succeeded, and of which a part was ignored. */
-export const IGNORED = 'ignored'
-
 /** Returns the explanation; for an error that is in no table, the detail of the library. */
 export function explainFailure(facts: Facts): Explanation {
   const { error, detail = '', sent, names } = facts.failure
@@ -223,6 +221,10 @@ const ignored: Reason = ({ failure: { detail = '' }, settings }) => {
   const reasons = detail.split(', ').map(part => {
     const [, scope] = /^scope (.+)$/.exec(part) ?? []
     if (part === 'audience') return 'audience is not supported: send resource (RFC 8707)'
+    if (part === 'resource') return 'resource is not supported: features.resource_indicators is off'
+    if (/^acr_values /.test(part))
+      return `${part} is the acr of no sign-in: see acr_values_supported`
+    if (/^claim /.test(part)) return `${part} is in no claims.yaml`
     if (!scope) return `${part} is not supported`
     const api = Object.values(resources).find(({ scopes }) => Object.hasOwn(scopes, scope))
     if (api) return `${part} belongs to an API: send resource=${api.resource} with it`

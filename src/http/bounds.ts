@@ -241,6 +241,13 @@ export const BOUNDS = {
     max: 60,
     seconds: 60,
   },
+  ignoredParts: {
+    what: 'Requests with a part that has no effect that are kept for `config explain`',
+    protects: 'store',
+    per: 'all',
+    max: 20,
+    seconds: 60,
+  },
   storedRequests: {
     what: 'Requests that store something: authorization requests, sign-outs, registrations, and pushed requests, device authorizations and client assertions of clients that anyone can make',
     protects: 'store',

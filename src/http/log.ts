@@ -75,7 +75,7 @@ export function requestLog(
     const { ip, method, status } = ctx
     const { auditEvents, fault } = ctx.state
     const isFailed = status >= 400 || ctx.state.log.error !== undefined
-    if (isFailed) onFailure(ctx)
+    if (isFailed || ctx.state.log.ignored) onFailure(ctx)
     // The pattern of the route, such as `/interaction/:uid`; null if no route matched.
     const route: string | null = ctx._matchedRoute?.toString() ?? null
     const ms = performance.now() - started

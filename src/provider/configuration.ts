@@ -124,6 +124,10 @@ function configuration(
   const claimsOfToken = features.flatMap(({ tokenClaims }) => tokenClaims ?? [])
 
   const policy = createPolicy(dependencies, features)
+  const known = {
+    acrValues: acrValuesOf(settings),
+    claims: Object.values(claimsByScope(settings)).flat(),
+  }
 
   const library: Configuration['features'] = {
     devInteractions: { enabled: false },
@@ -180,13 +184,13 @@ function configuration(
     // `audience` is ignored. Its validator is the one hook of the library for every authorization request,
     // pushed ones too: it is called even if `audience` is absent.
     extraParams: {
-      audience: ctx => checkRequest(ctx, features),
+      audience: ctx => checkRequest(ctx, features, known),
       // The account pages act for a client that has these rules (features/ciba-requests.ts).
       require_sign_in: ctx => forAccountPages(ctx, 'require_sign_in'),
       second_factor: ctx => forAccountPages(ctx, 'second_factor'),
     },
     scopes: Object.keys(scopes),
-    acrValues: acrValuesOf(settings),
+    acrValues: known.acrValues,
     claims: claimsByScope(settings, hasId ? ['jti'] : []),
     conformIdTokenClaims: settings.id_token.claims === 'minimal',
     discovery: {

@@ -121,16 +121,23 @@ function nearest(values: string[], sent = ''): string[] {
   return byDistance.slice(0, MAX_REGISTERED).map(({ value }) => value)
 }
 
+/** The `error` of a request that succeeded, and of which a part was ignored. */
+export const IGNORED = 'ignored'
+
 /** Returns the function that saves failed requests; it is called after each request. */
 export function createFailureLog(records: Records, settings: Registered) {
   // About 400 bytes each: a flood does not fill the store. The log has all requests.
   const hasRoom = createQuota(BOUNDS.failures)
   // Scanners that look for pages leave room for the requests of clients.
   const hasRoomForPage = createQuota(BOUNDS.failuresOfPages)
+  // A client sends such a request at each sign-in.
+  const hasRoomForIgnored = createQuota(BOUNDS.ignoredParts)
   return (ctx: Context): void => {
     const signIns = ctx.state.auditEvents.map(event => failedSignIn({ ip: ctx.ip, ...event }))
     const failed = signIns.find(Boolean) ?? failedRequest(ctx)
-    if (!failed || !(endpointOf(ctx.path) ? hasRoom() : hasRoomForPage())) return
+    if (!failed) return
+    const quota = endpointOf(ctx.path) ? hasRoom : hasRoomForPage
+    if (!(failed.error === IGNORED ? hasRoomForIgnored() : quota())) return
     const registered = registeredFor(ctx, failed, settings)
     const failure: FailedRequest = { at: now(), status: ctx.status, ...failed, registered }
     // The request does not wait. If the store is unavailable, `config explain` does not find it.
@@ -191,9 +198,13 @@ export async function findFailure(records: Records, id: string) {
   return (await records.read<FailedRequest>(KIND, id)).value
 }
 
+/** Whether the request succeeded, and a part of it had no effect. */
+const isIgnored = ({ state: { log } }: Context) => typeof log.ignored === 'string'
+
 function failedRequest(ctx: Context): Described | undefined {
   const { fault, log } = ctx.state
-  const { error, detail, client_id } = log
+  const { error = isIgnored(ctx) ? IGNORED : undefined, client_id } = log
+  const detail = error === IGNORED ? log.ignored : log.detail
   // An error page shows its reference, whatever the error is.
   const isPage = ctx.status >= 400 && ctx.response.is('html')
   if (typeof error !== 'string' || (ANSWERS.includes(error) && !isPage)) return undefined

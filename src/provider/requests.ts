@@ -2,7 +2,7 @@
 // assertions (RFC 7523).
 
 import { type AccessToken, errors, type KoaContextWithOIDC } from 'oidc-provider'
-import { mapOf, readJson } from '../config/schema/values.ts'
+import { mapOf, namesIn, readJson } from '../config/schema/values.ts'
 import { lengthOf, longParameter, MAX_URL_BYTES } from '../http/limits.ts'
 import { now } from '../storage/store.ts'
 import { scopeOf } from './clients.ts'
@@ -11,8 +11,11 @@ import type { Feature, JwtClaims, Oidc } from './feature.ts'
 
 const OFFLINE_ACCESS = 'offline_access'
 
+/** What a request can ask for: `acr` values of sign-ins, and names of claims. */
+export type Known = { acrValues: string[]; claims: string[] }
+
 /** Refuses an authorization request that is too long or that a feature refuses. */
-export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[]): void {
+export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[], known: Known): void {
   const { oidc } = ctx
   const [body, params] = [oidc.body ?? {}, { ...oidc.params }]
   const problem = [body, ctx.query, params].map(longParameter).find(Boolean)
@@ -27,6 +30,9 @@ export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[]): void
   if (isFramed && oidc.route === 'authorization' && !oidc.prompts.has('none')) {
     throw new errors.InvalidRequest('prompt must be none in a frame')
   }
+  // A set of values (OAuth 2.0 Multiple Response Types §3). The library has removed what is repeated.
+  const types = sentWords(ctx, 'response_type')
+  if (new Set(types).size < types.length) throw new errors.UnsupportedResponseType()
   for (const feature of features) feature.checkRequest?.(ctx)
   // The library has just dropped `offline_access`, unless `prompt` has `consent`. OIDC Core §11 lets
   // other conditions take the place of that, and here a recorded consent does: the scope is put back,
@@ -38,7 +44,7 @@ export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[]): void
   if (refused) throw new errors.InvalidScope('requested scope is not allowed', refused)
   const scopes = scopeProblem(ctx)
   if (scopes) throw new errors.InvalidScope(scopes, '')
-  logIgnored(ctx)
+  logIgnored(ctx, unknownIn(ctx, known))
 }
 
 /** Says why a request has no scope that could be granted (RFC 6749 §3.3); undefined if it has one. */
@@ -71,14 +77,37 @@ function putOfflineAccess({ client, params, requestParamScopes }: Oidc): void {
 
 /**
  * Logs the parts of a request that are ignored: unknown scopes, scopes of an API without its `resource`
- * (RFC 6749 §3.3), and `audience`.
+ * (RFC 6749 §3.3), `audience`, and `others`. The client gets no error, so that the log has to say it.
  */
-export function logIgnored(ctx: KoaContextWithOIDC): void {
+export function logIgnored(ctx: KoaContextWithOIDC, others: string[] = []): void {
   const { scopes, audience } = ignoredIn(ctx)
-  const ignored = scopes.map(scope => `scope ${harmless(scope)}`)
-  if (audience !== undefined) ignored.unshift('audience')
-  if (!ignored.length) return
-  Object.assign(ctx.state.log, { ignored: ignored.join(', '), detail: NEEDS_RESOURCE })
+  const ofScopes = scopes.map(scope => `scope ${harmless(scope)}`)
+  const ofAudience = audience === undefined ? [] : ['audience']
+  const ignored = [...ofAudience, ...ofScopes, ...others]
+  const { log } = ctx.state
+  if (ignored.length) log.ignored = ignored.join(', ')
+  if (scopes.length) log.scope_ignored = scopes.map(harmless).join(' ')
+  if (scopes.length || ofAudience.length) log.detail = NEEDS_RESOURCE
+}
+
+/** Claims of every ID token, which a request may name. */
+const PROTOCOL_CLAIMS = namesIn('iss sub aud exp iat auth_time nonce acr amr azp sid')
+
+/** Returns the `acr_values`, claims and `resource` that the library ignores (OIDC Core §3.1.2.1, §5.5). */
+function unknownIn(ctx: KoaContextWithOIDC, { acrValues, claims }: Known): string[] {
+  const { params, client } = ctx.oidc
+  const { userinfo, id_token } = mapOf(readJson(String(params?.claims ?? '{}')))
+  const renamed = Object.keys(mapOf(mapOf(client?.claims).rename))
+  const names: string[] = [...claims, ...renamed, ...PROTOCOL_CLAIMS]
+  const asked = Object.keys({ ...mapOf(userinfo), ...mapOf(id_token) })
+  const isUnknown = (name: string) => !names.includes(name.replace(/#.*/s, ''))
+  const acrs = sentWords(ctx, 'acr_values').filter(value => !acrValues.includes(value))
+  const isResourceOff = params?.resource === undefined && sentWords(ctx, 'resource').length > 0
+  return [
+    ...acrs.map(value => `acr_values ${harmless(value)}`),
+    ...asked.filter(isUnknown).map(name => `claim ${harmless(name)}`),
+    ...(isResourceOff ? ['resource'] : []),
+  ]
 }
 
 const NEEDS_RESOURCE =
@@ -108,12 +137,17 @@ export function requireResource(
   if (audience !== undefined || scopes.length) throw new errors.InvalidTarget(NEEDS_RESOURCE)
 }
 
-/** Parameters beside a pushed request or a request object are ignored (RFC 9126 §4, RFC 9101 §6.3). */
-function sentScopes({ method, oidc, query, state }: KoaContextWithOIDC): string[] {
+/**
+ * Returns the values of a parameter as it was sent. Parameters beside a pushed request or a request object are ignored
+ * (RFC 9126 §4, RFC 9101 §6.3).
+ */
+function sentWords({ method, oidc, query, state }: KoaContextWithOIDC, name: string): string[] {
   const sent = mapOf(method === 'POST' ? oidc.body : query)
-  const { scope } = mapOf(state.requestObject ?? sent)
-  return typeof scope === 'string' ? scope.split(' ').filter(Boolean) : []
+  const value = mapOf(state.requestObject ?? sent)[name]
+  return typeof value === 'string' ? value.split(' ').filter(Boolean) : []
 }
+
+const sentScopes = (ctx: KoaContextWithOIDC) => sentWords(ctx, 'scope')
 
 const MAX_JWT_LIFETIME_SECONDS = 600
 const MAX_REQUEST_AGE_SECONDS = 3600

@@ -130,6 +130,9 @@ test.each([
   'code id_token token',
   'none',
   'code none',
+  'code code',
+  'code  code',
+  'code code code',
   'CODE',
   'nonsense',
 ])('response_type=%s is refused as unsupported', async response_type => {

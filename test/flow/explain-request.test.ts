@@ -436,11 +436,25 @@ test('a failed sign-in is explained by its id, or by its log lines', async () =>
   }
 })
 
-test('ignored parts of a request are explained by its log line', async () => {
-  const answer = await asking({ scope: 'openid profle files:read', audience: 'x' })
+test('ignored parts of a request are explained by its id, and by its log line', async () => {
+  const answer = await asking({
+    scope: 'openid profle files:read',
+    audience: 'x',
+    acr_values: 'urn:gold',
+    claims: JSON.stringify({
+      id_token: { shoe_size: null, email: null, acr: null, 'name#de': null },
+    }),
+  })
   const id = answer.headers.get('x-request-id') ?? ''
   await expect.poll(() => logOf(id)).toHaveLength(1)
+  expect(logOf(id)[0]).toMatchObject({
+    ignored: 'audience, scope profle, scope files:read, acr_values urn:gold, claim shoe_size',
+    scope_ignored: 'profle files:read',
+  })
+  await expect.poll(() => findFailure(usher.records, id)).toMatchObject({ error: 'ignored' })
   const text = await explainLog(...logOf(id))
+  expect(text).toContain('acr_values urn:gold is the acr of no sign-in')
+  expect(text).toContain('claim shoe_size is in no claims.yaml')
   expect(text).toMatch(/^wrong +the request succeeded, and a part of it was ignored\n/)
   expect(text).toContain('audience is not supported: send resource (RFC 8707)')
   expect(text).toContain('scope profle is in no file of the folder; did you mean profile?')
