@@ -39,6 +39,7 @@ const SLOW = [
     'outage',
     'passkey-commands',
     'reload',
+    'scripts',
     'second-factor-commands',
     'secret-change',
     'service',

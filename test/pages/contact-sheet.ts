@@ -1,5 +1,5 @@
 // Writes the screenshots in docs/pages/: one image for each group of pages (light, dark and on a phone), and
-// the image of the README. Usage: npm run contact-sheet -- [LANGUAGE FOLDER]
+// the image of the README. Usage: npm run contact-sheet -- [LANGUAGE FOLDER [GROUP]]
 
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -126,7 +126,8 @@ const SHEETS = {
   branding: [branded, ['sign-in', 'consent', 'account']],
 } satisfies Record<string, [Preview, string[]]>
 
-const [tag = 'en', folder = join(import.meta.dirname, '../../docs/pages')] = process.argv.slice(2)
+const [tag = 'en', folder = join(import.meta.dirname, '../../docs/pages'), group] =
+  process.argv.slice(2)
 const browser = await launchChromium()
 mkdirSync(folder, { recursive: true })
 
@@ -163,6 +164,7 @@ async function write(name: string, html: string, format: 'webp' | 'png') {
 }
 
 for (const [sheet, [preview, names]] of Object.entries(SHEETS)) {
+  if (group !== undefined && group !== sheet) continue
   const figures: string[] = []
   for (const name of names) {
     const images: string[] = []

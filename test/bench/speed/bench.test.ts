@@ -7,7 +7,8 @@ import { expect, test, vi } from 'vitest'
 import { run } from '../../support/command.ts'
 import { tableOf } from './table.ts'
 
-vi.setConfig({ testTimeout: 90_000 })
+// Ends a test that hangs.
+vi.setConfig({ testTimeout: 600_000 })
 
 const LITTLE =
   '--processes 1 --runs 1 --seconds 0.1 --warm-up 0.1 --tokens 4 --connections 2 --sessions 2'
@@ -29,6 +30,21 @@ test('the bench compares Usher on Redis with the library alone in time, commands
   for (const request of ['revocation', 'sign-out']) expect(of(request)).toMatch(/ \| [1-9]\d* \|/)
   expect(of('a whole login')).toMatch(/ \| [1-9]\d+ \|$/)
   expect(stdout).toMatch(/^\| UserInfo \| bare, least commands .* \| 1 \| [1-9]\d* \|/m)
+})
+
+test('the bench compares Usher with different numbers of live tokens', async () => {
+  const { stdout, stderr, code } = await bench('--live', '20,40')
+  expect(code, stderr).toBe(0)
+  for (const request of [
+    'UserInfo',
+    'introspection',
+    'token exchange',
+    'page of 200 applications',
+  ]) {
+    for (const live of ['20 live tokens', '40 live tokens']) {
+      expect(stdout).toMatch(new RegExp(`^\\| ${request} \\| ${live} \\| \\d`, 'm'))
+    }
+  }
 })
 
 test('processes of one variant share a row, and each run is compared with the run beside it', () => {

@@ -8,6 +8,7 @@ import { hashSecret } from '../../../src/config/client-secret.ts'
 import { readSettings } from '../../../src/config/load.ts'
 import { createMetrics } from '../../../src/http/metrics.ts'
 import { openSigningKeys } from '../../../src/keys/signing-keys.ts'
+import { newTag } from '../../../src/state/grants.ts'
 import { openInstallation } from '../../../src/storage/open.ts'
 import { CLIENT, LIFETIME_SECONDS, ONLINE, SECRET } from './client.ts'
 import { type Connection, openConnection } from './connection.ts'
@@ -89,7 +90,10 @@ async function fill({ service }: Variant, live: number, template: string): Promi
   }
   const holders: string[] = []
   for (let i = 0; i < HOLDERS; i++) {
-    holders.push((await directory.add({ username: `holder-${i}` })).id)
+    const { id } = await directory.add({ username: `holder-${i}` })
+    const decision = { scopes: ONLINE.split(' '), declined: [], version: 0 }
+    await consents.decide(id, CLIENT.client_id, decision)
+    holders.push(id)
   }
   const copied = await app.AccessToken.adapter.find(template)
   /** The library's own method, which its types do not declare. */
@@ -103,6 +107,8 @@ async function fill({ service }: Variant, live: number, template: string): Promi
     for (let i = grants++; i * TOKENS_PER_GRANT < live; i = grants++) {
       const accountId = holders[i % HOLDERS] ?? ''
       const grant = new app.Grant({ accountId, clientId: CLIENT.client_id })
+      // A token begins with the tag of its grant.
+      Object.assign(grant, { jti: newTag() })
       grant.addOIDCScope(ONLINE)
       const grantId = await grant.save()
       const one = async () => {
