@@ -119,7 +119,7 @@ export async function createApp(
     return (await Promise.all(found)).find(Boolean)
   }
 
-  const site = createSite(dependencies, views, provider, features, factors?.isStrongest)
+  const site = createSite(dependencies, views, provider, features, factors)
   const pages = createPages(site, features)
   for (const feature of features) feature.addPages?.(pages, site)
   pages.get('/errors', errorPages.explain)

@@ -23,10 +23,24 @@ type Credentials = { username: string; password: string }
 /** Further fields of the log line. */
 type About = Record<string, string>
 
+/** What an attempt at a secret counts against. */
+interface Attempted {
+  /** The counter of browsers that the account has not used before. */
+  name: string
+  account?: Pick<Account, 'id' | 'ended'>
+  /** The secret is a second factor. */
+  isFactor?: boolean
+}
+
 /** The limits of an account and of a network, as `security` in usher.yaml sets them. */
 export const signInLimits = ({ account_attempts, network_attempts }: Settings['security']) => ({
   /** In the long run, an account allows one guess every 15 minutes. */
   perAccount: { attempts: account_attempts, maxWaitSeconds: 15 * 60 },
+  /** Second factors, from all browsers together: remembered ones have counters of their own. */
+  perFactors: {
+    attempts: BOUNDS.secondFactorsOfAccount.factor * account_attempts,
+    maxWaitSeconds: 15 * 60,
+  },
   perNetwork: { attempts: network_attempts, maxWaitSeconds: 6 },
 })
 
@@ -50,14 +64,23 @@ export function createAuthentication(
   { security, development, sign_in }: Pick<Settings, 'security' | 'development' | 'sign_in'>,
   /** Whether a second factor follows. */
   needsFactor: (account: Account, login: Login) => Promise<boolean>,
+  /** When the latest factor of an account was added (epoch seconds); 0 without one. */
+  factorAdded: (accountId: string) => Promise<number> = async () => 0,
 ) {
-  const browsers = createRememberedBrowsers(signatures, development)
+  const browsers = createRememberedBrowsers(signatures, development, factorAdded)
   const attempts = createRateLimit(records)
-  const { perAccount, perNetwork } = signInLimits(security)
+  const { perAccount, perFactors, perNetwork } = signInLimits(security)
+
+  /** Remembers the browser of a whole sign-in. `since`: epoch seconds. */
+  async function remember(ctx: Context, account: Account, since: number): Promise<void> {
+    // Only marks from before the factor are void, and the clock counts whole seconds.
+    const added = await factorAdded(account.id)
+    browsers.remember(ctx, account, Math.max(since, added + 1))
+  }
 
   /** Remembers the browser, and logs the sign-in. `since`: epoch seconds. */
-  function complete(ctx: Context, account: Account, since: number, about: About): void {
-    browsers.remember(ctx, account, since)
+  async function complete(ctx: Context, account: Account, since: number, about: About) {
+    await remember(ctx, account, since)
     note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
   }
 
@@ -85,7 +108,7 @@ export function createAuthentication(
     const { known, authenticate } = await directory.candidate(username, sign_in.by)
     // All spellings of a name share one counter.
     const named = known ? accountCounter(known.id) : `name ${foldUsername(username)}`
-    const succeed = await count(ctx, named, known)
+    const succeed = await count(ctx, { name: named, account: known })
     if (!succeed) return { known, refusal: 'throttled' as const }
     const { account, refusal } = await authenticate(password)
     if (!account) return { known, refusal }
@@ -101,16 +124,23 @@ export function createAuthentication(
    * function for a right secret. After a whole sign-in the counter of the account or browser is zero. A right
    * password alone takes back its own attempt: it must not give new attempts at the second factor.
    */
-  async function count(ctx: Context, name: string, known?: Pick<Account, 'id' | 'ended'>) {
-    const browser = known && browsers.find(ctx, known)
+  async function count(ctx: Context, { name, account, isFactor }: Attempted) {
+    const browser = account && (await browsers.find(ctx, account))
     const own: Counter = [browser ? `device ${browser}` : name, perAccount]
     const others: Counter[] = browser ? [] : [[networkCounter(ctx.ip), perNetwork]]
+    if (account && isFactor) others.push([`factors of ${account.id}`, perFactors])
     if (!(await attempts.count([own, ...others]))) return undefined
     return (done: 'part' | 'whole') =>
       done === 'part'
         ? attempts.takeBack([own, ...others])
         : Promise.all([attempts.forget(own[0]), attempts.takeBack(others)])
   }
+
+  /**
+   * Counts an attempt that cannot be a guess: an answer of a passkey that the account does not have. It counts for the
+   * network only, so that nobody makes the user wait with it. Returns false if it comes too early.
+   */
+  const countNoGuess = (ctx: Context) => attempts.count([[networkCounter(ctx.ip), perNetwork]])
 
   /** Counts a form that leads to a hash, before the hash. Throws 429 if it comes too early. */
   async function countForm(ctx: Context, name: string): Promise<void> {
@@ -119,7 +149,7 @@ export function createAuthentication(
     ctx.throw(429, { error: 'temporarily_unavailable', error_description })
   }
 
-  return { check, count, complete, countForm, remember: browsers.remember }
+  return { check, count, countNoGuess, complete, countForm, remember }
 }
 
 /** Accounts of one browser. */
@@ -132,7 +162,11 @@ const MARK = /^([\w-]{12})\.(\d{1,12})\.([\w-]{43})$/
  * have a counter of their own, so that an attacker elsewhere cannot make the user wait. The cookie gives
  * no access and identifies no account: it holds `NONCE.SECONDS.SIGNATURE` for each of a few accounts.
  */
-function createRememberedBrowsers(signatures: Signatures, development: boolean) {
+function createRememberedBrowsers(
+  signatures: Signatures,
+  development: boolean,
+  factorAdded: (accountId: string) => Promise<number>,
+) {
   const { device: name } = cookieNames(development)
   const textOf = (id: string, nonce: string, since: string) => `${id} ${nonce} ${since}`
   // Each mark costs a verification, but only for accounts that exist. Without a limit, forged marks would
@@ -147,9 +181,15 @@ function createRememberedBrowsers(signatures: Signatures, development: boolean) 
     return isCurrent && signatures.verify(textOf(id, nonce, since), signature)
   }
 
-  /** Returns the mark of this browser for the account, unique among its browsers. */
-  const find = (ctx: Context, account: Pick<Account, 'id' | 'ended'>) =>
-    marks(ctx).find(mark => isOf(account, mark))
+  /**
+   * Returns the mark of this browser for the account, unique among its browsers. A mark from before the latest factor is
+   * void: whoever knew the password could make any number of them, and each would have a counter for codes.
+   */
+  async function find(ctx: Context, account: Pick<Account, 'id' | 'ended'>) {
+    const mark = marks(ctx).find(found => isOf(account, found))
+    const [, , since] = MARK.exec(mark ?? '') ?? []
+    return since && Number(since) > (await factorAdded(account.id)) ? mark : undefined
+  }
 
   /** `since`: when the user signed in (epoch seconds). */
   function remember(ctx: Context, account: Account, since: number): void {

@@ -122,6 +122,13 @@ export interface ProvenSession {
  */
 export type IsStrongest = (account: Account, session: ProvenSession) => Promise<boolean | undefined>
 
+/** What the core asks the second factors, a feature. */
+export interface FactorFacts {
+  isStrongest: IsStrongest
+  /** When the latest factor of an account was added (epoch seconds); 0 without one. */
+  latestAdded(accountId: string): Promise<number>
+}
+
 /** Parameter of the authorization requests of the account pages: the sign-in is for a change. */
 export const FOR_CHANGE = { second_factor: 'strongest' } as const
 

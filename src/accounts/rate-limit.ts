@@ -39,17 +39,28 @@ export function createRateLimit(records: Records) {
     return dueTimeOf(value, limit)
   }
 
-  /** Counts an attempt. Returns false without counting if it is too early for one of the counters. */
+  /** Returns false without counting if it is too early. */
+  async function countOne([name, limit]: Counter): Promise<boolean> {
+    const { isWritten } = await change(name, limit, found => {
+      if (dueTimeOf(found, limit) > Date.now()) return undefined
+      return { count: leftOf(found, limit) + 1, at: Date.now() }
+    })
+    return isWritten
+  }
+
+  /**
+   * Counts an attempt. Returns false without counting if it is too early for one of the counters. They are changed one
+   * after another, so that a parallel attempt that the first refuses costs nothing at the others.
+   */
   async function count(counters: Counter[]): Promise<boolean> {
     const due = await Promise.all(counters.map(dueTime))
     if (Math.max(...due) > Date.now()) return false
-    const counted = counters.map(([name, limit]) =>
-      change(name, limit, found => {
-        if (dueTimeOf(found, limit) > Date.now()) return undefined
-        return { count: leftOf(found, limit) + 1, at: Date.now() }
-      }),
-    )
-    return (await Promise.all(counted)).every(({ isWritten }) => isWritten)
+    for (const [i, counter] of counters.entries()) {
+      if (await countOne(counter)) continue
+      await takeBack(counters.slice(0, i))
+      return false
+    }
+    return true
   }
 
   /** Removes one attempt, after a correct password. */

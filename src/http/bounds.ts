@@ -277,6 +277,14 @@ export const BOUNDS = {
     setting: 'security.account_attempts',
     unit: 'at once, then one after a wait of at most 15 min',
   },
+  secondFactorsOfAccount: {
+    what: 'Wrong second factors from all browsers together',
+    protects: 'CPU',
+    per: 'account',
+    setting: 'security.account_attempts',
+    factor: 4,
+    unit: 'at once, then one after a wait of at most 15 min',
+  },
   signInsOfNetwork: {
     what: 'Wrong passwords and second factors of all accounts and unknown names',
     protects: 'CPU',

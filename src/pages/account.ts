@@ -87,7 +87,7 @@ export function createAccountPages(site: Site, ofFeatures: Notices[]) {
       note(ctx, 'password_changed', { account: account.id })
       if (successor) {
         site.browserSession.replace(ctx, successor)
-        authentication.remember(ctx, account, successor.loginTs)
+        await authentication.remember(ctx, account, successor.loginTs)
       }
       views.page(ctx, 'password-changed', {})
     },

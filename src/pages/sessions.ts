@@ -4,6 +4,8 @@ import type { Context } from 'koa'
 import { browsersOf, type SignedInBrowser } from '../accounts/sessions.ts'
 import { note } from '../http/audit.ts'
 import type { ClientInfo } from '../http/client-info.ts'
+import type { Sessions } from '../state/sessions.ts'
+import type { Records } from '../storage/records.ts'
 import { PLACES, type SessionInWords } from './page-data.ts'
 import type { SignedIn, Site } from './site.ts'
 import type { Words } from './words.ts'
@@ -11,6 +13,26 @@ import type { Words } from './words.ts'
 /** Names all other browsers in place of a handle, which is hexadecimal. */
 const OTHERS = 'others'
 const pathOf = (session: string) => `${PLACES.end}?${new URLSearchParams({ session })}`
+
+/** Returns how many other browsers the user is signed in with, as text, and the path that signs them out. */
+export async function elsewhereOf({ plural }: Words, records: Records, id: string, uid?: string) {
+  const others = (await browsersOf(records, id)).filter(browser => browser.uid !== uid)
+  if (!others.length) return undefined
+  return { text: plural('account.elsewhere', others.length), end: pathOf(OTHERS) }
+}
+
+/** Signs the user out of these browsers. */
+export async function endBrowsers(
+  ctx: Context,
+  sessions: Sessions,
+  accountId: string,
+  browsers: SignedInBrowser[],
+) {
+  await sessions.endEach(browsers)
+  for (const { handle: session } of browsers) {
+    note(ctx, 'session_ended', { account: accountId, session })
+  }
+}
 
 /** Returns the handlers of the session pages. */
 export function createSessionPages({ views, records, sessions }: Site) {
@@ -87,10 +109,7 @@ export function createSessionPages({ views, records, sessions }: Site) {
     /** A browser that the form names may have ended already. */
     async end(ctx: Context, user: SignedIn) {
       const found = await named(ctx, user)
-      await sessions.endEach(found)
-      for (const { handle: session } of found) {
-        note(ctx, 'session_ended', { account: user.account.id, session })
-      }
+      await endBrowsers(ctx, sessions, user.account.id, found)
       const { t } = views.words(ctx)
       const isOne = ctx.query.session !== OTHERS
       await list(ctx, user, isOne ? t('sessions.ended') : t('sessions.ended_others'))

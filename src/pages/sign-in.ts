@@ -141,7 +141,7 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
       const checked = await authentication.check(ctx, credentials, about)
       if (!checked) return render(ctx, interaction, { username, problem: 'failed', status: 400 })
       const { account, login, isPart } = checked
-      if (!isPart) authentication.complete(ctx, account, login.ts, about)
+      if (!isPart) await authentication.complete(ctx, account, login.ts, about)
       return site.interactions.completeSignIn(account, login)
     },
   }

@@ -10,8 +10,8 @@ import {
   type ChangeEvent,
   createChangeGuard,
   createProofs,
+  type FactorFacts,
   FOR_CHANGE,
-  type IsStrongest,
 } from '../accounts/changes.ts'
 import type { Login } from '../accounts/sign-in-method.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
@@ -95,10 +95,10 @@ export function createSite(
   views: Views,
   provider: LibraryProvider,
   features: PromptFeature[],
-  isStrongest?: IsStrongest,
+  factors?: FactorFacts,
 ): Site {
   const { settings, secrets, records, directory } = dependencies
-  const demandsOf = createChangeGuard(createProofs(records, settings), isStrongest)
+  const demandsOf = createChangeGuard(createProofs(records, settings), factors?.isStrongest)
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
   const checkForm = createCsrf(signatures('csrf'))
@@ -150,7 +150,14 @@ export function createSite(
     views,
     provider,
     checkForm,
-    authentication: createAuthentication(records, directory, devices, settings, needsFactor),
+    authentication: createAuthentication(
+      records,
+      directory,
+      devices,
+      settings,
+      needsFactor,
+      factors?.latestAdded,
+    ),
     browserSession,
     interactions,
     enter,

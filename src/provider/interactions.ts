@@ -129,6 +129,14 @@ export function createInteractions(
     return (await Promise.all(steps)).flat().toSorted((a, b) => rank(a) - rank(b))
   }
 
+  /** The steps after the one that the user has just taken. A factor may have been added since they were decided. */
+  async function leftOf({ steps }: PendingSignIn, account: Account, login: Login) {
+    const [taken, ...left] = steps
+    const needed = await stepsOf(account, login)
+    const added = needed.filter(name => prompts[name]?.isFactor && ![taken, ...left].includes(name))
+    return [...added, ...left]
+  }
+
   /** Returns a pending interaction. Throws if it expired, its session ended, or it belongs to another browser. */
   async function find(ctx: Context, uid = String(ctx.params.uid)) {
     const found = (await provider.Interaction.find(uid)) ?? gone(ctx, 'it is finished or expired')
@@ -180,7 +188,7 @@ export function createInteractions(
      * session if none is left. `pending`: the sign-in whose step the user has just taken.
      */
     async completeSignIn(account: Account, login: Login, pending?: PendingSignIn) {
-      const steps = pending ? pending.steps.slice(1) : await stepsOf(account, login)
+      const steps = pending ? await leftOf(pending, account, login) : await stepsOf(account, login)
       // Also replaces an earlier sign-in of the same interaction.
       const isDone = steps.length === 0
       return { login: isDone ? login : undefined, pending: isDone ? undefined : { login, steps } }

@@ -343,6 +343,22 @@ describe('the budget of attempts', () => {
     await browser.submit(credentials(name))
     expect(browser.page.text).toContain(words('sign_in.failed'))
   })
+
+  test.each(['sign-in', 'second factor'])(
+    'answers of foreign passkeys cost no attempt: %s',
+    async place => {
+      const { browser } = await withPasskey()
+      if (place === 'second factor') await enterPassword(browser, name)
+      const userHandle = Buffer.from(id).toString('base64url')
+      const passkey = JSON.stringify({ id: 'x', response: { userHandle } })
+      for (let i = 0; i < 8; i++) await browser.submit({ passkey })
+      expect(last()).toMatchObject({ reason: 'passkey_unknown' })
+      const other = (await open(usher)).browser
+      await enterPassword(other, name)
+      await usePasskey(other, phone)
+      expect(await isSignedIn(other)).toBe(true)
+    },
+  )
 })
 
 describe('the sign-in page', () => {

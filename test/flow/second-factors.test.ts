@@ -465,3 +465,106 @@ test('discovery lists the acr of two factors', async () => {
   const response = await fetch(`${usher.issuer}/.well-known/openid-configuration`)
   expect(await response.json()).toMatchObject({ acr_values_supported: [PASSWORD_ACR, TWO_FACTORS] })
 })
+
+describe('what is older than a factor', () => {
+  /** Browsers in which somebody who knows the password has signed in. */
+  const strangers = (count: number) =>
+    Promise.all(Array.from({ length: count }, () => signedIn(usher, name)))
+  const failures = () => events().filter(event => event === 'second_factor_failed').length
+
+  test('browsers that were remembered before share the attempts at its codes', async () => {
+    const known = await strangers(4)
+    await addApp(usher, name)
+    for (const each of known) {
+      const tab = newTab(each)
+      await open(usher, { prompt: 'login' }, tab)
+      await tab.submit(credentials(name))
+      if (tab.heading !== words('factors.step_title')) continue
+      for (let i = 0; i < 5; i++) await tab.submit({ code: '000000' })
+    }
+    expect(failures()).toBe(5)
+  })
+
+  test('the browser that added it stays remembered', async () => {
+    const { browser } = await addApp(usher, name)
+    const stranger = (await atFactor(usher, name)).browser
+    for (let i = 0; i < 6; i++) await stranger.submit({ code: '000000' })
+    const tab = newTab(browser)
+    await open(usher, { prompt: 'login' }, tab)
+    await enterPassword(tab, name)
+    await tab.submit({ code: await nextCode(usher, id) })
+    expect(tab.heading).toBe(words('consent.title'))
+  })
+
+  test('codes from many remembered browsers together have a limit', async () => {
+    await addApp(usher, name)
+    const known: Browser[] = []
+    for (let i = 0; i < 5; i++) {
+      const { browser } = await atFactor(usher, name)
+      await browser.submit({ code: await nextCode(usher, id) })
+      known.push(browser)
+    }
+    for (const each of known) {
+      await open(usher, { prompt: 'login' }, each)
+      await enterPassword(each, name)
+      for (let i = 0; i < 5; i++) await each.submit({ code: '000000' })
+    }
+    expect(failures()).toBe(20)
+  })
+
+  test('codes that are refused at once cost the other browsers nothing', async () => {
+    await addApp(usher, name)
+    const { browser: own } = await atFactor(usher, name)
+    await own.submit({ code: await nextCode(usher, id) })
+    const { browser } = await atFactor(usher, name)
+    const form = fieldsOf(browser.page, { code: '000000' })
+    const sent = Array.from({ length: 64 }, () => send(browser, browser.page.url, { form }))
+    await Promise.all(sent)
+    expect(failures()).toBe(5)
+    const tab = newTab(own)
+    await open(usher, { prompt: 'login' }, tab)
+    await enterPassword(tab, name)
+    await tab.submit({ code: await nextCode(usher, id) })
+    expect(tab.heading).toBe(words('consent.title'))
+  })
+
+  test('sessions: the page of a new factor offers to end the others', async () => {
+    const [other] = await strangers(1)
+    const { browser } = await addApp(usher, name)
+    const end = browser.page.html.querySelector('main a[href*="session=others"]')
+    expect(browser.page.text).toContain(words('account.elsewhere.one', { count: '1' }))
+    await browser.open(end?.getAttribute('href') ?? '')
+    await browser.submit()
+    expect(other && (await isSignedIn(other))).toBe(false)
+    expect(await isSignedIn(browser)).toBe(true)
+  })
+
+  test('sessions: a factor that a sign-in adds ends the others if the user wants it', async () => {
+    const [other] = await strangers(1)
+    const opened = await open(usher, BANK)
+    const { browser } = opened
+    await browser.submit(credentials(name))
+    await browser.submit({ code: codeOf(secretOn(browser)) })
+    expect(browser.page.text).toContain(words('account.elsewhere.one', { count: '1' }))
+    await browser.submit({ others: 'end' })
+    expect(browser.page.params.has('code')).toBe(true)
+    expect(other && (await isSignedIn(other))).toBe(false)
+    expect(await isSignedIn(browser)).toBe(true)
+  })
+
+  test('a sign-in that waits for a new password needs the factor that was added meanwhile', async () => {
+    const owner = await signedIn(usher, name)
+    await owner.open(`${FACTORS}?add=totp`)
+    await confirmed(owner)
+    const change_password_by = Math.floor(Date.now() / 1000) + 3600
+    await usher.directory.change(id, account => ({ ...account, change_password_by }))
+    const { browser } = await open(usher)
+    await browser.submit(credentials(name))
+    expect(browser.heading).toBe(words('password.choose_title'))
+    await owner.submit({ code: codeOf(secretOn(owner)) })
+    const password = 'one more battery and staple'
+    await browser.submit({ password, repeat: password })
+    expect(browser.heading).toBe(words('factors.step_title'))
+    expect(await isSignedIn(browser)).toBe(false)
+  })
+})

@@ -21,9 +21,10 @@ export const useOf = (ctx: Context) => ({ at: now(), client: clientInfoOf(ctx) }
 /** An attempt at a factor. */
 interface Attempt {
   factor: Method
-  /** Absent if the attempt names no account that exists: then `counter` is the counter. */
+  /** Absent if the attempt names no account that exists. */
   account?: Account
-  counter?: string
+  /** A passkey that the account does not have: 256 random bits, which nobody guesses. */
+  isForeign?: boolean
   /** Epoch seconds: a time before the attempt. */
   since: number
   interaction: Interaction
@@ -35,26 +36,32 @@ export function createAttempts({ authentication, records }: Site, metrics: Metri
   return async function attempt<T>(
     ctx: Context,
     step: 'sign_in' | 'second_factor',
-    { factor, account, counter = '', since, interaction }: Attempt,
+    { factor, account, isForeign, since, interaction }: Attempt,
     check: () => Promise<T>,
   ): Promise<T | Refused> {
     const uid = records.keyedHash('interaction', interaction.uid).toString('base64url')
     const about = { client_id: interaction.clientId, interaction: uid, factor }
-    const name = account ? accountCounter(account.id) : counter
-    const succeed = await authentication.count(ctx, name, account)
+    const isFactor = step === 'second_factor'
+    let isThrottled = false
     try {
+      if (!account || isForeign) {
+        isThrottled = !(await authentication.countNoGuess(ctx))
+        throw new Refused(isThrottled ? 'throttled' : 'passkey_unknown')
+      }
+      const name = accountCounter(account.id)
+      const succeed = await authentication.count(ctx, { name, account, isFactor })
+      isThrottled = !succeed
       if (!succeed) throw new Refused('throttled')
       const result = await check()
-      if (!account) throw new Refused('unknown')
       await succeed('whole')
-      authentication.complete(ctx, account, since, about)
+      await authentication.complete(ctx, account, since, about)
       metrics.secondFactors.inc({ factor, outcome: 'ok' })
       return result
     } catch (error) {
       if (!(error instanceof Refused)) throw error
       const { reason, message: detail } = error
       const failed = { ...about, reason, detail: detail || undefined, account: account?.id }
-      note(ctx, `${step}_${succeed ? 'failed' : 'throttled'}`, failed)
+      note(ctx, `${step}_${isThrottled ? 'throttled' : 'failed'}`, failed)
       metrics.secondFactors.inc({ factor, outcome: 'failed' })
       return error
     }
@@ -71,8 +78,8 @@ export function createPasskeySignIn(site: Site, passkeys: Passkeys, metrics: Met
       const { id, account: named } = credentialIn(answer)
       const account = await site.directory.find(named)
       const ts = Math.max(now(), (account?.ended ?? 0) + 1)
-      const counter = `passkey ${named}`
-      const about = { factor: 'passkey', account, counter, since: ts, interaction } as const
+      const isForeign = !(await passkeys.has(named, id))
+      const about = { factor: 'passkey', account, isForeign, since: ts, interaction } as const
       const login = await attempt(ctx, 'sign_in', about, async () => {
         const passkey = await passkeys.use(named, placeOf(interaction), answer, useOf(ctx), true)
         if (account && !account.enabled) throw new Refused('disabled')

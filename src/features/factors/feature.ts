@@ -2,7 +2,7 @@
 // demands more of (prompt step_up), and the account page on which users manage their factors.
 
 import { interactionPolicy } from 'oidc-provider'
-import { createProofs, type IsStrongest, isRecent } from '../../accounts/changes.ts'
+import { createProofs, type FactorFacts, isRecent } from '../../accounts/changes.ts'
 import { PHISHING_RESISTANT_ACR, satisfies, TWO_FACTOR_ACR } from '../../accounts/sign-in-method.ts'
 import { hasPasskeys } from '../../config/schema/upstream.ts'
 import { mapOf } from '../../config/schema/values.ts'
@@ -88,9 +88,15 @@ export async function secondFactors({ settings, records, metrics, directory }: D
     return !account || !(await proofs.has(account, session.uid))
   }
 
-  const isProvenStrongest: IsStrongest = async ({ id }, session) => {
-    const own = rules.usable(await factors.read(id))
-    return own.factors.length ? isStrongest(session, own) : undefined
+  const facts: FactorFacts = {
+    async isStrongest({ id }, session) {
+      const own = rules.usable(await factors.read(id))
+      return own.factors.length ? isStrongest(session, own) : undefined
+    },
+    async latestAdded(id) {
+      const { factors: own } = await factors.read(id)
+      return Math.max(0, ...own.map(({ created }) => created))
+    },
   }
 
   const page = (site: Site) => createStepPage(site, parts)
@@ -137,7 +143,7 @@ export async function secondFactors({ settings, records, metrics, directory }: D
       pages.post(FACTORS_PAGE, site.changing('second_factor_added', submit))
     },
   }
-  return { ...feature, isStrongest: isProvenStrongest }
+  return { ...feature, ...facts }
 }
 
 /** The values of an essential `acr` (OIDC Core §5.5.1.1). */

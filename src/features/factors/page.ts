@@ -2,8 +2,10 @@
 
 import type { Context } from 'koa'
 import { note } from '../../http/audit.ts'
+import { elsewhereOf } from '../../pages/sessions.ts'
 import type { SignedIn, Site, Submitted } from '../../pages/site.ts'
 import type { Translate } from '../../pages/words.ts'
+import { now } from '../../storage/store.ts'
 import { placeOf } from './attempts.ts'
 import { type Factor, type Factors, isPasskey } from './factors.ts'
 import { addFactor, newSecret, type Parts } from './step.ts'
@@ -31,6 +33,7 @@ declare module '../../pages/page-data.ts' {
       left: string
       /** The result of the last change. */
       outcome?: string
+      elsewhere?: Elsewhere
     }
     /** The account page that adds an app for one-time codes, or a passkey. */
     'new-factor': Pick<PageData['add-factor'], 'app' | 'passkey' | 'problem'>
@@ -47,9 +50,12 @@ declare module '../../pages/page-data.ts' {
       hasRecovery: boolean
     }
     /** New recovery codes. `area`: the path of the account page; absent during a sign-in. */
-    'recovery-codes': { codes: string[]; area?: string }
+    'recovery-codes': { codes: string[]; area?: string; elsewhere?: Elsewhere }
   }
 }
+
+/** The other browsers with a session, as text, and the path that ends them (ASVS 5.0 7.4.3). */
+type Elsewhere = Awaited<ReturnType<typeof elsewhereOf>>
 
 /** `secret`: as text in groups; `qr`: as SVG, of the same. */
 type NewApp = { nonce: string; secret: string; qr: string }
@@ -85,6 +91,8 @@ export function createFactorsPage(site: Site, parts: Parts) {
   async function list(ctx: Context, user: SignedIn): Promise<void> {
     const found = await read(user.account.id)
     const words = views.words(ctx)
+    const outcomes = { added: words.t('factors.ready'), removed: words.t('factors.removed') }
+    const outcome = new Map(Object.entries(outcomes)).get(String(ctx.query.outcome))
     const describe = ({ id, type, name, created, used }: Factor) => ({
       id,
       type,
@@ -102,7 +110,8 @@ export function createFactorsPage(site: Site, parts: Parts) {
       passkeys: accepted(user, found),
       isLast: isLast(user, found),
       left: words.plural('factors.left', found.recovery.length),
-      outcome: ctx.query.outcome === 'removed' ? words.t('factors.removed') : undefined,
+      outcome,
+      elsewhere: outcome ? await elsewhere(ctx, user) : undefined,
     })
   }
 
@@ -118,10 +127,13 @@ export function createFactorsPage(site: Site, parts: Parts) {
     views.page(ctx, 'new-factor', { ...shown, problem: text }, problem ? 400 : 200)
   }
 
-  const showCodes = (ctx: Context, codes: string[]) =>
-    codes.length
-      ? views.page(ctx, 'recovery-codes', { codes, area: FACTORS_PAGE })
-      : ctx.redirect(FACTORS_PAGE)
+  const elsewhere = (ctx: Context, { account, session }: SignedIn) =>
+    elsewhereOf(views.words(ctx), site.records, account.id, session.uid)
+
+  async function showCodes(ctx: Context, user: SignedIn, codes: string[]) {
+    const shown = { codes, area: FACTORS_PAGE, elsewhere: await elsewhere(ctx, user) }
+    views.page(ctx, 'recovery-codes', shown)
+  }
 
   return {
     list,
@@ -137,14 +149,18 @@ export function createFactorsPage(site: Site, parts: Parts) {
       const answer = form.value('passkey')
       if (answer || form.value('nonce')) {
         const codes = await addFactor(ctx, parts, id, form, { place: placeOf(user.session) })
-        if (codes) return showCodes(ctx, codes)
+        if (codes) {
+          await site.authentication.remember(ctx, user.account, now())
+          if (codes.length) return showCodes(ctx, user, codes)
+          return ctx.redirect(`${FACTORS_PAGE}?outcome=added`)
+        }
         const problem = answer ? 'passkey_not_added' : 'wrong'
         return showNew(ctx, user, problem, form.value('nonce'))
       }
       if (form.value('codes')) {
         const codes = await factors.renewRecovery(id)
         if (codes) note(ctx, 'recovery_codes_created', { account: id })
-        return showCodes(ctx, codes ?? [])
+        return codes ? showCodes(ctx, user, codes) : ctx.redirect(FACTORS_PAGE)
       }
       const isEnough = (remaining: Factors) =>
         rules.usable(remaining).factors.length > 0 || !rules.isRequired(user.account)

@@ -165,6 +165,12 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
       }
     },
 
+    /** Whether an account has the passkey with this id. */
+    async has(account: string, id: string): Promise<boolean> {
+      const { factors: known } = await factors.read(account)
+      return known.some(one => isPasskey(one) && one.id === id)
+    },
+
     /** Uses a passkey of an account, and returns it. Throws `Refused`. */
     async use(account: string, place: string, answer: string, used: Use, mustVerify: boolean) {
       const { id } = credentialIn(answer)

@@ -6,6 +6,7 @@ import type { Context } from 'koa'
 import { Secret, TOTP } from 'otpauth'
 import { renderSVG } from 'uqr'
 import type { Account } from '../../accounts/account.ts'
+import { browsersOf } from '../../accounts/sessions.ts'
 import { type Login, TWO_FACTOR_ACR } from '../../accounts/sign-in-method.ts'
 import type { Settings } from '../../config/load.ts'
 import { beginningOf, shownName } from '../../config/schema/display-text.ts'
@@ -13,6 +14,7 @@ import { note } from '../../http/audit.ts'
 import type { Form } from '../../http/forms.ts'
 import type { Metrics } from '../../http/metrics.ts'
 import { isForChange, type PromptPage } from '../../pages/interaction.ts'
+import { elsewhereOf, endBrowsers } from '../../pages/sessions.ts'
 import type { Site } from '../../pages/site.ts'
 import type { Interaction, Outcome } from '../../provider/interactions.ts'
 import { now } from '../../storage/store.ts'
@@ -25,7 +27,7 @@ import {
   type Totp,
   type Use,
 } from './factors.ts'
-import { type Passkeys, Refused, raised } from './passkeys.ts'
+import { credentialIn, type Passkeys, Refused, raised } from './passkeys.ts'
 import { isStrongest, PHISHING_RESISTANT, RECOVERY_AMR, type Rules } from './rules.ts'
 
 /** Dependencies of the pages of this feature. `passkeys`: absent if they are off. */
@@ -178,7 +180,9 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
     const { id } = account
     const [answer, recovery] = [passkeys && form.value('passkey'), form.value('recovery')]
     const factor: Method = answer ? 'passkey' : recovery ? 'recovery_code' : 'totp'
-    const about = { factor, account, since: login.ts, interaction }
+    const isForeign =
+      passkeys && answer ? !(await passkeys.has(id, credentialIn(answer).id)) : false
+    const about = { factor, account, isForeign, since: login.ts, interaction }
     return attempt(ctx, 'second_factor', about, async () => {
       const used = useOf(ctx)
       if (passkeys && answer) {
@@ -194,13 +198,23 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
     })
   }
 
-  const showCodes = (ctx: Context, codes: string[]): undefined =>
-    void views.page(ctx, 'recovery-codes', { codes })
+  async function showCodes(ctx: Context, { id }: Account, codes: string[]): Promise<undefined> {
+    const session = await site.browserSession.read(ctx)
+    const elsewhere = await elsewhereOf(views.words(ctx), site.records, id, session?.uid)
+    views.page(ctx, 'recovery-codes', { codes, elsewhere })
+  }
+
+  /** Ends the other sessions, which began without the new factor. */
+  async function endOthers(ctx: Context, { id }: Account) {
+    const session = await site.browserSession.read(ctx)
+    const others = (await browsersOf(site.records, id)).filter(({ uid }) => uid !== session?.uid)
+    await endBrowsers(ctx, site.sessions, id, others)
+  }
 
   return {
     async show(ctx, interaction) {
       const state = await read(ctx, interaction)
-      if (state.added) return showCodes(ctx, [])
+      if (state.added) return showCodes(ctx, state.account, [])
       if (state.mustAdd) return enrol(ctx, state)
       await ask(ctx, state)
     },
@@ -211,6 +225,8 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
       const isPasskeySent = form.value('passkey') !== ''
       if (added) {
         metrics.secondFactors.inc({ factor: added.type, outcome: 'ok' })
+        await site.authentication.remember(ctx, account, added.created)
+        if (form.value('others')) await endOthers(ctx, account)
         return proceed(state, isPasskey(added) ? raised(login, added) : withCode(state, 'otp'))
       }
       if (!state.mustAdd) {
@@ -223,7 +239,7 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
       }
       const at = { place: placeOf(interaction), uid: interaction.uid }
       const codes = await addFactor(ctx, parts, account.id, form, at)
-      if (codes) return showCodes(ctx, codes)
+      if (codes) return showCodes(ctx, account, codes)
       const problem = isPasskeySent ? 'passkey_not_added' : 'wrong'
       await enrol(ctx, state, problem, form.value('nonce'))
     },
