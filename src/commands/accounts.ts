@@ -162,7 +162,8 @@ export async function password({ values, args: [name = ''] }: Invocation) {
   const hash = await hashPassword(given ?? generated)
   await directory.endAccess(id, current => ({ ...current, password: hash, change_password_by }))
   if (given === undefined) process.stdout.write(`${generated}\n`)
-  await audit('password_set', { account: id, change_password_by })
+  const is_first = (account.password === undefined && !account.links?.length) || undefined
+  await audit('password_set', { account: id, change_password_by, is_first })
   hint(`The password of ${username} is changed; all sessions and tokens have ended.`)
   for (const { issuer, subject } of account.links ?? []) {
     const end = `npm run usher -- accounts unlink ${username} --upstream NAME`

@@ -10,6 +10,7 @@ import { BOUNDS } from '../http/bounds.ts'
 import { networkOf } from '../http/client-info.ts'
 import { type Form, readForm } from '../http/forms.ts'
 import { problemsOf } from '../pages/account.ts'
+import { type PageData, PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import type { Site } from '../pages/site.ts'
 import type { Dependencies } from '../provider/feature.ts'
@@ -20,9 +21,14 @@ import { confirmAddressPage, isAdmitted } from './self-service.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
-    /** The page of a link. `isNew`: the account has no password yet. */
-    welcome: { isNew: boolean; problems: PageData['password']['problems'] }
-    'welcome-done': { isNew: boolean }
+    /** The page of a link. `isNew`: the account has no password yet; `resetsFactors`: its use removes second factors. */
+    welcome: {
+      isNew: boolean
+      resetsFactors: boolean
+      problems: PageData['password']['problems']
+    }
+    /** `signIn`: the address of the sign-in page, with the username filled in. */
+    'welcome-done': { isNew: boolean; signIn: string }
     /** `isSent`: after the form, for every name. */
     forgot: { isSent: boolean }
   }
@@ -65,7 +71,7 @@ export function accountLinks({ settings, records, sessions }: Dependencies): Pag
         const found = await linkOf(ctx)
         ctx.state.account = found.account
         // The form is valid in this browser alone.
-        site.checkForm(ctx, form, `link ${ctx.params.token} ${bind(ctx).browser}`)
+        site.checkForm(ctx, form, `link ${found.handle} ${bind(ctx).browser}`)
         if (ctx.method === 'POST') {
           const isUsed = await pageOf(found).submit(ctx, found, form)
           if (isUsed === false) gone(ctx, 'the link was used')
@@ -82,6 +88,13 @@ export function accountLinks({ settings, records, sessions }: Dependencies): Pag
 /** Returns the page on which a user chooses a password. */
 function passwordPage({ views, records, authentication }: Site, links: Links) {
   const isNew = ({ account }: FoundLink) => account.password === undefined
+  const isFirst = ({ account }: FoundLink) =>
+    account.password === undefined && !account.links?.length
+  function render(ctx: Context, found: FoundLink, problems: PageData['password']['problems']) {
+    const resetsFactors = found.link.resetFactors === true
+    const status = Object.keys(problems).length ? 400 : 200
+    views.page(ctx, 'welcome', { isNew: isNew(found), resetsFactors, problems }, status)
+  }
 
   /** Removes the second factors, after the old password has stopped working. */
   async function reset(ctx: Context, account: string) {
@@ -91,21 +104,24 @@ function passwordPage({ views, records, authentication }: Site, links: Links) {
 
   return {
     show(ctx: Context, found: FoundLink) {
-      views.page(ctx, 'welcome', { isNew: isNew(found), problems: {} })
+      render(ctx, found, {})
     },
 
     /** Returns false, without an answer, if the link is not open any more. */
     async submit(ctx: Context, found: FoundLink, form: Form) {
       const problems = await problemsOf(views.words(ctx), form, () => false)
-      if (problems) return views.page(ctx, 'welcome', { isNew: isNew(found), problems }, 400)
+      if (problems) return render(ctx, found, problems)
       const account = found.account.id
       await authentication.countForm(ctx, account)
       const { purpose, resetFactors } = found.link
       const finish = resetFactors ? () => reset(ctx, account) : undefined
       if (!(await links.use(found, form.value('password'), finish))) return false
       note(ctx, 'link_used', { account })
-      note(ctx, purpose === 'sign_up' ? 'account_added' : 'password_changed', { account })
-      views.page(ctx, 'welcome-done', { isNew: isNew(found) })
+      const is_first = isFirst(found) || undefined
+      if (purpose === 'sign_up') note(ctx, 'account_added', { account })
+      else note(ctx, 'password_changed', { account, is_first })
+      const query = new URLSearchParams({ login_hint: found.account.username })
+      views.page(ctx, 'welcome-done', { isNew: isNew(found), signIn: `${PLACES.home}?${query}` })
     },
   }
 }

@@ -30,7 +30,7 @@ const { maxWaitSeconds: MAX_OF_ACCOUNT_SECONDS } = BOUNDS.forgottenPasswords
 /** Unused mails are forgotten after this time without a mail. */
 const REMEMBERED_SECONDS = 7 * 24 * 3600
 
-/** The mailbox of an address: `ada+news@example.org` is that of `ada@example.org`. */
+/** The mailbox of an address: `ada+home@example.org` is that of `ada@example.org`. */
 export const mailboxOf = (address: string) => address.toLowerCase().replace(/(?<=.)\+.*(?=@)/, '')
 
 const ofMailbox = (address: string) => `mailbox ${mailboxOf(address)}`

@@ -7,11 +7,12 @@
 import type { Context } from 'koa'
 import { type Account, newAccountId, typedName, valuesOf } from '../accounts/account.ts'
 import { createDirectory } from '../accounts/directory.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { networkOf } from '../http/client-info.ts'
 import { readForm } from '../http/forms.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
-import type { Site } from '../pages/site.ts'
+import type { SignedIn, Site } from '../pages/site.ts'
 import type { Views } from '../pages/views.ts'
 import type { Dependencies } from '../provider/feature.ts'
 import { createBrowserBinding } from '../provider/interactions.ts'
@@ -22,6 +23,8 @@ import { sendMessage } from './mail-smtp.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
+    /** The page on which users ask for a mail that confirms their address. `isSent`: after the form. */
+    'confirm-own-address': { email: string; isSent: boolean }
     /** A mail as HTML. */
     mail: { subject: string; paragraphs: string[]; link: string; end: string }
   }
@@ -204,10 +207,31 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
         const sent = sendMessage(set, letter.to, compose(letter, item))
         return attempt('mail', about, isLast, sent)
       }),
+    async notices({ t }, { account }) {
+      const { email, email_verified } = account
+      if (!email || email_verified) return []
+      const text = t('address.own_notice', { email })
+      return [{ icon: 'alert', text, path: PLACES.confirmAddress }]
+    },
+
     addPages(pages, site) {
+      pages.get(PLACES.confirmAddress, site.signedIn(confirmAddress))
+      pages.post(PLACES.confirmAddress, site.signedIn(confirmAddress))
       pages.get(PLACES.forgot, ctx => forgot(ctx, site))
       pages.post(PLACES.forgot, ctx => forgot(ctx, site))
     },
+  }
+
+  /** The page on which users confirm the address that they have, and its form. */
+  async function confirmAddress(ctx: Context, { account }: SignedIn) {
+    const { id, email, email_verified } = account
+    if (!email || email_verified) return ctx.redirect(PLACES.home)
+    const isSent = ctx.method === 'POST'
+    if (isSent) {
+      await countForm(ctx, records, [`addresses of ${id}`, BOUNDS.newAddresses])
+      await queues.enqueue({ account: id, address: email, lang: views.words(ctx).lang })
+    }
+    views.page(ctx, 'confirm-own-address', { email, isSent })
   }
 
   /** The page, and its form: the same for every name. */

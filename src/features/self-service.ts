@@ -30,9 +30,17 @@ declare module '../pages/page-data.ts' {
   interface PageData {
     /**
      * `fields`: those that the user may change, with their values; `wrong`: those with a text that is not valid;
-     * `pending`: the address that waits for its confirmation.
+     * `pending`: the address that waits for its confirmation; `isUnconfirmed`: the one that the account has;
+     * `isUnchanged`: the form had no change.
      */
-    profile: { fields: Fields; wrong: Field[]; pending?: string; isSaved: boolean }
+    profile: {
+      fields: Fields
+      wrong: Field[]
+      pending?: string
+      isSaved: boolean
+      isUnconfirmed: boolean
+      isUnchanged: boolean
+    }
     /**
      * The page of a link that confirms an address of the account `username`. `isOwner`: the browser is signed in to
      * this account.
@@ -55,8 +63,9 @@ const OF_ACCOUNT: Limit = BOUNDS.newAddresses
 
 /** Returns an address as it is stored: its domain in lower case and in ASCII. Undefined for text that is none. */
 export function readAddress(typed: string): string | undefined {
-  // A quoted local part may contain another address, and programs that read it differ.
-  const [, local = '', domain = ''] = /^([^"@]+)@([^@]+)$/.exec(typed) ?? []
+  // A quoted local part may contain another address, and programs that read it differ. Some servers still route
+  // `user%host@relay` and `host!user@relay` to the host.
+  const [, local = '', domain = ''] = /^([^"@%!]+)@([^@]+)$/.exec(typed) ?? []
   return profileSchema.shape.email.safeParse(`${local}@${domainToASCII(domain.trim())}`).data
 }
 
@@ -86,7 +95,10 @@ export function selfService({ settings, records, sessions }: Dependencies): Page
       const textOf = (field: Field) => String(kept[field] ?? account[field] ?? '')
       const fields = Object.fromEntries(fieldsOf(account).map(field => [field, textOf(field)]))
       const { pending = (await links.openOf(account, 'address'))?.email } = more
-      const data = { wrong: [], isSaved: false, ...more, fields, pending }
+      const { email, email_verified } = account
+      const isUnconfirmed = settings.mail !== undefined && Boolean(email) && !email_verified
+      const outcome = { wrong: [], isSaved: false, isUnchanged: false, ...more }
+      const data = { ...outcome, fields, pending, isUnconfirmed }
       views.page(ctx, 'profile', data, data.wrong.length ? 400 : 200)
     }
 
@@ -113,7 +125,9 @@ export function selfService({ settings, records, sessions }: Dependencies): Page
       const saved = changes.includes('name') && (await directory.change(id, rename))
       if (saved) note(ctx, 'name_changed', { account: id })
       const account = saved || user.account
-      await show(ctx, { ...user, account }, {}, { pending, isSaved: Boolean(saved) })
+      const isUnchanged = changes.length === 0
+      const outcome = { pending, isSaved: Boolean(saved), isUnchanged }
+      await show(ctx, { ...user, account }, {}, outcome)
     }
     return { show, submit }
   }
@@ -159,13 +173,16 @@ export function confirmAddressPage(site: Site, links: Links) {
         const { username } = found.account
         return site.signIn(ctx, { ...FOR_CHANGE, prompt: 'login', login_hint: username })
       }
+      // Without a new address, the user confirms the one that the account has.
+      const isReplaced = owner.account.email !== found.link.email
       // A factor may have been added since the request.
-      if (!(await site.mayChange(ctx, owner, 'email_changed'))) return
+      if (isReplaced && !(await site.mayChange(ctx, owner, 'email_changed'))) return
       const before = await links.confirm(found)
       if (!before) return false
       note(ctx, 'email_changed', { account: before.id })
       // The notice goes to the former address, which the audit log does not have.
-      const change = { event: 'account_changed', account: before.id, formerEmail: before.email }
+      const formerEmail = isReplaced ? before.email : undefined
+      const change = { event: 'account_changed', account: before.id, formerEmail }
       await queueNotice(settings, records, [change], views.words(ctx).lang)
       await show(ctx, found, true)
     },

@@ -29,7 +29,7 @@ export const TITLES: Record<string, string> = {
 }
 
 /** Titles of errors that no application caused. */
-const OWN = ['denied', 'form', 'not_found', 'too_many']
+const OWN = ['denied', 'form', 'link', 'not_found', 'too_many']
 
 /** Returns the pages for errors, and the address at which an error code is explained. */
 export function createErrorPages(settings: Settings, views: Views) {

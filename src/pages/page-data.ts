@@ -76,6 +76,7 @@ export const PLACES = {
   answer: '/account/requests/answer',
   signIns: '/account/sign-ins',
   device: '/device',
+  confirmAddress: '/account/confirm-address',
   forgot: '/forgot-password',
 }
 
@@ -246,6 +247,8 @@ export interface PageData {
     failed?: string
     /** Whether the username or the password was wrong: their fields are marked. */
     passwordFailed?: boolean
+    /** A password was wrong, and no page leads to a new one: users have to ask the administrators. */
+    mustAsk?: boolean
     /** Whether the user can sign in with a password here. */
     hasPassword: boolean
     /** Whether the user can create an account. */

@@ -86,6 +86,7 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
       problem: tried && words.t(`sign_in.${tried.problem}`, { host: tried.host ?? '' }),
       failed: tried && (tried.reference ?? ctx.state.requestId),
       passwordFailed: tried?.problem === 'failed',
+      mustAsk: tried?.problem === 'failed' && !views.canReset,
       username: username.slice(0, 256),
       hasPassword,
       canSignUp: hasPassword && !current && settings.sign_up !== undefined,

@@ -118,12 +118,14 @@ export function createSite(
   }
 
   function signIn(ctx: Context, demands: Demands, back = ctx.url) {
+    const { login_hint } = ctx.query
     const query = new URLSearchParams({
       client_id: ACCOUNT_CLIENT,
       response_type: 'code',
       scope: 'openid',
       redirect_uri: `${settings.issuer}/account/signed-in`,
-      state: back.length <= MAX_STATE_CHARS ? back : ctx.path,
+      state: back.length <= MAX_STATE_CHARS && !login_hint ? back : ctx.path,
+      ...(typeof login_hint === 'string' && { login_hint }),
       // The code is never redeemed, so the verifier is not kept.
       code_challenge: randomBytes(32).toString('base64url'),
       code_challenge_method: 'S256',

@@ -45,6 +45,8 @@ type ShownClient = ClientMetadata & { isUnchecked: boolean }
 
 /** Renders the pages. */
 export interface Views extends ReturnType<typeof createLanguages> {
+  /** Whether there is a page for a forgotten password. */
+  canReset: boolean
   /** Languages of the request (`ui_locales`) come before those of the browser. */
   words(ctx: Context): Words
   /** Any client. */
@@ -213,6 +215,7 @@ export function createViews(
 
   return {
     ...languages,
+    canReset: forgot_password !== undefined,
     words,
     client,
     configuredClient,

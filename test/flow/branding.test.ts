@@ -4,7 +4,7 @@ import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
-import { credentials } from '../support/people.ts'
+import { credentials, textOf, words } from '../support/people.ts'
 import { CLIENTS, startUsher, WEB } from '../support/usher.ts'
 
 const LOGO =
@@ -144,4 +144,17 @@ test('the sign-in page links to where a forgotten password is reset', async () =
   await other.open(authorizationRequest(usher).url)
   const link = other.page.html.querySelector('form a')
   expect(link?.getAttribute('href')).toBe(LINKS.forgot_password)
+})
+
+test('without mail, a failed sign-in says whom to ask, with the link to the help', async () => {
+  const branding = { links: { help: LINKS.help } }
+  const plain = await startUsher({ usher: { branding } })
+  const browser = new Browser(plain.issuer)
+  await browser.open(authorizationRequest(plain).url)
+  expect(browser.page.text).not.toContain(words('sign_in.forgot_ask'))
+  await browser.submit({ username: 'ada', password: 'wrong', decision: 'continue' })
+  const problem = browser.page.html.querySelector('[role=alert]')
+  expect(textOf(problem?.text ?? '')).toContain(words('sign_in.forgot_ask'))
+  expect(problem?.querySelector('a')?.getAttribute('href')).toBe(LINKS.help)
+  await plain.close()
 })

@@ -125,6 +125,50 @@ describe('an invitation', () => {
   })
 })
 
+const PASTED = [
+  ...'.,;:!?)>]}"\u201D\u00BB',
+  '%20',
+  '%0A',
+  '%22',
+  '%3E',
+  '%E2%80%9D',
+  ').',
+  '%0D%0A',
+]
+test.each(PASTED)('a link followed by %s is opened and used', async after => {
+  const { path } = await invited()
+  const browser = await at(path + after)
+  expect(browser.page.status).toBe(200)
+  await browser.submit(CHOSEN)
+  expect(browser.heading).toBe(words('welcome.done_title'))
+})
+
+test('after the password is set, the sign-in has the username', async () => {
+  const { path, username } = await invited()
+  const browser = await at(path)
+  await browser.submit(CHOSEN)
+  const signIn = browser.page.html.querySelector('.actions a')?.getAttribute('href') ?? ''
+  await browser.open(signIn)
+  expect(browser.page.html.querySelector('#username')?.getAttribute('value')).toBe(username)
+  await browser.submit({ password: NEW, decision: 'continue' })
+  expect(browser.heading).toBe(words('account.title'))
+  expect(new URL(browser.page.url).search).toBe('')
+})
+
+test('the page of a link names all that its use removes', async () => {
+  const plain = await at(await linkFor(ada))
+  expect(textOf(plain.page.text)).toContain(words('welcome.again', { brand: 'Usher' }))
+  expect(textOf(plain.page.text)).not.toContain(words('welcome.resets'))
+  const account = await usher.directory.find(ada)
+  if (!account) throw new Error('no account')
+  const links = createLinks(usher.records, usher.directory)
+  const { path } = await links.make(account, 600, { resetFactors: true })
+  const page = await at(path)
+  expect(textOf(page.page.text)).toContain(words('welcome.resets'))
+  await page.submit({ password: 'short', repeat: 'short' })
+  expect(textOf(page.page.text)).toContain(words('welcome.resets'))
+})
+
 describe('a link for an account with a password', () => {
   beforeEach(() => usher.consents.removeAll(ada))
 

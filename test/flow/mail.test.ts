@@ -118,6 +118,59 @@ test('a mail is written in the language of the account that asks', async () => {
   expect(server.state.received[0]?.content).toContain('lang="de"')
 })
 
+test('a user confirms the address that the account has, and then gets links', async () => {
+  await startAnew()
+  await usher.addAccount({ username: 'hedy', email: 'hedy@example.org' })
+  await forgot('hedy')
+  expect(server.state.received).toEqual([])
+  const browser = new Browser(usher.issuer)
+  await browser.open('/account')
+  await browser.submit(credentials('hedy'))
+  const path = '/account/confirm-address'
+  const notice = browser.page.html.querySelector(`a[href="${path}"]`)
+  expect(textOf(notice?.text ?? '')).toContain(
+    words('address.own_notice', { email: 'hedy@example.org' }),
+  )
+  await browser.open(path)
+  expect(browser.heading).toBe(words('address.own_title'))
+  await browser.submit()
+  expect(browser.heading).toBe(words('forgot.sent_title'))
+  await usher.deliver('new')
+  const [mail] = server.state.received
+  expect(mail?.to).toBe('hedy@example.org')
+  await browser.open(mail ? linkIn(mail) : '')
+  await browser.submit()
+  expect(await accountOf('hedy')).toMatchObject({ email_verified: true })
+  await browser.open('/account')
+  expect(browser.page.html.querySelector(`a[href="${path}"]`)).toBeNull()
+  await browser.open(path)
+  expect(browser.heading).toBe(words('account.title'))
+  server.state.received = []
+  await forgot('hedy')
+  expect(server.state.received.map(linkIn)).toEqual([expect.stringContaining('/welcome/')])
+})
+
+test('the first password of an account causes no notice', async () => {
+  await startAnew()
+  await usher.directory.add({ username: 'joan', email: 'joan@example.org' })
+  await invite('joan')
+  await usher.deliver('new')
+  const browser = new Browser(usher.issuer)
+  await browser.open(server.state.received.map(linkIn)[0] ?? '')
+  await browser.submit({ password: NEW, repeat: NEW })
+  server.state.received = []
+  await usher.deliver('new')
+  expect(server.state.received).toEqual([])
+})
+
+test('the page of a link that is over leads to a new one', async () => {
+  const browser = new Browser(usher.issuer)
+  await browser.open(`/welcome/${'x'.repeat(65)}`)
+  expect(browser.page.status).toBe(410)
+  for (const path of [FORGOT, `${usher.issuer}/account`])
+    expect(browser.page.html.querySelector(`a[href="${path}"]`)).not.toBeNull()
+})
+
 test('an account without an address, and an installation without mail, get a clear answer', async () => {
   await usher.directory.add({ username: 'nomail' })
   await expect(invite('nomail')).rejects.toThrow('nomail has no e-mail address')

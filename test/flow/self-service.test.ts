@@ -111,6 +111,7 @@ test('a form without a change changes nothing', async () => {
   const before = await account()
   await browser.submit()
   expect(textOf(browser.page.text)).not.toContain(words('profile.saved'))
+  expect(textOf(browser.page.text)).toContain(words('profile.unchanged'))
   expect(await account()).toEqual(before)
   expect(await mails()).toEqual([])
 })
@@ -285,6 +286,8 @@ test.each([
   ['a quoted local part', '"a@evil.example"@example.org'],
   ['a domain with a dot at its end', 'ada@example.org.'],
   ['a local part with a space', 'a da@example.org'],
+  ['a route with %', 'ada%evil.example@example.org'],
+  ['a route with !', 'evil.example!ada@example.org'],
   ['a line break', 'ada@example.org\r\nBcc: x@example.org'],
   ['no text', ' '],
 ])('%s is no address', async (_, email) => {

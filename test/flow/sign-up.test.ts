@@ -191,6 +191,8 @@ describe('the domain', () => {
     ['after a second @', 'ada@example.com@example.org'],
     ['before a second address', 'ada@example.org,eve@example.com'],
     ['with a line break after it', 'ada@example.org\nBcc: eve@example.com'],
+    ['that relays to another one', 'ada%example.com@example.org'],
+    ['that relays by a path', 'example.com!ada@example.org'],
     ['that is missing', 'ada'],
     ['that is empty', 'ada@'],
   ])('%s is refused', async (_, email) => {

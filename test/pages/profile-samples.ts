@@ -9,6 +9,8 @@ const PROFILE: PageData['profile'] = {
   fields: { name: USER.name, email },
   wrong: [],
   isSaved: false,
+  isUnconfirmed: false,
+  isUnchanged: false,
 }
 
 const signUp = {
@@ -29,6 +31,13 @@ export const profileStates = [
     isSaved: true,
     pending: 'countess@example.org',
   })),
+  state('profile-unchanged', 'profile', () => ({
+    ...PROFILE,
+    isUnconfirmed: true,
+    isUnchanged: true,
+  })),
+  state('confirm-own-address', 'confirm-own-address', () => ({ email, isSent: false })),
+  state('confirm-own-address-sent', 'confirm-own-address', () => ({ email, isSent: true })),
   state('profile-wrong', 'profile', () => ({ ...PROFILE, wrong: ['name', 'email'] })),
   state('confirm-address-sign-in', 'confirm-address', () => ADDRESS),
   state('confirm-address', 'confirm-address', () => ({ ...ADDRESS, isOwner: true })),

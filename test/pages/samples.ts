@@ -213,6 +213,11 @@ function account(words: Words, others = 3): PageData['account'] {
   return {
     facts,
     notices: [
+      {
+        icon: 'alert',
+        text: t('address.own_notice', { email: 'ada@example.org' }),
+        path: PLACES.confirmAddress,
+      },
       { icon: 'alert', text: t('activity.new_sign_in', newSignIn), path: PLACES.activity },
       { icon: 'monitor', text: plural('account.elsewhere', others), path: PLACES.sessions },
     ],
@@ -241,6 +246,7 @@ export const STATES: State[] = [
     problem: words.t('sign_in.failed'),
     failed: REQUEST_ID,
     passwordFailed: true,
+    mustAsk: true,
   })),
   state('sign-in-again', 'sign-in', () => ({ ...signIn, username: USER.username, again: true })),
   state('sign-in-expects-other', 'sign-in', () => ({ ...signIn, expectsOther: true })),
@@ -391,11 +397,19 @@ export const STATES: State[] = [
     password({ password: t('password.too_short'), repeat: t('password.differs') }),
   ),
   ...[true, false].flatMap(isNew => [
-    state(isNew ? 'welcome' : 'welcome-again', 'welcome', () => ({ isNew, problems: {} })),
-    state(isNew ? 'welcome-done' : 'welcome-done-again', 'welcome-done', () => ({ isNew })),
+    state(isNew ? 'welcome' : 'welcome-again', 'welcome', () => ({
+      isNew,
+      resetsFactors: !isNew,
+      problems: {},
+    })),
+    state(isNew ? 'welcome-done' : 'welcome-done-again', 'welcome-done', () => ({
+      isNew,
+      signIn: '/account',
+    })),
   ]),
   state('welcome-wrong', 'welcome', ({ t }) => ({
     isNew: true,
+    resetsFactors: false,
     problems: { password: t('password.too_common'), repeat: t('password.differs') },
   })),
   ...profileStates,
