@@ -103,7 +103,8 @@ export async function restore({ args: [file = ''] }: Invocation) {
   if (!existsSync(file)) throw new Failure(`File ${file} not found.`)
   const { store: location } = readStoreSettings()
   const { secrets } = findSecret(location)
-  if (!secrets.length) throw new Failure('Set USHER_SECRET to the secret of the store.')
+  if (!secrets.length)
+    throw new Failure('Set USHER_SECRET, or USHER_SECRET_FILE, to the secret of the store.')
   const seal = createSeal(secrets)
   let namingKey: Uint8Array | undefined
   for await (const entry of entriesOf(file)) {

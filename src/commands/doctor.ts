@@ -2,6 +2,9 @@
 // there is one. It writes nothing to the store. It signs in only with `--client` and `--account`.
 
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { isIP } from 'node:net'
+import { connect } from 'node:tls'
 import type { Settings } from '../config/load.ts'
 import { describe, placeOf } from '../config/report/finding.ts'
 import { ACCOUNT_CLIENT, type ClientMetadata } from '../config/schema/client.ts'
@@ -139,7 +142,41 @@ async function* checkService(issuer: string, kids: string[], reported: Check[]) 
     const found = `${issuer} does not answer: ${reason}`
     // A service that was not started yet is no error.
     const isDown = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|50[234], .*)$/.test(reason)
-    yield isDown ? warning('service', found, FIXES.start) : wrong('service', found, FIXES.tls)
+    if (isDown) yield warning('service', found, FIXES.start)
+    else yield wrong('service', `${found}${await expiryAt(issuer, reason)}`, fixFor(reason))
+  }
+}
+
+/** The fix for an error of a TLS connection, by its code. */
+function fixFor(code: string): string {
+  if (code === 'CERT_HAS_EXPIRED') return FIXES.expired
+  if (code === 'ERR_TLS_CERT_ALTNAME_INVALID') return FIXES.name
+  return FIXES.tls
+}
+
+/** Returns when the certificate of an issuer expired, as the end of a sentence; empty for another error. */
+async function expiryAt(issuer: string, code: string): Promise<string> {
+  if (code !== 'CERT_HAS_EXPIRED') return ''
+  const { hostname, port } = new URL(issuer)
+  // Nothing is sent, and the date alone is read.
+  const options = {
+    host: hostname.replace(/^\[|\]$/g, ''),
+    port: Number(port || 443),
+    rejectUnauthorized: false,
+  }
+  const socket = connect({
+    ...options,
+    timeout: REQUEST_TIMEOUT_MS,
+    ...(!isIP(options.host) && { servername: options.host }),
+  })
+  try {
+    await once(socket, 'secureConnect', { signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) })
+    const { valid_to } = socket.getPeerCertificate()
+    return `; its certificate expired on ${new Date(valid_to).toISOString().slice(0, 10)}`
+  } catch {
+    return ''
+  } finally {
+    socket.destroy()
   }
 }
 

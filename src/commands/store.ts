@@ -35,7 +35,9 @@ const CONCURRENCY = 100
 /** `store reseal`: encrypts every record with the first of USHER_SECRET. */
 export async function reseal() {
   if (!readStoreSettings().secrets.length) {
-    throw new Failure('Set USHER_SECRET to the new secret and the former one.')
+    throw new Failure(
+      'Set USHER_SECRET, or USHER_SECRET_FILE, to the new secret and the former one.',
+    )
   }
   const { store, secrets, audit } = await openState('refuse')
   const count = await resealAll(store, secrets)
@@ -82,7 +84,7 @@ export async function copy({ values }: Invocation) {
     ? await openRecords(target, secrets)
         .then(copied => queueAuditEvent(copied, 'store_copied', { records }))
         .catch(error => `, but ${reasonOf(error)}`)
-    : '; set USHER_SECRET to have it checked as well'
+    : '; set USHER_SECRET or USHER_SECRET_FILE to have it checked as well'
   hint(`${recordsAre(records)} copied${problem ?? ''}.`)
   // A Redis URL may contain a password, and is not printed.
   const store = storeFile(to) === undefined ? 'USHER_STORE as --to was' : `USHER_STORE=${to}`

@@ -60,18 +60,20 @@ export function readEnvironment(env: NodeJS.ProcessEnv, findings: Finding[]) {
     const isPort = path.endsWith('.port') && /^\d+$/.test(text ?? '')
     if (text) overlays.set(path, { name, value: isPort ? Number(text) : text })
   }
-  return { overlays, hasSecret: secret !== undefined, secrets: parseSecrets(secret, findings) }
+  const variable = env.USHER_SECRET_FILE ? 'USHER_SECRET_FILE' : 'USHER_SECRET'
+  const secrets = parseSecrets(variable, secret, findings)
+  return { overlays, hasSecret: secret !== undefined, secrets }
 }
 
 /** Returns the bytes of secrets in base64url, separated by commas or spaces. Findings never quote them. */
-function parseSecrets(text: string | undefined, findings: Finding[]): Uint8Array[] {
+function parseSecrets(name: string, text: string | undefined, findings: Finding[]): Uint8Array[] {
   const parts = text?.split(/[\s,]+/).filter(Boolean) ?? []
   if (text !== undefined && !parts.length) parts.push('')
   return parts.flatMap((part, i) => {
     const bytes = Buffer.from(part, 'base64url')
     if (/^[\w-]+=*$/.test(part) && bytes.length >= MIN_SECRET_BYTES) return [bytes]
     const which = parts.length > 1 ? `number ${i + 1} ` : ''
-    findings.push(wrongVariable('USHER_SECRET', 'secret', `${which}${RANDOM}`))
+    findings.push(wrongVariable(name, 'secret', `${which}${RANDOM}`))
     return []
   })
 }

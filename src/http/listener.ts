@@ -5,6 +5,7 @@ import { createServer, type RequestListener, type Server } from 'node:http'
 import https from 'node:https'
 import type { Logger } from 'pino'
 import type { Settings } from '../config/load.ts'
+import { validityProblem } from '../config/rules/provider.ts'
 import { BOUNDS } from './bounds.ts'
 import { faultOf } from './log.ts'
 
@@ -22,6 +23,7 @@ const LIMITS = {
   maxHeaderSize: 48 * 1024,
 }
 const CHECK_FILES_EVERY_MS = 1_000
+const CHECK_EXPIRY_EVERY_MS = 24 * 3600 * 1000
 
 /** TLS 1.3, and of TLS 1.2 the suites that BCP 195 recommends (RFC 9325 §4.2). */
 const CIPHERS =
@@ -55,10 +57,24 @@ const read = ({ cert, key }: Tls) => {
 /** Reads the certificate again when its files change. Files with an error change nothing. */
 function watch(server: https.Server, tls: Tls, log: Logger) {
   const { cert, key } = tls
+  const warn = () => {
+    const [event, message] = validityProblem(readFileSync(cert, 'utf8')) ?? []
+    if (event) log.warn({ event: event.replace('-', '_'), cert }, message)
+  }
+  // The configuration warns at the start.
+  const timer = setInterval(() => {
+    try {
+      warn()
+    } catch {
+      // A file that is missing, or being written, is reported when it is read again.
+    }
+  }, CHECK_EXPIRY_EVERY_MS)
+  timer.unref()
   const renew = () => {
     try {
       server.setSecureContext(read(tls))
       log.info({ cert }, 'certificate read again')
+      warn()
     } catch (error) {
       log.error({ cert, fault: faultOf(error) }, 'certificate kept as it was')
     }

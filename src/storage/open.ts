@@ -93,7 +93,7 @@ async function generatedSecret(store: Store, storeFile: string): Promise<Uint8Ar
 export function readSecret(file: string): Uint8Array {
   if (!existsSync(file)) {
     throw new Error(
-      `${file} is missing, which encrypts this store: put it back, or set USHER_SECRET`,
+      `${file} is missing, which encrypts this store: put it back, or set USHER_SECRET or USHER_SECRET_FILE`,
     )
   }
   const secret = Buffer.from(readFileSync(file, 'utf8'), 'base64url')

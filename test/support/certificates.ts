@@ -43,3 +43,40 @@ export function jwkOf({ certificate }: Made): JWK {
   const x5c = [certificate.raw.toString('base64')]
   return { ...(certificate.publicKey.export({ format: 'jwk' }) as JWK), x5c, kid: 'certificate' }
 }
+
+/** Makes a self-signed certificate for localhost with these dates, which `openssl req` cannot set. */
+export function makeDatedCertificate(folder: string, name: string, from: Date, to: Date) {
+  const cert = join(folder, `${name}.pem`)
+  const key = join(folder, `${name}.key`)
+  const request = join(folder, `${name}.csr`)
+  const config = join(folder, `${name}.cnf`)
+  const index = join(folder, `${name}.index`)
+  const dateOf = (date: Date) => `${date.toISOString().replace(/\D/g, '').slice(0, 14)}Z`
+  const lines = [
+    '[ca]',
+    'default_ca = own',
+    '[own]',
+    `database = ${index}`,
+    `new_certs_dir = ${folder}`,
+    'default_md = sha256',
+    'policy = any',
+    'rand_serial = yes',
+    'x509_extensions = x',
+    '[any]',
+    'commonName = supplied',
+    '[x]',
+    'subjectAltName = DNS:localhost',
+    '[req]',
+    'distinguished_name = dn',
+    '[dn]',
+  ]
+  writeFileSync(config, lines.join('\n'))
+  writeFileSync(index, '')
+  const asked = ['-subj', '/CN=localhost', '-config', config, '-keyout', key, '-out', request]
+  execFileSync('openssl', ['req', '-new', ...KEY, ...asked], { stdio: 'pipe' })
+  const dates = ['-startdate', dateOf(from), '-enddate', dateOf(to)]
+  const files = ['-keyfile', key, '-in', request, '-out', cert]
+  const signing = ['ca', '-batch', '-selfsign', '-notext', '-config', config, ...dates, ...files]
+  execFileSync('openssl', signing, { stdio: 'pipe' })
+  return { cert, key }
+}

@@ -111,7 +111,7 @@ test.each(['USHER_SECRET_FILE', 'USHER_STORE_FILE'])(
 test('a secret file that is empty, or a secret of separators, is refused', async () => {
   await withFolder({ secret: '\n' }, async folder => {
     const reading = await readFolder(folder, { USHER_SECRET_FILE: join(folder, 'secret') })
-    expect(places(reading)).toEqual(['environment USHER_SECRET'])
+    expect(places(reading)).toEqual(['environment USHER_SECRET_FILE'])
   })
   expect(places(await read({}, { USHER_SECRET: ' , ' }))).toEqual(['environment USHER_SECRET'])
 })

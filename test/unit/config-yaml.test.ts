@@ -92,3 +92,112 @@ test('a merge key is refused as an unknown key', async () => {
   const text = 'listen:\n  <<: { port: 3001 }\n'
   expect(places(await read({ 'usher.yaml': text }))).toEqual(['usher.yaml:2:3 listen.<<'])
 })
+
+test.each([
+  [
+    'a key without a colon',
+    'workers: 1\nbranding\n  name: X\n',
+    '2:1',
+    'a `:` is missing after branding',
+  ],
+  [
+    'the last key without a colon',
+    'workers: 1\nbranding\n',
+    '2:1',
+    'a `:` is missing after branding',
+  ],
+  ['the only key without a colon', 'branding\n', '1:1', 'a `:` is missing after branding'],
+  [
+    'a key without a colon, in a map',
+    'sign_in:\n  second_factor\n  by: [username]\n',
+    '2:3',
+    'a `:` is missing after second_factor',
+  ],
+  [
+    'a key and a value without a colon',
+    'workers 1\nproxy: []\n',
+    '1:1',
+    'a `:` is missing after workers',
+  ],
+  [
+    'a colon without a space',
+    'branding:\n  name:X\n  accent: "#123456"\n',
+    '2:3',
+    'a space is missing behind the : of name',
+  ],
+  [
+    'a file of one key, without a space',
+    'workers:1\n',
+    '1:1',
+    'a space is missing behind the : of workers',
+  ],
+  ['an equals sign', 'workers = 1\n', '1:1', 'write a : in place of the = behind workers'],
+  [
+    'a wide colon',
+    'workers\uFF1A 1\nproxy: []\n',
+    '1:1',
+    'the colon behind workers is another character: write :',
+  ],
+  ['a word that is no key', 'workers: 1\nhunter2\n', '2:1', 'a `:` is missing after this word'],
+  ['a tab', 'branding:\n\tname: X\n', '2:1', 'indent with spaces, not with tabs'],
+  [
+    'a hard space',
+    'branding:\n\u00A0\u00A0name: X\n',
+    '2:1',
+    'a space before or in this key is another character: write ordinary spaces',
+  ],
+  [
+    'a quote that is not closed',
+    'branding:\n  name: "X\nworkers: 1\n',
+    '2:9',
+    'the quote that begins here is not closed',
+  ],
+  [
+    'an apostrophe in a quoted text',
+    "branding:\n  name: 'It's'\n",
+    '2:13',
+    expect.stringMatching(/^something stands behind the quoted text/),
+  ],
+  [
+    'a list that is not closed',
+    'proxy: [10.0.0.0/8\nworkers: 1\n',
+    '2:1',
+    'a [ or a { further up is not closed',
+  ],
+  ['two commas', 'proxy: [a,, b]\n', '1:11', 'a , is too much here'],
+  [
+    'a backslash in double quotes',
+    'branding:\n  name: "a\\q"\n',
+    '2:11',
+    expect.stringMatching(/^a \\ in double quotes begins/),
+  ],
+  [
+    'a mark of a merge',
+    'workers: 1\n=======\nproxy: []\n',
+    '2:1',
+    'a mark of a merge: keep one of the two sides',
+  ],
+  [
+    'an asterisk',
+    'branding:\n  name: *home\n',
+    '2:9',
+    expect.stringMatching(/^an alias names no anchor/),
+  ],
+  [
+    'a key twice',
+    'workers: 1\nworkers: 2\n',
+    '2:1',
+    'the same key is in this map above: delete one of them',
+  ],
+  [
+    'another indentation',
+    'branding:\n  name: X\n accent: y\n',
+    '3:1',
+    'keys of one map begin in one column',
+  ],
+])('a slip is said in plain words, at its place: %s', async (_, text, place, message) => {
+  const { findings } = await read({ 'usher.yaml': text })
+  expect(findings.map(({ line, column, message }) => [`${line}:${column}`, message])).toEqual([
+    [place, message],
+  ])
+})

@@ -13,8 +13,6 @@ type Texts = Record<string, string | undefined>
 const KEYS = new Map(Object.entries(messages.keys))
 const TYPES: Texts = messages.types
 const FORMATS: Texts = messages.formats
-/** The remedies for errors of the YAML parser, by code. */
-const YAML: Texts = messages.yaml
 
 /**
  * Returns the message for an unknown key. `near`: the known key that was probably meant; `elsewhere`: the
@@ -74,13 +72,6 @@ export const plainWords: z.core.$ZodErrorMap = issue => {
 export function ruleOf(issue: z.core.$ZodIssue): string {
   if (issue.message === 'is missing') return 'missing'
   return issue.code === 'custom' ? (issue.params?.rule ?? 'value') : issue.code.replace('_', '-')
-}
-
-/** Returns an error of the YAML parser without quotations from the file, and the fix. */
-export function plainYamlError(code: string, message: string): string {
-  if (/^Missing closing ["']/.test(message)) return 'Missing closing quote of a text further up'
-  const said = (code === 'UNEXPECTED_TOKEN' ? message.split(': ')[0] : message.split('\n')[0]) ?? ''
-  return YAML[code] ?? said
 }
 
 /**

@@ -5,7 +5,7 @@ import { type Dirent, lstatSync, readdirSync, readFileSync, statSync, writeFileS
 import { type Document, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from 'yaml'
 import { mapOf } from '../schema/values.ts'
 import type { Finding } from './finding.ts'
-import { plainYamlError } from './wording.ts'
+import { plainYamlError, slipInFirstLine } from './yaml-slips.ts'
 
 const MAX_FILE_BYTES = 1024 * 1024
 const MAX_SYNTAX_ERRORS = 10
@@ -54,7 +54,7 @@ export function openYaml(file: string) {
     const { offset, ...source } = placeIn(doc, text, path)
     return { ...place(offset), ...source, isWritten: doc.hasIn(path) }
   }
-  const { data, wrong } = toPlain(doc)
+  const { data, wrong } = toPlain(doc, text)
   const problems: Finding[] = wrong
     .map(([offset, rule, message]) => ({ file, ...place(offset), rule, message }))
     // Further errors of a line mostly follow from its first.
@@ -64,16 +64,22 @@ export function openYaml(file: string) {
 }
 
 type Wrong = [offset: number, rule: string, message: string]
+const STRANGE_SPACE = 'a space before or in this key is another character: write ordinary spaces'
 const DUPLICATE = 'the same key is in this map above: delete one of them'
+
+const NO_ANCHOR = 'an alias names no anchor before it: put a text that begins with * in quotes'
 
 /**
  * Returns the data of a document, or what is wrong with it. Checks for duplicate keys itself: the parser compares
  * each key with each, which takes minutes.
  */
-function toPlain(doc: Document.Parsed) {
-  const wrong: Wrong[] = [...doc.errors, ...doc.warnings].map(({ pos, code, message }) => {
-    return [pos[0], 'yaml', plainYamlError(code, message)]
+function toPlain(doc: Document.Parsed, text: string) {
+  const wrong: Wrong[] = [...doc.errors, ...doc.warnings].map(error => {
+    const [offset, message] = plainYamlError(text, error)
+    return [offset, 'yaml', message]
   })
+  const slip = isScalar(doc.contents) && doc.contents.value ? slipInFirstLine(text) : undefined
+  if (slip && !wrong.length) wrong.push([spanOf(doc.contents)[0], 'yaml', slip])
   visit(doc, {
     Map(_, { items }) {
       const seen = new Set<unknown>()
@@ -81,6 +87,7 @@ function toPlain(doc: Document.Parsed) {
         const key = isScalar(node) ? node.value : node
         const [offset] = spanOf(node)
         if (seen.has(key)) wrong.push([offset, 'duplicate-key', DUPLICATE])
+        if (/[^\S ]/.test(String(key))) wrong.push([offset, 'yaml', STRANGE_SPACE])
         if (key === '__proto__') wrong.push([offset, 'unknown-key', 'unknown key'])
         seen.add(key)
       }
@@ -90,8 +97,14 @@ function toPlain(doc: Document.Parsed) {
     return { data: wrong.length ? {} : doc.toJS({ maxAliasCount: 20 }), wrong }
   } catch (error) {
     const isUnresolved = /^Unresolved/.test((error as Error).message)
-    const message = isUnresolved ? 'an alias names no anchor before it' : 'too many aliases'
-    return { data: {}, wrong: [[0, 'yaml', message] satisfies Wrong] }
+    if (!isUnresolved) return { data: {}, wrong: [[0, 'yaml', 'too many aliases'] satisfies Wrong] }
+    let offset = 0
+    visit(doc, {
+      Alias(_, alias) {
+        if (!alias.resolve(doc)) [offset] = spanOf(alias)
+      },
+    })
+    return { data: {}, wrong: [[offset, 'yaml', NO_ANCHOR] satisfies Wrong] }
   }
 }
 

@@ -2,12 +2,14 @@
 
 import { createPrivateKey, hash, type KeyObject, X509Certificate } from 'node:crypto'
 import { statSync } from 'node:fs'
+import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { RANDOM } from '../environment.ts'
 import type { FileResult, ValidFile } from '../files.ts'
 import { type Finding, type Locate, wrongVariable } from '../report/finding.ts'
-import { findingsOf } from '../report/wording.ts'
+import messages from '../report/messages.json' with { type: 'json' }
+import { fill, findingsOf } from '../report/wording.ts'
 import { readBytes, readText } from '../report/yaml.ts'
 import { PASSWORD } from '../schema/upstream.ts'
 import type { UsherFile } from '../schema/usher.ts'
@@ -24,7 +26,7 @@ const SAFE_REDIS = /^rediss:|^redis\+unix:|(\/\/|@)(127\.|\[::1\]|[^.:/@]+(:\d+)
 
 const NO_RSA = 'no key is RSA, and clients use RS256 by default: add one (OIDC Core §15.1)'
 
-const NO_SECRET = `is required: only a loopback http issuer with SQLite gets a generated one. It ${RANDOM}`
+const NO_SECRET = `is required, or a file that contains it in USHER_SECRET_FILE: only a loopback http issuer with SQLite gets a generated one. It ${RANDOM}`
 
 /** Features that need another one. */
 const NEEDS = [
@@ -67,7 +69,9 @@ export function usherFindings(usher: Usher, hasSecret: boolean, development: boo
     ...(isLocal ? [] : unreadable(at, ['redis'], { password_file, sentinel_password_file })),
     ...unreadable(at, ['mail', 'smtp'], { password_file: mail?.smtp.password_file }),
     ...(isLocal ? [] : certificateFindings(at, ['redis', 'tls'], redis.tls)),
-    ...(development ? [] : certificateFindings(at, ['listen', 'tls'], listen.tls)),
+    ...(development
+      ? []
+      : certificateFindings(at, ['listen', 'tls'], listen.tls, issuer?.hostname)),
     ...findingsOf(usher, [
       [isPlain, 'issuer', 'issuer'],
       [redis.tls && store.startsWith('redis+unix:'), 'redis-socket', 'redis.tls'],
@@ -154,7 +158,9 @@ export function readClientAuthorities({ value, at }: Usher, findings: Finding[])
   const { ca } = value.client_certificates
   if (!ca) return ''
   const { text = '', problem = authoritiesProblem(text) } = readText(ca)
-  if (problem) findings.push(at(['client_certificates', 'ca'], 'mtls', `its file ${problem}`))
+  const path = ['client_certificates', 'ca']
+  if (problem) findings.push(at(path, 'mtls', `its file ${problem}`))
+  else findings.push(...validityFindings(at, path, text))
   return text
 }
 
@@ -188,18 +194,66 @@ export function readModule(
 
 type Files = Record<string, string | undefined>
 
-/** Validates PEM files, each alone and all together. */
-function certificateFindings(at: Locate, path: string[], tls: Files = {}): Finding[] {
+/** Validates PEM files, each alone and all together. `host`: the name that the certificate must have. */
+function certificateFindings(at: Locate, path: string[], tls: Files = {}, host = ''): Finding[] {
   const findings = unreadable(at, path, tls)
   if (findings.length) return findings
+  const files = Object.entries(tls).map(([name, file]) => [name, readText(file ?? '').text ?? ''])
+  const texts: Record<string, string> = Object.fromEntries(files)
   try {
-    const files = Object.entries(tls).map(([name, file]) => [name, readText(file ?? '').text])
-    createSecureContext(Object.fromEntries(files))
-    return []
+    createSecureContext(texts)
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    return [at(path, 'tls', `is not a certificate with its key (${code})`)]
+    return [at(path, 'tls', `is not a certificate with its key${secureContextProblem(code)}`)]
   }
+  const { cert = '', ca = '' } = texts
+  return [
+    ...validityFindings(at, [...path, 'cert'], cert, host),
+    ...validityFindings(at, [...path, 'ca'], ca),
+  ]
+}
+
+/** The codes of OpenSSL for the usual mistakes, in words. */
+const CONTEXT_PROBLEMS: Record<string, string> = {
+  ERR_OSSL_X509_KEY_VALUES_MISMATCH: ': the key is of another certificate',
+  ERR_OSSL_PEM_NO_START_LINE: ': a file has no PEM (-----BEGIN …)',
+  ERR_OSSL_PEM_BAD_BASE64_DECODE: ': a file is damaged',
+  ERR_OSSL_PEM_BAD_END_LINE: ': a file is cut off',
+  ERR_OSSL_BAD_PASSWORD_READ: ': the key has a passphrase, and must have none',
+  ERR_MISSING_PASSPHRASE: ': the key has a passphrase, and must have none',
+  ERR_OSSL_EE_KEY_TOO_SMALL: ': its key is too short',
+  ERR_OSSL_EE_MD_TOO_WEAK: ': its signature is too weak',
+}
+const secureContextProblem = (code = '') => CONTEXT_PROBLEMS[code] ?? ` (${code})`
+
+/** A certificate that expires within this time gets a warning. */
+const EXPIRY_NOTICE_MS = 14 * 24 * 3600 * 1000
+
+/** Returns why the first certificate of a PEM text is not valid, or soon will not be: a rule and its message. */
+export function validityProblem(pem: string): [rule: string, message: string] | undefined {
+  const [certificate] = certificatesIn(pem)
+  if (!certificate) return undefined
+  const { validFromDate, validToDate } = certificate
+  const left = validToDate.getTime() - Date.now()
+  const of = (rule: keyof typeof messages.warnings, date: Date): [string, string] => {
+    const day = date.toISOString().slice(0, 10)
+    return [rule, fill(messages.warnings[rule], { date: day })]
+  }
+  if (left <= 0) return of('certificate-expired', validToDate)
+  if (left <= EXPIRY_NOTICE_MS) return of('certificate-expiring', validToDate)
+  if (validFromDate.getTime() > Date.now()) return of('certificate-early', validFromDate)
+  return undefined
+}
+
+/** Returns the warnings about a certificate: its dates, and its names. */
+function validityFindings(at: Locate, path: string[], pem: string, host = ''): Finding[] {
+  const problem = validityProblem(pem)
+  if (problem) return [at(path, ...problem)]
+  const [certificate] = certificatesIn(pem)
+  if (!host || !certificate) return []
+  const isNamed = isIP(host) ? certificate.checkIP(host) : certificate.checkHost(host)
+  const message = fill(messages.warnings['certificate-name'], { name: host })
+  return isNamed ? [] : [at(path, 'certificate-name', message)]
 }
 
 /** The message does not repeat the path: it may be the secret itself, in the wrong place. */
