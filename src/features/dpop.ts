@@ -47,8 +47,8 @@ const isKnownConfirmation = ([name, value]: [string, unknown]) =>
   ['jkt', 'x5t#S256'].includes(name) && typeof value === 'string'
 
 /**
- * Returns the key in `cnf` of a JWT (RFC 7800 §3.1); undefined if the claim names the key in another way. Nobody would
- * have to prove that key, and the new token would be a bearer token: the caller refuses the JWT.
+ * Returns the key in `cnf` of a JWT (RFC 7800 §3.1); undefined if the claim names the key in another way. The key would
+ * not be proved, and the new token would be a bearer token: the caller refuses the JWT.
  */
 export function confirmationIn(cnf: unknown): Confirmation | undefined {
   if (cnf === undefined) return {}

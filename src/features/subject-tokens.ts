@@ -97,7 +97,7 @@ export function createSubjectReader({ settings, keys }: Pick<Environment, 'setti
     const found = type === ACCESS_TOKEN ? AccessToken.find(value) : RefreshToken.find(value)
     const token = await found
     const isReuse = mapOf(token).consumed !== undefined && !token?.isExpired
-    // As a refresh would do (RFC 9700 §4.14.2): somebody else may have the token.
+    // As a refresh would do (RFC 9700 §4.14.2): a thief may have the token.
     if (isReuse && token?.clientId === oidc.client?.clientId) await token?.destroy()
     if (!token?.isValid || isReuse) {
       return refuseSubject('is unknown, has expired, or was revoked')

@@ -47,7 +47,7 @@ export function addLink(directory: OwnDirectory, id: string, link: Link) {
 
 /**
  * Returns the account without any link to the issuer; undefined if that is its only way to sign in. With its last link
- * it loses an address that nobody has verified: it came from an issuer, and would keep its owner from an account.
+ * it loses an address that is not verified: it came from an issuer, and would keep its owner from an account.
  */
 export function withoutIssuer(
   account: Account,
