@@ -3,7 +3,9 @@
 import Router from '@koa/router'
 import { RECENT_SECONDS } from '../accounts/changes.ts'
 import type { SignInMethod } from '../accounts/sign-in-method.ts'
+import { PASSWORD } from '../config/schema/upstream.ts'
 import type { Feature, FeaturePrompt } from '../provider/feature.ts'
+import { CHANGE_PASSWORD } from '../provider/routes.ts'
 import { createAccountPages, type Notices, newPasswordPage } from './account.ts'
 import { createApplicationPages } from './applications.ts'
 import { consentPage } from './consent.ts'
@@ -28,6 +30,10 @@ export interface PageFeature extends Feature {
   /** Adds pages to the router. */
   addPages?(pages: Router, site: Site): void
 }
+
+/** Whether users can have a password that they change here. */
+const hasPasswords = ({ settings: { accounts, sign_in } }: Site) =>
+  !accounts.module && (sign_in.methods?.includes(PASSWORD) ?? true)
 
 /** Returns the router of the pages. */
 export function createPages(site: Site, features: PageFeature[]): Router {
@@ -60,6 +66,8 @@ export function createPages(site: Site, features: PageFeature[]): Router {
     .get(PLACES.password, changing('password_changed', account.password))
     .post(PLACES.password, changing('password_changed', account.changePassword))
     .get('/account/signed-in', site.comeBack)
+  // Passwords of other sources are changed there: no page, and so no address of it.
+  if (hasPasswords(site)) pages.get(CHANGE_PASSWORD, ctx => ctx.redirect(PLACES.password))
   for (const { path, send } of site.views.assets) pages.get(path, send)
   return pages
 }

@@ -52,7 +52,11 @@ export function endpointOf(path: string): string | undefined {
   return Object.entries(ROUTES).find(isAt)?.[0]
 }
 
-const PROGRAMS = /^\/(\.well-known|api\/oauth(?!\/(authorize|logout)(\/|$)))\//i
+/** Where password managers find the page (W3C, A Well-Known URL for Changing Passwords). Users open it. */
+export const CHANGE_PASSWORD = '/.well-known/change-password'
+
+const PROGRAMS =
+  /^\/(\.well-known(?!\/change-password$)|api\/oauth(?!\/(authorize|logout)(\/|$)))\//i
 /** Whether only programs call a path: an endpoint of the protocol that shows no page. */
 export const isEndpointForPrograms = (path: string) => PROGRAMS.test(path)
 
@@ -105,7 +109,7 @@ export const ERROR_FORMATS = {
   /** Endpoints whose errors have `error` and `error_description` only (CIBA §13). */
   bare: /^\/api\/oauth\/backchannel_authentication$/,
   /** Endpoints that scripts of browser applications call, as the library has it. */
-  cors: /^\/(\.well-known\/|api\/oauth\/(token|userinfo|jwks|revoke|introspect|par|device_authorization)$)/,
+  cors: /^\/(\.well-known\/(?!change-password$)|api\/oauth\/(token|userinfo|jwks|revoke|introspect|par|device_authorization)$)/,
   /** JSON, whatever `Accept` says (RFC 6749 §5.2). */
   json: new RegExp(`${PROGRAMS.source}|/backchannel-logout$`, 'i'),
 }

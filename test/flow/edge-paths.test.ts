@@ -17,6 +17,7 @@ const HANDLERS: [string, string, number][] = [
   ['/api/oauth/logout/confirm', 'POST', 400],
   ['/.well-known/openid-configuration', 'GET', 200],
   ['/.well-known/oauth-authorization-server', 'GET', 200],
+  ['/.well-known/change-password', 'GET', 302],
   ['/account/applications', 'GET', 302],
   ['/account/sessions', 'GET', 302],
   ['/account/password', 'GET', 302],
@@ -100,6 +101,7 @@ test.each([
   ['/account', 'POST', 'HEAD, GET'],
   ['/account/applications', 'POST', 'HEAD, GET'],
   ['/account/password', 'DELETE', 'HEAD, GET, POST'],
+  ['/.well-known/change-password', 'POST', 'HEAD, GET'],
   ['/api/oauth/token', 'GET', 'POST'],
   ['/api/oauth/jwks', 'POST', 'GET'],
 ])('%s refuses %s, and lists the allowed methods', async (path, method, allow) => {

@@ -25,6 +25,7 @@ const PATHS = [
   '/api/oauth/logout/success',
   '/.well-known/openid-configuration',
   '/.well-known/oauth-authorization-server',
+  '/.well-known/change-password',
   '/interaction/x',
   `/interaction/${'x'.repeat(43)}`,
   '/interaction/%ff',
