@@ -27,7 +27,7 @@ interface Check {
 
 /** The command of the page, with the program and the version that are installed here. */
 const COMMAND = block('conformance').replace(
-  `npx ${NAME}@${manifest.dependencies[NAME]} `,
+  `npx --yes ${NAME}@${manifest.dependencies[NAME]} `,
   `${TOOL} `,
 )
 

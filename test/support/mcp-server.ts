@@ -32,10 +32,10 @@ export async function stageMcp({ host, features, isForRegistered, answer }: Opti
     return host ? text.replaceAll('claude.ai', host) : text
   }
   const resource = here('yaml resource')
-  const yaml = parse(here('yaml usher'))
-  const usher = { egress: { allow: ['localhost'] }, features: { ...yaml.features, ...features } }
+  const ofPage = parse(here('yaml features'))
+  const usher = { egress: { allow: ['localhost'] }, features: { ...ofPage, ...features } }
   const stage = await stageClient(here('yaml client'), usher, {
-    'resources/files.yaml': isForRegistered
+    'resources/mcp.yaml': isForRegistered
       ? resource.replace('clients: [', "clients: ['app_*', ")
       : resource,
   })
