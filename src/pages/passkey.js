@@ -77,6 +77,8 @@ function prepare(place) {
       failed.hidden = false
       button.disabled = false
       button.focus()
+      // The button has ended the request that waits for autofill.
+      if ('autofill' in place.dataset) offer(form, place.dataset)
     }
   })
   place.hidden = false

@@ -58,6 +58,10 @@ const ESSENTIAL = {
 const wide = (text: string) =>
   text.replace(/[!-~]/g, char => String.fromCodePoint((char.codePointAt(0) ?? 0) + 0xfee0))
 
+/** A text with its digits in another script. `zero`: the code point of its zero. */
+const inScript = (text: string, zero: number) =>
+  text.replace(/\d/g, digit => String.fromCodePoint(zero + Number(digit)))
+
 /** Each test has a user of its own. */
 let name: string
 let id: string
@@ -132,6 +136,51 @@ describe('an app for one-time codes', () => {
       expect(secretOn(browser)).toBe(secret)
     }
     expect((await factorsOf(usher, id)).factors).toEqual([])
+  })
+
+  test.each([
+    ['a hyphen', (code: string) => code.replace(/(...)/, '$1-')],
+    ['other separators', (code: string) => ` ${code.replace(/(..)/g, '$1·')}`],
+    ['Arabic digits', (code: string) => inScript(code, 0x660)],
+    ['Persian digits', (code: string) => inScript(code, 0x6f0)],
+    ['Devanagari digits', (code: string) => inScript(code, 0x966)],
+    ['digits of Adlam', (code: string) => inScript(code, 0x1e950)],
+    ['bold digits', (code: string) => inScript(code, 0x1d7ce)],
+  ])('takes a code with %s', async (_, write) => {
+    await addApp(usher, name)
+    const { browser } = await atFactor(usher, name)
+    await browser.submit({ code: write(await nextCode(usher, id)) })
+    expect(await isSignedIn(browser)).toBe(true)
+  })
+
+  test.each([-120, -60, 60, 300])('a clock that differs by %i s is named', async seconds => {
+    const browser = await signedIn(usher, name)
+    await browser.open(`${FACTORS}?add=totp`)
+    await confirmed(browser)
+    const secret = secretOn(browser)
+    await browser.submit({ code: codeOf(secret, seconds / 30) })
+    expect(browser.page.status).toBe(400)
+    expect(browser.page.text).toContain(words('factors.clock'))
+    expect((await factorsOf(usher, id)).factors).toEqual([])
+    await browser.submit({ code: codeOf(secret) })
+    expect((await factorsOf(usher, id)).factors).toHaveLength(1)
+  })
+
+  test('that was added while the answer was lost: the form is sent again, and shows the codes', async () => {
+    const { browser } = await open(usher, BANK)
+    await browser.submit(credentials(name))
+    const form = { code: codeOf(secretOn(browser)) }
+    const lost = await send(browser, browser.page.url, { form: fieldsOf(browser.page, form) })
+    expect(lost.status).toBe(200)
+    await browser.submit(form)
+    const codes = codesOn(browser)
+    expect(codes).toHaveLength(10)
+    await newTab(browser).open(browser.page.url)
+    await browser.submit()
+    expect(browser.page.params.has('code')).toBe(true)
+    const again = await atFactor(usher, name)
+    await again.browser.submit({ code: '', recovery: codes[0] ?? '' })
+    expect(await isSignedIn(again.browser)).toBe(true)
   })
 
   test('takes a code from a keyboard with wide digits, and spaces', async () => {

@@ -136,6 +136,24 @@ describe('with an authenticator that verifies the user', () => {
     await heading('account.title').waitFor()
   })
 
+  test('autofill is asked for again after the dialog of the button was cancelled', async () => {
+    await addAuthenticator()
+    await page.addInitScript(`
+      const asked = (window.asked = [])
+      navigator.credentials.get = ({ mediation = 'dialog' }) => {
+        asked.push(mediation)
+        const cancelled = new DOMException('cancelled', 'NotAllowedError')
+        return mediation === 'dialog' ? Promise.reject(cancelled) : new Promise(() => {})
+      }
+    `)
+    await page.goto(`${usher.issuer}/account`)
+    const asked = () => page.evaluate<string[]>('window.asked')
+    await expect.poll(asked).toEqual(['conditional'])
+    await button('sign_in.passkey').press('Enter')
+    await page.getByText(words('factors.passkey_unused')).waitFor()
+    await expect.poll(asked).toEqual(['conditional', 'dialog', 'conditional'])
+  })
+
   test('the same device gets no second passkey, and the page says so', async () => {
     await addAuthenticator()
     await enterPassword()

@@ -18,6 +18,13 @@ export interface Wrong {
   id?: string
   key?: KeyObject
   format?: string
+  crossOrigin?: boolean
+  topOrigin?: string
+  /** The length of the id of a new passkey. */
+  idBytes?: number
+  /** Further members of a new key, or all of them. */
+  members?: readonly (readonly [number, unknown])[]
+  publicKey?: readonly (readonly [number, unknown])[]
   /** Text of a base64 decoder that ignores unknown characters says that there are no certificates. */
   isHidden?: boolean
 }
@@ -65,7 +72,8 @@ export class Authenticator {
         type: wrong.type ?? type,
         challenge: wrong.challenge ?? challenge,
         origin: wrong.origin ?? this.origin,
-        crossOrigin: false,
+        crossOrigin: wrong.crossOrigin ?? false,
+        topOrigin: wrong.topOrigin,
       }),
     )
   }
@@ -75,17 +83,20 @@ export class Authenticator {
     const { challenge, rp, user } = JSON.parse(options)
     const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
     const { x = '', y = '' } = publicKey.export({ format: 'jwk' })
-    const id = randomBytes(32)
+    const id = randomBytes(wrong.idBytes ?? 32)
     const coseKey = cbor(
       new Map<number, unknown>([
-        [1, 2],
-        [3, -7],
-        [-1, 1],
-        [-2, Buffer.from(x, 'base64url')],
-        [-3, Buffer.from(y, 'base64url')],
+        ...(wrong.publicKey ?? [
+          [1, 2],
+          [3, -7],
+          [-1, 1],
+          [-2, Buffer.from(x, 'base64url')],
+          [-3, Buffer.from(y, 'base64url')],
+        ]),
+        ...(wrong.members ?? []),
       ]),
     )
-    const length = Buffer.from([0, id.length])
+    const length = Buffer.from([id.length >> 8, id.length & 255])
     const authData = Buffer.concat([
       this.#authenticatorData(wrong.rpId ?? rp.id, wrong, FLAGS.attested),
       Buffer.alloc(16),

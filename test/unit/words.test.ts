@@ -67,7 +67,7 @@ const OUTCOMES = ['allowed', 'denied', 'gone', 'withdrawn']
 const SIGN_IN =
   'failed passkey_failed upstream_failed upstream_old upstream_unavailable upstream_unknown'
 /** The errors of a second factor, and its usual names. */
-const FACTORS = ['wrong', 'passkey_failed', 'passkey_not_added', 'passkey', 'totp']
+const FACTORS = ['clock', 'wrong', 'passkey_failed', 'passkey_not_added', 'passkey', 'totp']
 const SIGN_INS = ['added', 'removed', 'failed', 'taken']
 
 /** The mails. */

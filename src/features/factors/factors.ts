@@ -6,6 +6,7 @@
 // Every use of a factor is one compare-and-set of the record, so that it has exactly one winner on all nodes.
 
 import { randomInt } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
 import { namesIn } from '../../config/schema/values.ts'
 import type { ClientInfo } from '../../http/client-info.ts'
 import type { Found, Records } from '../../storage/records.ts'
@@ -82,6 +83,8 @@ export const isPasskey = (factor: Factor): factor is Passkey => factor.type === 
 export type FactorStore = ReturnType<typeof createFactors>
 
 const MAX_FACTORS = 20
+/** As JSON: 20 usual ones have 12 kB. Each use rewrites the record. */
+const MAX_FACTORS_CHARS = 32 * 1024
 const RECOVERY_CODES = 10
 /** 31 characters, none of which looks like another. */
 const ALPHABET = 'abcdefghjkmnpqrstuvwxyz23456789'
@@ -99,10 +102,26 @@ export function createFactors(records: Records) {
   const interactionHash = (uid: string) =>
     records.keyedHash('factor added', uid).toString('base64url')
 
+  const hashed = (accountId: string, codes: string[]) => ({
+    codes,
+    recovery: codes.map(code => hashOf(accountId, plainCode(code))),
+  })
+
   /** Ten new codes, as text and as hashes. */
-  function newCodes(accountId: string) {
-    const codes = Array.from({ length: RECOVERY_CODES }, newCode)
-    return { codes, recovery: codes.map(code => hashOf(accountId, plainCode(code))) }
+  const newCodes = (accountId: string) =>
+    hashed(accountId, Array.from({ length: RECOVERY_CODES }, newCode))
+
+  /**
+   * The codes that come with a factor. Only this installation can make them: if the page with them was lost, it is shown
+   * again without a copy of them in the store.
+   */
+  function codesWith(accountId: string, factorId: string) {
+    const bytesOf = (i: number) =>
+      records.keyedHash('codes with a factor', `${accountId} ${factorId} ${i}`)
+    return hashed(
+      accountId,
+      Array.from({ length: RECOVERY_CODES }, (_, i) => codeFrom(bytesOf(i))),
+    )
   }
 
   return {
@@ -117,19 +136,27 @@ export function createFactors(records: Records) {
      * from then on; undefined if the account has too many factors, or this one. `uid`: of the interaction.
      */
     async add(accountId: string, factor: Factor, uid?: string): Promise<string[] | undefined> {
-      const fresh = newCodes(accountId)
+      const fresh = codesWith(accountId, factor.id)
       const { before, isWritten } = await change(accountId, found => {
         const isKnown = found.factors.some(({ id }) => id === factor.id)
         if (isKnown || found.factors.length >= MAX_FACTORS) return undefined
+        const factors = [...found.factors, factor]
+        if (JSON.stringify(factors).length > MAX_FACTORS_CHARS) return undefined
         return {
           ...found,
-          factors: [...found.factors, factor],
+          factors,
           recovery: found.recovery.length ? found.recovery : fresh.recovery,
           addedIn: uid && interactionHash(uid),
         }
       })
       if (!isWritten) return undefined
       return before?.recovery.length ? [] : fresh.codes
+    },
+
+    /** Returns the recovery codes that came with a factor, while none of them was used or replaced. */
+    codesOf({ accountId, recovery }: Factors, factorId: string): string[] {
+      const known = codesWith(accountId, factorId)
+      return isDeepStrictEqual(known.recovery, recovery) ? known.codes : []
     },
 
     /** Whether the interaction with this uid added the latest factor. */
@@ -235,8 +262,30 @@ function newCode(): string {
   return [group(), group(), group()].join('-')
 }
 
+/** A code from 16 bytes, of which it has 59 bits. */
+function codeFrom(bytes: Buffer): string {
+  let left = BigInt(`0x${bytes.toString('hex')}`)
+  const next = () => {
+    const index = Number(left % BigInt(ALPHABET.length))
+    left /= BigInt(ALPHABET.length)
+    return ALPHABET[index]
+  }
+  const group = () => Array.from({ length: 4 }, next).join('')
+  return [group(), group(), group()].join('-')
+}
+
 const plainCode = (typed: string) =>
-  typed
-    .normalize('NFKC')
+  asciiDigits(typed)
     .toLowerCase()
     .replace(/[^a-z\d]/g, '')
+
+/** Returns a text with the decimal digits of any script as those of ASCII, and compatible characters as the usual ones. */
+export function asciiDigits(text: string): string {
+  return text.normalize('NFKC').replace(/\p{Nd}/gu, digit => {
+    // The ten digits of a script stand together, zero first.
+    let value = 0
+    const isDigit = (code: number) => /\p{Nd}/u.test(String.fromCodePoint(code))
+    while (isDigit((digit.codePointAt(0) ?? 0) - value - 1)) value++
+    return String(value % 10)
+  })
+}

@@ -148,13 +148,13 @@ export function createFactorsPage(site: Site, parts: Parts) {
       const { id } = user.account
       const answer = form.value('passkey')
       if (answer || form.value('nonce')) {
-        const codes = await addFactor(ctx, parts, id, form, { place: placeOf(user.session) })
+        const at = { place: placeOf(user.session) }
+        const { codes, problem } = await addFactor(ctx, parts, id, form, at)
         if (codes) {
           await site.authentication.remember(ctx, user.account, now())
           if (codes.length) return showCodes(ctx, user, codes)
           return ctx.redirect(`${FACTORS_PAGE}?outcome=added`)
         }
-        const problem = answer ? 'passkey_not_added' : 'wrong'
         return showNew(ctx, user, problem, form.value('nonce'))
       }
       if (form.value('codes')) {

@@ -12,10 +12,16 @@ import { randomBytes } from 'node:crypto'
 import {
   generateAuthenticationOptions,
   generateRegistrationOptions,
+  type RegistrationResponseJSON,
   verifyAuthenticationResponse,
   verifyRegistrationResponse,
 } from '@simplewebauthn/server'
-import { decodeAttestationObject, isoBase64URL } from '@simplewebauthn/server/helpers'
+import {
+  decodeAttestationObject,
+  decodeCredentialPublicKey,
+  isoBase64URL,
+  isoCBOR,
+} from '@simplewebauthn/server/helpers'
 import type { Account } from '../../accounts/account.ts'
 import { type Login, PHISHING_RESISTANT_ACR } from '../../accounts/sign-in-method.ts'
 import type { Settings } from '../../config/load.ts'
@@ -143,11 +149,14 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
 
     /** Returns the new passkey of an answer. Throws `Refused`. */
     async confirm(place: string, answer: string, name: string, use: Use): Promise<Passkey> {
-      const response = readJson(answer)
       const { credential, credentialDeviceType } = await check(place, async expected => {
-        refuseCertificates(response)
+        const sent = readJson(answer)
+        refuseOtherOrigins(sent)
+        const response = withoutCertificates(sent)
         const options = { response, ...expected, requireUserVerification: isAlone }
-        return (await verifyRegistrationResponse(options)).registrationInfo
+        const { registrationInfo } = await verifyRegistrationResponse(options)
+        if (registrationInfo) refuseOddKeys(registrationInfo.credential)
+        return registrationInfo
       })
       await factors.addPasskeyHost(rpID)
       const { id, publicKey, counter, transports } = credential
@@ -182,6 +191,7 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
       const credential = { id, publicKey, counter: 0 }
       const { newCounter: counter } = await check(place, async expected => {
         const response = readJson(answer)
+        refuseOtherOrigins(response)
         const about = { response, credential, requireUserVerification: mustVerify }
         const result = await verifyAuthenticationResponse({ ...about, ...expected })
         return result.verified ? result.authenticationInfo : undefined
@@ -199,13 +209,59 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
 }
 
 /**
- * Throws for an attestation with certificates. Usher asks for none, and the package would fetch the revocation
- * lists that they name.
+ * Returns the answer of a new passkey, without a statement of its maker. Usher asks for none, but some browsers send one
+ * anyway. The package would fetch the revocation lists that its certificates name. A key that signs for itself (packed,
+ * without certificates) keeps its statement, which is verified.
  */
-function refuseCertificates(response: unknown): void {
-  const { attestationObject } = mapOf(mapOf(response).response)
+function withoutCertificates(answer: unknown): RegistrationResponseJSON {
+  const sent = answer as RegistrationResponseJSON
   // The decoder of the package: others read some texts differently.
-  const attestation = decodeAttestationObject(isoBase64URL.toBuffer(textOf(attestationObject)))
+  const text = textOf(mapOf(mapOf(answer).response).attestationObject)
+  const attestation = decodeAttestationObject(isoBase64URL.toBuffer(text))
   const isSelf = attestation.get('fmt') === 'packed' && !attestation.get('attStmt').get('x5c')
-  if (attestation.get('fmt') !== 'none' && !isSelf) throw new Error('unexpected attestation')
+  if (attestation.get('fmt') === 'none' || isSelf) return sent
+  const none = new Map<string, string | Map<string, string> | Uint8Array>([
+    ['fmt', 'none'],
+    ['attStmt', new Map<string, string>()],
+    ['authData', attestation.get('authData')],
+  ])
+  const attestationObject = base64url(isoCBOR.encode(none))
+  return { ...sent, response: { ...sent.response, attestationObject } }
+}
+
+/** Throws for an answer of a page that another origin has framed (WebAuthn Level 3 §7.1, §7.2). */
+function refuseOtherOrigins(answer: unknown): void {
+  const encoded = textOf(mapOf(mapOf(answer).response).clientDataJSON)
+  const { crossOrigin, topOrigin } = mapOf(readJson(Buffer.from(encoded, 'base64url').toString()))
+  if (crossOrigin === true || topOrigin !== undefined) throw new Error('a page of another origin')
+}
+
+/** WebAuthn Level 3 §7.1. */
+const MAX_ID_BYTES = 1023
+/** 2,048 to 4,096 bits. */
+const RSA_MODULUS_BYTES = { min: 256, max: 512 }
+/** Longer exponents cost much time for each answer, and nobody uses one. */
+const MAX_RSA_EXPONENT_BYTES = 4
+/** Labels of COSE (RFC 9053): type, algorithm, and the parameters by type. */
+const COSE = { type: 1, rsaModulus: -1, rsaExponent: -2 }
+/** The number of parameters of a key by its type, with type and algorithm: OKP, EC2, RSA. */
+const PARAMETERS = new Map([
+  [1, 4],
+  [2, 5],
+  [3, 4],
+])
+const RSA = 3
+
+/** Throws for a credential that costs too much to store or to use. A key has no other members (§6.5.1.1). */
+function refuseOddKeys({ id, publicKey }: { id: string; publicKey: Uint8Array<ArrayBuffer> }) {
+  if (Buffer.from(id, 'base64url').length > MAX_ID_BYTES) throw new Error('the id is too long')
+  const key = decodeCredentialPublicKey(publicKey) as unknown as Map<number, unknown>
+  const type = key.get(COSE.type)
+  if (key.size !== PARAMETERS.get(Number(type))) throw new Error('the key has other members')
+  if (type !== RSA) return
+  const sizeOf = (label: number) => Buffer.from(key.get(label) as Uint8Array).length
+  const modulus = sizeOf(COSE.rsaModulus)
+  const isUsual = modulus >= RSA_MODULUS_BYTES.min && modulus <= RSA_MODULUS_BYTES.max
+  if (!isUsual) throw new Error('the modulus of the key has an unusual length')
+  if (sizeOf(COSE.rsaExponent) > MAX_RSA_EXPONENT_BYTES) throw new Error('the exponent is too long')
 }

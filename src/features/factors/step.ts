@@ -20,6 +20,7 @@ import type { Interaction, Outcome } from '../../provider/interactions.ts'
 import { now } from '../../storage/store.ts'
 import { createAttempts, placeOf, useOf } from './attempts.ts'
 import {
+  asciiDigits,
   type Factor,
   type FactorStore,
   isPasskey,
@@ -56,26 +57,27 @@ export async function newSecret({ settings, factors }: Parts, account: Account, 
 /** A random text on the page with a new secret. It also becomes the id of the factor. */
 const NONCE = /^[\w-]{16}$/
 
-/**
- * Adds the app or the passkey of a form. Returns the new recovery codes; undefined if it was not added. `uid`: of
- * the interaction.
- */
+/** The result of `addFactor`. `problem`: the end of the key of its text, `factors.PROBLEM`. */
+type Added = { codes: string[]; problem?: undefined } | { codes?: undefined; problem: string }
+
+/** Adds the app or the passkey of a form. Returns the new recovery codes. `uid`: of the interaction. */
 export async function addFactor(
   ctx: Context,
   { factors, passkeys, rules }: Parts,
   id: string,
   form: Form,
   { place, uid }: { place: string; uid?: string },
-) {
+): Promise<Added> {
   const [nonce, code, answer] = [form.value('nonce'), form.value('code'), form.value('passkey')]
   const [name, use] = [nameIn(form), useOf(ctx)]
   const logged = (error: unknown) => {
     if (!(error instanceof Refused)) throw error
     ctx.state.log.detail = `${error.reason}: ${error.message}`
   }
+  const isAppAllowed = !rules.isOff && NONCE.test(nonce)
+  const secret = isAppAllowed ? secretFrom(factors.secretOf(id, nonce)).base32 : ''
   const confirmApp = () => {
-    if (rules.isOff || !NONCE.test(nonce)) return undefined
-    const secret = secretFrom(factors.secretOf(id, nonce)).base32
+    if (!isAppAllowed) return undefined
     return useCode({ type: 'totp', id: nonce, name, created: use.at, secret, step: 0 }, code, use)
   }
   const factor = answer
@@ -83,7 +85,10 @@ export async function addFactor(
     : confirmApp()
   const codes = factor ? await factors.add(id, factor, uid) : undefined
   if (codes && factor) note(ctx, 'second_factor_added', { account: id, factor: factor.type })
-  return codes
+  if (codes) return { codes }
+  if (answer) return { problem: 'passkey_not_added' }
+  const isLate = isAppAllowed && !factor && deltaOf(secret, code, Date.now(), CLOCK_WINDOW) !== null
+  return { problem: isLate ? 'clock' : 'wrong' }
 }
 
 /** Returns the page. */
@@ -119,6 +124,8 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
       isPasskeyOnly,
       mustAdd,
       added: latest && (!isPasskeyOnly || isPasskey(latest)) ? latest : undefined,
+      /** The recovery codes that came with it. */
+      codes: latest ? factors.codesOf(found, latest.id) : [],
       hasApp: found.factors.length > own.length && (!isPasskeyOnly || !own.length),
       hasRecovery: mayRecover && found.recovery.length > 0,
       interaction,
@@ -214,7 +221,7 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
   return {
     async show(ctx, interaction) {
       const state = await read(ctx, interaction)
-      if (state.added) return showCodes(ctx, state.account, [])
+      if (state.added) return showCodes(ctx, state.account, state.codes)
       if (state.mustAdd) return enrol(ctx, state)
       await ask(ctx, state)
     },
@@ -223,6 +230,9 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
       const state = await read(ctx, interaction)
       const { account, login, added } = state
       const isPasskeySent = form.value('passkey') !== ''
+      // The form that added the factor was sent again, because its answer was lost.
+      const isSentAgain = form.value('nonce') !== '' || isPasskeySent
+      if (added && isSentAgain) return showCodes(ctx, account, state.codes)
       if (added) {
         metrics.secondFactors.inc({ factor: added.type, outcome: 'ok' })
         await site.authentication.remember(ctx, account, added.created)
@@ -238,9 +248,8 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
         return interactions.completeSignIn(account, login, interaction.pending)
       }
       const at = { place: placeOf(interaction), uid: interaction.uid }
-      const codes = await addFactor(ctx, parts, account.id, form, at)
+      const { codes, problem } = await addFactor(ctx, parts, account.id, form, at)
       if (codes) return showCodes(ctx, account, codes)
-      const problem = isPasskeySent ? 'passkey_not_added' : 'wrong'
       await enrol(ctx, state, problem, form.value('nonce'))
     },
   }
@@ -250,6 +259,8 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
 
 /** Steps of 30 s by which the clocks of app and server may differ. */
 const WINDOW = 1
+/** A code of these steps shows, while an app is added, that the clock of the phone is wrong: ten minutes. */
+const CLOCK_WINDOW = 20
 
 /** Returns the secret of a new app: as text in groups of four, and as QR code (SVG) of its URI. */
 export function describeSecret(bytes: Buffer, issuer: string, label: string) {
@@ -267,13 +278,18 @@ const plain = (text: string) => text.replaceAll(':', ' ')
 const secretFrom = (bytes: Buffer) =>
   new Secret({ buffer: bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) })
 
+/** Returns the steps by which the clock of a code differs; null for a code that is wrong within this window. */
+function deltaOf(base32: string, typed: string, timestamp: number, window: number) {
+  // Apps and keyboards write 123 456, 123-456, and digits of other scripts.
+  const token = asciiDigits(typed).replace(/\D/g, '')
+  if (!/^\d{6}$/.test(token)) return null
+  return TOTP.validate({ token, secret: Secret.fromBase32(base32), window, timestamp })
+}
+
 /** Returns the app after the use of a code; undefined if the code is wrong, or was used before. */
 function useCode(app: Totp, typed: string, used: Use): Totp | undefined {
-  const token = typed.normalize('NFKC').replace(/\s/g, '')
-  if (!/^\d{6}$/.test(token)) return undefined
   const timestamp = Date.now()
-  const secret = Secret.fromBase32(app.secret)
-  const delta = TOTP.validate({ token, secret, window: WINDOW, timestamp })
+  const delta = deltaOf(app.secret, typed, timestamp, WINDOW)
   if (delta === null) return undefined
   const step = TOTP.counter({ timestamp }) + delta
   return step > app.step ? { ...app, step, used } : undefined
