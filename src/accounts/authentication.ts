@@ -48,6 +48,8 @@ export const signInLimits = ({ account_attempts, network_attempts }: Settings['s
 const FAILURE_MS = 1000
 /** Random delay of a failure. It hides differences of a millisecond. */
 const JITTER_MS = 20
+/** The size of the counters of an attempt. */
+const ATTEMPT_BYTES = 1024
 /** Changes of a password, of one account or session: sixty, and then one a minute. */
 const FORMS: Limit = BOUNDS.passwordForms
 
@@ -129,18 +131,25 @@ export function createAuthentication(
     const own: Counter = [browser ? `device ${browser}` : name, perAccount]
     const others: Counter[] = browser ? [] : [[networkCounter(ctx.ip), perNetwork]]
     if (account && isFactor) others.push([`factors of ${account.id}`, perFactors])
+    // A counter of an unknown name is stored, too. All names are counted: an answer does not tell which exist.
+    if (!browser && !ctx.state.stored.count(ATTEMPT_BYTES)) return undefined
     if (!(await attempts.count([own, ...others]))) return undefined
-    return (done: 'part' | 'whole') =>
-      done === 'part'
+    return (done: 'part' | 'whole') => {
+      ctx.state.stored.takeBack()
+      return done === 'part'
         ? attempts.takeBack([own, ...others])
         : Promise.all([attempts.forget(own[0]), attempts.takeBack(others)])
+    }
   }
 
   /**
    * Counts an attempt that cannot be a guess: an answer of a passkey that the account does not have. It counts for the
    * network only, so that nobody makes the user wait with it. Returns false if it comes too early.
    */
-  const countNoGuess = (ctx: Context) => attempts.count([[networkCounter(ctx.ip), perNetwork]])
+  async function countNoGuess(ctx: Context): Promise<boolean> {
+    if (!ctx.state.stored.count(ATTEMPT_BYTES)) return false
+    return attempts.count([[networkCounter(ctx.ip), perNetwork]])
+  }
 
   /** Counts a form that leads to a hash, before the hash. Throws 429 if it comes too early. */
   async function countForm(ctx: Context, name: string): Promise<void> {

@@ -27,11 +27,18 @@ const FIRST_WAIT_SECONDS = 5
 
 /** Returns the rate limit, with counters by name in the store. */
 export function createRateLimit(records: Records) {
-  const change = (name: string, limit: Limit, decide: (found?: Count) => Count | undefined) =>
-    records.change<Count>('Attempts', name, ({ value }) => decide(value), {
-      // The longest wait bounds how far a count exceeds the limit.
-      ttl: 2 * (limit.attempts + 10) * limit.maxWaitSeconds,
-    })
+  // A counter expires with its last attempt: names of strangers do not fill the store for long.
+  const change = (
+    name: string,
+    { maxWaitSeconds }: Limit,
+    decide: (found?: Count) => Count | undefined,
+  ) =>
+    records.change<Count>(
+      'Attempts',
+      name,
+      ({ value }) => decide(value),
+      ({ count }) => ({ ttl: count * maxWaitSeconds }),
+    )
 
   /** Returns the time from which the next attempt is accepted (epoch milliseconds), possibly past. */
   async function dueTime([name, limit]: Counter): Promise<number> {

@@ -9,6 +9,7 @@ import { note } from '../http/audit.ts'
 import { BOUNDS } from '../http/bounds.ts'
 import { networkOf } from '../http/client-info.ts'
 import { type Form, readForm } from '../http/forms.ts'
+import { countStored } from '../http/limits.ts'
 import { problemsOf } from '../pages/account.ts'
 import { type PageData, PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
@@ -34,6 +35,8 @@ declare module '../pages/page-data.ts' {
   }
 }
 
+/** The size of the counter of a network. */
+const COUNTER_BYTES = 512
 /** Unknown links of a network. */
 const OF_NETWORK: Limit = BOUNDS.unknownLinks
 
@@ -48,6 +51,7 @@ export function accountLinks({ settings, records, sessions }: Dependencies): Pag
   async function linkOf(ctx: Context): Promise<FoundLink> {
     const found = await links.find(String(ctx.params.token))
     const network = `links network ${networkOf(ctx.ip)}`
+    if (!found) countStored(ctx, COUNTER_BYTES)
     const isInTime = found || (await attempts.count([[network, OF_NETWORK]]))
     if (!isInTime) return ctx.throw(429, 'too many unknown links were opened from this network')
     const { link, account } = found ?? {}

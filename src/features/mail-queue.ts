@@ -10,9 +10,11 @@ import type { Context } from 'koa'
 import { type Account, InvalidAccount } from '../accounts/account.ts'
 import type { ChangeEvent } from '../accounts/changes.ts'
 import { createDirectory } from '../accounts/directory.ts'
-import { type Counter, createRateLimit, type Limit } from '../accounts/rate-limit.ts'
+import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
 import type { Settings } from '../config/load.ts'
 import { BOUNDS } from '../http/bounds.ts'
+import { networkOf } from '../http/client-info.ts'
+import { countStored } from '../http/limits.ts'
 import { createDeliveryQueue } from '../state/delivery-queue.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -62,8 +64,14 @@ export interface Mail {
   notice?: Notice
 }
 
-/** Forms of a network that send mails. */
-export const OF_NETWORK: Limit = BOUNDS.mailForms
+/** The size of a mail in the queue, and of the counter of its network. */
+const FORM_BYTES = 2048
+
+/** Counts a form of a stranger that sends a mail. `name`: of the form. Throws 429 if it comes too early. */
+export async function countFormOfNetwork(ctx: Context, records: Records, name: string) {
+  countStored(ctx, FORM_BYTES)
+  await countForm(ctx, records, [`${name} network ${networkOf(ctx.ip)}`, BOUNDS.mailForms])
+}
 
 /** Counts a form that sends a mail. Throws 429 if it comes too early. */
 export async function countForm(ctx: Context, records: Records, counter: Counter) {

@@ -8,7 +8,6 @@ import type { Context } from 'koa'
 import { type Account, newAccountId, typedName, valuesOf } from '../accounts/account.ts'
 import { createDirectory } from '../accounts/directory.ts'
 import { BOUNDS } from '../http/bounds.ts'
-import { networkOf } from '../http/client-info.ts'
 import { readForm } from '../http/forms.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
@@ -18,7 +17,7 @@ import type { Dependencies } from '../provider/feature.ts'
 import { createBrowserBinding } from '../provider/interactions.ts'
 import { createLinks, holdsAddress } from './links.ts'
 import { createMailPauses } from './mail-pause.ts'
-import { countForm, type Mail, mailQueues, type Notice, OF_NETWORK } from './mail-queue.ts'
+import { countForm, countFormOfNetwork, type Mail, mailQueues, type Notice } from './mail-queue.ts'
 import { sendMessage } from './mail-smtp.ts'
 
 declare module '../pages/page-data.ts' {
@@ -239,7 +238,7 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
     const form = await readForm(ctx)
     checkForm(ctx, form, `forgot ${bind(ctx).browser}`)
     if (ctx.method !== 'POST') return views.page(ctx, 'forgot', { isSent: false })
-    await countForm(ctx, records, [`forgot network ${networkOf(ctx.ip)}`, OF_NETWORK])
+    await countFormOfNetwork(ctx, records, 'forgot')
     const typed = form.value('username').slice(0, 256)
     await queues.enqueue({ typed, lang: views.words(ctx).lang })
     views.page(ctx, 'forgot', { isSent: true })

@@ -16,7 +16,6 @@ import type { Settings } from '../config/load.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { BOUNDS } from '../http/bounds.ts'
-import { networkOf } from '../http/client-info.ts'
 import type { PromptPage } from '../pages/interaction.ts'
 import type { PageData } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
@@ -24,7 +23,7 @@ import type { SignedIn, Site, Submitted } from '../pages/site.ts'
 import type { Dependencies, Oidc } from '../provider/feature.ts'
 import type { Interaction } from '../provider/interactions.ts'
 import { createLinks, type FoundLink, type Links } from './links.ts'
-import { countForm, mailQueues, OF_NETWORK, queueNotice } from './mail-queue.ts'
+import { countForm, countFormOfNetwork, mailQueues, queueNotice } from './mail-queue.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
@@ -229,7 +228,7 @@ function signUpPage({ views, records, settings }: Site): PromptPage {
       if (!isAdmitted(settings, newcomer)) {
         return render(ctx, interaction, { email, isWrong: true })
       }
-      await countForm(ctx, records, [`sign-up network ${networkOf(ctx.ip)}`, OF_NETWORK])
+      await countFormOfNetwork(ctx, records, 'sign-up')
       const mail = { newcomer, lang: views.words(ctx).lang }
       await mailQueues(records).enqueue(mail)
       return render(ctx, interaction, { isSent: true })

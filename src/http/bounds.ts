@@ -249,7 +249,7 @@ export const BOUNDS = {
     seconds: 60,
   },
   storedRequests: {
-    what: 'Requests that store something: authorization requests, sign-outs, registrations, and pushed requests, device authorizations and client assertions of clients that anyone can make',
+    what: 'Requests that store something: authorization requests, sign-outs, registrations, wrong sign-ins, forms that send a mail, unknown links, and pushed requests, device authorizations, client assertions and DPoP proofs of clients that are public or have a metadata document',
     protects: 'store',
     per: 'network',
     setting: 'limits.anonymous',

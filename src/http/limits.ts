@@ -54,6 +54,8 @@ interface StoredPaths {
   pages: string[]
   /** Programs call them. */
   programs: string[]
+  /** Programs call them, and clients authenticate there. */
+  byClient: string[]
 }
 
 /**
@@ -61,10 +63,10 @@ interface StoredPaths {
  * where users come by a link or form, with 400: a page that one user visits must not use up the limit of the
  * user's network. Browsers send both headers of Fetch Metadata; `fetch` of Node.js sends the mode `cors` alone.
  */
-export function limits({ pages, programs }: StoredPaths): Middleware {
+export function limits({ pages, programs, byClient }: StoredPaths): Middleware {
   return (ctx, next) => {
     refuseLongUrl(ctx, 414)
-    const isProgram = programs.includes(ctx.path)
+    const isProgram = [...programs, ...byClient].includes(ctx.path)
     if (!isProgram && !pages.includes(ctx.path)) return next()
     const [mode, dest] = [ctx.get('Sec-Fetch-Mode'), ctx.get('Sec-Fetch-Dest')]
     const { prompt, request, request_uri } = ctx.query
@@ -81,29 +83,61 @@ export function limits({ pages, programs }: StoredPaths): Middleware {
 }
 
 interface StoredRequests extends StoredPaths {
-  /** The paths among `programs` where confidential clients authenticate. */
-  byClient: string[]
   /** Lifetime of the records. */
   seconds: number
   /** The account that is signed in in the browser. */
   accountOf(ctx: Context): Promise<string | undefined>
 }
 
+/** Counts what one request stores. Nothing is counted for clients that the operator knows; see `isKnown`. */
+export interface StoredByRequest {
+  /**
+   * Counts bytes for the network of the request, or the request for an account. A request counts once, whatever it
+   * stores. Returns false, and counts nothing, over the limit.
+   */
+  count(bytes: number, account?: string): boolean
+  /** Takes back what was counted for the network: a user has signed in, or nothing was stored. */
+  takeBack(): void
+}
+
+declare module 'koa' {
+  interface DefaultState {
+    stored: StoredByRequest
+  }
+}
+
+/** Counts what a request stores before it is stored; see `StoredByRequest`. Throws 429 over the limit. */
+export function countStored(ctx: Context, bytes: number, account?: string): void {
+  if (ctx.state.stored.count(bytes, account)) return
+  ctx.state.log.refused = account === undefined ? 'limits.anonymous' : 'limits.account'
+  const error = 'temporarily_unavailable'
+  const error_description = 'too many requests from this network or user; try again in a minute'
+  // The library answers with the message as `error`.
+  ctx.throw(429, error, { error, error_description })
+}
+
+/** The bytes of a record that holds the parameters of a request. The length of a chunked body is not known yet. */
+export function storedBytes(ctx: Context): number {
+  const unknownBytes = ctx.get('Transfer-Encoding') ? MAX_URL_BYTES : 0
+  return RECORD_BYTES + ctx.url.length + (ctx.request.length ?? unknownBytes)
+}
+
 /** A signed-in user may send more requests than a network of anonymous ones. */
 const ACCOUNT_FACTOR = BOUNDS.storedRequestsOfAccount.factor
 
 /**
- * Refuses a network (/24, or /48 of IPv6) with 429 when it has stored more requests than its limit, and an
- * account when it has sent `ACCOUNT_FACTOR` times as many. Counts in memory, for each process. Clients that
- * authenticate are not counted.
+ * Limits what strangers store: the requests of a network (/24, or /48 of IPv6) and the size of all their records, and
+ * the requests of an account. Counts in memory, for each process. Here it counts the requests to `pages` and
+ * `programs`. Others are counted by `countStored` where they store something.
  */
 export function limitStored(
   { anonymous, anonymous_megabytes }: Settings['limits'],
-  { pages, programs, byClient, seconds, accountOf }: StoredRequests,
+  { pages, programs, seconds, accountOf }: StoredRequests,
 ): Middleware {
   const requests = createUsage(MINUTE_MS)
   const bytes = createUsage(seconds * 1000)
-  const [maxRequests, maxBytes] = [shareOf(anonymous), shareOf(anonymous_megabytes * 2 ** 20)]
+  const maxRequests = shareOf(anonymous)
+  const maxBytes = shareOf(anonymous_megabytes * 2 ** 20)
   const isBusy = (account: string) => requests.of(account).current >= ACCOUNT_FACTOR * maxRequests
   /** Until then an account may be over its limit. At other times the session is not read here. */
   let busyUntil = 0
@@ -115,38 +149,60 @@ export function limitStored(
     return requests.of(network).current >= maxRequests || (total >= maxBytes && hasShare)
   }
 
+  function countForAccount(account: string): boolean {
+    if (isBusy(account)) return false
+    requests.add(account, 1)
+    if (isBusy(account)) busyUntil = performance.now() + MINUTE_MS
+    return true
+  }
+
+  function storedBy(ctx: Context): StoredByRequest {
+    const network = networkOf(ctx.ip)
+    let isCounted = false
+    let countedBytes = 0
+    return {
+      count(size, account) {
+        if (!isCounted && account !== undefined) {
+          isCounted = countForAccount(account)
+          return isCounted
+        }
+        if (account !== undefined) return true
+        if (!isCounted && isOver(network)) return false
+        if (!isCounted) requests.add(network, 1)
+        isCounted = true
+        bytes.add(network, size)
+        countedBytes += size
+        return true
+      },
+      takeBack() {
+        if (countedBytes === 0) return
+        requests.add(network, -1)
+        bytes.add(network, -countedBytes)
+        countedBytes = 0
+        isCounted = false
+      },
+    }
+  }
+
   return async (ctx, next) => {
+    ctx.state.stored = storedBy(ctx)
     // A preflight stores nothing. A script learns nothing from one that is refused.
     const isStored = [...pages, ...programs].includes(ctx.path) && ctx.method !== 'OPTIONS'
     if (!isStored) return next()
-    const network = networkOf(ctx.ip)
-    const isClient = byClient.includes(ctx.path)
-    const isFull = isOver(network) && !(isClient && ctx.get('Authorization'))
+    const isFull = isOver(networkOf(ctx.ip))
     const account = isFull || performance.now() < busyUntil ? await accountOf(ctx) : undefined
-    if (account === undefined ? isFull : isBusy(account)) {
-      ctx.state.log.refused = account === undefined ? 'limits.anonymous' : 'limits.account'
-      const error_description = 'too many requests from this network or user; try again in a minute'
-      ctx.throw(429, { error: 'temporarily_unavailable', error_description })
-    }
-    // The length of a chunked body is not known yet.
-    const body = ctx.request.length ?? (ctx.get('Transfer-Encoding') ? MAX_URL_BYTES : 0)
-    const size = RECORD_BYTES + ctx.url.length + body
-    requests.add(network, 1)
-    bytes.add(network, size)
+    // The account counts at the end, when the session is known in any case.
+    if (account === undefined || isBusy(account)) countStored(ctx, storedBytes(ctx), account)
     await next()
-    const { client, route, session, entities = {} } = ctx.oidc ?? {}
+    const { route, session, entities = {} } = ctx.oidc ?? {}
     const { accountId } = session ?? {}
-    const isKnown = isClient && client && client.tokenEndpointAuthMethod !== 'none'
     // A request that shows no page, such as one with `prompt=none`, stores no interaction.
     const isUnstored = route === 'authorization' && !entities.Interaction
-    if (isKnown || isUnstored || accountId) {
-      requests.add(network, -1)
-      bytes.add(network, -size)
-      // A short request that names a pushed one stores its parameters again.
-    } else bytes.add(network, entities.PushedAuthorizationRequest?.request.length ?? 0)
-    if (!accountId) return
-    requests.add(accountId, 1)
-    if (isBusy(accountId)) busyUntil = performance.now() + MINUTE_MS
+    // A short request that names a pushed one stores its parameters again.
+    const pushed: number = entities.PushedAuthorizationRequest?.request.length ?? 0
+    if (isUnstored || accountId) ctx.state.stored.takeBack()
+    else if (pushed > 0) ctx.state.stored.count(pushed)
+    if (accountId) countForAccount(accountId)
   }
 }
 

@@ -28,6 +28,14 @@ export const USHER_METADATA: string[] = namesIn(
   'default_resource require_dpop_nonce claims second_factor',
 )
 
+/**
+ * Whether the operator knows the client, and only the client itself sends its requests: it has a file or registered
+ * with an invitation, and it authenticates. Anyone can send requests as a public client, and anyone can make a client
+ * with a metadata document. Clients of open registration are public.
+ */
+export const isKnown = ({ tokenEndpointAuthMethod, clientIdMetadataDocument }: Client): boolean =>
+  tokenEndpointAuthMethod !== 'none' && clientIdMetadataDocument !== true
+
 /** Whether refresh tokens of the client are rotated. */
 export const rotates = (client: Client | undefined) => client?.rotate_refresh_tokens !== false
 

@@ -42,9 +42,18 @@ import { createBrowserBinding } from './interactions.ts'
 import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
 import { addLater, createOverridden } from './library-overrides.ts'
 import { createPolicy, precedesConsent } from './policy.ts'
-import { assertAssertion, assertRequestObject, checkRequest, requireResource } from './requests.ts'
+import {
+  assertAssertion,
+  assertRequestObject,
+  checkRequest,
+  countStoredByClient,
+  requireResource,
+} from './requests.ts'
 import { routesOf } from './routes.ts'
 import { lifetimes, mayRevoke, requireScope, stateLifetimes } from './tokens.ts'
+
+/** The size of an access token in the store. */
+const TOKEN_BYTES = 1024
 
 interface LibraryPages {
   showError: ShowError
@@ -241,6 +250,7 @@ function configuration(
       // The last place where a token can be refused before it is issued.
       requireScope(token)
       requireResource(ctx, token)
+      if (ctx.oidc.route === 'token') countStoredByClient(ctx, TOKEN_BYTES)
       const ofFeatures = await Promise.all(claimsOfToken.map(claims => claims(ctx, token)))
       const parts = [authenticationOf(ctx.oidc), ...ofFeatures].filter(part => part !== undefined)
       return parts.length ? Object.assign({}, ...parts) : undefined

@@ -17,6 +17,7 @@ import {
 } from './feature.ts'
 import type { Grants } from './grants.ts'
 import { KeyProblem, refuseCostlyKeys } from './keys.ts'
+import { countStoredByClient } from './requests.ts'
 
 /** The library accepts DPoP proofs from clocks that are ahead by this, but forgets their `jti` earlier. */
 const CLOCK_SKEW_SECONDS = 300
@@ -157,6 +158,9 @@ function deliverLater({ Client: { prototype } }: Provider): void {
   })
 }
 
+/** The size of the record of a used `jti`. */
+const REPLAY_BYTES = 512
+
 /** The record of a used `jti`. */
 export const replayName = (iss: string, jti: string): Name => ['ReplayDetection', `${iss}\0${jti}`]
 
@@ -166,6 +170,8 @@ export const replayName = (iss: string, jti: string): Name => ['ReplayDetection'
  */
 function detectReplays(provider: Provider, records: Records, features: Feature[]): void {
   provider.ReplayDetection.unique = async (iss: string, jti: string, exp: number) => {
+    const ctx = currentRequest()
+    if (ctx) countStoredByClient(ctx, REPLAY_BYTES)
     const options = { ttl: exp - now() + CLOCK_SKEW_SECONDS }
     const isFirst = await records.save(...replayName(iss, jti), {}, options)
     const [error] = isFirst ? [] : features.flatMap(({ replayError }) => replayError?.(jti) ?? [])

@@ -3,9 +3,9 @@
 
 import { type AccessToken, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { mapOf, namesIn, readJson } from '../config/schema/values.ts'
-import { lengthOf, longParameter, MAX_URL_BYTES } from '../http/limits.ts'
+import { countStored, lengthOf, longParameter, MAX_URL_BYTES, storedBytes } from '../http/limits.ts'
 import { now } from '../storage/store.ts'
-import { scopeOf } from './clients.ts'
+import { isKnown, scopeOf } from './clients.ts'
 import { harmless } from './failures.ts'
 import type { Feature, JwtClaims, Oidc } from './feature.ts'
 
@@ -45,6 +45,21 @@ export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[], known
   const scopes = scopeProblem(ctx)
   if (scopes) throw new errors.InvalidScope(scopes, '')
   logIgnored(ctx, unknownIn(ctx, known))
+  // http/limits.ts has counted an authorization request.
+  if (oidc.route !== 'authorization') countStoredByClient(ctx, storedBytes(ctx))
+}
+
+/**
+ * Counts what a request of a client stores, for its network, or for the user that it has a token of. Throws 429 over
+ * the limit. Requests of known clients are not counted. Called before anything is stored, when the client is
+ * authenticated: requests of strangers use up no limit of a known client in their network.
+ */
+export function countStoredByClient(ctx: KoaContextWithOIDC, bytes: number): void {
+  const { client, entities } = ctx.oidc
+  if (client && isKnown(client)) return
+  const { AccessToken, AuthorizationCode, DeviceCode, RefreshToken } = entities
+  const source = AccessToken ?? AuthorizationCode ?? DeviceCode ?? RefreshToken
+  countStored(ctx, bytes, source?.accountId)
 }
 
 /** Says why a request has no scope that could be granted (RFC 6749 §3.3); undefined if it has one. */

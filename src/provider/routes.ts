@@ -118,5 +118,5 @@ export const ERROR_FORMATS = {
 export function storedPaths({ paths, confirm }: Routes) {
   const byClient = [paths.pushed_authorization_request, paths.device_authorization]
   const pages = [paths.authorization, paths.end_session, confirm]
-  return { pages, programs: [...byClient, paths.registration], byClient }
+  return { pages, programs: [paths.registration], byClient }
 }

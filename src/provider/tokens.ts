@@ -6,7 +6,7 @@ import { lifetimesOf } from '../config/schema/client.ts'
 import { lifetimeOf } from '../config/schema/resource.ts'
 import type { Lifetimes } from '../state/refresh-tokens.ts'
 import { now } from '../storage/store.ts'
-import { rotates } from './clients.ts'
+import { isKnown, rotates } from './clients.ts'
 
 /** Clocks of the nodes differ by less. */
 const CLOCK_SECONDS = 60
@@ -59,10 +59,10 @@ export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']>
 /** Seconds until the idle lifetime or the absolute one has passed, at least one. */
 const left = (idle: number, until: number) => Math.max(1, Math.min(idle, until - now()))
 
-/** RFC 7009 §2.1: another client's token is refused; a public client learns nothing of it. */
+/** RFC 7009 §2.1: another client's token is refused. A client that anyone can send requests as learns nothing of it. */
 export function mayRevoke(_ctx: unknown, client: Client, token: { clientId?: string }) {
   if (token.clientId === client.clientId) return true
-  if (client.tokenEndpointAuthMethod === 'none') return false
+  if (!isKnown(client)) return false
   throw new errors.InvalidRequest('client is not authorized to revoke the presented token')
 }
 

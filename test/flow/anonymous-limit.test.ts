@@ -2,21 +2,33 @@
 // network cannot use up the limit of another.
 
 import { expect, vi } from 'vitest'
+import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest } from '../support/journey.ts'
-import { signedIn } from '../support/people.ts'
-import { SECRET, startUsher } from '../support/usher.ts'
+import { authorizationRequest, authorize } from '../support/journey.ts'
+import { credentials, fieldsOf, send as sendPage, signedIn } from '../support/people.ts'
+import { createProver } from '../support/proofs.ts'
+import { CLIENTS, SECRET, startUsher } from '../support/usher.ts'
 import { basic, send, sendAs, type WireOptions } from '../support/wire.ts'
 
 const MOST = 20
+const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
+const TV = {
+  client_id: 'tv',
+  client_name: 'Television',
+  token_endpoint_auth_method: 'none',
+  grant_types: [DEVICE_GRANT],
+}
 const test = usherTest({
+  clients: { ...CLIENTS, tv: TV },
   usher: {
     proxy: ['127.0.0.1'],
     limits: { anonymous: MOST, anonymous_megabytes: 1 },
+    mail: { from: 'id@example.org', smtp: { host: '127.0.0.1', port: 1, tls: 'none' } },
     features: {
       pushed_authorization_requests: true,
       device_flow: true,
       dynamic_registration: true,
+      dpop: true,
     },
   },
 })
@@ -43,7 +55,7 @@ const WRITES: Record<string, (address: string) => ReturnType<typeof send>> = {
   'a device authorization': address =>
     send(usher, '/api/oauth/device_authorization', {
       headers: from(address),
-      body: { client_id: 'spa' },
+      body: { client_id: 'tv', scope: 'openid' },
     }),
   'a sign-out': address => send(usher, '/api/oauth/logout', { headers: from(address) }),
   'a registration': address =>
@@ -177,6 +189,93 @@ test('requests of an authenticated client are neither limited nor counted', asyn
   for (let i = 0; i < MOST; i++) expect((await stranger()).status).toBe(200)
   expect((await stranger()).status).toBe(429)
   expect((await push()).status).toBe(201)
+})
+
+test('a client that sends its secret in the body is not refused with its network', async () => {
+  const address = '203.0.119.7'
+  const stranger = () => send(usher, '/api/oauth/logout', { headers: from(address) })
+  for (let i = 0; i < MOST; i++) expect((await stranger()).status).toBe(200)
+  expect((await stranger()).status).toBe(429)
+  const redirect_uri = 'https://post.example.org/callback'
+  const parameters = Object.fromEntries(parametersOf({ client_id: 'post', redirect_uri }))
+  const push = () =>
+    send(usher, PAR, {
+      headers: from(address),
+      body: { ...parameters, client_secret: SECRET },
+    })
+  for (let i = 0; i <= MOST; i++) expect((await push()).status).toBe(201)
+})
+
+test('DPoP proofs of a public client count for its user', async () => {
+  const prover = await createProver()
+  const parameters = { ...SPA, scope: 'openid' }
+  const { code, request } = await authorize(usher, parameters)
+  const { code_verifier } = request
+  const form = { grant_type: 'authorization_code', code, code_verifier, ...SPA }
+  const url = (path: string) => `${usher.issuer}/api/oauth/${path}`
+  const { json } = await send(usher, '/api/oauth/token', {
+    headers: { dpop: await prover.prove('POST', url('token')) },
+    body: form,
+  })
+  const token = String(json.access_token)
+  const ask = async () => {
+    const dpop = await prover.prove('GET', url('userinfo'), { token })
+    const headers = { ...from('203.0.120.7'), authorization: `DPoP ${token}`, dpop }
+    return (await send(usher, '/api/oauth/userinfo', { headers })).status
+  }
+  const statuses = []
+  for (let i = 0; i < 4 * MOST; i++) statuses.push(await ask())
+  expect(statuses.filter(status => status === 200).length).toBeGreaterThan(MOST)
+  expect(await ask()).toBe(429)
+  // The network has its own limit.
+  const stranger = await send(usher, '/api/oauth/logout', { headers: from('203.0.120.7') })
+  expect(stranger.status).toBe(200)
+})
+
+/** Forms of strangers that store something, each from another /64 of one /48. */
+const FORMS: Record<string, (address: string, i: number) => Promise<boolean>> = {
+  async 'an unknown link'(address, i) {
+    const { status } = await send(usher, `/welcome/unknown${i}`, { headers: from(address) })
+    return status !== 429
+  },
+  async 'a form for a forgotten password'(address, i) {
+    const browser = new Browser(usher.issuer)
+    await browser.open('/forgot-password')
+    const form = fieldsOf(browser.page, { username: `unknown-${i}` })
+    const { status } = await sendPage(browser, '/forgot-password', { form, headers: from(address) })
+    return status !== 429
+  },
+  async 'a sign-in with an unknown name'(address, i) {
+    const before = usher.output.length
+    await signIn(address, credentials(`unknown-${i}`, 'wrong password'), i)
+    return !usher.output.slice(before).join('').includes('sign_in_throttled')
+  },
+}
+
+/** Sends the form of a new sign-in. The page was opened in another network each time. */
+async function signIn(address: string, fields: Record<string, string>, i: number) {
+  const browser = new Browser(usher.issuer)
+  await browser.open(authorizationRequest(usher).url, from(`10.1.${i}.1`))
+  const form = fieldsOf(browser.page, fields)
+  return sendPage(browser, browser.page.url, { form, headers: from(address) })
+}
+
+test.each(Object.entries(FORMS))('%s has the limit of its /48', async (name, submit) => {
+  const network = `2001:db8:${100 + Object.keys(FORMS).indexOf(name)}`
+  for (let i = 0; i < MOST; i++) expect(await submit(`${network}:${i}::1`, i)).toBe(true)
+  expect(await submit(`${network}:ffff::1`, MOST)).toBe(false)
+  expect(await submit('2001:db8:99::1', MOST + 1)).toBe(true)
+  const stranger = await send(usher, '/api/oauth/logout', { headers: from(`${network}::1`) })
+  expect(stranger.status).toBe(429)
+})
+
+test('a successful sign-in does not count for its network', async () => {
+  const address = '203.0.121.7'
+  for (let i = 0; i <= MOST; i++) {
+    expect((await signIn(address, credentials(), i)).status).toBe(200)
+  }
+  const stranger = () => send(usher, '/api/oauth/logout', { headers: from(address) })
+  for (let i = 0; i < MOST; i++) expect((await stranger()).status).toBe(200)
 })
 
 test('when the budget is used up, the network that used most is refused first', async () => {

@@ -496,7 +496,6 @@ const LOOKING: [endpoint: string, parameters: Record<string, string>][] = [
   ['par', { response_type: 'code', redirect_uri: CALLBACK }],
   ['device_authorization', { scope: 'openid' }],
   ['backchannel_authentication', { scope: 'openid', login_hint: 'ada' }],
-  ['authorize', { response_type: 'code', redirect_uri: CALLBACK }],
 ]
 setFlagsFromString('--expose-gc')
 const collectGarbage: () => void = runInNewContext('gc')
@@ -505,20 +504,14 @@ test.each(LOOKING)('addresses of documents that are refused at %s are not kept',
   const [endpoint, parameters] = row
   const on = ['pushed_authorization_requests', 'device_flow', 'ciba']
   const features = { ...usher_yaml.features, ...Object.fromEntries(on.map(name => [name, true])) }
-  const limits = { anonymous: 10_000 }
-  const crowd = await startUsher({ clients: {}, usher: { ...usher_yaml, features, limits } })
-  const isPage = endpoint === 'authorize'
-  // A URL has at most 8 KiB, a body 56.
-  const chars = isPage ? 7000 : 50_000
+  const crowd = await startUsher({ clients: {}, usher: { ...usher_yaml, features } })
+  const chars = 50_000
   async function ask(i: number) {
     const client_id = `https://h${String(i).padEnd(chars, 'h')}.test/x`
-    const body = { ...parameters, client_id }
-    const path = `/api/oauth/${endpoint}`
-    const { status, json } = isPage
-      ? await send(crowd, `${path}?${new URLSearchParams(body)}`)
-      : await send(crowd, path, { body })
-    expect([400, 401]).toContain(status)
-    if (!isPage) expect(json.error).toBe('invalid_client')
+    const { json } = await send(crowd, `/api/oauth/${endpoint}`, {
+      body: { ...parameters, client_id },
+    })
+    expect(json.error).toBe('invalid_client')
   }
   const heap = () => {
     collectGarbage()
@@ -526,7 +519,7 @@ test.each(LOOKING)('addresses of documents that are refused at %s are not kept',
   }
   for (let i = 0; i < 20; i++) await ask(i)
   const before = heap()
-  const count = isPage ? 1000 : 300
+  const count = 300
   for (let i = 20; i < 20 + count; i++) await ask(i)
   expect(heap() - before).toBeLessThan((count * chars) / 2)
   await crowd.close()
@@ -546,6 +539,95 @@ test('a client_id has at most 2,048 bytes, and its host 253 characters', async (
     expect(await answers(client_id)).toBe('invalid_client')
   }
   expect(asked).toEqual([new URL(ofBytes(2048)).pathname])
+})
+
+const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
+const MOST = 20
+/** Requests at each endpoint that takes a client assertion, with their answer. */
+const STORING: [endpoint: string, parameters: Record<string, string>, answer: string][] = [
+  ['token', { grant_type: 'authorization_code', code: 'x', redirect_uri: CALLBACK }, '400'],
+  ['token', { grant_type: 'refresh_token', refresh_token: 'x' }, '400'],
+  ['token', { grant_type: 'unknown' }, '400'],
+  ['revoke', { token: 'x' }, '200'],
+  ['introspect', { token: 'x' }, '200'],
+  [
+    'par',
+    {
+      response_type: 'code',
+      redirect_uri: CALLBACK,
+      scope: 'openid',
+      code_challenge: 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM',
+      code_challenge_method: 'S256',
+    },
+    '201',
+  ],
+]
+test.each(STORING)(
+  'a client with a document has the limit of its network at %s, and uses up none of a client file: %j',
+  async (endpoint, parameters, answer) => {
+    const keyed = {
+      ...ASSISTANT,
+      client_id: 'keyed',
+      token_endpoint_auth_method: 'private_key_jwt',
+      jwks: PUBLIC_JWKS,
+    }
+    const { client_id: _, ...document } = keyed
+    documents['/keyed'] = document
+    const crowd = await startUsher({
+      clients: { keyed: { ...keyed, client_name: 'Known application' } },
+      usher: {
+        ...usher_yaml,
+        features: { ...usher_yaml.features, pushed_authorization_requests: true },
+        proxy: ['127.0.0.1/32'],
+        limits: { anonymous: MOST },
+      },
+    })
+    const sign = (client_id: string) => assertion('ES256', client_id, crowd.issuer)
+    const ask = async (client_id: string, ip: string, signature?: string) => {
+      const client_assertion = signature ?? (await sign(client_id))
+      const signed = { client_id, client_assertion, client_assertion_type: ASSERTION_TYPE }
+      const { status, headers } = await send(crowd, `/api/oauth/${endpoint}`, {
+        headers: { 'x-forwarded-for': ip, 'x-forwarded-proto': 'http' },
+        body: { ...parameters, ...signed },
+      })
+      return `${status} ${headers.get('retry-after') ?? ''}`.trim()
+    }
+    const document_id = `${site}/keyed`
+    const all = []
+    for (let i = 0; i < MOST; i++) all.push(await ask(document_id, `2001:db8:1:${i}::1`))
+    expect(new Set(all)).toEqual(new Set([answer]))
+    const refused = await sign(document_id)
+    expect(await ask(document_id, '2001:db8:1:ffff::1', refused)).toBe('429 60')
+    // Nothing was stored: the assertion was not used.
+    expect(await ask(document_id, '2001:db8:2::1', refused)).toBe(answer)
+    // Known clients have no limit, also in a network that has used up its own.
+    for (let i = 0; i <= MOST; i++) expect(await ask('keyed', '2001:db8:1::1')).toBe(answer)
+    await crowd.close()
+  },
+)
+
+test('a client with a document does not learn whether a token of another client exists', async () => {
+  documents['/keyed'] = {
+    ...ASSISTANT,
+    token_endpoint_auth_method: 'private_key_jwt',
+    jwks: PUBLIC_JWKS,
+  }
+  documents['/assistant'] = ASSISTANT
+  const asked = { client_id: `${site}/assistant`, redirect_uri: CALLBACK }
+  const { code, request } = await authorize(usher, asked)
+  const { code_verifier } = request
+  const form = { grant_type: 'authorization_code', code, redirect_uri: CALLBACK, code_verifier }
+  const body = { ...form, client_id: asked.client_id }
+  const token = String((await send(usher, '/api/oauth/token', { body })).json.access_token)
+  const revoke = async (value: string) => {
+    const client_assertion = await assertion('ES256', `${site}/keyed`, usher.issuer)
+    const signed = { client_assertion, client_assertion_type: ASSERTION_TYPE }
+    return send(usher, '/api/oauth/revoke', { body: { token: value, ...signed } })
+  }
+  expect((await revoke(token)).status).toBe(200)
+  expect((await revoke('unknown')).status).toBe(200)
+  const bearer = { headers: { authorization: `Bearer ${token}` } }
+  expect((await send(usher, '/api/oauth/userinfo', bearer)).status).toBe(200)
 })
 
 test('with hosts, documents of other hosts are not fetched; a file with the address of one needs none', async () => {
