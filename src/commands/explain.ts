@@ -17,6 +17,7 @@ import {
   findFailure,
   harmless,
   IGNORED,
+  minutesLeftOut,
 } from '../provider/failures.ts'
 import { DISCOVERY, endpointOf, routesOf } from '../provider/routes.ts'
 import { findClient } from './clients.ts'
@@ -95,22 +96,38 @@ async function explainNamed(name: string, reading: Reading, keys: Effective[]): 
   const ids = clients.map(({ value }) => value.client_id)
   const variables = Object.keys({ ...VARIABLES, ...OTHER_VARIABLES })
   const known = [...ids, ...variables, ...keys.map(({ key }) => key)]
-  throw notFound('Key, variable, client or failed request', name, known, forgotten(name))
+  throw notFound('Key, variable, client or failed request', name, known, await forgotten(name))
 }
 
+const REQUEST_ID = /^[0-9a-f]{16}$/
+const MAX_MINUTES_SHOWN = 5
+
 /** Advice for a request that is not stored. */
-const forgotten = (id: string) => `
-Failed requests and sign-ins are remembered for a day, up to 60 a minute. The log has lines for others:
-grep '"id":"${/^[0-9a-f]{16}$/.test(id) ? id : 'REQUEST_ID'}"' LOG | npm run -s usher -- config explain -`
+async function forgotten(id: string): Promise<string> {
+  const isId = REQUEST_ID.test(id)
+  const minutes = isId ? await recordsOfService().then(minutesLeftOut, () => []) : []
+  const latest = minutes.slice(0, MAX_MINUTES_SHOWN).map(timeOf)
+  const more = minutes.length - latest.length
+  const list = more > 0 ? [...latest, `${more} others`].join(', ') : latest.join(', ')
+  const leftOut = list && `\nSo many requests failed that some were not kept, at ${list} (UTC).`
+  return `
+Failed requests and sign-ins are remembered for a day, up to 60 a minute of each client and network.${leftOut}
+The log has lines for others:
+grep '"id":"${isId ? id : 'REQUEST_ID'}"' LOG | npm run -s usher -- config explain -`
+}
+
+/** A minute, such as 2026-11-28 18:41. */
+const timeOf = (seconds: number) =>
+  new Date(seconds * 1000).toISOString().slice(0, 16).replace('T', ' ')
 
 /** Returns the failed request of this id, or undefined when the store has none. */
 async function recallFailure(id: string): Promise<FailedRequest | undefined> {
-  if (!/^[0-9a-f]{16}$/.test(id)) return undefined
-  // With an error in usher.yaml, too: it may be the reason of the failure.
-  const records =
-    (await openRecordsOfService().catch(() => undefined)) ?? (await openState()).records
-  return findFailure(records, id)
+  return REQUEST_ID.test(id) ? findFailure(await recordsOfService(), id) : undefined
 }
+
+/** Opens the store with an error in usher.yaml, too: it may be the reason of a failure. */
+const recordsOfService = async () =>
+  (await openRecordsOfService().catch(() => undefined)) ?? (await openState()).records
 
 /** Reads the last request of the log on standard input. Throws a `Failure` if it did not fail. */
 async function readLoggedFailure(): Promise<FailedRequest> {
@@ -128,15 +145,18 @@ async function readLoggedFailure(): Promise<FailedRequest> {
   const { error, detail } = isIgnored ? { error: IGNORED, detail: line.ignored } : line
   if (error === undefined) throw new Failure(`This request did not fail: ${status}.`)
   const text = (value: unknown) => (value === undefined ? undefined : harmless(String(value)))
+  // A request that was not kept.
+  const { authentication = UNKNOWN, sent, names } = mapOf(line.not_kept)
+  const values = Object.entries(mapOf(sent)).map(([name, value]) => [name, harmless(String(value))])
   return {
     ...about,
     endpoint: endpointOf(String(route)) ?? String(route ?? 'none'),
     error: harmless(String(error)),
     detail: text(detail),
-    client_id: text(client_id),
-    authentication: UNKNOWN,
-    sent: {},
-    names: [],
+    client_id: text(client_id ?? mapOf(line.not_kept).client_id),
+    authentication: harmless(String(authentication)),
+    sent: Object.fromEntries(values),
+    names: Array.isArray(names) ? names.map(String) : [],
   }
 }
 

@@ -24,6 +24,7 @@ type Per =
   | 'network'
   | 'network and host'
   | 'network and name'
+  | 'network and client'
   | 'account'
   | 'mailbox'
   | 'client'
@@ -227,25 +228,46 @@ export const BOUNDS = {
     max: 20,
     seconds: 3600,
   },
+  failuresOfClient: {
+    what: 'Failed requests that are kept for `config explain`. Clients without a registration are one client',
+    protects: 'store',
+    per: 'network and client',
+    max: 60,
+    seconds: 60,
+  },
   failures: {
-    what: 'Failed requests of clients that are kept for `config explain`',
+    what: 'The same of all clients in `clients/`',
     protects: 'store',
     per: 'all',
-    max: 60,
+    max: 240,
+    seconds: 60,
+  },
+  failuresOfStrangers: {
+    what: 'The same of all other clients',
+    protects: 'store',
+    per: 'all',
+    max: 120,
     seconds: 60,
   },
   failuresOfPages: {
-    what: 'Failed requests of browsers that are kept for `config explain`',
+    what: 'The same of all pages',
     protects: 'store',
     per: 'all',
-    max: 60,
+    max: 120,
+    seconds: 60,
+  },
+  ignoredPartsOfClient: {
+    what: 'Requests with a part that has no effect that are kept for `config explain`',
+    protects: 'store',
+    per: 'network and client',
+    max: 20,
     seconds: 60,
   },
   ignoredParts: {
-    what: 'Requests with a part that has no effect that are kept for `config explain`',
+    what: 'The same of all clients',
     protects: 'store',
     per: 'all',
-    max: 20,
+    max: 120,
     seconds: 60,
   },
   storedRequests: {
@@ -370,11 +392,18 @@ export const BOUNDS = {
     max: 1,
     seconds: 1,
   },
-  logLines: {
+  logLinesOfNetwork: {
     what: 'Log lines of failed requests, and as many of failed sign-ins',
     protects: 'log',
-    per: 'all',
+    per: 'network',
     max: 100,
+    seconds: 1,
+  },
+  logLines: {
+    what: 'The same of all networks',
+    protects: 'log',
+    per: 'all',
+    max: 200,
     seconds: 1,
   },
 } satisfies Record<string, Bound>

@@ -7,7 +7,8 @@ import type { Context, Middleware } from 'koa'
 import { type Logger, pino } from 'pino'
 import { createAudit, isFailure } from './audit.ts'
 import { BOUNDS } from './bounds.ts'
-import { createQuota } from './limits.ts'
+import { networkOf } from './client-info.ts'
+import { createQuota, createQuotas } from './limits.ts'
 import type { Metrics } from './metrics.ts'
 
 declare module 'koa' {
@@ -36,7 +37,7 @@ export function createLog(worker?: number): Logger {
   const log = pino(options, pino.destination(DESTINATION))
   const hasRoom = lineQuota(log, 'rejected promises were not logged')
   process.on('unhandledRejection', error => {
-    if (hasRoom()) log.error({ fault: faultOf(error) }, 'promise rejected')
+    if (hasRoom('')) log.error({ fault: faultOf(error) }, 'promise rejected')
   })
   return log
 }
@@ -50,9 +51,25 @@ export const flushed = (log: Logger) =>
     log.flush(error => (isWritten(error) ? resolve() : reject(error)))
   })
 
-/** For failed requests, and separately for failed sign-ins and unhandled rejections. */
-const lineQuota = (log: Logger, message: string) =>
-  createQuota(BOUNDS.logLines, left_out => log.warn({ event: 'log_limited', left_out }, message))
+/**
+ * Returns the function that is true while a network may have one more line: for failed requests, and separately for
+ * failed sign-ins and unhandled rejections. A line with `message` counts the others.
+ */
+function lineQuota(log: Logger, message: string) {
+  const ofNetwork = createQuotas(BOUNDS.logLinesOfNetwork)
+  const hasRoom = createQuota(BOUNDS.logLines)
+  let left_out = 0
+  const report = () => {
+    log.warn({ event: 'log_limited', left_out }, message)
+    left_out = 0
+  }
+  return (network: string): boolean => {
+    if (ofNetwork.take(network) && hasRoom()) return true
+    if (left_out === 0) setTimeout(report, BOUNDS.logLines.seconds * 1000).unref()
+    left_out++
+    return false
+  }
+}
 
 /** Logs and counts each request. Calls `onFailure` for a failed one, and waits for nothing that it begins. */
 export function requestLog(
@@ -81,7 +98,8 @@ export function requestLog(
     const ms = performance.now() - started
     metrics.requests.observe({ route: route ?? 'none', status }, ms / 1000)
     const isSignIn = auditEvents.some(({ event }) => isFailure(event))
-    const isLogged = !isFailed || (isSignIn ? hasRoomForSignIn() : hasRoom())
+    const take = isSignIn ? hasRoomForSignIn : hasRoom
+    const isLogged = !isFailed || take(networkOf(ip))
     if (isLogged && fault) log.error({ id, fault: faultOf(fault) }, 'request failed')
     const level = ctx.state.log.warning ? 'warn' : 'info'
     const about = { id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log }

@@ -10,7 +10,8 @@ import { beginningOf, printableText } from '../config/schema/display-text.ts'
 import { allScopes } from '../config/schema/resource.ts'
 import { namesIn } from '../config/schema/values.ts'
 import { BOUNDS } from '../http/bounds.ts'
-import { createQuota } from '../http/limits.ts'
+import { networkOf } from '../http/client-info.ts'
+import { createQuota, createQuotas } from '../http/limits.ts'
 import type { Records } from '../storage/records.ts'
 import { now, StoreUnavailable } from '../storage/store.ts'
 import { endpointOf } from './routes.ts'
@@ -126,23 +127,75 @@ export const IGNORED = 'ignored'
 
 /** Returns the function that saves failed requests; it is called after each request. */
 export function createFailureLog(records: Records, settings: Registered) {
-  // About 400 bytes each: a flood does not fill the store. The log has all requests.
-  const hasRoom = createQuota(BOUNDS.failures)
-  // Scanners that look for pages leave room for the requests of clients.
-  const hasRoomForPage = createQuota(BOUNDS.failuresOfPages)
-  // A client sends such a request at each sign-in.
-  const hasRoomForIgnored = createQuota(BOUNDS.ignoredParts)
+  const mayKeep = createShares(settings)
+  const noteLeftOut = createLeftOut(records)
   return (ctx: Context): void => {
     const signIns = ctx.state.auditEvents.map(event => failedSignIn({ ip: ctx.ip, ...event }))
     const failed = signIns.find(Boolean) ?? failedRequest(ctx)
     if (!failed) return
-    const quota = endpointOf(ctx.path) ? hasRoom : hasRoomForPage
-    if (!(failed.error === IGNORED ? hasRoomForIgnored() : quota())) return
+    if (!mayKeep(ctx, failed)) {
+      // `config explain -` reads it. Other lines have everything already.
+      if (![IGNORED, 'sign_in'].includes(failed.error)) ctx.state.log.not_kept = failed
+      noteLeftOut()
+      return
+    }
     const registered = registeredFor(ctx, failed, settings)
     const failure: FailedRequest = { at: now(), status: ctx.status, ...failed, registered }
     // The request does not wait. If the store is unavailable, `config explain` does not find it.
     records.save(KIND, ctx.state.requestId, failure, { ttl: DAY_SECONDS }).catch(() => {})
   }
+}
+
+/**
+ * Returns the function that decides whether a failure is kept: a flood does not fill the store, and a client that fails
+ * in a loop leaves room for others. Each failure has about 400 bytes.
+ */
+function createShares({ clients }: Registered) {
+  const ofClient = createQuotas(BOUNDS.failuresOfClient)
+  const ofPages = createQuotas(BOUNDS.failuresOfClient)
+  // A client sends such a request at each sign-in.
+  const ofIgnored = createQuotas(BOUNDS.ignoredPartsOfClient)
+  const hasRoomForIgnored = createQuota(BOUNDS.ignoredParts)
+  const hasRoom = createQuota(BOUNDS.failures)
+  const hasRoomForStrangers = createQuota(BOUNDS.failuresOfStrangers)
+  // Scanners that look for pages leave room for the requests of clients.
+  const hasRoomForPages = createQuota(BOUNDS.failuresOfPages)
+  return (ctx: Context, { client_id, error }: Described): boolean => {
+    const network = networkOf(ctx.ip)
+    if (error === IGNORED) return ofIgnored.take(`${network} ${client_id}`) && hasRoomForIgnored()
+    if (!endpointOf(ctx.path)) return ofPages.take(network) && hasRoomForPages()
+    const isOfFile = clients.some(client => client.client_id === client_id)
+    if (isOfFile) return ofClient.take(`${network} ${client_id}`) && hasRoom()
+    const registered = ctx.oidc?.client?.clientId ?? ''
+    // Anybody can invent an id, and publish a document.
+    const client = registered.startsWith('https://') ? '' : registered
+    return ofClient.take(`${network} ${client}`) && hasRoomForStrangers()
+  }
+}
+
+/** A minute in which some failures were not kept. `at`: its beginning, in epoch seconds. */
+interface LeftOut {
+  at: number
+}
+const LEFT_OUT = 'FailuresLeftOut'
+const LEFT_OUT_MINUTES: [string, string] = ['failures left out', 'all']
+
+/** Returns the function that notes, once a minute, that failures are not kept. */
+function createLeftOut(records: Records) {
+  let noted = 0
+  return (): void => {
+    const at = now() - (now() % 60)
+    if (at === noted) return
+    noted = at
+    const options = { ttl: DAY_SECONDS, indexes: [LEFT_OUT_MINUTES] }
+    records.save(LEFT_OUT, String(at), { at }, options).catch(() => {})
+  }
+}
+
+/** Returns the minutes of the last day in which some failures were not kept, the latest first. */
+export async function minutesLeftOut(records: Records): Promise<number[]> {
+  const all = await records.list<LeftOut>(...LEFT_OUT_MINUTES)
+  return all.map(({ at }) => at).sort((one, other) => other - one)
 }
 
 type Described = Omit<FailedRequest, 'at' | 'status'>

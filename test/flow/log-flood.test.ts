@@ -1,9 +1,10 @@
 // The log has a limit for failed requests, and a rejection in the background does not end the service.
 
-import { expect } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 import { test, usher } from '../support/fixtures.ts'
 import { credentials, open } from '../support/people.ts'
 import { type Service, startService } from '../support/service.ts'
+import { startUsher } from '../support/usher.ts'
 
 const MOST = 100
 const FLOOD = 400
@@ -31,6 +32,17 @@ test('failed requests get at most a hundred log lines a second, and one line cou
       .filter(({ event }) => event === 'log_limited')
       .reduce((sum, { left_out }) => sum + left_out, 0)
   await expect.poll(() => failed().length + counted(), { timeout: 5000 }).toBe(FLOOD)
+})
+
+test('a flood of one network leaves log lines for the failed requests of others', async () => {
+  const other = await startUsher({ usher: { proxy: ['127.0.0.1/32'] } })
+  onTestFinished(() => other.close())
+  const from = (ip: string) => fetch(`${other.issuer}/x`, { headers: { 'x-forwarded-for': ip } })
+  await Promise.all(Array.from({ length: FLOOD }, () => from('192.0.2.1')))
+  const answers = await Promise.all(Array.from({ length: 20 }, (_, i) => from(`203.0.${i}.1`)))
+  const ids = answers.map(({ headers }) => headers.get('x-request-id') ?? 'none')
+  const logged = () => ids.filter(id => other.output.some(line => line.includes(id)))
+  await expect.poll(logged).toEqual(ids)
 })
 
 test('during a flood of unknown paths, every success and every failed sign-in is logged', async () => {
