@@ -4,7 +4,7 @@
 #   /config  the config folder                  read only; mount yours over it
 #   /data    the store                          written by Usher, with SQLite only
 #
-# docker buildx build --sbom=true --provenance=true --tag usher .
+# docker build --tag usher .
 
 # Debian stable, slim. The digest is that of the index for all platforms. It was copied from public
 # repositories in October 2026, because no registry was reachable. With a wrong digest the build stops.
@@ -48,7 +48,8 @@ COPY package.json /usher/
 COPY src /usher/src
 COPY --from=compiled /usher/compiled/cache /usher/compiled/cache
 COPY config /config
-COPY --from=build --chown=10001:10001 /usher/data /data
+# OpenShift runs each container as a user of its own, in group 0: the group may write to the store.
+COPY --from=build --chown=10001:0 --chmod=770 /usher/data /data
 USER 10001:10001
 VOLUME /data
 EXPOSE 3000

@@ -145,6 +145,22 @@ test('the container runs without privileges on a read-only root, and drains as p
   if (isRoot) expect(container.stderr()).toContain(found)
 })
 
+// Only root can start a process as another user.
+test.runIf(process.getuid?.() === 0)(
+  'a user that OpenShift chooses, in group 0, opens the store and keeps it over a restart',
+  async () => {
+    const port = await freePort()
+    const data = dataFolder(image, folder)
+    const chosen = { ...image, user: '1000680000:0' }
+    for (const start of ['the first', 'the second']) {
+      const container = await runImage(chosen, { env: { PORT: String(port) }, data })
+      expect(await statusOf(`http://localhost:${port}/readyz`), start).toBe(200)
+      expect(await container.stop()).toBe(0)
+    }
+    expect(readdirSync(data).sort()).toEqual(['usher.db', 'usher.secret'])
+  },
+)
+
 /** Sends the head of a request without its body. */
 async function halfARequest(port: number) {
   const body = 'grant_type=refresh_token&refresh_token=nothing&client_id=demo'

@@ -113,7 +113,9 @@ const STEPS: Record<string, (stage: Stage, text: string, stages: Stage[]) => voi
       mkdirSync(dirname(to), { recursive: true })
       cpSync(path, to, { recursive: true, verbatimSymlinks: true, filter })
     }
+    const mode = /--chmod=(\S+)/.exec(text)?.[1]
     if (owner) stage.owners[target] = owner
+    if (mode) chmodSync(join(stage.root, target), Number.parseInt(mode, 8))
   },
   /** Runs on this machine, and therefore refuses commands with paths outside the stage's folder. */
   RUN(stage, text) {
@@ -252,6 +254,7 @@ function nodeOf({ root }: Stage): string {
 export function dataFolder(image: Image, folder: string): string {
   const data = mkdtempSync(join(folder, 'data-'))
   const [uid = '', gid = uid] = (image.owners['/data'] ?? '').split(':')
+  chmodSync(data, statSync(join(image.root, 'data')).mode & 0o777)
   if (isRoot) execFileSync('chown', [`${uid}:${gid}`, data])
   return data
 }

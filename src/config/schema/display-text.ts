@@ -94,7 +94,7 @@ export const tidyName = (text: string) =>
 export const printableText = (text: string) =>
   text.replace(CONTROL_OR_NEEDED, (_found, needed?: string) => needed ?? '?')
 
-/** Returns a name that somebody typed, as pages show it: a space replaces what cannot be shown. */
+/** Returns a name that a user typed, as pages show it: a space replaces what cannot be shown. */
 export const shownName = (text: string) =>
   withoutSpareSpaces(
     tidyName(text).replace(INVISIBLE_OR_NEEDED, (_found, needed?: string) => needed ?? ' '),
