@@ -32,6 +32,7 @@ import {
   requireOne,
   shown,
   timeOf,
+  warnIfShared,
 } from './command.ts'
 
 /** Lifetime of a temporary password: over a weekend. */
@@ -43,9 +44,11 @@ export async function add({ values }: Invocation) {
   const { given, generated, change_password_by } = await readPassword(values)
   const password = given ?? (change_password_by ? generated : undefined)
   const { directory, audit } = await openOwnDirectory('create')
-  const { id } = await directory.add(profile, password, { change_password_by })
+  const account = await directory.add(profile, password, { change_password_by })
+  const { id } = account
   process.stdout.write(password === given ? `${id}\n` : `${id}\n${password}\n`)
   await audit('account_added', { account: id, change_password_by })
+  await warnIfShared(directory, account)
   if (password === undefined) {
     const next = `npm run usher -- accounts password ${profile.username}`
     hint(`The account has no password, and cannot sign in yet: ${next}`)
@@ -127,7 +130,7 @@ export async function set({ values, args: [name = '', ...texts] }: Invocation) {
   }
   const { account, directory, audit } = await openOwnAccount(name)
   const hasNewEmail = ({ email }: Account) => changes.email !== undefined && changes.email !== email
-  await directory.change(account.id, current => ({
+  const changed = await directory.change(account.id, current => ({
     ...current,
     ...changes,
     attributes: texts.reduce(changeAttribute, changes.attributes ?? current.attributes),
@@ -137,6 +140,7 @@ export async function set({ values, args: [name = '', ...texts] }: Invocation) {
   const formerEmail = hasNewEmail(account) ? account.email : undefined
   await audit('account_changed', { account: account.id }, formerEmail)
   hint(`${changes.username ?? account.username} is changed.`)
+  if (changed && changes.email !== undefined) await warnIfShared(directory, changed)
 }
 
 /** `accounts disable ACCOUNT`: ends every session and token. */

@@ -1,8 +1,8 @@
 // The frame of every command: its invocation, the store, the accounts, and output for users and for programs.
 
 import { text } from 'node:stream/consumers'
-import { typedName } from '../accounts/account.ts'
-import { createDirectory, type Directory } from '../accounts/directory.ts'
+import { type Account, typedName } from '../accounts/account.ts'
+import { createDirectory, type Directory, type OwnDirectory } from '../accounts/directory.ts'
 import { readStoreKeys, readStoreSettings } from '../config/load.ts'
 import { placeOf } from '../config/report/finding.ts'
 import { didYouMean } from '../config/report/wording.ts'
@@ -245,6 +245,22 @@ export async function openOwnDirectory(ifEmpty?: 'create') {
 export async function openOwnAccount(name: string) {
   const state = await openOwnDirectory()
   return { ...state, ...(await requireAccount(state.directory, name)) }
+}
+
+type Named = Pick<Account, 'username' | 'email'>
+
+/** Warns about an address that several accounts have. */
+export async function warnIfShared(directory: OwnDirectory, account: Named) {
+  const { username, email } = account
+  if (email === undefined) return
+  const holders = (await directory.findByEmail(email)).map(holder => holder.username)
+  const others = holders.filter(name => name !== username)
+  if (!others.length) return
+  hint(
+    `${username}: ${others.join(', ')} has the address ${email}, too. No link for a forgotten password goes there unless one of them ` +
+      'alone has confirmed it, and none of the others can confirm it.\n' +
+      `Give each its own address: npm run usher -- accounts set ${username} --email ADDRESS`,
+  )
 }
 
 /** Finds an account as `openOwnAccount` does, also one of `accounts.module`. */

@@ -4,12 +4,19 @@ import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { type Account, InvalidAccount, profileSchema } from '../accounts/account.ts'
+import {
+  type Account,
+  InvalidAccount,
+  newAccountId,
+  type Profile,
+  profileSchema,
+  type Transfer,
+} from '../accounts/account.ts'
 import { createConsents } from '../accounts/consents.ts'
 import type { OwnDirectory } from '../accounts/directory.ts'
 import { browsersOf } from '../accounts/sessions.ts'
 import { readSettings } from '../config/load.ts'
-import { readDuration, required } from '../config/schema/values.ts'
+import { readDuration } from '../config/schema/values.ts'
 import { recentActivity } from '../features/activity.ts'
 import { createFactors, describeFactors, withoutSecrets } from '../features/factors/factors.ts'
 import { createLinks } from '../features/links.ts'
@@ -30,6 +37,7 @@ import {
   readStdin,
   showProgress,
   timeOf,
+  warnIfShared,
 } from './command.ts'
 
 /** Lines that are imported at the same time: the store commits them together. */
@@ -39,20 +47,25 @@ const TEXT_CHARACTERS = 64 * 1024
 const TEXTS_AHEAD = 4
 
 type Opened = Awaited<ReturnType<typeof openOwnDirectory>>
-type Invite = (username: string) => Promise<void>
+/** Adds an account of a file. */
+type Add = (said: Transfer) => Promise<'added' | 'present'>
 
 /** `accounts import [FILE]`. */
 async function importAccounts({ args: [file] }: Invocation) {
   await addLines(await read(file), await openOwnDirectory('create'))
 }
 
-/** A wrong line is reported, and does not stop the others. Calls `invite` for each account that it adds. */
-async function addLines(content: string, { directory, audit }: Opened, invite?: Invite) {
+/** A wrong line is reported, and does not stop the others. */
+async function addLines(
+  content: string,
+  { directory, audit }: Opened,
+  add: Add = said => directory.transfer(said),
+) {
   const lines = Readable.from(linesIn(content))
   const counts = { added: 0, present: 0, wrong: 0, empty: 0 }
   let done = 0
   try {
-    const outcomes = lines.map(line => add(directory, line, invite), { concurrency: CONCURRENCY })
+    const outcomes = lines.map(line => addLine(directory, line, add), { concurrency: CONCURRENCY })
     for await (const outcome of outcomes as AsyncIterable<Outcome>) {
       done++
       counts[typeof outcome === 'string' ? outcome : 'wrong']++
@@ -104,12 +117,12 @@ async function* linesOf(accounts: AsyncIterable<Account>): AsyncGenerator<string
 /** An error: the line is wrong. */
 type Outcome = 'added' | 'present' | 'empty' | InvalidAccount
 
-async function add(directory: OwnDirectory, line: string, invite?: Invite): Promise<Outcome> {
+async function addLine(directory: OwnDirectory, line: string, add: Add): Promise<Outcome> {
   if (!line.trim()) return 'empty'
   try {
-    const account = readLine(line)
-    const outcome = await directory.transfer(account)
-    if (outcome === 'added') await invite?.(account.username)
+    const said = readLine(line)
+    const outcome = await add(said)
+    if (outcome === 'added') await warnIfShared(directory, said)
     return outcome
   } catch (error) {
     if (error instanceof InvalidAccount) return error
@@ -145,21 +158,63 @@ export async function invite({ values }: Invocation) {
   const content = file === undefined ? undefined : await read(String(file))
   const profile = content === undefined ? readProfile(others, profileSchema) : {}
   const opened = await openOwnDirectory('create')
-  if (content !== undefined) {
-    return addLines(content, opened, async username => {
-      const account = required(await opened.directory.findByUsername(username))
-      await giveLink(values, opened, account, `${username} `)
-    })
-  }
+  if (content !== undefined) return inviteLines(content, values, opened)
   const names = groups === undefined ? {} : { groups: String(groups).split(',') }
   const attributes = { ...profile.attributes, ...names }
   const account = await opened.directory.add({ ...profile, attributes })
   await opened.audit('account_added', { account: account.id })
+  await warnIfShared(opened.directory, account)
   await giveLink(values, opened, account)
+  reportUnconfirmed(isUnconfirmed(values, account) ? 1 : 0)
 }
 
+/** Adds the accounts of a file, and gives each its link. */
+async function inviteLines(content: string, values: Invocation['values'], opened: Opened) {
+  let unconfirmed = 0
+  try {
+    await addLines(content, opened, async said => {
+      const outcome = await inviteOne(said, values, opened)
+      if (outcome === 'added' && isUnconfirmed(values, said)) unconfirmed++
+      return outcome
+    })
+  } finally {
+    reportUnconfirmed(unconfirmed)
+  }
+}
+
+/** Adds an account, with its link. */
+async function inviteOne(said: Transfer, values: Invocation['values'], opened: Opened) {
+  const { directory } = opened
+  const { id = newAccountId(), username } = said
+  const isPresent = await (said.id ? directory.find(id) : directory.findByUsername(username))
+  if (isPresent) return 'present'
+  const account = { ...said, id }
+  // A mail waits for its account. If the command dies in between, its repetition adds the account, with another mail.
+  if (values.mail) await giveLink(values, opened, account)
+  const outcome = await directory.transfer(account)
+  if (outcome === 'added' && !values.mail) await giveLink(values, opened, account, `${username} `)
+  return outcome
+}
+
+/** Whether the account has an address that is not confirmed, and that a printed link does not confirm. */
+const isUnconfirmed = ({ mail }: Invocation['values'], { email, email_verified }: Profile) =>
+  !mail && email !== undefined && !email_verified
+
+/** Says how many addresses are not confirmed, and what that means. */
+function reportUnconfirmed(count: number) {
+  if (!count) return
+  hint(
+    `Addresses that are not confirmed: ${count}. No link for a forgotten password goes there, and no sign-in with it works. ` +
+      'Their users confirm them on the account page (with `mail` in usher.yaml); a link that is sent with --mail confirms the address, too, ' +
+      'or you vouch for it with --email-verified, in a file with a column email_verified.',
+  )
+}
+
+/** An account that gets a link. */
+type Invited = Pick<Account, 'id' | 'username' | 'email' | 'ended'>
+
 /** Makes a link, and prints it after `head`; or, with `--mail`, queues a mail in which a running service sends one. */
-async function giveLink(values: Invocation['values'], opened: Opened, account: Account, head = '') {
+async function giveLink(values: Invocation['values'], opened: Opened, account: Invited, head = '') {
   const { records, directory, audit } = opened
   const { id, username } = account
   const settings = await readSettings()

@@ -209,8 +209,10 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
       const { id, client_id } = request
       const { required_scopes } = views.configuredClient(ctx, client_id) ?? {}
       const decision = decisionIn(user.form, request, required_scopes)
+      const ping = { id, client_id, accountId: account }
+      await requests.pings.announce(ping)
       const outcome = await decide(user, request, decision)
-      await requests.pings.enqueue({ id, client_id, accountId: account })
+      await requests.pings.confirm(ping)
       if (decision && outcome === 'allowed') {
         const { scopes, declined } = decision
         note(ctx, 'consent_given', { client_id, account, scopes, declined })

@@ -105,12 +105,20 @@ export function mailQueues(records: Records) {
   }
 }
 
-/** Queues a mail with a link for an account. Throws `InvalidAccount` without `mail` in usher.yaml, or an address. */
-export async function queueLink({ mail }: Settings, records: Records, to: Account, about: About) {
-  const { id, username, email } = to
+type Receiver = Pick<Account, 'id' | 'username' | 'email'>
+
+/**
+ * Queues a mail with a link for an account, which may be added afterwards. Throws `InvalidAccount` without `mail` in usher.yaml, or an address.
+ */
+export async function queueLink(
+  { mail }: Settings,
+  records: Records,
+  { id: account, username, email }: Receiver,
+  about: About,
+) {
   if (!mail) throw new InvalidAccount('mail is not set in usher.yaml')
   if (!email) throw new InvalidAccount(`${username} has no e-mail address`)
-  await mailQueues(records).enqueue({ account: id, ...about })
+  await mailQueues(records).enqueue({ account, ...about })
 }
 
 /**

@@ -60,13 +60,14 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
   const pauses = createMailPauses(records)
   const { bind } = createBrowserBinding(settings)
 
-  /** Returns what to send; undefined if nothing. A link in it is made now. */
-  async function letterOf(item: Queued): Promise<Letter | undefined> {
+  /** Returns what to send; undefined if nothing, `later` for an account that is not added yet. */
+  async function letterOf(item: Queued): Promise<Letter | 'later' | undefined> {
     const { newcomer, typed, address, notice } = item
     if (newcomer) return confirmation(item, 'sign_up', newcomer)
     if (typed !== undefined) return answerTo(item, typed)
     const account = await directory.find(item.account ?? '')
-    if (!account?.enabled) return undefined
+    if (!account) return notice ? undefined : 'later'
+    if (!account.enabled) return undefined
     if (notice) return noticeTo(item, account, notice)
     return address ? confirmation(item, 'address', address, account) : invitation(item, account)
   }
@@ -202,6 +203,7 @@ export function mail(dependencies: Dependencies, views: Views): PageFeature {
       queues.deliverDue(due, async (item, isLast) => {
         const letter = await letterOf(item)
         if (!letter) return false
+        if (letter === 'later') return true
         const about = { accountId: letter.account?.id ?? item.account, attempt: item.attempt }
         const sent = sendMessage(set, letter.to, compose(letter, item))
         return attempt('mail', about, isLast, sent)

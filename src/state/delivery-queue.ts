@@ -93,6 +93,20 @@ export function createDeliveryQueue<T extends object>(
     enqueue: (notification: T) => put({ ...notification, attempt: 1, due: time() }),
 
     /**
+     * Enqueues a notification before the change that it is about, so that a crash after the change does not lose it. It
+     * is due when `confirm` is called, or after `CLAIM_SECONDS`: its delivery then finds out whether the change was made.
+     */
+    announce: (notification: T) =>
+      put({ ...notification, attempt: 1, due: time() + CLAIM_SECONDS }),
+
+    /** The announced change was made. */
+    async confirm(notification: T) {
+      const first = keyOf({ ...notification, attempt: 1, due: 0 })
+      const decide = ({ value }: { value?: Entry }) => value && { ...value, due: time() }
+      await records.change<Entry>(kind, first, decide, { ttl })
+    },
+
+    /**
      * Delivers entries that are due, in the order in which they became due. Resolves when all of them have an
      * outcome. Another call may begin before: both together start at most `MAX_STARTED_DELIVERIES`. `deliver`
      * returns true to request a retry. There is none after the last attempt. `unreadable` is called for an entry that

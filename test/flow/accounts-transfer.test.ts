@@ -271,6 +271,33 @@ test('a table is imported, and invited: a link for each new account', SLOW, asyn
   expect(missing).toMatchObject({ code: 1, stderr: 'File nowhere.csv not found.\n' })
 })
 
+test('addresses that are shared or not confirmed are named', SLOW, async () => {
+  const { usher } = installation()
+  const SHARED = /eve: ada has the address ada@example\.org, too/
+  await usher('accounts add --username ada --email ada@example.org')
+  const table = 'username,email\neve,Ada@example.org\nalan,alan@example.org\nbob,\n'
+  const file = join(folder, 'shared.csv')
+  writeFileSync(file, table)
+  const invited = await usher(`accounts invite --file ${file}`)
+  expect(invited).toMatchObject({ code: 0, stderr: expect.stringMatching(/eve: ada has/) })
+  expect(invited.stderr).toContain('Addresses that are not confirmed: 2.')
+  const single = await usher('accounts invite --username kay --email alan@example.org')
+  expect(single.stderr).toContain('kay: alan has the address alan@example.org, too')
+  expect(single.stderr).toContain('Addresses that are not confirmed: 1.')
+  const vouched = 'accounts invite --username joan --email joan@example.org --email-verified'
+  expect((await usher(vouched)).stderr).not.toMatch(/has the address|not confirmed/)
+  const added = await usher('accounts add --username lin --email alan@example.org')
+  expect(added.stderr).toMatch(/lin: (alan, kay|kay, alan) has the address/)
+  await usher('accounts set eve --email eve@example.org')
+  const set = await usher('accounts set eve --email ada@example.org')
+  expect(set.stderr).toMatch(SHARED)
+  const imported = await usher(
+    'accounts import',
+    lines({ username: 'x', email: 'eve@example.org' }),
+  )
+  expect(imported.stderr).not.toContain('has the address')
+})
+
 test('a table may have a column attributes with JSON, beside others', SLOW, async () => {
   const { usher } = installation()
   const table =

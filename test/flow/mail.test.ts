@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { newAccountId } from '../../src/accounts/account.ts'
 import { createLinks } from '../../src/features/links.ts'
 import { createMailPauses } from '../../src/features/mail-pause.ts'
 import { mailQueues, NOTICES, queueLink, queueNotice } from '../../src/features/mail-queue.ts'
@@ -109,6 +110,18 @@ test('a mailed link can remove the second factors, and that of the form never do
   expect(ofForm).toMatchObject({ email: 'ada@example.org' })
   expect(ofForm?.resetFactors).toBeUndefined()
   await closeLink('ada')
+})
+
+test('a mail for an account waits until the account is added', async () => {
+  await startAnew()
+  const id = newAccountId()
+  const to = { id, username: 'late', email: 'late@example.org' }
+  await queueLink(usher.settings, usher.records, to, { lang: 'en' })
+  await usher.deliver('new')
+  expect(server.state.received).toEqual([])
+  await usher.directory.transfer({ ...to, enabled: true, email_verified: false, attributes: {} })
+  await later(31, () => usher.deliver('again'))
+  expect(server.state.received.map(mail => mail.to)).toEqual(['late@example.org'])
 })
 
 test('a mail is written in the language of the account that asks', async () => {

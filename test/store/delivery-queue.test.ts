@@ -112,6 +112,46 @@ describe.each([
     expect(taken).toEqual(uids)
   })
 
+  test('one that is announced is due when its change is confirmed, or after half a minute', async () => {
+    const { announce, confirm } = signOutQueue(one())
+    const [wiki, chat] = clients.map(client => ({ uid: fresh(), accountId: 'usr_ada', ...client }))
+    if (!wiki || !chat) throw new Error('no clients')
+    await announce(wiki)
+    await announce(chat)
+    expect(await take('new')).toEqual([])
+    await confirm(wiki)
+    expect(await take('new')).toMatchObject([{ client_id: 'wiki' }])
+    await confirm(wiki)
+    expect(await take('new')).toEqual([])
+    pass(31)
+    expect(await take('new')).toMatchObject([{ client_id: 'chat' }])
+  })
+
+  test('the claim of a node is renewed while a receiver is slow', async () => {
+    await leave(fresh())
+    vi.useFakeTimers({ toFake: ['Date', 'setInterval', 'clearInterval'] })
+    const slow = Promise.withResolvers<boolean>()
+    const taken = Promise.withResolvers<void>()
+    let count = 0
+    const delivery = signOutQueue(one()).deliverDue('new', () => {
+      if (++count === 2) taken.resolve()
+      return slow.promise
+    })
+    await taken.promise
+    for (let i = 0; i < 6; i++) {
+      vi.advanceTimersByTime(10_000)
+      // The renewals of this time are written.
+      await vi.waitFor(async () => {
+        const entries = await one().list<{ due: number }>('sign-outs', 'new')
+        for (const { due } of entries) expect(due).toBeGreaterThan(Date.now() / 1000 + 20)
+      })
+      expect(await take('new')).toEqual([])
+    }
+    slow.resolve(false)
+    await delivery
+    expect(await one().list('sign-outs', 'new')).toEqual([])
+  })
+
   test('a delivery waits for days until a node runs', async () => {
     await leave(fresh())
     pass(6 * 24 * 3600)
