@@ -22,6 +22,7 @@ import { isTooLong } from '../accounts/password.ts'
 import type { Settings } from '../config/load.ts'
 import { tidy } from '../config/schema/display-text.ts'
 import { mapOf } from '../config/schema/values.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { withTimeout } from '../http/egress.ts'
 import { importModule } from '../keys/external-keys.ts'
 import { revokeGrants } from '../state/grants.ts'
@@ -172,6 +173,8 @@ function createSourceDirectory(
     const known = recent.get(id)
     if (known) return known
     const account = load(id)
+    // Ids come from requests, too: those of passkeys and of login_hint.
+    if (recent.size >= BOUNDS.recentAccounts.max) return account
     recent.set(id, account)
     setTimeout(() => recent.delete(id), FRESH_MS).unref()
     account.catch(() => recent.delete(id))

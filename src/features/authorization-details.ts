@@ -7,11 +7,12 @@ import type { Settings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
 import { type Detail, type DetailFile, propertiesOf, valuesIn } from '../config/schema/details.ts'
 import { displayTextProblem } from '../config/schema/display-text.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { longParameter } from '../http/limits.ts'
 import type { Feature } from '../provider/feature.ts'
 import { decisionOf, sentDetails } from '../provider/grants.ts'
 
-const MAX_DETAILS = 10
+const MAX_DETAILS = BOUNDS.details.max
 const MAX_TEXT_CHARS = 500
 
 /** Returns the feature. resources.ts finds the API of a request by its details. */

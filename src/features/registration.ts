@@ -148,7 +148,7 @@ function keepSubjects(client: Client, { subject_type, redirect_uris }: ClientMet
   }
 }
 
-const MAX_METADATA_BYTES = 16 * 1024
+const MAX_METADATA_BYTES = BOUNDS.metadata.max
 /** Of clients without an invitation. */
 const MAX_OPEN_METADATA_BYTES = BOUNDS.openMetadata.max
 const MAX_NAME_LENGTH = 80

@@ -2,6 +2,7 @@
 // operator's folder, is a language.
 
 import { ENGLISH, type Locales, shippedTags, shippedWords } from '../config/schema/locale.ts'
+import { BOUNDS } from '../http/bounds.ts'
 
 /** Returns the text of a key. `{name}` in the text is replaced by the value of that name. */
 export type Translate = (key: string, values?: Record<string, string>) => string
@@ -17,7 +18,7 @@ const wider = (tag: string) => {
 
 const DAY_MINUTES = 24 * 60
 /** Locales with formats of their own in memory. A format costs some 10 kB. */
-const MAX_LOCALES = 200
+const MAX_LOCALES = BOUNDS.locales.max
 
 /** Returns the locale for dates and numbers: a language with the region of the tag, if that is of this language. */
 function localeOf(lang: string, tag: string): string {

@@ -19,6 +19,7 @@
 import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
+import { BOUNDS } from '../http/bounds.ts'
 import { type ClientInfo, clientInfoOf } from '../http/client-info.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -62,7 +63,7 @@ interface Pointer {
 /** Lifetime of a replaced cookie value, for requests on their way. */
 const FORMER_COOKIE_SECONDS = 60
 /** When an account has more, the one with the earliest sign-in ends. */
-const MAX_SESSIONS = 100
+const MAX_SESSIONS = BOUNDS.sessions.max
 const SESSIONS_AT_ONCE = 10
 
 /** See `createSessions`. */

@@ -296,6 +296,33 @@ test('when the budget is used up, the network that used most is refused first', 
   await small.close()
 })
 
+test('further networks share what is left of the budget', async () => {
+  const small = await startUsher({
+    usher: { proxy: ['127.0.0.1'], limits: { anonymous: 10_000, anonymous_megabytes: 1 } },
+  })
+  async function fill(address: string) {
+    const { url } = authorizationRequest(small, { state: 'x'.repeat(4000) })
+    let stored = 0
+    while (stored < 1000 && (await send(small, url, { headers: from(address) })).status === 303) {
+      stored++
+    }
+    return stored
+  }
+  const [first = 0, ...others] = [
+    await fill('203.0.113.7'),
+    await fill('198.51.100.7'),
+    await fill('192.0.2.7'),
+    await fill('192.0.3.7'),
+  ]
+  expect(first).toBeGreaterThan(50)
+  // Each network has its equal share of the budget: a half, a third, a quarter.
+  for (const [i, stored] of others.entries()) {
+    expect(stored).toBeGreaterThan(first / (i + 2) - 2)
+    expect(stored).toBeLessThan(first / (i + 2) + 2)
+  }
+  await small.close()
+})
+
 test('a request uses the budget for as long as a pushed request is stored', async () => {
   const small = await startUsher({
     usher: {

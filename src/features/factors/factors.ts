@@ -8,6 +8,7 @@
 import { randomInt } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { namesIn } from '../../config/schema/values.ts'
+import { BOUNDS } from '../../http/bounds.ts'
 import type { ClientInfo } from '../../http/client-info.ts'
 import type { Found, Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
@@ -82,9 +83,9 @@ export const isPasskey = (factor: Factor): factor is Passkey => factor.type === 
 /** See `createFactors`. */
 export type FactorStore = ReturnType<typeof createFactors>
 
-const MAX_FACTORS = 20
+const MAX_FACTORS = BOUNDS.factors.max
 /** As JSON: 20 usual ones have 12 kB. Each use rewrites the record. */
-const MAX_FACTORS_CHARS = 32 * 1024
+const MAX_FACTORS_CHARS = BOUNDS.factorsSize.max
 const RECOVERY_CODES = 10
 /** 31 characters, none of which looks like another. */
 const ALPHABET = 'abcdefghjkmnpqrstuvwxyz23456789'
