@@ -13,6 +13,7 @@ import { FOR_CHANGE, RECENT_SECONDS } from '../accounts/changes.ts'
 import { createDirectory } from '../accounts/directory.ts'
 import type { Limit } from '../accounts/rate-limit.ts'
 import type { Settings } from '../config/load.ts'
+import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { BOUNDS } from '../http/bounds.ts'
@@ -46,7 +47,14 @@ declare module '../pages/page-data.ts' {
      */
     'confirm-address': { email: string; username: string; isOwner: boolean; isDone: boolean }
     /** The page of the prompt `create`. `domains`: those whose addresses get an account. */
-    'sign-up': { client: string; email: string; domains: string; isWrong: boolean; isSent: boolean }
+    'sign-up': {
+      client: string
+      isAccount?: boolean
+      email: string
+      domains: string
+      isWrong: boolean
+      isSent: boolean
+    }
   }
 }
 
@@ -212,7 +220,8 @@ function signUpPage({ views, records, settings }: Site): PromptPage {
   async function render(ctx: Context, { clientId }: Interaction, more: Shown): Promise<undefined> {
     const client = await views.nameOf(ctx, clientId)
     const domains = views.words(ctx).list(settings.sign_up?.email_domains ?? [])
-    const data = { client, domains, email: '', isWrong: false, isSent: false, ...more }
+    const isAccount = clientId === ACCOUNT_CLIENT
+    const data = { client, isAccount, domains, email: '', isWrong: false, isSent: false, ...more }
     views.page(ctx, 'sign-up', data, data.isWrong ? 400 : 200)
   }
 

@@ -229,9 +229,11 @@ export interface PageData {
     /** The result of the last change. */
     done?: string
   }
-  'select-account': { client: string }
+  'select-account': { client: string; isAccount?: boolean }
   'sign-in': {
     client: string
+    /** Whether the user continues to the account pages. `client` is then their title. */
+    isAccount?: boolean
     /** Host of a client that registered itself. Absent for any other client. */
     uncheckedHost?: string
     username: string

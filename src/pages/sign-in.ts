@@ -4,6 +4,7 @@
 import type { Context } from 'koa'
 import type { Account } from '../accounts/account.ts'
 import type { Login, SignInMethod } from '../accounts/sign-in-method.ts'
+import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { PASSKEY, PASSWORD } from '../config/schema/upstream.ts'
 import { mapOf, namesIn } from '../config/schema/values.ts'
 import type { Form } from '../http/forms.ts'
@@ -79,6 +80,7 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
     const words = views.words(ctx)
     const data = {
       client: await views.nameOf(ctx, clientId),
+      isAccount: clientId === ACCOUNT_CLIENT,
       uncheckedHost: client?.isUnchecked && redirectUri ? hostOf(redirectUri) : undefined,
       again: Boolean(current),
       isForChange: isForChange(interaction),
@@ -152,7 +154,8 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
 export function selectAccountPage({ views }: Site) {
   return {
     async show(ctx: Context, { clientId }: Interaction) {
-      views.page(ctx, 'select-account', { client: await views.nameOf(ctx, clientId) })
+      const client = await views.nameOf(ctx, clientId)
+      views.page(ctx, 'select-account', { client, isAccount: clientId === ACCOUNT_CLIENT })
     },
 
     async submit(_ctx: Context, _interaction: Interaction, form: Form) {

@@ -83,9 +83,7 @@ test('a user who cancels returns to the application with access_denied and the s
 test('a sign-in that an account page required leads to that page', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open('/account')
-  expect(textOf(browser.page.text)).toContain(
-    words('sign_in.to_continue', { client: words('account.title') }),
-  )
+  expect(textOf(browser.page.text)).toContain(words('sign_in.to_continue_account'))
   await browser.submit(credentials())
   expect(browser.heading).toBe('Your account')
 })

@@ -234,6 +234,11 @@ const PASSWORD_PROBLEMS = ['too_short', 'too_long', 'too_common', 'unchanged']
 
 export const STATES: State[] = [
   state('sign-in', 'sign-in', () => signIn),
+  state('sign-in-account', 'sign-in', ({ t }) => ({
+    ...signIn,
+    client: t('account.title'),
+    isAccount: true,
+  })),
   state('sign-in-long-name', 'sign-in', () => ({
     ...signIn,
     client: LONG,

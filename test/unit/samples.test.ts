@@ -21,7 +21,7 @@ const viewsOf = (files: Files) =>
 
 /** Templates that others include. */
 const PARTIALS =
-  'brand icon layout mark menu passkey-button password-fields session totp-fields'.split(' ')
+  'brand icon layout lead mark menu passkey-button password-fields session totp-fields'.split(' ')
 
 test('every template has a sample, and the names of samples are unique', () => {
   const templates = readdirSync(join(import.meta.dirname, '../../src/pages/templates'))
