@@ -140,6 +140,9 @@ export function createInteractions(
   /** Returns a pending interaction. Throws if it expired, its session ended, or it belongs to another browser. */
   async function find(ctx: Context, uid = String(ctx.params.uid)) {
     const found = (await provider.Interaction.find(uid)) ?? gone(ctx, 'it is finished or expired')
+    // The library tolerates a difference of clocks for some seconds, but the browser has dropped the cookie that leads
+    // back to the request: what is accepted now would be lost on a page without a way back.
+    if ((found.exp ?? 0) <= now()) gone(ctx, 'it has expired')
     if (!isBound(ctx, found.prompt.details)) {
       const isNew = found.iat + FIRST_PAGE_SECONDS > now() && !isKnown(ctx)
       gone(ctx, 'it began with another cookie', isNew ? 'cookie_missing' : 'another_browser')

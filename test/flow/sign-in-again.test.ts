@@ -135,3 +135,26 @@ test('the first answer to a sign-in page decides; another is refused', async () 
   await browser.submit(credentials())
   expect(browser.heading).toBe('Allow access')
 })
+
+test.for([
+  ['the sign-in page', 1],
+  ['the sign-in page', 14],
+  ['the consent page', 5],
+] as const)(
+  'a form of %s that is sent %i s too late leads back to the application',
+  async ([page, late]) => {
+    const { browser } = await open(usher)
+    if (page === 'the consent page') await browser.submit(credentials())
+    const exp = Math.floor(Date.now() / 1000) - late
+    const expire = ({ value }: { value?: object }) => value && { ...value, exp }
+    await usher.records.change('Interaction', uidOf(browser.page), expire, { ttl: 60 })
+    const before = await sessionsOf(usher, ada)
+    await browser.submit(page === 'the consent page' ? { decision: 'allow' } : credentials())
+    expect(browser.page.status).toBe(400)
+    expect(browser.heading).toBe(words('error.interaction'))
+    const back = browser.page.html.querySelector('main a.button')?.getAttribute('href')
+    expect(back).toBe('https://app.example.org/')
+    // Nothing was done that the user does not see.
+    expect(await sessionsOf(usher, ada)).toEqual(before)
+  },
+)
