@@ -159,6 +159,11 @@ export type Refusal =
 export interface Candidate {
   /** The account, if it is known without a call of the source. Attempts count against it. */
   known?: Pick<Account, 'id' | 'ended'>
+  /**
+   * Asks the source whose name it is, before the password is checked. An account has several names there, and attempts
+   * with all of them count against it. Called after the attempt was counted by name.
+   */
+  identify?(): Promise<Pick<Account, 'id' | 'ended'> | undefined>
   /** Every refusal takes the same time. */
   authenticate(password: string): Promise<{ account?: Account; refusal?: Refusal }>
 }

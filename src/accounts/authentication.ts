@@ -107,17 +107,22 @@ export function createAuthentication(
 
   async function attempt(ctx: Context, username: string, password: string) {
     const started = now()
-    const { known, authenticate } = await directory.candidate(username, sign_in.by)
+    const { known, identify, authenticate } = await directory.candidate(username, sign_in.by)
     // All spellings of a name share one counter.
     const named = known ? accountCounter(known.id) : `name ${foldUsername(username)}`
     const succeed = await count(ctx, { name: named, account: known })
     if (!succeed) return { known, refusal: 'throttled' as const }
+    const identified = await identify?.()
+    const succeedOfAccount =
+      identified && (await count(ctx, { name: accountCounter(identified.id), account: identified }))
+    if (identified && !succeedOfAccount) return { known: identified, refusal: 'throttled' as const }
     const { account, refusal } = await authenticate(password)
-    if (!account) return { known, refusal }
+    if (!account) return { known: known ?? identified, refusal }
     const ts = Math.max(started, (account.ended ?? 0) + 1)
     const login: Login = { accountId: account.id, ts, amr: ['pwd'], acr: PASSWORD_ACR }
     const isPart = await needsFactor(account, login)
     await succeed(isPart ? 'part' : 'whole')
+    await succeedOfAccount?.(isPart ? 'part' : 'whole')
     return { checked: { account, login, isPart } }
   }
 

@@ -190,9 +190,20 @@ function createSourceDirectory(
   /** Reads the store only. The module is called after the attempt was counted. */
   async function candidate(username: string): Promise<Candidate> {
     const name = foldUsername(username)
-    const known = (await records.read<{ id: string }>('OutsideName', name)).value
+    const remembered = (await records.read<{ id: string }>('OutsideName', name)).value
+    const rememberName = (id: string) =>
+      records.change('OutsideName', name, () => ({ id }), { ttl: NAME_TTL_SECONDS })
+    const known = remembered && { ...remembered, ended: (await outsideOf(remembered.id))?.ended }
+
+    async function identify() {
+      const found = await findByUsername(username)
+      if (found) await rememberName(found.id)
+      return found
+    }
+
     return {
-      known: known && { ...known, ended: (await outsideOf(known.id))?.ended },
+      known,
+      ...(!known && username && { identify }),
       async authenticate(password) {
         if (!username) return { refusal: 'unknown' }
         if (!password || isTooLong(password)) return { refusal: 'wrong_password' }
@@ -203,8 +214,7 @@ function createSourceDirectory(
         if (!found) return { refusal: 'wrong_password' }
         if (!found.enabled) return { refusal: 'disabled' }
         const account = await accountOf(await subjectOf(found.id), found)
-        const known = () => ({ id: account.id })
-        await records.change('OutsideName', name, known, { ttl: NAME_TTL_SECONDS })
+        await rememberName(account.id)
         return { account }
       },
     }

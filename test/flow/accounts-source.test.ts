@@ -62,6 +62,9 @@ test.beforeEach(() => {
   }
 })
 
+/** The calls that check a password. */
+const checks = () => calls.filter(call => call !== 'find')
+
 /** Waits until the cached account has expired: Usher uses an answer of `find` for one second. */
 const forgotten = () => new Promise(resolve => setTimeout(resolve, 1100))
 
@@ -119,7 +122,7 @@ test('a wrong password, an unknown name, and an empty or too long password get t
   expect(new Set(texts).size).toBe(1)
   for (const { page } of pages) expect(page.status).toBe(400)
   // An empty or too long password never reaches the module: LDAP accepts an empty one for any user.
-  expect(calls.toSorted()).toEqual(['authenticate ada', 'authenticate nobody'])
+  expect(checks().toSorted()).toEqual(['authenticate ada', 'authenticate nobody'])
 })
 
 test('the module never sees a name that is too long or has control characters', async () => {
@@ -129,16 +132,29 @@ test('the module never sees a name that is too long or has control characters', 
   }
   expect(calls).toEqual([])
   expect((await attempt('x'.repeat(256))).page.status).toBe(400)
-  expect(calls).toEqual([`authenticate ${'x'.repeat(256)}`])
+  expect(checks()).toEqual([`authenticate ${'x'.repeat(256)}`])
 })
 
 test('attempts are counted before the module is called', async () => {
   await guess(12, () => 'eve')
-  expect(calls).toEqual(Array(5).fill('authenticate eve'))
+  expect(checks()).toEqual(Array(5).fill('authenticate eve'))
   const network = ++networks
   calls = []
   await guess(25, i => `name-${i}`, network)
-  expect(calls).toHaveLength(20)
+  expect(checks()).toHaveLength(20)
+  // A name is looked up after the attempt with it was counted.
+  expect(calls).toHaveLength(40)
+})
+
+test('all names of a user share the attempts, also before the first sign-in', async () => {
+  const names = ['off', 'corp\\off', 'off@example.org', 'uid=off']
+  const find = globalThis.testSource.find
+  globalThis.testSource.find = async (query, options) =>
+    'username' in query && names.includes(query.username)
+      ? { id: '19', username: 'off' }
+      : find(query, options)
+  for (let i = 0; i < 5; i++) await guess(4, n => names[n] ?? '')
+  expect(checks()).toHaveLength(5)
 })
 
 test('a remembered browser has its own counter', async () => {
@@ -262,7 +278,7 @@ test.each([
   'ada\u{E0041}',
 ])('the module gets the typed name %j without spaces and invisible characters', async typed => {
   expect((await attempt(typed)).heading).toBe('Your account')
-  expect(calls[0]).toBe('authenticate ada')
+  expect(checks()[0]).toBe('authenticate ada')
 })
 
 /** Results that are no account, and the key that the log names. A module is not type-checked. */
