@@ -11,7 +11,7 @@ import { dirname } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { readStoreSettings } from '../config/load.ts'
-import { readJson } from '../config/schema/values.ts'
+import { mapOf, readJson } from '../config/schema/values.ts'
 import { type Factors, restored } from '../features/factors/factors.ts'
 import kinds from '../storage/kinds.json' with { type: 'json' }
 import { createSeal, NAMING_KEY, recordOf, type Seal } from '../storage/seal.ts'
@@ -106,12 +106,7 @@ export async function restore({ args: [file = ''] }: Invocation) {
   if (!secrets.length)
     throw new Failure('Set USHER_SECRET, or USHER_SECRET_FILE, to the secret of the store.')
   const seal = createSeal(secrets)
-  let namingKey: Uint8Array | undefined
-  for await (const entry of entriesOf(file)) {
-    if (entry.key === NAMING_KEY) namingKey = entry.value
-    // Throws before anything is written.
-    if (entry.value) seal.open(entry.key, entry.value)
-  }
+  const namingKey = await requireWhole(file, seal)
   if (!namingKey) throw new Failure(`${file} holds no installation.`)
   const store = await openAt('USHER_STORE', location)
   // A backup of an earlier version has other records as well.
@@ -120,6 +115,34 @@ export async function restore({ args: [file = ''] }: Invocation) {
   hint(`${recordsAre(count)} restored.\n${WITHOUT}\n${REVIVED}`)
 }
 
+/**
+ * Reads all of a backup, before anything is written. Returns its naming key. Throws a `Failure` that names the first line
+ * that is damaged.
+ */
+async function requireWhole(file: string, seal: Seal): Promise<Uint8Array | undefined> {
+  let namingKey: Uint8Array | undefined
+  let line = 1
+  let opened = 0
+  let damaged: { line: number; error: unknown } | undefined
+  for await (const { key, value } of entriesOf(file)) {
+    line++
+    if (key === NAMING_KEY) namingKey = value
+    try {
+      if (value) seal.open(key, value)
+      opened++
+    } catch (error) {
+      damaged ??= { line, error }
+    }
+  }
+  if (!damaged) return namingKey
+  // No line at all: it is another secret.
+  if (!opened) throw damaged.error
+  throw new Failure(`${file}: ${damagedLine(damaged.line)}, or another USHER_SECRET encrypted it.`)
+}
+
+const damagedLine = (line: number) =>
+  `line ${line} is damaged: this is not all of the backup. Nothing was written`
+
 const withoutUsed = (seal: Seal) => (entry: Entry) => {
   const { kind, value } = recordOf(entry, seal) ?? {}
   if (kind !== 'Factors') return entry
@@ -127,15 +150,42 @@ const withoutUsed = (seal: Seal) => (entry: Entry) => {
   return { ...entry, value: seal.seal(entry.key, Buffer.from(text)) }
 }
 
-/** The records of a backup; throws where it is not whole. */
+/** Base64, as `lineOf` writes it. */
+const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
+
+/** The records of a backup. Throws a `Failure` where it is not whole. */
 async function* entriesOf(file: string): AsyncGenerator<Entry> {
-  // The first line is the head.
-  let [count, end] = [-1, -2]
-  for await (const line of (await open(file)).readLines()) {
-    const { usher_backup, records, value, ...entry } = readJson(line) ?? {}
-    if (count === -1 && usher_backup !== BACKUP_FORMAT) break
-    if (records !== undefined) end = records
-    else if (count++ >= 0) yield { ...entry, value: Buffer.from(value, 'base64') }
+  const none = `${file} is no backup of Usher, or not all of one.`
+  if (!statSync(file).isFile()) throw new Failure(none)
+  let line = 0
+  let count = 0
+  /** The number of records, as the last line has it. */
+  let end: unknown
+  for await (const text of (await open(file)).readLines()) {
+    line++
+    const part = mapOf(readJson(text))
+    if (line === 1) {
+      if (part.usher_backup !== BACKUP_FORMAT) throw new Failure(none)
+      continue
+    }
+    const isLast = Number.isInteger(part.records)
+    const entry = isLast ? undefined : readEntry(part)
+    if (end !== undefined || !(isLast || entry)) {
+      throw new Failure(`${file}: ${damagedLine(line)}.`)
+    }
+    if (isLast) end = part.records
+    if (entry) {
+      count++
+      yield entry
+    }
   }
-  if (end !== count) throw new Failure(`${file} is no backup of Usher, or not all of one.`)
+  if (end !== count) throw new Failure(none)
+}
+
+/** Returns the record of a line; undefined for another line. */
+function readEntry({ key, value, version, ...rest }: Record<string, unknown>): Entry | undefined {
+  const isRecord = typeof key === 'string' && typeof value === 'string' && BASE64.test(value)
+  if (!isRecord || !Number.isInteger(version)) return undefined
+  const bytes = Buffer.from(value, 'base64')
+  return { ...rest, key, value: bytes, version: Number(version) }
 }

@@ -417,6 +417,38 @@ describe('a restore is refused, with nothing written,', () => {
     }
   }, 60_000)
 
+  test('of a file that was cut, or has damaged lines', async () => {
+    const whole = readFileSync(file, 'utf8')
+    const lines = whole.split('\n')
+    const changed = (number: number, change: (line: string) => string) =>
+      lines.map((line, i) => (i === number - 1 ? change(line) : line)).join('\n')
+    const last = lines.length - 2
+    const cases: [content: string | Buffer, line: number][] = [
+      [whole.slice(0, -(lines.at(-2)?.length ?? 0) - 40), last],
+      [changed(3, line => line.replace('"value":"', '"value":"!')), 3],
+      [changed(3, line => line.replace('"value":"', '"valu":"')), 3],
+      [changed(4, line => line.replace(/.{6}"(,"version)/, 'AAAAAA"$1')), 4],
+      [changed(2, line => line.replace('"key":"', '"key":"x')), 2],
+      [changed(3, () => 'null'), 3],
+      [changed(3, () => ''), 3],
+      [Buffer.concat([Buffer.from(`${lines[0]}\n`), Buffer.from([0xff, 0xfe, 0x0a])]), 2],
+    ]
+    const store = newFile()
+    for (const [content, line] of cases) {
+      const broken = newFile()
+      writeFileSync(broken, content)
+      const { code, stderr } = await refusal(broken, `sqlite:${store}`)
+      expect({ code, stderr }).toEqual({
+        code: 1,
+        stderr: expect.stringContaining(
+          `${broken}: line ${line} is damaged: this is not all of the backup. Nothing was written`,
+        ),
+      })
+      expect(existsSync(store)).toBe(false)
+    }
+    expect((await refusal(folder)).stderr).toMatch(/ is no backup of Usher/)
+  }, 60_000)
+
   test('of a missing file, and with another secret', async () => {
     const missing = newFile()
     expect((await refusal(missing)).stderr).toBe(`File ${missing} not found.\n`)
