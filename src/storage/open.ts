@@ -6,9 +6,10 @@ import { dirname, join } from 'node:path'
 import type { RedisSettings } from '../config/schema/usher.ts'
 import type { CurrentRequest } from './read-cache.ts'
 import { openRecords } from './records.ts'
+import { redisReason } from './redis/reasons.ts'
 import { NAMING_KEY } from './seal.ts'
 import { openSqliteStore } from './sqlite.ts'
-import type { Observer, Store } from './store.ts'
+import { type Observer, reasonOf, type Store } from './store.ts'
 
 /** See `unlock`. */
 export type Installation = Awaited<ReturnType<typeof unlock>>
@@ -58,12 +59,23 @@ export async function openStore(location: string, redis?: RedisSettings, observe
     const { openRedisStore } = await import('./redis/store.ts')
     return await openRedisStore(location, redis, observe)
   } catch (error) {
-    const { message } = error as Error
+    const message = reasonOf(error)
     // No `cause`: it can contain the URL, or a command that was sent. ioredis takes the password of a
     // cluster for a part of the host that it does not find.
-    const problem = file ? message : message.replace(/\S*@/g, '')
+    const problem = file
+      ? sqliteReason(message)
+      : redisReason(location, message.replace(/\S*@/g, ''))
     throw new Error(`${file ?? 'Redis'} cannot be opened as a store: ${problem}`)
   }
+}
+
+/** Messages of SQLite about a file, in words. */
+function sqliteReason(message: string): string {
+  if (/file is not a database/.test(message)) return 'it is no SQLite database, or damaged'
+  if (/malformed/.test(message)) return 'it is damaged: restore a backup into another file'
+  if (/unable to open/.test(message)) return 'this user may not read and write it, or its folder'
+  if (/readonly/.test(message)) return 'this user may not write it'
+  return message
 }
 
 const SECRET_BYTES = 32

@@ -6,7 +6,8 @@ import { Cluster, type Redis } from 'ioredis'
 import type { RedisSettings } from '../../config/schema/usher.ts'
 import { type Check, now, type Observer, type Outage, StoreUnavailable } from '../store.ts'
 import { checkServers, hasReplica, readInfo } from './checks.ts'
-import { connect, createConnection, inTime } from './connection.ts'
+import { type Connection, connect, createConnection, inTime } from './connection.ts'
+import { modeProblem } from './reasons.ts'
 import { createReplication } from './replication.ts'
 
 /** Further commands are refused, so that a slow Redis does not fill the memory of this process. */
@@ -17,6 +18,13 @@ const REPLY_TIMEOUT_MS = 900
 const RECONNECT_PAUSE_MS = 200
 /** A store that returns may fail again at first. An error within this time continues the outage. */
 const SAME_OUTAGE_SECONDS = 10
+
+/** ioredis goes on with the database 0 where there is none of the number. */
+async function requireDatabase(connection: Connection): Promise<void> {
+  if (connection instanceof Cluster) return
+  const { db = 0 } = connection.options
+  if (db > 0) await inTime(REPLY_TIMEOUT_MS, connection.select(db))
+}
 
 /** Connects to the servers of one URL. Rejects when there is nothing to reach. */
 export async function openServers(url: string, settings: RedisSettings, observe: Observer) {
@@ -110,13 +118,16 @@ export async function openServers(url: string, settings: RedisSettings, observe:
   try {
     for (const connection of [reader, writer]) {
       await connect(connection)
+      await requireDatabase(connection)
       // ioredis may give up while Sentinel fails over.
       connection.on('end', async () => {
         await pause(RECONNECT_PAUSE_MS, undefined, { ref: false })
         if (!isClosed) await connection.connect().catch(() => {})
       })
     }
-    await readInfos()
+    const [info] = await readInfos()
+    const problem = modeProblem(url, info?.redis_mode)
+    if (problem) throw new Error(problem)
   } catch (error) {
     await close()
     throw error
