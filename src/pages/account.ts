@@ -36,7 +36,7 @@ export type Notices = (words: Words, user: SignedIn, ctx: Context) => Promise<No
 
 /** Returns the handlers of the account page and of the password page. `ofFeatures`: what features have to say. */
 export function createAccountPages(site: Site, ofFeatures: Notices[]) {
-  const { settings, views, directory, authentication } = site
+  const { settings, views, directory, authentication, consents } = site
 
   /** Says in how many other browsers the user is signed in. */
   const elsewhere: Notices = async ({ plural }, { account, session }) => {
@@ -57,10 +57,12 @@ export function createAccountPages(site: Site, ofFeatures: Notices[]) {
         { label: t('account.username'), value: username },
         { label: t('account.email'), value: email && email + unverified },
       ]
+      const connected = await consents.list(user.account.id)
+      const clientIds = connected.map(({ client_id }) => client_id)
       views.page(ctx, 'account', {
         facts: facts.filter(({ value }) => value),
         notices: (await Promise.all(notices)).flat(),
-        applications: views.launcher(ctx, user.account),
+        applications: views.launcher(ctx, user.account, clientIds),
       })
     },
 

@@ -66,7 +66,11 @@ export interface Views extends ReturnType<typeof createLanguages> {
   /** The address at which users begin at a client: its home page, or else its sign-in (OIDC Core §4). */
   startOf(client: Partial<ClientMetadata>): string | undefined
   /** Returns the applications of the config folder that the user may open, by name. */
-  launcher(ctx: Context, account: Account): { name: string; url: string; mark: Mark }[]
+  launcher(
+    ctx: Context,
+    account: Account,
+    connected: string[],
+  ): { name: string; url: string; mark: Mark }[]
   /** All static files. */
   assets: Asset[]
   /** Returns a page as HTML. The template reads `data` and the shared data as `it`. */
@@ -144,9 +148,12 @@ export function createViews(
     return url.href
   }
 
-  function launcher(ctx: Context, account: Account) {
+  function launcher(ctx: Context, account: Account, connected: string[]) {
     const language = words(ctx)
-    const allowed = settings.clients.filter(client => !refusalOf(client, account))
+    // A client without `allow` is for everyone: many users never use it.
+    const isOwn = ({ client_id, allow }: ClientMetadata) =>
+      allow !== undefined || connected.includes(client_id)
+    const allowed = settings.clients.filter(client => isOwn(client) && !refusalOf(client, account))
     const all = allowed.flatMap(client => {
       const { client_id, client_name: name, ...addresses } = clientWords(language, client)
       const url = client.redirect_uris.length ? startOf(addresses) : undefined

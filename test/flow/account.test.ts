@@ -2,7 +2,7 @@ import { expect } from 'vitest'
 import { consentName } from '../../src/accounts/consents.ts'
 import { Browser } from '../support/browser.ts'
 import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
-import { userinfo } from '../support/journey.ts'
+import { authorize, userinfo } from '../support/journey.ts'
 import {
   ageSessions,
   credentials,
@@ -17,7 +17,10 @@ import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
 
 const initiate_login_uri = 'https://desk.example.org/login?from=here'
 const desk = { ...CLIENTS.post, client_id: 'desk', client_name: 'desk', initiate_login_uri }
-const test = usherTest({ accounts: [ADA, GRACE], clients: { ...CLIENTS, desk } })
+const allow = { groups: ['finance'] }
+const club = { ...CLIENTS.spa, client_id: 'club', client_uri: 'https://club.example.org/', allow }
+const FINANCE = { ...ADA, attributes: { groups: ['finance'] } }
+const test = usherTest({ accounts: [FINANCE, GRACE], clients: { ...CLIENTS, desk, club } })
 test.beforeEach(async () => {
   for (const id of [ada, grace]) {
     await usher.directory.endAccess(id)
@@ -56,12 +59,21 @@ test('/account shows the profile of the user', async () => {
   expect(textOf(graces.page.text)).toContain(`grace@example.org (${words('account.unverified')})`)
 })
 
-test('/account has the applications that the user can open, by name', async () => {
-  const { page } = await signedIn(usher)
-  const tiles = page.html.querySelectorAll('.tiles a')
+test('/account has the applications that the user has connected, or may use by `allow`', async () => {
+  const tilesOf = async (username?: string) => {
+    const { page } = await signedIn(usher, username)
+    return page.html.querySelectorAll('.tiles a')
+  }
+  const addresses = async (username?: string) =>
+    (await tilesOf(username)).map(({ attributes }) => attributes.href)
+  // `web` and `desk` are for everyone: who has not used them does not see them.
+  expect(await addresses()).toEqual([club.client_uri])
+  expect(await addresses('grace')).toEqual([])
+  await authorize(usher, { client_id: 'desk', redirect_uri: 'https://post.example.org/callback' })
+  await authorize(usher)
   const begin = `${initiate_login_uri}&${new URLSearchParams({ iss: usher.issuer })}`
-  expect(tiles.map(({ attributes }) => attributes.href)).toEqual([begin, CLIENTS.web?.client_uri])
-  expect(tiles.map(tile => tile.querySelector('.mark')?.text)).toEqual(['D', 'W'])
+  expect(await addresses()).toEqual([club.client_uri, begin, CLIENTS.web?.client_uri])
+  expect((await tilesOf()).map(tile => tile.querySelector('.mark')?.text)).toEqual(['B', 'D', 'W'])
 })
 
 test('/account says that the user is signed in with other browsers', async () => {
