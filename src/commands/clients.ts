@@ -8,8 +8,8 @@ import { describeSecrets, hashOf, hashSecret, type SecretHash } from '../config/
 import { configFolder, type Reading, readSettings, type Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { appendToList, openYaml } from '../config/report/yaml.ts'
-import { type ClientMetadata, secretHash } from '../config/schema/client.ts'
-import { mapOf } from '../config/schema/values.ts'
+import { type ClientMetadata, NO_VSCHARS, secretHash } from '../config/schema/client.ts'
+import { mapOf, VSCHARS } from '../config/schema/values.ts'
 import {
   createInvitations,
   createRegisteredClients,
@@ -138,6 +138,7 @@ export async function secret({ values, args: [name = ''] }: Invocation) {
   if (given !== undefined && given.length < MIN_SECRET_CHARACTERS) {
     throw new Failure(`A secret has at least ${MIN_SECRET_CHARACTERS} random characters.`)
   }
+  if (given !== undefined && !VSCHARS.test(given)) throw new Failure(`The secret ${NO_VSCHARS}.`)
   const secret = given ?? randomBytes(32).toString('base64url')
   const list = appendToList(file, 'client_secret_hashes', hashSecret(secret), item => {
     if (!until || !isEntry(item)) return item

@@ -136,6 +136,21 @@ test('accounts remove requires a confirmation', async () => {
   expect((await usher(['accounts', 'list'])).stdout).toBe('There are no accounts yet.\n')
 })
 
+test.each([
+  `${'a'.repeat(40)}ü`,
+  `${'a'.repeat(40)}\t`,
+  '密'.repeat(40),
+  `${'a'.repeat(40)}\u007f`,
+])('a secret that no client can send is refused: %j', async secret => {
+  const file = join(config, 'clients', 'odd.yaml')
+  const text = 'client_id: odd\nclient_name: Odd\nredirect_uris: [https://odd.example.org/cb]\n'
+  writeFileSync(file, text)
+  const { code, stderr } = await usher(['clients', 'secret', 'odd', '--secret-stdin'], secret)
+  expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('RFC 6749 A.2') })
+  expect(readFileSync(file, 'utf8')).toBe(text)
+  rmSync(file)
+})
+
 test('clients secret writes the hash, keeps the comments, and prints the secret once', async () => {
   const file = join(config, 'clients', 'wiki.yaml')
   writeFileSync(

@@ -361,3 +361,14 @@ test.each<[object, string[]]>([
   }
   expect((await read(files)).findings.map(({ key, rule }) => `${key} ${rule}`)).toEqual(expected)
 })
+
+test.each([
+  ['client_secret', { client_secret: 'gehe\u00efm', token_endpoint_auth_method: undefined }],
+  ['client_secret', { client_secret: 'a\tb', token_endpoint_auth_method: undefined }],
+  ['default_acr_values.0', { default_acr_values: ['two factors'] }],
+  ['client_id', { client_id: 'wik\u00ed' }],
+])('a value that no request can carry is refused: %s', async (key, changes) => {
+  const { findings } = await read({ 'clients/web.yaml': client(changes) })
+  expect(findings.map(finding => finding.key)).toEqual([key])
+  expect(findings[0]?.message).toMatch(/ASCII/)
+})

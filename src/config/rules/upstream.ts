@@ -6,7 +6,7 @@ import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import { findingsOf, unknownNames } from '../report/wording.ts'
 import { readText } from '../report/yaml.ts'
-import type { ClientFile } from '../schema/client.ts'
+import { type ClientFile, NO_VSCHARS } from '../schema/client.ts'
 import { schemeProblem } from '../schema/redirect-uri.ts'
 import {
   hasPasskeys,
@@ -16,6 +16,7 @@ import {
   type UpstreamFile,
 } from '../schema/upstream.ts'
 import type { UsherFile } from '../schema/usher.ts'
+import { VSCHARS } from '../schema/values.ts'
 import type { Context } from './client.ts'
 import { readPrivateKey } from './provider.ts'
 
@@ -33,13 +34,20 @@ export function readUpstreams(files: File[], folder: string, findings: Finding[]
   const upstreams = files.map(({ file, value, at }): [string, Upstream] => {
     const name = basename(file, '.yaml')
     const { client_secret_file: secret, private_key_file: pem } = value
-    const { text, problem } = secret ? readText(resolve(folder, secret)) : {}
+    const { text, problem = secretProblem(text) } = secret ? readText(resolve(folder, secret)) : {}
     const own = pem ? readPrivateKey(resolve(folder, pem)) : {}
     if (problem) findings.push(at(['client_secret_file'], 'file', `its file ${problem}`))
     if (own.problem) findings.push(at(['private_key_file'], 'signing-key', own.problem))
     return [name, { ...value, name, clientSecret: text?.trim(), secretKey: own.pem }]
   })
   return Object.fromEntries(upstreams)
+}
+
+/** Returns why the content of a file cannot be a secret of a client. */
+function secretProblem(text?: string): string | undefined {
+  const secret = text?.trim()
+  if (secret === undefined || VSCHARS.test(secret)) return undefined
+  return secret === '' ? 'is empty' : NO_VSCHARS
 }
 
 /** Returns the findings about an upstream, with the warnings. */

@@ -16,6 +16,7 @@ import {
   path,
   scopeName,
   tagProblem,
+  VSCHARS,
   webUrl,
   words,
 } from './values.ts'
@@ -79,6 +80,10 @@ export const RESPONSE_TYPES = [
 export const RESPONSE_MODES = namesIn('query form_post jwt query.jwt form_post.jwt fragment')
 /** Content encryption algorithms of encrypted JWTs. */
 export const CONTENT_ENCRYPTION = namesIn('A128CBC-HS256 A256CBC-HS512 A128GCM A256GCM')
+/** Clients send a secret as it is, or in the Basic header. */
+export const NO_VSCHARS =
+  'has characters that no client can send: only letters, digits, spaces and signs of ASCII (RFC 6749 A.2)'
+const ACR = 'an acr value is visible ASCII characters, without spaces (OIDC Core §3.1.2.1)'
 const SCOPES = 'must be one text with spaces between scopes: openid profile'
 
 const branding = z.strictObject({ logo: path, accent: colour, accent_dark: colour }).partial()
@@ -121,7 +126,7 @@ export const clientSchema = z.strictObject({
     .optional(),
   initiate_login_uri: webUrl.refine(uri => /^https:/i.test(uri), 'must be https').optional(),
   token_endpoint_auth_method: z.enum(METHODS).optional(),
-  client_secret: z.string().min(1).optional(),
+  client_secret: matching(VSCHARS, NO_VSCHARS).optional(),
   client_secret_hashes: z.array(secretHash).optional(),
   jwks: jwks.optional(),
   jwks_uri: requestedUri.optional(),
@@ -153,7 +158,10 @@ export const clientSchema = z.strictObject({
   userinfo_encrypted_response_alg: z.enum(ENCRYPTION_ALGORITHMS).optional(),
   userinfo_encrypted_response_enc: z.enum(CONTENT_ENCRYPTION).optional(),
   default_max_age: z.int().min(0).optional(),
-  default_acr_values: z.array(z.string()).min(1).optional(),
+  default_acr_values: z
+    .array(matching(/^[\x21-\x7E]+$/, ACR))
+    .min(1)
+    .optional(),
   require_auth_time: z.boolean().optional(),
   require_pushed_authorization_requests: z.boolean().optional(),
   dpop_bound_access_tokens: z.boolean().optional(),

@@ -1,7 +1,7 @@
 // Schema of upstreams/NAME.yaml: an OpenID Connect issuer at which users sign in.
 
 import { z } from 'zod'
-import { matching, path, scopeName, section, wordsByLanguage } from './values.ts'
+import { matching, path, scopeName, section, VSCHARS, wordsByLanguage } from './values.ts'
 
 /** The name of the method of sign-in that is not an upstream. */
 export const PASSWORD = 'password'
@@ -15,13 +15,14 @@ const issuer = z
   .refine(url => !/[?#]/.test(url), 'an issuer has neither query nor fragment')
 /** The domain of e-mail addresses, in lower case. */
 export const domain = matching(/^[a-z\d-]+(\.[a-z\d-]+)+$/i, 'a domain: example.org').toLowerCase()
+const acrValue = matching(/^[\x21-\x7E]+$/, 'an acr value is visible ASCII characters')
 const claimName = z.string().min(1)
 const OIDC_CLAIMS = { username: 'preferred_username', name: 'name', email: 'email' }
 
 /** Schema of an upstream file. */
 export const upstreamSchema = z.strictObject({
   issuer,
-  client_id: z.string().min(1),
+  client_id: matching(VSCHARS, 'a client_id is visible ASCII characters (RFC 6749 A.1)'),
   client_secret_file: path.optional(),
   private_key_file: path.optional(),
   scopes: z.array(scopeName).default(['openid', 'profile', 'email']),
@@ -34,7 +35,7 @@ export const upstreamSchema = z.strictObject({
     claims: z.record(claimName, z.string()).default({}),
   }),
   claims: z.record(field, claimName).default(OIDC_CLAIMS),
-  acr: z.record(z.string().min(1), z.string().min(1)).default({}),
+  acr: z.record(acrValue, acrValue).default({}),
   sign_out: z.enum(['none', 'offer', 'return']).default('offer'),
   domains: z.array(domain).default([]),
   second_factor: z.enum(['ask', 'exempt']).default('ask'),
