@@ -4,6 +4,7 @@ import { generateKeyPairSync, randomBytes } from 'node:crypto'
 import { beforeEach, describe, expect, vi } from 'vitest'
 import { createFactors } from '../../src/features/factors/factors.ts'
 import { createPasskeys } from '../../src/features/factors/passkeys.ts'
+import { StoreUnavailable } from '../../src/storage/store.ts'
 import {
   addApp,
   claimsAfter,
@@ -371,6 +372,36 @@ describe('an answer is refused', () => {
     expect(won).toHaveLength(1)
     expect(events().filter(({ reason }) => reason === 'passkey_replayed')).not.toHaveLength(0)
   })
+
+  test.each(['sign-in', 'second factor'])(
+    'no: the form of a %s that the store interrupted is sent again',
+    async place => {
+      phone.counter = 1
+      await addPasskey(await signedIn(usher, name), phone)
+      const { write } = usher.store
+      let isDone = false
+      for (let failing = 1; !isDone; failing++) {
+        const { browser } = await open(usher)
+        if (place === 'second factor') await enterPassword(browser, name)
+        const form = fieldsOf(browser.page, { passkey: phone.get(optionsOn(browser)) })
+        const { url } = browser.page
+        let writes = 0
+        const spy = vi.spyOn(usher.store, 'write').mockImplementation(async changes => {
+          // The store has the change, and its answer is lost.
+          const written = await write.call(usher.store, changes)
+          if (++writes >= failing) throw new StoreUnavailable('cut')
+          return written
+        })
+        const { status } = await send(browser, url, { form })
+        spy.mockRestore()
+        isDone = status === 200
+        if (isDone) break
+        expect(status, `write ${failing}`).toBe(503)
+        expect((await send(browser, url, { form })).status, `write ${failing}`).toBe(200)
+      }
+      expect(events().filter(({ reason }) => reason === 'passkey_replayed')).toEqual([])
+    },
+  )
 
   test('after the lifetime of its challenge', async () => {
     await withPasskey()

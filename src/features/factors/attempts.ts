@@ -81,7 +81,14 @@ export function createPasskeySignIn(site: Site, passkeys: Passkeys, metrics: Met
       const isForeign = !(await passkeys.has(named, id))
       const about = { factor: 'passkey', account, isForeign, since: ts, interaction } as const
       const login = await attempt(ctx, 'sign_in', about, async () => {
-        const passkey = await passkeys.use(named, placeOf(interaction), answer, useOf(ctx), true)
+        const passkey = await passkeys.use(
+          named,
+          placeOf(interaction),
+          answer,
+          useOf(ctx),
+          true,
+          ctx,
+        )
         if (account && !account.enabled) throw new Refused('disabled')
         return raised({ accountId: named, ts, amr: [] }, passkey)
       })

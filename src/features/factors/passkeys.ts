@@ -22,6 +22,7 @@ import {
   isoBase64URL,
   isoCBOR,
 } from '@simplewebauthn/server/helpers'
+import type { Context } from 'koa'
 import type { Account } from '../../accounts/account.ts'
 import { type Login, PHISHING_RESISTANT_ACR } from '../../accounts/sign-in-method.ts'
 import type { Settings } from '../../config/load.ts'
@@ -52,6 +53,8 @@ type Expected = Record<'expectedOrigin' | 'expectedRPID', string> & {
 
 /** The part of a challenge before the keyed hash. */
 const START_BYTES = 16
+/** Of each process. */
+const MAX_INTERRUPTED = 1000
 /** A user handle has at most so many bytes (WebAuthn Level 3 §5.4.3). */
 const MAX_HANDLE_BYTES = 64
 
@@ -97,8 +100,25 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
     return start.readUInt32BE() + ttl >= now()
   }
 
-  /** Checks an answer of the browser, and takes its challenge. Throws `Refused`. */
-  async function check<T>(place: string, verify: (expected: Expected) => Promise<T | undefined>) {
+  /** Challenges that were taken by requests that the store then interrupted: the same form is sent again. */
+  const interrupted = new Set<string>()
+
+  function watch(ctx: Context, challenge: string) {
+    ctx.res.once('close', () => {
+      if (interrupted.size >= MAX_INTERRUPTED) interrupted.clear()
+      if (ctx.status === 503) interrupted.add(challenge)
+    })
+  }
+
+  /**
+   * Checks an answer of the browser, and takes its challenge. `isRepeated`: a request that was answered with 503 had
+   * taken it. Throws `Refused`.
+   */
+  async function check<T extends object>(
+    place: string,
+    verify: (expected: Expected) => Promise<T | undefined>,
+    ctx?: Context,
+  ) {
     let used = ''
     const expectedChallenge = (challenge: string) => {
       used = challenge
@@ -110,8 +130,11 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
       throw new Refused('passkey_wrong', harmless(reasonOf(error)))
     })
     if (!checked) throw new Refused('passkey_wrong', 'wrong signature')
-    if (await records.save('PasskeyChallenge', used, {}, { ttl })) return checked
-    throw new Refused('passkey_replayed')
+    if (ctx) watch(ctx, used)
+    const isTaken = await records.save('PasskeyChallenge', used, {}, { ttl })
+    const isRepeated = !isTaken && interrupted.delete(used)
+    if (!isTaken && !isRepeated) throw new Refused('passkey_replayed')
+    return { ...checked, isRepeated }
   }
 
   const describe = ({ id, transports }: Passkey) => ({ id, transports })
@@ -148,8 +171,14 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
     },
 
     /** Returns the new passkey of an answer. Throws `Refused`. */
-    async confirm(place: string, answer: string, name: string, use: Use): Promise<Passkey> {
-      const { credential, credentialDeviceType } = await check(place, async expected => {
+    async confirm(
+      place: string,
+      answer: string,
+      name: string,
+      use: Use,
+      ctx?: Context,
+    ): Promise<Passkey> {
+      const verify = async (expected: Expected) => {
         const sent = readJson(answer)
         refuseOtherOrigins(sent)
         const response = withoutCertificates(sent)
@@ -157,7 +186,8 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
         const { registrationInfo } = await verifyRegistrationResponse(options)
         if (registrationInfo) refuseOddKeys(registrationInfo.credential)
         return registrationInfo
-      })
+      }
+      const { credential, credentialDeviceType } = await check(place, verify, ctx)
       await factors.addPasskeyHost(rpID)
       const { id, publicKey, counter, transports } = credential
       return {
@@ -181,7 +211,14 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
     },
 
     /** Uses a passkey of an account, and returns it. Throws `Refused`. */
-    async use(account: string, place: string, answer: string, used: Use, mustVerify: boolean) {
+    async use(
+      account: string,
+      place: string,
+      answer: string,
+      used: Use,
+      mustVerify: boolean,
+      ctx?: Context,
+    ) {
       const { id } = credentialIn(answer)
       const { factors: known } = await factors.read(account)
       const passkey = known.filter(isPasskey).find(one => one.id === id)
@@ -189,17 +226,19 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
       const publicKey = new Uint8Array(Buffer.from(passkey.key, 'base64url'))
       // The counter is compared below, in the change of the record.
       const credential = { id, publicKey, counter: 0 }
-      const { newCounter: counter } = await check(place, async expected => {
+      const verify = async (expected: Expected) => {
         const response = readJson(answer)
         refuseOtherOrigins(response)
         const about = { response, credential, requireUserVerification: mustVerify }
         const result = await verifyAuthenticationResponse({ ...about, ...expected })
         return result.verified ? result.authenticationInfo : undefined
-      })
+      }
+      const { newCounter: counter, isRepeated } = await check(place, verify, ctx)
       const isUsed = await factors.use(account, factor => {
         if (factor.id !== id || !isPasskey(factor)) return undefined
         // Passkeys that do not count always have 0 (WebAuthn Level 3 §6.1.1).
-        const isLater = counter > factor.counter || counter + factor.counter === 0
+        const isSame = counter === factor.counter && (isRepeated || counter === 0)
+        const isLater = counter > factor.counter || isSame
         return isLater ? { ...factor, counter, used } : undefined
       })
       if (!isUsed) throw new Refused('passkey_counter')

@@ -81,7 +81,7 @@ export async function addFactor(
     return useCode({ type: 'totp', id: nonce, name, created: use.at, secret, step: 0 }, code, use)
   }
   const factor = answer
-    ? await passkeys?.confirm(place, answer, name, use).catch(logged)
+    ? await passkeys?.confirm(place, answer, name, use, ctx).catch(logged)
     : confirmApp()
   const codes = factor ? await factors.add(id, factor, uid) : undefined
   if (codes && factor) note(ctx, 'second_factor_added', { account: id, factor: factor.type })
@@ -193,7 +193,7 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
     return attempt(ctx, 'second_factor', about, async () => {
       const used = useOf(ctx)
       if (passkeys && answer) {
-        return raised(login, await passkeys.use(id, placeOf(interaction), answer, used, false))
+        return raised(login, await passkeys.use(id, placeOf(interaction), answer, used, false, ctx))
       }
       const next = (one: Factor) =>
         isPasskey(one) ? undefined : useCode(one, form.value('code'), used)
