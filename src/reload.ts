@@ -108,7 +108,7 @@ export async function run(first: Settings, context: Context, readiness: Readines
   async function noteFolder(next: FolderState) {
     const isSame = JSON.stringify(next) === JSON.stringify(folder)
     folder = next
-    // An unavailable store is told again by `checkKeys`.
+    // `checkKeys` repeats this, also for a store that was unavailable.
     if (!isSame) await saveFolderState(context.records, folder).catch(() => {})
   }
 

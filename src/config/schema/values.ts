@@ -64,7 +64,7 @@ export const refusing =
 export const section = <S extends z.ZodRawShape>(shape: S) =>
   z.strictObject(shape).prefault({} as z.input<z.ZodObject<S>>)
 
-/** Text that the parameters and the Basic header of OAuth can carry: `VSCHAR` of RFC 6749 A. */
+/** Text that the parameters and the Basic header of OAuth can carry (RFC 6749 A). */
 export const VSCHARS = /^[\x20-\x7E]+$/
 
 /** Text that matches a pattern. */
