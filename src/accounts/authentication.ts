@@ -149,7 +149,7 @@ export function createAuthentication(
 
   /**
    * Counts an attempt that cannot be a guess: an answer of a passkey that the account does not have. It counts for the
-   * network only, so that nobody makes the user wait with it. Returns false if it comes too early.
+   * network only, so that an attacker cannot make the user wait with it. Returns false if it comes too early.
    */
   async function countNoGuess(ctx: Context): Promise<boolean> {
     if (!ctx.state.stored.count(ATTEMPT_BYTES)) return false
@@ -197,7 +197,7 @@ function createRememberedBrowsers(
 
   /**
    * Returns the mark of this browser for the account, unique among its browsers. A mark from before the latest factor is
-   * void: whoever knew the password could make any number of them, and each would have a counter for codes.
+   * void: a thief of the password could make any number of them, and each would have a counter for codes.
    */
   async function find(ctx: Context, account: Pick<Account, 'id' | 'ended'>) {
     const mark = marks(ctx).find(found => isOf(account, found))

@@ -50,7 +50,11 @@ export const factorStates = [
   state('factors', 'factors', words => list(words)),
   state('factors-none', 'factors', words => list(words, { factors: [] })),
   state('factors-removed', 'factors', words =>
-    list(words, { outcome: words.t('factors.removed'), left: words.plural('factors.left', 1) }),
+    list(words, {
+      outcome: words.t('factors.removed'),
+      left: words.plural('factors.left', 1),
+      elsewhere: { text: words.plural('account.elsewhere', 1), end: '/account/sessions/end' },
+    }),
   ),
   state('factors-last', 'factors', words =>
     list(words, { isLast: true, factors: list(words).factors.slice(1) }),
@@ -61,6 +65,7 @@ export const factorStates = [
   ),
   state('factor-app', 'new-factor', () => ({ app })),
   state('factor-app-wrong', 'new-factor', ({ t }) => ({ app, problem: t('factors.wrong') })),
+  state('factor-app-clock', 'new-factor', ({ t }) => ({ app, problem: t('factors.clock') })),
   state('factor-passkey', 'new-factor', () => ({ passkey })),
   state('factor-passkey-failed', 'new-factor', ({ t }) => ({
     passkey,
@@ -85,6 +90,12 @@ export const factorStates = [
     hasApp: false,
     hasRecovery: true,
   })),
+  state('second-factor-change', 'second-factor', ({ t }) => ({
+    reason: t('factors.for_change_passkey'),
+    passkey,
+    hasApp: false,
+    hasRecovery: true,
+  })),
   state('second-factor-both', 'second-factor', () => ({
     passkey,
     hasApp: true,
@@ -98,6 +109,10 @@ export const factorStates = [
     failed: '4kq2v9x0c7ah',
   })),
   state('recovery-codes', 'recovery-codes', () => ({ codes })),
+  state('recovery-codes-elsewhere', 'recovery-codes', ({ plural }) => ({
+    codes,
+    elsewhere: { text: plural('account.elsewhere', 2), end: '/account/sessions/end' },
+  })),
   state('recovery-codes-account', 'recovery-codes', () => ({ codes, area })),
   state('factor-added', 'recovery-codes', () => ({ codes: [] })),
 ]

@@ -254,6 +254,12 @@ export const STATES: State[] = [
     mustAsk: true,
   })),
   state('sign-in-again', 'sign-in', () => ({ ...signIn, username: USER.username, again: true })),
+  state('sign-in-change', 'sign-in', () => ({
+    ...signIn,
+    username: USER.username,
+    again: true,
+    isForChange: true,
+  })),
   state('sign-in-expects-other', 'sign-in', () => ({ ...signIn, expectsOther: true })),
   state('sign-in-sign-up', 'sign-in', () => ({ ...signIn, canSignUp: true })),
   state('sign-in-email', 'sign-in', () => ({ ...signIn, byEmail: true })),

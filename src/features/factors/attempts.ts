@@ -23,7 +23,7 @@ interface Attempt {
   factor: Method
   /** Absent if the attempt names no account that exists. */
   account?: Account
-  /** A passkey that the account does not have: 256 random bits, which nobody guesses. */
+  /** A passkey that the account does not have: its 256 random bits cannot be guessed. */
   isForeign?: boolean
   /** Epoch seconds: a time before the attempt. */
   since: number

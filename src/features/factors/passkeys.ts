@@ -279,7 +279,7 @@ function refuseOtherOrigins(answer: unknown): void {
 const MAX_ID_BYTES = 1023
 /** 2,048 to 4,096 bits. */
 const RSA_MODULUS_BYTES = { min: 256, max: 512 }
-/** Longer exponents cost much time for each answer, and nobody uses one. */
+/** Longer exponents cost much time for each answer, and are not in use. */
 const MAX_RSA_EXPONENT_BYTES = 4
 /** Labels of COSE (RFC 9053): type, algorithm, and the parameters by type. */
 const COSE = { type: 1, rsaModulus: -1, rsaExponent: -2 }
