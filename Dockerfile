@@ -31,7 +31,7 @@ USER 10001:10001
 ENV NODE_COMPILE_CACHE=compiled/cache NODE_COMPILE_CACHE_PORTABLE=1
 ENV NODE_OPTIONS=--max-semi-space-size=4
 # An import compiles the modules. Without this cache, each start of a container would strip the types again.
-RUN node --eval "import('./src/server.ts'); import('./src/storage/redis/store.ts')" && chmod -R a+rX,go-w compiled/cache
+RUN node --eval "import('./src/server.ts'); import('./src/store/redis/store.ts')" && chmod -R a+rX,go-w compiled/cache
 
 FROM ${NODE}
 LABEL org.opencontainers.image.title="Usher" \

@@ -4,7 +4,7 @@ import { parseArgs } from 'node:util'
 import { Failure, hint, type Invocation, opened } from './commands/command.ts'
 import { COMMANDS, type Command } from './commands/table.ts'
 import { didYouMean } from './config/report/wording.ts'
-import { reasonOf, StoreUnavailable } from './storage/store.ts'
+import { reasonOf, StoreUnavailable } from './store/store.ts'
 
 async function main(argv: string[]): Promise<number> {
   const [noun = 'help', verb = ''] = argv.filter(word => word !== '--help')

@@ -12,10 +12,10 @@ import { setTimeout } from 'node:timers/promises'
 import { fixedOf, losses } from './config/diff.ts'
 import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError } from './config/report/finding.ts'
-import { createLog } from './http/log.ts'
-import { createClusterMetrics, serveMetrics } from './http/metrics.ts'
+import { createLog } from './operation/log.ts'
+import { createClusterMetrics, serveMetrics } from './operation/metrics.ts'
 import { SIGNALS, serve } from './server.ts'
-import { reasonOf } from './storage/store.ts'
+import { reasonOf } from './store/store.ts'
 
 /** The wait before a worker is replaced. Doubles while the replacements end early, too. */
 const RESTART_MS = { min: 250, max: 30_000 }

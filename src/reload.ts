@@ -15,12 +15,12 @@ import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError, toRecord } from './config/report/finding.ts'
 import { isAboutAttribute } from './config/report/wording.ts'
 import { pause } from './config/turns.ts'
-import { createAudit } from './http/audit.ts'
-import type { Readiness } from './http/health.ts'
-import { openSigningKeys, type SigningKey } from './keys/signing-keys.ts'
-import type { Environment } from './provider/feature.ts'
-import { type FolderState, forgetFolderState, saveFolderState } from './state/folder-state.ts'
-import { now, reasonOf, StoreUnavailable } from './storage/store.ts'
+import { createAudit } from './operation/audit.ts'
+import type { Readiness } from './operation/health.ts'
+import { openSigningKeys, type SigningKey } from './operation/signing-keys.ts'
+import type { Environment } from './oidc/feature.ts'
+import { type FolderState, forgetFolderState, saveFolderState } from './operation/folder-state.ts'
+import { now, reasonOf, StoreUnavailable } from './store/store.ts'
 
 /** Interval of the checks of the signing keys. */
 const KEYS_EVERY_MS = 10_000

@@ -1,6 +1,6 @@
 // Accounts in a file, for import and export: lines of JSON, or a table.
 
-import { type Account, InvalidAccount, type Transfer, transferSchema } from '../accounts/account.ts'
+import { type Account, InvalidAccount, type Transfer, transferSchema } from '../sign-in/account.ts'
 import { didYouMean, plainWords } from '../config/report/wording.ts'
 import { isMap, namesIn, readJson } from '../config/schema/values.ts'
 import { escaped } from './command.ts'

@@ -9,17 +9,17 @@ import {
   profileSchema,
   subjectSchema,
   valuesOf,
-} from '../accounts/account.ts'
-import { hashPassword, passwordProblem } from '../accounts/password.ts'
+} from '../sign-in/account.ts'
+import { hashPassword, passwordProblem } from '../sign-in/password.ts'
 import { readSettings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
-import { tidy } from '../config/schema/display-text.ts'
+import { tidy } from '../oidc/display-text.ts'
 import type { Upstream } from '../config/schema/upstream.ts'
 import { readJson } from '../config/schema/values.ts'
 import { createFactors, withoutSecrets } from '../features/factors/factors.ts'
 import { createLinks } from '../features/links.ts'
 import { addLink, withoutIssuer } from '../features/upstream/identities.ts'
-import { now } from '../storage/store.ts'
+import { now } from '../store/store.ts'
 import {
   Failure,
   hint,

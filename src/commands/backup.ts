@@ -1,5 +1,5 @@
 // `usher store backup` and `usher store restore`. A backup has no tombstones, and only the kinds of records
-// that storage/kinds.json allows. Old copies of others would make a used code or invitation, an ended session, a
+// that store/kinds.json allows. Old copies of others would make a used code or invitation, an ended session, a
 // rotated token or a retired key valid again, or repeat a notification. A new kind is not in backups, until it is
 // known to be safe.
 //
@@ -13,9 +13,9 @@ import { pipeline } from 'node:stream/promises'
 import { readStoreSettings } from '../config/load.ts'
 import { mapOf, readJson } from '../config/schema/values.ts'
 import { type Factors, restored } from '../features/factors/factors.ts'
-import kinds from '../storage/kinds.json' with { type: 'json' }
-import { createSeal, NAMING_KEY, recordOf, type Seal } from '../storage/seal.ts'
-import type { Entry } from '../storage/store.ts'
+import kinds from '../store/kinds.json' with { type: 'json' }
+import { createSeal, NAMING_KEY, recordOf, type Seal } from '../store/seal.ts'
+import type { Entry } from '../store/store.ts'
 import { Failure, hint, type Invocation, openAt, openState, recordsAre } from './command.ts'
 import { fill, findSecret, textOf } from './store.ts'
 

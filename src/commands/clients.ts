@@ -20,10 +20,10 @@ import {
   unusedSeconds,
   WITHOUT_PKCE,
 } from '../features/registered-clients.ts'
-import { ANY_SECRET } from '../provider/failures.ts'
-import { revokeClient } from '../state/grants.ts'
-import { createSeal } from '../storage/seal.ts'
-import { now } from '../storage/store.ts'
+import { ANY_SECRET } from '../operation/failures.ts'
+import { revokeClient } from '../oidc/adapter/grants.ts'
+import { createSeal } from '../store/seal.ts'
+import { now } from '../store/store.ts'
 import {
   Failure,
   hint,

@@ -3,7 +3,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
-import { createDirectory, type OwnDirectory } from '../accounts/directory.ts'
+import { createDirectory, type OwnDirectory } from '../sign-in/directory.ts'
 import { createApp } from '../app.ts'
 import { jsonSchemas } from '../config/key-list.ts'
 import { configFolder, readFolder, type Settings } from '../config/load.ts'
@@ -11,10 +11,10 @@ import { ConfigError, describe, type Finding, toRecord } from '../config/report/
 import { isAboutAttribute } from '../config/report/wording.ts'
 import { hasPasskeys } from '../config/schema/upstream.ts'
 import { requireHost } from '../features/factors/rules.ts'
-import type { Readiness } from '../http/health.ts'
-import { createMetrics } from '../http/metrics.ts'
-import { openSigningKeys } from '../keys/signing-keys.ts'
-import { openInstallation } from '../storage/open.ts'
+import type { Readiness } from '../operation/health.ts'
+import { createMetrics } from '../operation/metrics.ts'
+import { openSigningKeys } from '../operation/signing-keys.ts'
+import { openInstallation } from '../store/open.ts'
 import { Failure, folderNotes, hint, type Invocation, openState, print } from './command.ts'
 
 /** `config check [FOLDER]`: fails when there is a finding; warnings are only shown. */

@@ -10,7 +10,7 @@ import { ConfigError } from '../config/report/finding.ts'
 import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { scopesFor } from '../config/schema/resource.ts'
 import { mapOf, readJson } from '../config/schema/values.ts'
-import { claimsByScope } from '../provider/claims.ts'
+import { claimsByScope } from '../oidc/claims.ts'
 import {
   type FailedRequest,
   failedSignIn,
@@ -18,8 +18,8 @@ import {
   harmless,
   IGNORED,
   minutesLeftOut,
-} from '../provider/failures.ts'
-import { DISCOVERY, endpointOf, routesOf } from '../provider/routes.ts'
+} from '../operation/failures.ts'
+import { DISCOVERY, endpointOf, routesOf } from '../oidc/paths.ts'
 import { findClient } from './clients.ts'
 import {
   Failure,

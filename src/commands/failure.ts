@@ -7,7 +7,7 @@ import type { ValidFile } from '../config/files.ts'
 import { configFolder, type Settings } from '../config/load.ts'
 import { didYouMean, fill } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
-import { DESCRIPTIONS } from '../provider/error-descriptions.ts'
+import { DESCRIPTIONS } from '../oidc/error-descriptions.ts'
 import {
   ANY_SECRET,
   type Compared,
@@ -16,8 +16,8 @@ import {
   harmless,
   IGNORED,
   registeredValues,
-} from '../provider/failures.ts'
-import { CLOCK_TOLERANCE_SECONDS } from '../provider/requests.ts'
+} from '../operation/failures.ts'
+import { CLOCK_TOLERANCE_SECONDS } from '../oidc/requests.ts'
 import exchange from './exchange-refusals.json' with { type: 'json' }
 import texts from './refusals.json' with { type: 'json' }
 import { CLIENT_REFUSALS, type Said, SIGN_IN } from './why.ts'

@@ -1,6 +1,6 @@
 // `usher grants`: the access that a user has allowed applications.
 
-import { type Consent, createConsents } from '../accounts/consents.ts'
+import { type Consent, createConsents } from '../oidc/consents.ts'
 import { hint, type Invocation, openAccount, print, requireOne, timeOf } from './command.ts'
 
 /** `grants list ACCOUNT`. */

@@ -1,7 +1,7 @@
 // `usher keys`: the signing keys.
 
 import { readSettings } from '../config/load.ts'
-import { type KeyStatus, openSigningKeys } from '../keys/signing-keys.ts'
+import { type KeyStatus, openSigningKeys } from '../operation/signing-keys.ts'
 import { Failure, hint, type Invocation, openState, print, timeOf } from './command.ts'
 
 /** `keys list`. */

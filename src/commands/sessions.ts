@@ -1,7 +1,7 @@
 // `usher sessions`: the browsers in which a user is signed in.
 
-import { browsersOf, type SignedInBrowser } from '../accounts/sessions.ts'
-import { createSessions } from '../state/sessions.ts'
+import { browsersOf, type SignedInBrowser } from '../account/signed-in-browsers.ts'
+import { createSessions } from '../oidc/adapter/sessions.ts'
 import { hint, type Invocation, openAccount, print, requireOne, timeOf } from './command.ts'
 
 /** `sessions list ACCOUNT`. */

@@ -13,11 +13,11 @@ import { existsSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { readStoreSettings } from '../config/load.ts'
 import { usherSchema } from '../config/schema/usher.ts'
-import { queueAuditEvent } from '../state/operator-events.ts'
-import { readSecret, secretFile, storeExists, storeFile } from '../storage/open.ts'
-import { openRecords } from '../storage/records.ts'
-import { createSeal, NAMING_KEY } from '../storage/seal.ts'
-import { type Entry, reasonOf, requireTrust, type Store } from '../storage/store.ts'
+import { queueAuditEvent } from '../operation/operator-events.ts'
+import { readSecret, secretFile, storeExists, storeFile } from '../store/open.ts'
+import { openRecords } from '../store/records.ts'
+import { createSeal, NAMING_KEY } from '../store/seal.ts'
+import { type Entry, reasonOf, requireTrust, type Store } from '../store/store.ts'
 import {
   Failure,
   hint,

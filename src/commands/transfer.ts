@@ -11,19 +11,19 @@ import {
   type Profile,
   profileSchema,
   type Transfer,
-} from '../accounts/account.ts'
-import { createConsents } from '../accounts/consents.ts'
-import type { OwnDirectory } from '../accounts/directory.ts'
-import { browsersOf } from '../accounts/sessions.ts'
+} from '../sign-in/account.ts'
+import { createConsents } from '../oidc/consents.ts'
+import type { OwnDirectory } from '../sign-in/directory.ts'
+import { browsersOf } from '../account/signed-in-browsers.ts'
 import { readSettings } from '../config/load.ts'
 import { readDuration } from '../config/schema/values.ts'
-import { recentActivity } from '../features/activity.ts'
+import { recentActivity } from '../account/activity.ts'
 import { createFactors, describeFactors, withoutSecrets } from '../features/factors/factors.ts'
 import { createLinks } from '../features/links.ts'
-import { queueLink } from '../features/mail-queue.ts'
-import { type GrantRecord, grantsOfAccount } from '../state/grants.ts'
-import type { Records } from '../storage/records.ts'
-import { reasonOf } from '../storage/store.ts'
+import { queueLink } from '../account/mail-queue.ts'
+import { type GrantRecord, grantsOfAccount } from '../oidc/adapter/grants.ts'
+import type { Records } from '../store/records.ts'
+import { reasonOf } from '../store/store.ts'
 import { linesIn, readLine, writeLine } from './account-lines.ts'
 import { linkUpstream, readProfile, visible } from './accounts.ts'
 import {

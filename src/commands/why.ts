@@ -7,10 +7,10 @@ import {
   missingAttributes,
   type Refusal,
   typedName,
-} from '../accounts/account.ts'
-import { accountCounter, networkCounter, signInLimits } from '../accounts/authentication.ts'
-import { createDirectory, isExpired } from '../accounts/directory.ts'
-import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
+} from '../sign-in/account.ts'
+import { accountCounter, networkCounter, signInLimits } from '../sign-in/authentication.ts'
+import { createDirectory, isExpired } from '../sign-in/directory.ts'
+import { type Counter, createRateLimit } from '../sign-in/rate-limit.ts'
 import { readSettings } from '../config/load.ts'
 import { fill } from '../config/report/wording.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
@@ -19,8 +19,8 @@ import { createFactors, describeFactors, isPasskey } from '../features/factors/f
 import { createRules } from '../features/factors/rules.ts'
 import { createLinks } from '../features/links.ts'
 import type { UpstreamRefusal } from '../features/upstream/identities.ts'
-import { NOT_ALLOWED, SWITCHED_OFF } from '../provider/clients.ts'
-import { now } from '../storage/store.ts'
+import { NOT_ALLOWED, SWITCHED_OFF } from '../oidc/clients.ts'
+import { now } from '../store/store.ts'
 import {
   Failure,
   findAccount,

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { containsSecret, isSecret } from './key-list.ts'
 import type { Settings } from './load.ts'
 import type { Finding } from './report/finding.ts'
-import { beginningOf } from './schema/display-text.ts'
+import { beginningOf } from '../oidc/display-text.ts'
 import { isMap, namesIn } from './schema/values.ts'
 import { pause } from './turns.ts'
 

@@ -16,19 +16,19 @@ import {
   isUsername,
   newAccountId,
   profileSchema,
-} from '../accounts/account.ts'
-import { activeOf, createDirectory, type Directory } from '../accounts/directory.ts'
-import { isTooLong } from '../accounts/password.ts'
+} from '../sign-in/account.ts'
+import { activeOf, createDirectory, type Directory } from '../sign-in/directory.ts'
+import { isTooLong } from '../sign-in/password.ts'
 import type { Settings } from '../config/load.ts'
-import { tidy } from '../config/schema/display-text.ts'
+import { tidy } from '../oidc/display-text.ts'
 import { mapOf } from '../config/schema/values.ts'
-import { BOUNDS } from '../http/bounds.ts'
-import { withTimeout } from '../http/egress.ts'
-import { importModule } from '../keys/external-keys.ts'
-import { revokeGrants } from '../state/grants.ts'
-import { createSessions, type Sessions } from '../state/sessions.ts'
-import type { Records } from '../storage/records.ts'
-import { now, PeerUnavailable, reasonOf } from '../storage/store.ts'
+import { BOUNDS } from '../oidc/bounds.ts'
+import { withTimeout } from '../operation/egress.ts'
+import { importModule } from '../operation/external-keys.ts'
+import { revokeGrants } from '../oidc/adapter/grants.ts'
+import { createSessions, type Sessions } from '../oidc/adapter/sessions.ts'
+import type { Records } from '../store/records.ts'
+import { now, PeerUnavailable, reasonOf } from '../store/store.ts'
 
 /** Timeout of each call of the module. */
 const SOURCE_TIMEOUT_MS = 1000

@@ -1,12 +1,12 @@
 // Access to an application: `allow` and `enabled` of its client file. The core refuses tokens wherever it finds an
-// account (`refusalOf` in provider/clients.ts). This feature shows users who sign in a page, and answers the
+// account (`refusalOf` in oidc/clients.ts). This feature shows users who sign in a page, and answers the
 // client with `access_denied` or `unauthorized_client`.
 
 import { errors, interactionPolicy } from 'oidc-provider'
-import type { PromptPage } from '../pages/interaction.ts'
-import type { PageFeature } from '../pages/routes.ts'
-import type { Site } from '../pages/site.ts'
-import { findClient, isOff, MAY_NOT_USE, refusalOf, SWITCHED_OFF } from '../provider/clients.ts'
+import type { PromptPage } from '../sign-in/interaction-pages.ts'
+import type { PageFeature } from '../routes.ts'
+import type { Site } from '../sign-in/site.ts'
+import { findClient, isOff, MAY_NOT_USE, refusalOf, SWITCHED_OFF } from '../oidc/clients.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {

@@ -1,16 +1,16 @@
 // Authorization details (RFC 9396): which a client may request and where, what the user allowed, and
-// which of them a token carries. The user is asked each time (provider/grants.ts).
+// which of them a token carries. The user is asked each time (oidc/grants.ts).
 
 import { isDeepStrictEqual } from 'node:util'
 import { type Client, errors, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
 import { type Detail, type DetailFile, propertiesOf, valuesIn } from '../config/schema/details.ts'
-import { displayTextProblem } from '../config/schema/display-text.ts'
-import { BOUNDS } from '../http/bounds.ts'
-import { longParameter } from '../http/limits.ts'
-import type { Feature } from '../provider/feature.ts'
-import { decisionOf, sentDetails } from '../provider/grants.ts'
+import { displayTextProblem } from '../oidc/display-text.ts'
+import { BOUNDS } from '../oidc/bounds.ts'
+import { longParameter } from '../operation/limits.ts'
+import type { Feature } from '../oidc/feature.ts'
+import { decisionOf, sentDetails } from '../oidc/grants.ts'
 
 const MAX_DETAILS = BOUNDS.details.max
 const MAX_TEXT_CHARS = 500

@@ -9,20 +9,20 @@
 
 import type { Context } from 'koa'
 import { errors } from 'oidc-provider'
-import type { Decision } from '../accounts/consents.ts'
-import { methodOf, satisfies, TWO_FACTOR_ACR } from '../accounts/sign-in-method.ts'
+import type { Decision } from '../oidc/consents.ts'
+import { methodOf, satisfies, TWO_FACTOR_ACR } from '../sign-in/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
-import { note } from '../http/audit.ts'
-import { createConsentPage, decisionIn } from '../pages/consent.ts'
+import { note } from '../operation/audit.ts'
+import { createConsentPage, decisionIn } from '../sign-in/consent-page.ts'
 import { PLACES } from '../pages/page-data.ts'
-import type { SignedIn, Site, Submitted } from '../pages/site.ts'
-import { findClient, MAY_NOT_USE, refusalOf } from '../provider/clients.ts'
-import type { Grants } from '../provider/grants.ts'
-import { createDeliveryQueue } from '../state/delivery-queue.ts'
-import { revokeGrant } from '../state/grants.ts'
-import { createSessions } from '../state/sessions.ts'
-import type { Records } from '../storage/records.ts'
-import { now } from '../storage/store.ts'
+import type { SignedIn, Site, Submitted } from '../sign-in/site.ts'
+import { findClient, MAY_NOT_USE, refusalOf } from '../oidc/clients.ts'
+import type { Grants } from '../oidc/grants.ts'
+import { createDeliveryQueue } from '../store/delivery-queue.ts'
+import { revokeGrant } from '../oidc/adapter/grants.ts'
+import { createSessions } from '../oidc/adapter/sessions.ts'
+import type { Records } from '../store/records.ts'
+import { now } from '../store/store.ts'
 import { isExempt } from './factors/rules.ts'
 
 /** A request for access that waits for its user. */
@@ -34,7 +34,7 @@ interface AccessRequest {
   /** Its name in the addresses of pages, which gives no access. */
   handle: string
   client_id: string
-  /** Keys from `keyOf` (accounts/consents.ts). */
+  /** Keys from `keyOf` (oidc/consents.ts). */
   scopes: string[]
   message?: string
   /** Epoch seconds. */

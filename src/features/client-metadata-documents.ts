@@ -1,5 +1,5 @@
 // Clients whose client_id is the URL of a document about them (OAuth Client ID Metadata Document, a draft).
-// The library fetches it through http/egress.ts, 5 KiB in 2.5 s without redirects, and caches it. The
+// The library fetches it through operation/egress.ts, 5 KiB in 2.5 s without redirects, and caches it. The
 // metadata rules are those of registered clients.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
@@ -7,13 +7,13 @@ import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { mapOf, readJson, required } from '../config/schema/values.ts'
-import { BOUNDS } from '../http/bounds.ts'
-import { networkOf } from '../http/client-info.ts'
-import { createQuotas } from '../http/limits.ts'
-import { faultOf } from '../http/log.ts'
-import type { Environment, Feature, LibraryFeatures } from '../provider/feature.ts'
-import { addOfflineAccess } from '../provider/requests.ts'
-import { outageIn, PeerUnavailable } from '../storage/store.ts'
+import { BOUNDS } from '../oidc/bounds.ts'
+import { networkOf } from '../operation/client-info.ts'
+import { createQuotas } from '../operation/limits.ts'
+import { faultOf } from '../operation/log.ts'
+import type { Environment, Feature, LibraryFeatures } from '../oidc/feature.ts'
+import { addOfflineAccess } from '../oidc/requests.ts'
+import { outageIn, PeerUnavailable } from '../store/store.ts'
 import { readMetadata, refuse, usable } from './registration.ts'
 
 const MAX_DOCUMENT_BYTES = BOUNDS.documents.max

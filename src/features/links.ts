@@ -16,12 +16,12 @@
 // password like that of any other link.
 
 import { createHash, randomBytes } from 'node:crypto'
-import { type Account, InvalidAccount } from '../accounts/account.ts'
-import type { OwnDirectory } from '../accounts/directory.ts'
-import { admit, checkPassword, hashPassword } from '../accounts/password.ts'
+import { type Account, InvalidAccount } from '../sign-in/account.ts'
+import type { OwnDirectory } from '../sign-in/directory.ts'
+import { admit, checkPassword, hashPassword } from '../sign-in/password.ts'
 import { isSameText } from '../config/schema/values.ts'
-import type { Found, Records } from '../storage/records.ts'
-import { now } from '../storage/store.ts'
+import type { Found, Records } from '../store/records.ts'
+import { now } from '../store/store.ts'
 import { createMailPauses } from './mail-pause.ts'
 
 /** The purpose of a link: a new password for a user who forgot it, the confirmation of an address, or an account. */

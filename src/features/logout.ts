@@ -5,11 +5,11 @@ import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
 import { mapOf } from '../config/schema/values.ts'
 import type { Views } from '../pages/views.ts'
-import { pairwiseSubjects } from '../provider/claims.ts'
-import { findClient } from '../provider/clients.ts'
-import type { Feature, Oidc } from '../provider/feature.ts'
-import { signOutQueue } from '../state/delivery-queue.ts'
-import type { Records } from '../storage/records.ts'
+import { pairwiseSubjects } from '../oidc/claims.ts'
+import { findClient } from '../oidc/clients.ts'
+import type { Feature, Oidc } from '../oidc/feature.ts'
+import { signOutQueue } from '../store/delivery-queue.ts'
+import type { Records } from '../store/records.ts'
 
 /** Returns whether a client receives logout tokens. Clients outside of the config folder do not. */
 export function receivesLogoutTokens({ features, clients }: Settings) {

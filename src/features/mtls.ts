@@ -4,7 +4,7 @@ import type { X509Certificate } from 'node:crypto'
 import { isIP } from 'node:net'
 import type { Settings } from '../config/load.ts'
 import { certificatesIn } from '../config/rules/provider.ts'
-import type { Feature } from '../provider/feature.ts'
+import type { Feature } from '../oidc/feature.ts'
 
 /** id-kp-clientAuth (RFC 5280 §4.2.1.12). */
 const CLIENT_AUTHENTICATION = '1.3.6.1.5.5.7.3.2'

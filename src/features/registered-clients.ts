@@ -5,10 +5,10 @@
 import { randomBytes } from 'node:crypto'
 import { clientSchema, requestedUri } from '../config/schema/client.ts'
 import { namesIn } from '../config/schema/values.ts'
-import { BOUNDS } from '../http/bounds.ts'
-import { TOMBSTONE_SECONDS } from '../state/grants.ts'
-import type { Found, Records } from '../storage/records.ts'
-import { now } from '../storage/store.ts'
+import { BOUNDS } from '../oidc/bounds.ts'
+import { TOMBSTONE_SECONDS } from '../oidc/adapter/grants.ts'
+import type { Found, Records } from '../store/records.ts'
+import { now } from '../store/store.ts'
 
 const MAX_KEYS = BOUNDS.clientKeys.max
 /** Metadata that registrations share with client files. */

@@ -8,7 +8,7 @@ import {
   type KoaContextWithOIDC,
   type ResourceServer,
 } from 'oidc-provider'
-import { claimsOf } from '../accounts/account.ts'
+import { claimsOf } from '../sign-in/account.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { lifetimesOf } from '../config/schema/client.ts'
@@ -22,12 +22,12 @@ import {
   scopesFor,
 } from '../config/schema/resource.ts'
 import { required } from '../config/schema/values.ts'
-import type { SigningKey } from '../keys/signing-keys.ts'
-import { findClient, isOff, refusalOf, scopeOf } from '../provider/clients.ts'
-import type { Dependencies, Feature, Oidc } from '../provider/feature.ts'
-import { sentDetails } from '../provider/grants.ts'
-import { canSign } from '../provider/keys.ts'
-import { newTag, signInOf } from '../state/grants.ts'
+import type { SigningKey } from '../operation/signing-keys.ts'
+import { findClient, isOff, refusalOf, scopeOf } from '../oidc/clients.ts'
+import type { Dependencies, Feature, Oidc } from '../oidc/feature.ts'
+import { sentDetails } from '../oidc/grants.ts'
+import { canSign } from '../oidc/keys.ts'
+import { newTag, signInOf } from '../oidc/adapter/grants.ts'
 import { mayUse } from './authorization-details.ts'
 
 /** An access token, or a refresh token, which has no `aud`. */

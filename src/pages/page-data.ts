@@ -1,9 +1,9 @@
 // Data of the templates, which read it as `it`. An operator's template in place of Usher's gets the same.
 
-import type { Account } from '../accounts/account.ts'
+import type { Account } from '../sign-in/account.ts'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
-import type { Comparison } from '../provider/failures.ts'
+import type { Comparison } from '../operation/failures.ts'
 import type { Asset } from './assets.ts'
 import type { Translate, Words } from './words.ts'
 

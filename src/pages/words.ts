@@ -2,7 +2,7 @@
 // operator's folder, is a language.
 
 import { ENGLISH, type Locales, shippedTags, shippedWords } from '../config/schema/locale.ts'
-import { BOUNDS } from '../http/bounds.ts'
+import { BOUNDS } from '../oidc/bounds.ts'
 
 /** Returns the text of a key. `{name}` in the text is replaced by the value of that name. */
 export type Translate = (key: string, values?: Record<string, string>) => string

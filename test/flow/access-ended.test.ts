@@ -2,7 +2,7 @@
 
 import { decodeJwt } from 'jose'
 import { describe, expect } from 'vitest'
-import { StoreUnavailable } from '../../src/storage/store.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { answer, cibaClient, forgetRequests, poll, startRequest } from '../support/ciba.ts'
 import { ada, alan, usher, usherTest } from '../support/fixtures.ts'

@@ -1,7 +1,7 @@
 // The page with the recent activity, and the notice about a sign-in with another browser.
 
 import { expect, vi } from 'vitest'
-import { keepActivity, recentActivity } from '../../src/features/activity.ts'
+import { keepActivity, recentActivity } from '../../src/account/activity.ts'
 import { Browser } from '../support/browser.ts'
 import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
 import { credentials, onlineTokens, removalOf, signedIn, textOf, words } from '../support/people.ts'

@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { consentName } from '../../src/accounts/consents.ts'
+import { consentName } from '../../src/oidc/consents.ts'
 import { Browser } from '../support/browser.ts'
 import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, userinfo } from '../support/journey.ts'

@@ -1,7 +1,7 @@
 // `accounts why` reports what currently prevents an account from signing in.
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { accountCounter, networkCounter } from '../../src/accounts/authentication.ts'
+import { accountCounter, networkCounter } from '../../src/sign-in/authentication.ts'
 import { Browser } from '../support/browser.ts'
 import { type Operated, SLOW, startOperated } from '../support/operated.ts'
 import { credentials } from '../support/people.ts'

@@ -3,7 +3,7 @@
 import * as openid from 'openid-client'
 import { beforeEach, describe, expect } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
-import { findFailure } from '../../src/provider/failures.ts'
+import { findFailure } from '../../src/operation/failures.ts'
 import { APIS, FILES } from '../support/apis.ts'
 import {
   cibaClient,

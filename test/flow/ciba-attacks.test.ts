@@ -2,9 +2,9 @@
 
 import { decodeJwt } from 'jose'
 import { describe, expect, vi } from 'vitest'
-import { grantsOfAccount } from '../../src/state/grants.ts'
-import { createSessions } from '../../src/state/sessions.ts'
-import { StoreUnavailable } from '../../src/storage/store.ts'
+import { grantsOfAccount } from '../../src/oidc/adapter/grants.ts'
+import { createSessions } from '../../src/oidc/adapter/sessions.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import {
   answer,

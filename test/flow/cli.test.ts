@@ -7,8 +7,8 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createDirectory } from '../../src/accounts/directory.ts'
-import { openInstallation } from '../../src/storage/open.ts'
+import { createDirectory } from '../../src/sign-in/directory.ts'
+import { openInstallation } from '../../src/store/open.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const folder = mkdtempSync(join(tmpdir(), 'usher-cli-'))

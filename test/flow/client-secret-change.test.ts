@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { hashSecret } from '../../src/config/client-secret.ts'
 import { readFolder } from '../../src/config/load.ts'
-import { matchesHash } from '../../src/provider/clients.ts'
+import { matchesHash } from '../../src/oidc/clients.ts'
 import { block } from '../support/documents.ts'
 import { type Service, startService } from '../support/service.ts'
 

@@ -1,7 +1,7 @@
 // Attacks on the device flow: guessed codes, forms of other sites, and codes of another user.
 
 import { expect } from 'vitest'
-import { StoreUnavailable } from '../../src/storage/store.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { ada, alan, grace, usher, usherTest } from '../support/fixtures.ts'
 import {

@@ -11,7 +11,7 @@ import {
   jwtVerify,
 } from 'jose'
 import { afterAll, expect } from 'vitest'
-import { loadExternalKeys } from '../../src/keys/external-keys.ts'
+import { loadExternalKeys } from '../../src/operation/external-keys.ts'
 import { CHAT_SERVER, EXCHANGING, exchange, ID_JAG, ID_TOKEN } from '../support/exchange.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { authorize, redeem, tokens } from '../support/journey.ts'

@@ -4,7 +4,7 @@ import { generateKeyPairSync, randomBytes } from 'node:crypto'
 import { beforeEach, describe, expect, vi } from 'vitest'
 import { createFactors } from '../../src/features/factors/factors.ts'
 import { createPasskeys } from '../../src/features/factors/passkeys.ts'
-import { StoreUnavailable } from '../../src/storage/store.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import {
   addApp,
   claimsAfter,

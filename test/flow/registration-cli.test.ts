@@ -2,7 +2,7 @@
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { invite } from '../../src/commands/clients.ts'
-import { takeAuditEvents } from '../../src/state/operator-events.ts'
+import { takeAuditEvents } from '../../src/operation/operator-events.ts'
 import { type Operated, SLOW, startOperated } from '../support/operated.ts'
 import { METADATA, manage, ON, register, registered } from '../support/registration.ts'
 import type { Usher } from '../support/usher.ts'

@@ -3,7 +3,7 @@
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
 import { required } from '../../src/config/schema/values.ts'
-import { findFailure } from '../../src/provider/failures.ts'
+import { findFailure } from '../../src/operation/failures.ts'
 import { APIS, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createInvitations, registrationSchema } from '../../src/features/registered-clients.ts'
-import { USHER_METADATA } from '../../src/provider/clients.ts'
+import { USHER_METADATA } from '../../src/oidc/clients.ts'
 import {
   CALLBACK,
   invite,

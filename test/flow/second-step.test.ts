@@ -4,7 +4,7 @@
 import { decodeJwt } from 'jose'
 import type { Context } from 'koa'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import type { PageFeature } from '../../src/pages/routes.ts'
+import type { PageFeature } from '../../src/routes.ts'
 import { Browser } from '../support/browser.ts'
 import { redeem } from '../support/journey.ts'
 import {

@@ -2,7 +2,7 @@
 
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { queueLink } from '../../src/features/mail-queue.ts'
+import { queueLink } from '../../src/account/mail-queue.ts'
 import { Browser } from '../support/browser.ts'
 import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
 import {

@@ -1,7 +1,7 @@
 // Limits for password guesses: the counters for accounts, networks and remembered browsers.
 
 import { expect } from 'vitest'
-import { networkOf } from '../../src/http/client-info.ts'
+import { networkOf } from '../../src/operation/client-info.ts'
 import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { credentials, fieldsOf, open, send, signedIn, textOf, words } from '../support/people.ts'

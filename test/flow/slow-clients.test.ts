@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createListener } from '../../src/http/listener.ts'
+import { createListener } from '../../src/operation/listener.ts'
 import { type Service, startService } from '../support/service.ts'
 import { writeConfig } from '../support/usher.ts'
 

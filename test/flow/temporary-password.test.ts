@@ -2,7 +2,7 @@
 
 import { decodeJwt } from 'jose'
 import { expect } from 'vitest'
-import { hashPassword } from '../../src/accounts/password.ts'
+import { hashPassword } from '../../src/sign-in/password.ts'
 import { Browser } from '../support/browser.ts'
 import { cibaClient, PENDING, poll, startRequest } from '../support/ciba.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'

@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { getCiphers, connect as tlsConnect } from 'node:tls'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createListener } from '../../src/http/listener.ts'
+import { createListener } from '../../src/operation/listener.ts'
 import { type Service, startService } from '../support/service.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-tls-'))

@@ -2,7 +2,7 @@
 // request and gets them.
 
 import { describe, expect, test } from 'vitest'
-import { StoreUnavailable } from '../../src/storage/store.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { answer, CIBA_GRANT, cibaClient, forgetRequests, startRequest } from '../support/ciba.ts'
 import { authorize, tokens, userinfo } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'

@@ -6,7 +6,7 @@ import { describe, expect, vi } from 'vitest'
 import REFUSALS from '../../src/commands/exchange-refusals.json' with { type: 'json' }
 import { explainFailure } from '../../src/commands/failure.ts'
 import { required } from '../../src/config/schema/values.ts'
-import { findFailure } from '../../src/provider/failures.ts'
+import { findFailure } from '../../src/operation/failures.ts'
 import { CALENDAR, FILES, tokensFor } from '../support/apis.ts'
 import {
   ACCESS_TOKEN,

@@ -11,7 +11,7 @@ import {
   test,
   vi,
 } from 'vitest'
-import { StoreUnavailable } from '../../src/storage/store.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { rsaKey } from '../support/costly-keys.ts'
 import {

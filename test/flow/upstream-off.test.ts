@@ -61,7 +61,7 @@ const OWN = /\/features\/upstream\/|openid-client/
 
 test('without a file, no module of upstream issuers is loaded, and no page or cookie mentions them', async () => {
   const { text, cookies, modules } = await signIn('without', {})
-  expect(modules.some(url => url.endsWith('/src/pages/sign-in.ts'))).toBe(true)
+  expect(modules.some(url => url.endsWith('/src/sign-in/sign-in-page.ts'))).toBe(true)
   expect(modules.filter(url => OWN.test(url))).toEqual([])
   expect(text).toContain('Sign in')
   expect(text).not.toMatch(/upstream|sign-ins|class="method"|Sign-in methods/)

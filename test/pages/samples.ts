@@ -1,9 +1,9 @@
 // Every page in every state with sample data, for the preview and for an operator's templates. A test checks
 // that each text of the pages is on one of them.
 
-import { FACTORS, USER_EVENTS, WITH_FACTOR } from '../../src/features/activity.ts'
-import { NOTICES } from '../../src/features/mail-queue.ts'
-import { SCOPE_ICONS } from '../../src/pages/consent.ts'
+import { FACTORS, USER_EVENTS, WITH_FACTOR } from '../../src/account/activity.ts'
+import { NOTICES } from '../../src/account/mail-queue.ts'
+import { SCOPE_ICONS } from '../../src/sign-in/consent-page.ts'
 import { CODES } from '../../src/pages/error.ts'
 import { type PageData, PLACES } from '../../src/pages/page-data.ts'
 import { markOf } from '../../src/pages/views.ts'

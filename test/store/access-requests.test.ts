@@ -4,9 +4,9 @@
 import { expect, test } from 'vitest'
 import { usherSchema } from '../../src/config/schema/usher.ts'
 import { createAccessRequests } from '../../src/features/ciba-requests.ts'
-import type { Payload } from '../../src/state/grants.ts'
-import { alreadyUsed, answerOnce } from '../../src/state/reuse.ts'
-import { now } from '../../src/storage/store.ts'
+import type { Payload } from '../../src/oidc/adapter/grants.ts'
+import { alreadyUsed, answerOnce } from '../../src/oidc/adapter/reuse.ts'
+import { now } from '../../src/store/store.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 

@@ -1,7 +1,7 @@
 // Recent activity of an account on every kind of store: what is kept, and its limits.
 
 import { afterEach, expect, test, vi } from 'vitest'
-import { keepActivity, recentActivity } from '../../src/features/activity.ts'
+import { keepActivity, recentActivity } from '../../src/account/activity.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 

@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Adapter } from 'oidc-provider'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { taggedValue } from '../../src/state/grants.ts'
+import { taggedValue } from '../../src/oidc/adapter/grants.ts'
 import { fresh } from './store-suite.ts'
 
 export type Adapters = (model: string) => Adapter

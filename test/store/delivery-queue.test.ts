@@ -1,10 +1,10 @@
 // The queue of logout tokens on every store: each delivery is taken by one node, and none is lost.
 
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
-import { type SignOut, signOutQueue } from '../../src/state/delivery-queue.ts'
-import { createSessions, type SessionRecord } from '../../src/state/sessions.ts'
-import { openInstallation } from '../../src/storage/open.ts'
-import type { Records } from '../../src/storage/records.ts'
+import { type SignOut, signOutQueue } from '../../src/store/delivery-queue.ts'
+import { createSessions, type SessionRecord } from '../../src/oidc/adapter/sessions.ts'
+import { openInstallation } from '../../src/store/open.ts'
+import type { Records } from '../../src/store/records.ts'
 import { startRedis } from '../support/redis.ts'
 import { freePort } from '../support/service.ts'
 import { fresh } from './store-suite.ts'

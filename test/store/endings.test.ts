@@ -2,10 +2,10 @@
 
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
-import { createConsents } from '../../src/accounts/consents.ts'
-import { createDirectory } from '../../src/accounts/directory.ts'
-import { createSessions } from '../../src/state/sessions.ts'
-import { now } from '../../src/storage/store.ts'
+import { createConsents } from '../../src/oidc/consents.ts'
+import { createDirectory } from '../../src/sign-in/directory.ts'
+import { createSessions } from '../../src/oidc/adapter/sessions.ts'
+import { now } from '../../src/store/store.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 

@@ -1,10 +1,10 @@
 // Runs tests with the records of every kind of store.
 
 import { afterAll, beforeAll, describe } from 'vitest'
-import { openRecords, type Records } from '../../src/storage/records.ts'
-import { openRedisStore } from '../../src/storage/redis/store.ts'
-import { openSqliteStore } from '../../src/storage/sqlite.ts'
-import type { Store } from '../../src/storage/store.ts'
+import { openRecords, type Records } from '../../src/store/records.ts'
+import { openRedisStore } from '../../src/store/redis/store.ts'
+import { openSqliteStore } from '../../src/store/sqlite.ts'
+import type { Store } from '../../src/store/store.ts'
 import { startRedis } from '../support/redis.ts'
 
 const STORES: [name: string, start: () => Promise<{ store: Store; stop?(): Promise<void> }>][] = [

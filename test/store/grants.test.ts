@@ -1,10 +1,10 @@
 // The end of grants by revocation, by withdrawal of consent and by sign-out. An ended grant stays ended.
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { createConsents } from '../../src/accounts/consents.ts'
-import { revokeGrant, revokeGrants } from '../../src/state/grants.ts'
-import { createSessions } from '../../src/state/sessions.ts'
-import { StoreUnavailable } from '../../src/storage/store.ts'
+import { createConsents } from '../../src/oidc/consents.ts'
+import { revokeGrant, revokeGrants } from '../../src/oidc/adapter/grants.ts'
+import { createSessions } from '../../src/oidc/adapter/sessions.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { idFor, revoke } from './adapter-suite.ts'
 import { createLibrary, firstVisit, type Library, signIn, type Visit, visit } from './protocol.ts'
 import { fresh } from './store-suite.ts'

@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync }
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
-import { openInstallation } from '../../src/storage/open.ts'
+import { openInstallation } from '../../src/store/open.ts'
 import { fresh } from './store-suite.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'usher-open-'))

@@ -1,6 +1,6 @@
 // `write` for each kind of change, and `walk` as a list, as most tests need them.
 
-import type { Put, Store } from '../../src/storage/store.ts'
+import type { Put, Store } from '../../src/store/store.ts'
 
 type Options = Omit<Put, 'key' | 'value' | 'version'> & { version?: number }
 

@@ -2,7 +2,7 @@
 // handles (connections, processes, nodes) of the store.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Store } from '../../src/storage/store.ts'
+import type { Store } from '../../src/store/store.ts'
 import { consume, list, put, remove } from './operations.ts'
 import { bytes, fresh, now } from './store-suite.ts'
 

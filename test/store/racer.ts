@@ -3,8 +3,8 @@
 
 import { once } from 'node:events'
 import { pathToFileURL } from 'node:url'
-import { openSqliteStore } from '../../src/storage/sqlite.ts'
-import { type Store, StoreUnavailable } from '../../src/storage/store.ts'
+import { openSqliteStore } from '../../src/store/sqlite.ts'
+import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { consume, put, remove } from './operations.ts'
 
 /** Operations with which only one caller may succeed on a record at its first version. */

@@ -2,9 +2,9 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { openStore } from '../../src/storage/open.ts'
-import { openRecords, type Records } from '../../src/storage/records.ts'
-import { type Store, StoreUnavailable } from '../../src/storage/store.ts'
+import { openStore } from '../../src/store/open.ts'
+import { openRecords, type Records } from '../../src/store/records.ts'
+import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
 

@@ -7,9 +7,9 @@ import { DatabaseSync } from 'node:sqlite'
 import { setTimeout } from 'node:timers/promises'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { resealAll } from '../../src/commands/store.ts'
-import { openRecords, type Records } from '../../src/storage/records.ts'
-import { openSqliteStore } from '../../src/storage/sqlite.ts'
-import { StoreUnavailable } from '../../src/storage/store.ts'
+import { openRecords, type Records } from '../../src/store/records.ts'
+import { openSqliteStore } from '../../src/store/sqlite.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { fresh, now } from './store-suite.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-records-'))

@@ -3,9 +3,9 @@
 import { Command, Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { REDIS_DEFAULTS } from '../../src/config/schema/usher.ts'
-import { openInstallation } from '../../src/storage/open.ts'
-import { openRedisStore } from '../../src/storage/redis/store.ts'
-import { reasonOf, type Store, StoreUnavailable } from '../../src/storage/store.ts'
+import { openInstallation } from '../../src/store/open.ts'
+import { openRedisStore } from '../../src/store/redis/store.ts'
+import { reasonOf, type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { flakyLink } from '../support/flaky-link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import {

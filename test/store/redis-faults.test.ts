@@ -1,9 +1,9 @@
 // Real faults of Redis and of the connection to it.
 
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { openInstallation } from '../../src/storage/open.ts'
-import { openRedisStore } from '../../src/storage/redis/store.ts'
-import { reasonOf, type Store, StoreUnavailable } from '../../src/storage/store.ts'
+import { openInstallation } from '../../src/store/open.ts'
+import { openRedisStore } from '../../src/store/redis/store.ts'
+import { reasonOf, type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { type FlakyLink, flakyLink } from '../support/flaky-link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'

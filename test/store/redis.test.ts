@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe } from 'vitest'
-import { openRedisStore } from '../../src/storage/redis/store.ts'
+import { openRedisStore } from '../../src/store/redis/store.ts'
 import { startRedis } from '../support/redis.ts'
 import { startCluster, startSentinels } from '../support/redis-together.ts'
 import { raceSuite } from './race-suite.ts'

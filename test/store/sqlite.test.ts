@@ -10,9 +10,9 @@ import { DatabaseSync } from 'node:sqlite'
 import { setTimeout } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
-import { openStore as openLocation } from '../../src/storage/open.ts'
-import { openSqliteStore } from '../../src/storage/sqlite.ts'
-import { type Store, StoreUnavailable } from '../../src/storage/store.ts'
+import { openStore as openLocation } from '../../src/store/open.ts'
+import { openSqliteStore } from '../../src/store/sqlite.ts'
+import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { consume, list, put, remove } from './operations.ts'
 import { raceSuite } from './race-suite.ts'
 import { ACTS, race } from './racer.ts'
@@ -29,7 +29,7 @@ function track<T extends { close(): unknown }>(handle: T): T {
   opened.push(handle)
   return handle
 }
-const STORE_MODULE = new URL('../../src/storage/sqlite.ts', import.meta.url).href
+const STORE_MODULE = new URL('../../src/store/sqlite.ts', import.meta.url).href
 const openStore = async (file = newFile()) => track(await openSqliteStore(file))
 const openRaw = (file: string) => track(new DatabaseSync(file))
 

@@ -1,9 +1,9 @@
-// The contract of src/storage/store.ts, which every implementation of a store fulfils.
+// The contract of src/store/store.ts, which every implementation of a store fulfils.
 
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Entry, Store } from '../../src/storage/store.ts'
+import type { Entry, Store } from '../../src/store/store.ts'
 import { consume, list, put, remove } from './operations.ts'
 
 export const now = () => Math.floor(Date.now() / 1000)

@@ -3,7 +3,7 @@
 
 import { type IncomingHttpHeaders, request } from 'node:http'
 import { parse } from 'node-html-parser'
-import { accountName } from '../../src/accounts/consents.ts'
+import { accountName } from '../../src/oidc/consents.ts'
 import { createLanguages } from '../../src/pages/words.ts'
 import { Browser, type Page } from './browser.ts'
 import { authorizationRequest, type Request, tokens } from './journey.ts'

@@ -5,8 +5,8 @@ import {
   createRegisteredClients,
   RULES,
 } from '../../src/features/registered-clients.ts'
-import type { Records } from '../../src/storage/records.ts'
-import { now } from '../../src/storage/store.ts'
+import type { Records } from '../../src/store/records.ts'
+import { now } from '../../src/store/store.ts'
 import { send } from './wire.ts'
 
 export const REGISTER = '/api/oauth/register'

@@ -1,6 +1,6 @@
 // A store that becomes unavailable in the middle of an operation.
 
-import { type Store, StoreUnavailable } from '../../src/storage/store.ts'
+import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 
 /**
  * Wraps the writes of a store. The returned function runs work, of which the first `writes` writes succeed

@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { createServer } from 'node:net'
 import { expect, test } from 'vitest'
-import { createFetch, FAILURE_MS } from '../../src/http/egress.ts'
+import { createFetch, FAILURE_MS } from '../../src/operation/egress.ts'
 import { startNameServer } from '../support/name-server.ts'
 
 /** Starts a TCP server that sends `text` on each connection. */

@@ -3,7 +3,7 @@
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 import { expect, test } from 'vitest'
-import KINDS from '../../src/storage/kinds.json' with { type: 'json' }
+import KINDS from '../../src/store/kinds.json' with { type: 'json' }
 
 const ROOT = `${import.meta.dirname}/../../`
 const readTree = (pattern: string) =>
@@ -200,7 +200,7 @@ const overrides = (text: string) => OVERRIDES.some(pattern => pattern.test(text)
 
 test('one file overrides the library', () => {
   const found = source.filter(({ text }) => overrides(text))
-  expect(found.map(({ path }) => path)).toEqual(['src/provider/library-overrides.ts'])
+  expect(found.map(({ path }) => path)).toEqual(['src/oidc/library-overrides.ts'])
 })
 
 test.each([
@@ -281,7 +281,7 @@ test.each([
   expect(kindsOf(text)).toEqual(['Ping'])
 })
 
-test('every kind of record that src writes stands in storage/kinds.json, with a type of src', () => {
+test('every kind of record that src writes stands in store/kinds.json, with a type of src', () => {
   const written = new Set(source.flatMap(({ text }) => kindsOf(text)))
   expect(written.size).toBeGreaterThan(15)
   expect(models.length).toBeGreaterThan(10)

@@ -1,8 +1,8 @@
 // The claims of an account: those of claims.yaml, from fields that the account itself has.
 
 import { expect, test } from 'vitest'
-import type { Account } from '../../src/accounts/account.ts'
-import { claimsOf } from '../../src/accounts/account.ts'
+import type { Account } from '../../src/sign-in/account.ts'
+import { claimsOf } from '../../src/sign-in/account.ts'
 
 const ADA: Account = {
   id: 'usr_ada',

@@ -1,7 +1,7 @@
 // Client info of a sign-in: the IP network, and the names of browser and system.
 
 import { expect, test } from 'vitest'
-import { clientInfoOf, networkOf } from '../../src/http/client-info.ts'
+import { clientInfoOf, networkOf } from '../../src/operation/client-info.ts'
 
 const APPLE = 'AppleWebKit/605.1.15 (KHTML, like Gecko)'
 const CHROME = 'AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0'

@@ -3,7 +3,7 @@
 import { expect, test } from 'vitest'
 import { escaped, outline } from '../../src/commands/command.ts'
 import { COMMANDS } from '../../src/commands/table.ts'
-import { printableText } from '../../src/config/schema/display-text.ts'
+import { printableText } from '../../src/oidc/display-text.ts'
 
 test.each(COMMANDS)('usher $name runs a function', async ({ load }) => {
   expect(await load()).toBeTypeOf('function')

@@ -7,7 +7,7 @@ import { expect, test } from 'vitest'
 import { validate } from '../../src/commands/config.ts'
 import { differences } from '../../src/config/diff.ts'
 import { createValidator } from '../../src/features/authorization-details.ts'
-import { detailWords } from '../../src/pages/consent.ts'
+import { detailWords } from '../../src/sign-in/consent-page.ts'
 import { createLanguages } from '../../src/pages/words.ts'
 import { client, type Files, places, read, resource, withFolder } from '../support/config-folder.ts'
 

@@ -7,12 +7,12 @@ import {
   foldUsername,
   InvalidAccount,
   newAccountId,
-} from '../../src/accounts/account.ts'
-import { createConsents } from '../../src/accounts/consents.ts'
-import { createDirectory, type OwnDirectory } from '../../src/accounts/directory.ts'
+} from '../../src/sign-in/account.ts'
+import { createConsents } from '../../src/oidc/consents.ts'
+import { createDirectory, type OwnDirectory } from '../../src/sign-in/directory.ts'
 import { addLink } from '../../src/features/upstream/identities.ts'
-import { type Installation, openInstallation } from '../../src/storage/open.ts'
-import { StoreUnavailable } from '../../src/storage/store.ts'
+import { type Installation, openInstallation } from '../../src/store/open.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { ADA, PASSWORD } from '../support/usher.ts'
 
 let installation: Installation

@@ -6,7 +6,7 @@ import {
   shownName,
   tidy,
   tidyName,
-} from '../../src/config/schema/display-text.ts'
+} from '../../src/oidc/display-text.ts'
 
 test.each([
   'Wiki',

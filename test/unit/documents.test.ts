@@ -4,9 +4,9 @@ import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { AUDIT_EVENTS } from '../../src/http/audit.ts'
-import { BOUNDS } from '../../src/http/bounds.ts'
-import { createClusterMetrics, createMetrics } from '../../src/http/metrics.ts'
+import { AUDIT_EVENTS } from '../../src/operation/audit.ts'
+import { BOUNDS } from '../../src/oidc/bounds.ts'
+import { createClusterMetrics, createMetrics } from '../../src/operation/metrics.ts'
 import { keysOf, pages, withGenerated } from '../support/documents.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -37,7 +37,7 @@ test.each(['usher', 'claims', 'client', 'resource', 'detail', 'upstream'])(
 
 /** The source without the table itself. */
 const limiters = globSync('src/**/*.ts', { cwd: ROOT })
-  .filter(path => !path.endsWith('http/bounds.ts'))
+  .filter(path => !path.endsWith('oidc/bounds.ts'))
   .map(read)
   .join('\n')
 

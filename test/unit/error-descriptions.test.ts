@@ -5,7 +5,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Context } from 'koa'
 import { expect, test } from 'vitest'
-import { described } from '../../src/provider/error-descriptions.ts'
+import { described } from '../../src/oidc/error-descriptions.ts'
 
 const LIBRARY = join(import.meta.dirname, '../../node_modules/oidc-provider/lib')
 /** Endpoints and grants of the library that Usher does not have. */

@@ -1,8 +1,8 @@
 // Password hashes of other systems, with examples from their documentation and test suites.
 
 import { expect, test } from 'vitest'
-import { hashProblem, verify } from '../../src/accounts/foreign-hash.ts'
-import { checkPassword, needsRehash } from '../../src/accounts/password.ts'
+import { hashProblem, verify } from '../../src/sign-in/foreign-hash.ts'
+import { checkPassword, needsRehash } from '../../src/sign-in/password.ts'
 
 const b64 = (text: string, encoding: BufferEncoding = 'utf8') =>
   Buffer.from(text, encoding).toString('base64').replaceAll('=', '')

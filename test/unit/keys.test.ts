@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { calculateJwkThumbprint } from 'jose'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { makeKey, openSigningKeys, type SigningKey } from '../../src/keys/signing-keys.ts'
-import { type Installation, openInstallation } from '../../src/storage/open.ts'
-import type { Records } from '../../src/storage/records.ts'
+import { makeKey, openSigningKeys, type SigningKey } from '../../src/operation/signing-keys.ts'
+import { type Installation, openInstallation } from '../../src/store/open.ts'
+import type { Records } from '../../src/store/records.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-keys-'))

@@ -6,7 +6,7 @@ import { request as httpRequest } from 'node:http'
 import { join } from 'node:path'
 import { Provider } from 'oidc-provider'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { ALGORITHMS, makeKey, type SigningKey } from '../../src/keys/signing-keys.ts'
+import { ALGORITHMS, makeKey, type SigningKey } from '../../src/operation/signing-keys.ts'
 import { type BareLibrary, bareCode, type Call, startBareLibrary } from '../support/bare-library.ts'
 import { post, redeem } from '../support/journey.ts'
 

@@ -1,8 +1,8 @@
 // Limiters in memory: what they accept, and how much memory their keys take.
 
 import { expect, test } from 'vitest'
-import { BOUNDS } from '../../src/http/bounds.ts'
-import { createQuotas } from '../../src/http/limits.ts'
+import { BOUNDS } from '../../src/oidc/bounds.ts'
+import { createQuotas } from '../../src/operation/limits.ts'
 
 const quotas = (max: number) =>
   createQuotas({ what: 'tries', protects: 'memory', per: 'network', max, seconds: 3600 })

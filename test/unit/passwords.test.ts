@@ -8,7 +8,7 @@ import {
   hashPassword,
   needsRehash,
   passwordProblem,
-} from '../../src/accounts/password.ts'
+} from '../../src/sign-in/password.ts'
 import { PASSWORD } from '../support/usher.ts'
 
 let phc: string
@@ -36,7 +36,7 @@ test.each(['1qaz2wsx3edc', 'PasswordPassword', 'ｑｗｅｒｔｙｕｉｏｐ�
 
 test('the list of common passwords has thousands that are long enough', () => {
   const list = readFileSync(
-    `${import.meta.dirname}/../../src/accounts/common-passwords.txt`,
+    `${import.meta.dirname}/../../src/sign-in/common-passwords.txt`,
     'utf8',
   )
   const entries = list.trimEnd().split('\n')

@@ -1,9 +1,9 @@
 // The rate limit of password attempts: its counters, its waiting times, and when they are reset.
 
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
-import { createRateLimit } from '../../src/accounts/rate-limit.ts'
-import { type Installation, openInstallation } from '../../src/storage/open.ts'
-import { StoreUnavailable } from '../../src/storage/store.ts'
+import { createRateLimit } from '../../src/sign-in/rate-limit.ts'
+import { type Installation, openInstallation } from '../../src/store/open.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 
 const LIMIT = { attempts: 5, maxWaitSeconds: 900 }
 

@@ -9,8 +9,8 @@ import {
   FACTORS as FACTORS_OF_EVENTS,
   USER_EVENTS,
   WITH_FACTOR,
-} from '../../src/features/activity.ts'
-import { NOTICES } from '../../src/features/mail-queue.ts'
+} from '../../src/account/activity.ts'
+import { NOTICES } from '../../src/account/mail-queue.ts'
 import { CODES, TITLES } from '../../src/pages/error.ts'
 import { createLanguages } from '../../src/pages/words.ts'
 

@@ -1,5 +1,5 @@
 // Rules about clients that look at several keys or files, where the library checks nothing. What the
-// library refuses itself is reported with its words (provider/clients.ts).
+// library refuses itself is reported with its words (oidc/clients.ts).
 
 import { hashOf, isExpired } from '../client-secret.ts'
 import type { ValidFile } from '../files.ts'
@@ -204,7 +204,7 @@ function featureFindings({ value, at }: CheckedClient, settings: Context): Findi
 }
 
 const KEYED = ['private_key_jwt', 'tls_client_auth', 'self_signed_tls_client_auth']
-/** The values that FAPI 2.0 allows. An absent key is set by features/fapi.ts, except the method. */
+/** The values that FAPI 2.0 allows. An absent key is set by oidc/fapi.ts, except the method. */
 const FAPI2: Record<string, unknown[]> = {
   token_endpoint_auth_method: KEYED,
   require_pkce: [true],

@@ -2,7 +2,7 @@
 
 import { timingSafeEqual } from 'node:crypto'
 import { z } from 'zod'
-import { displayTextProblem } from './display-text.ts'
+import { displayTextProblem } from '../../oidc/display-text.ts'
 
 /** Returns the value if it is a map, otherwise an empty map. */
 export const mapOf = (value: unknown): Record<string, unknown> =>

@@ -8,10 +8,10 @@
 import { randomInt } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { namesIn } from '../../config/schema/values.ts'
-import { BOUNDS } from '../../http/bounds.ts'
-import type { ClientInfo } from '../../http/client-info.ts'
-import type { Found, Records } from '../../storage/records.ts'
-import { now } from '../../storage/store.ts'
+import { BOUNDS } from '../../oidc/bounds.ts'
+import type { ClientInfo } from '../../operation/client-info.ts'
+import type { Found, Records } from '../../store/records.ts'
+import { now } from '../../store/store.ts'
 
 /** The latest use of a factor. `at`: epoch seconds. */
 export interface Use {

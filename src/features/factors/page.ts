@@ -1,11 +1,11 @@
-// The account page of factors: passkeys, apps, and recovery codes. Every change needs a proof (accounts/changes.ts).
+// The account page of factors: passkeys, apps, and recovery codes. Every change needs a proof (sign-in/changes.ts).
 
 import type { Context } from 'koa'
-import { note } from '../../http/audit.ts'
-import { elsewhereOf } from '../../pages/sessions.ts'
-import type { SignedIn, Site, Submitted } from '../../pages/site.ts'
+import { note } from '../../operation/audit.ts'
+import { elsewhereOf } from '../../account/sessions.ts'
+import type { SignedIn, Site, Submitted } from '../../sign-in/site.ts'
 import type { Translate } from '../../pages/words.ts'
-import { now } from '../../storage/store.ts'
+import { now } from '../../store/store.ts'
 import { placeOf } from './attempts.ts'
 import { type Factor, type Factors, isPasskey } from './factors.ts'
 import { addFactor, newSecret, type Parts } from './step.ts'

@@ -23,13 +23,13 @@ import {
   isoCBOR,
 } from '@simplewebauthn/server/helpers'
 import type { Context } from 'koa'
-import type { Account } from '../../accounts/account.ts'
-import { type Login, PHISHING_RESISTANT_ACR } from '../../accounts/sign-in-method.ts'
+import type { Account } from '../../sign-in/account.ts'
+import { type Login, PHISHING_RESISTANT_ACR } from '../../sign-in/sign-in-method.ts'
 import type { Settings } from '../../config/load.ts'
 import { mapOf, readJson } from '../../config/schema/values.ts'
-import { harmless } from '../../provider/failures.ts'
-import type { Records } from '../../storage/records.ts'
-import { now, reasonOf } from '../../storage/store.ts'
+import { harmless } from '../../operation/failures.ts'
+import type { Records } from '../../store/records.ts'
+import { now, reasonOf } from '../../store/store.ts'
 import { type FactorStore, isPasskey, type Passkey, TRANSPORTS, type Use } from './factors.ts'
 import { hostOf } from './rules.ts'
 

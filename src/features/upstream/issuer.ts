@@ -3,14 +3,14 @@
 import { createRemoteJWKSet, customFetch, errors, importPKCS8, type JWTVerifyGetKey } from 'jose'
 import * as oidc from 'openid-client'
 import type { Logger } from 'pino'
-import { subjectSchema } from '../../accounts/account.ts'
+import { subjectSchema } from '../../sign-in/account.ts'
 import { costOf } from '../../config/schema/jwks.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import { mapOf, readJson } from '../../config/schema/values.ts'
-import { withTimeout } from '../../http/egress.ts'
-import { faultOf } from '../../http/log.ts'
-import { importKey } from '../../keys/signing-keys.ts'
-import { now, PeerUnavailable, reasonOf } from '../../storage/store.ts'
+import { withTimeout } from '../../operation/egress.ts'
+import { faultOf } from '../../operation/log.ts'
+import { importKey } from '../../operation/signing-keys.ts'
+import { now, PeerUnavailable, reasonOf } from '../../store/store.ts'
 
 /** Time for all requests of one step. The user waits for it. */
 const TIMEOUT_MS = 1_800

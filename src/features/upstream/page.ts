@@ -2,13 +2,13 @@
 
 import type { Context } from 'koa'
 import type { IDToken } from 'openid-client'
-import { type Account, InvalidAccount, type Link } from '../../accounts/account.ts'
-import type { OwnDirectory } from '../../accounts/directory.ts'
+import { type Account, InvalidAccount, type Link } from '../../sign-in/account.ts'
+import type { OwnDirectory } from '../../sign-in/directory.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
-import { note } from '../../http/audit.ts'
+import { note } from '../../operation/audit.ts'
 import { PLACES } from '../../pages/page-data.ts'
-import { methodFailed } from '../../pages/sign-in.ts'
-import type { SignedIn, Site, Submitted } from '../../pages/site.ts'
+import { methodFailed } from '../../sign-in/sign-in-page.ts'
+import type { SignedIn, Site, Submitted } from '../../sign-in/site.ts'
 import { addLink, linkOf, readClaims, withoutIssuer } from './identities.ts'
 import type { Connection } from './issuer.ts'
 

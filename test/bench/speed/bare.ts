@@ -5,7 +5,7 @@
 import { createServer } from 'node:http'
 import { Redis } from 'ioredis'
 import { type AccountClaims, Provider } from 'oidc-provider'
-import { makeKey } from '../../../src/keys/signing-keys.ts'
+import { makeKey } from '../../../src/operation/signing-keys.ts'
 import { createClassicAdapter, createLeastAdapter, createMapAdapter } from './adapters.ts'
 import { CLIENT, LIFETIME_SECONDS, OFFLINE, SECRET } from './client.ts'
 

@@ -1,0 +1,122 @@
+// The account page with the user's profile, and the pages on which the user changes the password.
+
+import type { Context } from 'koa'
+import { admit, checkPassword, passwordProblem } from '../sign-in/password.ts'
+import { browsersOf } from './signed-in-browsers.ts'
+import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
+import { note } from '../operation/audit.ts'
+import type { Form } from '../operation/forms.ts'
+import type { Interaction } from '../oidc/interactions.ts'
+import { type Notice, PLACES } from '../pages/page-data.ts'
+import type { SignedIn, Site, Submitted } from '../sign-in/site.ts'
+import type { Words } from '../pages/words.ts'
+
+/**
+ * Returns the problems of a form with a new password, by field; undefined if there are none. `isUnchanged` may
+ * cost a hash: it is called last, if nothing else is wrong.
+ */
+export async function problemsOf(
+  { t }: Words,
+  form: Form,
+  isUnchanged: () => boolean | Promise<boolean>,
+) {
+  const password = form.value('password')
+  const isDifferent = password !== form.value('repeat')
+  const known = passwordProblem(password)
+  const problem = known ?? (!isDifferent && (await isUnchanged()) ? 'unchanged' : undefined)
+  const problems = {
+    password: problem && t(`password.${problem}`),
+    repeat: isDifferent ? t('password.differs') : undefined,
+  }
+  return Object.values(problems).some(Boolean) ? problems : undefined
+}
+
+/** Returns what is worth knowing, for the home page of the account. */
+export type Notices = (words: Words, user: SignedIn, ctx: Context) => Promise<Notice[]>
+
+/** Returns the handlers of the account page and of the password page. `ofFeatures`: what features have to say. */
+export function createAccountPages(site: Site, ofFeatures: Notices[]) {
+  const { settings, views, directory, authentication, consents } = site
+
+  /** Says in how many other browsers the user is signed in. */
+  const elsewhere: Notices = async ({ plural }, { account, session }) => {
+    const all = await browsersOf(site.records, account.id)
+    const others = all.filter(({ uid }) => uid !== session.uid).length
+    const text = plural('account.elsewhere', others)
+    return others ? [{ icon: 'monitor', text, path: PLACES.sessions }] : []
+  }
+
+  return {
+    async home(ctx: Context, user: SignedIn) {
+      const words = views.words(ctx)
+      const { t } = words
+      const { username, email, email_verified } = user.account
+      const notices = [...ofFeatures, elsewhere].map(noticesOf => noticesOf(words, user, ctx))
+      const unverified = email_verified ? '' : ` (${t('account.unverified')})`
+      const facts = [
+        { label: t('account.username'), value: username },
+        { label: t('account.email'), value: email && email + unverified },
+      ]
+      const connected = await consents.list(user.account.id)
+      const clientIds = connected.map(({ client_id }) => client_id)
+      views.page(ctx, 'account', {
+        facts: facts.filter(({ value }) => value),
+        notices: (await Promise.all(notices)).flat(),
+        applications: views.launcher(ctx, user.account, clientIds),
+      })
+    },
+
+    password: (ctx: Context) => views.page(ctx, 'password', { problems: {} }),
+
+    async changePassword(ctx: Context, { account, session, form }: Submitted) {
+      const current = form.value('current')
+      const password = form.value('password')
+      const problems = await problemsOf(views.words(ctx), form, () => password === current)
+      if (problems) return views.page(ctx, 'password', { problems }, 400)
+      await authentication.countForm(ctx, session.uid)
+      // A change always needs the current password: an open browser is not enough (ASVS 6.2.3).
+      const about = { client_id: ACCOUNT_CLIENT }
+      const credentials = { username: account.username, password: current }
+      const known = await authentication.check(ctx, credentials, about)
+      if (known?.account.id !== account.id) {
+        const problems = { current: views.words(ctx).t('password.wrong') }
+        return views.page(ctx, 'password', { problems }, 400)
+      }
+      // Each change begins a new session.
+      await authentication.countForm(ctx, account.id)
+      const { session_idle: ttl } = settings.lifetimes
+      const successor = await directory.changePassword?.(account.id, password, session.uid, ttl)
+      note(ctx, 'password_changed', { account: account.id })
+      if (successor) {
+        site.browserSession.replace(ctx, successor)
+        await authentication.remember(ctx, account, successor.loginTs)
+      }
+      views.page(ctx, 'password-changed', {})
+    },
+  }
+}
+
+/** Returns the page of the change_password prompt, on which the user replaces a temporary password. */
+export function newPasswordPage({ views, directory, authentication, interactions }: Site) {
+  return {
+    show: (ctx: Context) => views.page(ctx, 'new-password', { problems: {} }),
+
+    async submit(ctx: Context, { clientId, pending }: Interaction, form: Form) {
+      const { account } = ctx.state
+      if (!account || !pending) return ctx.throw(400, { error: 'interaction_gone' })
+      const password = form.value('password')
+      const problems = await problemsOf(views.words(ctx), form, async () => {
+        await authentication.countForm(ctx, account.id)
+        // Sent again after a fault: the password was replaced, and the sign-in was not answered.
+        if (account.change_password_by === undefined) return false
+        return admit(() => checkPassword(password, account.password))
+      })
+      if (problems) return void views.page(ctx, 'new-password', { problems }, 400)
+      if (!(await directory.replaceTemporaryPassword?.(account.id, password, pending.login.ts))) {
+        return ctx.throw(400, { error: 'interaction_gone' })
+      }
+      note(ctx, 'password_changed', { client_id: clientId, account: account.id })
+      return interactions.completeSignIn(account, pending.login, pending)
+    },
+  }
+}

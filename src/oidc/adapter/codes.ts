@@ -1,0 +1,59 @@
+// Codes and opaque access tokens. adapter.ts describes how a code becomes tokens.
+
+import type { Adapter } from 'oidc-provider'
+import type { Records } from '../../store/records.ts'
+import { grantName, type Payload, revokeGrant, tagOf } from './grants.ts'
+import { assertClientConnected, commitAtEnd, unsavedGrant } from './request.ts'
+import { alreadyUsed, noteReuse } from './reuse.ts'
+
+/** Models whose values begin with the id of their grant (the tag), which is read at the same time. */
+export const TAGGED = ['AuthorizationCode', 'AccessToken']
+
+/** Models that work once, and become tokens. */
+export const CODES = ['AuthorizationCode', 'DeviceCode', 'BackchannelAuthenticationRequest']
+
+/** Returns the methods for a tagged model. The first code or token of a grant saves the grant, too. */
+export function createTaggedAdapter(model: string, records: Records, { upsert }: Adapter) {
+  return {
+    async find(id: string): Promise<Payload | undefined> {
+      const grantId = tagOf(id)
+      if (!grantId) return undefined
+      // The library reads the grant next: the request remembers it.
+      const grant = grantName(grantId)
+      const { value, consumed } = await records.read<Payload>(model, id, grant)
+      if (!value || (value.grantId ?? grantId) !== grantId) return undefined
+      if (consumed) await assertClientConnected()
+      return { ...value, ...(consumed && { consumed }) }
+    },
+
+    async upsert(id: string, payload: Payload, ttl: number) {
+      await Promise.all([unsavedGrant(payload.grantId)?.save(), upsert(id, payload, ttl)])
+    },
+  }
+}
+
+/** Returns `consume`, which makes the consumption of a code the commit of its token request. */
+export function createCodeAdapter(model: string, records: Records) {
+  async function endReused(code: Payload | undefined): Promise<never> {
+    await assertClientConnected()
+    if (code?.grantId) {
+      await revokeGrant(records, code.grantId)
+      noteReuse('code_reuse', code)
+    }
+    throw alreadyUsed(model)
+  }
+
+  return {
+    async consume(id: string): Promise<void> {
+      const { value } = await records.read<Payload>(model, id)
+      // The user has refused (device flow, CIBA): no token will be issued.
+      if (value?.error) return void (await records.consume(model, id))
+      const use = async () => {
+        // No code is used up for a client that has disconnected.
+        await assertClientConnected()
+        if (!(await records.consume(model, id))) await endReused(value)
+      }
+      await commitAtEnd(use, { afterSaves: true })
+    },
+  }
+}

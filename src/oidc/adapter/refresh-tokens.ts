@@ -1,0 +1,183 @@
+// Refresh tokens, rotated at every use, in a way that survives a lost answer (RFC 9700 §4.14.2).
+//
+//   token                 tag (16 bytes), family (32), generation (4), MAC (16), as base64url
+//   RefreshToken FAMILY   { payload of the latest generation, since when it is the latest }
+//
+// A family is one record however often it rotates, and rotation is one compare-and-set on it. The MAC
+// makes exactly one token of each generation. A client that repeats a use, because the answer was lost,
+// gets the same successor from any node, and nothing has to remember it. A token of a later generation
+// than the store knows was issued before a failover lost that write: it is valid.
+//
+//   presented token                to refresh                     as subject token   at other endpoints
+//   the latest, or later           rotates                        valid              valid
+//   its predecessor, within grace  the same successor again       consumed           consumed
+//   any other                      reuse: revokes the family and its grant           consumed
+
+import { randomBytes, timingSafeEqual } from 'node:crypto'
+import { required } from '../../config/schema/values.ts'
+import type { Found, Records } from '../../store/records.ts'
+import { now } from '../../store/store.ts'
+import { type GrantRecord, grantName, type Payload, revokeGrant } from './grants.ts'
+import {
+  assertClientConnected,
+  commitAtEnd,
+  isRefreshRequest,
+  isTokenRequest,
+  saveAtEnd,
+} from './request.ts'
+import { alreadyUsed, noteReuse } from './reuse.ts'
+
+interface Family {
+  payload: Payload
+  generation: number
+  /** Epoch seconds at which this generation was issued. */
+  since: number
+}
+
+const KIND = 'RefreshToken'
+const TAG_BYTES = 16
+const FAMILY_BYTES = 32
+const GENERATION_BYTES = 4
+const MAC_BYTES = 16
+const GENERATION_AT = TAG_BYTES + FAMILY_BYTES
+const HEAD_BYTES = GENERATION_AT + GENERATION_BYTES
+
+/** Lifetimes that the library does not know, in seconds. */
+export interface Lifetimes {
+  /** The time in which a used refresh token may be used again; 0: never. */
+  grace: number
+  /** A grant: without a refresh token, and after one was issued under it. */
+  grant: { withoutRefreshToken: number; withRefreshToken: number }
+  /** A pushed request, which is consumed at the end of the interaction. */
+  pushedRequest: number
+}
+
+/** Returns the functions that create, find, rotate and revoke refresh tokens. */
+export function createRefreshTokens(records: Records, { grace, grant }: Lifetimes) {
+  const macOf = (head: Buffer) => records.keyedHash('refresh token', head.toString('base64url'))
+
+  function tokenOf(tagAndFamily: Buffer, generation: number): string {
+    const head = Buffer.alloc(HEAD_BYTES, tagAndFamily)
+    head.writeUInt32BE(generation, GENERATION_AT)
+    return Buffer.concat([head, macOf(head)]).toString('base64url')
+  }
+
+  /** Undefined for a value that was never issued, without reading the store. */
+  function parse(token: string) {
+    const bytes = Buffer.from(token, 'base64url')
+    const isWhole = bytes.length === HEAD_BYTES + MAC_BYTES && bytes.toString('base64url') === token
+    const head = bytes.subarray(0, HEAD_BYTES)
+    if (!isWhole || !timingSafeEqual(macOf(head), bytes.subarray(HEAD_BYTES))) return undefined
+    const tag = head.subarray(0, TAG_BYTES).toString('base64url')
+    const id = head.subarray(TAG_BYTES, GENERATION_AT).toString('base64url')
+    return { head, tag, id, generation: head.readUInt32BE(GENERATION_AT) }
+  }
+
+  /** The first token of a new family under a grant. */
+  const first = (grantId: string) =>
+    tokenOf(Buffer.concat([Buffer.from(grantId, 'base64url'), randomBytes(FAMILY_BYTES)]), 0)
+
+  function successor(token: string): string {
+    const { head, generation } = required(parse(token))
+    return tokenOf(head.subarray(0, GENERATION_AT), generation + 1)
+  }
+
+  function isInGrace({ since }: Family): boolean {
+    if (grace === 0) return false
+    // During an outage a client cannot retry. Its grace period begins when the outage ends.
+    const { from, to = now() } = records.outage() ?? { from: Number.POSITIVE_INFINITY, to: 0 }
+    const wasCutOff = since >= from - grace && since <= to
+    return now() - (wasCutOff ? to : since) <= grace
+  }
+
+  /** Whether a client may present the token of this generation again, because an answer was lost. */
+  const isRetry = (generation: number, latest: Family) =>
+    generation === latest.generation - 1 && isInGrace(latest)
+
+  async function find(token: string): Promise<Payload | undefined> {
+    const parsed = parse(token)
+    if (!parsed) return undefined
+    const { tag, id, generation } = parsed
+    // The library reads the grant next: the request remembers it.
+    const { value: latest } = await records.read<Family>(KIND, id, grantName(tag))
+    if (isTokenRequest()) await assertClientConnected()
+    if (latest?.payload.grantId !== tag) return undefined
+    const isUsable =
+      generation >= latest.generation || (isRefreshRequest() && isRetry(generation, latest))
+    return { ...latest.payload, jti: token, ...(!isUsable && { consumed: latest.since }) }
+  }
+
+  /** The first of a family, or the successor of the token that this request presented. */
+  async function save(token: string, payload: Payload, ttl?: number): Promise<void> {
+    const { id, tag, generation } = required(parse(token))
+    const next: Family = { payload: lasting(payload), generation, since: now() }
+    if (generation === 0) {
+      return saveAtEnd(() =>
+        Promise.all([prolongGrant(tag), records.save(KIND, id, next, { ttl })]),
+      )
+    }
+    const found = records.lastRead<Family>(KIND, id)
+    // Within the grace period the client gets the same token again. Without one, the tokens of a crash between
+    // both writes would be lost.
+    await commitAtEnd(() => rotate(id, next, ttl, found), { afterSaves: grace === 0 })
+  }
+
+  /**
+   * The grant lives as long as its refresh tokens, and outlives the session. Another request with the same code
+   * may have prolonged it: the commit decides between them.
+   */
+  async function prolongGrant(grantId: string): Promise<void> {
+    const name = grantName(grantId)
+    const ttl = grant.withRefreshToken
+    const decide = ({ value }: Found<GrantRecord>) =>
+      value && { ...value, exp: now() + ttl, hasRefreshToken: true }
+    const known = records.lastRead<GrantRecord>(...name)
+    const { after } = await records.change(...name, decide, { ttl }, known)
+    if (!after) throw alreadyUsed(KIND)
+  }
+
+  async function rotate(id: string, next: Family, ttl?: number, found?: Found<Family>) {
+    const { generation, payload } = next
+    const decide = ({ value }: Found<Family>) =>
+      value && value.generation < generation ? next : undefined
+    const { before: latest, after } = await records.change(KIND, id, decide, { ttl }, found)
+    if (after) return
+    if (!latest) throw alreadyUsed(KIND)
+    // `find` has checked the grace period. It is not checked again, because time has passed since.
+    if (grace > 0 && latest.generation === generation) {
+      return noteReuse('refresh_replay', payload)
+    }
+    // The token was the latest when this request read it: the client sent it in parallel requests.
+    const wasLatest = found?.value && found.value.generation < generation
+    if (grace === 0 || !wasLatest) await endReused(id, latest)
+    throw alreadyUsed(KIND)
+  }
+
+  async function destroy(token: string): Promise<void> {
+    const { id, generation } = required(parse(token))
+    const { value } = records.lastRead<Family>(KIND, id) ?? (await records.read<Family>(KIND, id))
+    if (!value) return
+    // The client may have refreshed at the same time.
+    if (isTokenRequest() && isRetry(generation, value)) return
+    await (isTokenRequest() ? endReused(id, value) : end(id, value))
+  }
+
+  async function endReused(id: string, family: Family): Promise<void> {
+    await assertClientConnected()
+    if (await end(id, family)) noteReuse('refresh_reuse', family.payload)
+  }
+
+  /** Revokes the grant first: that ends every token. If the rest fails, a retry does both. */
+  async function end(id: string, { payload }: Family): Promise<boolean> {
+    if (payload.grantId) await revokeGrant(records, payload.grantId)
+    return records.remove(KIND, id)
+  }
+
+  return { first, successor, find, save, destroy }
+}
+
+/**
+ * Returns the fields that every generation has. The nonce belongs to the authorization request only, not
+ * to refreshes (OIDC Core §12.2).
+ */
+const lasting = ({ nonce, ...payload }: Payload): Payload => payload

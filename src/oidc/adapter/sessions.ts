@@ -1,0 +1,246 @@
+// The library's sessions.
+//
+//   Session UID            the session; merged at every write; a tombstone after sign-out
+//   SessionCookie VALUE    leads from the value of a cookie to the uid
+//
+// The library saves the whole session at the end of each request. Two requests at once would undo each
+// other's changes, so a write changes only what its request changed.
+//
+// The library gives a session a new cookie value at every sign-in and every return from one of our
+// pages. The former value stays valid for 60 s, for requests on their way. No value from before a
+// sign-in leads to the session after it (session fixation).
+//
+// The end of a session, each step of which can be repeated:
+//   1. mark it as ended, whatever else writes to it; from then on nothing changes it
+//   2. put the notification of its clients into the delivery queue
+//   3. delete the grants that were made in it, except those with a refresh token
+//   4. replace it by a tombstone
+
+import { randomBytes } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
+import { ACCOUNT_CLIENT } from '../../config/schema/client.ts'
+import { BOUNDS } from '../bounds.ts'
+import { type ClientInfo, clientInfoOf } from '../../operation/client-info.ts'
+import type { Found, Records } from '../../store/records.ts'
+import { now } from '../../store/store.ts'
+import { signOutQueue } from '../../store/delivery-queue.ts'
+import { revokeWithSession, TOMBSTONE_SECONDS } from './grants.ts'
+import { currentRequest, currentRoute } from './request.ts'
+
+/** The payload of the library, and what Usher keeps with it. */
+export interface SessionRecord {
+  uid: string
+  /** The value of the cookie. */
+  jti: string
+  /** Epoch seconds. */
+  exp: number
+  accountId?: string
+  /** Epoch seconds of the sign-in. */
+  loginTs?: number
+  authorizations?: Record<string, { grantId?: string; sid?: string }>
+  /** Changes with each sign-in: cookie values from before it lead nowhere. */
+  signInId?: string
+  /** The browser that signed in. */
+  clientInfo?: ClientInfo
+  /** Epoch seconds of the latest request of the library. */
+  lastUsed?: number
+  /**
+   * Grants that were made in this session, each with the epoch seconds until which it lives without a
+   * refresh token. With one it outlives the session.
+   */
+  grants?: Record<string, number>
+  [key: string]: unknown
+}
+
+interface Pointer {
+  uid: string
+  /** The sign-in of the session when the cookie value was issued. */
+  signInId?: string
+  /** Epoch seconds. */
+  exp: number
+}
+
+/** Lifetime of a replaced cookie value, for requests on their way. */
+const FORMER_COOKIE_SECONDS = 60
+/** When an account has more, the one with the earliest sign-in ends. */
+const MAX_SESSIONS = BOUNDS.sessions.max
+const SESSIONS_AT_ONCE = 10
+
+/** See `createSessions`. */
+export type Sessions = ReturnType<typeof createSessions>
+
+/**
+ * Returns the functions that find, save, list and end sessions. `isNotified`: whether a client is notified of
+ * the end of a session. The command line knows no clients: the delivery leaves out those that are not.
+ */
+export function createSessions(records: Records, isNotified = isApplication) {
+  const signOuts = signOutQueue(records)
+
+  /** The session to which a cookie value leads. */
+  async function find(cookie: string): Promise<SessionRecord | undefined> {
+    const { value: pointer } = await records.read<Pointer>('SessionCookie', cookie)
+    if (!pointer || pointer.exp < now()) return undefined
+    const { value, consumed } = await findByUid(pointer.uid)
+    if (!value || value.signInId !== pointer.signInId) return undefined
+    // A sign-out failed half-way: only its repetition still gets the session. Any other request completes it
+    // when it saves its new session.
+    if (!consumed || currentRoute() === 'end_session_confirm') return { ...value, jti: cookie }
+    const ctx = currentRequest()
+    if (ctx) toEnd.set(ctx, value.uid)
+  }
+
+  /** Completes the sign-out of the session to which the cookie of this request leads. */
+  async function completeSignOut() {
+    const ctx = currentRequest()
+    const uid = ctx && toEnd.get(ctx)
+    if (uid) await end(uid)
+  }
+
+  const findByUid = (uid: string) => records.read<SessionRecord>('Session', uid)
+
+  /**
+   * Writes what the request changed in the session. If the session has ended, revokes the new grants.
+   * `grantTtl`: seconds for which a grant of this request lives without a refresh token.
+   */
+  async function save(payload: SessionRecord, ttl: number, grantTtl = 0): Promise<void> {
+    await completeSignOut()
+    // The library sets these itself.
+    const { kind, iat, ...own } = payload
+    const { uid, jti, accountId, authorizations = {} } = own
+    const found = records.lastRead<SessionRecord>('Session', uid)
+    const base = found?.value
+    const isSignIn = own.loginTs !== base?.loginTs
+    const before = grantsIn(base?.authorizations)
+    const made = grantsIn(authorizations).filter(id => !before.includes(id))
+    const grants = Object.fromEntries(made.map(id => [id, now() + grantTtl]))
+    const ctx = currentRequest()
+    const clientInfo = isSignIn && ctx ? clientInfoOf(ctx) : (base ?? own).clientInfo
+    const mine = { ...own, lastUsed: now(), clientInfo }
+    const ownSignInId = isSignIn ? randomId() : base?.signInId
+    const decide = ({ value, version, consumed }: Found<SessionRecord>) => {
+      if (consumed || (!value && version !== 0)) return undefined
+      const theirs = value ?? base
+      // Two accounts signed in to one anonymous session: the first one keeps it.
+      const isTaken = theirs?.accountId && !base?.accountId && theirs.accountId !== accountId
+      if (isTaken) return undefined
+      // The same account signed in in two tabs at once: the cookie values of both are valid.
+      const isTwice = theirs?.accountId === accountId && theirs?.signInId !== base?.signInId
+      const signInId = isSignIn && isTwice ? theirs?.signInId : ownSignInId
+      const merged = merge({ ...mine, signInId }, base, theirs)
+      return {
+        ...merged,
+        jti: merged.signInId === signInId ? jti : (theirs?.jti ?? jti),
+        authorizations: merge(authorizations, base?.authorizations, theirs?.authorizations),
+        grants: unexpired({ ...theirs?.grants, ...grants }),
+      }
+    }
+    const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
+    const saved = await records.change('Session', uid, decide, { ttl, indexes }, found)
+    // The session ended meanwhile. Grants of this request must end with it.
+    if (!saved.after) return revokeWithSession(records, Object.keys(grants))
+    const signInId = isSignIn ? saved.after.signInId : base?.signInId
+    // A slow request can set the cookie to a replaced value, which the browser then keeps.
+    const { value: pointer } = records.lastRead<Pointer>('SessionCookie', jti) ?? {}
+    const isDue = (pointer?.exp ?? 0) < now() + ttl || saved.before?.jti !== jti
+    if (isDue) await savePointer(jti, { uid, signInId, exp: now() + 2 * ttl })
+    if (accountId && isSignIn) await endOldest(accountId, uid)
+  }
+
+  const savePointer = (cookie: string, pointer: Pointer) => {
+    const options = { ttl: pointer.exp - now() }
+    const known = records.lastRead<Pointer>('SessionCookie', cookie) ?? { version: 0 }
+    return records.change('SessionCookie', cookie, () => pointer, options, known)
+  }
+
+  /** Limits a replaced cookie value to `FORMER_COOKIE_SECONDS`. */
+  async function retire(cookie: string, uid: string): Promise<void> {
+    const { signInId } = records.lastRead<SessionRecord>('Session', uid)?.value ?? {}
+    await savePointer(cookie, { uid, signInId, exp: now() + FORMER_COOKIE_SECONDS })
+  }
+
+  /** The sessions in which an account is signed in. */
+  async function list(accountId: string): Promise<SessionRecord[]> {
+    const all = await records.list<SessionRecord>('sessions of account', accountId)
+    return all.filter(session => session.accountId === accountId && session.exp > now())
+  }
+
+  async function endOldest(accountId: string, latest: string): Promise<void> {
+    const others = (await list(accountId)).filter(({ uid }) => uid !== latest)
+    const inOrder = others.toSorted((a, b) => (b.loginTs ?? 0) - (a.loginTs ?? 0))
+    await endEach(inOrder.slice(MAX_SESSIONS - 1))
+  }
+
+  /** Another session for the same browser, signed in at `loginTs`. `ttl`: seconds. */
+  async function createSuccessor(old: SessionRecord, loginTs: number, ttl: number) {
+    const [uid, jti] = [randomId(), randomId()]
+    const session = { ...old, uid, jti, loginTs, exp: now() + ttl, authorizations: {} }
+    await save(session, ttl)
+    return session
+  }
+
+  /** Lists a grant that was made outside of a request of the session; false when the session has ended. */
+  async function adopt(uid: string, grants: Record<string, number>): Promise<boolean> {
+    const decide = ({ value, consumed }: Found<SessionRecord>) =>
+      value && !consumed
+        ? { ...value, grants: unexpired({ ...value.grants, ...grants }) }
+        : undefined
+    const ttl = ({ exp }: SessionRecord) => ({ ttl: exp - now() })
+    const { isWritten } = await records.change('Session', uid, decide, ttl)
+    return isWritten
+  }
+
+  /** Sign-out; see the head of this file. */
+  async function end(uid: string): Promise<void> {
+    await records.consume('Session', uid)
+    const { value } = await records.read<SessionRecord>('Session', uid)
+    if (!value) return
+    await notifyClients(value)
+    await revokeWithSession(records, Object.keys(value.grants ?? {}))
+    await records.remove('Session', uid, TOMBSTONE_SECONDS)
+  }
+
+  /** Enqueues a notification for each client of a session, once for each session. */
+  async function notifyClients({ uid, accountId, authorizations = {} }: SessionRecord) {
+    const notifications = Object.entries(authorizations).map(async ([client_id, { sid }]) => {
+      const isDue = accountId && sid && isNotified(client_id)
+      if (isDue) await signOuts.enqueue({ uid, accountId, client_id, sid })
+    })
+    await Promise.all(notifications)
+  }
+
+  async function endAll(accountId: string): Promise<void> {
+    const all = await records.list<SessionRecord>('sessions of account', accountId)
+    await endEach(all)
+  }
+
+  /** Ends some sessions at a time: each can have many grants. */
+  async function endEach(sessions: Pick<SessionRecord, 'uid'>[]): Promise<void> {
+    for (let i = 0; i < sessions.length; i += SESSIONS_AT_ONCE) {
+      await Promise.all(sessions.slice(i, i + SESSIONS_AT_ONCE).map(({ uid }) => end(uid)))
+    }
+  }
+
+  return { find, findByUid, list, save, retire, createSuccessor, adopt, end, endEach, endAll }
+}
+
+/** Sessions whose sign-out failed half-way, by the request that presents their cookie. */
+const toEnd = new WeakMap<object, string>()
+
+const isApplication = (clientId: string) => clientId !== ACCOUNT_CLIENT
+
+const randomId = () => randomBytes(16).toString('base64url')
+
+const grantsIn = (authorizations: SessionRecord['authorizations'] = {}) =>
+  Object.values(authorizations).flatMap(({ grantId }) => grantId ?? [])
+
+/** Drops grants whose time is over: they have expired, or have a refresh token. */
+function unexpired(grants: Record<string, number>): Record<string, number> {
+  return Object.fromEntries(Object.entries(grants).filter(([, until]) => until > now()))
+}
+
+/** Three-way merge: fields that `mine` changed since `base` win. All others are those of `theirs`. */
+function merge<T extends Record<string, unknown>>(mine: T, base?: T, theirs?: T): T {
+  const names = Object.keys({ ...mine, ...base })
+  const changed = names.filter(name => !isDeepStrictEqual(mine[name], base?.[name]))
+  return { ...theirs, ...Object.fromEntries(changed.map(name => [name, mine[name]])) } as T
+}

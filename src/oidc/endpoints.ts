@@ -1,0 +1,238 @@
+// Middleware around the library's endpoints: `canonicalPaths` checks path and method, `byPost` takes POST where the
+// library expects GET, and `finishAnswers` completes what the library has answered.
+
+import { errors as jose } from 'jose'
+import type { Context, Middleware } from 'koa'
+import { errors } from 'oidc-provider'
+import { mapOf } from '../config/schema/values.ts'
+import { note } from '../operation/audit.ts'
+import { isSameOrigin, readForm } from '../operation/forms.ts'
+import { MAX_JWT_CHARS, refuseLongUrl } from '../operation/limits.ts'
+import type { Records } from '../store/records.ts'
+import { described } from './error-descriptions.ts'
+import { logError } from '../operation/events.ts'
+import { type Environment, type Feature, type Finisher, merged, type Oidc } from './feature.ts'
+import { DISCOVERY, type Routes } from './paths.ts'
+
+/** Discovery and JWKS: for how long clients may cache them. */
+const MAX_CACHE_SECONDS = 3600
+
+/** Accepts one spelling of each path. The library alone would accept `/API/OAUTH/TOKEN/`, too. */
+export function canonicalPaths({ methodsAt }: Routes): Middleware {
+  return async (ctx, next) => {
+    // Methods of the pages at this path. The router found none for the method of the request.
+    const ofPages: { methods: string[] }[] = ctx.matched ?? []
+    const methods = methodsAt(ctx.path) ?? ofPages.flatMap(({ methods }) => methods).join(', ')
+    if (!methods) {
+      return ctx.throw(404, `there is no endpoint at this path; they are listed in ${DISCOVERY[0]}`)
+    }
+    await next()
+    if (ctx.status === 404 && ctx.body == null) {
+      ctx.set('Allow', methods)
+      ctx.throw(405, `this endpoint takes ${methods}`)
+    }
+  }
+}
+
+/** Proxies refuse longer headers of a response by default; nginx allows 4 kB. */
+const MAX_LOCATION_BYTES = 3 * 1024
+
+/**
+ * Accepts authorization requests and sign-outs by POST (OIDC Core §3.1.2.1, RP-Initiated Logout §2), and treats
+ * them like GET. In a POST from another site, browsers send only cookies with `SameSite=None`. The browser is
+ * therefore redirected to GET, or sends a long request again from a page of this origin.
+ */
+export function byPost({ handOver }: AnswerPages, { endpoints }: Routes): Middleware {
+  const { authorization, end_session } = endpoints
+  return async (ctx, next) => {
+    if (ctx.method !== 'POST' || ![authorization, end_session].includes(ctx.path)) return next()
+    const isSignOut = ctx.path === end_session
+    // All parameters of a sign-out are optional.
+    const isEmpty = isSignOut && !ctx.request.length && !ctx.get('Transfer-Encoding')
+    ctx.querystring = isEmpty ? '' : String(await readForm(ctx))
+    refuseLongUrl(ctx, 413)
+    const isLong = ctx.url.length > MAX_LOCATION_BYTES
+    if (isSameOrigin(ctx) && (isSignOut || isLong)) {
+      ctx.method = 'GET'
+      return next()
+    }
+    if (isLong) return handOver(ctx, ctx.path, ctx.query)
+    ctx.status = 303
+    ctx.redirect(ctx.url)
+  }
+}
+
+/** Pages in place of answers of the library. */
+interface AnswerPages {
+  /** Redirects a GET; a page that navigates on for a POST. */
+  navigate(ctx: Context, url: string): void
+  /** A form that submits itself. */
+  handOver(ctx: Context, action: string, fields: Record<string, unknown>): void
+}
+
+/** Completes responses of the library: headers, error descriptions, and pages in place of its HTML. */
+export function finishAnswers(
+  { navigate, handOver }: AnswerPages,
+  { paths, endpoints, confirm }: Routes,
+  { settings, records }: Pick<Environment, 'settings' | 'records'>,
+  features: Feature[],
+): Middleware {
+  // A client that caches the JWKS for this time has each key before it signs.
+  const jwksAge = Math.min(MAX_CACHE_SECONDS, Math.floor(settings.keys.announce / 2))
+  /** By the library's names of the endpoints. */
+  const finishers: Record<string, Finisher> = {
+    discovery: ctx => discovery(ctx, endpoints, features),
+    jwks: ctx => cacheable(ctx, jwksAge),
+    token,
+    introspection,
+    userinfo,
+    revocation: (ctx, oidc) => revocation(ctx, oidc, records),
+    // Signing out leads to the application, where the form may not go by a redirect.
+    end_session_confirm(ctx, { entities }) {
+      const location = ctx.response.get('Location')
+      if (ctx.status !== 303 || !location) return
+      ctx.remove('Location')
+      navigate(ctx, asRegistered(location, entities.Client?.postLogoutRedirectUris))
+    },
+  }
+  // The library signs out without a question, by a bare page of its own, where no user or another one is
+  // signed in: at the end session endpoint, and when a sign-in has replaced the user.
+  const signOut: Finisher = (ctx, { session }) => {
+    const xsrf = session?.state?.secret
+    const isBare = ctx.status === 200 && ctx.type === 'text/html' && !ctx.state.isPage
+    if (isBare && xsrf) handOver(ctx, confirm, { xsrf, logout: 'yes' })
+  }
+  const ofFeatures = Map.groupBy(
+    features.flatMap(({ answers = {} }) => Object.entries(answers)),
+    ([route]) => route,
+  )
+  return async (ctx, next) => {
+    // Our own sign-out page accepts no parameters: no client decides whom it signs out, or where it leads.
+    if (!endpoints.end_session && ctx.path === paths.end_session) ctx.querystring = ''
+    if (ctx.path === paths.authorization) tidyScope(ctx)
+    await next()
+    // Absent where the library has no route for the method.
+    const oidc: Oidc | undefined = ctx.oidc
+    if (!oidc) return
+    ctx.state.log.client_id = oidc.client?.clientId
+    // An unavailable store that the library took for an error of the client.
+    if (ctx.state.outage) throw ctx.state.outage
+    if (ctx.status === 500) refuseClientFault(ctx, oidc)
+    if (ctx.state.log.detail === 'request entity too large') ctx.status = 413
+    if (mapOf(ctx.body).error) ctx.body = described(ctx, ctx.body)
+    for (const [, finish] of ofFeatures.get(oidc.route) ?? []) await finish(ctx, oidc)
+    await (finishers[oidc.route] ?? signOut)(ctx, oidc)
+  }
+}
+
+/**
+ * Leaves out superfluous spaces in `scope` of an authorization request, which agents in use send. They are not valid
+ * (RFC 6749 §3.3). Endpoints for programs refuse them: a developer reads the error.
+ */
+function tidyScope(ctx: Context) {
+  const { scope } = ctx.query
+  if (typeof scope !== 'string' || !/^ | $| {2}/.test(scope)) return
+  ctx.query = { ...ctx.query, scope: scope.split(' ').filter(Boolean).join(' ') }
+}
+
+// Returns a 500 that the client caused as a 4xx. The library converts the claims of a request object to text
+// before it checks the signature, and `{"toString":1}` throws there. `params.request` is still set then. An
+// assertion that is nested a thousand levels deep overflows the stack of the library.
+function refuseClientFault(ctx: Context, { params = {}, body, client }: Oidc) {
+  const { fault } = ctx.state
+  if (params.request !== undefined) {
+    refuse(ctx, new errors.InvalidRequestObject('could not read the request object'))
+  }
+  if (params.client_assertion !== undefined && fault instanceof RangeError) {
+    refuse(ctx, new errors.InvalidClientAuth({ detail: 'could not read the client assertion' }))
+  }
+  // The library looks for algorithms that need a secret before it has checked the metadata.
+  const algorithms = Object.entries(mapOf(body)).filter(([key]) => /_(alg|enc)$/.test(key))
+  if (algorithms.some(([, value]) => typeof value === 'object')) {
+    refuse(ctx, new errors.InvalidClientMetadata('algorithms must be text'))
+  }
+  // A key of a valid form may still be unusable for encryption.
+  const isEncrypted = Object.entries(client ?? {}).some(
+    ([key, value]) => key.endsWith('EncryptedResponseAlg') && value,
+  )
+  const isOfKey = [jose.JOSEError, DOMException, TypeError].some(kind => fault instanceof kind)
+  if (isEncrypted && isOfKey) {
+    refuse(ctx, new errors.InvalidClientMetadata('nothing can be encrypted to the key in its jwks'))
+  }
+}
+
+/** Returns a redirect URI with parameters. The bytes of its own query stay (RFC 6749 §3.1.2). */
+export function withQuery(uri: string, parameters: Record<string, unknown>): string {
+  const added = new URLSearchParams(parameters as Record<string, string>).toString()
+  const separator = uri.includes('?') ? '&' : '?'
+  return added ? uri + (/[?&]$/.test(uri) ? '' : separator) + added : uri
+}
+
+/** Returns the address after sign-out, as it is registered. The library writes it anew, with `state`. */
+function asRegistered(location: string, uris: readonly string[] = []): string {
+  const state = new URL(location).searchParams.get('state')
+  const written = (uri: string) =>
+    Object.assign(new URL(uri), { search: new URL(uri).searchParams }).href
+  const all = uris.map(uri => withQuery(uri, state === null ? {} : { state }))
+  return all.find(uri => written(uri) === written(location)) ?? location
+}
+
+function refuse(ctx: Context, error: errors.OIDCProviderError): never {
+  ctx.state.fault = undefined
+  logError(ctx, error)
+  throw Object.assign(error, described(ctx, error))
+}
+
+function discovery(ctx: Context, { end_session }: Routes['endpoints'], features: Feature[]) {
+  cacheable(ctx, MAX_CACHE_SECONDS)
+  const document = ctx.body as Record<string, unknown>
+  // Empty lists are left out (RFC 8414 §3.2).
+  const isEmpty = (value: unknown) => Array.isArray(value) && value.length === 0
+  ctx.body = {
+    ...Object.fromEntries(Object.entries(document).filter(([, value]) => !isEmpty(value))),
+    ...(!end_session && { end_session_endpoint: undefined }),
+    ...merged(features, 'discovery member', feature => feature.discovery?.(document)),
+  }
+}
+
+function cacheable(ctx: Context, seconds: number) {
+  if (ctx.status === 200) ctx.set('Cache-Control', `public, max-age=${seconds}`)
+}
+
+/** Warns the operator of an ID token that cannot come back as `id_token_hint`. */
+function token({ body, state }: Context) {
+  const { length } = String(mapOf(body).id_token ?? '')
+  if (length <= MAX_JWT_CHARS.id_token_hint) return
+  state.log.warning = `the ID token has ${length} characters: it is too long for id_token_hint. Map fewer claims, or set id_token.claims: minimal`
+}
+
+/** Refuses a public client, whether the token is active or not (RFC 7662 §2.1). */
+function introspection(ctx: Context, { client }: Oidc) {
+  if (client?.tokenEndpointAuthMethod === 'none') {
+    refuse(ctx, new errors.InvalidClientAuth({ detail: 'a public client cannot introspect' }))
+  }
+  // JWTs are not stored. A caller that presents one to an API must not cause an error there (§2.2).
+  if (mapOf(ctx.body).error !== 'unsupported_token_type') return
+  ctx.state.log.detail = 'a JWT is not stored: the API verifies it with the keys of the JWKS'
+  ctx.status = 200
+  ctx.body = { active: false }
+}
+
+/** Answers `invalid_token` for a token of an API (RFC 6750 §3.1), not the library's 403. */
+function userinfo(ctx: Context, { issuer, entities }: Oidc) {
+  if (ctx.status !== 403 || entities.AccessToken?.aud === undefined) return
+  ctx.set('WWW-Authenticate', `Bearer realm="${issuer}", error="invalid_token"`)
+  refuse(ctx, new errors.InvalidToken('the token is for another resource'))
+}
+
+async function revocation(ctx: Context, { entities }: Oidc, records: Records) {
+  if (ctx.status !== 200) return
+  const { RefreshToken, AccessToken } = entities
+  // Some clients insist on JSON where RFC 7009 asks for nothing.
+  ctx.body = {}
+  const token = RefreshToken ?? AccessToken
+  // A token that was revoked before: no replica may have its removal yet. The request of the library is over here.
+  if (!token) return records.confirmRemovals(ctx)
+  const about = { client_id: token.clientId, account: token.accountId }
+  note(ctx, 'token_revoked', { ...about, token: RefreshToken ? 'refresh' : 'access' })
+}

@@ -1,0 +1,256 @@
+// Interactions and sessions of the library, for the pages, and the browser that each interaction began in.
+
+import { createHash, randomBytes } from 'node:crypto'
+import type { Context } from 'koa'
+import { errors, type Provider } from 'oidc-provider'
+import type { Account } from '../sign-in/account.ts'
+import type { Decision } from './consents.ts'
+import { type Login, methodOf } from '../sign-in/sign-in-method.ts'
+import type { Settings } from '../config/load.ts'
+import { displayTextProblem } from './display-text.ts'
+import { PASSWORD } from '../config/schema/upstream.ts'
+import { mapOf } from '../config/schema/values.ts'
+import { cookieNames, originCookie } from '../operation/cookies.ts'
+import { now } from '../store/store.ts'
+import { type FeaturePrompt, merged, type PromptFeature } from './feature.ts'
+
+type Deployment = Pick<Settings, 'development'>
+type Cookies = Pick<Context, 'cookies'>
+
+/** Long: two tabs that open at once in a browser without this cookie overwrite each other's. */
+const BROWSER_COOKIE_SECONDS = 400 * 24 * 3600
+
+/**
+ * Binds interactions to a browser, by a `__Host-` cookie. The library's interaction cookies have a path and cannot
+ * be `__Host-` cookies, so that another domain could plant those of its own sign-in (login CSRF). Pages ignore them.
+ */
+export function createBrowserBinding({ development }: Deployment) {
+  const { browser: name } = cookieNames(development)
+  const read = ({ cookies }: Cookies) => cookies.get(name, { signed: true })
+  const hashOf = (value: string) => createHash('sha256').update(value).digest('base64url')
+
+  return {
+    /** Sets the cookie. Returns the part of an interaction's details that names the browser. */
+    bind(ctx: Cookies): { browser: string } {
+      const value = read(ctx) ?? randomBytes(24).toString('base64url')
+      const maxAge = BROWSER_COOKIE_SECONDS * 1000
+      ctx.cookies.set(name, value, { ...originCookie(development), maxAge })
+      return { browser: hashOf(value) }
+    },
+
+    /** Whether the browser of the request sends the cookie. */
+    isKnown: (ctx: Cookies) => read(ctx) !== undefined,
+
+    /** Whether the interaction with these details began in the browser of the request. */
+    isBound(ctx: Cookies, details: unknown): boolean {
+      const value = read(ctx)
+      return value !== undefined && mapOf(details).browser === hashOf(value)
+    },
+  }
+}
+
+/** A sign-in that becomes `login` after the last of its steps. The user has no session before. */
+export interface PendingSignIn {
+  login: Login
+  /** Prompts that the user still has to answer, the next first. */
+  steps: string[]
+}
+
+/** The answer to a prompt. `error` returns the user to the client with this error. */
+export interface Outcome {
+  /** `ts`: epoch seconds of the sign-in, also if further pages follow. */
+  login?: Login
+  pending?: PendingSignIn
+  /** `accountId`: the account that decided. */
+  consent?: { decision: Decision; accountId?: string }
+  select_account?: { another: boolean }
+  /** `isWanted`: the user asked for the page that creates an account. */
+  create?: { isWanted?: boolean }
+  error?: string
+  error_description?: string
+}
+
+/** Whether the user answered `select_account` by asking for another account. */
+export const wantsAnother = (result: unknown) =>
+  mapOf(mapOf(result).select_account).another === true
+
+const isStep: FeaturePrompt['isStep'] = ({ change_password_by }, { amr }) =>
+  change_password_by !== undefined && methodOf(amr) === PASSWORD
+const CORE: Record<string, FeaturePrompt> = {
+  select_account: {},
+  login: {},
+  consent: {},
+  change_password: { isStep },
+}
+
+/** Returns the prompts of the core and of the features, by name. */
+export const promptsOf = (features: PromptFeature[]) =>
+  merged(features, 'prompt', ({ prompts }) => prompts, CORE)
+
+/** Returns the sign-in whose next step is this prompt. */
+export function pendingAt(result: unknown, prompt: string): PendingSignIn | undefined {
+  const pending = mapOf(result).pending as PendingSignIn | undefined
+  return pending?.steps[0] === prompt ? pending : undefined
+}
+
+/** A browser that opens its first page sooner, without a cookie, blocks cookies. */
+const FIRST_PAGE_SECONDS = 10
+
+/** The form shows no hint in which a stranger hid or reordered characters. */
+const isShown = (hint: unknown): hint is string =>
+  typeof hint === 'string' && displayTextProblem(hint.trim(), MAX_HINT_CHARACTERS) === undefined
+const MAX_HINT_CHARACTERS = 256
+
+/** Checks of the login prompt that fail for every user but one. */
+const USER_CHECKS = /^(id_token_hint|claims_id_token_sub_value)$/
+
+/** A pending interaction. Nothing in it comes from the browser. */
+export type Interaction = Awaited<ReturnType<ReturnType<typeof createInteractions>['read']>>
+
+/** Interactions for the interaction pages. All functions throw 400 for one that this browser cannot answer. */
+export function createInteractions(
+  provider: Provider,
+  settings: Deployment,
+  features: PromptFeature[],
+) {
+  const prompts = promptsOf(features)
+  const { isBound, isKnown } = createBrowserBinding(settings)
+
+  const rank = (name: string) => (prompts[name]?.isFactor ? 0 : 1)
+
+  /**
+   * Returns the prompts that a user answers between the proof of who they are and the session, in order. The second
+   * factor comes first: a temporary password that was stolen must not be enough to replace it.
+   */
+  async function stepsOf(account: Account, login: Login): Promise<string[]> {
+    const steps = Object.entries(prompts).map(async ([name, { isStep }]) =>
+      (await isStep?.(account, login)) ? name : [],
+    )
+    return (await Promise.all(steps)).flat().toSorted((a, b) => rank(a) - rank(b))
+  }
+
+  /** The steps after the one that the user has just taken. A factor may have been added since they were decided. */
+  async function leftOf({ steps }: PendingSignIn, account: Account, login: Login) {
+    const [taken, ...left] = steps
+    const needed = await stepsOf(account, login)
+    const added = needed.filter(name => prompts[name]?.isFactor && ![taken, ...left].includes(name))
+    return [...added, ...left]
+  }
+
+  /** Returns a pending interaction. Throws if it expired, its session ended, or it belongs to another browser. */
+  async function find(ctx: Context, uid = String(ctx.params.uid)) {
+    const found = (await provider.Interaction.find(uid)) ?? gone(ctx, 'it is finished or expired')
+    // The library tolerates a difference of clocks for some seconds, but the browser has dropped the cookie that leads
+    // back to the request: what is accepted now would be lost on a page without a way back.
+    if ((found.exp ?? 0) <= now()) gone(ctx, 'it has expired')
+    if (!isBound(ctx, found.prompt.details)) {
+      const isNew = found.iat + FIRST_PAGE_SECONDS > now() && !isKnown(ctx)
+      gone(ctx, 'it began with another cookie', isNew ? 'cookie_missing' : 'another_browser')
+    }
+    const { uid: ofSession, accountId } = found.session ?? {}
+    const current = ofSession ? await provider.Session.findByUid(ofSession) : found.session
+    return current?.accountId === accountId ? found : gone(ctx, 'its session has ended')
+  }
+
+  return {
+    /** Returns the interaction of the request. */
+    async read(ctx: Context) {
+      const { uid, prompt, params, session, lastSubmission, deviceCode } = await find(ctx)
+      const { login_hint, ui_locales } = params
+      const expectsOther =
+        session?.accountId !== undefined && prompt.reasons.some(name => USER_CHECKS.test(name))
+      return {
+        uid,
+        prompt,
+        /** Parameters of the authorization request. */
+        params,
+        clientId: String(params.client_id),
+        device: deviceCode ? await readDevice(ctx, provider, deviceCode) : undefined,
+        // A device polls the token endpoint.
+        redirectUri: deviceCode ? undefined : String(params.redirect_uri),
+        ...(isShown(login_hint) && { loginHint: login_hint }),
+        /** Language tags, the preferred first. */
+        ...(typeof ui_locales === 'string' && { uiLocales: ui_locales }),
+        /** The account that is signed in in this browser. */
+        accountId: session?.accountId,
+        /** The sign-in of which this prompt is a step. */
+        pending: pendingAt(lastSubmission, prompt.name),
+        /** The client expects another user than the one who is signed in. */
+        expectsOther,
+        /** Another sign-in is needed: the user has chosen it, or the last one is not what the client demands. */
+        another: expectsOther || Boolean(lastSubmission?.login) || wantsAnother(lastSubmission),
+        /** The client's access was removed, or its name or hosts changed, while the page was open. */
+        withdrawn:
+          prompt.name === 'consent' &&
+          mapOf(lastSubmission?.consent).accountId === session?.accountId,
+      }
+    },
+
+    /**
+     * Ends a sign-in of any method, or a step of it. Returns the answer that leads to the next step, or to the
+     * session if none is left. `pending`: the sign-in whose step the user has just taken.
+     */
+    async completeSignIn(account: Account, login: Login, pending?: PendingSignIn) {
+      const steps = pending ? await leftOf(pending, account, login) : await stepsOf(account, login)
+      // Also replaces an earlier sign-in of the same interaction.
+      const isDone = steps.length === 0
+      return { login: isDone ? login : undefined, pending: isDone ? undefined : { login, steps } }
+    },
+
+    /** Whether a second factor follows a sign-in. */
+    async needsFactor(account: Account, login: Login): Promise<boolean> {
+      return (await stepsOf(account, login)).some(name => prompts[name]?.isFactor)
+    },
+
+    /** Throws unless the interaction waits for a sign-in in this browser. */
+    async assertSignIn(ctx: Context, uid: string) {
+      if ((await find(ctx, uid)).prompt.name !== 'login') gone(ctx, 'it waits for no sign-in')
+    },
+
+    /** Saves the answer to the prompt. Returns the URL where the browser goes on. */
+    async finish(ctx: Context, outcome: Outcome, uid?: string) {
+      const interaction = await find(ctx, uid)
+      interaction.result = { ...(!outcome.error && interaction.lastSubmission), ...outcome }
+      await interaction.persist().catch(error => {
+        throw error instanceof errors.SessionNotFound ? gone(ctx, 'it has another answer') : error
+      })
+      return interaction.returnTo
+    },
+  }
+}
+
+/** Returns the user code as the user entered it, and the network of the device in CIDR notation. */
+async function readDevice(ctx: Context, { DeviceCode }: Provider, id: string) {
+  const { userCode, deviceInfo } = (await DeviceCode.find(id)) ?? gone(ctx, 'its code has expired')
+  return { code: String(userCode).replace(/(?=.{4}$)/, '-'), network: String(deviceInfo?.network) }
+}
+
+/** Refuses an interaction, and says `why` it cannot be answered: to developers, and in the log. */
+const gone = (ctx: Context, why: string, error = 'interaction_gone'): never =>
+  ctx.throw(400, { error, error_description: `this interaction cannot be answered: ${why}` })
+
+/** The session of a signed-in user. */
+export type Session = NonNullable<
+  Awaited<ReturnType<ReturnType<typeof createBrowserSession>['read']>>
+>
+
+/** The session of a browser, for the account pages. */
+export function createBrowserSession(provider: Provider, { development }: Deployment) {
+  const name = provider.cookieName('session')
+  return {
+    /** Undefined when no user is signed in. `since`: epoch seconds of the sign-in. */
+    async read(ctx: Context) {
+      const id = ctx.cookies.get(name, { signed: true })
+      const session = id ? await provider.Session.find(id) : undefined
+      if (!session?.accountId || session.loginTs === undefined) return undefined
+      const { uid, accountId, loginTs: since, amr, acr } = session
+      return { uid, accountId, since, amr, acr }
+    },
+
+    /** Gives the browser the id of another session. `exp`: epoch seconds. */
+    replace(ctx: Context, { jti, exp }: { jti: string; exp: number }) {
+      const expires = new Date(exp * 1000)
+      ctx.cookies.set(name, jti, { ...originCookie(development), expires })
+    },
+  }
+}

@@ -1,0 +1,203 @@
+// Every override of the library. Each says why it is there and what would remove it. Features pass
+// handlers; nothing else assigns to a prototype or a class of the library.
+
+import { type Configuration, Provider, type TokenEndpointGrantContext } from 'oidc-provider'
+import type { ClientMetadata } from '../config/schema/client.ts'
+import { currentRequest, issue } from './adapter/request.ts'
+import type { Name, Records } from '../store/records.ts'
+import { now } from '../store/store.ts'
+import { matchesHash } from './clients.ts'
+import { described } from './error-descriptions.ts'
+import {
+  type Environment,
+  type Feature,
+  type GrantHandler,
+  merged,
+  type ResponseMode,
+} from './feature.ts'
+import type { Grants } from './grants.ts'
+import { KeyProblem, refuseCostlyKeys } from './keys.ts'
+import { countStoredByClient } from './requests.ts'
+
+/** The library accepts DPoP proofs from clocks that are ahead by this, but forgets their `jti` earlier. */
+const CLOCK_SKEW_SECONDS = 300
+
+/** Functions that return the value of a code or token, by model. `id`: the value that the library has made. */
+type TokenIds = Record<string, (token: object, id: string) => string>
+
+/** Returns the provider with all overrides. */
+export function createOverridden(
+  configuration: Configuration,
+  { settings, records }: Environment,
+  features: Feature[],
+  tokenIds: TokenIds,
+  { checkToken }: Pick<Grants, 'checkToken'>,
+): Provider {
+  // The constructor of the library registers its grant handlers and response modes. There is no option to
+  // wrap or replace them. Removed by: options for both.
+  // Response modes: the form_post page of the library needs JavaScript, and errors get our descriptions.
+  // Grant handlers: the commit of a token request comes last, and features answer `slow_down`.
+  class Overridden extends Provider {
+    override registerResponseMode(name: string, handler: ResponseMode) {
+      const ours = merged(features, 'response mode', ({ responseModes: of }) => of?.(this))[name]
+      if (ours === 'none') return
+      const respond = ours ?? handler
+      super.registerResponseMode(name, async (ctx, uri, answer) => {
+        if ('access_token' in answer) await checkToken(ctx)
+        return respond.call(this, ctx, uri, described(ctx, answer))
+      })
+    }
+
+    override registerGrantType<P extends object>(
+      name: string,
+      handler: (ctx: TokenEndpointGrantContext<P>) => Promise<void> | void,
+      ...parameters: (string | readonly string[] | ReadonlySet<string>)[]
+    ) {
+      const committed: GrantHandler = ctx => {
+        for (const { checkRequest } of features) checkRequest?.(ctx)
+        return issue(ctx, () => handler(ctx as TokenEndpointGrantContext<P>))
+      }
+      const wrapped = features
+        .flatMap(({ grantHandlers }) => grantHandlers?.[name] ?? [])
+        .reduce((inner, wrap) => wrap(inner), committed)
+      super.registerGrantType(name, wrapped, ...parameters)
+    }
+  }
+  const provider = new Overridden(settings.issuer, configuration)
+  assignTokenIds(provider, tokenIds)
+  compareHashes(provider)
+  deliverLater(provider)
+  detectReplays(provider, records, features)
+  return provider
+}
+
+/**
+ * A client file has hashes of secrets, several during a change of secret; the library compares one plain
+ * secret. Removed by: an asynchronous `compareClientSecret` option.
+ */
+function compareHashes({ Client: { prototype } }: Provider): void {
+  const { compareClientSecret } = prototype
+  prototype.compareClientSecret = function (actual: string) {
+    const sent = currentRequest()?.get('Authorization')
+      ? 'client_secret_basic'
+      : 'client_secret_post'
+    if (!this.any_secret_method && sent !== this.tokenEndpointAuthMethod) return false
+    const hashes = this.client_secret_hashes as ClientMetadata['client_secret_hashes']
+    return hashes ? matchesHash(actual, hashes) : compareClientSecret.call(this, actual)
+  }
+}
+
+/**
+ * The constructor copies all clients in one turn of the event loop. Returns a function that adds one client
+ * to the provider. It throws for invalid metadata. Removed by: an option that makes clients one by one.
+ *
+ * A client keeps the keys of its `jwks_uri` while one of them fits. Here they are fetched again, and removed keys end.
+ * Removed by: a maximum age of fetched keys.
+ *
+ * Clients that are not in the config folder, which anybody can make, get the limits of `limitKeys`.
+ */
+export function addLater({ Client }: Provider) {
+  const find = Client.find.bind(Client)
+  const added = new Map<string, Awaited<ReturnType<typeof find>>>()
+  Client.find = async (id: string) => {
+    const configured = added.get(id)
+    const client = configured ?? (await find(id))
+    const keys = client?.asymmetricKeyStore as ClientKeys | undefined
+    if (keys && !configured) limitKeys(keys)
+    if (keys?.freshUntil !== undefined && keys.freshUntil + STALE_SECONDS <= now()) keys.clear()
+    return client
+  }
+  return (metadata: { client_id: string }) => {
+    const client = Reflect.construct(Client, [structuredClone(metadata)])
+    // A client with a file cannot change its own registration.
+    added.set(metadata.client_id, Object.defineProperty(client, 'noManage', { value: true }))
+  }
+}
+
+/** The keys of a client. */
+interface ClientKeys {
+  /** Epoch seconds; absent without a `jwks_uri`. */
+  freshUntil?: number
+  clear(): void
+  selectForVerify(header: { alg: string; kid?: unknown }): object[]
+}
+
+/**
+ * The library tries each key that fits a JWT, whatever its size. Here one key fits: where a client has several, its
+ * JWT names one (OIDC Core §10.1). Removed by: options for the number and the size of the keys of clients.
+ */
+function limitKeys(keys: ClientKeys): void {
+  // The library caches clients.
+  if (Object.hasOwn(keys, 'selectForVerify')) return
+  const select = keys.selectForVerify.bind(keys)
+  keys.selectForVerify = header => {
+    const fitting = select(header)
+    refuseCostlyKeys(fitting)
+    if (fitting.length > 1) throw new KeyProblem(typeof header.kid === 'string' ? SAME_KID : NO_KID)
+    return fitting
+  }
+}
+
+const NO_KID = 'kid is required in the header of the JWT: this client has several keys'
+const SAME_KID = 'several keys of this client have the kid of the JWT: each needs its own'
+
+/** How long keys are kept after `freshUntil`, which is at least a minute after they were fetched. */
+const STALE_SECONDS = 240
+
+/**
+ * The library sends logout tokens and pings while the user waits, once, and forgets failures. Here a
+ * queue delivers them. Removed by: a `deliver` option of backchannelLogout and ciba.
+ */
+function deliverLater({ Client: { prototype } }: Provider): void {
+  Object.assign(prototype, {
+    sendLogoutToken: prototype.backchannelLogout,
+    sendPing: prototype.backchannelPing,
+    // The end of the session and the answer of the user enqueue them.
+    backchannelLogout: async () => {},
+    backchannelPing: async () => {},
+  })
+}
+
+/** The size of the record of a used `jti`. */
+const REPLAY_BYTES = 512
+
+/** The record of a used `jti`. */
+export const replayName = (iss: string, jti: string): Name => ['ReplayDetection', `${iss}\0${jti}`]
+
+/**
+ * The library looks for a used `jti` and then writes it, so that two requests at once both pass. Here
+ * the first write decides (RFC 7523 §3). Removed by: an adapter method that does both.
+ */
+function detectReplays(provider: Provider, records: Records, features: Feature[]): void {
+  provider.ReplayDetection.unique = async (iss: string, jti: string, exp: number) => {
+    const ctx = currentRequest()
+    if (ctx) countStoredByClient(ctx, REPLAY_BYTES)
+    const options = { ttl: exp - now() + CLOCK_SKEW_SECONDS }
+    const isFirst = await records.save(...replayName(iss, jti), {}, options)
+    const [error] = isFirst ? [] : features.flatMap(({ replayError }) => replayError?.(jti) ?? [])
+    if (error) throw error
+    return isFirst
+  }
+}
+
+/**
+ * The library answers a request with the `acr` of the session. A client that requested a weaker one as essential
+ * gets that (OIDC Core §5.5.1.1), and the session keeps its own. Removed by: an option for the `acr` of a response.
+ */
+export function answerWithAcr(oidc: object, value: string): void {
+  Object.defineProperty(oidc, 'acr', { value, configurable: true })
+}
+
+/**
+ * The value of a code or token begins with the id of its grant (oidc/adapter/grants.ts). Removed by: a
+ * `generateTokenId` option.
+ */
+function assignTokenIds(provider: Provider, ids: TokenIds): void {
+  for (const [model, idOf] of Object.entries(ids)) {
+    const { prototype }: { prototype: { generateTokenId(): string } } = Reflect.get(provider, model)
+    const { generateTokenId: generate } = prototype
+    prototype.generateTokenId = function () {
+      return idOf(this, generate.call(this))
+    }
+  }
+}

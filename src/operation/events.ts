@@ -1,0 +1,118 @@
+// Events of the library are counted, and noted for the log lines of their request (operation/log.ts). Notifications to
+// clients (back-channel logout, CIBA pings) have lines of their own.
+
+import type { EventEmitter } from 'node:events'
+import type { Context } from 'koa'
+import type { errors, KoaContextWithOIDC, Provider } from 'oidc-provider'
+import type { Logger } from 'pino'
+import { GRANT_TYPES } from '../config/schema/client.ts'
+import { namesIn } from '../config/schema/values.ts'
+import { createAudit, note } from './audit.ts'
+import { faultOf } from './log.ts'
+import type { Metrics } from './metrics.ts'
+import type { Queue } from '../store/delivery-queue.ts'
+import { outageIn } from '../store/store.ts'
+import type { Attempt, Environment, Feature } from '../oidc/feature.ts'
+import { keyProblemIn } from '../oidc/keys.ts'
+import { logIgnored } from '../oidc/requests.ts'
+
+/** Names of the library's error events, without `.error`. */
+const ERROR_EVENTS = namesIn(
+  'authorization backchannel_authentication code_verification device_authorization device_resume',
+  'end_session end_session_confirm end_session_success grant introspection',
+  'pushed_authorization_request registration_create registration_delete registration_read',
+  'registration_update revocation userinfo',
+)
+
+/** Logs and counts events. Listeners must not throw, and log names only: their arguments hold tokens. */
+export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
+  const emitter: EventEmitter = provider
+  for (const name of ERROR_EVENTS) emitter.on(`${name}.error`, logError)
+  emitter.on('grant.success', (ctx: KoaContextWithOIDC) => {
+    metrics.tokenRequest(grantTypeOf(ctx), 'ok')
+    logIgnored(ctx)
+    note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: grantTypeOf(ctx) })
+  })
+  // The reasons of the library and of policy.ts for which a user is asked.
+  emitter.on('interaction.started', ({ state }: Context, { name, reasons = [] }) => {
+    state.log.prompt = `${name}: ${reasons.join(', ')}`
+  })
+  // The device flow issues nothing here.
+  emitter.on('authorization.success', (ctx: KoaContextWithOIDC, answer = {}) => {
+    if (!('access_token' in answer || 'id_token' in answer)) return
+    note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: 'implicit' })
+  })
+  emitter.on('grant.error', (ctx: KoaContextWithOIDC) =>
+    metrics.tokenRequest(grantTypeOf(ctx), String(ctx.state.log.error)),
+  )
+  emitter.on('end_session.success', (ctx: KoaContextWithOIDC) =>
+    note(ctx, 'signed_out', { account: ctx.oidc.session?.accountId }),
+  )
+  emitter.on('server_error', (ctx: KoaContextWithOIDC, err: Error) => {
+    ctx.state.fault = err
+    if (ctx.oidc.route === 'token') metrics.tokenRequest(grantTypeOf(ctx), 'server_error')
+  })
+  emitter.on('error', logFaults(log))
+}
+
+/** A listener for errors that no middleware has caught. Broken connections are ignored. */
+export function logFaults(log: Logger) {
+  return (err: NodeJS.ErrnoException): void => {
+    const isCallers = /^(HPE_|ECONN|EPIPE)/.test(err.code ?? '')
+    if (!isCallers) log.error({ fault: faultOf(err) }, 'request failed')
+  }
+}
+
+/** Notes why a request was refused, for its log line. */
+export function logError(ctx: Context, thrown: Partial<errors.OIDCProviderError>): void {
+  const outage = outageIn(thrown)
+  // The library wrapped it in an error of the client.
+  if (outage && outage !== thrown) ctx.state.outage = outage
+  const { error, error_detail, error_description } = outage ?? thrown
+  ctx.state.keyProblem = keyProblemIn(thrown)?.message
+  const detail = ctx.state.keyProblem ?? error_detail ?? error_description
+  Object.assign(ctx.state.log, { error, detail })
+}
+
+/** Client and account of the request, for the operator. */
+function partiesOf({ oidc }: KoaContextWithOIDC) {
+  return { client_id: oidc.client?.clientId, account: oidc.account?.accountId }
+}
+
+/** A known grant type, or `other`: clients can send any text. */
+function grantTypeOf({ oidc }: KoaContextWithOIDC): string {
+  const sent = String(oidc.params?.grant_type)
+  return GRANT_TYPES.some(type => type === sent) ? sent : 'other'
+}
+
+/** Returns the function that sends what is due in a queue, logs each attempt and counts it. */
+export function createDeliver(provider: Provider, features: Feature[], environment: Environment) {
+  const { log, metrics } = environment
+  const audit = createAudit(log)
+  const deliverOnce: Attempt = async (kind, { client_id, accountId, attempt }, isLast, sent) => {
+    const failure = await sent.then(() => undefined, failureOf)
+    const isOver = failure?.isFinal || isLast
+    const outcome = failure ? (isOver ? 'given_up' : 'failed') : 'delivered'
+    const event = `${kind}_${outcome}` as const
+    metrics.auditEvent(event)
+    audit.info({ event, client_id, account: accountId, attempt, reason: failure?.reason })
+    return outcome === 'failed'
+  }
+  return async (queue: Queue): Promise<void> => {
+    await Promise.all(features.map(({ deliver }) => deliver?.(provider, queue, deliverOnce)))
+  }
+}
+
+/** `isFinal`: the sender knows that the receiver would refuse another attempt. */
+type DeliveryError = Partial<NodeJS.ErrnoException> & {
+  response?: { status: number }
+  isFinal?: boolean
+}
+
+/** For operators: without the URL, whose query may hold a secret. */
+function failureOf({ name, message, code, response, isFinal = false }: DeliveryError) {
+  // 400: the client will never accept this one (Back-Channel Logout §2.8); other answers may change.
+  if (response) return { isFinal: response.status === 400, reason: `answered ${response.status}` }
+  if (name === 'TimeoutError') return { isFinal: false, reason: 'no answer in time' }
+  return { isFinal, reason: String(message || code) }
+}

@@ -1,0 +1,304 @@
+// Limits of requests: their size, their rate, and the records that anonymous requests may write.
+
+import { hash } from 'node:crypto'
+import type { Context, Middleware } from 'koa'
+import type { Settings } from '../config/load.ts'
+import { BOUNDS, type Quota } from '../oidc/bounds.ts'
+import { networkOf } from './client-info.ts'
+
+/** Bytes of path and query, or of the parameters of a request, together, beside those of `MAX_JWT_CHARS`. */
+export const MAX_URL_BYTES = BOUNDS.urls.max
+/** Bytes of a body. */
+export const MAX_BODY_BYTES = BOUNDS.bodies.max
+/** Characters of parameters that have an ID token. They do not count for `MAX_URL_BYTES`. */
+export const MAX_JWT_CHARS = {
+  id_token_hint: BOUNDS.idTokenHints.max,
+  request: BOUNDS.requestObjects.max,
+}
+const MAX_TEXT_CHARS = BOUNDS.texts.max
+const TEXTS = 'state nonce scope claims authorization_details'.split(' ')
+/** Characters of single parameters, in the query, the body or a request object. */
+const MAX_CHARS = [
+  ...TEXTS.map(name => [name, MAX_TEXT_CHARS] as const),
+  ...Object.entries(MAX_JWT_CHARS),
+]
+
+/** The description of the first parameter that is too long; undefined if none is. */
+export function longParameter(parameters: Record<string, unknown>): string | undefined {
+  const found = MAX_CHARS.find(([name, max]) =>
+    [parameters[name]].flat().some(value => String(value ?? '').length > max),
+  )
+  return found && `${found[0]} is longer than ${found[1]} characters`
+}
+
+/** The length of a text that has these parameters, without those of `MAX_JWT_CHARS`. */
+export function lengthOf(text: string, parameters: Record<string, unknown>): number {
+  const jwts = Object.keys(MAX_JWT_CHARS).map(name => String(parameters[name] ?? '').length)
+  return jwts.reduce((rest, length) => rest - length, Buffer.byteLength(text))
+}
+
+/** Throws `status` for a path and query of more than `MAX_URL_BYTES`. */
+export function refuseLongUrl(ctx: Context, status: number): void {
+  const isLong = Buffer.byteLength(ctx.url) > MAX_URL_BYTES
+  if (isLong && lengthOf(ctx.url, ctx.query) > MAX_URL_BYTES)
+    ctx.throw(status, `longer than ${MAX_URL_BYTES} bytes`)
+}
+
+const MINUTE_MS = 60_000
+/** Bytes of a record beside the request: names, times, an index entry. */
+const RECORD_BYTES = 2 * 1024
+
+/** Paths where requests are stored before a user signs in. */
+interface StoredPaths {
+  /** Browsers open them. The first may be in a frame, when it shows no page itself (`prompt=none`). */
+  pages: string[]
+  /** Programs call them. */
+  programs: string[]
+  /** Programs call them, and clients authenticate there. */
+  byClient: string[]
+}
+
+/**
+ * Refuses a URL that is too long with 414. Refuses requests that a page sends as an image, a script or in a frame,
+ * where users come by a link or form, with 400: a page that one user visits must not use up the limit of the
+ * user's network. Browsers send both headers of Fetch Metadata; `fetch` of Node.js sends the mode `cors` alone.
+ */
+export function limits({ pages, programs, byClient }: StoredPaths): Middleware {
+  return (ctx, next) => {
+    refuseLongUrl(ctx, 414)
+    const isProgram = [...programs, ...byClient].includes(ctx.path)
+    if (!isProgram && !pages.includes(ctx.path)) return next()
+    const [mode, dest] = [ctx.get('Sec-Fetch-Mode'), ctx.get('Sec-Fetch-Dest')]
+    const { prompt, request, request_uri } = ctx.query
+    // The provider refuses a pushed request or request object without `prompt=none` later.
+    const isSilent = ctx.path === pages[0] && (prompt === 'none' || request || request_uri)
+    const isPage = ['', 'document'].includes(dest) || isSilent
+    const isByUser = isPage && ['', 'navigate', dest ? '' : 'cors'].includes(mode)
+    const isByScript = ctx.method !== 'POST' || !['navigate', 'no-cors'].includes(mode)
+    if (isProgram ? isByScript : isByUser) return next()
+    ctx.state.log.refused = 'fetch metadata'
+    const error_description = 'a page must not send this request so (Sec-Fetch-Mode, -Dest)'
+    ctx.throw(400, { error: 'invalid_request', error_description })
+  }
+}
+
+interface StoredRequests extends StoredPaths {
+  /** Lifetime of the records. */
+  seconds: number
+  /** The account that is signed in in the browser. */
+  accountOf(ctx: Context): Promise<string | undefined>
+}
+
+/** Counts what one request stores. Nothing is counted for clients that the operator knows; see `isKnown`. */
+export interface StoredByRequest {
+  /**
+   * Counts bytes for the network of the request, or the request for an account. A request counts once, whatever it
+   * stores. Returns false, and counts nothing, over the limit.
+   */
+  count(bytes: number, account?: string): boolean
+  /** Takes back what was counted for the network: a user has signed in, or nothing was stored. */
+  takeBack(): void
+}
+
+declare module 'koa' {
+  interface DefaultState {
+    stored: StoredByRequest
+  }
+}
+
+/** Counts what a request stores before it is stored; see `StoredByRequest`. Throws 429 over the limit. */
+export function countStored(ctx: Context, bytes: number, account?: string): void {
+  if (ctx.state.stored.count(bytes, account)) return
+  ctx.state.log.refused = account === undefined ? 'limits.anonymous' : 'limits.account'
+  const error = 'temporarily_unavailable'
+  const error_description = 'too many requests from this network or user; try again in a minute'
+  // The library answers with the message as `error`.
+  ctx.throw(429, error, { error, error_description })
+}
+
+/** The bytes of a record that holds the parameters of a request. The length of a chunked body is not known yet. */
+export function storedBytes(ctx: Context): number {
+  const unknownBytes = ctx.get('Transfer-Encoding') ? MAX_URL_BYTES : 0
+  return RECORD_BYTES + ctx.url.length + (ctx.request.length ?? unknownBytes)
+}
+
+/** A signed-in user may send more requests than a network of anonymous ones. */
+const ACCOUNT_FACTOR = BOUNDS.storedRequestsOfAccount.factor
+
+/**
+ * Limits what strangers store: the requests of a network (/24, or /48 of IPv6) and the size of all their records, and
+ * the requests of an account. Counts in memory, for each process. Here it counts the requests to `pages` and
+ * `programs`. Others are counted by `countStored` where they store something.
+ */
+export function limitStored(
+  { anonymous, anonymous_megabytes }: Settings['limits'],
+  { pages, programs, seconds, accountOf }: StoredRequests,
+): Middleware {
+  const requests = createUsage(MINUTE_MS)
+  const bytes = createUsage(seconds * 1000)
+  const maxRequests = shareOf(anonymous)
+  const maxBytes = shareOf(anonymous_megabytes * 2 ** 20)
+  const isBusy = (account: string) => requests.of(account).current >= ACCOUNT_FACTOR * maxRequests
+  /** Until then an account may be over its limit. At other times the session is not read here. */
+  let busyUntil = 0
+
+  const isOver = (network: string) => {
+    const { sum, total, keys } = bytes.of(network)
+    // Networks that used more than an equal share of the limit are refused first.
+    const hasShare = sum >= maxBytes / keys
+    return requests.of(network).current >= maxRequests || (total >= maxBytes && hasShare)
+  }
+
+  function countForAccount(account: string): boolean {
+    if (isBusy(account)) return false
+    requests.add(account, 1)
+    if (isBusy(account)) busyUntil = performance.now() + MINUTE_MS
+    return true
+  }
+
+  function storedBy(ctx: Context): StoredByRequest {
+    const network = networkOf(ctx.ip)
+    let isCounted = false
+    let countedBytes = 0
+    return {
+      count(size, account) {
+        if (!isCounted && account !== undefined) {
+          isCounted = countForAccount(account)
+          return isCounted
+        }
+        if (account !== undefined) return true
+        if (!isCounted && isOver(network)) return false
+        if (!isCounted) requests.add(network, 1)
+        isCounted = true
+        bytes.add(network, size)
+        countedBytes += size
+        return true
+      },
+      takeBack() {
+        if (countedBytes === 0) return
+        requests.add(network, -1)
+        bytes.add(network, -countedBytes)
+        countedBytes = 0
+        isCounted = false
+      },
+    }
+  }
+
+  return async (ctx, next) => {
+    ctx.state.stored = storedBy(ctx)
+    // A preflight stores nothing. A script learns nothing from one that is refused.
+    const isStored = [...pages, ...programs].includes(ctx.path) && ctx.method !== 'OPTIONS'
+    if (!isStored) return next()
+    const isFull = isOver(networkOf(ctx.ip))
+    const account = isFull || performance.now() < busyUntil ? await accountOf(ctx) : undefined
+    // The account counts at the end, when the session is known in any case.
+    if (account === undefined || isBusy(account)) countStored(ctx, storedBytes(ctx), account)
+    await next()
+    const { route, session, entities = {} } = ctx.oidc ?? {}
+    const { accountId } = session ?? {}
+    // A request that shows no page, such as one with `prompt=none`, stores no interaction.
+    const isUnstored = route === 'authorization' && !entities.Interaction
+    // A short request that names a pushed one stores its parameters again.
+    const pushed: number = entities.PushedAuthorizationRequest?.request.length ?? 0
+    if (isUnstored || accountId) ctx.state.stored.takeBack()
+    else if (pushed > 0) ctx.state.stored.count(pushed)
+    if (accountId) countForAccount(accountId)
+  }
+}
+
+/** Longer keys are counted by their hash. */
+const MAX_KEY_CHARS = 320
+/** The key of all keys beyond `BOUNDS.countedKeys`. */
+const OTHERS = 'others'
+
+/** Sums by key, such as a network, in one period. */
+interface Period {
+  sums: Map<string, number>
+  total: number
+  /** When the period began, as `performance.now()`. */
+  at: number
+}
+
+/** Sums by network or account. They expire after one to two periods. Keys are bounded in size and number. */
+function createUsage(periodMs: number, maxKeys = BOUNDS.countedKeys.max) {
+  const begin = (): Period => ({ sums: new Map(), total: 0, at: performance.now() })
+  let current = begin()
+  let before = begin()
+  const turn = () => {
+    const age = performance.now() - current.at
+    if (age < periodMs) return
+    before = age < 2 * periodMs ? current : begin()
+    current = begin()
+  }
+  const keyIn = ({ sums }: Period, text: string) => {
+    const key = text.length > MAX_KEY_CHARS ? hash('sha256', text) : text
+    return sums.has(key) || sums.size < maxKeys ? key : OTHERS
+  }
+  const sumIn = (period: Period, text: string) => period.sums.get(keyIn(period, text)) ?? 0
+  return {
+    add(text: string, amount: number) {
+      turn()
+      const key = keyIn(current, text)
+      current.sums.set(key, (current.sums.get(key) ?? 0) + amount)
+      current.total += amount
+    },
+    /** `current`: in the current period only. `total` and `keys`: of all keys. */
+    of(text: string) {
+      turn()
+      const now = sumIn(current, text)
+      const total = current.total + before.total
+      const keys = Math.max(current.sums.size, before.sums.size)
+      return { current: now, sum: now + sumIn(before, text), total, keys }
+    },
+  }
+}
+
+/** Fixed-window rate limiter for each key, per process. */
+export interface Quotas {
+  /** Whether the window has room for one more of a key. Adds nothing. */
+  hasRoom(key: string): boolean
+  /** Counts one more of a key. Returns false, and adds nothing, when the window has no room. */
+  take(key: string): boolean
+  /** The number of keys in memory. */
+  size(): number
+}
+
+/** Returns a rate limiter for each key. */
+export function createQuotas({ max, seconds }: Quota): Quotas {
+  const usage = createUsage(seconds * 1000)
+  const hasRoom = (key: string) => usage.of(key).current < shareOf(max)
+  const take = (key: string) => {
+    if (!hasRoom(key)) return false
+    usage.add(key, 1)
+    return true
+  }
+  return { hasRoom, take, size: () => usage.of('').keys }
+}
+
+let processes = 1
+
+/** Sets the number of processes that share the limits of this machine (`workers`). */
+export function shareAmong(workers: number) {
+  processes = workers
+}
+
+/** The share of this process in a limit of the machine. */
+export const shareOf = (limit: number) => Math.ceil(limit / processes)
+
+/**
+ * Fixed-window rate limiter, per process. Returns a function that is true while the window has room for
+ * one more. `report` gets the number of refusals after each window.
+ */
+export function createQuota({ max, seconds }: Quota, report?: (refused: number) => void) {
+  const ours = shareOf(max)
+  let count = 0
+  const begin = () => {
+    const over = count - ours
+    count = 0
+    if (over > 0) report?.(over)
+  }
+  return (): boolean => {
+    if (count++ === 0) setTimeout(begin, seconds * 1000).unref()
+    return count <= ours
+  }
+}

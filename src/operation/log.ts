@@ -1,0 +1,136 @@
+// The log: JSON lines on standard output. Each request has one line, and one for each audit event, with an id that
+// its response carries. The line has the route, never a path, query or body, because these can contain secrets. The
+// number of lines for failed requests is limited, so that a flood fills no disk; the metrics count all of them.
+
+import { randomUUID } from 'node:crypto'
+import type { Context, Middleware } from 'koa'
+import { type Logger, pino } from 'pino'
+import { createAudit, isFailure } from './audit.ts'
+import { BOUNDS } from '../oidc/bounds.ts'
+import { networkOf } from './client-info.ts'
+import { createQuota, createQuotas } from './limits.ts'
+import type { Metrics } from './metrics.ts'
+
+declare module 'koa' {
+  interface DefaultState {
+    requestId: string
+    /** True for a probe, which is not logged. */
+    isQuiet?: boolean
+    /** Further fields of the log line. Never a secret, and never an id that gives access. */
+    log: Record<string, unknown>
+    /** An unavailable store or server that the library took for an error of the client. */
+    outage?: Error
+    /** An error that is a fault of Usher or its store. */
+    fault?: unknown
+  }
+}
+
+/** POSIX does not interleave writes of at most 4 KB into a pipe that several processes share. */
+const DESTINATION = { sync: false, minLength: 3072, maxWrite: 4096, periodicFlush: 100 }
+
+/**
+ * The log of this process. `worker`: its number if there are several; 0 is the primary process. Also logs unhandled
+ * rejections. They are faults of Usher, but must not end the other requests.
+ */
+export function createLog(worker?: number): Logger {
+  const options = { base: worker ? { worker } : null, timestamp: pino.stdTimeFunctions.isoTime }
+  const log = pino(options, pino.destination(DESTINATION))
+  const hasRoom = lineQuota(log, 'rejected promises were not logged')
+  process.on('unhandledRejection', error => {
+    if (hasRoom('')) log.error({ fault: faultOf(error) }, 'promise rejected')
+  })
+  return log
+}
+
+/** A pipe takes all lines, and cannot be synchronised to a disk. */
+const NOT_SYNCHRONISED = /^(EINVAL|ENOTSUP|EROFS)/
+/** Resolves when all lines are written, and rejects when they cannot be. */
+export const flushed = (log: Logger) =>
+  new Promise<void>((resolve, reject) => {
+    const isWritten = (error?: Error) => !error || NOT_SYNCHRONISED.test(error.message)
+    log.flush(error => (isWritten(error) ? resolve() : reject(error)))
+  })
+
+/**
+ * Returns the function that is true while a network may have one more line: for failed requests, and separately for
+ * failed sign-ins and unhandled rejections. A line with `message` counts the others.
+ */
+function lineQuota(log: Logger, message: string) {
+  const ofNetwork = createQuotas(BOUNDS.logLinesOfNetwork)
+  const hasRoom = createQuota(BOUNDS.logLines)
+  let left_out = 0
+  const report = () => {
+    log.warn({ event: 'log_limited', left_out }, message)
+    left_out = 0
+  }
+  return (network: string): boolean => {
+    if (ofNetwork.take(network) && hasRoom()) return true
+    if (left_out === 0) setTimeout(report, BOUNDS.logLines.seconds * 1000).unref()
+    left_out++
+    return false
+  }
+}
+
+/** Logs and counts each request. Calls `onFailure` for a failed one, and waits for nothing that it begins. */
+export function requestLog(
+  log: Logger,
+  metrics: Metrics,
+  onFailure: (ctx: Context) => void,
+): Middleware {
+  const audit = createAudit(log)
+  const quota = () => lineQuota(log, 'failed requests were not logged')
+  const [hasRoom, hasRoomForSignIn] = [quota(), quota()]
+
+  return async (ctx, next) => {
+    const started = performance.now()
+    // Node makes 128 random UUIDs at once: far cheaper than random bytes for each request.
+    const id = randomUUID().replaceAll('-', '').slice(0, 16)
+    Object.assign(ctx.state, { requestId: id, log: {}, auditEvents: [] })
+    ctx.res.setHeader('X-Request-Id', id)
+    await next()
+    if (ctx.state.isQuiet) return
+    const { ip, method, status } = ctx
+    const { auditEvents, fault } = ctx.state
+    const isFailed = status >= 400 || ctx.state.log.error !== undefined
+    if (isFailed || ctx.state.log.ignored) onFailure(ctx)
+    // The pattern of the route, such as `/interaction/:uid`; null if no route matched.
+    const route: string | null = ctx._matchedRoute?.toString() ?? null
+    const ms = performance.now() - started
+    metrics.requests.observe({ route: route ?? 'none', status }, ms / 1000)
+    const isSignIn = auditEvents.some(({ event }) => isFailure(event))
+    const take = isSignIn ? hasRoomForSignIn : hasRoom
+    const isLogged = !isFailed || take(networkOf(ip))
+    if (isLogged && fault) log.error({ id, fault: faultOf(fault) }, 'request failed')
+    const level = ctx.state.log.warning ? 'warn' : 'info'
+    const about = { id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log }
+    if (isLogged) log[level](printable(about))
+    for (const event of auditEvents) {
+      metrics.auditEvent(event.event)
+      const user_agent = ctx.get('User-Agent').slice(0, 200)
+      const fields = printable({ id, ip, user_agent, ...event })
+      if (isLogged || !isFailure(event.event)) audit.info(fields)
+    }
+  }
+}
+
+const MAX_TEXT_CHARACTERS = 1000
+
+/**
+ * Returns fields whose texts cannot act on a terminal, hide, or reorder a line: a client, a browser or an
+ * issuer may have written them.
+ */
+export function printable(fields: Record<string, unknown>): Record<string, unknown> {
+  const plain = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(plain)
+    if (typeof value !== 'string') return value
+    return value.replace(/[\p{C}\u2028\u2029]/gu, ' ').slice(0, MAX_TEXT_CHARACTERS)
+  }
+  return Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, plain(value)]))
+}
+
+/** The fields of an error that are logged. Others can hold bytes of a request, or keys. */
+export function faultOf(error: unknown) {
+  if (!(error instanceof Error)) return { message: String(error) }
+  const { name, message, code, stack, cause }: NodeJS.ErrnoException = error
+  return { name, message, code, stack, ...(cause instanceof Error && { because: cause.message }) }
+}

@@ -1,0 +1,73 @@
+// The pages of the core, by path.
+
+import Router from '@koa/router'
+import { RECENT_SECONDS } from './sign-in/changes.ts'
+import type { SignInMethod } from './sign-in/sign-in-method.ts'
+import { PASSWORD } from './config/schema/upstream.ts'
+import type { Feature, FeaturePrompt } from './oidc/feature.ts'
+import { CHANGE_PASSWORD } from './oidc/paths.ts'
+import { createAccountPages, type Notices, newPasswordPage } from './account/overview.ts'
+import { createApplicationPages } from './account/applications.ts'
+import { consentPage } from './sign-in/consent-page.ts'
+import { createInteractionPages, type PromptPage } from './sign-in/interaction-pages.ts'
+import { type Area, PLACES } from './pages/page-data.ts'
+import { createSessionPages } from './account/sessions.ts'
+import { type PasskeySignIn, selectAccountPage, signInPage } from './sign-in/sign-in-page.ts'
+import type { Site } from './sign-in/site.ts'
+
+/** A feature that may have pages. */
+export interface PageFeature extends Feature {
+  /** By name. The page of a step answers with `completeSignIn` (oidc/interactions.ts). */
+  prompts?: Record<string, FeaturePrompt & { page(site: Site): PromptPage }>
+  /** For the home page of the account. */
+  notices?: Notices
+  /** Methods of sign-in beside the password. */
+  signInMethods?: SignInMethod[]
+  /** Returns the sign-in with a passkey, if users can sign in with one. */
+  passkeySignIn?(site: Site): PasskeySignIn | undefined
+  /** Entries of the account navigation. A sign-in may return to their pages. */
+  areas?: Area[]
+  /** Adds pages to the router. */
+  addPages?(pages: Router, site: Site): void
+}
+
+/** Whether users can have a password that they change here. */
+const hasPasswords = ({ settings: { accounts, sign_in } }: Site) =>
+  !accounts.module && (sign_in.methods?.includes(PASSWORD) ?? true)
+
+/** Returns the router of the pages. */
+export function createPages(site: Site, features: PageFeature[]): Router {
+  const { signedIn, changing } = site
+  const methods = features.flatMap(({ signInMethods = [] }) => signInMethods)
+  const [passkeys] = features.flatMap(feature => feature.passkeySignIn?.(site) ?? [])
+  const prompts = features.flatMap(feature => Object.entries(feature.prompts ?? {}))
+  const interaction = createInteractionPages(site, {
+    select_account: selectAccountPage(site),
+    login: signInPage(site, methods, passkeys),
+    consent: consentPage(site),
+    change_password: newPasswordPage(site),
+    ...Object.fromEntries(prompts.map(([name, { page }]) => [name, page(site)])),
+  })
+  const applications = createApplicationPages(site)
+  const sessions = createSessionPages(site)
+  const notices = features.flatMap(feature => feature.notices ?? [])
+  const account = createAccountPages(site, notices)
+  const pages = new Router({ sensitive: true, strict: true })
+    .get('/', ctx => ctx.redirect('/account'))
+    .get('/interaction/:uid', interaction.show)
+    .post('/interaction/:uid', interaction.submit)
+    .get(PLACES.home, signedIn(account.home))
+    .get(PLACES.applications, signedIn(applications.list))
+    .get(PLACES.removal, signedIn(applications.askRemoval, RECENT_SECONDS))
+    .post(PLACES.removal, signedIn(applications.remove, RECENT_SECONDS))
+    .get(PLACES.sessions, signedIn(sessions.list))
+    .get(PLACES.end, signedIn(sessions.askEnd, RECENT_SECONDS))
+    .post(PLACES.end, signedIn(sessions.end, RECENT_SECONDS))
+    .get(PLACES.password, changing('password_changed', account.password))
+    .post(PLACES.password, changing('password_changed', account.changePassword))
+    .get('/account/signed-in', site.comeBack)
+  // Passwords of other sources are changed there: no page, and so no address of it.
+  if (hasPasswords(site)) pages.get(CHANGE_PASSWORD, ctx => ctx.redirect(PLACES.password))
+  for (const { path, send } of site.views.assets) pages.get(path, send)
+  return pages
+}

@@ -1,0 +1,186 @@
+// What protects an account, and which proof a change of it needs. docs/trust-model.md has CHANGES as a table, which
+// `npm run reference` writes.
+//
+// Proof: the user has signed in with the strongest factor of the account in the last 15 minutes. An account without a
+// factor has its password instead, which the user types for the change: a browser that is open, or a cookie that was
+// copied, is not enough (ASVS 5.0 6.2.3, 7.5.1). A user without a password signs in again at the upstream issuer.
+//
+//   Proof SESSION-UID → { account, method, at }    the user of this session has signed in for a change
+
+import type { Settings } from '../config/load.ts'
+import { PASSWORD } from '../config/schema/upstream.ts'
+import type { Records } from '../store/records.ts'
+import { now } from '../store/store.ts'
+import type { Account } from './account.ts'
+import { type Login, methodOf } from './sign-in-method.ts'
+
+/** A change of an account, in words of the table in docs/trust-model.md. */
+interface Change {
+  what: string
+  proof: 'recent sign-in' | 'proof' | 'current password, and proof' | 'link, and proof' | 'operator'
+  /** The mailbox that gets a notice. */
+  notice: 'none' | 'address' | 'former address'
+  ends: string
+}
+
+/** Every change of what protects an account, by its audit event. */
+export const CHANGES = {
+  name_changed: { what: 'another name', proof: 'recent sign-in', notice: 'none', ends: 'nothing' },
+  email_change_requested: {
+    what: 'another address, at the request',
+    proof: 'proof',
+    notice: 'address',
+    ends: 'the link to an address that was requested before',
+  },
+  email_changed: {
+    what: 'another address, by its link',
+    proof: 'link, and proof',
+    notice: 'former address',
+    ends: 'links for a password that went to the former address',
+  },
+  password_changed: {
+    what: 'another password',
+    proof: 'current password, and proof',
+    notice: 'address',
+    ends: 'all sessions but a new one here, all access of applications, all links',
+  },
+  second_factor_added: {
+    what: 'a factor is added',
+    proof: 'proof',
+    notice: 'address',
+    ends: 'what other browsers remember; the other sessions if the user wants it',
+  },
+  second_factor_removed: {
+    what: 'a factor is removed',
+    proof: 'proof',
+    notice: 'address',
+    ends: 'the factor; the other sessions if the user wants it',
+  },
+  recovery_codes_created: {
+    what: 'new recovery codes',
+    proof: 'proof',
+    notice: 'address',
+    ends: 'the former recovery codes',
+  },
+  account_linked: {
+    what: 'a sign-in method is added',
+    proof: 'proof',
+    notice: 'address',
+    ends: 'nothing',
+  },
+  account_unlinked: {
+    what: 'a sign-in method is removed',
+    proof: 'proof',
+    notice: 'address',
+    ends: 'sessions that began with the method, and their access',
+  },
+  password_set: {
+    what: 'an operator sets a password',
+    proof: 'operator',
+    notice: 'address',
+    ends: 'all sessions, access and links',
+  },
+  account_changed: {
+    what: 'an operator changes the account',
+    proof: 'operator',
+    notice: 'former address',
+    ends: 'nothing',
+  },
+  second_factors_reset: {
+    what: 'an operator or their link removes the factors',
+    proof: 'operator',
+    notice: 'address',
+    ends: 'all factors',
+  },
+} as const satisfies Record<string, Change>
+
+/** The audit event of a change. */
+export type ChangeEvent = keyof typeof CHANGES
+
+/** Maximum age of the sign-in for a change of the account. */
+export const RECENT_SECONDS = 15 * 60
+
+/** The record of a sign-in for a change. */
+interface Proof {
+  account: string
+  /** See `methodOf`. */
+  method: string
+  /** Epoch seconds. */
+  at: number
+}
+
+/** A session, as far as the guard reads it. `since`: epoch seconds of the sign-in. */
+export interface ProvenSession {
+  uid: string
+  since: number
+  acr?: string
+  amr?: string[]
+}
+
+/**
+ * Whether a session began with the strongest factor of the account. Undefined for an account without a factor.
+ */
+export type IsStrongest = (account: Account, session: ProvenSession) => Promise<boolean | undefined>
+
+/** What the core asks the second factors, a feature. */
+export interface FactorFacts {
+  isStrongest: IsStrongest
+  /** When the latest factor of an account was added (epoch seconds); 0 without one. */
+  latestAdded(accountId: string): Promise<number>
+}
+
+/** Parameter of the authorization requests of the account pages: the sign-in is for a change. */
+export const FOR_CHANGE = { second_factor: 'strongest' } as const
+
+/** Returns the sign-ins for a change: it remembers and finds them. */
+export function createProofs(records: Records, { sign_in }: Pick<Settings, 'sign_in'>) {
+  const isPasswordUsed = sign_in.methods?.includes(PASSWORD) ?? true
+  const hasPassword = ({ password }: Account) => isPasswordUsed && password !== undefined
+
+  return {
+    /** Whether the account has a password that users can sign in with. */
+    hasPassword,
+
+    /** Remembers the sign-in of a request with `FOR_CHANGE`. `uid`: of the session. */
+    async remember(uid: string, { accountId, ts, amr }: Login) {
+      const proof: Proof = { account: accountId, method: methodOf(amr), at: ts }
+      await records.change('Proof', uid, () => proof, { ttl: RECENT_SECONDS })
+    },
+
+    /** Whether the user has signed in for a change in this session: with the password, if there is one. */
+    async has(account: Account, uid: string): Promise<boolean> {
+      const { value: proof } = await records.read<Proof>('Proof', uid)
+      if (proof?.account !== account.id || !isRecent(proof.at)) return false
+      return proof.method === PASSWORD || !hasPassword(account)
+    },
+  }
+}
+
+/** Whether a time (epoch seconds) is one of the last 15 minutes. */
+export const isRecent = (at: number) => now() - at <= RECENT_SECONDS
+
+/**
+ * Returns the guard of every change that a signed-in user can make. It returns the parameters of the sign-in that a
+ * session needs before the change; undefined if it needs none.
+ */
+export function createChangeGuard(
+  proofs: ReturnType<typeof createProofs>,
+  isStrongest: IsStrongest = async () => undefined,
+) {
+  return async function demandsOf(
+    change: ChangeEvent,
+    account: Account,
+    session: ProvenSession,
+  ): Promise<Record<string, string> | undefined> {
+    const isStrong = await isStrongest(account, session)
+    if (isStrong !== undefined) {
+      const isProven = isStrong && isRecent(session.since)
+      return isProven ? undefined : { ...FOR_CHANGE, max_age: String(RECENT_SECONDS) }
+    }
+    // The form for a new password has the current one: the proof of an account without a factor.
+    if (CHANGES[change].proof === 'current password, and proof') return undefined
+    if (await proofs.has(account, session.uid)) return undefined
+    const again = { ...FOR_CHANGE, prompt: 'login' }
+    return proofs.hasPassword(account) ? { ...again, require_sign_in: PASSWORD } : again
+  }
+}

@@ -1,0 +1,165 @@
+// Sign-in: the fields for a password, and a button for each other method. A second factor is a prompt of a
+// feature: a step (`completeSignIn` in oidc/interactions.ts), whose page adds its method to `amr` (RFC 8176).
+
+import type { Context } from 'koa'
+import type { Account } from './account.ts'
+import type { Login, SignInMethod } from './sign-in-method.ts'
+import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
+import { PASSKEY, PASSWORD } from '../config/schema/upstream.ts'
+import { mapOf, namesIn } from '../config/schema/values.ts'
+import type { Form } from '../operation/forms.ts'
+import type { Interaction } from '../oidc/interactions.ts'
+import { reasonOf, StoreUnavailable } from '../store/store.ts'
+import { hostOf } from './consent-page.ts'
+import { isForChange } from './interaction-pages.ts'
+import type { Site } from './site.ts'
+
+/** Problems that the page can show: texts `sign_in.PROBLEM`. */
+const PROBLEMS = namesIn(
+  'failed passkey_failed upstream_failed upstream_old upstream_unavailable upstream_unknown',
+)
+type Problem = (typeof PROBLEMS)[number]
+
+interface Tried extends Unknown {
+  username?: string
+  problem: Problem
+  /** The id of the request that failed. */
+  reference?: string
+  /** The host of the method that failed. */
+  host?: string
+  status: number
+}
+
+/** The sign-in with a passkey alone, by a button on the page. */
+export interface PasskeySignIn {
+  /** Returns the options of `navigator.credentials.get`, as JSON. They are the same for every user. */
+  options(interaction: Interaction): Promise<string>
+  /** Checks the answer of the browser. Returns the sign-in, or a passkey that no account has. */
+  signIn(ctx: Context, interaction: Interaction, answer: string): Promise<Signed | Unknown>
+}
+type Signed = { account: Account; login: Login }
+/** See `PageData`. */
+type Unknown = { unknown?: string }
+
+/** Returns the path of the sign-in page with the problem of a sign-in elsewhere. `method`: its name. */
+export function problemPath({ state }: Context, uid: string, problem: Problem, method = '') {
+  const about = { problem, reference: state.requestId, ...(method && { method }) }
+  return `/interaction/${uid}?${new URLSearchParams(about)}`
+}
+
+/** Returns a function that logs an error of a method of sign-in. It throws an error of the store again. */
+export const methodFailed =
+  ({ state }: Context, name: string) =>
+  (error: unknown): undefined => {
+    if (error instanceof StoreUnavailable) throw error
+    const { cause } = mapOf(error)
+    state.log.detail = `${name}: ${reasonOf(cause instanceof Error ? cause : error)}`
+  }
+
+/** Returns the page of the login prompt. `passkeys`: absent unless users can sign in with one. */
+export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?: PasskeySignIn) {
+  const { views, records, authentication, settings } = site
+  function methodsFor(ctx: Context, { clientId, params }: Interaction) {
+    const { require_sign_in: only } = views.configuredClient(ctx, clientId) ?? params
+    const { methods } = settings.sign_in
+    const isUsed = (name: string) => (only ? name === only : (methods?.includes(name) ?? true))
+    const others = signInMethods.filter(({ name }) => isUsed(name))
+    return {
+      hasPassword: isUsed(PASSWORD),
+      passkeys: isUsed(PASSKEY) ? passkeys : undefined,
+      others,
+    }
+  }
+
+  async function render(ctx: Context, interaction: Interaction, tried?: Tried): Promise<undefined> {
+    const { another, expectsOther, redirectUri, loginHint, clientId } = interaction
+    const { hasPassword, passkeys, others } = methodsFor(ctx, interaction)
+    const current = another ? undefined : ctx.state.account
+    const username = tried?.username ?? loginHint ?? current?.username ?? ''
+    const client = await views.client(ctx, clientId)
+    const words = views.words(ctx)
+    const data = {
+      client: await views.nameOf(ctx, clientId),
+      isAccount: clientId === ACCOUNT_CLIENT,
+      uncheckedHost: client?.isUnchecked && redirectUri ? hostOf(redirectUri) : undefined,
+      again: Boolean(current),
+      isForChange: isForChange(interaction),
+      expectsOther,
+      problem: tried && words.t(`sign_in.${tried.problem}`, { host: tried.host ?? '' }),
+      failed: tried && (tried.reference ?? ctx.state.requestId),
+      passwordFailed: tried?.problem === 'failed',
+      mustAsk: tried?.problem === 'failed' && !views.canReset,
+      username: username.slice(0, 256),
+      hasPassword,
+      canSignUp: hasPassword && !current && settings.sign_up !== undefined,
+      passkey: passkeys && {
+        options: await passkeys.options(interaction),
+        unknown: tried?.unknown,
+      },
+      byEmail: settings.sign_in.by.includes('email'),
+      methods: others.map(({ name, label }) => {
+        return { name, label: words.textOf(label), logo: views.buttonLogo(name) }
+      }),
+    }
+    views.page(ctx, 'sign-in', data, tried?.status)
+  }
+
+  /** Sends the browser to another method. An error of the method becomes a problem on the page. */
+  async function begin(ctx: Context, interaction: Interaction, method: SignInMethod) {
+    const url = await method.begin(interaction).catch(methodFailed(ctx, method.name))
+    if (!url) return render(ctx, interaction, { problem: 'upstream_unavailable', status: 503 })
+    views.navigate(ctx, url)
+  }
+
+  return {
+    async show(ctx: Context, interaction: Interaction) {
+      const { hasPassword, passkeys, others } = methodsFor(ctx, interaction)
+      const { loginHint = '', another } = interaction
+      const problem = PROBLEMS.find(known => known === ctx.query.problem)
+      const [reference] = /^[0-9a-f]{16}$/.exec(String(ctx.query.reference)) ?? []
+      const { host } = others.find(({ name }) => name === ctx.query.method) ?? {}
+      if (problem) return render(ctx, interaction, { problem, reference, host, status: 200 })
+      const isOnly = others.length === 1 && !hasPassword && !passkeys
+      const direct = others.find(({ isDirect }) => isDirect(ctx, { loginHint, isOnly }))
+      // Without the page, an issuer that returns the same sign-in again would be an endless redirect.
+      return direct && !another ? begin(ctx, interaction, direct) : render(ctx, interaction)
+    },
+
+    async submit(ctx: Context, interaction: Interaction, form: Form) {
+      const { hasPassword, passkeys, others } = methodsFor(ctx, interaction)
+      const method = others.find(({ name }) => name === form.value('decision'))
+      if (method) return begin(ctx, interaction, method)
+      if (form.value('decision') === 'sign_up') return { create: { isWanted: true } }
+      const answer = passkeys && form.value('passkey')
+      if (answer) {
+        const done = await passkeys.signIn(ctx, interaction, answer)
+        if ('login' in done) return site.interactions.completeSignIn(done.account, done.login)
+        return render(ctx, interaction, { ...done, problem: 'passkey_failed', status: 400 })
+      }
+      if (!hasPassword) ctx.throw(400, 'this application requires another method of sign-in')
+      const username = form.value('username')
+      const credentials = { username, password: form.value('password') }
+      const id = records.keyedHash('interaction', interaction.uid).toString('base64url')
+      const about = { client_id: interaction.clientId, interaction: id }
+      const checked = await authentication.check(ctx, credentials, about)
+      if (!checked) return render(ctx, interaction, { username, problem: 'failed', status: 400 })
+      const { account, login, isPart } = checked
+      if (!isPart) await authentication.complete(ctx, account, login.ts, about)
+      return site.interactions.completeSignIn(account, login)
+    },
+  }
+}
+
+/** Returns the page of the select_account prompt. */
+export function selectAccountPage({ views }: Site) {
+  return {
+    async show(ctx: Context, { clientId }: Interaction) {
+      const client = await views.nameOf(ctx, clientId)
+      views.page(ctx, 'select-account', { client, isAccount: clientId === ACCOUNT_CLIENT })
+    },
+
+    async submit(_ctx: Context, _interaction: Interaction, form: Form) {
+      return { select_account: { another: form.value('decision') !== 'continue' } }
+    },
+  }
+}

@@ -1,0 +1,146 @@
+// Notifications to clients (back-channel logout, CIBA pings), delivered at least once, unless no node runs for a
+// week. A delivered notification is removed, and costs nothing afterwards.
+//
+//   KIND `id attempt` → notification, attempt, due    one record an attempt, indexed as 'new' or 'again'
+//
+// A node claims a notification for some seconds before it sends it, and renews the claim until the receiver has
+// answered. If the node dies, another one claims it afterwards; a receiver can be notified twice then.
+
+import pLimit, { type LimitFunction } from 'p-limit'
+import type { Records, Unreadable } from './records.ts'
+
+/** State of a notification in the queue. */
+interface Delivery {
+  /** 1 for the first. */
+  attempt: number
+  /** Epoch seconds before which no node claims it. */
+  due: number
+}
+
+/** `new`: first attempts; `again`: repetitions. */
+export type Queue = 'new' | 'again'
+
+interface Kind<T> {
+  /** Names of the records and of their index. */
+  names: [kind: string, index: string]
+  /** Unique: a notification that is enqueued twice is delivered once. */
+  idOf(notification: T): string
+  /** Seconds after each attempt but the last. */
+  pauses: number[]
+  /** Lifetime of a notification in seconds; absent: a week. */
+  ttl?: number
+}
+
+/** A notification of a node that died is sent again after this time. */
+const CLAIM_SECONDS = 30
+const RENEW_CLAIM_MS = 10_000
+const WEEK_SECONDS = 7 * 24 * 3600
+/** Limits of one node, for each queue. */
+const MAX_CONCURRENT_DELIVERIES = 50
+const MAX_STARTED_DELIVERIES = 200
+
+/** Epoch seconds, with their fraction: entries of one second keep their order. */
+const time = () => Date.now() / 1000
+
+/** Returns a queue of notifications of one kind. */
+export function createDeliveryQueue<T extends object>(
+  records: Records,
+  { names: [kind, index], idOf, pauses, ttl = WEEK_SECONDS }: Kind<T>,
+) {
+  type Entry = T & Delivery
+  type Deliver = (entry: Entry, isLast: boolean) => Promise<boolean>
+  const keyOf = (entry: Entry) => `${idOf(entry)} ${entry.attempt}`
+
+  async function put(entry: Entry) {
+    const indexes: [string, Queue][] = [[index, entry.attempt === 1 ? 'new' : 'again']]
+    await records.save(kind, keyOf(entry), entry, { ttl, indexes })
+  }
+
+  /** Writes the end of a claim. Returns false for an entry that is gone, or that `isFree` refuses. */
+  async function claim(entry: Entry, isFree: (due: number) => boolean): Promise<boolean> {
+    const decide = ({ value }: { value?: Entry }) =>
+      value && isFree(value.due) ? { ...value, due: time() + CLAIM_SECONDS } : undefined
+    const { isWritten } = await records.change<Entry>(kind, keyOf(entry), decide, { ttl })
+    return isWritten
+  }
+
+  /** Keeps a claim until the timer is cleared. */
+  function renew(entry: Entry) {
+    // The store may be unavailable for a moment: the next renewal is soon enough.
+    const again = () => claim(entry, () => true).catch(() => {})
+    return setInterval(again, RENEW_CLAIM_MS).unref()
+  }
+
+  async function attempt(entry: Entry, deliver: Deliver) {
+    if (!(await claim(entry, due => due <= time()))) return
+    const pause = pauses[entry.attempt - 1]
+    const renewal = renew(entry)
+    const isRetried = await deliver(entry, pause === undefined).finally(() =>
+      clearInterval(renewal),
+    )
+    if (isRetried && pause !== undefined) {
+      await put({ ...entry, attempt: entry.attempt + 1, due: time() + pause })
+    }
+    await records.remove(kind, keyOf(entry))
+  }
+
+  const started: Record<Queue, LimitFunction> = {
+    new: pLimit(MAX_CONCURRENT_DELIVERIES),
+    again: pLimit(MAX_CONCURRENT_DELIVERIES),
+  }
+
+  return {
+    enqueue: (notification: T) => put({ ...notification, attempt: 1, due: time() }),
+
+    /**
+     * Enqueues a notification before the change that it is about, so that a crash after the change does not lose it. It
+     * is due when `confirm` is called, or after `CLAIM_SECONDS`: its delivery then finds out whether the change was made.
+     */
+    announce: (notification: T) =>
+      put({ ...notification, attempt: 1, due: time() + CLAIM_SECONDS }),
+
+    /** The announced change was made. */
+    async confirm(notification: T) {
+      const first = keyOf({ ...notification, attempt: 1, due: 0 })
+      const decide = ({ value }: { value?: Entry }) => value && { ...value, due: time() }
+      await records.change<Entry>(kind, first, decide, { ttl })
+    },
+
+    /**
+     * Delivers entries that are due, in the order in which they became due. Resolves when all of them have an
+     * outcome. Another call may begin before: both together start at most `MAX_STARTED_DELIVERIES`. `deliver`
+     * returns true to request a retry. There is none after the last attempt. `unreadable` is called for an entry that
+     * no secret decrypts, which stays; see `walk`.
+     */
+    async deliverDue(queue: Queue, deliver: Deliver, unreadable?: Unreadable): Promise<void> {
+      const limit = started[queue]
+      const room = MAX_STARTED_DELIVERIES - limit.activeCount - limit.pendingCount
+      if (room <= 0) return
+      const due: Entry[] = []
+      for await (const entry of records.walk<Entry>(index, queue, unreadable)) {
+        if (entry.due <= time()) due.push(entry)
+        if (due.length === room) break
+      }
+      const inOrder = due.toSorted((one, other) => one.due - other.due)
+      await limit.map(inOrder, entry => attempt(entry, deliver))
+    },
+  }
+}
+
+/** A session has ended; one of its clients has to be notified. */
+export interface SignOut {
+  uid: string
+  accountId: string
+  client_id: string
+  /** The name of the session for the client. */
+  sid: string
+}
+
+/** The queue of back-channel logout (OpenID Connect Back-Channel Logout 1.0). */
+export const signOutQueue = (records: Records) =>
+  createDeliveryQueue<SignOut>(records, {
+    names: ['SignOut', 'sign-outs'],
+    idOf: ({ uid, client_id }) => `${uid} ${client_id}`,
+    // Five attempts within an hour or so.
+    pauses: [60, 300, 900, 2400],
+  })
