@@ -3,47 +3,57 @@
 import Koa, { type Context, type Middleware } from 'koa'
 import compose from 'koa-compose'
 import mount from 'koa-mount'
-import { createConsents } from './oidc/consents.ts'
-import { hasPasskeys } from './config/schema/upstream.ts'
-import { nextTurn } from './config/turns.ts'
-import { openDirectory } from './features/accounts-module.ts'
 import { activity, userEvents } from './account/activity.ts'
+import type { PageFeature } from './account/page-feature.ts'
+import { ConfigError } from './config/report/finding.ts'
+import { libraryFindings } from './config/rules/client.ts'
+import { hasPasskeys } from './config/schema/upstream.ts'
+import { openDirectory } from './features/accounts-module.ts'
 import { applicationAccess } from './features/application-access.ts'
-import { clientAttestation } from './oidc/attestation.ts'
 import { authorizationDetails } from './features/authorization-details.ts'
 import { ciba } from './features/ciba.ts'
-import { clientDocuments } from './features/client-metadata-documents.ts'
+import { clientDocuments, completeDocuments } from './features/client-metadata-documents.ts'
 import { deviceFlow } from './features/device.ts'
-import { dpop } from './oidc/dpop.ts'
-import { fapi } from './oidc/fapi.ts'
 import { accountLinks } from './features/link-pages.ts'
 import { logout, receivesLogoutTokens } from './features/logout.ts'
 import { mail } from './features/mail.ts'
 import { mutualTls } from './features/mtls.ts'
 import { registration } from './features/registration.ts'
 import { resourceIndicators } from './features/resources.ts'
-import { responseModes } from './oidc/response-modes.ts'
 import { selfService, signUp } from './features/self-service.ts'
 import { tokenExchange } from './features/token-exchange.ts'
+import { createSessions } from './oidc/adapter/sessions.ts'
+import { RefusedClients } from './oidc/clients.ts'
+import { createConsents } from './oidc/consents.ts'
+import type { ProviderDependencies } from './oidc/dependencies.ts'
+import { canonicalPaths, finishAnswers } from './oidc/endpoints.ts'
+import { described } from './oidc/error-descriptions.ts'
+import { merged, type ShowError } from './oidc/feature.ts'
+import { createGrants } from './oidc/grants.ts'
+import { stateLifetimes } from './oidc/lifetimes.ts'
+import { ERROR_FORMATS, isEndpointForPrograms, routesOf, storedPaths } from './oidc/paths.ts'
+import { createProvider } from './oidc/provider.ts'
+import { clientInfoOf } from './operation/client-info.ts'
+import { cacheKeySets } from './operation/client-key-sets.ts'
 import { edge, jsonHeaders, originForm, pageHeaders } from './operation/edge.ts'
+import { createFetch, createStrangersFetch } from './operation/egress.ts'
+import type { Environment } from './operation/environment.ts'
 import { errors } from './operation/errors.ts'
+import { createDeliver, logEvents, logFaults } from './operation/events.ts'
+import { createFailureLog } from './operation/failures.ts'
 import { health, type Readiness } from './operation/health.ts'
 import { limitStored, limits } from './operation/limits.ts'
 import { requestLog } from './operation/log.ts'
+import { byPost } from './pages/by-post.ts'
 import { createErrorPages } from './pages/error.ts'
-import { createPages, type PageFeature } from './routes.ts'
-import { changeProofs, createSite } from './sign-in/site.ts'
 import { checkOperatorTemplates } from './pages/templates.ts'
 import { AREAS, createViews } from './pages/views.ts'
-import { createProvider } from './oidc/provider.ts'
-import { byPost, canonicalPaths, finishAnswers } from './oidc/endpoints.ts'
-import { described } from './oidc/error-descriptions.ts'
-import { createDeliver, logFaults } from './operation/events.ts'
-import { createFailureLog } from './operation/failures.ts'
-import { type Dependencies, type Environment, merged, type ShowError } from './oidc/feature.ts'
-import { ERROR_FORMATS, isEndpointForPrograms, routesOf, storedPaths } from './oidc/paths.ts'
-import { stateLifetimes } from './oidc/lifetimes.ts'
-import { createSessions } from './oidc/adapter/sessions.ts'
+import { createPages } from './routes.ts'
+import { type Account, claimsOf } from './sign-in/account.ts'
+import type { Dependencies } from './sign-in/dependencies.ts'
+import { promptSettings, promptsOf } from './sign-in/flow.ts'
+import { changeProofs, createSite } from './sign-in/site.ts'
+import { nextTurn } from './store/turns.ts'
 
 const byPath = ({ areas = [] }: Pick<PageFeature, 'areas'>) =>
   Object.fromEntries(areas.map(area => [area.path, area]))
@@ -60,7 +70,7 @@ export async function createApp(
   const { settings, records, log, metrics } = environment
   checkOperatorTemplates(settings)
   const routes = routesOf(settings.features)
-  const sessions = createSessions(records, receivesLogoutTokens(settings))
+  const sessions = createSessions(records, receivesLogoutTokens(settings), clientInfoOf)
   const directory = await openDirectory(settings, records, sessions, log)
   // Features need the views, and the views need the features: `describeClient` and `areas` are below.
   const views = createViews(settings, describeClient, () => areas)
@@ -70,12 +80,27 @@ export async function createApp(
     const isGone = name === 'SessionNotFound'
     return errorPages.show(ctx, isGone ? { error: 'interaction_gone' } : described(ctx, out))
   }
-  const dependencies: Dependencies = {
+  const fetch = cacheKeySets(
+    {
+      forOperator: createFetch(settings.egress),
+      forStrangers: createStrangersFetch(settings.egress),
+    },
+    settings,
+  )
+  const ofProvider: ProviderDependencies<Account> = {
     ...environment,
     sessions,
-    directory,
     consents: createConsents(records),
+    users: {
+      findEnabled: directory.findEnabled,
+      claimsOf: account => claimsOf(account, settings.claims),
+    },
+    fetch: settings.features.client_id_metadata_documents
+      ? completeDocuments(settings, fetch)
+      : fetch,
   }
+  const grants = createGrants(ofProvider)
+  const dependencies: Dependencies = { ...ofProvider, ...environment, directory, grants }
 
   // Loaded only where there are upstream issuers, with its library.
   const upstreams = Object.keys(settings.upstreams).length
@@ -93,12 +118,8 @@ export async function createApp(
     applicationAccess(),
     activity(records, views),
     resourceIndicators(dependencies),
-    dpop(dependencies),
     tokenExchange(dependencies),
-    clientAttestation(dependencies),
     mutualTls(settings, routes.byCertificate),
-    fapi,
-    responseModes(settings, views),
     registration(dependencies),
     clientDocuments(dependencies),
     deviceFlow(dependencies, views, showError),
@@ -113,13 +134,23 @@ export async function createApp(
   ]
   const navigation = merged(features, 'account page', byPath, byPath({ areas: AREAS }))
   const areas = Object.values(navigation)
-  const provider = await createProvider(dependencies, features, { showError, tags: views.tags })
+  const prompts = promptsOf(features)
+  const provider = await createProvider(dependencies, features, {
+    showError,
+    handOver: views.handOver,
+    prompts: promptSettings(prompts),
+    tags: views.tags,
+  }).catch(error => {
+    if (!(error instanceof RefusedClients)) throw error
+    throw new ConfigError(libraryFindings(error.refused, settings.clientFiles))
+  })
+  logEvents(provider, log, metrics)
   async function describeClient(id: string, ctx: Context) {
     const found = features.map(feature => feature.describeClient?.(provider, id, ctx))
     return (await Promise.all(found)).find(Boolean)
   }
 
-  const site = createSite(dependencies, views, provider, features, factors)
+  const site = createSite(dependencies, views, provider, prompts, factors)
   const pages = createPages(site, features)
   for (const feature of features) feature.addPages?.(pages, site)
   pages.get('/errors', errorPages.explain)

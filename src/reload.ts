@@ -14,13 +14,14 @@ import { allKeys } from './config/key-list.ts'
 import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError, toRecord } from './config/report/finding.ts'
 import { isAboutAttribute } from './config/report/wording.ts'
-import { pause } from './config/turns.ts'
+import type { SigningKey } from './oidc/dependencies.ts'
 import { createAudit } from './operation/audit.ts'
-import type { Readiness } from './operation/health.ts'
-import { openSigningKeys, type SigningKey } from './operation/signing-keys.ts'
-import type { Environment } from './oidc/feature.ts'
+import type { Environment } from './operation/environment.ts'
 import { type FolderState, forgetFolderState, saveFolderState } from './operation/folder-state.ts'
+import type { Readiness } from './operation/health.ts'
+import { openSigningKeys } from './operation/signing-keys.ts'
 import { now, reasonOf, StoreUnavailable } from './store/store.ts'
+import { pause } from './store/turns.ts'
 
 /** Interval of the checks of the signing keys. */
 const KEYS_EVERY_MS = 10_000

@@ -1,35 +1,18 @@
 // The pages of the core, by path.
 
 import Router from '@koa/router'
-import { RECENT_SECONDS } from './sign-in/changes.ts'
-import type { SignInMethod } from './sign-in/sign-in-method.ts'
-import { PASSWORD } from './config/schema/upstream.ts'
-import type { Feature, FeaturePrompt } from './oidc/feature.ts'
-import { CHANGE_PASSWORD } from './oidc/paths.ts'
-import { createAccountPages, type Notices, newPasswordPage } from './account/overview.ts'
 import { createApplicationPages } from './account/applications.ts'
-import { consentPage } from './sign-in/consent-page.ts'
-import { createInteractionPages, type PromptPage } from './sign-in/interaction-pages.ts'
-import { type Area, PLACES } from './pages/page-data.ts'
+import { createAccountPages, newPasswordPage } from './account/overview.ts'
+import type { PageFeature } from './account/page-feature.ts'
 import { createSessionPages } from './account/sessions.ts'
-import { type PasskeySignIn, selectAccountPage, signInPage } from './sign-in/sign-in-page.ts'
+import { CHANGE_PASSWORD } from './oidc/paths.ts'
+import { PASSWORD } from './oidc/vocabulary.ts'
+import { PLACES } from './pages/page-data.ts'
+import { RECENT_SECONDS } from './sign-in/changes.ts'
+import { consentPage } from './sign-in/consent-page.ts'
+import { createInteractionPages } from './sign-in/interaction-pages.ts'
+import { selectAccountPage, signInPage } from './sign-in/sign-in-page.ts'
 import type { Site } from './sign-in/site.ts'
-
-/** A feature that may have pages. */
-export interface PageFeature extends Feature {
-  /** By name. The page of a step answers with `completeSignIn` (oidc/interactions.ts). */
-  prompts?: Record<string, FeaturePrompt & { page(site: Site): PromptPage }>
-  /** For the home page of the account. */
-  notices?: Notices
-  /** Methods of sign-in beside the password. */
-  signInMethods?: SignInMethod[]
-  /** Returns the sign-in with a passkey, if users can sign in with one. */
-  passkeySignIn?(site: Site): PasskeySignIn | undefined
-  /** Entries of the account navigation. A sign-in may return to their pages. */
-  areas?: Area[]
-  /** Adds pages to the router. */
-  addPages?(pages: Router, site: Site): void
-}
 
 /** Whether users can have a password that they change here. */
 const hasPasswords = ({ settings: { accounts, sign_in } }: Site) =>

@@ -9,17 +9,19 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Context, Middleware } from 'koa'
 import type { Settings } from '../config/load.ts'
-import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { namesIn } from '../config/schema/values.ts'
-import { type AuditEvent, isFailure } from '../operation/audit.ts'
-import { type ClientInfo, clientInfoOf } from '../operation/client-info.ts'
+import type { ClientInfo } from '../oidc/adapter/sessions.ts'
+import type { NotedEvent } from '../oidc/note.ts'
+import { ACCOUNT_CLIENT } from '../oidc/vocabulary.ts'
+import { isFailure } from '../operation/audit.ts'
+import { clientInfoOf } from '../operation/client-info.ts'
 import { PLACES } from '../pages/page-data.ts'
-import type { PageFeature } from '../routes.ts'
-import { nameOf } from './sessions.ts'
 import type { Views } from '../pages/views.ts'
 import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { queueNotice } from './mail-queue.ts'
+import type { PageFeature } from './page-feature.ts'
+import { nameOf } from './sessions.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
@@ -116,7 +118,7 @@ export async function recentActivity(records: Records, accountId: string): Promi
 }
 
 /** Keeps an audit event if it is about an account, and one that users see. */
-export async function keepActivity(records: Records, audit: AuditEvent, clientInfo?: ClientInfo) {
+export async function keepActivity(records: Records, audit: NotedEvent, clientInfo?: ClientInfo) {
   const { account, client_id, upstream } = audit
   const event = USER_EVENTS.find(name => name === audit.event)
   if (!event || typeof account !== 'string') return

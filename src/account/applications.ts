@@ -2,16 +2,15 @@
 
 import type { Context } from 'koa'
 import { type Consent, readKey } from '../oidc/consents.ts'
-import { browsersOf, type SignedInBrowser } from './signed-in-browsers.ts'
-import { lifetimesOf } from '../config/schema/client.ts'
-import { lifetimeOf } from '../config/schema/resource.ts'
+import { lifetimeOf, lifetimesOf } from '../oidc/lifetimes.ts'
 import { note } from '../operation/audit.ts'
-import { now } from '../store/store.ts'
-import { detailWords, hostOf, scopeWords } from '../sign-in/consent-page.ts'
 import { PLACES } from '../pages/page-data.ts'
-import type { SignedIn, Site } from '../sign-in/site.ts'
 import { markOf } from '../pages/views.ts'
 import type { Words } from '../pages/words.ts'
+import { detailWords, hostOf, scopeWords } from '../sign-in/consent-page.ts'
+import type { SignedIn, Site } from '../sign-in/site.ts'
+import { now } from '../store/store.ts'
+import { browsersOf, type SignedInBrowser } from './signed-in-browsers.ts'
 
 /** Returns the handlers of the application pages. */
 export function createApplicationPages(site: Site) {

@@ -1,15 +1,15 @@
 // The account page with the user's profile, and the pages on which the user changes the password.
 
 import type { Context } from 'koa'
-import { admit, checkPassword, passwordProblem } from '../sign-in/password.ts'
-import { browsersOf } from './signed-in-browsers.ts'
-import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
+import type { Interaction } from '../oidc/interactions.ts'
+import { ACCOUNT_CLIENT } from '../oidc/vocabulary.ts'
 import { note } from '../operation/audit.ts'
 import type { Form } from '../operation/forms.ts'
-import type { Interaction } from '../oidc/interactions.ts'
 import { type Notice, PLACES } from '../pages/page-data.ts'
-import type { SignedIn, Site, Submitted } from '../sign-in/site.ts'
 import type { Words } from '../pages/words.ts'
+import { admit, checkPassword, passwordProblem } from '../sign-in/password.ts'
+import type { SignedIn, Site, Submitted } from '../sign-in/site.ts'
+import { browsersOf } from './signed-in-browsers.ts'
 
 /**
  * Returns the problems of a form with a new password, by field; undefined if there are none. `isUnchanged` may
@@ -97,7 +97,7 @@ export function createAccountPages(site: Site, ofFeatures: Notices[]) {
 }
 
 /** Returns the page of the change_password prompt, on which the user replaces a temporary password. */
-export function newPasswordPage({ views, directory, authentication, interactions }: Site) {
+export function newPasswordPage({ views, directory, authentication, flow }: Site) {
   return {
     show: (ctx: Context) => views.page(ctx, 'new-password', { problems: {} }),
 
@@ -116,7 +116,7 @@ export function newPasswordPage({ views, directory, authentication, interactions
         return ctx.throw(400, { error: 'interaction_gone' })
       }
       note(ctx, 'password_changed', { client_id: clientId, account: account.id })
-      return interactions.completeSignIn(account, pending.login, pending)
+      return flow.completeSignIn(account, pending.login, pending)
     },
   }
 }

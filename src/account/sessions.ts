@@ -1,14 +1,13 @@
 // Signed-in browsers of the account. The user can sign out of each of them, or of all others at once.
 
 import type { Context } from 'koa'
-import { browsersOf, type SignedInBrowser } from './signed-in-browsers.ts'
+import type { ClientInfo, Sessions } from '../oidc/adapter/sessions.ts'
 import { note } from '../operation/audit.ts'
-import type { ClientInfo } from '../operation/client-info.ts'
-import type { Sessions } from '../oidc/adapter/sessions.ts'
-import type { Records } from '../store/records.ts'
 import { PLACES, type SessionInWords } from '../pages/page-data.ts'
-import type { SignedIn, Site } from '../sign-in/site.ts'
 import type { Words } from '../pages/words.ts'
+import type { SignedIn, Site } from '../sign-in/site.ts'
+import type { Records } from '../store/records.ts'
+import { browsersOf, type SignedInBrowser } from './signed-in-browsers.ts'
 
 /** Names all other browsers in place of a handle, which is hexadecimal. */
 const OTHERS = 'others'

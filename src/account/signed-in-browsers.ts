@@ -1,8 +1,8 @@
 // Signed-in browsers of an account and their applications, for the account page and for operators.
 
 import { createSessions } from '../oidc/adapter/sessions.ts'
-import type { Records } from '../store/records.ts'
 import { createConsents } from '../oidc/consents.ts'
+import type { Records } from '../store/records.ts'
 
 /** A browser in which an account is signed in. */
 export type SignedInBrowser = Awaited<ReturnType<typeof browsersOf>>[number]

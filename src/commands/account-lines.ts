@@ -1,8 +1,9 @@
 // Accounts in a file, for import and export: lines of JSON, or a table.
 
-import { type Account, InvalidAccount, type Transfer, transferSchema } from '../sign-in/account.ts'
 import { didYouMean, plainWords } from '../config/report/wording.ts'
-import { isMap, namesIn, readJson } from '../config/schema/values.ts'
+import { namesIn } from '../config/schema/values.ts'
+import { type Account, InvalidAccount, type Transfer, transferSchema } from '../sign-in/account.ts'
+import { isMap, readJson } from '../store/values.ts'
 import { escaped } from './command.ts'
 
 /** Returns an account as a line of JSON. */

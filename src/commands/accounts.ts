@@ -1,6 +1,14 @@
 // `usher accounts`: adds, shows and changes accounts, beside a running service.
 
 import { randomBytes } from 'node:crypto'
+import { readSettings } from '../config/load.ts'
+import { plainWords } from '../config/report/wording.ts'
+import type { Upstream } from '../config/schema/upstream.ts'
+import { createFactors, withoutSecrets } from '../features/factors/factors.ts'
+import { createLinks } from '../features/links.ts'
+import { addLink, withoutIssuer } from '../features/upstream/identities.ts'
+import { valuesOf } from '../oidc/clients.ts'
+import { tidy } from '../oidc/display-text.ts'
 import {
   type Account,
   foldUsername,
@@ -8,18 +16,10 @@ import {
   type Profile,
   profileSchema,
   subjectSchema,
-  valuesOf,
 } from '../sign-in/account.ts'
 import { hashPassword, passwordProblem } from '../sign-in/password.ts'
-import { readSettings } from '../config/load.ts'
-import { plainWords } from '../config/report/wording.ts'
-import { tidy } from '../oidc/display-text.ts'
-import type { Upstream } from '../config/schema/upstream.ts'
-import { readJson } from '../config/schema/values.ts'
-import { createFactors, withoutSecrets } from '../features/factors/factors.ts'
-import { createLinks } from '../features/links.ts'
-import { addLink, withoutIssuer } from '../features/upstream/identities.ts'
 import { now } from '../store/store.ts'
+import { readJson } from '../store/values.ts'
 import {
   Failure,
   hint,

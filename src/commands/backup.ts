@@ -11,11 +11,11 @@ import { dirname } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { readStoreSettings } from '../config/load.ts'
-import { mapOf, readJson } from '../config/schema/values.ts'
 import { type Factors, restored } from '../features/factors/factors.ts'
 import kinds from '../store/kinds.json' with { type: 'json' }
 import { createSeal, NAMING_KEY, recordOf, type Seal } from '../store/seal.ts'
 import type { Entry } from '../store/store.ts'
+import { mapOf, readJson } from '../store/values.ts'
 import { Failure, hint, type Invocation, openAt, openState, recordsAre } from './command.ts'
 import { fill, findSecret, textOf } from './store.ts'
 

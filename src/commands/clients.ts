@@ -4,12 +4,16 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { describeSecrets, hashOf, hashSecret, type SecretHash } from '../config/client-secret.ts'
 import { configFolder, type Reading, readSettings, type Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { appendToList, openYaml } from '../config/report/yaml.ts'
-import { type ClientMetadata, NO_VSCHARS, secretHash } from '../config/schema/client.ts'
-import { mapOf, VSCHARS } from '../config/schema/values.ts'
+import {
+  type ClientMetadata,
+  describeSecrets,
+  NO_VSCHARS,
+  secretHash,
+} from '../config/schema/client.ts'
+import { VSCHARS } from '../config/schema/values.ts'
 import {
   createInvitations,
   createRegisteredClients,
@@ -20,10 +24,12 @@ import {
   unusedSeconds,
   WITHOUT_PKCE,
 } from '../features/registered-clients.ts'
-import { ANY_SECRET } from '../operation/failures.ts'
 import { revokeClient } from '../oidc/adapter/grants.ts'
+import { hashOf, hashSecret, type SecretHash } from '../oidc/client-secret.ts'
+import { ANY_SECRET } from '../operation/failures.ts'
 import { createSeal } from '../store/seal.ts'
 import { now } from '../store/store.ts'
+import { mapOf } from '../store/values.ts'
 import {
   Failure,
   hint,

@@ -1,22 +1,23 @@
 // The frame of every command: its invocation, the store, the accounts, and output for users and for programs.
 
 import { text } from 'node:stream/consumers'
-import { type Account, typedName } from '../sign-in/account.ts'
-import { createDirectory, type Directory, type OwnDirectory } from '../sign-in/directory.ts'
+import { keepActivity } from '../account/activity.ts'
+import { queueNotice } from '../account/mail-queue.ts'
 import { readStoreKeys, readStoreSettings } from '../config/load.ts'
 import { placeOf } from '../config/report/finding.ts'
 import { didYouMean } from '../config/report/wording.ts'
+import { isTime, readDuration, timeOf } from '../config/schema/values.ts'
 import { printableText } from '../oidc/display-text.ts'
-import { isMap, isTime, readDuration, timeOf } from '../config/schema/values.ts'
-import { keepActivity } from '../account/activity.ts'
-import { queueNotice } from '../account/mail-queue.ts'
 import type { AuditEventName } from '../operation/audit.ts'
 import { type Refusal, readFolderState } from '../operation/folder-state.ts'
 import { queueAuditEvent } from '../operation/operator-events.ts'
+import { type Account, typedName } from '../sign-in/account.ts'
+import { createDirectory, type Directory, type OwnDirectory } from '../sign-in/directory.ts'
 import { openInstallation, openStore, storeExists, unlock } from '../store/open.ts'
 import type { Records } from '../store/records.ts'
 import { NAMING_KEY } from '../store/seal.ts'
 import { now, type Store } from '../store/store.ts'
+import { isMap } from '../store/values.ts'
 
 /** Options, by name. */
 type Values = Record<string, unknown>

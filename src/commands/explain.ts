@@ -9,17 +9,17 @@ import { type Reading, readFolder, type Settings, variable } from '../config/loa
 import { ConfigError } from '../config/report/finding.ts'
 import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { scopesFor } from '../config/schema/resource.ts'
-import { mapOf, readJson } from '../config/schema/values.ts'
 import { claimsByScope } from '../oidc/claims.ts'
+import { harmless } from '../oidc/harmless.ts'
+import { DISCOVERY, endpointOf, routesOf } from '../oidc/paths.ts'
 import {
   type FailedRequest,
   failedSignIn,
   findFailure,
-  harmless,
   IGNORED,
   minutesLeftOut,
 } from '../operation/failures.ts'
-import { DISCOVERY, endpointOf, routesOf } from '../oidc/paths.ts'
+import { mapOf, readJson } from '../store/values.ts'
 import { findClient } from './clients.ts'
 import {
   Failure,

@@ -2,22 +2,21 @@
 
 import { basename, join } from 'node:path'
 import { closest } from 'fastest-levenshtein'
-import { withoutSecret } from '../config/client-secret.ts'
 import type { ValidFile } from '../config/files.ts'
 import { configFolder, type Settings } from '../config/load.ts'
 import { didYouMean, fill } from '../config/report/wording.ts'
-import type { ClientFile } from '../config/schema/client.ts'
+import { type ClientFile, withoutSecret } from '../config/schema/client.ts'
 import { DESCRIPTIONS } from '../oidc/error-descriptions.ts'
+import { harmless } from '../oidc/harmless.ts'
+import { CLOCK_TOLERANCE_SECONDS } from '../oidc/jwt-rules.ts'
 import {
   ANY_SECRET,
   type Compared,
   comparedBy,
   type FailedRequest,
-  harmless,
   IGNORED,
   registeredValues,
 } from '../operation/failures.ts'
-import { CLOCK_TOLERANCE_SECONDS } from '../oidc/requests.ts'
 import exchange from './exchange-refusals.json' with { type: 'json' }
 import texts from './refusals.json' with { type: 'json' }
 import { CLIENT_REFUSALS, type Said, SIGN_IN } from './why.ts'

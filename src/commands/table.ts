@@ -1,7 +1,7 @@
 // All commands: commands.json has their arguments, options and help. `usage` there has the arguments, and then the
 // options. The file of a command exports a function with the name of its verb.
 
-import { mapOf } from '../config/schema/values.ts'
+import { mapOf } from '../store/values.ts'
 import type { Invocation } from './command.ts'
 import texts from './commands.json' with { type: 'json' }
 

@@ -4,6 +4,15 @@ import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { recentActivity } from '../account/activity.ts'
+import { queueLink } from '../account/mail-queue.ts'
+import { browsersOf } from '../account/signed-in-browsers.ts'
+import { readSettings } from '../config/load.ts'
+import { readDuration } from '../config/schema/values.ts'
+import { createFactors, describeFactors, withoutSecrets } from '../features/factors/factors.ts'
+import { createLinks } from '../features/links.ts'
+import { type GrantRecord, grantsOfAccount } from '../oidc/adapter/grants.ts'
+import { createConsents } from '../oidc/consents.ts'
 import {
   type Account,
   InvalidAccount,
@@ -12,16 +21,7 @@ import {
   profileSchema,
   type Transfer,
 } from '../sign-in/account.ts'
-import { createConsents } from '../oidc/consents.ts'
 import type { OwnDirectory } from '../sign-in/directory.ts'
-import { browsersOf } from '../account/signed-in-browsers.ts'
-import { readSettings } from '../config/load.ts'
-import { readDuration } from '../config/schema/values.ts'
-import { recentActivity } from '../account/activity.ts'
-import { createFactors, describeFactors, withoutSecrets } from '../features/factors/factors.ts'
-import { createLinks } from '../features/links.ts'
-import { queueLink } from '../account/mail-queue.ts'
-import { type GrantRecord, grantsOfAccount } from '../oidc/adapter/grants.ts'
 import type { Records } from '../store/records.ts'
 import { reasonOf } from '../store/store.ts'
 import { linesIn, readLine, writeLine } from './account-lines.ts'

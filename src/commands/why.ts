@@ -1,16 +1,6 @@
 // `usher accounts why`: what prevents an account from signing in. `config explain` has the same reasons.
 
 import { isIP } from 'node:net'
-import {
-  type Account,
-  foldUsername,
-  missingAttributes,
-  type Refusal,
-  typedName,
-} from '../sign-in/account.ts'
-import { accountCounter, networkCounter, signInLimits } from '../sign-in/authentication.ts'
-import { createDirectory, isExpired } from '../sign-in/directory.ts'
-import { type Counter, createRateLimit } from '../sign-in/rate-limit.ts'
 import { readSettings } from '../config/load.ts'
 import { fill } from '../config/report/wording.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
@@ -19,7 +9,11 @@ import { createFactors, describeFactors, isPasskey } from '../features/factors/f
 import { createRules } from '../features/factors/rules.ts'
 import { createLinks } from '../features/links.ts'
 import type { UpstreamRefusal } from '../features/upstream/identities.ts'
-import { NOT_ALLOWED, SWITCHED_OFF } from '../oidc/clients.ts'
+import { missingAttributes, NOT_ALLOWED, SWITCHED_OFF } from '../oidc/clients.ts'
+import { type Account, foldUsername, type Refusal, typedName } from '../sign-in/account.ts'
+import { accountCounter, networkCounter, signInLimits } from '../sign-in/authentication.ts'
+import { createDirectory, isExpired } from '../sign-in/directory.ts'
+import { type Counter, createRateLimit } from '../sign-in/rate-limit.ts'
 import { now } from '../store/store.ts'
 import {
   Failure,

@@ -1,12 +1,13 @@
 // Differences between two configurations, as lines for the log, without values of secrets.
 
 import { join } from 'node:path'
+import { beginningOf } from '../oidc/display-text.ts'
+import { pause } from '../store/turns.ts'
+import { isMap } from '../store/values.ts'
 import { containsSecret, isSecret } from './key-list.ts'
 import type { Settings } from './load.ts'
 import type { Finding } from './report/finding.ts'
-import { beginningOf } from '../oidc/display-text.ts'
-import { isMap, namesIn } from './schema/values.ts'
-import { pause } from './turns.ts'
+import { namesIn } from './schema/values.ts'
 
 /** Settings that take effect only after a restart. */
 export const FIXED = namesIn('issuer listen workers store redis metrics accounts secrets')

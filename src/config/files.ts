@@ -2,6 +2,7 @@
 
 import { basename } from 'node:path'
 import { z } from 'zod'
+import { isMap, mapOf } from '../store/values.ts'
 import type { Overlays } from './environment.ts'
 import { isSecret, placesOf } from './key-list.ts'
 import { type Finding, type Locate, wrongVariable } from './report/finding.ts'
@@ -9,7 +10,6 @@ import { fill, meant, plainWords, ruleOf, unknownKey } from './report/wording.ts
 import { excerpt, openYaml } from './report/yaml.ts'
 import { inLanguages } from './schema/client.ts'
 import { SCHEMAS } from './schema/usher.ts'
-import { isMap, mapOf } from './schema/values.ts'
 
 /** Findings of one file in a report. */
 const MAX_FINDINGS = 50

@@ -4,8 +4,8 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parse } from 'yaml'
 import { z } from 'zod'
+import { isMap, mapOf } from '../store/values.ts'
 import { SCHEMAS } from './schema/usher.ts'
-import { isMap, mapOf } from './schema/values.ts'
 
 type Node = z.core.JSONSchema.JSONSchema
 

@@ -3,7 +3,8 @@
 
 import { statSync } from 'node:fs'
 import { basename, join, parse, relative, sep } from 'node:path'
-import { withoutSecret } from './client-secret.ts'
+import { LOOPBACK_HOSTS } from '../oidc/vocabulary.ts'
+import { pause } from '../store/turns.ts'
 import { readEnvironment } from './environment.ts'
 import { type FileResult, isValid, namesakes, readFile, type ValidFile } from './files.ts'
 import { ConfigError, type Finding, inOrder } from './report/finding.ts'
@@ -15,13 +16,12 @@ import { logoFindings, readLook } from './rules/pages.ts'
 import { importKeys, readClientAuthorities, readModule, usherFindings } from './rules/provider.ts'
 import { detailFindings, resourceFindings } from './rules/resource.ts'
 import * as upstream from './rules/upstream.ts'
-import type { ClientMetadata } from './schema/client.ts'
+import { type ClientMetadata, withoutSecret } from './schema/client.ts'
 import { flatten } from './schema/locale.ts'
-import { LOOPBACK_HOSTS } from './schema/redirect-uri.ts'
 import { normalUri } from './schema/resource.ts'
+import { acrValuesOf } from './schema/upstream.ts'
 import { type ClaimsFile, PROTOCOL_CLAIMS, usherSchema } from './schema/usher.ts'
 import { tagProblem } from './schema/values.ts'
-import { pause } from './turns.ts'
 
 /** Kinds of files that have a folder each, in the plural. */
 type FolderKind = 'client' | 'resource' | 'detail' | 'upstream' | 'locale'
@@ -103,6 +103,7 @@ export async function readFolder(env: NodeJS.ProcessEnv = process.env, folder = 
   const all = [usher, claims, ...clients, ...apis, ...details, ...upstreams]
   const files = all.filter(({ isEmpty }) => !isEmpty)
   const clientIds = clients.map(({ value }) => value.client_id)
+  const issuers = upstream.readUpstreams(upstreams, folder, findings)
   const settings = {
     ...usher.value,
     folder,
@@ -145,7 +146,9 @@ export async function readFolder(env: NodeJS.ProcessEnv = process.env, folder = 
     /** The types of authorization details, by their names. */
     details: Object.fromEntries(details.map(({ value }) => [value.type, value])),
     /** The issuers at which users sign in, by the names of their files. */
-    upstreams: upstream.readUpstreams(upstreams, folder, findings),
+    upstreams: issuers,
+    /** Values of `acr` that a sign-in can have. */
+    acrValues: acrValuesOf(issuers, usher.value.sign_in),
   }
   await pause()
   findings.push(

@@ -9,6 +9,13 @@
 
 import type { Logger } from 'pino'
 import { z } from 'zod'
+import type { Settings } from '../config/load.ts'
+import { revokeGrants } from '../oidc/adapter/grants.ts'
+import { createSessions, type Sessions } from '../oidc/adapter/sessions.ts'
+import { BOUNDS } from '../oidc/bounds.ts'
+import { tidy } from '../oidc/display-text.ts'
+import { withTimeout } from '../operation/egress.ts'
+import { importModule } from '../operation/external-keys.ts'
 import {
   type Account,
   type Candidate,
@@ -19,16 +26,9 @@ import {
 } from '../sign-in/account.ts'
 import { activeOf, createDirectory, type Directory } from '../sign-in/directory.ts'
 import { isTooLong } from '../sign-in/password.ts'
-import type { Settings } from '../config/load.ts'
-import { tidy } from '../oidc/display-text.ts'
-import { mapOf } from '../config/schema/values.ts'
-import { BOUNDS } from '../oidc/bounds.ts'
-import { withTimeout } from '../operation/egress.ts'
-import { importModule } from '../operation/external-keys.ts'
-import { revokeGrants } from '../oidc/adapter/grants.ts'
-import { createSessions, type Sessions } from '../oidc/adapter/sessions.ts'
 import type { Records } from '../store/records.ts'
 import { now, PeerUnavailable, reasonOf } from '../store/store.ts'
+import { mapOf } from '../store/values.ts'
 
 /** Timeout of each call of the module. */
 const SOURCE_TIMEOUT_MS = 1000

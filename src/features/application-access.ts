@@ -3,10 +3,10 @@
 // client with `access_denied` or `unauthorized_client`.
 
 import { errors, interactionPolicy } from 'oidc-provider'
-import type { PromptPage } from '../sign-in/interaction-pages.ts'
-import type { PageFeature } from '../routes.ts'
-import type { Site } from '../sign-in/site.ts'
+import type { PageFeature } from '../account/page-feature.ts'
 import { findClient, isOff, MAY_NOT_USE, refusalOf, SWITCHED_OFF } from '../oidc/clients.ts'
+import type { PromptPage } from '../sign-in/interaction-pages.ts'
+import type { Site } from '../sign-in/site.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {

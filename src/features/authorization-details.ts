@@ -5,12 +5,13 @@ import { isDeepStrictEqual } from 'node:util'
 import { type Client, errors, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
-import { type Detail, type DetailFile, propertiesOf, valuesIn } from '../config/schema/details.ts'
-import { displayTextProblem } from '../oidc/display-text.ts'
+import { type DetailFile, propertiesOf, valuesIn } from '../config/schema/details.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
-import { longParameter } from '../operation/limits.ts'
+import type { Detail } from '../oidc/consents.ts'
+import { displayTextProblem } from '../oidc/display-text.ts'
 import type { Feature } from '../oidc/feature.ts'
 import { decisionOf, sentDetails } from '../oidc/grants.ts'
+import { longParameter } from '../oidc/request-length.ts'
 
 const MAX_DETAILS = BOUNDS.details.max
 const MAX_TEXT_CHARS = 500

@@ -8,22 +8,22 @@
 
 import { randomUUID } from 'node:crypto'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
+import type { PageFeature } from '../account/page-feature.ts'
+import type { Settings } from '../config/load.ts'
+import { answerOnce } from '../oidc/adapter/reuse.ts'
+import { BOUNDS } from '../oidc/bounds.ts'
+import { requestedScopes } from '../oidc/claims.ts'
+import { findClient, refusalOf } from '../oidc/clients.ts'
+import { displayTextProblem, tidy } from '../oidc/display-text.ts'
+import type { LibraryFeatures } from '../oidc/feature.ts'
+import { nbfProblem } from '../oidc/jwt-rules.ts'
+import { CIBA_GRANT } from '../oidc/vocabulary.ts'
+import { note } from '../operation/audit.ts'
+import { PLACES } from '../pages/page-data.ts'
 import { foldUsername } from '../sign-in/account.ts'
 import { RECENT_SECONDS } from '../sign-in/changes.ts'
+import type { Dependencies } from '../sign-in/dependencies.ts'
 import { createRateLimit, type Limit } from '../sign-in/rate-limit.ts'
-import type { Settings } from '../config/load.ts'
-import { CIBA_GRANT } from '../config/schema/client.ts'
-import { displayTextProblem, tidy } from '../oidc/display-text.ts'
-import { note } from '../operation/audit.ts'
-import { BOUNDS } from '../oidc/bounds.ts'
-import { PLACES } from '../pages/page-data.ts'
-import type { PageFeature } from '../routes.ts'
-import { acrValuesOf, requestedScopes } from '../oidc/claims.ts'
-import { findClient, refusalOf } from '../oidc/clients.ts'
-import type { Dependencies, LibraryFeatures } from '../oidc/feature.ts'
-import { createGrants } from '../oidc/grants.ts'
-import { nbfProblem } from '../oidc/requests.ts'
-import { answerOnce } from '../oidc/adapter/reuse.ts'
 import { now } from '../store/store.ts'
 import { createAccessRequests, createRequestPages } from './ciba-requests.ts'
 import { INTERVAL_SECONDS, slowDownAll } from './polling.ts'
@@ -127,7 +127,7 @@ export function ciba(dependencies: Dependencies): PageFeature {
     areas: isOn ? [{ path: PLACES.requests, icon: 'bell', label: t => t('account.requests') }] : [],
     addPages(pages, site) {
       if (!isOn) return
-      const { list, ask, answer } = createRequestPages(site, requests, createGrants(dependencies))
+      const { list, ask, answer } = createRequestPages(site, requests, dependencies.grants)
       pages
         .get(PLACES.requests, site.signedIn(list))
         .get(PLACES.answer, site.signedIn(ask, RECENT_SECONDS))
@@ -187,7 +187,7 @@ const refused = (description: string) =>
 /** The requested `acr` of those that sign-ins have; `acr_values` are voluntary (OIDC Core §5.5.1.1). */
 function acrsOf({ claims }: KoaContextWithOIDC['oidc'], settings: Settings) {
   const { essential = false, value, values = [value] } = claims?.id_token?.acr ?? {}
-  const acrs = acrValuesOf(settings).filter(acr => values.includes(acr))
+  const acrs = settings.acrValues.filter(acr => values.includes(acr))
   return { acrs, isAcrEssential: essential }
 }
 

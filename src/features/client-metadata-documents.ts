@@ -4,23 +4,29 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import type { PageFeature } from '../account/page-feature.ts'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
-import { mapOf, readJson, required } from '../config/schema/values.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
+import type { Fetch } from '../oidc/dependencies.ts'
+import type { LibraryFeatures } from '../oidc/feature.ts'
+import { addOfflineAccess } from '../oidc/requests.ts'
 import { networkOf } from '../operation/client-info.ts'
+import type { Environment } from '../operation/environment.ts'
 import { createQuotas } from '../operation/limits.ts'
 import { faultOf } from '../operation/log.ts'
-import type { Environment, Feature, LibraryFeatures } from '../oidc/feature.ts'
-import { addOfflineAccess } from '../oidc/requests.ts'
 import { outageIn, PeerUnavailable } from '../store/store.ts'
+import { mapOf, readJson, required } from '../store/values.ts'
 import { readMetadata, refuse, usable } from './registration.ts'
 
 const MAX_DOCUMENT_BYTES = BOUNDS.documents.max
 const CACHE_SECONDS = { min: 60, max: 3600 }
 
 /** Returns the feature client ID metadata documents. */
-export function clientDocuments({ settings, log }: Pick<Environment, 'settings' | 'log'>): Feature {
+export function clientDocuments({
+  settings,
+  log,
+}: Pick<Environment, 'settings' | 'log'>): PageFeature {
   const set = settings.features.client_id_metadata_documents
   const { hosts, refresh_tokens } = set || {}
   // By network, and by network and host: no network can keep others from new documents.
@@ -52,27 +58,7 @@ export function clientDocuments({ settings, log }: Pick<Environment, 'settings' 
     },
     allowClient: (_ctx, client) => Boolean(metadataOf(client, settings)),
   }
-  /**
-   * Completes a metadata document before the library makes a client of it, which has other defaults. A document
-   * names its own address.
-   */
-  async function complete(response: Response, address: string): Promise<Response> {
-    const text = await response.clone().text()
-    const document = mapOf(readJson(text))
-    if (document.client_id !== address) return response
-    // The library would only say that the stream of the response is locked.
-    if (Buffer.byteLength(text) > MAX_DOCUMENT_BYTES) throw new Error('too large: over 5 KiB')
-    // A document has no secret. A client that names no method is a public client.
-    const { token_endpoint_auth_method = 'none', ...given } = usable(document, settings)
-    const completed = { ...given, token_endpoint_auth_method }
-    return new Response(JSON.stringify(completed), { headers: response.headers })
-  }
-
   return {
-    fetch: send => async (input, options) => {
-      const response = await send(input, options)
-      return response.status === 200 ? complete(response, String(input)) : response
-    },
     settings: { clientIdMetadataDocument, rpMetadataChoices: { enabled: Boolean(set) } },
     checkRequest({ oidc }) {
       const isDocument = oidc.client?.clientIdMetadataDocument
@@ -97,6 +83,34 @@ export function clientDocuments({ settings, log }: Pick<Environment, 'settings' 
 const isTooLong = (id: string, hostname: string) =>
   Buffer.byteLength(id) > BOUNDS.documentAddresses.max || hostname.length > BOUNDS.documentHosts.max
 const TOO_LONG = `client_id is longer than ${BOUNDS.documentAddresses.max} bytes, or its host than ${BOUNDS.documentHosts.max} characters`
+
+/** Returns a `fetch` that completes metadata documents. Other answers stay as they are. */
+export function completeDocuments(settings: Settings, send: Fetch): Fetch {
+  return async (input, options) => {
+    const response = await send(input, options)
+    return response.status === 200 ? complete(response, String(input), settings) : response
+  }
+}
+
+/**
+ * Completes a metadata document before the library makes a client of it, which has other defaults. A document
+ * names its own address.
+ */
+async function complete(
+  response: Response,
+  address: string,
+  settings: Settings,
+): Promise<Response> {
+  const text = await response.clone().text()
+  const document = mapOf(readJson(text))
+  if (document.client_id !== address) return response
+  // The library would only say that the stream of the response is locked.
+  if (Buffer.byteLength(text) > MAX_DOCUMENT_BYTES) throw new Error('too large: over 5 KiB')
+  // A document has no secret. A client that names no method is a public client.
+  const { token_endpoint_auth_method = 'none', ...given } = usable(document, settings)
+  const completed = { ...given, token_endpoint_auth_method }
+  return new Response(JSON.stringify(completed), { headers: response.headers })
+}
 
 function metadataOf(client: Client, settings: Settings): ClientMetadata {
   const sent = Object.entries(client.metadata()).filter(([, value]) => value !== undefined)

@@ -2,14 +2,15 @@
 // the other clients of the session (Back-Channel Logout).
 
 import type { Context } from 'koa'
+import type { PageFeature } from '../account/page-feature.ts'
 import type { Settings } from '../config/load.ts'
-import { mapOf } from '../config/schema/values.ts'
-import type { Views } from '../pages/views.ts'
 import { pairwiseSubjects } from '../oidc/claims.ts'
 import { findClient } from '../oidc/clients.ts'
-import type { Feature, Oidc } from '../oidc/feature.ts'
+import type { Oidc } from '../oidc/dependencies.ts'
+import type { Views } from '../pages/views.ts'
 import { signOutQueue } from '../store/delivery-queue.ts'
 import type { Records } from '../store/records.ts'
+import { mapOf } from '../store/values.ts'
 
 /** Returns whether a client receives logout tokens. Clients outside of the config folder do not. */
 export function receivesLogoutTokens({ features, clients }: Settings) {
@@ -24,7 +25,7 @@ export function logout(
   records: Records,
   views: Views,
   upstreamOf?: (ctx: Context, session: Oidc['session']) => Promise<URL | undefined>,
-): Feature {
+): PageFeature {
   const clientOf = async (ctx: Context, client?: { clientId: string }) =>
     client && (await views.client(ctx, client.clientId))
   const pairwise = pairwiseSubjects(records)

@@ -5,19 +5,26 @@
 // looked up later: the page and its time are the same for every name.
 
 import type { Context } from 'koa'
-import { type Account, newAccountId, typedName, valuesOf } from '../sign-in/account.ts'
-import { createDirectory } from '../sign-in/directory.ts'
+import {
+  countForm,
+  countFormOfNetwork,
+  type Mail,
+  mailQueues,
+  type Notice,
+} from '../account/mail-queue.ts'
+import type { PageFeature } from '../account/page-feature.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
+import { valuesOf } from '../oidc/clients.ts'
+import { createBrowserBinding } from '../oidc/interactions.ts'
 import { readForm } from '../operation/forms.ts'
 import { PLACES } from '../pages/page-data.ts'
-import type { PageFeature } from '../routes.ts'
-import type { SignedIn, Site } from '../sign-in/site.ts'
 import type { Views } from '../pages/views.ts'
-import type { Dependencies } from '../oidc/feature.ts'
-import { createBrowserBinding } from '../oidc/interactions.ts'
+import { type Account, newAccountId, typedName } from '../sign-in/account.ts'
+import type { Dependencies } from '../sign-in/dependencies.ts'
+import { createDirectory } from '../sign-in/directory.ts'
+import type { SignedIn, Site } from '../sign-in/site.ts'
 import { createLinks, holdsAddress } from './links.ts'
 import { createMailPauses } from './mail-pause.ts'
-import { countForm, countFormOfNetwork, type Mail, mailQueues, type Notice } from '../account/mail-queue.ts'
 import { sendMessage } from './mail-smtp.ts'
 
 declare module '../pages/page-data.ts' {

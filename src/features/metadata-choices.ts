@@ -3,8 +3,8 @@
 
 import { errors } from 'oidc-provider'
 import type { Features } from '../config/schema/features.ts'
-import type { Environment } from '../oidc/feature.ts'
 import { canSign } from '../oidc/keys.ts'
+import type { Environment } from '../operation/environment.ts'
 import { registrationSchema } from './registered-clients.ts'
 
 /** The metadata that is chosen, its list without `_supported`, and the feature that needs it. */

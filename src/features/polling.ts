@@ -2,11 +2,11 @@
 // All nodes read one counter for each; an early request writes nothing.
 
 import { errors } from 'oidc-provider'
-import { createRateLimit, type Limit } from '../sign-in/rate-limit.ts'
-import { mapOf } from '../config/schema/values.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
 import type { GrantHandler } from '../oidc/feature.ts'
+import { createRateLimit, type Limit } from '../sign-in/rate-limit.ts'
 import type { Records } from '../store/records.ts'
+import { mapOf } from '../store/values.ts'
 
 /** The `interval` that clients are given. */
 export const INTERVAL_SECONDS = 5

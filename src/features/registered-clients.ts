@@ -5,8 +5,8 @@
 import { randomBytes } from 'node:crypto'
 import { clientSchema, requestedUri } from '../config/schema/client.ts'
 import { namesIn } from '../config/schema/values.ts'
-import { BOUNDS } from '../oidc/bounds.ts'
 import { TOMBSTONE_SECONDS } from '../oidc/adapter/grants.ts'
+import { BOUNDS } from '../oidc/bounds.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 

@@ -3,6 +3,7 @@
 // files; an adapter limits how many clients there are and how long an unused one is kept.
 
 import { type Adapter, type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import type { PageFeature } from '../account/page-feature.ts'
 import type { Settings } from '../config/load.ts'
 import type { Locate } from '../config/report/finding.ts'
 import { plainWords } from '../config/report/wording.ts'
@@ -10,15 +11,16 @@ import { clientFindings } from '../config/rules/client.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { shippedTags, shippedWords } from '../config/schema/locale.ts'
 import { redirectUri, schemeProblem } from '../config/schema/redirect-uri.ts'
-import { emailAddress, required } from '../config/schema/values.ts'
-import { note } from '../operation/audit.ts'
-import { BOUNDS } from '../oidc/bounds.ts'
-import { networkOf } from '../operation/client-info.ts'
-import { USHER_METADATA } from '../oidc/clients.ts'
-import type { Environment, Feature } from '../oidc/feature.ts'
-import { addOfflineAccess } from '../oidc/requests.ts'
+import { emailAddress } from '../config/schema/values.ts'
 import { currentRequest } from '../oidc/adapter/request.ts'
+import { BOUNDS } from '../oidc/bounds.ts'
+import { USHER_METADATA } from '../oidc/clients.ts'
+import { addOfflineAccess } from '../oidc/requests.ts'
+import { note } from '../operation/audit.ts'
+import { networkOf } from '../operation/client-info.ts'
+import type { Environment } from '../operation/environment.ts'
 import { now } from '../store/store.ts'
+import { required } from '../store/values.ts'
 import { createChoices } from './metadata-choices.ts'
 import { createOpenRegistration, OPEN } from './open-registration.ts'
 import * as registered from './registered-clients.ts'
@@ -30,7 +32,7 @@ const SECRET_METHODS = ['client_secret_basic', 'client_secret_post']
 type Properties = Record<string, unknown>
 
 /** Returns the feature dynamic registration. */
-export function registration(environment: Environment): Feature {
+export function registration(environment: Environment): PageFeature {
   const { settings, records } = environment
   const set = settings.features.dynamic_registration
   const enabled = Boolean(set)

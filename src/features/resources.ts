@@ -8,26 +8,26 @@ import {
   type KoaContextWithOIDC,
   type ResourceServer,
 } from 'oidc-provider'
-import { claimsOf } from '../sign-in/account.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
-import { lifetimesOf } from '../config/schema/client.ts'
-import type { Detail } from '../config/schema/details.ts'
 import {
   audienceOf,
   isFor,
-  lifetimeOf,
   normalUri,
   type ResourceFile,
   scopesFor,
 } from '../config/schema/resource.ts'
-import { required } from '../config/schema/values.ts'
-import type { SigningKey } from '../operation/signing-keys.ts'
+import { newTag, signInOf } from '../oidc/adapter/grants.ts'
 import { findClient, isOff, refusalOf, scopeOf } from '../oidc/clients.ts'
-import type { Dependencies, Feature, Oidc } from '../oidc/feature.ts'
+import type { Detail } from '../oidc/consents.ts'
+import type { Oidc, SigningKey } from '../oidc/dependencies.ts'
+import type { Feature } from '../oidc/feature.ts'
 import { sentDetails } from '../oidc/grants.ts'
 import { canSign } from '../oidc/keys.ts'
-import { newTag, signInOf } from '../oidc/adapter/grants.ts'
+import { lifetimeOf, lifetimesOf } from '../oidc/lifetimes.ts'
+import { claimsOf } from '../sign-in/account.ts'
+import type { Dependencies } from '../sign-in/dependencies.ts'
+import { required } from '../store/values.ts'
 import { mayUse } from './authorization-details.ts'
 
 /** An access token, or a refresh token, which has no `aud`. */

@@ -8,23 +8,25 @@
 import { domainToASCII } from 'node:url'
 import type { Context } from 'koa'
 import { interactionPolicy } from 'oidc-provider'
+import { countForm, countFormOfNetwork, mailQueues, queueNotice } from '../account/mail-queue.ts'
+import type { PageFeature } from '../account/page-feature.ts'
+import type { Settings } from '../config/load.ts'
+import { BOUNDS } from '../oidc/bounds.ts'
+import type { Oidc } from '../oidc/dependencies.ts'
+import type { Interaction } from '../oidc/interactions.ts'
+import { ACCOUNT_CLIENT } from '../oidc/vocabulary.ts'
+import { note } from '../operation/audit.ts'
+import type { PageData } from '../pages/page-data.ts'
 import { type Account, profileSchema } from '../sign-in/account.ts'
 import { FOR_CHANGE, RECENT_SECONDS } from '../sign-in/changes.ts'
+import type { Dependencies } from '../sign-in/dependencies.ts'
 import { createDirectory } from '../sign-in/directory.ts'
-import type { Limit } from '../sign-in/rate-limit.ts'
-import type { Settings } from '../config/load.ts'
-import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
-import { mapOf } from '../config/schema/values.ts'
-import { note } from '../operation/audit.ts'
-import { BOUNDS } from '../oidc/bounds.ts'
+import { shownHint } from '../sign-in/flow.ts'
 import type { PromptPage } from '../sign-in/interaction-pages.ts'
-import type { PageData } from '../pages/page-data.ts'
-import type { PageFeature } from '../routes.ts'
+import type { Limit } from '../sign-in/rate-limit.ts'
 import type { SignedIn, Site, Submitted } from '../sign-in/site.ts'
-import type { Dependencies, Oidc } from '../oidc/feature.ts'
-import type { Interaction } from '../oidc/interactions.ts'
+import { mapOf } from '../store/values.ts'
 import { createLinks, type FoundLink, type Links } from './links.ts'
-import { countForm, countFormOfNetwork, mailQueues, queueNotice } from '../account/mail-queue.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
@@ -226,7 +228,8 @@ function signUpPage({ views, records, settings }: Site): PromptPage {
   }
 
   return {
-    show: (ctx, interaction) => render(ctx, interaction, { email: interaction.loginHint ?? '' }),
+    show: (ctx, interaction) =>
+      render(ctx, interaction, { email: shownHint(interaction.loginHint) ?? '' }),
 
     async submit(ctx, interaction, form) {
       // The user who is signed in has another account.

@@ -3,13 +3,13 @@
 import { createPublicKey } from 'node:crypto'
 import { decodeProtectedHeader, errors as jose, jwtVerify } from 'jose'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
-import { SIGNING_ALGORITHMS } from '../config/schema/client.ts'
-import { mapOf, required } from '../config/schema/values.ts'
-import type { Environment } from '../oidc/feature.ts'
-import { headerProblem } from '../oidc/requests.ts'
 import { tagOfJwt } from '../oidc/adapter/grants.ts'
-import type { Name } from '../store/records.ts'
 import { CNF_PROBLEM, confirmationIn } from '../oidc/dpop.ts'
+import { headerProblem } from '../oidc/jwt-rules.ts'
+import { SIGNING_ALGORITHMS } from '../oidc/vocabulary.ts'
+import type { Environment } from '../operation/environment.ts'
+import type { Name } from '../store/records.ts'
+import { mapOf, required } from '../store/values.ts'
 
 /** Token types (RFC 8693 §3). */
 export const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token'

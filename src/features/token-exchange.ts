@@ -14,21 +14,22 @@
 // keeps APIs from linking a user by the tags of tokens.
 
 import { errors, type TokenEndpointGrantContext } from 'oidc-provider'
-import type { Account } from '../sign-in/account.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
-import { EXCHANGE_GRANT } from '../config/schema/client.ts'
 import { audienceOf, type ResourceFile } from '../config/schema/resource.ts'
-import { mapOf, namesIn, required } from '../config/schema/values.ts'
-import { note } from '../operation/audit.ts'
-import { findClient, refusalOf, scopeOf } from '../oidc/clients.ts'
-import type { Dependencies, Feature, JwtClaims } from '../oidc/feature.ts'
-import { createGrants } from '../oidc/grants.ts'
+import { namesIn } from '../config/schema/values.ts'
 import { type GrantRecord, grantName, type Payload } from '../oidc/adapter/grants.ts'
 import { currentRequest, saveAtEnd } from '../oidc/adapter/request.ts'
+import { findClient, refusalOf, scopeOf } from '../oidc/clients.ts'
+import { bindToken } from '../oidc/dpop.ts'
+import type { Feature, JwtClaims } from '../oidc/feature.ts'
+import { EXCHANGE_GRANT } from '../oidc/vocabulary.ts'
+import { note } from '../operation/audit.ts'
+import type { Account } from '../sign-in/account.ts'
+import type { Dependencies } from '../sign-in/dependencies.ts'
 import type { Name } from '../store/records.ts'
 import { now } from '../store/store.ts'
-import { bindToken } from '../oidc/dpop.ts'
+import { mapOf, required } from '../store/values.ts'
 import { tokenFor } from './resources.ts'
 import {
   ACCESS_TOKEN,
@@ -138,7 +139,7 @@ async function mayUseAll(account: Account | undefined, clientIds: (string | unde
 /** Returns the handler of the grant type. */
 function createHandler(dependencies: Dependencies) {
   const { settings, records, consents } = dependencies
-  const { accountOfToken } = createGrants(dependencies)
+  const { accountOfToken } = dependencies.grants
   const readSubject = createSubjectReader(dependencies)
   const apis = Object.values(settings.resources)
 

@@ -3,26 +3,29 @@
 // has the keys of its backend. The library checks the attestation, and the proof of the instance's key.
 
 import { createLocalJWKSet, type JSONWebKeySet } from 'jose'
-import { costOf } from '../config/schema/jwks.ts'
-import { mapOf } from '../config/schema/values.ts'
-import type { Environment, Feature } from './feature.ts'
-import { KeyProblem } from './keys.ts'
+import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
+import { mapOf } from '../store/values.ts'
+import type { ProviderSettings } from './dependencies.ts'
+import type { LibraryFeatures } from './feature.ts'
+import { costOf } from './key-cost.ts'
+import { KeyProblem } from './keys.ts'
 
-/** Returns the feature attestation-based client authentication. */
-export const clientAttestation = ({ settings: { features }, records }: Environment): Feature => ({
-  settings: {
-    attestClientAuth: {
-      enabled: features.client_attestation,
-      ack: 'draft-12',
-      // All nodes have the same secret, also during a change of `USHER_SECRET`.
-      challengeSecret: deriveKey(records.keyedHash('attestation', 'challenges'), 'challenges'),
-      getAttestationSignaturePublicKey(_ctx, { alg, kid }, { cnf }, { jwks }) {
-        // The library verifies the proof of the instance with this key: a user of the application has made it.
-        const problem = costOf(mapOf(mapOf(cnf).jwk))
-        if (problem) throw new KeyProblem(`cnf.jwk of the attestation: ${problem}`)
-        return createLocalJWKSet(jwks as JSONWebKeySet)({ alg: String(alg), kid: kid as string })
-      },
+/** Returns the library's setting. */
+export function clientAttestation(
+  { features }: Pick<ProviderSettings, 'features'>,
+  records: Records,
+): LibraryFeatures['attestClientAuth'] {
+  return {
+    enabled: features.client_attestation,
+    ack: 'draft-12',
+    // All nodes have the same secret, also during a change of `USHER_SECRET`.
+    challengeSecret: deriveKey(records.keyedHash('attestation', 'challenges'), 'challenges'),
+    getAttestationSignaturePublicKey(_ctx, { alg, kid }, { cnf }, { jwks }) {
+      // The library verifies the proof of the instance with this key: a user of the application has made it.
+      const problem = costOf(mapOf(mapOf(cnf).jwk))
+      if (problem) throw new KeyProblem(`cnf.jwk of the attestation: ${problem}`)
+      return createLocalJWKSet(jwks as JSONWebKeySet)({ alg: String(alg), kid: kid as string })
     },
-  },
-})
+  }
+}

@@ -2,19 +2,17 @@
 // scopes: a claim that is requested by its name is requested on the consent page as its scope.
 
 import { type ClaimsParameter, type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
-import { type Consent, keyOf } from './consents.ts'
-import { PASSWORD_ACR, PHISHING_RESISTANT_ACR, TWO_FACTOR_ACR } from '../sign-in/sign-in-method.ts'
-import type { Settings } from '../config/load.ts'
-import { hasPasskeys } from '../config/schema/upstream.ts'
-import { isMap, mapOf } from '../config/schema/values.ts'
 import type { Records } from '../store/records.ts'
+import { isMap, mapOf } from '../store/values.ts'
+import { type Consent, keyOf } from './consents.ts'
+import type { ProviderSettings } from './dependencies.ts'
 
 const MAX_CLAIMS_DEPTH = 6
 
 const mayAskFor = ({ scope }: Client, name: string) => !scope || scope.split(' ').includes(name)
 
 /** Returns all requested scopes, as a consent names them: by name, or by one of their claims. */
-export function requestedScopes(oidc: KoaContextWithOIDC['oidc'], { claims }: Settings) {
+export function requestedScopes(oidc: KoaContextWithOIDC['oidc'], { claims }: ProviderSettings) {
   const { client, resourceServers = {} } = oidc
   const ofResources = Object.entries(resourceServers).flatMap(([resource, { scopes }]) =>
     [...scopes.intersection(oidc.requestParamScopes)].map(scope => keyOf(scope, resource)),
@@ -28,7 +26,7 @@ export function requestedScopes(oidc: KoaContextWithOIDC['oidc'], { claims }: Se
 export function claimsOfGrant(
   client: Client,
   { scopes, declined }: Pick<Consent, 'scopes' | 'declined'>,
-  { claims, features }: Settings,
+  { claims, features }: ProviderSettings,
 ) {
   const named = Object.entries(features.claims_parameter ? claims : {})
   const isRefused = (scope: string) => !mayAskFor(client, scope) || declined.includes(scope)
@@ -43,7 +41,7 @@ export function claimsOfGrant(
  * token beside `sub` and `amr`.
  */
 export function claimsByScope(
-  { claims, clients }: Pick<Settings, 'claims' | 'clients'>,
+  { claims, clients }: Pick<ProviderSettings, 'claims' | 'clients'>,
   more: string[] = [],
 ): Record<string, string[]> {
   const byScope: Record<string, string[]> = { openid: ['sub', 'amr', ...more] }
@@ -95,14 +93,6 @@ const isScalar = (value: unknown) => typeof value !== 'object'
 export function isDeeper(value: unknown, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false
   return levels === 0 || Object.values(value).some(below => isDeeper(below, levels - 1))
-}
-
-/** For `acr_values_supported` in discovery: those of Usher's own sign-in, and those of upstreams. */
-export function acrValuesOf({ upstreams, sign_in }: Pick<Settings, 'upstreams' | 'sign_in'>) {
-  const passkeys = hasPasskeys(sign_in) ? [TWO_FACTOR_ACR, PHISHING_RESISTANT_ACR] : []
-  const codes = sign_in.second_factor === 'off' ? [] : [TWO_FACTOR_ACR]
-  const theirs = Object.values(upstreams).flatMap(({ acr }) => Object.values(acr))
-  return [...new Set([PASSWORD_ACR, ...codes, ...passkeys, ...theirs])]
 }
 
 /** Returns `acr` and `auth_time` for access tokens, if the client requested `acr` (RFC 9470 §6). */

@@ -8,25 +8,36 @@ import {
   type ClientMetadata as LibraryClientMetadata,
   type Provider,
 } from 'oidc-provider'
-import { type Account, missingAttributes } from '../sign-in/account.ts'
-import { hashOf, hashSecret, isExpired } from '../config/client-secret.ts'
-import type { Settings } from '../config/load.ts'
-import { ConfigError, type Finding } from '../config/report/finding.ts'
-import messages from '../config/report/messages.json' with { type: 'json' }
-import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/schema/client.ts'
-import { flowOf } from '../config/schema/features.ts'
-import { LOOPBACK_HOSTS } from '../config/schema/redirect-uri.ts'
-import { isSameText, mapOf, namesIn } from '../config/schema/values.ts'
-import { pause } from '../config/turns.ts'
+import { isSameText } from '../store/seal.ts'
 import { outageIn } from '../store/store.ts'
+import { pause } from '../store/turns.ts'
+import { mapOf } from '../store/values.ts'
+import { hashOf, hashSecret, isExpired } from './client-secret.ts'
+import type { ClientMetadata, ProviderSettings, User } from './dependencies.ts'
+import { fapiMetadata } from './fapi.ts'
 import { type Feature, merged } from './feature.ts'
+import { ACCOUNT_CLIENT, flowOf, LOOPBACK_HOSTS } from './vocabulary.ts'
 
 /** Our client metadata beyond RFC 7591. */
-export const USHER_METADATA: string[] = namesIn(
-  'client_secret_hashes require_pkce consent require_sign_in rotate_refresh_tokens',
-  'any_secret_method profile registered_scope allow enabled required_scopes lifetimes refresh_tokens',
-  'default_resource require_dpop_nonce claims second_factor',
-)
+export const USHER_METADATA = [
+  'client_secret_hashes',
+  'any_secret_method',
+  'require_pkce',
+  'profile',
+  'enabled',
+  'allow',
+  'consent',
+  'required_scopes',
+  'registered_scope',
+  'default_resource',
+  'claims',
+  'require_sign_in',
+  'second_factor',
+  'lifetimes',
+  'refresh_tokens',
+  'rotate_refresh_tokens',
+  'require_dpop_nonce',
+]
 
 /**
  * Whether the operator knows the client, and only the client itself sends its requests: it has a file or registered
@@ -43,6 +54,22 @@ export const rotates = (client: Client | undefined) => client?.rotate_refresh_to
 export const scopeOf = ({ registered_scope, scope }: Client) =>
   typeof registered_scope === 'string' ? registered_scope : scope
 
+/** Returns the attributes of `allow` in a client file of which the account has none of the values. */
+export function missingAttributes(
+  { attributes }: Pick<User, 'attributes'>,
+  allow: ClientMetadata['allow'] = {},
+): string[] {
+  return Object.keys(allow).filter(name =>
+    new Set(allow[name]).isDisjointFrom(new Set(valuesOf(attributes, name))),
+  )
+}
+
+/** Returns the values of an attribute as texts. A list has several. */
+export function valuesOf(attributes: User['attributes'], name: string): string[] {
+  const value = Object.hasOwn(attributes, name) ? attributes[name] : []
+  return [value].flat().flatMap(one => (typeof one === 'object' ? [] : String(one)))
+}
+
 /** The beginning of the reason for the log. The attributes that are missing follow. */
 export const NOT_ALLOWED = 'the account may not use this client'
 
@@ -56,7 +83,10 @@ export const SWITCHED_OFF = 'this client is switched off by its operator'
 export const isOff = (client: Client | ClientMetadata | undefined) => client?.enabled === false
 
 /** Returns why an account may not use a client, for the log; undefined if it may. */
-export function refusalOf(client: Client | ClientMetadata, account: Account): string | undefined {
+export function refusalOf(
+  client: Client | ClientMetadata,
+  account: Pick<User, 'attributes'>,
+): string | undefined {
   if (isOff(client)) return SWITCHED_OFF
   const missing = missingAttributes(account, client.allow as ClientMetadata['allow'])
   return missing.length ? `${NOT_ALLOWED}: ${missing.join(', ')}` : undefined
@@ -68,7 +98,7 @@ export function refusalOf(client: Client | ClientMetadata, account: Account): st
  */
 export function toLibrary(
   client: ClientMetadata,
-  { scopes }: Pick<Settings, 'scopes'>,
+  { scopes }: Pick<ProviderSettings, 'scopes'>,
   features: Feature[],
 ): LibraryClientMetadata {
   const { response_types, scope } = client
@@ -86,6 +116,7 @@ export function toLibrary(
     response_types: client.grant_types.includes('authorization_code') ? response_types : [],
     // With `fragment` the library tells a wrong response type from a wrong mode; requests.ts refuses it.
     response_modes: isCodeOnly ? [...client.response_modes, 'fragment'] : client.response_modes,
+    ...fapiMetadata(client),
     ...merged(features, 'client metadata', feature => feature.clientMetadata?.(client)),
     // The library insists on a secret; this one is never compared (compareHashes in library-overrides.ts).
     ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
@@ -106,25 +137,36 @@ export function accountClient(issuer: string): LibraryClientMetadata {
   } as LibraryClientMetadata
 }
 
-/** Adds the clients of the files. Throws a `ConfigError` for those that the library refuses. */
-export async function addClients(settings: Settings, add: (client: ClientMetadata) => void) {
-  const findings: Finding[] = []
-  for (const client of settings.clients) {
+/** Why the library refuses the metadata of a client. */
+export interface RefusedClient {
+  client_id: string
+  message: string
+}
+
+/** The library refuses the metadata of some clients. */
+export class RefusedClients extends Error {
+  override name = 'RefusedClients'
+  readonly refused: RefusedClient[]
+
+  constructor(refused: RefusedClient[]) {
+    super(refused.map(({ client_id, message }) => `${client_id}: ${message}`).join('; '))
+    this.refused = refused
+  }
+}
+
+/** Adds the clients of the operator. Throws `RefusedClients` with every client that the library refuses. */
+export async function addClients(clients: ClientMetadata[], add: (client: ClientMetadata) => void) {
+  const refused: RefusedClient[] = []
+  for (const client of clients) {
     await pause()
     try {
       add(client)
     } catch (error) {
       const message = String(mapOf(error).error_description ?? error)
-      // Without a key in its message, the error is about authentication.
-      const isNamed = (key: string) => new RegExp(`\\b${key}\\b`).test(message)
-      const key = Object.keys(clientSchema.shape).find(isNamed) ?? 'token_endpoint_auth_method'
-      const isAbout = ([name]: [string, string]) => key.endsWith(name)
-      const [, why = ''] = Object.entries(messages.library).find(isAbout) ?? []
-      const at = settings.clientFiles.get(client.client_id)
-      if (at) findings.push(at([key], 'library', `${message.replace(`${key} `, '')}${why}`))
+      refused.push({ client_id: client.client_id, message })
     }
   }
-  if (findings.length) throw new ConfigError(findings)
+  if (refused.length) throw new RefusedClients(refused)
 }
 
 /** A client with the library's own deliveries, which a queue makes (deliverLater in library-overrides.ts). */

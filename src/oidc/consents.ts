@@ -2,10 +2,12 @@
 // grants are made from it, and withdrawing it revokes them all.
 
 import { isDeepStrictEqual } from 'node:util'
-import type { Detail } from '../config/schema/details.ts'
-import { revokeGrants } from './adapter/grants.ts'
 import type { Found, Name, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
+import { revokeGrants } from './adapter/grants.ts'
+
+/** An authorization detail as a client sends it (RFC 9396 §2). */
+export type Detail = { type: string; [property: string]: unknown }
 
 /** The consent of one account for one client. */
 export interface Consent {

@@ -3,34 +3,38 @@
 import { decodeJwt } from 'jose'
 import { type AccessToken, errors, type TokenEndpointGrantContext } from 'oidc-provider'
 import { checkDpopReplay, validateDpop } from 'oidc-provider/lib/helpers/grants.js'
-import { costOf } from '../config/schema/jwks.ts'
-import { isMap, mapOf, readJson } from '../config/schema/values.ts'
-import type { Environment, Feature } from './feature.ts'
-import { currentRequest } from './adapter/request.ts'
+import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
+import { isMap, mapOf, readJson } from '../store/values.ts'
+import { currentRequest } from './adapter/request.ts'
+import type { ProviderSettings } from './dependencies.ts'
+import type { LibraryFeatures } from './feature.ts'
+import { costOf } from './key-cost.ts'
 
-/** Returns the feature DPoP. */
-export function dpop({ settings: { features }, records }: Environment): Feature {
+/** Returns the library's setting. */
+export function dpop(
+  { features }: Pick<ProviderSettings, 'features'>,
+  records: Records,
+): LibraryFeatures['dPoP'] {
   return {
-    settings: {
-      dPoP: {
-        enabled: features.dpop,
-        // All nodes have the same secret, also during a change of `USHER_SECRET`.
-        nonceSecret: deriveKey(records.keyedHash('dpop', 'nonces'), 'dpop-nonces'),
-        // The library calls this before it verifies a proof.
-        requireNonce(ctx) {
-          refuseCostlyProof(ctx.get('DPoP'))
-          const { client } = ctx.oidc
-          return client?.profile === 'fapi2' || client?.require_dpop_nonce === true
-        },
-      },
+    enabled: features.dpop,
+    // All nodes have the same secret, also during a change of `USHER_SECRET`.
+    nonceSecret: deriveKey(records.keyedHash('dpop', 'nonces'), 'dpop-nonces'),
+    // The library calls this before it verifies a proof.
+    requireNonce(ctx) {
+      refuseCostlyProof(ctx.get('DPoP'))
+      const { client } = ctx.oidc
+      return client?.profile === 'fapi2' || client?.require_dpop_nonce === true
     },
-    // The client repeats the request with another proof. The library's `invalid_grant` or
-    // `invalid_token` would make it drop its tokens.
-    replayError: jti =>
-      isProof(jti) ? new errors.InvalidDpopProof('the proof was used before') : undefined,
   }
 }
+
+/**
+ * Returns the error for a JWT id that was used before, if it is that of the request's proof. The client repeats its
+ * request with another proof. The library's `invalid_grant` or `invalid_token` would make it drop its tokens.
+ */
+export const proofReplay = (jti: string) =>
+  isProof(jti) ? new errors.InvalidDpopProof('the proof was used before') : undefined
 
 /** Throws `InvalidDpopProof` for a proof with a key whose signatures cost too much: anybody can send one. */
 function refuseCostlyProof(proof: string): void {

@@ -1,18 +1,18 @@
-// Middleware around the library's endpoints: `canonicalPaths` checks path and method, `byPost` takes POST where the
-// library expects GET, and `finishAnswers` completes what the library has answered.
+// Middleware around the library's endpoints: `canonicalPaths` checks path and method, and `finishAnswers` completes what
+// the library has answered.
 
 import { errors as jose } from 'jose'
 import type { Context, Middleware } from 'koa'
 import { errors } from 'oidc-provider'
-import { mapOf } from '../config/schema/values.ts'
-import { note } from '../operation/audit.ts'
-import { isSameOrigin, readForm } from '../operation/forms.ts'
-import { MAX_JWT_CHARS, refuseLongUrl } from '../operation/limits.ts'
 import type { Records } from '../store/records.ts'
+import { mapOf } from '../store/values.ts'
+import type { Oidc, ProviderDependencies } from './dependencies.ts'
 import { described } from './error-descriptions.ts'
-import { logError } from '../operation/events.ts'
-import { type Environment, type Feature, type Finisher, merged, type Oidc } from './feature.ts'
+import { type Feature, type Finisher, merged } from './feature.ts'
+import { logError, noteEvent } from './note.ts'
 import { DISCOVERY, type Routes } from './paths.ts'
+import { MAX_JWT_CHARS } from './request-length.ts'
+import { listedResponseModes, withQuery } from './response-modes.ts'
 
 /** Discovery and JWKS: for how long clients may cache them. */
 const MAX_CACHE_SECONDS = 3600
@@ -34,34 +34,6 @@ export function canonicalPaths({ methodsAt }: Routes): Middleware {
   }
 }
 
-/** Proxies refuse longer headers of a response by default; nginx allows 4 kB. */
-const MAX_LOCATION_BYTES = 3 * 1024
-
-/**
- * Accepts authorization requests and sign-outs by POST (OIDC Core §3.1.2.1, RP-Initiated Logout §2), and treats
- * them like GET. In a POST from another site, browsers send only cookies with `SameSite=None`. The browser is
- * therefore redirected to GET, or sends a long request again from a page of this origin.
- */
-export function byPost({ handOver }: AnswerPages, { endpoints }: Routes): Middleware {
-  const { authorization, end_session } = endpoints
-  return async (ctx, next) => {
-    if (ctx.method !== 'POST' || ![authorization, end_session].includes(ctx.path)) return next()
-    const isSignOut = ctx.path === end_session
-    // All parameters of a sign-out are optional.
-    const isEmpty = isSignOut && !ctx.request.length && !ctx.get('Transfer-Encoding')
-    ctx.querystring = isEmpty ? '' : String(await readForm(ctx))
-    refuseLongUrl(ctx, 413)
-    const isLong = ctx.url.length > MAX_LOCATION_BYTES
-    if (isSameOrigin(ctx) && (isSignOut || isLong)) {
-      ctx.method = 'GET'
-      return next()
-    }
-    if (isLong) return handOver(ctx, ctx.path, ctx.query)
-    ctx.status = 303
-    ctx.redirect(ctx.url)
-  }
-}
-
 /** Pages in place of answers of the library. */
 interface AnswerPages {
   /** Redirects a GET; a page that navigates on for a POST. */
@@ -74,7 +46,7 @@ interface AnswerPages {
 export function finishAnswers(
   { navigate, handOver }: AnswerPages,
   { paths, endpoints, confirm }: Routes,
-  { settings, records }: Pick<Environment, 'settings' | 'records'>,
+  { settings, records }: Pick<ProviderDependencies, 'settings' | 'records'>,
   features: Feature[],
 ): Middleware {
   // A client that caches the JWKS for this time has each key before it signs.
@@ -161,13 +133,6 @@ function refuseClientFault(ctx: Context, { params = {}, body, client }: Oidc) {
   }
 }
 
-/** Returns a redirect URI with parameters. The bytes of its own query stay (RFC 6749 §3.1.2). */
-export function withQuery(uri: string, parameters: Record<string, unknown>): string {
-  const added = new URLSearchParams(parameters as Record<string, string>).toString()
-  const separator = uri.includes('?') ? '&' : '?'
-  return added ? uri + (/[?&]$/.test(uri) ? '' : separator) + added : uri
-}
-
 /** Returns the address after sign-out, as it is registered. The library writes it anew, with `state`. */
 function asRegistered(location: string, uris: readonly string[] = []): string {
   const state = new URL(location).searchParams.get('state')
@@ -191,6 +156,7 @@ function discovery(ctx: Context, { end_session }: Routes['endpoints'], features:
   ctx.body = {
     ...Object.fromEntries(Object.entries(document).filter(([, value]) => !isEmpty(value))),
     ...(!end_session && { end_session_endpoint: undefined }),
+    response_modes_supported: listedResponseModes(document),
     ...merged(features, 'discovery member', feature => feature.discovery?.(document)),
   }
 }
@@ -234,5 +200,5 @@ async function revocation(ctx: Context, { entities }: Oidc, records: Records) {
   // A token that was revoked before: no replica may have its removal yet. The request of the library is over here.
   if (!token) return records.confirmRemovals(ctx)
   const about = { client_id: token.clientId, account: token.accountId }
-  note(ctx, 'token_revoked', { ...about, token: RefreshToken ? 'refresh' : 'access' })
+  noteEvent(ctx, 'token_revoked', { ...about, token: RefreshToken ? 'refresh' : 'access' })
 }

@@ -3,11 +3,18 @@
 
 import type { Context } from 'koa'
 import type { KoaContextWithOIDC } from 'oidc-provider'
-import type { ErrorAnswer } from '../operation/errors.ts'
-import { MAX_BODY_BYTES } from '../operation/limits.ts'
 import { MAY_NOT_USE, NOT_ALLOWED, SWITCHED_OFF } from './clients.ts'
 import descriptions from './error-descriptions.json' with { type: 'json' }
-import { assertionProblem, scopeProblem } from './requests.ts'
+import { assertionProblem } from './jwt-rules.ts'
+import { MAX_BODY_BYTES } from './request-length.ts'
+import { scopeProblem } from './requests.ts'
+
+/** The members of an error response (RFC 6749 §5.2). */
+export interface ErrorAnswer {
+  /** An error code of the RFCs, or of Usher. */
+  error: string
+  error_description?: string
+}
 
 /** Descriptions by the library's `detail`, or its description, or its error where it has no description. */
 export const DESCRIPTIONS: Record<string, string | undefined> = {

@@ -1,40 +1,9 @@
-// The type of a feature, and what features are made from. `app.ts` imports the features and hands them to
-// `configuration.ts`; nothing else below `app.ts` imports a feature.
+// What an optional feature adds to the wrapper. `app.ts` hands the features over; no file of this folder imports one.
 
-import type { Context, Middleware } from 'koa'
+import type { Context } from 'koa'
 import type { Configuration, interactionPolicy, KoaContextWithOIDC, Provider } from 'oidc-provider'
-import type { Logger } from 'pino'
-import type { Account } from '../sign-in/account.ts'
-import type { Consents } from './consents.ts'
-import type { Directory } from '../sign-in/directory.ts'
-import type { Login } from '../sign-in/sign-in-method.ts'
-import type { Settings } from '../config/load.ts'
-import type { ClientMetadata } from '../config/schema/client.ts'
-import type { Metrics } from '../operation/metrics.ts'
-import type { SigningKey } from '../operation/signing-keys.ts'
 import type { AdapterPart } from './adapter/adapter.ts'
-import type { Queue } from '../store/delivery-queue.ts'
-import type { Sessions } from './adapter/sessions.ts'
-import type { Records } from '../store/records.ts'
-
-/** Everything that an app is built from. */
-export interface Environment {
-  settings: Settings
-  /** At least one: the first signs, all verify. */
-  secrets: Uint8Array[]
-  records: Records
-  /** The first of an algorithm signs, all are published. */
-  keys: SigningKey[]
-  log: Logger
-  metrics: Metrics
-}
-
-/** The objects that the provider and its features use. */
-export interface Dependencies extends Environment {
-  sessions: Sessions
-  directory: Directory
-  consents: Consents
-}
+import type { ClientMetadata, Oidc } from './dependencies.ts'
 
 /** Shows an error of the library to users. */
 export type ShowError = NonNullable<Configuration['renderError']>
@@ -44,21 +13,6 @@ export type LibraryProvider = Provider
 
 /** The library's `features` setting. */
 export type LibraryFeatures = NonNullable<Configuration['features']>
-
-/** The library's state of a request. */
-export type Oidc = KoaContextWithOIDC['oidc']
-
-/** A prompt of a feature. */
-export interface FeaturePrompt {
-  /** Whether users who have just proved who they are answer this prompt before they have a session. */
-  isStep?(account: Account, login: Login): boolean | Promise<boolean>
-  /** Whether it comes before the sign-in. */
-  isFirst?: boolean
-  /** Whether clients can request it with `prompt`. */
-  requestable?: boolean
-  /** The step is a second factor: the sign-in is incomplete before it, for limits and the audit log. */
-  isFactor?: true
-}
 
 /** The claims, or the header, of a JWT. */
 export type JwtClaims = Record<string, unknown>
@@ -71,19 +25,8 @@ export type Finisher = (ctx: Context, oidc: Oidc) => Promise<void> | void
 /** Sends the authorization response (OAuth 2.0 Multiple Response Types §2.1). */
 export type ResponseMode = Parameters<Provider['registerResponseMode']>[1]
 
-/** Sends the requests of the library to addresses that clients name. */
-export type Fetch = NonNullable<Configuration['fetch']>
-
 /** Answers a token request of one grant type; the client is authenticated. */
 export type GrantHandler = Parameters<Provider['registerGrantType']>[1]
-
-/** Counts and logs one attempt to notify a client. Returns true when it has to be repeated. */
-export type Attempt = (
-  kind: 'logout' | 'mail' | 'ping',
-  notification: { client_id?: string; accountId?: string; attempt: number },
-  isLast: boolean,
-  sent: Promise<void>,
-) => Promise<boolean>
 
 /** An access token, with or without a user, before it is issued. */
 export type IssuedToken = Parameters<NonNullable<Configuration['extraTokenClaims']>>[1]
@@ -97,18 +40,8 @@ export interface Feature {
   settings?: Partial<LibraryFeatures>
 
   // Clients
-  /** Wraps the `fetch` with which the library reads documents and key sets of clients. */
-  fetch?(send: Fetch): Fetch
   /** Metadata that the feature adds to a client file, or changes in it. */
   clientMetadata?(client: ClientMetadata): Record<string, unknown>
-  /** For client assertions (RFC 7523). */
-  assertionProblem?: JwtCheck
-  /** Metadata of a client that is not in the config folder, for pages. Undefined when it has none. */
-  describeClient?(
-    provider: Provider,
-    id: string,
-    ctx: Pick<Context, 'ip'>,
-  ): Promise<ClientMetadata | undefined>
 
   // Authorization
   /** Called for each authorization request, pushed ones too, and for each token request. Throws to refuse it. */
@@ -134,31 +67,24 @@ export interface Feature {
   tokenClaims?: Configuration['extraTokenClaims']
   /** Changes an access token that is a JWT, before it is signed. */
   finishJwt?(token: IssuedToken, jwt: JwtParts): void
-  /** The error for a JWT id that was used before; undefined for the library's own error. */
-  replayError?(jti: string): Error | undefined
-
-  /** Called for each request at an endpoint for programs, before the library. */
-  middleware?: Middleware
 
   // Storage, handlers and answers, for `library-overrides.ts` and `endpoints.ts`
   /** By the library's model names. */
   adapters?: Record<string, AdapterPart>
   /** Wraps the library's handler of a grant type. */
   grantHandlers?: Record<string, (handler: GrantHandler) => GrantHandler>
-  /** Response modes in place of the library's; `none` removes one. */
-  responseModes?(provider: Provider): Record<string, ResponseMode | 'none'>
   /** By the library's names of the endpoints. */
   answers?: Record<string, Finisher>
   /** Members of the discovery document that the feature adds, changes or removes (`undefined`). */
   discovery?(document: Record<string, unknown>): Record<string, unknown>
-  /** Sends notifications that are due in a queue. */
-  deliver?(provider: Provider, queue: Queue, attempt: Attempt): Promise<void>
 }
 
-/** A feature that may have prompts; `routes.ts` adds their pages. */
-export interface PromptFeature extends Feature {
-  /** By name. Steps of a sign-in follow it in this order; other prompts come before consent, or first. */
-  prompts?: Record<string, FeaturePrompt>
+/** A prompt beside those of the library. Its page is shown while `pendingAt` has it as the next step of a sign-in. */
+export interface PromptSettings {
+  /** Whether it comes before the sign-in, or is a step of it; otherwise it comes before consent. */
+  isFirst?: boolean
+  /** Whether clients can request it with `prompt`. */
+  requestable?: boolean
 }
 
 /**

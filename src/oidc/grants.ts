@@ -2,19 +2,18 @@
 
 import { hash } from 'node:crypto'
 import { type Client, errors, type Grant, type KoaContextWithOIDC } from 'oidc-provider'
-import type { Account } from '../sign-in/account.ts'
-import { type Consent, type Decision, keyOf, readKey } from './consents.ts'
-import { ACCOUNT_CLIENT, type ClientMetadata } from '../config/schema/client.ts'
-import type { Detail } from '../config/schema/details.ts'
-import { required } from '../config/schema/values.ts'
-import { note } from '../operation/audit.ts'
+import type { Records } from '../store/records.ts'
+import { required } from '../store/values.ts'
 import { newTag, revokeGrant, signInOf } from './adapter/grants.ts'
 import { isTokenRequest } from './adapter/request.ts'
-import type { Records } from '../store/records.ts'
 import { claimsOfGrant, requestedScopes } from './claims.ts'
 import { refusalOf } from './clients.ts'
-import type { Dependencies, LibraryProvider, Oidc } from './feature.ts'
+import { type Consent, type Decision, type Detail, keyOf, readKey } from './consents.ts'
+import type { ClientMetadata, Oidc, ProviderDependencies, User } from './dependencies.ts'
+import type { LibraryProvider } from './feature.ts'
 import type { Outcome } from './interactions.ts'
+import { noteEvent } from './note.ts'
+import { ACCOUNT_CLIENT } from './vocabulary.ts'
 
 /** The answer to the consent page, when the user who is signed in now gave it. */
 export function decisionOf({ result, session }: Oidc): Decision | undefined {
@@ -36,10 +35,15 @@ type Allowed = Pick<Consent, 'accountId' | 'scopes' | 'declined'> & { jti: strin
 type Used = { accountId?: string; grantId?: string }
 
 /** See `createGrants`. */
-export type Grants = ReturnType<typeof createGrants>
+export type Grants<U extends User = User> = ReturnType<typeof createGrants<U>>
 
 /** Returns the functions that make grants from recorded consents: each authorization has its own grant. */
-export function createGrants({ records, directory, consents, settings }: Dependencies) {
+export function createGrants<U extends User>({
+  records,
+  users,
+  consents,
+  settings,
+}: ProviderDependencies<U>) {
   /**
    * Records the scopes of a client with `consent: implicit`. Returns false, and records nothing, if the request cannot
    * succeed yet: it may be refused, or another user may sign in.
@@ -100,10 +104,10 @@ export function createGrants({ records, directory, consents, settings }: Depende
    * Ending access first writes that it ended and then looks for grants. Either it finds a grant that is saved
    * meanwhile, or this finds that access has ended, before a token is issued.
    */
-  async function accountOf(grant: Grant): Promise<Account | undefined> {
+  async function accountOf(grant: Grant): Promise<U | undefined> {
     const { accountId = '', clientId = '', iat: signedIn } = grant
     await consents.readWithAccount(accountId, clientId)
-    const account = await directory.findEnabled(accountId, signedIn)
+    const account = await users.findEnabled(accountId, signedIn)
     const { scopes = [] } = (await consents.find(accountId, clientId)) ?? {}
     return allowedBy(grant).every(key => scopes.includes(key)) ? account : undefined
   }
@@ -116,7 +120,7 @@ export function createGrants({ records, directory, consents, settings }: Depende
     const account =
       isTokenRequest() && entities.Grant
         ? await accountOf(entities.Grant)
-        : await directory.findEnabled(token.accountId ?? '', await signInOf(records, token))
+        : await users.findEnabled(token.accountId ?? '', await signInOf(records, token))
     const refusal = account && client && refusalOf(client, account)
     if (!refusal) return account
     throw isTokenRequest() ? new errors.InvalidGrant(refusal) : new errors.InvalidToken(refusal)
@@ -152,7 +156,7 @@ export function createGrants({ records, directory, consents, settings }: Depende
       const { scopes, declined, details } = decision
       const authorization_details = details?.length ? details.map(({ type }) => type) : undefined
       const about = { client_id: clientId, account: accountId, scopes, declined }
-      note(ctx, 'consent_given', { ...about, authorization_details })
+      noteEvent(ctx, 'consent_given', { ...about, authorization_details })
     }
     const grant = await make(oidc.provider, client, accountId, oidc.session?.loginTs)
     if (!grant) return undefined

@@ -3,18 +3,13 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import { errors, type Provider } from 'oidc-provider'
-import type { Account } from '../sign-in/account.ts'
-import type { Decision } from './consents.ts'
-import { type Login, methodOf } from '../sign-in/sign-in-method.ts'
-import type { Settings } from '../config/load.ts'
-import { displayTextProblem } from './display-text.ts'
-import { PASSWORD } from '../config/schema/upstream.ts'
-import { mapOf } from '../config/schema/values.ts'
-import { cookieNames, originCookie } from '../operation/cookies.ts'
 import { now } from '../store/store.ts'
-import { type FeaturePrompt, merged, type PromptFeature } from './feature.ts'
+import { mapOf } from '../store/values.ts'
+import type { Decision } from './consents.ts'
+import { cookieNames, originCookie } from './cookies.ts'
+import type { ProviderSettings } from './dependencies.ts'
 
-type Deployment = Pick<Settings, 'development'>
+type Deployment = Pick<ProviderSettings, 'development'>
 type Cookies = Pick<Context, 'cookies'>
 
 /** Long: two tabs that open at once in a browser without this cookie overwrite each other's. */
@@ -49,6 +44,17 @@ export function createBrowserBinding({ development }: Deployment) {
   }
 }
 
+/** A sign-in, with the library's names. */
+export type Login = {
+  accountId: string
+  /** Epoch seconds: when the user proved who they are. */
+  ts: number
+  /** Authentication methods (RFC 8176). An upstream adds its own name, in the first place. */
+  amr: string[]
+  /** Authentication context (OIDC Core §2); absent: none that clients can request. */
+  acr?: string
+}
+
 /** A sign-in that becomes `login` after the last of its steps. The user has no session before. */
 export interface PendingSignIn {
   login: Login
@@ -74,19 +80,6 @@ export interface Outcome {
 export const wantsAnother = (result: unknown) =>
   mapOf(mapOf(result).select_account).another === true
 
-const isStep: FeaturePrompt['isStep'] = ({ change_password_by }, { amr }) =>
-  change_password_by !== undefined && methodOf(amr) === PASSWORD
-const CORE: Record<string, FeaturePrompt> = {
-  select_account: {},
-  login: {},
-  consent: {},
-  change_password: { isStep },
-}
-
-/** Returns the prompts of the core and of the features, by name. */
-export const promptsOf = (features: PromptFeature[]) =>
-  merged(features, 'prompt', ({ prompts }) => prompts, CORE)
-
 /** Returns the sign-in whose next step is this prompt. */
 export function pendingAt(result: unknown, prompt: string): PendingSignIn | undefined {
   const pending = mapOf(result).pending as PendingSignIn | undefined
@@ -96,11 +89,6 @@ export function pendingAt(result: unknown, prompt: string): PendingSignIn | unde
 /** A browser that opens its first page sooner, without a cookie, blocks cookies. */
 const FIRST_PAGE_SECONDS = 10
 
-/** The form shows no hint in which a stranger hid or reordered characters. */
-const isShown = (hint: unknown): hint is string =>
-  typeof hint === 'string' && displayTextProblem(hint.trim(), MAX_HINT_CHARACTERS) === undefined
-const MAX_HINT_CHARACTERS = 256
-
 /** Checks of the login prompt that fail for every user but one. */
 const USER_CHECKS = /^(id_token_hint|claims_id_token_sub_value)$/
 
@@ -108,34 +96,8 @@ const USER_CHECKS = /^(id_token_hint|claims_id_token_sub_value)$/
 export type Interaction = Awaited<ReturnType<ReturnType<typeof createInteractions>['read']>>
 
 /** Interactions for the interaction pages. All functions throw 400 for one that this browser cannot answer. */
-export function createInteractions(
-  provider: Provider,
-  settings: Deployment,
-  features: PromptFeature[],
-) {
-  const prompts = promptsOf(features)
+export function createInteractions(provider: Provider, settings: Deployment) {
   const { isBound, isKnown } = createBrowserBinding(settings)
-
-  const rank = (name: string) => (prompts[name]?.isFactor ? 0 : 1)
-
-  /**
-   * Returns the prompts that a user answers between the proof of who they are and the session, in order. The second
-   * factor comes first: a temporary password that was stolen must not be enough to replace it.
-   */
-  async function stepsOf(account: Account, login: Login): Promise<string[]> {
-    const steps = Object.entries(prompts).map(async ([name, { isStep }]) =>
-      (await isStep?.(account, login)) ? name : [],
-    )
-    return (await Promise.all(steps)).flat().toSorted((a, b) => rank(a) - rank(b))
-  }
-
-  /** The steps after the one that the user has just taken. A factor may have been added since they were decided. */
-  async function leftOf({ steps }: PendingSignIn, account: Account, login: Login) {
-    const [taken, ...left] = steps
-    const needed = await stepsOf(account, login)
-    const added = needed.filter(name => prompts[name]?.isFactor && ![taken, ...left].includes(name))
-    return [...added, ...left]
-  }
 
   /** Returns a pending interaction. Throws if it expired, its session ended, or it belongs to another browser. */
   async function find(ctx: Context, uid = String(ctx.params.uid)) {
@@ -168,7 +130,7 @@ export function createInteractions(
         device: deviceCode ? await readDevice(ctx, provider, deviceCode) : undefined,
         // A device polls the token endpoint.
         redirectUri: deviceCode ? undefined : String(params.redirect_uri),
-        ...(isShown(login_hint) && { loginHint: login_hint }),
+        ...(typeof login_hint === 'string' && { loginHint: login_hint }),
         /** Language tags, the preferred first. */
         ...(typeof ui_locales === 'string' && { uiLocales: ui_locales }),
         /** The account that is signed in in this browser. */
@@ -184,22 +146,6 @@ export function createInteractions(
           prompt.name === 'consent' &&
           mapOf(lastSubmission?.consent).accountId === session?.accountId,
       }
-    },
-
-    /**
-     * Ends a sign-in of any method, or a step of it. Returns the answer that leads to the next step, or to the
-     * session if none is left. `pending`: the sign-in whose step the user has just taken.
-     */
-    async completeSignIn(account: Account, login: Login, pending?: PendingSignIn) {
-      const steps = pending ? await leftOf(pending, account, login) : await stepsOf(account, login)
-      // Also replaces an earlier sign-in of the same interaction.
-      const isDone = steps.length === 0
-      return { login: isDone ? login : undefined, pending: isDone ? undefined : { login, steps } }
-    },
-
-    /** Whether a second factor follows a sign-in. */
-    async needsFactor(account: Account, login: Login): Promise<boolean> {
-      return (await stepsOf(account, login)).some(name => prompts[name]?.isFactor)
     },
 
     /** Throws unless the interaction waits for a sign-in in this browser. */

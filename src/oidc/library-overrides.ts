@@ -2,22 +2,18 @@
 // handlers; nothing else assigns to a prototype or a class of the library.
 
 import { type Configuration, Provider, type TokenEndpointGrantContext } from 'oidc-provider'
-import type { ClientMetadata } from '../config/schema/client.ts'
-import { currentRequest, issue } from './adapter/request.ts'
 import type { Name, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
+import { currentRequest, issue } from './adapter/request.ts'
 import { matchesHash } from './clients.ts'
+import type { ClientMetadata, ProviderDependencies } from './dependencies.ts'
+import { proofReplay } from './dpop.ts'
 import { described } from './error-descriptions.ts'
-import {
-  type Environment,
-  type Feature,
-  type GrantHandler,
-  merged,
-  type ResponseMode,
-} from './feature.ts'
+import type { Feature, GrantHandler, ResponseMode } from './feature.ts'
 import type { Grants } from './grants.ts'
 import { KeyProblem, refuseCostlyKeys } from './keys.ts'
 import { countStoredByClient } from './requests.ts'
+import { responseModes } from './response-modes.ts'
 
 /** The library accepts DPoP proofs from clocks that are ahead by this, but forgets their `jti` earlier. */
 const CLOCK_SKEW_SECONDS = 300
@@ -28,10 +24,11 @@ type TokenIds = Record<string, (token: object, id: string) => string>
 /** Returns the provider with all overrides. */
 export function createOverridden(
   configuration: Configuration,
-  { settings, records }: Environment,
+  { settings, records }: ProviderDependencies,
   features: Feature[],
   tokenIds: TokenIds,
   { checkToken }: Pick<Grants, 'checkToken'>,
+  handOver: ResponseMode,
 ): Provider {
   // The constructor of the library registers its grant handlers and response modes. There is no option to
   // wrap or replace them. Removed by: options for both.
@@ -39,7 +36,7 @@ export function createOverridden(
   // Grant handlers: the commit of a token request comes last, and features answer `slow_down`.
   class Overridden extends Provider {
     override registerResponseMode(name: string, handler: ResponseMode) {
-      const ours = merged(features, 'response mode', ({ responseModes: of }) => of?.(this))[name]
+      const ours = responseModes(this, handOver)[name]
       if (ours === 'none') return
       const respond = ours ?? handler
       super.registerResponseMode(name, async (ctx, uri, answer) => {
@@ -67,7 +64,7 @@ export function createOverridden(
   assignTokenIds(provider, tokenIds)
   compareHashes(provider)
   deliverLater(provider)
-  detectReplays(provider, records, features)
+  detectReplays(provider, records)
   return provider
 }
 
@@ -168,13 +165,13 @@ export const replayName = (iss: string, jti: string): Name => ['ReplayDetection'
  * The library looks for a used `jti` and then writes it, so that two requests at once both pass. Here
  * the first write decides (RFC 7523 §3). Removed by: an adapter method that does both.
  */
-function detectReplays(provider: Provider, records: Records, features: Feature[]): void {
+function detectReplays(provider: Provider, records: Records): void {
   provider.ReplayDetection.unique = async (iss: string, jti: string, exp: number) => {
     const ctx = currentRequest()
     if (ctx) countStoredByClient(ctx, REPLAY_BYTES)
     const options = { ttl: exp - now() + CLOCK_SKEW_SECONDS }
     const isFirst = await records.save(...replayName(iss, jti), {}, options)
-    const [error] = isFirst ? [] : features.flatMap(({ replayError }) => replayError?.(jti) ?? [])
+    const error = isFirst ? undefined : proofReplay(jti)
     if (error) throw error
     return isFirst
   }

@@ -1,18 +1,35 @@
 // Tokens: how long they and other records last, and who may revoke them.
 
 import { type AccessToken, type Client, type Configuration, errors } from 'oidc-provider'
-import type { Settings } from '../config/load.ts'
-import { lifetimesOf } from '../config/schema/client.ts'
-import { lifetimeOf } from '../config/schema/resource.ts'
-import type { Lifetimes } from './adapter/refresh-tokens.ts'
 import { now } from '../store/store.ts'
+import { mapOf } from '../store/values.ts'
+import type { Lifetimes } from './adapter/refresh-tokens.ts'
 import { isKnown, rotates } from './clients.ts'
+import type { Api, ProviderSettings } from './dependencies.ts'
+
+/** Returns `set`, the lifetimes of usher.yaml in seconds, with those that the client has itself. */
+export const lifetimesOf = <L extends object>(set: L, client?: object): L => ({
+  ...set,
+  ...mapOf(mapOf(client).lifetimes),
+})
+
+/** A JWT cannot be revoked: it is accepted until it expires. */
+export const MAX_JWT_SECONDS = 600
+
+/** Returns the lifetime of its tokens in seconds. `access_token`: the lifetime of other tokens. */
+export const lifetimeOf = ({ token_format, token_lifetime }: Api, access_token: number) =>
+  token_lifetime ??
+  (token_format === 'jwt' ? Math.min(access_token, MAX_JWT_SECONDS) : access_token)
 
 /** Clocks of the nodes differ by less. */
 const CLOCK_SECONDS = 60
 
 /** Returns the lifetimes that the library does not know, in seconds. A grant lives as long as its codes and tokens. */
-export function stateLifetimes({ lifetimes: set, resources, clients }: Settings): Lifetimes {
+export function stateLifetimes({
+  lifetimes: set,
+  resources,
+  clients,
+}: ProviderSettings): Lifetimes {
   const all = [set, ...clients.map(client => lifetimesOf(set, client))]
   const apis = Object.values(resources).map(api => lifetimeOf(api, set.access_token))
   const tokens = Math.max(...all.map(one => one.access_token), ...apis) + CLOCK_SECONDS
@@ -29,7 +46,7 @@ export function stateLifetimes({ lifetimes: set, resources, clients }: Settings)
 }
 
 /** Returns the lifetimes of all records of the library, in seconds. */
-export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']> {
+export function lifetimes(settings: ProviderSettings): NonNullable<Configuration['ttl']> {
   const set = settings.lifetimes
   const ofAccessToken = (api: AccessToken['resourceServer'], client?: Client) =>
     api?.accessTokenTTL ?? lifetimesOf(set, client).access_token

@@ -1,7 +1,6 @@
 // The endpoints of the protocol: their paths, their methods and the features that they belong to.
 
-import type { Features } from '../config/schema/features.ts'
-import { namesIn } from '../config/schema/values.ts'
+import type { ProtocolFeatures } from './dependencies.ts'
 
 /** Paths of the discovery document (OpenID Connect Discovery, RFC 8414). */
 export const DISCOVERY = [
@@ -14,7 +13,7 @@ interface Route {
   /** Absent: POST alone. */
   methods?: string
   /** The feature that enables it; absent: always enabled. */
-  feature?: keyof Features
+  feature?: keyof ProtocolFeatures
 }
 
 const API = '/api/oauth'
@@ -37,10 +36,15 @@ const ROUTES = {
 } satisfies Record<string, Route>
 
 /** Endpoints where clients can authenticate by a certificate (mTLS), or use a token that is bound to one. */
-const WITH_CERTIFICATE: string[] = namesIn(
-  'token userinfo revocation introspection pushed_authorization_request device_authorization',
+const WITH_CERTIFICATE = [
+  'token',
+  'userinfo',
+  'revocation',
+  'introspection',
+  'pushed_authorization_request',
+  'device_authorization',
   'backchannel_authentication',
-)
+]
 
 /** The library's name of an endpoint. */
 type RouteName = keyof typeof ROUTES
@@ -67,7 +71,7 @@ const SIGN_OUT = '/account/sign-out'
 export type Routes = ReturnType<typeof routesOf>
 
 /** Returns the paths and methods of the endpoints with these features. */
-export function routesOf(features: Features) {
+export function routesOf(features: ProtocolFeatures) {
   const all: [string, Route][] = Object.entries(ROUTES)
   const there = all.filter(([, { feature }]) => !feature || features[feature])
   const pathsOf = (routes: [string, Route][]) =>

@@ -2,12 +2,13 @@
 
 import { decodeJwt } from 'jose'
 import { interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
-import { methodOf, satisfies } from '../sign-in/sign-in-method.ts'
-import { required } from '../config/schema/values.ts'
-import { acrValuesOf, requestedScopes } from './claims.ts'
-import type { Dependencies, Oidc, PromptFeature } from './feature.ts'
+import { required } from '../store/values.ts'
+import { requestedScopes } from './claims.ts'
+import type { Oidc, ProviderDependencies } from './dependencies.ts'
+import type { Feature, PromptSettings } from './feature.ts'
 import { appearanceOf, decisionOf, sentDetails } from './grants.ts'
-import { createBrowserBinding, pendingAt, promptsOf, wantsAnother } from './interactions.ts'
+import { createBrowserBinding, pendingAt, wantsAnother } from './interactions.ts'
+import { methodOf, satisfies } from './vocabulary.ts'
 
 const { Check, Prompt, base } = interactionPolicy
 
@@ -15,10 +16,13 @@ type Context = { oidc: Oidc }
 type Needed = (ctx: Context) => boolean | Promise<boolean>
 
 /** Returns the interaction policy: the library's prompts and checks, ours, and those of the features. */
-export function createPolicy(dependencies: Dependencies, features: PromptFeature[]) {
-  const { settings, consents } = dependencies
+export function createPolicy(
+  { settings, consents }: ProviderDependencies,
+  features: Feature[],
+  prompts: Record<string, PromptSettings>,
+) {
+  const { acrValues } = settings
   const { bind } = createBrowserBinding(settings)
-  const acrValues = acrValuesOf(settings)
   const policy = base()
   const consent = required(policy.get('consent'))
 
@@ -39,11 +43,11 @@ export function createPolicy(dependencies: Dependencies, features: PromptFeature
   const select = new Prompt({ name: 'select_account', requestable: true })
   select.checks.clear()
   policy.add(select, 0)
-  for (const [name, { isStep, isFirst, requestable }] of Object.entries(promptsOf(features))) {
+  for (const [name, { isFirst, requestable }] of Object.entries(prompts)) {
     if (policy.get(name)) continue
     const isNext = ({ oidc: { result } }: Context) => pendingAt(result, name) !== undefined
     const step = new Check('step', 'the sign-in has a further step', 'interaction_required', isNext)
-    policy.add(new Prompt({ name, requestable }, step), isStep || isFirst ? 0 : policy.length - 1)
+    policy.add(new Prompt({ name, requestable }, step), isFirst ? 0 : policy.length - 1)
   }
   consent.checks.remove('native_client_prompt')
   // The library validates the hint of a new request. It does not read it again on the user code page, or when

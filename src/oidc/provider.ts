@@ -2,24 +2,20 @@
 // purpose; test/unit/library.test.ts pins the defaults we rely on.
 
 import type { Client, Configuration, KoaContextWithOIDC, Provider } from 'oidc-provider'
-import { type Account, claimsOf } from '../sign-in/account.ts'
-import { ACCOUNT_CLIENT, RESPONSE_TYPES } from '../config/schema/client.ts'
-import { flowOf } from '../config/schema/features.ts'
-import { required } from '../config/schema/values.ts'
-import { cookieNames, createSignatures, originCookie, pathCookie } from '../operation/cookies.ts'
-import { createFetch, createStrangersFetch } from '../operation/egress.ts'
+import { deriveKey } from '../store/seal.ts'
+import { required } from '../store/values.ts'
 import { type AdapterPart, createState } from './adapter/adapter.ts'
 import { jwtId } from './adapter/grants.ts'
 import { currentRequest } from './adapter/request.ts'
-import { deriveKey } from '../store/seal.ts'
+import { clientAttestation } from './attestation.ts'
 import {
-  acrValuesOf,
   assertClaims,
   authenticationOf,
   claimsByScope,
   claimsFor,
   pairwiseSubjects,
 } from './claims.ts'
+import { assertAssertion, assertRequestObject } from './client-jwts.ts'
 import {
   accountClient,
   addClients,
@@ -29,48 +25,51 @@ import {
   toLibrary,
   USHER_METADATA,
 } from './clients.ts'
-import { logEvents } from '../operation/events.ts'
+import { cookieNames, createSignatures, originCookie, pathCookie } from './cookies.ts'
+import type { Oidc, ProviderDependencies, User } from './dependencies.ts'
+import { dpop } from './dpop.ts'
+import { fapi } from './fapi.ts'
 import {
-  type Dependencies,
+  type Feature,
   merged,
-  type Oidc,
-  type PromptFeature,
+  type PromptSettings,
+  type ResponseMode,
   type ShowError,
 } from './feature.ts'
-import { createGrants, type Grants } from './grants.ts'
+import type { Grants } from './grants.ts'
 import { createBrowserBinding } from './interactions.ts'
-import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
+import { algorithms, asLibraryKey } from './keys.ts'
 import { addLater, createOverridden } from './library-overrides.ts'
-import { createPolicy, precedesConsent } from './policy.ts'
-import {
-  assertAssertion,
-  assertRequestObject,
-  checkRequest,
-  countStoredByClient,
-  requireResource,
-} from './requests.ts'
-import { routesOf } from './paths.ts'
 import { lifetimes, mayRevoke, requireScope, stateLifetimes } from './lifetimes.ts'
+import { routesOf } from './paths.ts'
+import { createPolicy, precedesConsent } from './policy.ts'
+import { checkRequest, countStoredByClient, requireResource } from './requests.ts'
+import { ACCOUNT_CLIENT, flowOf, RESPONSE_TYPES } from './vocabulary.ts'
 
 /** The size of an access token in the store. */
 const TOKEN_BYTES = 1024
 
-interface LibraryPages {
+/** What the library shows to users, and where it asks them. */
+export interface LibraryPages {
   showError: ShowError
+  /** A form that submits itself, for `response_mode=form_post`. */
+  handOver: ResponseMode
+  /** Prompts beside those of the library. */
+  prompts: Record<string, PromptSettings>
   /** The languages of the pages (BCP 47). */
   tags: string[]
 }
 
 /** `object`: the library's type has pairs of settings that exclude each other. */
-const settingsOf = ({ settings }: PromptFeature): object | undefined => settings
+const settingsOf = ({ settings }: Feature): object | undefined => settings
 
-/** Throws a `ConfigError` that names every client the library would refuse. */
+/** Returns the provider. Throws `RefusedClients` with every client that the library refuses. */
 export async function createProvider(
-  dependencies: Dependencies,
-  features: PromptFeature[],
+  dependencies: ProviderDependencies & { grants: Grants },
+  features: Feature[],
   pages: LibraryPages,
 ): Promise<Provider> {
-  const { settings, records, sessions, log, metrics } = dependencies
+  const { settings, records, sessions, grants } = dependencies
   const { isBound } = createBrowserBinding(settings)
   const ours: Record<string, AdapterPart> = {
     // Hides an interaction from other browsers. On pages, where `ctx` is absent, interactions.ts checks it.
@@ -84,15 +83,13 @@ export async function createProvider(
   }
   const parts = merged(features, 'adapter', ({ adapters }) => adapters, ours)
   const { adapter, tokenIds } = createState(records, stateLifetimes(settings), parts, sessions)
-  const grants = createGrants(dependencies)
   const setup = configuration(dependencies, features, pages, { adapter, grants })
-  const provider = createOverridden(setup, dependencies, features, tokenIds, grants)
-  // Scheme, host and address of a request are those that `operation/edge.ts` set.
+  const provider = createOverridden(setup, dependencies, features, tokenIds, grants, pages.handOver)
+  // Scheme, host and address of a request are those that the HTTP edge of the product set.
   provider.proxy = true
-  logEvents(provider, log, metrics)
   for (const { register } of features) register?.(provider)
   const add = addLater(provider)
-  await addClients(settings, file => add(toLibrary(file, settings, features)))
+  await addClients(settings.clients, file => add(toLibrary(file, settings, features)))
   return provider
 }
 
@@ -102,26 +99,26 @@ function forAccountPages({ oidc: { client, params } }: KoaContextWithOIDC, name:
 }
 
 function configuration(
-  dependencies: Dependencies,
-  features: PromptFeature[],
+  dependencies: ProviderDependencies,
+  features: Feature[],
   pages: LibraryPages,
   { adapter, grants }: { adapter: Configuration['adapter']; grants: Grants },
 ): Configuration {
-  const { settings, secrets, records, directory, consents } = dependencies
-  const { issuer, claims, scopes, resources, development, features: enabled } = settings
+  const { settings, secrets, records, users, consents } = dependencies
+  const { issuer, scopes, resources, development, features: enabled } = settings
   const keys = dependencies.keys.filter(({ use }) => enabled.encryption || use === 'sig')
   const isPermitted = (type: string) => {
     const flow = flowOf(type)
     return !flow || settings.compatibility[flow]
   }
   const methods = ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const
-  const accountFor = ({ oidc }: { oidc: Oidc }, id: string, account?: Account, client?: Client) =>
+  const accountFor = ({ oidc }: { oidc: Oidc }, id: string, account?: User, client?: Client) =>
     account && {
       accountId: id,
       /** A page refuses the user (features/application-access.ts). */
       refusal: client && refusalOf(client, account),
       claims(use: string) {
-        const named = claimsFor(oidc.client, claimsOf(account, claims))
+        const named = claimsFor(oidc.client, users.claimsOf(account))
         return { sub: id, ...named, ...idOf(use) }
       },
     }
@@ -132,9 +129,9 @@ function configuration(
   const finders = features.flatMap(({ findAccount }) => findAccount ?? [])
   const claimsOfToken = features.flatMap(({ tokenClaims }) => tokenClaims ?? [])
 
-  const policy = createPolicy(dependencies, features)
+  const policy = createPolicy(dependencies, features, pages.prompts)
   const known = {
-    acrValues: acrValuesOf(settings),
+    acrValues: settings.acrValues,
     claims: Object.values(claimsByScope(settings)).flat(),
   }
 
@@ -149,7 +146,7 @@ function configuration(
     revocation: { enabled: enabled.revocation, allowedPolicy: mayRevoke },
     claimsParameter: {
       enabled: enabled.claims_parameter,
-      assertClaimsParameter: assertClaims(acrValuesOf(settings)),
+      assertClaimsParameter: assertClaims(settings.acrValues),
     },
     requestObjects: {
       enabled: enabled.request_objects,
@@ -158,6 +155,10 @@ function configuration(
     jwtUserinfo: { enabled: enabled.signed_userinfo },
     encryption: { enabled: enabled.encryption },
     jwtIntrospection: { enabled: enabled.jwt_introspection },
+    jwtResponseModes: { enabled: enabled.jwt_response_modes },
+    dPoP: dpop(settings, records),
+    attestClientAuth: clientAttestation(settings, records),
+    fapi,
   }
 
   return {
@@ -186,7 +187,7 @@ function configuration(
     clientDefaults: { grant_types: ['authorization_code', 'refresh_token'] },
     extraClientMetadata: { properties: USHER_METADATA },
     allowOmittingSingleRegisteredRedirectUri: false,
-    assertJwtClientAuthClaimsAndHeader: assertAssertion(features),
+    assertJwtClientAuthClaimsAndHeader: assertAssertion,
     clientBasedCORS: (_ctx, origin, client) => isOriginOf(client, origin),
     enabledJWA: algorithms(keys),
 
@@ -229,7 +230,7 @@ function configuration(
       if (token) return accountFor(ctx, id, await grants.accountOfToken(ctx.oidc, token))
       // The authorization endpoint reads the consent next.
       if (client && session) await consents.readWithAccount(id, client.clientId)
-      return accountFor(ctx, id, await directory.findEnabled(id, session?.loginTs), client)
+      return accountFor(ctx, id, await users.findEnabled(id, session?.loginTs), client)
     },
 
     interactions: {
@@ -265,16 +266,7 @@ function configuration(
       return rotates(oidc.client)
     },
 
-    fetch: features.reduce(
-      (send, feature) => feature.fetch?.(send) ?? send,
-      cacheKeySets(
-        {
-          forOperator: createFetch(settings.egress),
-          forStrangers: createStrangersFetch(settings.egress),
-        },
-        settings,
-      ),
-    ),
+    fetch: dependencies.fetch,
     renderError: pages.showError,
     features: merged(features, 'library feature', settingsOf, library),
   }

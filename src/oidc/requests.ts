@@ -1,13 +1,14 @@
-// Checks of requests beside the library's: authorization requests, request objects (RFC 9101) and client
-// assertions (RFC 7523).
+// Checks of authorization requests and token requests, beside those of the library.
 
 import { type AccessToken, errors, type KoaContextWithOIDC } from 'oidc-provider'
-import { mapOf, namesIn, readJson } from '../config/schema/values.ts'
-import { countStored, lengthOf, longParameter, MAX_URL_BYTES, storedBytes } from '../operation/limits.ts'
-import { now } from '../store/store.ts'
+import { mapOf, readJson } from '../store/values.ts'
 import { isKnown, scopeOf } from './clients.ts'
-import { harmless } from '../operation/failures.ts'
-import type { Feature, JwtClaims, Oidc } from './feature.ts'
+import type { Oidc } from './dependencies.ts'
+import type { Feature } from './feature.ts'
+import { harmless } from './harmless.ts'
+import { lengthOf, longParameter, MAX_URL_BYTES } from './request-length.ts'
+import { checkResponseMode } from './response-modes.ts'
+import { countStored, storedBytes } from './stored-requests.ts'
 
 const OFFLINE_ACCESS = 'offline_access'
 
@@ -33,6 +34,7 @@ export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[], known
   // A set of values (OAuth 2.0 Multiple Response Types §3). The library has removed what is repeated.
   const types = sentWords(ctx, 'response_type')
   if (new Set(types).size < types.length) throw new errors.UnsupportedResponseType()
+  checkResponseMode(ctx)
   for (const feature of features) feature.checkRequest?.(ctx)
   // The library has just dropped `offline_access`, unless `prompt` has `consent`. OIDC Core §11 lets
   // other conditions take the place of that, and here a recorded consent does: the scope is put back,
@@ -106,7 +108,19 @@ export function logIgnored(ctx: KoaContextWithOIDC, others: string[] = []): void
 }
 
 /** Claims of every ID token, which a request may name. */
-const PROTOCOL_CLAIMS = namesIn('iss sub aud exp iat auth_time nonce acr amr azp sid')
+const PROTOCOL_CLAIMS = [
+  'iss',
+  'sub',
+  'aud',
+  'exp',
+  'iat',
+  'auth_time',
+  'nonce',
+  'acr',
+  'amr',
+  'azp',
+  'sid',
+]
 
 /** Returns the `acr_values`, claims and `resource` that the library ignores (OIDC Core §3.1.2.1, §5.5). */
 function unknownIn(ctx: KoaContextWithOIDC, { acrValues, claims }: Known): string[] {
@@ -163,89 +177,3 @@ function sentWords({ method, oidc, query, state }: KoaContextWithOIDC, name: str
 }
 
 const sentScopes = (ctx: KoaContextWithOIDC) => sentWords(ctx, 'scope')
-
-const MAX_JWT_LIFETIME_SECONDS = 600
-const MAX_REQUEST_AGE_SECONDS = 3600
-/** The default of the library for `clockTolerance`; a test pins it. */
-export const CLOCK_TOLERANCE_SECONDS = 15
-
-/** Checks the claims and the header of a JWT of a client. Throws to refuse it. */
-type JwtAssertion = (ctx: KoaContextWithOIDC, claims: JwtClaims, header: JwtClaims) => void
-
-/** Returns the check of request objects (RFC 9101) that the library leaves to us. */
-export const assertRequestObject =
-  (features: Feature[]): JwtAssertion =>
-  (ctx, claims, header) => {
-    const { oidc, state } = ctx
-    state.requestObject = claims
-    // The library wraps a pushed request in a JWT of its own; its contents were checked when it was pushed.
-    if (oidc.entities.PushedAuthorizationRequest) return
-    // The library makes text of all other parameters.
-    const isText = [claims.resource ?? ''].flat().every(one => typeof one === 'string')
-    const problem = [
-      isText ? undefined : 'resource must be text',
-      claims.sub === oidc.client?.clientId && 'sub must not be the client (RFC 9101 §10.8)',
-      headerProblem(header, 'oauth-authz-req+jwt'),
-      timeProblem(claims),
-      ...features.map(feature => feature.requestObjectProblem?.(oidc, claims, header.alg)),
-    ].find(Boolean)
-    if (problem) throw new errors.InvalidRequestObject(`the request object: ${problem}`)
-  }
-
-/** Returns the check of client assertions (RFC 7523) that the library leaves to us. */
-export const assertAssertion =
-  (features: Feature[]): JwtAssertion =>
-  ({ oidc }, claims, header) => {
-    const problems = features.map(feature => feature.assertionProblem?.(oidc, claims, header.alg))
-    const detail = assertionProblem(oidc) ?? problems.find(Boolean)
-    if (detail) throw new errors.InvalidClientAuth({ detail })
-  }
-
-/**
- * Says which rule the client assertion of a request breaks, without its signature and its client: an
- * unknown client gets the same answer. Undefined if it breaks none.
- */
-export function assertionProblem(oidc: Oidc): string | undefined {
-  const parts = String(oidc.params?.client_assertion).split('.')
-  const [header = {}, { iss, sub, aud, jti, ...times } = {}] = parts.map(decoded)
-  const audiences = oidc.clientJwtAuthExpectedAudience()
-  if (!sub || iss !== sub) return 'iss and sub must both be the client_id'
-  // A list would be valid at another server too (draft-ietf-oauth-rfc7523bis; CVE-2025-27370).
-  if (typeof aud !== 'string') return `aud must be a single string: ${oidc.issuer}`
-  if (!audiences.has(aud)) return `aud must be one of ${[...audiences].join(', ')}`
-  if (!jti) return 'jti is required: a new one for each assertion'
-  return timeProblem(times) ?? headerProblem(header, 'client-authentication+jwt')
-}
-
-const decoded = (part: string): JwtClaims =>
-  mapOf(readJson(Buffer.from(part, 'base64url').toString()))
-
-/**
- * Says what is wrong with the header of a JWT that a client or an issuer has signed. No other JWT of the
- * signer is accepted in its place (RFC 8725 §3.11). `own`: the `typ` of this kind of JWT.
- */
-export function headerProblem({ typ, crit, b64 }: JwtClaims, own: string): string | undefined {
-  const types = ['jwt', own, `application/${own}`]
-  const isOwn = typ === undefined || (typeof typ === 'string' && types.includes(typ.toLowerCase()))
-  if (!isOwn) return `typ must be absent, JWT or ${own}`
-  return crit === undefined && b64 === undefined ? undefined : 'crit and b64 are not understood'
-}
-
-function timeProblem(claims: JwtClaims): string | undefined {
-  // `Number` would throw for an object without a primitive value.
-  const secondsTo = (name: string) =>
-    (typeof claims[name] === 'number' ? claims[name] : Number.NaN) - now()
-  if (!(secondsTo('exp') <= MAX_JWT_LIFETIME_SECONDS)) {
-    return `exp is required, at most ten minutes (${MAX_JWT_LIFETIME_SECONDS} s) ahead`
-  }
-  if (secondsTo('exp') <= -CLOCK_TOLERANCE_SECONDS) return 'exp must not be in the past'
-  const early = ['nbf', 'iat'].find(name => secondsTo(name) > CLOCK_TOLERANCE_SECONDS)
-  return early && `${early} must not be in the future: over ${CLOCK_TOLERANCE_SECONDS} s ahead`
-}
-
-/** Says what is wrong with `nbf` (FAPI 2.0 Message Signing §5.3.1; FAPI 1.0 Advanced §5.2.2, for FAPI-CIBA). */
-export function nbfProblem({ nbf }: JwtClaims): string | undefined {
-  if (nbf === undefined) return 'nbf is needed'
-  const isRecent = Number(nbf) >= now() - MAX_REQUEST_AGE_SECONDS
-  return isRecent ? undefined : 'nbf is over 60 minutes old'
-}

@@ -1,15 +1,9 @@
 // Audit events: one log line each, on a logger of its own, written when the request is over. A line names
 // the account, the client and the address, and never contains a secret.
 
-import type { ParameterizedContext } from 'koa'
 import type { Logger } from 'pino'
 import { namesIn } from '../config/schema/values.ts'
-
-declare module 'koa' {
-  interface DefaultState {
-    auditEvents: AuditEvent[]
-  }
-}
+import { noteEvent } from '../oidc/note.ts'
 
 /** An audit event with its fields. */
 export type AuditEvent = { event: AuditEventName } & Record<string, unknown>
@@ -35,19 +29,11 @@ export const AUDIT_EVENTS = namesIn(
 export type AuditEventName = (typeof AUDIT_EVENTS)[number]
 
 /** True for events that anonymous requests can cause. In a flood they are counted instead of logged. */
-export const isFailure = (event: AuditEventName) =>
+export const isFailure = (event: string) =>
   /^(sign_in|second_factor|device_code)_(failed|throttled)$/.test(event)
 
 /** Adds an audit event to this request. An event with the same fields is added once. */
-export function note(
-  { state }: Pick<ParameterizedContext, 'state'>,
-  event: AuditEventName,
-  about: Record<string, unknown>,
-) {
-  const added = { event, ...about }
-  const isSame = (other: AuditEvent) => JSON.stringify(other) === JSON.stringify(added)
-  if (!state.auditEvents.some(isSame)) state.auditEvents.push(added)
-}
+export const note = noteEvent<AuditEventName>
 
 /** The logger of audit events. Its lines have `"log":"audit"`. */
 export const createAudit = (log: Logger) => log.child({ log: 'audit' })

@@ -4,9 +4,7 @@
 import { BlockList, isIPv6 } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import type { Context } from 'koa'
-
-/** The network and user agent of a request. */
-export type ClientInfo = ReturnType<typeof clientInfoOf>
+import type { ClientInfo } from '../oidc/adapter/sessions.ts'
 
 type Signs = [sign: RegExp, name: string][]
 
@@ -30,7 +28,7 @@ const SYSTEMS: Signs = [
 ]
 
 /** The client info of a request, as sessions and device codes keep it: never the whole address. */
-export function clientInfoOf(ctx: Pick<Context, 'ip' | 'get'>) {
+export function clientInfoOf(ctx: Pick<Context, 'ip' | 'get'>): ClientInfo {
   const userAgent = ctx.get('User-Agent').slice(0, 512)
   const named = (signs: Signs) => signs.find(([sign]) => sign.test(userAgent))?.[1]
   return { network: networkOf(ctx.ip), browser: named(BROWSERS), system: named(SYSTEMS) }

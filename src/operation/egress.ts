@@ -9,8 +9,8 @@ import { setTimeout } from 'node:timers/promises'
 import ipaddr from 'ipaddr.js'
 import { Agent, buildConnector, request } from 'undici'
 import type { Settings } from '../config/load.ts'
-import { readJson } from '../config/schema/values.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
+import { readJson } from '../store/values.ts'
 import { among } from './client-info.ts'
 
 /** Timeout of a whole request, as in the library, and of its connection. */

@@ -3,16 +3,10 @@
 
 import { STATUS_CODES } from 'node:http'
 import type { Context, Middleware } from 'koa'
-import { mapOf } from '../config/schema/values.ts'
+import type { ErrorAnswer } from '../oidc/error-descriptions.ts'
+import { mapOf } from '../store/values.ts'
 import { among } from './client-info.ts'
 import { printable } from './log.ts'
-
-/** The members of an error response (RFC 6749 §5.2). */
-export interface ErrorAnswer {
-  /** An error code of the RFCs, or of Usher. */
-  error: string
-  error_description?: string
-}
 
 interface ErrorPages {
   /** Renders the error page. */

@@ -3,18 +3,17 @@
 
 import type { EventEmitter } from 'node:events'
 import type { Context } from 'koa'
-import type { errors, KoaContextWithOIDC, Provider } from 'oidc-provider'
+import type { KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
-import { GRANT_TYPES } from '../config/schema/client.ts'
 import { namesIn } from '../config/schema/values.ts'
+import { logError } from '../oidc/note.ts'
+import { logIgnored } from '../oidc/requests.ts'
+import { GRANT_TYPES } from '../oidc/vocabulary.ts'
+import type { Queue } from '../store/delivery-queue.ts'
 import { createAudit, note } from './audit.ts'
+import type { Environment } from './environment.ts'
 import { faultOf } from './log.ts'
 import type { Metrics } from './metrics.ts'
-import type { Queue } from '../store/delivery-queue.ts'
-import { outageIn } from '../store/store.ts'
-import type { Attempt, Environment, Feature } from '../oidc/feature.ts'
-import { keyProblemIn } from '../oidc/keys.ts'
-import { logIgnored } from '../oidc/requests.ts'
 
 /** Names of the library's error events, without `.error`. */
 const ERROR_EVENTS = namesIn(
@@ -63,17 +62,6 @@ export function logFaults(log: Logger) {
   }
 }
 
-/** Notes why a request was refused, for its log line. */
-export function logError(ctx: Context, thrown: Partial<errors.OIDCProviderError>): void {
-  const outage = outageIn(thrown)
-  // The library wrapped it in an error of the client.
-  if (outage && outage !== thrown) ctx.state.outage = outage
-  const { error, error_detail, error_description } = outage ?? thrown
-  ctx.state.keyProblem = keyProblemIn(thrown)?.message
-  const detail = ctx.state.keyProblem ?? error_detail ?? error_description
-  Object.assign(ctx.state.log, { error, detail })
-}
-
 /** Client and account of the request, for the operator. */
 function partiesOf({ oidc }: KoaContextWithOIDC) {
   return { client_id: oidc.client?.clientId, account: oidc.account?.accountId }
@@ -85,8 +73,22 @@ function grantTypeOf({ oidc }: KoaContextWithOIDC): string {
   return GRANT_TYPES.some(type => type === sent) ? sent : 'other'
 }
 
+/** Counts and logs one attempt to notify a client. Returns true when it has to be repeated. */
+export type Attempt = (
+  kind: 'logout' | 'mail' | 'ping',
+  notification: { client_id?: string; accountId?: string; attempt: number },
+  isLast: boolean,
+  sent: Promise<void>,
+) => Promise<boolean>
+
+/** A feature that notifies clients or users. */
+export interface Notifier {
+  /** Sends notifications that are due in a queue. */
+  deliver?(provider: Provider, queue: Queue, attempt: Attempt): Promise<void>
+}
+
 /** Returns the function that sends what is due in a queue, logs each attempt and counts it. */
-export function createDeliver(provider: Provider, features: Feature[], environment: Environment) {
+export function createDeliver(provider: Provider, features: Notifier[], environment: Environment) {
   const { log, metrics } = environment
   const audit = createAudit(log)
   const deliverOnce: Attempt = async (kind, { client_id, accountId, attempt }, isLast, sent) => {

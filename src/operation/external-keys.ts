@@ -9,10 +9,10 @@ import { pathToFileURL } from 'node:url'
 import { base64url, compactVerify, importJWK, type JWK } from 'jose'
 import { ConfigError } from '../config/report/finding.ts'
 import { weaknessOf } from '../config/rules/provider.ts'
-import { SIGNING_ALGORITHMS } from '../config/schema/client.ts'
-import { mapOf } from '../config/schema/values.ts'
-import { withTimeout } from './egress.ts'
+import { SIGNING_ALGORITHMS } from '../oidc/vocabulary.ts'
 import { PeerUnavailable, reasonOf } from '../store/store.ts'
+import { mapOf } from '../store/values.ts'
+import { withTimeout } from './egress.ts'
 
 /** A public key that the module signs with. */
 type ExternalKey = JWK & {

@@ -3,18 +3,18 @@
 
 import { distance } from 'fastest-levenshtein'
 import type { Context } from 'koa'
-import { describeSecrets } from '../config/client-secret.ts'
 import type { Settings } from '../config/load.ts'
-import type { ClientMetadata } from '../config/schema/client.ts'
-import { beginningOf, printableText } from '../oidc/display-text.ts'
+import { type ClientMetadata, describeSecrets } from '../config/schema/client.ts'
 import { allScopes } from '../config/schema/resource.ts'
 import { namesIn } from '../config/schema/values.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
-import { networkOf } from './client-info.ts'
-import { createQuota, createQuotas } from './limits.ts'
+import { printableText } from '../oidc/display-text.ts'
+import { harmless } from '../oidc/harmless.ts'
+import { endpointOf } from '../oidc/paths.ts'
 import type { Records } from '../store/records.ts'
 import { now, StoreUnavailable } from '../store/store.ts'
-import { endpointOf } from '../oidc/paths.ts'
+import { networkOf } from './client-info.ts'
+import { createQuota, createQuotas } from './limits.ts'
 
 /** A failed request, as it is stored. */
 export interface FailedRequest {
@@ -39,7 +39,6 @@ export interface FailedRequest {
 export const DOCTOR_ORIGIN = 'https://doctor.invalid'
 const KIND = 'Failure'
 const DAY_SECONDS = 24 * 3600
-const MAX_SHOWN_CHARACTERS = 200
 
 /** Parameters that are stored with their values. */
 const SHOWN: string[] = namesIn(
@@ -303,22 +302,4 @@ function authenticationOf(ctx: Context, params: Record<string, unknown>): string
     params.client_assertion && 'private_key_jwt',
   ]
   return ways.filter(Boolean).join(' and ') || 'none'
-}
-
-/** User name and password of a URL, values of its query, and runs that may be random. */
-const SUSPECT = /(?<=:\/\/)[^/\s]*@|(?<=[?&#][^=&#\s]*=)[^&#\s]+|([\w-]{20,})/g
-
-/** A long run with a digit and a capital may be random; each run is read once, as a whole. */
-const hideSecret = (_found: string, run = '') =>
-  run && !(/\d/.test(run) && /[A-Z]/.test(run)) ? run.replace(/[0-9a-f]{32,}/g, '•') : '•'
-
-/**
- * The text as it is stored and shown on a terminal: without what may be a secret, at most
- * `MAX_SHOWN_CHARACTERS` long. Compare it with other texts that went through here.
- */
-export function harmless(value: string): string {
-  const shown = value.replace(SUSPECT, hideSecret).replace(/\p{C}/gu, ' ')
-  return shown.length > MAX_SHOWN_CHARACTERS
-    ? `${beginningOf(shown, MAX_SHOWN_CHARACTERS)}…`
-    : shown
 }

@@ -2,8 +2,8 @@
 
 import type { Context } from 'koa'
 import readBody from 'raw-body'
-import type { Signatures } from './cookies.ts'
-import { MAX_BODY_BYTES } from './limits.ts'
+import type { Signatures } from '../oidc/cookies.ts'
+import { MAX_BODY_BYTES } from '../oidc/request-length.ts'
 
 /** The fields of a form. */
 export class Form extends URLSearchParams {

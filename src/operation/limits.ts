@@ -4,50 +4,11 @@ import { hash } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
 import type { Settings } from '../config/load.ts'
 import { BOUNDS, type Quota } from '../oidc/bounds.ts'
+import { refuseLongUrl } from '../oidc/request-length.ts'
+import { countStored, type StoredByRequest, storedBytes } from '../oidc/stored-requests.ts'
 import { networkOf } from './client-info.ts'
 
-/** Bytes of path and query, or of the parameters of a request, together, beside those of `MAX_JWT_CHARS`. */
-export const MAX_URL_BYTES = BOUNDS.urls.max
-/** Bytes of a body. */
-export const MAX_BODY_BYTES = BOUNDS.bodies.max
-/** Characters of parameters that have an ID token. They do not count for `MAX_URL_BYTES`. */
-export const MAX_JWT_CHARS = {
-  id_token_hint: BOUNDS.idTokenHints.max,
-  request: BOUNDS.requestObjects.max,
-}
-const MAX_TEXT_CHARS = BOUNDS.texts.max
-const TEXTS = 'state nonce scope claims authorization_details'.split(' ')
-/** Characters of single parameters, in the query, the body or a request object. */
-const MAX_CHARS = [
-  ...TEXTS.map(name => [name, MAX_TEXT_CHARS] as const),
-  ...Object.entries(MAX_JWT_CHARS),
-]
-
-/** The description of the first parameter that is too long; undefined if none is. */
-export function longParameter(parameters: Record<string, unknown>): string | undefined {
-  const found = MAX_CHARS.find(([name, max]) =>
-    [parameters[name]].flat().some(value => String(value ?? '').length > max),
-  )
-  return found && `${found[0]} is longer than ${found[1]} characters`
-}
-
-/** The length of a text that has these parameters, without those of `MAX_JWT_CHARS`. */
-export function lengthOf(text: string, parameters: Record<string, unknown>): number {
-  const jwts = Object.keys(MAX_JWT_CHARS).map(name => String(parameters[name] ?? '').length)
-  return jwts.reduce((rest, length) => rest - length, Buffer.byteLength(text))
-}
-
-/** Throws `status` for a path and query of more than `MAX_URL_BYTES`. */
-export function refuseLongUrl(ctx: Context, status: number): void {
-  const isLong = Buffer.byteLength(ctx.url) > MAX_URL_BYTES
-  if (isLong && lengthOf(ctx.url, ctx.query) > MAX_URL_BYTES)
-    ctx.throw(status, `longer than ${MAX_URL_BYTES} bytes`)
-}
-
 const MINUTE_MS = 60_000
-/** Bytes of a record beside the request: names, times, an index entry. */
-const RECORD_BYTES = 2 * 1024
-
 /** Paths where requests are stored before a user signs in. */
 interface StoredPaths {
   /** Browsers open them. The first may be in a frame, when it shows no page itself (`prompt=none`). */
@@ -87,39 +48,6 @@ interface StoredRequests extends StoredPaths {
   seconds: number
   /** The account that is signed in in the browser. */
   accountOf(ctx: Context): Promise<string | undefined>
-}
-
-/** Counts what one request stores. Nothing is counted for clients that the operator knows; see `isKnown`. */
-export interface StoredByRequest {
-  /**
-   * Counts bytes for the network of the request, or the request for an account. A request counts once, whatever it
-   * stores. Returns false, and counts nothing, over the limit.
-   */
-  count(bytes: number, account?: string): boolean
-  /** Takes back what was counted for the network: a user has signed in, or nothing was stored. */
-  takeBack(): void
-}
-
-declare module 'koa' {
-  interface DefaultState {
-    stored: StoredByRequest
-  }
-}
-
-/** Counts what a request stores before it is stored; see `StoredByRequest`. Throws 429 over the limit. */
-export function countStored(ctx: Context, bytes: number, account?: string): void {
-  if (ctx.state.stored.count(bytes, account)) return
-  ctx.state.log.refused = account === undefined ? 'limits.anonymous' : 'limits.account'
-  const error = 'temporarily_unavailable'
-  const error_description = 'too many requests from this network or user; try again in a minute'
-  // The library answers with the message as `error`.
-  ctx.throw(429, error, { error, error_description })
-}
-
-/** The bytes of a record that holds the parameters of a request. The length of a chunked body is not known yet. */
-export function storedBytes(ctx: Context): number {
-  const unknownBytes = ctx.get('Transfer-Encoding') ? MAX_URL_BYTES : 0
-  return RECORD_BYTES + ctx.url.length + (ctx.request.length ?? unknownBytes)
 }
 
 /** A signed-in user may send more requests than a network of anonymous ones. */

@@ -5,8 +5,8 @@
 import { randomUUID } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
 import { type Logger, pino } from 'pino'
-import { createAudit, isFailure } from './audit.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
+import { type AuditEventName, createAudit, isFailure } from './audit.ts'
 import { networkOf } from './client-info.ts'
 import { createQuota, createQuotas } from './limits.ts'
 import type { Metrics } from './metrics.ts'
@@ -16,12 +16,6 @@ declare module 'koa' {
     requestId: string
     /** True for a probe, which is not logged. */
     isQuiet?: boolean
-    /** Further fields of the log line. Never a secret, and never an id that gives access. */
-    log: Record<string, unknown>
-    /** An unavailable store or server that the library took for an error of the client. */
-    outage?: Error
-    /** An error that is a fault of Usher or its store. */
-    fault?: unknown
   }
 }
 
@@ -105,7 +99,7 @@ export function requestLog(
     const about = { id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log }
     if (isLogged) log[level](printable(about))
     for (const event of auditEvents) {
-      metrics.auditEvent(event.event)
+      metrics.auditEvent(event.event as AuditEventName)
       const user_agent = ctx.get('User-Agent').slice(0, 200)
       const fields = printable({ id, ip, user_agent, ...event })
       if (isLogged || !isFailure(event.event)) audit.info(fields)

@@ -2,9 +2,9 @@
 
 import { randomUUID } from 'node:crypto'
 import { userInfo } from 'node:os'
-import type { AuditEvent, AuditEventName } from './audit.ts'
-import type { Records, Unreadable } from '../store/records.ts'
 import { createDeliveryQueue } from '../store/delivery-queue.ts'
+import type { Records, Unreadable } from '../store/records.ts'
+import type { AuditEvent, AuditEventName } from './audit.ts'
 
 const RETENTION_SECONDS = 90 * 24 * 3600
 

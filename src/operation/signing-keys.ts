@@ -9,20 +9,12 @@ import { createPrivateKey } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, type JWK } from 'jose'
 import type { Settings } from '../config/load.ts'
-import { ENCRYPTION_ALGORITHMS, lifetimesOf } from '../config/schema/client.ts'
-import { MAX_JWT_SECONDS } from '../config/schema/resource.ts'
+import type { SigningKey } from '../oidc/dependencies.ts'
+import { lifetimesOf, MAX_JWT_SECONDS } from '../oidc/lifetimes.ts'
+import { ENCRYPTION_ALGORITHMS } from '../oidc/vocabulary.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { loadExternalKeys } from './external-keys.ts'
-
-/** A key that signs or decrypts, as a JWK: the private key, or the public part. */
-export type SigningKey = JWK & {
-  kid: string
-  alg: string
-  use: 'sig' | 'enc'
-  /** Signs in place of a private part. Only keys of `keys.module` have it. */
-  sign?: (data: Uint8Array) => Promise<Uint8Array>
-}
 
 /**
  * Algorithms that always have a key. RS256 is first: client libraries expect it by default (OIDC Core

@@ -3,9 +3,10 @@
 import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
 import { ENGLISH, shippedWords } from '../config/schema/locale.ts'
-import { type ErrorAnswer, isOfDeveloper } from '../operation/errors.ts'
-import { printable } from '../operation/log.ts'
+import type { ErrorAnswer } from '../oidc/error-descriptions.ts'
+import { isOfDeveloper } from '../operation/errors.ts'
 import { comparisonOf } from '../operation/failures.ts'
+import { printable } from '../operation/log.ts'
 import type { Views } from './views.ts'
 
 /** The error codes that the locales explain: `errors.CODE`. */

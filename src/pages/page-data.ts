@@ -1,11 +1,20 @@
 // Data of the templates, which read it as `it`. An operator's template in place of Usher's gets the same.
 
-import type { Account } from '../sign-in/account.ts'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import type { Comparison } from '../operation/failures.ts'
 import type { Asset } from './assets.ts'
 import type { Translate, Words } from './words.ts'
+
+/** The signed-in account, as far as every page looks at it. */
+export interface PageUser {
+  id: string
+  username: string
+  name?: string
+  /** Absent: the account has no password sign-in. */
+  password?: string
+  attributes: Record<string, unknown>
+}
 
 /** An entry of the account navigation. */
 export interface Area {
@@ -14,7 +23,7 @@ export interface Area {
   icon: string
   label(t: Translate): string
   /** Whether this user has the page. By default every user has it. */
-  isFor?(account: Account): boolean
+  isFor?(account: PageUser): boolean
 }
 
 /** Data of every page. `layout` also has the title and the `body` of the page. */

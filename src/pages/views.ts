@@ -3,15 +3,22 @@
 
 import { hash } from 'node:crypto'
 import type { Context } from 'koa'
-import type { Account } from '../sign-in/account.ts'
 import type { Settings } from '../config/load.ts'
-import { ACCOUNT_CLIENT, type ClientMetadata, READ_BY_USERS } from '../config/schema/client.ts'
-import { allowFormAnywhere } from '../operation/edge.ts'
+import { type ClientMetadata, READ_BY_USERS } from '../config/schema/client.ts'
 import { refusalOf } from '../oidc/clients.ts'
 import { routesOf } from '../oidc/paths.ts'
+import { ACCOUNT_CLIENT } from '../oidc/vocabulary.ts'
+import { allowFormAnywhere } from '../operation/edge.ts'
 import { reasonOf } from '../store/store.ts'
 import { type Asset, createAssets } from './assets.ts'
-import { type Area, type Mark, type PageData, PLACES, type Shared } from './page-data.ts'
+import {
+  type Area,
+  type Mark,
+  type PageData,
+  type PageUser,
+  PLACES,
+  type Shared,
+} from './page-data.ts'
 import { createTemplates } from './templates.ts'
 import { createLanguages, type Translate, type Words } from './words.ts'
 
@@ -20,8 +27,6 @@ declare module 'koa' {
     /** `ui_locales` of the authorization request: language tags, the preferred first. */
     uiLocales?: string
     words?: Words
-    /** The account that the page names. */
-    account?: Account
     /** The token of the form on the page. */
     csrf?: string
     /** The client whose sign-in or consent page this is. */
@@ -30,7 +35,7 @@ declare module 'koa' {
 }
 
 /** The password may be in an external source. */
-const hasPassword = ({ password }: Account) => password !== undefined
+const hasPassword = ({ password }: PageUser) => password !== undefined
 
 /** The account navigation of the core, in order. The entries of features follow. */
 export const AREAS: Area[] = [
@@ -68,7 +73,7 @@ export interface Views extends ReturnType<typeof createLanguages> {
   /** Returns the applications of the config folder that the user may open, by name. */
   launcher(
     ctx: Context,
-    account: Account,
+    account: PageUser,
     connected: string[],
   ): { name: string; url: string; mark: Mark }[]
   /** All static files. */
@@ -148,7 +153,7 @@ export function createViews(
     return url.href
   }
 
-  function launcher(ctx: Context, account: Account, connected: string[]) {
+  function launcher(ctx: Context, account: PageUser, connected: string[]) {
     const language = words(ctx)
     // A client without `allow` is for everyone: many users never use it.
     const isOwn = ({ client_id, allow }: ClientMetadata) =>

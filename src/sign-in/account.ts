@@ -2,11 +2,17 @@
 
 import { randomInt } from 'node:crypto'
 import { z } from 'zod'
-import type { ClientMetadata } from '../config/schema/client.ts'
-import { tidy, tidyName } from '../oidc/display-text.ts'
 import type { ClaimsFile } from '../config/schema/usher.ts'
 import { emailAddress, matching, refusing, words } from '../config/schema/values.ts'
+import { tidy, tidyName } from '../oidc/display-text.ts'
 import { hashProblem } from './foreign-hash.ts'
+
+declare module 'koa' {
+  interface DefaultState {
+    /** The account that the page names. */
+    account?: Account
+  }
+}
 
 const ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
 
@@ -123,22 +129,6 @@ function withoutEmpty(value: unknown): unknown {
   const members = Object.entries(value).map(([name, member]) => [name, withoutEmpty(member)])
   const found = members.filter(([, member]) => member !== undefined)
   return found.length ? Object.fromEntries(found) : undefined
-}
-
-/** Returns the attributes of `allow` in a client file of which the account has none of the values. */
-export function missingAttributes(
-  { attributes }: Pick<Account, 'attributes'>,
-  allow: ClientMetadata['allow'] = {},
-): string[] {
-  return Object.keys(allow).filter(name =>
-    new Set(allow[name]).isDisjointFrom(new Set(valuesOf(attributes, name))),
-  )
-}
-
-/** Returns the values of an attribute as texts. A list has several. */
-export function valuesOf(attributes: Account['attributes'], name: string): string[] {
-  const value = Object.hasOwn(attributes, name) ? attributes[name] : []
-  return [value].flat().flatMap(one => (typeof one === 'object' ? [] : String(one)))
 }
 
 /** An account that cannot be added or changed. The message never quotes the account, which may contain a hash. */

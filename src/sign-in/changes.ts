@@ -8,11 +8,11 @@
 //   Proof SESSION-UID → { account, method, at }    the user of this session has signed in for a change
 
 import type { Settings } from '../config/load.ts'
-import { PASSWORD } from '../config/schema/upstream.ts'
+import type { Login } from '../oidc/interactions.ts'
+import { methodOf, PASSWORD } from '../oidc/vocabulary.ts'
 import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import type { Account } from './account.ts'
-import { type Login, methodOf } from './sign-in-method.ts'
 
 /** A change of an account, in words of the table in docs/trust-model.md. */
 interface Change {

@@ -1,16 +1,17 @@
 // The consent page: the scopes and authorization details that a client requests, and the user's answer.
 
 import type { Context } from 'koa'
-import { type Decision, readKey } from '../oidc/consents.ts'
 import type { Settings } from '../config/load.ts'
-import { type ClientMetadata, lifetimesOf } from '../config/schema/client.ts'
-import { type Detail, describedIn, PLACE, valuesIn } from '../config/schema/details.ts'
-import { LOOPBACK_HOSTS } from '../config/schema/redirect-uri.ts'
-import type { Form } from '../operation/forms.ts'
+import type { ClientMetadata } from '../config/schema/client.ts'
+import { describedIn, PLACE, valuesIn } from '../config/schema/details.ts'
+import { type Decision, type Detail, readKey } from '../oidc/consents.ts'
 import type { Interaction } from '../oidc/interactions.ts'
+import { lifetimesOf } from '../oidc/lifetimes.ts'
+import { LOOPBACK_HOSTS } from '../oidc/vocabulary.ts'
+import type { Form } from '../operation/forms.ts'
 import type { DetailInWords, PageData } from '../pages/page-data.ts'
-import type { Site } from './site.ts'
 import type { Words } from '../pages/words.ts'
+import type { Site } from './site.ts'
 
 /** Whether users cannot decline a scope: sign-in needs it, or `required_scopes` of the client file has it. */
 const isRequired = (key: string, required: string[] = []) =>

@@ -4,6 +4,7 @@
 
 import { forEachGrant, revokeGrant, revokeGrants } from '../oidc/adapter/grants.ts'
 import { createSessions, type Sessions } from '../oidc/adapter/sessions.ts'
+import { accountName, createConsents } from '../oidc/consents.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import {
@@ -16,7 +17,6 @@ import {
   profileSchema,
   type Transfer,
 } from './account.ts'
-import { accountName, createConsents } from '../oidc/consents.ts'
 import { checkPassword, hashPassword, needsRehash } from './password.ts'
 import { createUniqueNames, linkName, usernameOf } from './unique-names.ts'
 

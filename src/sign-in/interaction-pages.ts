@@ -2,11 +2,11 @@
 // the current prompt, and accepts only forms that the page itself sent.
 
 import type { Context } from 'koa'
-import { FOR_CHANGE } from './changes.ts'
-import { mapOf } from '../config/schema/values.ts'
-import { type Form, readForm } from '../operation/forms.ts'
 import type { Interaction, Outcome } from '../oidc/interactions.ts'
+import { type Form, readForm } from '../operation/forms.ts'
 import { PLACES } from '../pages/page-data.ts'
+import { mapOf } from '../store/values.ts'
+import { FOR_CHANGE } from './changes.ts'
 import type { Site } from './site.ts'
 
 /** The page of a prompt. */

@@ -3,32 +3,7 @@
 // on the method.
 
 import type { Context } from 'koa'
-import { PASSKEY, PASSWORD, type Upstream } from '../config/schema/upstream.ts'
-
-/** The `acr` of a sign-in with a password. */
-export const PASSWORD_ACR = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
-/** The `acr` of a sign-in with two factors (REFEDS MFA profile). */
-export const TWO_FACTOR_ACR = 'https://refeds.org/profile/mfa'
-/** The `acr` of a sign-in with a passkey (OpenID Connect EAP ACR Values 1.0): phishing-resistant. */
-export const PHISHING_RESISTANT_ACR = 'phr'
-const RANKED_ACRS = [PASSWORD_ACR, TWO_FACTOR_ACR, PHISHING_RESISTANT_ACR]
-
-/** Whether `acr` is the wanted value, or a stronger one. Values of upstreams have no order. */
-export function satisfies(acr: string | undefined, wanted: string): boolean {
-  const rank = RANKED_ACRS.indexOf(wanted)
-  return acr === wanted || (rank >= 0 && RANKED_ACRS.indexOf(acr ?? '') > rank)
-}
-
-/** A sign-in, with the library's names. */
-export type Login = {
-  accountId: string
-  /** Epoch seconds: when the user proved who they are. */
-  ts: number
-  /** Authentication methods (RFC 8176). An upstream adds its own name, in the first place. */
-  amr: string[]
-  /** Authentication context (OIDC Core §2); absent: none that clients can request. */
-  acr?: string
-}
+import type { Upstream } from '../config/schema/upstream.ts'
 
 /** A method that sends the browser elsewhere, and completes the interaction when it returns. */
 export interface SignInMethod {
@@ -45,10 +20,4 @@ export interface SignInMethod {
    * interaction; `params`: of the authorization request; `another`: the user who is signed in is not wanted.
    */
   begin(at: { uid: string; another: boolean; params: Record<string, unknown> }): Promise<string>
-}
-
-/** Returns the method by which a session signed in: the first name in its `amr` (RFC 8176). */
-export function methodOf([first = '']: string[] = []): string {
-  if (first === 'hwk' || first === 'swk') return PASSKEY
-  return first === 'pwd' ? PASSWORD : first
 }

@@ -1,17 +1,18 @@
 // Sign-in: the fields for a password, and a button for each other method. A second factor is a prompt of a
-// feature: a step (`completeSignIn` in oidc/interactions.ts), whose page adds its method to `amr` (RFC 8176).
+// feature: a step (`completeSignIn` in flow.ts), whose page adds its method to `amr` (RFC 8176).
 
 import type { Context } from 'koa'
-import type { Account } from './account.ts'
-import type { Login, SignInMethod } from './sign-in-method.ts'
-import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
-import { PASSKEY, PASSWORD } from '../config/schema/upstream.ts'
-import { mapOf, namesIn } from '../config/schema/values.ts'
+import { namesIn } from '../config/schema/values.ts'
+import type { Interaction, Login } from '../oidc/interactions.ts'
+import { ACCOUNT_CLIENT, PASSKEY, PASSWORD } from '../oidc/vocabulary.ts'
 import type { Form } from '../operation/forms.ts'
-import type { Interaction } from '../oidc/interactions.ts'
 import { reasonOf, StoreUnavailable } from '../store/store.ts'
+import { mapOf } from '../store/values.ts'
+import type { Account } from './account.ts'
 import { hostOf } from './consent-page.ts'
+import { shownHint } from './flow.ts'
 import { isForChange } from './interaction-pages.ts'
+import type { SignInMethod } from './sign-in-method.ts'
 import type { Site } from './site.ts'
 
 /** Problems that the page can show: texts `sign_in.PROBLEM`. */
@@ -72,7 +73,8 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
   }
 
   async function render(ctx: Context, interaction: Interaction, tried?: Tried): Promise<undefined> {
-    const { another, expectsOther, redirectUri, loginHint, clientId } = interaction
+    const { another, expectsOther, redirectUri, clientId } = interaction
+    const loginHint = shownHint(interaction.loginHint)
     const { hasPassword, passkeys, others } = methodsFor(ctx, interaction)
     const current = another ? undefined : ctx.state.account
     const username = tried?.username ?? loginHint ?? current?.username ?? ''
@@ -114,7 +116,8 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
   return {
     async show(ctx: Context, interaction: Interaction) {
       const { hasPassword, passkeys, others } = methodsFor(ctx, interaction)
-      const { loginHint = '', another } = interaction
+      const { another } = interaction
+      const loginHint = shownHint(interaction.loginHint) ?? ''
       const problem = PROBLEMS.find(known => known === ctx.query.problem)
       const [reference] = /^[0-9a-f]{16}$/.exec(String(ctx.query.reference)) ?? []
       const { host } = others.find(({ name }) => name === ctx.query.method) ?? {}
@@ -133,7 +136,7 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
       const answer = passkeys && form.value('passkey')
       if (answer) {
         const done = await passkeys.signIn(ctx, interaction, answer)
-        if ('login' in done) return site.interactions.completeSignIn(done.account, done.login)
+        if ('login' in done) return site.flow.completeSignIn(done.account, done.login)
         return render(ctx, interaction, { ...done, problem: 'passkey_failed', status: 400 })
       }
       if (!hasPassword) ctx.throw(400, 'this application requires another method of sign-in')
@@ -145,7 +148,7 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
       if (!checked) return render(ctx, interaction, { username, problem: 'failed', status: 400 })
       const { account, login, isPart } = checked
       if (!isPart) await authentication.complete(ctx, account, login.ts, about)
-      return site.interactions.completeSignIn(account, login)
+      return site.flow.completeSignIn(account, login)
     },
   }
 }

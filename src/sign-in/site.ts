@@ -4,6 +4,22 @@
 
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
+import { createSignatures } from '../oidc/cookies.ts'
+import type { Feature, LibraryProvider } from '../oidc/feature.ts'
+import {
+  createBrowserSession,
+  createInteractions,
+  type Login,
+  type Session,
+} from '../oidc/interactions.ts'
+import { AUTHORIZATION } from '../oidc/paths.ts'
+import { ACCOUNT_CLIENT } from '../oidc/vocabulary.ts'
+import { createCsrf, type Form, readForm } from '../operation/forms.ts'
+import { PLACES } from '../pages/page-data.ts'
+import type { Views } from '../pages/views.ts'
+import { deriveKey } from '../store/seal.ts'
+import { now } from '../store/store.ts'
+import { mapOf, readJson } from '../store/values.ts'
 import type { Account } from './account.ts'
 import { createAuthentication } from './authentication.ts'
 import {
@@ -13,18 +29,8 @@ import {
   type FactorFacts,
   FOR_CHANGE,
 } from './changes.ts'
-import type { Login } from './sign-in-method.ts'
-import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
-import { mapOf, readJson } from '../config/schema/values.ts'
-import { createSignatures } from '../operation/cookies.ts'
-import { createCsrf, type Form, readForm } from '../operation/forms.ts'
-import type { Dependencies, Feature, LibraryProvider, PromptFeature } from '../oidc/feature.ts'
-import { createBrowserSession, createInteractions, type Session } from '../oidc/interactions.ts'
-import { AUTHORIZATION } from '../oidc/paths.ts'
-import { deriveKey } from '../store/seal.ts'
-import { now } from '../store/store.ts'
-import { PLACES } from '../pages/page-data.ts'
-import type { Views } from '../pages/views.ts'
+import type { Dependencies } from './dependencies.ts'
+import { createFlow, type FeaturePrompt } from './flow.ts'
 
 /** The signed-in account, and the session of this browser. */
 export type SignedIn = { account: Account; session: Session }
@@ -48,6 +54,7 @@ export interface Site extends Dependencies {
   authentication: ReturnType<typeof createAuthentication>
   browserSession: ReturnType<typeof createBrowserSession>
   interactions: ReturnType<typeof createInteractions>
+  flow: ReturnType<typeof createFlow>
 
   /**
    * Returns undefined after a redirect to sign-in. `maxAge`: seconds since the sign-in; `demands`: parameters of the
@@ -94,7 +101,7 @@ export function createSite(
   dependencies: Dependencies,
   views: Views,
   provider: LibraryProvider,
-  features: PromptFeature[],
+  prompts: Record<string, FeaturePrompt>,
   factors?: FactorFacts,
 ): Site {
   const { settings, secrets, records, directory } = dependencies
@@ -103,8 +110,8 @@ export function createSite(
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
   const checkForm = createCsrf(signatures('csrf'))
   const browserSession = createBrowserSession(provider, settings)
-  const interactions = createInteractions(provider, settings, features)
-  const { needsFactor } = interactions
+  const interactions = createInteractions(provider, settings)
+  const flow = createFlow(prompts)
   const devices = signatures('devices')
   const keptForms = signatures('kept forms')
 
@@ -157,11 +164,12 @@ export function createSite(
       directory,
       devices,
       settings,
-      needsFactor,
+      flow.needsFactor,
       factors?.latestAdded,
     ),
     browserSession,
     interactions,
+    flow,
     enter,
     mayChange,
     signIn,

@@ -9,9 +9,10 @@ import {
   hash,
   hkdfSync,
   randomBytes,
+  timingSafeEqual,
 } from 'node:crypto'
-import { readJson } from '../config/schema/values.ts'
 import { type Entry, type Store, StoreUnavailable } from './store.ts'
+import { readJson } from './values.ts'
 
 const ID_BYTES = 4
 const NONCE_BYTES = 12
@@ -144,4 +145,11 @@ export async function openIdentity(store: Store, seal: Seal) {
       return 'the store holds another installation than this node was started with'
     },
   }
+}
+
+/** Whether two texts are the same. The time does not depend on where they differ. */
+export function isSameText(one: string, other: string): boolean {
+  const bytes = Buffer.from(one)
+  const others = Buffer.from(other)
+  return bytes.length === others.length && timingSafeEqual(bytes, others)
 }

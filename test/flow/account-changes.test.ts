@@ -2,8 +2,8 @@
 
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { CHANGES } from '../../src/sign-in/changes.ts'
 import { NOTICES } from '../../src/account/mail-queue.ts'
+import { CHANGES } from '../../src/sign-in/changes.ts'
 import { addApp, codeOf, FACTORS, factorsOf, nextCode, secretOn } from '../support/factors.ts'
 import { type MailServer, startMailServer } from '../support/mail-server.ts'
 import { Authenticator, addPasskey } from '../support/passkeys.ts'

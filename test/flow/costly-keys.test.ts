@@ -2,7 +2,7 @@
 
 import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { costOf } from '../../src/config/schema/jwks.ts'
+import { costOf } from '../../src/oidc/key-cost.ts'
 import { forgedJwt, okpKey, rsaKey } from '../support/costly-keys.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { KEY_SITE_OPTIONS, type KeySite, startKeySite } from '../support/key-site.ts'

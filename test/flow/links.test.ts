@@ -1,8 +1,8 @@
 // The page of a link: who it is for, a new password, once, in one browser.
 
 import { beforeEach, describe, expect } from 'vitest'
-import { hashPassword } from '../../src/sign-in/password.ts'
 import { createLinks } from '../../src/features/links.ts'
+import { hashPassword } from '../../src/sign-in/password.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'

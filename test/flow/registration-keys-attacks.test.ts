@@ -3,8 +3,8 @@
 import type { ServerResponse } from 'node:http'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
+import { cacheKeySets } from '../../src/operation/client-key-sets.ts'
 import { findFailure } from '../../src/operation/failures.ts'
-import { cacheKeySets } from '../../src/oidc/keys.ts'
 import {
   authenticateWith,
   FEATURES,

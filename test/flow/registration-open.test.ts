@@ -2,8 +2,8 @@
 
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
-import { required } from '../../src/config/schema/values.ts'
 import { findFailure } from '../../src/operation/failures.ts'
+import { required } from '../../src/store/values.ts'
 import { APIS, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'

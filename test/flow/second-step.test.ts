@@ -4,7 +4,7 @@
 import { decodeJwt } from 'jose'
 import type { Context } from 'koa'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import type { PageFeature } from '../../src/routes.ts'
+import type { PageFeature } from '../../src/account/page-feature.ts'
 import { Browser } from '../support/browser.ts'
 import { redeem } from '../support/journey.ts'
 import {
@@ -33,7 +33,7 @@ const sesame: PageFeature = {
   prompts: {
     sesame: {
       isStep: async ({ username }) => username !== 'grace',
-      page: ({ interactions }) => ({
+      page: ({ flow }) => ({
         show(ctx) {
           const { csrf, account } = ctx.state
           const fields = `<input type="hidden" name="csrf" value="${csrf}"><input name="word">`
@@ -43,11 +43,7 @@ const sesame: PageFeature = {
           const { account } = ctx.state
           if (!account || !pending || form.value('word') !== WORD) return answer(ctx, WRONG)
           const { login } = pending
-          return interactions.completeSignIn(
-            account,
-            { ...login, amr: [...login.amr, 'kba'] },
-            pending,
-          )
+          return flow.completeSignIn(account, { ...login, amr: [...login.amr, 'kba'] }, pending)
         },
       }),
     },
@@ -219,11 +215,6 @@ describe('two features with one name for a part', () => {
       'client metadata',
       { clientMetadata: () => ({ consent: 'implicit' }) },
       'have the client metadata consent',
-    ],
-    [
-      'response mode',
-      { responseModes: () => ({ form_post: 'none' }) },
-      'have the response mode form_post',
     ],
   ])('%s: the start fails, and the error names it', async (_, other, message) => {
     const first: PageFeature = {

@@ -1,8 +1,8 @@
 // Users create accounts by a mailed link (sign_up), with a real SMTP server.
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { admit } from '../../src/sign-in/password.ts'
 import { createMailPauses } from '../../src/features/mail-pause.ts'
+import { admit } from '../../src/sign-in/password.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
 import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'

@@ -7,7 +7,7 @@ import { decodeJwt, decodeProtectedHeader, generateKeyPair, importJWK, SignJWT }
 import * as oauth from 'oauth4webapi'
 import * as openid from 'openid-client'
 import { describe, expect, vi } from 'vitest'
-import { EXCHANGE_GRANT } from '../../src/config/schema/client.ts'
+import { EXCHANGE_GRANT } from '../../src/oidc/vocabulary.ts'
 import { FILES } from '../support/apis.ts'
 import { makeCertificate } from '../support/certificates.ts'
 import { configurationOf } from '../support/client-library.ts'

@@ -5,8 +5,8 @@ import { createRemoteJWKSet, decodeJwt, decodeProtectedHeader, jwtVerify, Unsecu
 import { describe, expect, vi } from 'vitest'
 import REFUSALS from '../../src/commands/exchange-refusals.json' with { type: 'json' }
 import { explainFailure } from '../../src/commands/failure.ts'
-import { required } from '../../src/config/schema/values.ts'
 import { findFailure } from '../../src/operation/failures.ts'
+import { required } from '../../src/store/values.ts'
 import { CALENDAR, FILES, tokensFor } from '../support/apis.ts'
 import {
   ACCESS_TOKEN,

@@ -3,11 +3,11 @@
 
 import { FACTORS, USER_EVENTS, WITH_FACTOR } from '../../src/account/activity.ts'
 import { NOTICES } from '../../src/account/mail-queue.ts'
-import { SCOPE_ICONS } from '../../src/sign-in/consent-page.ts'
 import { CODES } from '../../src/pages/error.ts'
 import { type PageData, PLACES } from '../../src/pages/page-data.ts'
 import { markOf } from '../../src/pages/views.ts'
 import type { Words } from '../../src/pages/words.ts'
+import { SCOPE_ICONS } from '../../src/sign-in/consent-page.ts'
 import { allowed, payment } from './detail-samples.ts'
 import { deviceAsks, deviceStates } from './device-samples.ts'
 import { errorStates } from './error-samples.ts'

@@ -1,6 +1,6 @@
 // A second Usher as upstream issuer, in Chromium, both with TLS.
 
-import { PASSWORD_ACR } from '../../src/sign-in/sign-in-method.ts'
+import { PASSWORD_ACR } from '../../src/oidc/vocabulary.ts'
 import { freePort } from '../support/service.ts'
 import { DOWNSTREAM } from '../support/upstream.ts'
 import { startTlsUsher, USERS, upstreamSuite } from '../support/upstream-suite.ts'

@@ -1,8 +1,8 @@
 // The queue of logout tokens on every store: each delivery is taken by one node, and none is lost.
 
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
-import { type SignOut, signOutQueue } from '../../src/store/delivery-queue.ts'
 import { createSessions, type SessionRecord } from '../../src/oidc/adapter/sessions.ts'
+import { type SignOut, signOutQueue } from '../../src/store/delivery-queue.ts'
 import { openInstallation } from '../../src/store/open.ts'
 import type { Records } from '../../src/store/records.ts'
 import { startRedis } from '../support/redis.ts'

@@ -2,9 +2,9 @@
 
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
+import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { createConsents } from '../../src/oidc/consents.ts'
 import { createDirectory } from '../../src/sign-in/directory.ts'
-import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { now } from '../../src/store/store.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'

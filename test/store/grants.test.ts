@@ -1,9 +1,9 @@
 // The end of grants by revocation, by withdrawal of consent and by sign-out. An ended grant stays ended.
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { createConsents } from '../../src/oidc/consents.ts'
 import { revokeGrant, revokeGrants } from '../../src/oidc/adapter/grants.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
+import { createConsents } from '../../src/oidc/consents.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { idFor, revoke } from './adapter-suite.ts'
 import { createLibrary, firstVisit, type Library, signIn, type Visit, visit } from './protocol.ts'

@@ -2,10 +2,10 @@
 // closes a link.
 
 import { expect, test } from 'vitest'
-import { createDirectory } from '../../src/sign-in/directory.ts'
-import { checkPassword } from '../../src/sign-in/password.ts'
 import { createLinks, type FoundLink } from '../../src/features/links.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
+import { createDirectory } from '../../src/sign-in/directory.ts'
+import { checkPassword } from '../../src/sign-in/password.ts'
 import { now } from '../../src/store/store.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'

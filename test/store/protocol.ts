@@ -5,7 +5,6 @@ import { randomBytes } from 'node:crypto'
 import type { Adapter } from 'oidc-provider'
 // @ts-expect-error the package has no types for its own context
 import als from '../../node_modules/oidc-provider/lib/helpers/als.js'
-import { required } from '../../src/config/schema/values.ts'
 import { deviceCodeAdapter } from '../../src/features/device.ts'
 import { createState } from '../../src/oidc/adapter/adapter.ts'
 import { createRefreshTokens } from '../../src/oidc/adapter/refresh-tokens.ts'
@@ -14,6 +13,7 @@ import type { SessionRecord } from '../../src/oidc/adapter/sessions.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
+import { required } from '../../src/store/values.ts'
 
 /** Runs work as a part of a request of the library; `oidc` is the library's state of it. */
 export function asRequest<T>(oidc: object, work: () => T, auditEvents: object[] = []): T {

@@ -3,7 +3,7 @@
 
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { REDIS_DEFAULTS } from '../../src/config/schema/usher.ts'
+import { REDIS_DEFAULTS } from '../../src/store/redis/settings.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
 import { reasonOf, type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'

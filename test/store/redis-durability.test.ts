@@ -2,8 +2,8 @@
 
 import { Command, Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { REDIS_DEFAULTS } from '../../src/config/schema/usher.ts'
 import { openInstallation } from '../../src/store/open.ts'
+import { REDIS_DEFAULTS } from '../../src/store/redis/settings.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
 import { reasonOf, type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { flakyLink } from '../support/flaky-link.ts'

@@ -2,11 +2,11 @@
 // ends the family.
 
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import type { AuditEvent } from '../../src/operation/audit.ts'
 import { grantName } from '../../src/oidc/adapter/grants.ts'
 import { createRefreshTokens } from '../../src/oidc/adapter/refresh-tokens.ts'
 import { currentRequest } from '../../src/oidc/adapter/request.ts'
 import { alreadyUsed } from '../../src/oidc/adapter/reuse.ts'
+import type { AuditEvent } from '../../src/operation/audit.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'

@@ -3,7 +3,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type Adapter, type AdapterPayload, type Configuration, Provider } from 'oidc-provider'
-import type { SigningKey } from '../../src/operation/signing-keys.ts'
+import type { SigningKey } from '../../src/oidc/dependencies.ts'
 import { Browser } from './browser.ts'
 import { authorizationRequest, type Request } from './journey.ts'
 import { SECRET } from './usher.ts'

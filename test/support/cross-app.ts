@@ -2,8 +2,8 @@
 // API.
 
 import { type AddressInfo, connect, createServer } from 'node:net'
-import { hashSecret } from '../../src/config/client-secret.ts'
-import { ASSERTION_GRANT, EXCHANGE_GRANT } from '../../src/config/schema/client.ts'
+import { hashSecret } from '../../src/oidc/client-secret.ts'
+import { ASSERTION_GRANT, EXCHANGE_GRANT } from '../../src/oidc/vocabulary.ts'
 import { DOWNSTREAM, startUpstream, type Upstream } from './upstream.ts'
 import { ADA, CLIENTS, GRACE, SECRET } from './usher.ts'
 

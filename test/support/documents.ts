@@ -4,13 +4,13 @@
 import { spawnSync } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { CHANGES } from '../../src/sign-in/changes.ts'
 import { FIXED } from '../../src/config/diff.ts'
 import { VARIABLES } from '../../src/config/environment.ts'
 import { jsonSchemas } from '../../src/config/key-list.ts'
 import { SCHEMAS } from '../../src/config/schema/usher.ts'
 import { BOUNDS, type Bound } from '../../src/oidc/bounds.ts'
 import { createClusterMetrics, createMetrics } from '../../src/operation/metrics.ts'
+import { CHANGES } from '../../src/sign-in/changes.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 

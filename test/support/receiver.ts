@@ -6,7 +6,7 @@ import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { createRemoteJWKSet, decodeProtectedHeader, type JWTPayload, jwtVerify } from 'jose'
-import { hashSecret } from '../../src/config/client-secret.ts'
+import { hashSecret } from '../../src/oidc/client-secret.ts'
 import { SECRET } from './usher.ts'
 
 export type Receiver = Awaited<ReturnType<typeof startReceiver>>

@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import * as client from 'openid-client'
-import { hashSecret } from '../../src/config/client-secret.ts'
+import { hashSecret } from '../../src/oidc/client-secret.ts'
 import { SECRET } from './usher.ts'
 
 export interface RelyingPartyOptions {

@@ -6,24 +6,20 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { pino } from 'pino'
-import type { Account } from '../../src/sign-in/account.ts'
-import { createConsents } from '../../src/oidc/consents.ts'
-import { createDirectory } from '../../src/sign-in/directory.ts'
+import type { PageFeature } from '../../src/account/page-feature.ts'
 import { browsersOf } from '../../src/account/signed-in-browsers.ts'
 import { createApp } from '../../src/app.ts'
-import { hashSecret } from '../../src/config/client-secret.ts'
 import { readSettings, type Settings } from '../../src/config/load.ts'
-import type { Readiness } from '../../src/operation/health.ts'
-import { createMetrics } from '../../src/operation/metrics.ts'
-import {
-  ALGORITHMS,
-  makeKey,
-  openSigningKeys,
-  type SigningKey,
-} from '../../src/operation/signing-keys.ts'
-import type { PageFeature } from '../../src/routes.ts'
 import { currentRequest } from '../../src/oidc/adapter/request.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
+import { hashSecret } from '../../src/oidc/client-secret.ts'
+import { createConsents } from '../../src/oidc/consents.ts'
+import type { SigningKey } from '../../src/oidc/dependencies.ts'
+import type { Readiness } from '../../src/operation/health.ts'
+import { createMetrics } from '../../src/operation/metrics.ts'
+import { ALGORITHMS, makeKey, openSigningKeys } from '../../src/operation/signing-keys.ts'
+import type { Account } from '../../src/sign-in/account.ts'
+import { createDirectory } from '../../src/sign-in/directory.ts'
 import { openStore, unlock } from '../../src/store/open.ts'
 import { now } from '../../src/store/store.ts'
 

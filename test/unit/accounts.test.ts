@@ -1,8 +1,8 @@
 // The fields of an account: its subject, the spellings of its username, and valid values.
 
 import { expect, test } from 'vitest'
-import { foldUsername, newAccountId, profileSchema } from '../../src/sign-in/account.ts'
 import { linesIn, readLine } from '../../src/commands/account-lines.ts'
+import { foldUsername, newAccountId, profileSchema } from '../../src/sign-in/account.ts'
 
 test('a subject is usr_ and 26 characters that differ each time', () => {
   const ids = Array.from({ length: 2000 }, newAccountId)

@@ -10,7 +10,7 @@ import { expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { checkSettings } from '../../src/commands/config.ts'
 import { readSettings } from '../../src/config/load.ts'
-import { mapOf } from '../../src/config/schema/values.ts'
+import { mapOf } from '../../src/store/values.ts'
 import {
   COMPLETE,
   client,

@@ -8,7 +8,7 @@ import { checkSettings } from '../../src/commands/config.ts'
 import { differences } from '../../src/config/diff.ts'
 import { readSettings } from '../../src/config/load.ts'
 import type { ConfigError } from '../../src/config/report/finding.ts'
-import { EXCHANGE_GRANT } from '../../src/config/schema/client.ts'
+import { EXCHANGE_GRANT } from '../../src/oidc/vocabulary.ts'
 import { client, type Files, places, read, resource, withFolder } from '../support/config-folder.ts'
 
 const WEB = { 'clients/web.yaml': client() }

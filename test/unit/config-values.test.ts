@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { mapOf } from '../../src/config/schema/values.ts'
+import { mapOf } from '../../src/store/values.ts'
 import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
 
 const FILES = {

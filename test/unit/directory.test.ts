@@ -2,15 +2,15 @@
 
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { ZodError } from 'zod'
+import { addLink } from '../../src/features/upstream/identities.ts'
+import { createConsents } from '../../src/oidc/consents.ts'
 import {
   type Account,
   foldUsername,
   InvalidAccount,
   newAccountId,
 } from '../../src/sign-in/account.ts'
-import { createConsents } from '../../src/oidc/consents.ts'
 import { createDirectory, type OwnDirectory } from '../../src/sign-in/directory.ts'
-import { addLink } from '../../src/features/upstream/identities.ts'
 import { type Installation, openInstallation } from '../../src/store/open.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { ADA, PASSWORD } from '../support/usher.ts'

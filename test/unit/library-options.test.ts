@@ -5,7 +5,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { allKeys } from '../../src/config/key-list.ts'
-import { isMap } from '../../src/config/schema/values.ts'
+import { isMap } from '../../src/store/values.ts'
 
 const DEFAULTS = 'node_modules/oidc-provider/lib/helpers/defaults.js'
 const { defaults } = await import(join(import.meta.dirname, '../..', DEFAULTS))
@@ -192,7 +192,7 @@ test('every setting that reaches an option is a key of the configuration', () =>
 
 test('src sets every option that a setting reaches, by its name', () => {
   const ROOT = join(import.meta.dirname, '../..')
-  const text = globSync('src/{provider,features,config/schema}/**/*.ts', { cwd: ROOT }).map(path =>
+  const text = globSync('src/{oidc,features,config/schema}/**/*.ts', { cwd: ROOT }).map(path =>
     readFileSync(join(ROOT, path), 'utf8'),
   )
   const all = text.join('\n')

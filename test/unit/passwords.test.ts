@@ -35,10 +35,7 @@ test.each(['1qaz2wsx3edc', 'PasswordPassword', 'ｑｗｅｒｔｙｕｉｏｐ�
 )
 
 test('the list of common passwords has thousands that are long enough', () => {
-  const list = readFileSync(
-    `${import.meta.dirname}/../../src/sign-in/common-passwords.txt`,
-    'utf8',
-  )
+  const list = readFileSync(`${import.meta.dirname}/../../src/sign-in/common-passwords.txt`, 'utf8')
   const entries = list.trimEnd().split('\n')
   expect(new Set(entries).size).toBe(10_000)
   expect(entries.filter(entry => Buffer.byteLength(entry) < 12)).toEqual([])

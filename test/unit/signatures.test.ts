@@ -4,7 +4,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import Koa from 'koa'
 import { expect, onTestFinished, test } from 'vitest'
-import { createSignatures } from '../../src/operation/cookies.ts'
+import { createSignatures } from '../../src/oidc/cookies.ts'
 
 const [older, newer, foreign] = ['older', 'newer', 'foreign'].map(text => Buffer.alloc(32, text))
 

@@ -1,7 +1,7 @@
 // Requests that wait for the next turn of the event loop.
 
 import { expect, test } from 'vitest'
-import { nextTurn } from '../../src/config/turns.ts'
+import { nextTurn } from '../../src/store/turns.ts'
 
 test('requests that arrive in one turn go on together, step by step', async () => {
   const steps: string[] = []

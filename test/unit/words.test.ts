@@ -4,7 +4,6 @@ import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { mapOf } from '../../src/config/schema/values.ts'
 import {
   FACTORS as FACTORS_OF_EVENTS,
   USER_EVENTS,
@@ -13,6 +12,7 @@ import {
 import { NOTICES } from '../../src/account/mail-queue.ts'
 import { CODES, TITLES } from '../../src/pages/error.ts'
 import { createLanguages } from '../../src/pages/words.ts'
+import { mapOf } from '../../src/store/values.ts'
 
 const PAGES = `${import.meta.dirname}/../../src/pages`
 const read = (pattern: string) =>
@@ -23,7 +23,9 @@ const templates = read('templates/*.eta')
 /** A comment of page-data.ts has the call of a template. */
 const sources = [
   ...templates,
-  ...read('{*,../features/**/*}.ts').filter(({ name }) => name !== 'page-data.ts'),
+  ...read('{*,../{account,sign-in,features}/**/*}.ts').filter(
+    ({ name }) => name !== 'page-data.ts',
+  ),
 ]
 
 const words = keysOf(parse(readFileSync(join(PAGES, 'locales/en.yaml'), 'utf8')))

@@ -3,7 +3,7 @@
 import { isUtf8 } from 'node:buffer'
 import { type Dirent, lstatSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { type Document, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from 'yaml'
-import { mapOf } from '../schema/values.ts'
+import { mapOf } from '../../store/values.ts'
 import type { Finding } from './finding.ts'
 import { plainYamlError, slipInFirstLine } from './yaml-slips.ts'
 

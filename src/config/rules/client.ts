@@ -1,16 +1,19 @@
 // Rules about clients that look at several keys or files, where the library checks nothing. What the
 // library refuses itself is reported with its words (oidc/clients.ts).
 
-import { hashOf, isExpired } from '../client-secret.ts'
-import type { ValidFile } from '../files.ts'
+import { hashOf, isExpired } from '../../oidc/client-secret.ts'
+import { lifetimesOf } from '../../oidc/lifetimes.ts'
+import { CIBA_GRANT, DEVICE_GRANT, LOOPBACK_HOSTS } from '../../oidc/vocabulary.ts'
+import { isMap, mapOf } from '../../store/values.ts'
+import type { FileResult, ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
+import messages from '../report/messages.json' with { type: 'json' }
 import { findingsOf, unknownNames } from '../report/wording.ts'
-import { CIBA_GRANT, type ClientFile, DEVICE_GRANT, lifetimesOf } from '../schema/client.ts'
-import { LOOPBACK_HOSTS, schemeProblem } from '../schema/redirect-uri.ts'
+import { type ClientFile, clientSchema } from '../schema/client.ts'
+import { schemeProblem } from '../schema/redirect-uri.ts'
 import { allScopes, type ResourceFile } from '../schema/resource.ts'
 import type { UpstreamFile } from '../schema/upstream.ts'
 import { type ClaimsFile, PROTOCOL_CLAIMS, type UsherFile } from '../schema/usher.ts'
-import { isMap, mapOf } from '../schema/values.ts'
 import { isLong } from './provider.ts'
 
 /** A client whose content is checked: of a file, or of a registration. */
@@ -238,4 +241,19 @@ function hasKeyFor(jwks: ClientFile['jwks'], alg: unknown): boolean {
   return (jwks?.keys ?? []).some(
     ({ kty, use = 'enc', alg: own = alg }) => kty === type && use === 'enc' && own === alg,
   )
+}
+
+/** Returns findings, in the client files, for the clients that the library refuses. */
+export function libraryFindings(
+  refused: { client_id: string; message: string }[],
+  files: Map<string, FileResult<unknown>['at']>,
+): Finding[] {
+  return refused.flatMap(({ client_id, message }) => {
+    // Without a key in its message, the error is about authentication.
+    const isNamed = (key: string) => new RegExp(`\\b${key}\\b`).test(message)
+    const key = Object.keys(clientSchema.shape).find(isNamed) ?? 'token_endpoint_auth_method'
+    const [, why = ''] = Object.entries(messages.library).find(([name]) => key.endsWith(name)) ?? []
+    const at = files.get(client_id)
+    return at ? [at([key], 'library', `${message.replace(`${key} `, '')}${why}`)] : []
+  })
 }

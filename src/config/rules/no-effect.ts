@@ -2,6 +2,8 @@
 // of their own (client.ts, provider.ts).
 
 import { basename, join } from 'node:path'
+import { PASSWORD } from '../../oidc/vocabulary.ts'
+import { REDIS_DEFAULTS } from '../../store/redis/settings.ts'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import { noEffect } from '../report/wording.ts'
@@ -9,8 +11,8 @@ import type { ClientFile } from '../schema/client.ts'
 import type { DetailFile } from '../schema/details.ts'
 import { shippedTags } from '../schema/locale.ts'
 import type { ResourceFile } from '../schema/resource.ts'
-import { hasPasskeys, PASSWORD, type UpstreamFile } from '../schema/upstream.ts'
-import { REDIS_DEFAULTS, type UsherFile } from '../schema/usher.ts'
+import { hasPasskeys, type UpstreamFile } from '../schema/upstream.ts'
+import type { UsherFile } from '../schema/usher.ts'
 
 /** The files of a folder. */
 interface Files {

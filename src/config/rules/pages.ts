@@ -2,12 +2,12 @@
 
 import { readdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { pause } from '../../store/turns.ts'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import { findingsOf, strayFile } from '../report/wording.ts'
 import { entriesOf, readBytes, readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
-import { pause } from '../turns.ts'
 
 /** Maximum size of a picture. A logo is sent with every first page. */
 const MAX_PICTURE_BYTES = 256 * 1024

@@ -5,13 +5,13 @@ import { statSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 import { createSecureContext } from 'node:tls'
+import { PASSWORD } from '../../oidc/vocabulary.ts'
 import { RANDOM } from '../environment.ts'
 import type { FileResult, ValidFile } from '../files.ts'
 import { type Finding, type Locate, wrongVariable } from '../report/finding.ts'
 import messages from '../report/messages.json' with { type: 'json' }
 import { fill, findingsOf } from '../report/wording.ts'
 import { readBytes, readText } from '../report/yaml.ts'
-import { PASSWORD } from '../schema/upstream.ts'
 import type { UsherFile } from '../schema/usher.ts'
 
 type Usher = ValidFile<UsherFile>

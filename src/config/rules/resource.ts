@@ -1,12 +1,13 @@
 // Rules about APIs and their types of authorization details that look at several keys or files.
 
+import { MAX_JWT_SECONDS } from '../../oidc/lifetimes.ts'
+import { leavesOf } from '../../store/values.ts'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import { findingsOf, unknownNames } from '../report/wording.ts'
 import type { ClientFile } from '../schema/client.ts'
 import { type DetailFile, describedIn, PLACE } from '../schema/details.ts'
-import { isFor, MAX_JWT_SECONDS, type ResourceFile } from '../schema/resource.ts'
-import { leavesOf } from '../schema/values.ts'
+import { isFor, type ResourceFile } from '../schema/resource.ts'
 import { type Context, UNKNOWN_CLAIM } from './client.ts'
 
 type Client = ValidFile<ClientFile>

@@ -2,19 +2,14 @@
 
 import { isIP } from 'node:net'
 import { basename, resolve } from 'node:path'
+import { PASSKEY, PASSWORD } from '../../oidc/vocabulary.ts'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import { findingsOf, unknownNames } from '../report/wording.ts'
 import { readText } from '../report/yaml.ts'
 import { type ClientFile, NO_VSCHARS } from '../schema/client.ts'
 import { schemeProblem } from '../schema/redirect-uri.ts'
-import {
-  hasPasskeys,
-  PASSKEY,
-  PASSWORD,
-  type Upstream,
-  type UpstreamFile,
-} from '../schema/upstream.ts'
+import { hasPasskeys, type Upstream, type UpstreamFile } from '../schema/upstream.ts'
 import type { UsherFile } from '../schema/usher.ts'
 import { VSCHARS } from '../schema/values.ts'
 import type { Context } from './client.ts'

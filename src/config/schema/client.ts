@@ -1,21 +1,31 @@
 // Schema of clients/NAME.yaml. Keys are the names of RFC 7591 §2, and a few that Usher adds.
 
 import { z } from 'zod'
+import { hashSecret, isExpired, type SecretHash } from '../../oidc/client-secret.ts'
+import {
+  ACCOUNT_CLIENT,
+  CONTENT_ENCRYPTION,
+  ENCRYPTION_ALGORITHMS,
+  GRANT_TYPES,
+  RESPONSE_MODES,
+  RESPONSE_TYPES,
+  SIGNING_ALGORITHMS,
+} from '../../oidc/vocabulary.ts'
+import { hasKeys, mapOf } from '../../store/values.ts'
 import { jwks } from './jwks.ts'
 import { redirectUri, signOutUri } from './redirect-uri.ts'
 import {
   colour,
   duration,
   emailAddress,
-  hasKeys,
   isTime,
-  mapOf,
   matching,
   nameLike,
   namesIn,
   path,
   scopeName,
   tagProblem,
+  timeOf,
   VSCHARS,
   webUrl,
   words,
@@ -33,9 +43,6 @@ export const secretHash = z.union(
   'a hash, or {hash, until}: make one with: npm run usher -- clients secret {file}',
 )
 
-/** The client_id with which the account pages sign users in. It needs no consent. */
-export const ACCOUNT_CLIENT = 'usher-account'
-
 const clientId = nameLike(
   /^[\x21-\x7E]{1,255}$/,
   'a client_id is 1 to 255 visible ASCII characters',
@@ -47,39 +54,6 @@ const METHODS = namesIn(
   'private_key_jwt tls_client_auth self_signed_tls_client_auth',
 )
 
-/** Grant type of the device flow (RFC 8628 §3.4). */
-export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
-/** Grant type of CIBA (OpenID Connect CIBA §10.1). */
-export const CIBA_GRANT = 'urn:openid:params:grant-type:ciba'
-/** Grant type of token exchange (RFC 8693 §2.1). */
-export const EXCHANGE_GRANT = 'urn:ietf:params:oauth:grant-type:token-exchange'
-/** Grant type of assertions (RFC 7523 §2.1). */
-export const ASSERTION_GRANT = 'urn:ietf:params:oauth:grant-type:jwt-bearer'
-/** Grant types that a client file can name. */
-export const GRANT_TYPES = [
-  ...namesIn('authorization_code refresh_token client_credentials'),
-  DEVICE_GRANT,
-  CIBA_GRANT,
-  EXCHANGE_GRANT,
-  ASSERTION_GRANT,
-] as const
-/** Signing algorithms. All are asymmetric: clients share no key with the provider. */
-export const SIGNING_ALGORITHMS = ['RS256', 'PS256', 'ES256', 'EdDSA'] as const
-/** Key management algorithms of encrypted JWTs. */
-export const ENCRYPTION_ALGORITHMS = ['RSA-OAEP-256', 'ECDH-ES'] as const
-/** Response types that a client file can name. */
-export const RESPONSE_TYPES = [
-  'code',
-  'id_token',
-  'id_token token',
-  'code id_token',
-  'code token',
-  'code id_token token',
-] as const
-/** Response modes that a client file can name. */
-export const RESPONSE_MODES = namesIn('query form_post jwt query.jwt form_post.jwt fragment')
-/** Content encryption algorithms of encrypted JWTs. */
-export const CONTENT_ENCRYPTION = namesIn('A128CBC-HS256 A256CBC-HS512 A128GCM A256GCM')
 /** Clients send a secret as it is, or in the Basic header. */
 export const NO_VSCHARS =
   'has characters that no client can send: only letters, digits, spaces and signs of ASCII (RFC 6749 A.2)'
@@ -189,12 +163,6 @@ export const clientSchema = z.strictObject({
   claims: claims.optional(),
 })
 
-/** Returns `set`, the lifetimes of usher.yaml in seconds, with those that the client has itself. */
-export const lifetimesOf = <L extends object>(set: L, client?: object): L => ({
-  ...set,
-  ...mapOf(mapOf(client).lifetimes),
-})
-
 /** Keys that users read. Each can be given for a language too: `client_name#de` (RFC 7591 §2.2). */
 export const READ_BY_USERS = ['client_name', 'client_uri', 'policy_uri', 'tos_uri'] as const
 
@@ -212,3 +180,21 @@ export function inLanguages<S extends z.ZodObject>(schema: S, data: unknown): S 
 export type ClientFile = z.output<typeof clientSchema>
 /** A client as the provider uses it: the secret exists only as a hash. */
 export type ClientMetadata = Omit<ClientFile, 'client_secret'>
+
+/** Returns a client whose plain secret, which only a loopback issuer accepts, became a hash. */
+export function withoutSecret<T extends Partial<ClientFile>>({ client_secret, ...client }: T) {
+  if (client_secret === undefined) return client
+  const hashes = [...(client.client_secret_hashes ?? []), hashSecret(client_secret)]
+  return { ...client, client_secret_hashes: hashes }
+}
+
+/** Returns `1 for good, 1 until 2026-12-01 00:00 UTC, 1 expired`; undefined without secrets. */
+export function describeSecrets(entries: SecretHash[] = []): string | undefined {
+  const groups = [...Map.groupBy(entries, lifetimeOf)]
+  return groups.map(([lifetime, { length }]) => `${length} ${lifetime}`).join(', ') || undefined
+}
+
+function lifetimeOf(entry: SecretHash): string {
+  if (typeof entry === 'string') return 'for good'
+  return isExpired(entry) ? 'expired' : `until ${timeOf(Date.parse(entry.until) / 1000)}`
+}

@@ -3,10 +3,9 @@
 // values a page can show; zod validates against it.
 
 import { z } from 'zod'
-import { leavesOf, nameLike, words, wordsByLanguage } from './values.ts'
-
-/** An authorization detail as a client sends it (RFC 9396 §2). */
-export type Detail = { type: string; [property: string]: unknown }
+import type { Detail } from '../../oidc/consents.ts'
+import { leavesOf } from '../../store/values.ts'
+import { nameLike, words, wordsByLanguage } from './values.ts'
 
 const typeName = nameLike(
   /^[\x21\x23-\x5B\x5D-\x7E]{1,100}$/,

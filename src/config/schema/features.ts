@@ -66,9 +66,3 @@ export type Features = z.output<typeof featuresSchema>
 
 /** Schema of `compatibility`. */
 export const compatibilitySchema = section({ implicit: off, hybrid: off })
-
-/** Returns the key of `compatibility` that a response type needs; undefined for `code`. */
-export function flowOf(responseType: string) {
-  if (responseType === 'code') return undefined
-  return responseType.includes('code') ? 'hybrid' : 'implicit'
-}

@@ -1,6 +1,7 @@
 // Schema of the public keys in client files.
 
 import { z } from 'zod'
+import { bytesOf, costOf } from '../../oidc/key-cost.ts'
 import { namesIn, refusing } from './values.ts'
 
 const TEXTS = namesIn('use alg kid crv x y n e x5u x5t x5t#S256')
@@ -25,10 +26,6 @@ export const jwks = z.strictObject({
 
 const PRIVATE = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k', 'priv']
 const MIN_RSA_BITS = 2048
-/** A signature takes longer with the length of both (RFC 8017 §3.1): a usual exponent is 65537. */
-const MAX_RSA_BITS = 4096
-const MAX_EXPONENT_BITS = 32
-
 /** Returns what is wrong with a key, without any part of the key; undefined if it is valid. */
 function jwkProblem(jwk: Record<string, unknown>): string | undefined {
   const { kty, crv, n } = jwk
@@ -42,19 +39,4 @@ function jwkProblem(jwk: Record<string, unknown>): string | undefined {
     return `RSA needs ${MIN_RSA_BITS} bits or more`
   }
   return costOf(jwk)
-}
-
-/** Returns why signatures with a public key would cost too much; undefined if they do not. */
-export function costOf({ kty, n, e }: Record<string, unknown>): string | undefined {
-  if (kty !== 'RSA') return undefined
-  if (bytesOf(n) * 8 > MAX_RSA_BITS) return `n: RSA has ${MAX_RSA_BITS} bits at most`
-  if (bytesOf(e) * 8 > MAX_EXPONENT_BITS) return `e has ${MAX_EXPONENT_BITS} bits at most: AQAB`
-  return undefined
-}
-
-/** The length of a number in base64url, without zeros before it. */
-function bytesOf(value: unknown): number {
-  const bytes = Buffer.from(typeof value === 'string' ? value : '', 'base64url')
-  const first = bytes.findIndex(byte => byte !== 0)
-  return first < 0 ? 0 : bytes.length - first
 }

@@ -5,8 +5,9 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join, parse } from 'node:path'
 import { parse as parseYaml } from 'yaml'
 import { z } from 'zod'
+import { leavesOf, mapOf } from '../../store/values.ts'
 import { didYouMean } from '../report/wording.ts'
-import { leavesOf, mapOf, refusing, words } from './values.ts'
+import { refusing, words } from './values.ts'
 
 /** Texts by `page.thing`, by language tag (BCP 47). */
 export type Locales = Record<string, Record<string, string>>

@@ -1,10 +1,9 @@
 // Redirect URIs: their schema, and the schemes of each kind of client.
 
 import { z } from 'zod'
+import { LOOPBACK_HOSTS } from '../../oidc/vocabulary.ts'
 import { refusing } from './values.ts'
 
-/** Host names of loopback addresses. */
-export const LOOPBACK_HOSTS = new Set(['localhost', '127.0.0.1', '[::1]'])
 const DANGEROUS = /^(javascript|data|file|vbscript|blob|about|wss?):$/
 
 /** Returns what is wrong with a redirect URI for every kind of client; undefined if it is valid. */

@@ -2,8 +2,10 @@
 // where it defines them.
 
 import { z } from 'zod'
-import { type ClientFile, SIGNING_ALGORITHMS } from './client.ts'
-import { duration, hasKeys, scopeName, scopesByName, webUrl, words } from './values.ts'
+import { SIGNING_ALGORITHMS } from '../../oidc/vocabulary.ts'
+import { hasKeys } from '../../store/values.ts'
+import type { ClientFile } from './client.ts'
+import { duration, scopeName, scopesByName, webUrl, words } from './values.ts'
 
 const VISIBLE = 'is 1 to 255 visible ASCII characters'
 const visible = z.string().regex(/^[\x21-\x7E]{1,255}$/, { error: VISIBLE, abort: true })
@@ -42,19 +44,11 @@ export const resourceSchema = z.strictObject({
 /** A resource file with defaults. */
 export type ResourceFile = z.output<typeof resourceSchema>
 
-/** A JWT cannot be revoked: it is accepted until it expires. */
-export const MAX_JWT_SECONDS = 600
-
 /** Returns a URI in the one spelling of RFC 3986 §6.2: with a lower-case host, and / as the shortest path. */
 export const normalUri = (uri: string) => URL.parse(uri)?.href ?? uri
 
 /** Returns the aud of tokens for an API. */
 export const audienceOf = ({ resource, audience = resource }: ResourceFile) => audience
-
-/** Returns the lifetime of its tokens in seconds. `access_token`: the lifetime of other tokens. */
-export const lifetimeOf = ({ token_format, token_lifetime }: ResourceFile, access_token: number) =>
-  token_lifetime ??
-  (token_format === 'jwt' ? Math.min(access_token, MAX_JWT_SECONDS) : access_token)
 
 /** Whether a client may request tokens for an API. An entry with `*` at its end is for all ids that begin so. */
 export const isFor = ({ clients }: Pick<ResourceFile, 'clients'>, client_id: string) =>

@@ -1,12 +1,13 @@
 // Schema of upstreams/NAME.yaml: an OpenID Connect issuer at which users sign in.
 
 import { z } from 'zod'
+import {
+  PASSKEY,
+  PASSWORD_ACR,
+  PHISHING_RESISTANT_ACR,
+  TWO_FACTOR_ACR,
+} from '../../oidc/vocabulary.ts'
 import { matching, path, scopeName, section, VSCHARS, wordsByLanguage } from './values.ts'
-
-/** The name of the method of sign-in that is not an upstream. */
-export const PASSWORD = 'password'
-/** The name of the method of sign-in with a passkey. It is off until `sign_in.methods` names it. */
-export const PASSKEY = 'passkey'
 
 const FIELD = 'an upstream claim becomes username, name, email or attributes.NAME'
 const field = matching(/^(username|name|email|attributes\.\S+)$/, FIELD)
@@ -55,4 +56,15 @@ export interface Upstream extends UpstreamFile {
   clientSecret?: string
   /** PKCS #8, PEM. */
   secretKey?: string
+}
+
+/** For `acr_values_supported` in discovery: those of Usher's own sign-in, and those of upstreams. */
+export function acrValuesOf(
+  upstreams: Record<string, Pick<UpstreamFile, 'acr'>>,
+  sign_in: { methods?: string[]; second_factor: string },
+): string[] {
+  const passkeys = hasPasskeys(sign_in) ? [TWO_FACTOR_ACR, PHISHING_RESISTANT_ACR] : []
+  const codes = sign_in.second_factor === 'off' ? [] : [TWO_FACTOR_ACR]
+  const theirs = Object.values(upstreams).flatMap(({ acr }) => Object.values(acr))
+  return [...new Set([PASSWORD_ACR, ...codes, ...passkeys, ...theirs])]
 }

@@ -206,10 +206,6 @@ export const PROTOCOL_CLAIMS: ReadonlySet<string> = new Set(
 
 /** usher.yaml with defaults. */
 export type UsherFile = z.output<typeof usherSchema>
-/** `redis` with defaults. */
-export type RedisSettings = UsherFile['redis']
-/** `redis` when the file has no such key. */
-export const REDIS_DEFAULTS: RedisSettings = usherSchema.shape.redis.parse(undefined)
 /** claims.yaml with defaults. */
 export type ClaimsFile = z.output<typeof claimsSchema>
 

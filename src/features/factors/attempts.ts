@@ -1,13 +1,13 @@
 // Attempts at factors: their limits, their audit events, and the sign-in with a passkey alone.
 
 import type { Context } from 'koa'
-import type { Account } from '../../sign-in/account.ts'
-import { accountCounter } from '../../sign-in/authentication.ts'
+import type { Interaction } from '../../oidc/interactions.ts'
 import { note } from '../../operation/audit.ts'
 import { clientInfoOf } from '../../operation/client-info.ts'
 import type { Metrics } from '../../operation/metrics.ts'
+import type { Account } from '../../sign-in/account.ts'
+import { accountCounter } from '../../sign-in/authentication.ts'
 import type { Site } from '../../sign-in/site.ts'
-import type { Interaction } from '../../oidc/interactions.ts'
 import { now } from '../../store/store.ts'
 import type { Method } from './factors.ts'
 import { credentialIn, type Passkeys, Refused, raised } from './passkeys.ts'

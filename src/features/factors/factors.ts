@@ -8,8 +8,8 @@
 import { randomInt } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { namesIn } from '../../config/schema/values.ts'
+import type { ClientInfo } from '../../oidc/adapter/sessions.ts'
 import { BOUNDS } from '../../oidc/bounds.ts'
-import type { ClientInfo } from '../../operation/client-info.ts'
 import type { Found, Records } from '../../store/records.ts'
 import { now } from '../../store/store.ts'
 

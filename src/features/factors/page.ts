@@ -1,10 +1,10 @@
 // The account page of factors: passkeys, apps, and recovery codes. Every change needs a proof (sign-in/changes.ts).
 
 import type { Context } from 'koa'
-import { note } from '../../operation/audit.ts'
 import { elsewhereOf } from '../../account/sessions.ts'
-import type { SignedIn, Site, Submitted } from '../../sign-in/site.ts'
+import { note } from '../../operation/audit.ts'
 import type { Translate } from '../../pages/words.ts'
+import type { SignedIn, Site, Submitted } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
 import { placeOf } from './attempts.ts'
 import { type Factor, type Factors, isPasskey } from './factors.ts'

@@ -23,13 +23,14 @@ import {
   isoCBOR,
 } from '@simplewebauthn/server/helpers'
 import type { Context } from 'koa'
-import type { Account } from '../../sign-in/account.ts'
-import { type Login, PHISHING_RESISTANT_ACR } from '../../sign-in/sign-in-method.ts'
 import type { Settings } from '../../config/load.ts'
-import { mapOf, readJson } from '../../config/schema/values.ts'
-import { harmless } from '../../operation/failures.ts'
+import { harmless } from '../../oidc/harmless.ts'
+import type { Login } from '../../oidc/interactions.ts'
+import { PHISHING_RESISTANT_ACR } from '../../oidc/vocabulary.ts'
+import type { Account } from '../../sign-in/account.ts'
 import type { Records } from '../../store/records.ts'
 import { now, reasonOf } from '../../store/store.ts'
+import { mapOf, readJson } from '../../store/values.ts'
 import { type FactorStore, isPasskey, type Passkey, TRANSPORTS, type Use } from './factors.ts'
 import { hostOf } from './rules.ts'
 

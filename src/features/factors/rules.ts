@@ -1,16 +1,17 @@
 // Which factors an account has to use: the rules of `sign_in` in usher.yaml, and the strength of factors.
 
 import { join } from 'node:path'
-import { type Account, valuesOf } from '../../sign-in/account.ts'
+import type { Settings } from '../../config/load.ts'
+import { ConfigError } from '../../config/report/finding.ts'
+import { hasPasskeys, type Upstream } from '../../config/schema/upstream.ts'
+import { valuesOf } from '../../oidc/clients.ts'
 import {
   methodOf,
   PHISHING_RESISTANT_ACR,
   satisfies,
   TWO_FACTOR_ACR,
-} from '../../sign-in/sign-in-method.ts'
-import type { Settings } from '../../config/load.ts'
-import { ConfigError } from '../../config/report/finding.ts'
-import { hasPasskeys, type Upstream } from '../../config/schema/upstream.ts'
+} from '../../oidc/vocabulary.ts'
+import type { Account } from '../../sign-in/account.ts'
 import type { Records } from '../../store/records.ts'
 import { createFactors, type Factor, type Factors, isPasskey } from './factors.ts'
 

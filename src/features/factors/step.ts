@@ -5,18 +5,18 @@ import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import { Secret, TOTP } from 'otpauth'
 import { renderSVG } from 'uqr'
-import type { Account } from '../../sign-in/account.ts'
+import { elsewhereOf, endBrowsers } from '../../account/sessions.ts'
 import { browsersOf } from '../../account/signed-in-browsers.ts'
-import { type Login, TWO_FACTOR_ACR } from '../../sign-in/sign-in-method.ts'
 import type { Settings } from '../../config/load.ts'
 import { beginningOf, shownName } from '../../oidc/display-text.ts'
+import type { Interaction, Login, Outcome } from '../../oidc/interactions.ts'
+import { TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
 import { note } from '../../operation/audit.ts'
 import type { Form } from '../../operation/forms.ts'
 import type { Metrics } from '../../operation/metrics.ts'
+import type { Account } from '../../sign-in/account.ts'
 import { isForChange, type PromptPage } from '../../sign-in/interaction-pages.ts'
-import { elsewhereOf, endBrowsers } from '../../account/sessions.ts'
 import type { Site } from '../../sign-in/site.ts'
-import type { Interaction, Outcome } from '../../oidc/interactions.ts'
 import { now } from '../../store/store.ts'
 import { createAttempts, placeOf, useOf } from './attempts.ts'
 import {
@@ -94,7 +94,7 @@ export async function addFactor(
 /** Returns the page. */
 export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }): PromptPage {
   const { settings, factors, passkeys, rules, metrics } = parts
-  const { views, interactions, directory } = site
+  const { views, flow, directory } = site
   const attempt = createAttempts(site, metrics)
 
   /** The user and the sign-in so far. Throws 400 if it has ended. */
@@ -173,7 +173,7 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
   /** The answer that goes on with two factors. */
   async function proceed({ account, interaction }: State, login: Login): Promise<Outcome> {
     const { pending } = interaction
-    return pending ? interactions.completeSignIn(account, login, pending) : { login }
+    return pending ? flow.completeSignIn(account, login, pending) : { login }
   }
 
   const withCode = ({ login }: State, method: string): Login => {
@@ -245,7 +245,7 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
         return ask(ctx, state, isPasskeySent ? 'passkey_failed' : 'wrong')
       }
       if (form.value('decision') === 'later' && (await graceOf(state))) {
-        return interactions.completeSignIn(account, login, interaction.pending)
+        return flow.completeSignIn(account, login, interaction.pending)
       }
       const at = { place: placeOf(interaction), uid: interaction.uid }
       const { codes, problem } = await addFactor(ctx, parts, account.id, form, at)

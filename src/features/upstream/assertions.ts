@@ -15,22 +15,21 @@
 import { decodeJwt, type JWTPayload, jwtVerify } from 'jose'
 import { type Client, errors, type TokenEndpointGrantContext } from 'oidc-provider'
 import type { IDToken } from 'openid-client'
-import { type Account, subjectSchema } from '../../sign-in/account.ts'
-import { keyOf, withdrawalOf } from '../../oidc/consents.ts'
-import type { OwnDirectory } from '../../sign-in/directory.ts'
-import { satisfies, TWO_FACTOR_ACR } from '../../sign-in/sign-in-method.ts'
 import { type ResourceFile, scopesFor } from '../../config/schema/resource.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
-import { mapOf, required } from '../../config/schema/values.ts'
-import { note } from '../../operation/audit.ts'
-import { refusalOf, scopeOf } from '../../oidc/clients.ts'
-import type { Dependencies } from '../../oidc/feature.ts'
-import { createGrants } from '../../oidc/grants.ts'
-import { replayName } from '../../oidc/library-overrides.ts'
 import { newTag, revokeGrant } from '../../oidc/adapter/grants.ts'
 import { commitAtEnd } from '../../oidc/adapter/request.ts'
-import { outageIn, reasonOf } from '../../store/store.ts'
+import { refusalOf, scopeOf } from '../../oidc/clients.ts'
+import { keyOf, withdrawalOf } from '../../oidc/consents.ts'
 import { bindToken, CNF_PROBLEM, confirmationIn } from '../../oidc/dpop.ts'
+import { replayName } from '../../oidc/library-overrides.ts'
+import { satisfies, TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
+import { note } from '../../operation/audit.ts'
+import { type Account, subjectSchema } from '../../sign-in/account.ts'
+import type { Dependencies } from '../../sign-in/dependencies.ts'
+import type { OwnDirectory } from '../../sign-in/directory.ts'
+import { outageIn, reasonOf } from '../../store/store.ts'
+import { mapOf, required } from '../../store/values.ts'
 import { createRules } from '../factors/rules.ts'
 import { tokenFor } from '../resources.ts'
 import { accountFor, acrOf } from './identities.ts'
@@ -48,7 +47,7 @@ export function createAssertionHandler(
   trusted: Connection[],
 ) {
   const { settings, records, consents } = dependencies
-  const { make, accountOfToken } = createGrants(dependencies)
+  const { make, accountOfToken } = dependencies.grants
   const rules = createRules(settings)
 
   /** Returns the claims of an assertion for a client. Throws if the assertion is not valid. */

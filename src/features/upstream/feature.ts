@@ -11,20 +11,21 @@
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import type { IDToken } from 'openid-client'
-import { createDirectory } from '../../sign-in/directory.ts'
-import type { SignInMethod } from '../../sign-in/sign-in-method.ts'
-import { ASSERTION_GRANT } from '../../config/schema/client.ts'
-import { mapOf } from '../../config/schema/values.ts'
+import type { PageFeature } from '../../account/page-feature.ts'
+import type { Feature, Finisher } from '../../oidc/feature.ts'
+import { harmless } from '../../oidc/harmless.ts'
+import { ASSERTION_GRANT } from '../../oidc/vocabulary.ts'
 import { note } from '../../operation/audit.ts'
 import { createPlainFetch } from '../../operation/egress.ts'
 import { PLACES } from '../../pages/page-data.ts'
-import type { PageFeature } from '../../routes.ts'
+import type { Translate } from '../../pages/words.ts'
+import type { Dependencies } from '../../sign-in/dependencies.ts'
+import { createDirectory } from '../../sign-in/directory.ts'
+import type { SignInMethod } from '../../sign-in/sign-in-method.ts'
 import { problemPath } from '../../sign-in/sign-in-page.ts'
 import type { Site } from '../../sign-in/site.ts'
-import type { Translate } from '../../pages/words.ts'
-import { harmless } from '../../operation/failures.ts'
-import type { Dependencies, Feature, Finisher } from '../../oidc/feature.ts'
 import { now } from '../../store/store.ts'
+import { mapOf } from '../../store/values.ts'
 import { RECOVERY_AMR } from '../factors/rules.ts'
 import { createAssertionHandler } from './assertions.ts'
 import { accountFor, acrOf, domainOf } from './identities.ts'
@@ -186,9 +187,9 @@ export function upstreamSignIn(dependencies: Dependencies) {
       acr: acrOf(upstream, claims),
       upstreamSession: isText(sid) ? `${upstream.issuer} ${sid}` : undefined,
     }
-    const outcome = await site.interactions.completeSignIn(account, login)
+    const outcome = await site.flow.completeSignIn(account, login)
     const next = await site.interactions.finish(ctx, outcome, uid)
-    const isPart = outcome.pending && (await site.interactions.needsFactor(account, login))
+    const isPart = outcome.pending && (await site.flow.needsFactor(account, login))
     if (!isPart) note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
     return next
   }

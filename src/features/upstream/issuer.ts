@@ -3,14 +3,14 @@
 import { createRemoteJWKSet, customFetch, errors, importPKCS8, type JWTVerifyGetKey } from 'jose'
 import * as oidc from 'openid-client'
 import type { Logger } from 'pino'
-import { subjectSchema } from '../../sign-in/account.ts'
-import { costOf } from '../../config/schema/jwks.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
-import { mapOf, readJson } from '../../config/schema/values.ts'
+import { costOf } from '../../oidc/key-cost.ts'
 import { withTimeout } from '../../operation/egress.ts'
 import { faultOf } from '../../operation/log.ts'
 import { importKey } from '../../operation/signing-keys.ts'
+import { subjectSchema } from '../../sign-in/account.ts'
 import { now, PeerUnavailable, reasonOf } from '../../store/store.ts'
+import { mapOf, readJson } from '../../store/values.ts'
 
 /** Time for all requests of one step. The user waits for it. */
 const TIMEOUT_MS = 1_800

@@ -2,14 +2,14 @@
 
 import { type JWTPayload, jwtVerify } from 'jose'
 import type { Context } from 'koa'
-import type { OwnDirectory } from '../../sign-in/directory.ts'
-import { isMap } from '../../config/schema/values.ts'
+import type { Sessions } from '../../oidc/adapter/sessions.ts'
+import { headerProblem } from '../../oidc/jwt-rules.ts'
 import { note } from '../../operation/audit.ts'
 import { readForm } from '../../operation/forms.ts'
-import { headerProblem } from '../../oidc/requests.ts'
-import type { Sessions } from '../../oidc/adapter/sessions.ts'
+import type { OwnDirectory } from '../../sign-in/directory.ts'
 import type { Records } from '../../store/records.ts'
 import { reasonOf, StoreUnavailable } from '../../store/store.ts'
+import { isMap } from '../../store/values.ts'
 import { linkOf } from './identities.ts'
 import type { Connection } from './issuer.ts'
 

@@ -2,11 +2,11 @@
 
 import type { Context } from 'koa'
 import type { IDToken } from 'openid-client'
-import { type Account, InvalidAccount, type Link } from '../../sign-in/account.ts'
-import type { OwnDirectory } from '../../sign-in/directory.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import { note } from '../../operation/audit.ts'
 import { PLACES } from '../../pages/page-data.ts'
+import { type Account, InvalidAccount, type Link } from '../../sign-in/account.ts'
+import type { OwnDirectory } from '../../sign-in/directory.ts'
 import { methodFailed } from '../../sign-in/sign-in-page.ts'
 import type { SignedIn, Site, Submitted } from '../../sign-in/site.ts'
 import { addLink, linkOf, readClaims, withoutIssuer } from './identities.ts'

@@ -3,13 +3,14 @@
 // sign the user in again without a question. Its value is the URL of the page after the sign-out.
 
 import type { Context } from 'koa'
-import type { OwnDirectory } from '../../sign-in/directory.ts'
-import { methodOf } from '../../sign-in/sign-in-method.ts'
 import type { Settings } from '../../config/load.ts'
-import { cookieNames, originCookie } from '../../operation/cookies.ts'
-import { methodFailed } from '../../sign-in/sign-in-page.ts'
-import type { Finisher, Oidc } from '../../oidc/feature.ts'
+import { cookieNames, originCookie } from '../../oidc/cookies.ts'
+import type { Oidc } from '../../oidc/dependencies.ts'
+import type { Finisher } from '../../oidc/feature.ts'
 import { routesOf } from '../../oidc/paths.ts'
+import { methodOf } from '../../oidc/vocabulary.ts'
+import type { OwnDirectory } from '../../sign-in/directory.ts'
+import { methodFailed } from '../../sign-in/sign-in-page.ts'
 import type { Connection } from './issuer.ts'
 
 const COOKIE_MS = 30 * 24 * 3600 * 1000

@@ -11,10 +11,10 @@
 // themselves. JWTs are not stored, and are valid until they expire.
 
 import type { AdapterPayload } from 'oidc-provider'
-import { mapOf } from '../../config/schema/values.ts'
 import type { Name, Records } from '../../store/records.ts'
 import { pooledBytes, recordOf, type Seal } from '../../store/seal.ts'
 import { now, type Store } from '../../store/store.ts'
+import { mapOf } from '../../store/values.ts'
 
 /** The library's payload of a record. */
 export type Payload = AdapterPayload & Record<string, unknown>

@@ -14,9 +14,9 @@
 //   any other                      reuse: revokes the family and its grant           consumed
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
-import { required } from '../../config/schema/values.ts'
 import type { Found, Records } from '../../store/records.ts'
 import { now } from '../../store/store.ts'
+import { required } from '../../store/values.ts'
 import { type GrantRecord, grantName, type Payload, revokeGrant } from './grants.ts'
 import {
   assertClientConnected,

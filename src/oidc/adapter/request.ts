@@ -6,7 +6,7 @@
 // repeats its request, and the tokens of the first one expire unknown. After the commit, a repeated request is a reuse.
 
 import { errors, type Grant, type KoaContextWithOIDC, Provider } from 'oidc-provider'
-import { nextTurn } from '../../config/turns.ts'
+import { nextTurn } from '../../store/turns.ts'
 
 /** Returns the context of the request; undefined on pages, where the library is not called by its routes. */
 export const currentRequest = (): KoaContextWithOIDC | undefined => Provider.ctx

@@ -1,8 +1,8 @@
 // Requests that present something that was used before: a code, a token, a page.
 
 import { errors } from 'oidc-provider'
-import { note } from '../../operation/audit.ts'
 import type { Found, Records } from '../../store/records.ts'
+import { noteEvent } from '../note.ts'
 import type { Payload } from './grants.ts'
 import { currentRequest } from './request.ts'
 
@@ -24,7 +24,7 @@ export function noteReuse(
   { clientId, accountId }: Pick<Payload, 'clientId' | 'accountId'>,
 ) {
   const ctx = currentRequest()
-  if (ctx) note(ctx, event, { client_id: clientId, account: accountId })
+  if (ctx) noteEvent(ctx, event, { client_id: clientId, account: accountId })
 }
 
 /**

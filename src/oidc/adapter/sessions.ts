@@ -18,14 +18,22 @@
 
 import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import { ACCOUNT_CLIENT } from '../../config/schema/client.ts'
-import { BOUNDS } from '../bounds.ts'
-import { type ClientInfo, clientInfoOf } from '../../operation/client-info.ts'
+import type { Context } from 'koa'
+import { signOutQueue } from '../../store/delivery-queue.ts'
 import type { Found, Records } from '../../store/records.ts'
 import { now } from '../../store/store.ts'
-import { signOutQueue } from '../../store/delivery-queue.ts'
+import { BOUNDS } from '../bounds.ts'
+import { ACCOUNT_CLIENT } from '../vocabulary.ts'
 import { revokeWithSession, TOMBSTONE_SECONDS } from './grants.ts'
 import { currentRequest, currentRoute } from './request.ts'
+
+/** The browser that a session signed in with, for the account pages. */
+export interface ClientInfo {
+  /** In CIDR notation. */
+  network: string
+  browser?: string
+  system?: string
+}
 
 /** The payload of the library, and what Usher keeps with it. */
 export interface SessionRecord {
@@ -71,9 +79,14 @@ export type Sessions = ReturnType<typeof createSessions>
 
 /**
  * Returns the functions that find, save, list and end sessions. `isNotified`: whether a client is notified of
- * the end of a session. The command line knows no clients: the delivery leaves out those that are not.
+ * the end of a session. The command line knows no clients: the delivery leaves out those that are not. `clientInfoOf`: the
+ * browser of a request, which a sign-in keeps in its session.
  */
-export function createSessions(records: Records, isNotified = isApplication) {
+export function createSessions(
+  records: Records,
+  isNotified = isApplication,
+  clientInfoOf: (ctx: Context) => ClientInfo | undefined = () => undefined,
+) {
   const signOuts = signOutQueue(records)
 
   /** The session to which a cookie value leads. */

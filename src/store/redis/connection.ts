@@ -4,7 +4,7 @@
 import { readFileSync } from 'node:fs'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
 import { Cluster, Redis, type RedisOptions } from 'ioredis'
-import type { RedisSettings } from '../../config/schema/usher.ts'
+import type { RedisSettings } from './settings.ts'
 
 /** ioredis itself tries unreachable sentinels for ever. */
 const CONNECT_TIMEOUT_MS = 3000

@@ -3,12 +3,12 @@
 
 import { setTimeout as pause } from 'node:timers/promises'
 import { Cluster, type Redis } from 'ioredis'
-import type { RedisSettings } from '../../config/schema/usher.ts'
 import { type Check, now, type Observer, type Outage, StoreUnavailable } from '../store.ts'
 import { checkServers, hasReplica, readInfo } from './checks.ts'
 import { type Connection, connect, createConnection, inTime } from './connection.ts'
 import { modeProblem } from './reasons.ts'
 import { createReplication } from './replication.ts'
+import type { RedisSettings } from './settings.ts'
 
 /** Further commands are refused, so that a slow Redis does not fill the memory of this process. */
 const MAX_IN_FLIGHT = 2000

@@ -10,10 +10,10 @@
 // most writes need one command. A removed record is taken out of its indexes afterwards (scripts/index.lua).
 
 import { Cluster } from 'ioredis'
-import { REDIS_DEFAULTS } from '../../config/schema/usher.ts'
 import { pooledBytes } from '../seal.ts'
 import { type Entry, now, type Observer, type Store, StoreUnavailable } from '../store.ts'
 import { openServers } from './servers.ts'
+import { REDIS_DEFAULTS } from './settings.ts'
 
 /** Records of an index, or of a scan, that are read at once. */
 const BATCH = 200

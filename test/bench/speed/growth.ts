@@ -1,14 +1,14 @@
 // Usher on a Redis with many entries: live tokens of other users, and one user with 200 connected applications.
 
 import { pino } from 'pino'
-import { createConsents } from '../../../src/oidc/consents.ts'
-import { createDirectory } from '../../../src/sign-in/directory.ts'
 import { createApp } from '../../../src/app.ts'
-import { hashSecret } from '../../../src/config/client-secret.ts'
 import { readSettings } from '../../../src/config/load.ts'
+import { newTag } from '../../../src/oidc/adapter/grants.ts'
+import { hashSecret } from '../../../src/oidc/client-secret.ts'
+import { createConsents } from '../../../src/oidc/consents.ts'
 import { createMetrics } from '../../../src/operation/metrics.ts'
 import { openSigningKeys } from '../../../src/operation/signing-keys.ts'
-import { newTag } from '../../../src/oidc/adapter/grants.ts'
+import { createDirectory } from '../../../src/sign-in/directory.ts'
 import { openInstallation } from '../../../src/store/open.ts'
 import { CLIENT, LIFETIME_SECONDS, ONLINE, SECRET } from './client.ts'
 import { type Connection, openConnection } from './connection.ts'

@@ -1,7 +1,7 @@
 // Names and attributes of the cookies, and the keyed hashes that sign cookies and forms.
 
 import { createHmac, createSecretKey, type KeyObject } from 'node:crypto'
-import { isSameText } from '../config/schema/values.ts'
+import { isSameText } from '../store/seal.ts'
 
 const COOKIE = { httpOnly: true, sameSite: 'lax', signed: true } as const
 

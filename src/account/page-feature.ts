@@ -1,0 +1,39 @@
+// What an optional feature adds to the product.
+
+import type Router from '@koa/router'
+import type { Context, Middleware } from 'koa'
+import type { ClientMetadata } from '../config/schema/client.ts'
+import type { Feature, LibraryProvider } from '../oidc/feature.ts'
+import type { Notifier } from '../operation/events.ts'
+import type { Area } from '../pages/page-data.ts'
+import type { FeaturePrompt } from '../sign-in/flow.ts'
+import type { PromptPage } from '../sign-in/interaction-pages.ts'
+import type { SignInMethod } from '../sign-in/sign-in-method.ts'
+import type { PasskeySignIn } from '../sign-in/sign-in-page.ts'
+import type { Site } from '../sign-in/site.ts'
+import type { Notices } from './overview.ts'
+
+/** What an optional feature adds to the product: to the wrapper, to the sign-in, and to the pages. */
+export interface PageFeature extends Feature, Notifier {
+  /** Metadata of a client that is not in the config folder, for pages. Undefined when it has none. */
+  describeClient?(
+    provider: LibraryProvider,
+    id: string,
+    ctx: Pick<Context, 'ip'>,
+  ): Promise<ClientMetadata | undefined>
+  /** Called for each request at an endpoint for programs, before the library. */
+  middleware?: Middleware
+
+  /** By name. The page of a step answers with `completeSignIn` (sign-in/flow.ts). */
+  prompts?: Record<string, FeaturePrompt & { page(site: Site): PromptPage }>
+  /** For the home page of the account. */
+  notices?: Notices
+  /** Methods of sign-in beside the password. */
+  signInMethods?: SignInMethod[]
+  /** Returns the sign-in with a passkey, if users can sign in with one. */
+  passkeySignIn?(site: Site): PasskeySignIn | undefined
+  /** Entries of the account navigation. A sign-in may return to their pages. */
+  areas?: Area[]
+  /** Adds pages to the router. */
+  addPages?(pages: Router, site: Site): void
+}

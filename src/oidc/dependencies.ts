@@ -1,0 +1,153 @@
+// What the wrapper needs from the product around it. `app.ts` hands it over; test/oidc/wrapper.test.ts hands over
+// stand-ins. `Settings` of config/load.ts has all settings that are named here, and more.
+
+import type { JWK } from 'jose'
+import type { Configuration, KoaContextWithOIDC } from 'oidc-provider'
+import type { Records } from '../store/records.ts'
+import type { Sessions } from './adapter/sessions.ts'
+import type { SecretHash } from './client-secret.ts'
+import type { Consents } from './consents.ts'
+
+/** Lifetimes that an operator sets, in seconds. */
+export interface LifetimeSettings {
+  code: number
+  access_token: number
+  id_token: number
+  refresh_token_idle: number
+  refresh_token: number
+  refresh_token_grace: number
+  session_idle: number
+  session: number
+  interaction: number
+}
+
+/** Features of the protocol that an operator switches on or off. */
+export interface ProtocolFeatures {
+  introspection: boolean
+  jwt_introspection: boolean
+  revocation: boolean
+  rp_initiated_logout: boolean
+  backchannel_logout: boolean
+  resource_indicators: boolean
+  client_credentials: boolean
+  pushed_authorization_requests: boolean | 'required'
+  device_flow: boolean
+  ciba: boolean
+  signed_userinfo: boolean
+  encryption: boolean
+  request_objects: boolean
+  jwt_response_modes: boolean
+  mtls: boolean
+  client_attestation: boolean
+  dpop: boolean
+  claims_parameter: boolean
+  rich_authorization_requests: boolean
+  pairwise_subjects: boolean
+  client_id_metadata_documents: object | boolean
+  dynamic_registration: object | boolean
+}
+
+/** A client of the config folder: the metadata that the wrapper itself reads. It hands all others to the library. */
+export interface ClientMetadata {
+  client_id: string
+  response_types: string[]
+  response_modes: string[]
+  grant_types: string[]
+  scope?: string
+  token_endpoint_auth_method?: string
+  client_secret_hashes?: SecretHash[]
+  profile?: string
+  id_token_signed_response_alg: string
+  authorization_signed_response_alg?: string
+  tls_client_certificate_bound_access_tokens?: boolean
+  backchannel_token_delivery_mode?: 'poll' | 'ping'
+  enabled?: boolean
+  /** Attributes of accounts, each with the values of users who may use the client. */
+  allow?: Record<string, string[]>
+  required_scopes?: string[]
+  lifetimes?: Partial<LifetimeSettings>
+  claims?: { rename?: Record<string, string>; join?: string }
+}
+
+/** A protected API: what the wrapper itself reads of its file. */
+export interface Api {
+  token_format: 'opaque' | 'jwt'
+  /** In seconds. */
+  token_lifetime?: number | undefined
+  /** Rules of token exchange. */
+  exchange?: unknown[]
+}
+
+/** The settings of the operator that decide how the protocol behaves. */
+export interface ProviderSettings {
+  issuer: string
+  /** A loopback http issuer: cookies cannot be `Secure` there. */
+  development: boolean
+  clients: ClientMetadata[]
+  /** By the name of the claim. */
+  claims: Record<string, { scope: string }>
+  /** All scopes except those of APIs, by name. */
+  scopes: Record<string, object>
+  /** By identifier (RFC 8707). */
+  resources: Record<string, Api>
+  lifetimes: LifetimeSettings
+  features: ProtocolFeatures
+  compatibility: { implicit: boolean; hybrid: boolean }
+  /** Values of `acr` that a sign-in can have. */
+  acrValues: string[]
+  /** Seconds for which a new key is published before it signs. */
+  keys: { announce: number }
+  id_token: { claims: 'identity' | 'minimal' }
+  /** Further members of the discovery document. */
+  discovery: Record<string, unknown>
+  branding: { links: { privacy?: string; terms?: string } }
+  /** Authorities of client certificates, PEM; empty if there are none. */
+  clientAuthorities: string
+}
+
+/** A key that signs or decrypts, as a JWK: the private key, or the public part. */
+export type SigningKey = JWK & {
+  kid: string
+  alg: string
+  use: 'sig' | 'enc'
+  /** Signs in place of a private part. Only keys of `keys.module` have it. */
+  sign?: (data: Uint8Array) => Promise<Uint8Array>
+}
+
+/** A user, as the wrapper sees one. `id`: the subject of tokens. */
+export interface User {
+  id: string
+  /** Values that `allow` in a client file compares. */
+  attributes: Record<string, unknown>
+}
+
+/** The users of the product. */
+export interface Users<U extends User = User> {
+  /**
+   * Returns the user if they may still sign in; undefined if they are gone, disabled, or if their access ended after
+   * `signedIn` (epoch seconds).
+   */
+  findEnabled(id: string, signedIn?: number): Promise<U | undefined>
+  /** Returns the claims that a user has a value for, by name. The scopes decide which are returned to a client. */
+  claimsOf(user: U): Record<string, unknown>
+}
+
+/** The library's state of a request. */
+export type Oidc = KoaContextWithOIDC['oidc']
+
+/** Sends the requests of the library to addresses that clients name. */
+export type Fetch = NonNullable<Configuration['fetch']>
+
+/** Everything that the wrapper is built from. */
+export interface ProviderDependencies<U extends User = User> {
+  settings: ProviderSettings
+  /** At least one: the first signs cookies, all verify. */
+  secrets: Uint8Array[]
+  /** The first of an algorithm signs, all are published. */
+  keys: SigningKey[]
+  records: Records
+  sessions: Sessions
+  consents: Consents
+  users: Users<U>
+  fetch: Fetch
+}

@@ -1,0 +1,19 @@
+// What every part of the product is built from.
+
+import type { Logger } from 'pino'
+import type { Settings } from '../config/load.ts'
+import type { SigningKey } from '../oidc/dependencies.ts'
+import type { Records } from '../store/records.ts'
+import type { Metrics } from './metrics.ts'
+
+/** Everything that an app is built from. */
+export interface Environment {
+  settings: Settings
+  /** At least one: the first signs, all verify. */
+  secrets: Uint8Array[]
+  records: Records
+  /** The first of an algorithm signs, all are published. */
+  keys: SigningKey[]
+  log: Logger
+  metrics: Metrics
+}

@@ -1,0 +1,15 @@
+// The objects that the pages and the features use. `app.ts` builds each of them once.
+
+import type { Settings } from '../config/load.ts'
+import type { ProviderDependencies } from '../oidc/dependencies.ts'
+import type { Grants } from '../oidc/grants.ts'
+import type { Environment } from '../operation/environment.ts'
+import type { Account } from './account.ts'
+import type { Directory } from './directory.ts'
+
+/** The objects that the provider and its features use. */
+export interface Dependencies extends Environment, ProviderDependencies<Account> {
+  settings: Settings
+  directory: Directory
+  grants: Grants<Account>
+}
