@@ -15,6 +15,7 @@ const TIMED = [
 /** Take long or need more than Usher itself: `npm run test:slow`. */
 const SLOW = [
   'test/bench/speed/*.test.ts',
+  'test/compare/*.test.ts',
   'test/faults/*.test.ts',
   'test/operation/*.test.ts',
   'test/races/*.test.ts',

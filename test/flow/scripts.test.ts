@@ -55,6 +55,7 @@ const PROGRAMS: Record<string, { words: string; prints: RegExp }> = {
 const ELSEWHERE: Record<string, string> = {
   demo: 'test/flow/scripts.test.ts',
   certification: 'test/clients/certification-plans.test.ts',
+  compare: 'test/compare/compare.test.ts',
 }
 
 test('every script of package.json is run by a test or by .ci/run', () => {

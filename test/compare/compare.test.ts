@@ -1,0 +1,43 @@
+// A short run of `npm run compare`.
+
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, expect, test, vi } from 'vitest'
+import { run } from '../support/command.ts'
+
+// Ends a run that hangs.
+vi.setConfig({ testTimeout: 600_000 })
+
+const ROOT = join(import.meta.dirname, '../..')
+const folder = mkdtempSync(join(tmpdir(), 'usher-compared-'))
+afterAll(() => rmSync(folder, { recursive: true }))
+
+const compare = (...words: string[]) => run(['test/compare/run.ts', ...words, '--seed', '7'])
+
+test.each(['sqlite', 'redis'])('a checkout is like itself, on %s', async store => {
+  const { stdout, stderr, code } = await compare(
+    '.',
+    '--walks',
+    '4',
+    '--steps',
+    '30',
+    '--store',
+    store,
+  )
+  expect(code, stdout + stderr).toBe(0)
+  expect(stdout).toBe('No difference.\n')
+})
+
+test('a checkout with another attribute of cookies differs', async () => {
+  cpSync(join(ROOT, 'src'), join(folder, 'src'), { recursive: true })
+  cpSync(join(ROOT, 'package.json'), join(folder, 'package.json'))
+  symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
+  const file = join(folder, 'src/http/cookies.ts')
+  const source = readFileSync(file, 'utf8')
+  writeFileSync(file, source.replace("sameSite: 'lax'", "sameSite: 'strict'"))
+  const { stdout, code } = await compare(folder, '--walks', '4', '--steps', '30')
+  expect(code).toBe(1)
+  expect(stdout).toMatch(/The sides differ: walk \d, step \d+\. To repeat it:\n {2}npm run compare/)
+  expect(stdout).toMatch(/^── .*samesite=strict/m)
+})
