@@ -1,6 +1,14 @@
 // A short run of `npm run compare`.
 
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  globSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, test, vi } from 'vitest'
@@ -33,9 +41,10 @@ test('a checkout with another attribute of cookies differs', async () => {
   cpSync(join(ROOT, 'src'), join(folder, 'src'), { recursive: true })
   cpSync(join(ROOT, 'package.json'), join(folder, 'package.json'))
   symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
-  const file = join(folder, 'src/http/cookies.ts')
-  const source = readFileSync(file, 'utf8')
-  writeFileSync(file, source.replace("sameSite: 'lax'", "sameSite: 'strict'"))
+  for (const file of globSync(join(folder, 'src/**/*.ts'))) {
+    const source = readFileSync(file, 'utf8')
+    writeFileSync(file, source.replaceAll("sameSite: 'lax'", "sameSite: 'strict'"))
+  }
   const { stdout, code } = await compare(folder, '--walks', '4', '--steps', '30')
   expect(code).toBe(1)
   expect(stdout).toMatch(/The sides differ: walk \d, step \d+\. To repeat it:\n {2}npm run compare/)

@@ -1,7 +1,6 @@
 // Replaces what differs between two runs of the same walk: ids, tokens, keys and times. The same value always has
 // the same placeholder, so that a mix-up of two values is a difference.
 
-import { isMap } from '../../src/config/schema/values.ts'
 import type { Exchange } from './side.ts'
 
 /** Headers of the connection. */
@@ -37,6 +36,9 @@ const JWT = /eyJ[\w-]+\.[\w-]+\.[\w-]*/
 const sourceOf = (patterns: RegExp[]) => patterns.map(({ source }) => source).join('|')
 const TIME = new RegExp(`^(?:${sourceOf(TIMES)})$`)
 const VOLATILE = new RegExp(sourceOf([JWT, ...TIMES, PLACE, ...IDS]), 'g')
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** The lines of a text in an order that does not depend on ids. */
 export function sortedLines(text: string): string {
@@ -79,7 +81,7 @@ export function createPlaceholders() {
   function json(value: unknown): string {
     const tens = (seconds: unknown) => Math.round(Number(seconds) / 10) * 10
     const relative = (_key: string, part: unknown) => {
-      if (!isMap(part)) return part
+      if (!isObject(part)) return part
       const { iat, exp, expires_in } = part
       const lifetime = iat && exp ? { exp: `iat + ${tens(Number(exp) - Number(iat))}` } : {}
       return {

@@ -5,12 +5,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout } from 'node:timers/promises'
-import { hashSecret } from '../../src/config/client-secret.ts'
 import { APIS } from '../support/apis.ts'
 import { run } from '../support/command.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePort, startService } from '../support/service.ts'
-import { SECRET, UNLIMITED, writeConfig } from '../support/usher.ts'
+import { CLIENTS, UNLIMITED, writeConfig } from '../support/usher.ts'
 import { type Reply, send, type WireOptions } from '../support/wire.ts'
 
 export type Side = Awaited<ReturnType<typeof startSide>>
@@ -33,7 +32,7 @@ const TOKEN_LENGTH = 65
 const client = (client_id: string, grant_types: string[]) => ({
   client_id,
   client_name: `Application ${client_id}`,
-  client_secret_hashes: [hashSecret(SECRET)],
+  client_secret_hashes: CLIENTS.web?.client_secret_hashes,
   grant_types,
 })
 const { files, calendar } = APIS.resources
