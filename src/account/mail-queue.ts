@@ -1,4 +1,4 @@
-// The queues of mails. A record says what to send; mail.ts sends it, and makes a link at that moment, so that no token
+// The queues of mails. A record says what to send; features/mail/ sends it, and makes a link at that moment, so that no token
 // waits in the store. Forms that a stranger can send have a queue of their own: a flood of them does not delay the
 // mails of users and operators.
 //

@@ -23,7 +23,7 @@ import {
   RULES,
   unusedSeconds,
   WITHOUT_PKCE,
-} from '../features/registered-clients.ts'
+} from '../features/registration/registered-clients.ts'
 import { revokeClient } from '../oidc/adapter/grants.ts'
 import { hashOf, hashSecret, type SecretHash } from '../oidc/client-secret.ts'
 import { ANY_SECRET } from '../operation/failures.ts'

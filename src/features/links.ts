@@ -22,7 +22,7 @@ import { admit, checkPassword, hashPassword } from '../sign-in/password.ts'
 import type { Found, Records } from '../store/records.ts'
 import { isSameText } from '../store/seal.ts'
 import { now } from '../store/store.ts'
-import { createMailPauses } from './mail-pause.ts'
+import { createMailPauses } from './mail/pauses.ts'
 
 /** The purpose of a link: a new password for a user who forgot it, the confirmation of an address, or an account. */
 type Purpose = 'forgot' | 'address' | 'sign_up'

@@ -195,7 +195,7 @@ function configuration(
     // pushed ones too: it is called even if `audience` is absent.
     extraParams: {
       audience: ctx => checkRequest(ctx, features, known),
-      // The account pages act for a client that has these rules (features/ciba-requests.ts).
+      // The account pages act for a client that has these rules (features/ciba/requests.ts).
       require_sign_in: ctx => forAccountPages(ctx, 'require_sign_in'),
       second_factor: ctx => forAccountPages(ctx, 'second_factor'),
     },

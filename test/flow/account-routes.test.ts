@@ -85,7 +85,7 @@ async function state() {
 }
 
 test('the tables contain every route of the account pages', () => {
-  const app = ['app.ts', 'routes.ts', 'features/ciba.ts']
+  const app = ['app.ts', 'routes.ts', 'features/ciba/feature.ts']
     .map(path => readFileSync(`${import.meta.dirname}/../../src/${path}`, 'utf8'))
     .join('')
   const routes = [

@@ -3,7 +3,7 @@
 
 import { expect, test } from 'vitest'
 import { usherSchema } from '../../src/config/schema/usher.ts'
-import { createAccessRequests } from '../../src/features/ciba-requests.ts'
+import { createAccessRequests } from '../../src/features/ciba/requests.ts'
 import type { Payload } from '../../src/oidc/adapter/grants.ts'
 import { alreadyUsed, answerOnce } from '../../src/oidc/adapter/reuse.ts'
 import { now } from '../../src/store/store.ts'

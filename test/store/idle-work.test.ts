@@ -7,11 +7,11 @@ import { join } from 'node:path'
 import { StatementSync } from 'node:sqlite'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { createAccessRequests } from '../../src/features/ciba-requests.ts'
+import { createAccessRequests } from '../../src/features/ciba/requests.ts'
 import {
   createInvitations,
   createRegisteredClients,
-} from '../../src/features/registered-clients.ts'
+} from '../../src/features/registration/registered-clients.ts'
 import { grantName, grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { createConsents } from '../../src/oidc/consents.ts'

@@ -4,7 +4,7 @@
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { createRegisteredClients } from '../../src/features/registered-clients.ts'
+import { createRegisteredClients } from '../../src/features/registration/registered-clients.ts'
 import { grantName, grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { createDirectory } from '../../src/sign-in/directory.ts'

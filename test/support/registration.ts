@@ -4,7 +4,7 @@ import {
   createInvitations,
   createRegisteredClients,
   RULES,
-} from '../../src/features/registered-clients.ts'
+} from '../../src/features/registration/registered-clients.ts'
 import type { Records } from '../../src/store/records.ts'
 import { now } from '../../src/store/store.ts'
 import { send } from './wire.ts'

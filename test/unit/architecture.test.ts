@@ -57,7 +57,7 @@ const HOMES: Record<string, RegExp> = {
   'node:sqlite': /^src\/store\/sqlite(-file)?\.ts$/,
   '@node-rs/bcrypt': /^src\/sign-in\/foreign-hash\.ts$/,
   ioredis: /^src\/store\/redis\//,
-  nodemailer: /^src\/features\/mail-smtp\.ts$/,
+  nodemailer: /^src\/features\/mail\/smtp\.ts$/,
   'openid-client': /^src\/features\/upstream\//,
   '@simplewebauthn/server': /^src\/features\/factors\/passkeys\.ts$/,
   '@simplewebauthn/server/helpers': /^src\/features\/factors\/passkeys\.ts$/,

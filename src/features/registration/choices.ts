@@ -2,9 +2,9 @@
 // the values that it can use, and the answer has the one that was chosen. For documents the library chooses.
 
 import { errors } from 'oidc-provider'
-import type { Features } from '../config/schema/features.ts'
-import { canSign } from '../oidc/keys.ts'
-import type { Environment } from '../operation/environment.ts'
+import type { Features } from '../../config/schema/features.ts'
+import { canSign } from '../../oidc/keys.ts'
+import type { Environment } from '../../operation/environment.ts'
 import { registrationSchema } from './registered-clients.ts'
 
 /** The metadata that is chosen, its list without `_supported`, and the feature that needs it. */

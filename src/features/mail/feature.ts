@@ -1,5 +1,5 @@
 // Mail: links for passwords (links.ts) and notices about changes, sent from the queues (mail-queue.ts) and never while
-// a user waits. A mailbox whose owner has not asked for a mail gets few of them (mail-pause.ts).
+// a user waits. A mailbox whose owner has not asked for a mail gets few of them (pauses.ts).
 //
 // The page for a forgotten password stores what was typed, and nothing else. Whether an account has that name is
 // looked up later: the page and its time are the same for every name.
@@ -11,23 +11,23 @@ import {
   type Mail,
   mailQueues,
   type Notice,
-} from '../account/mail-queue.ts'
-import type { PageFeature } from '../account/page-feature.ts'
-import { BOUNDS } from '../oidc/bounds.ts'
-import { valuesOf } from '../oidc/clients.ts'
-import { createBrowserBinding } from '../oidc/interactions.ts'
-import { readForm } from '../operation/forms.ts'
-import { PLACES } from '../pages/page-data.ts'
-import type { Views } from '../pages/views.ts'
-import { type Account, newAccountId, typedName } from '../sign-in/account.ts'
-import type { Dependencies } from '../sign-in/dependencies.ts'
-import { createDirectory } from '../sign-in/directory.ts'
-import type { SignedIn, Site } from '../sign-in/site.ts'
-import { createLinks, holdsAddress } from './links.ts'
-import { createMailPauses } from './mail-pause.ts'
-import { sendMessage } from './mail-smtp.ts'
+} from '../../account/mail-queue.ts'
+import type { PageFeature } from '../../account/page-feature.ts'
+import { BOUNDS } from '../../oidc/bounds.ts'
+import { valuesOf } from '../../oidc/clients.ts'
+import { createBrowserBinding } from '../../oidc/interactions.ts'
+import { readForm } from '../../operation/forms.ts'
+import { PLACES } from '../../pages/page-data.ts'
+import type { Views } from '../../pages/views.ts'
+import { type Account, newAccountId, typedName } from '../../sign-in/account.ts'
+import type { Dependencies } from '../../sign-in/dependencies.ts'
+import { createDirectory } from '../../sign-in/directory.ts'
+import type { SignedIn, Site } from '../../sign-in/site.ts'
+import { createLinks, holdsAddress } from '../links.ts'
+import { createMailPauses } from './pauses.ts'
+import { sendMessage } from './smtp.ts'
 
-declare module '../pages/page-data.ts' {
+declare module '../../pages/page-data.ts' {
   interface PageData {
     /** The page on which users ask for a mail that confirms their address. `isSent`: after the form. */
     'confirm-own-address': { email: string; isSent: boolean }

@@ -3,12 +3,12 @@
 // (RFC 7591 §3) with a limit and an expiry.
 
 import { randomBytes } from 'node:crypto'
-import { clientSchema, requestedUri } from '../config/schema/client.ts'
-import { namesIn } from '../config/schema/values.ts'
-import { TOMBSTONE_SECONDS } from '../oidc/adapter/grants.ts'
-import { BOUNDS } from '../oidc/bounds.ts'
-import type { Found, Records } from '../store/records.ts'
-import { now } from '../store/store.ts'
+import { clientSchema, requestedUri } from '../../config/schema/client.ts'
+import { namesIn } from '../../config/schema/values.ts'
+import { TOMBSTONE_SECONDS } from '../../oidc/adapter/grants.ts'
+import { BOUNDS } from '../../oidc/bounds.ts'
+import type { Found, Records } from '../../store/records.ts'
+import { now } from '../../store/store.ts'
 
 const MAX_KEYS = BOUNDS.clientKeys.max
 /** Metadata that registrations share with client files. */
@@ -204,7 +204,7 @@ export interface Invitation {
   /** How many clients may register with it, and have. */
   most: number
   used: number
-  /** Names of the library's policies (registration.ts); the first is RULES. */
+  /** Names of the library's policies (feature.ts); the first is RULES. */
   policies: string[]
 }
 

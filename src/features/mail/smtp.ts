@@ -3,8 +3,8 @@
 import { readFileSync } from 'node:fs'
 import { domainToASCII } from 'node:url'
 import type { SendMailOptions } from 'nodemailer'
-import type { Settings } from '../config/load.ts'
-import { type Check, ok, wrong } from '../store/store.ts'
+import type { Settings } from '../../config/load.ts'
+import { type Check, ok, wrong } from '../../store/store.ts'
 
 type MailSettings = NonNullable<Settings['mail']>
 type TimeLimits = { connectionTimeout: number; greetingTimeout: number; socketTimeout: number }

@@ -4,12 +4,12 @@
 import { randomBytes } from 'node:crypto'
 import type { Middleware } from 'koa'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
-import type { Features } from '../config/schema/features.ts'
-import type { AdapterPart } from '../oidc/adapter/adapter.ts'
-import { BOUNDS } from '../oidc/bounds.ts'
-import { REGISTRATION } from '../oidc/paths.ts'
-import { LOOPBACK_HOSTS } from '../oidc/vocabulary.ts'
-import { createQuotas } from '../operation/limits.ts'
+import type { Features } from '../../config/schema/features.ts'
+import type { AdapterPart } from '../../oidc/adapter/adapter.ts'
+import { BOUNDS } from '../../oidc/bounds.ts'
+import { REGISTRATION } from '../../oidc/paths.ts'
+import { LOOPBACK_HOSTS } from '../../oidc/vocabulary.ts'
+import { createQuotas } from '../../operation/limits.ts'
 import { RULES } from './registered-clients.ts'
 
 /** The policy of the library for clients without an invitation. Their updates have it, too (RFC 7592). */

@@ -9,9 +9,9 @@
 //   MailPause `mailbox ADDRESS` → { mail, at, unused }
 //   MailPause `account ID`      → { mail, at, unused }    links for a forgotten password
 
-import { BOUNDS } from '../oidc/bounds.ts'
-import type { Found, Records } from '../store/records.ts'
-import { now } from '../store/store.ts'
+import { BOUNDS } from '../../oidc/bounds.ts'
+import type { Found, Records } from '../../store/records.ts'
+import { now } from '../../store/store.ts'
 
 /** The latest mail. */
 interface MailPause {
