@@ -7,10 +7,18 @@ import { isMap } from '../store/values.ts'
 import { containsSecret, isSecret } from './key-list.ts'
 import type { Settings } from './load.ts'
 import type { Finding } from './report/finding.ts'
-import { namesIn } from './schema/values.ts'
 
 /** Settings that take effect only after a restart. */
-export const FIXED = namesIn('issuer listen workers store redis metrics accounts secrets')
+export const FIXED = [
+  'issuer',
+  'listen',
+  'workers',
+  'store',
+  'redis',
+  'metrics',
+  'accounts',
+  'secrets',
+] as const
 
 /** Returns the values of `FIXED`. */
 export const fixedOf = (settings: Settings): Partial<Settings> =>

@@ -205,8 +205,17 @@ function languageFindings({ file }: FileResult<unknown>): Finding[] {
   return problem ? [{ file, rule: 'language', message: `the name ${problem}` }] : []
 }
 
-const KNOWN =
-  'usher.yaml claims.yaml clients resources details upstreams locales pages schema'.split(' ')
+const KNOWN = [
+  'usher.yaml',
+  'claims.yaml',
+  'clients',
+  'resources',
+  'details',
+  'upstreams',
+  'locales',
+  'pages',
+  'schema',
+]
 
 /** Returns the names of YAML and JSON files and of folders, except those that a mounted ConfigMap hides. */
 function namesIn(folder: string, findings?: Finding[]): string[] {

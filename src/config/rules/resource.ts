@@ -15,8 +15,16 @@ type Resource = ValidFile<ResourceFile>
 type Type = ValidFile<DetailFile>
 
 /** Claims that every token has of itself (RFC 7662 §2.2, RFC 8693 §4). */
-const TOKEN_CLAIMS =
-  'active scope client_id token_type cnf authorization_details act may_act'.split(' ')
+const TOKEN_CLAIMS = [
+  'active',
+  'scope',
+  'client_id',
+  'token_type',
+  'cnf',
+  'authorization_details',
+  'act',
+  'may_act',
+]
 const NO_SCOPE = ['unknown-scope', 'is none of the scopes of this API'] as const
 const NO_API = ['unknown-resource', 'no file in resources/ has this resource'] as const
 const NO_TYPE = ['unknown-type', 'no file in details/ has this type'] as const

@@ -19,10 +19,32 @@ type File = ValidFile<UpstreamFile>
 type Usher = ValidFile<UsherFile>
 type Client = ValidFile<ClientFile>
 
-const AMR =
-  'face fpt geo hwk iris kba mca mfa otp pin pop pwd rba retina sc sms swk tel user vbm wia'
-/** Names with another meaning: the password, buttons of the sign-in page, values of `amr` (RFC 8176 §2). */
-const TAKEN_NAMES = [PASSWORD, PASSKEY, 'continue', 'cancel', ...AMR.split(' ')]
+/** Values of `amr` (RFC 8176 §2). */
+const AMR = [
+  'face',
+  'fpt',
+  'geo',
+  'hwk',
+  'iris',
+  'kba',
+  'mca',
+  'mfa',
+  'otp',
+  'pin',
+  'pop',
+  'pwd',
+  'rba',
+  'retina',
+  'sc',
+  'sms',
+  'swk',
+  'tel',
+  'user',
+  'vbm',
+  'wia',
+]
+/** Names with another meaning: the password, buttons of the sign-in page, values of `amr`. */
+const TAKEN_NAMES = [PASSWORD, PASSKEY, 'continue', 'cancel', ...AMR]
 
 /** Returns the upstreams by name, with the contents of the files that they name. */
 export function readUpstreams(files: File[], folder: string, findings: Finding[]) {

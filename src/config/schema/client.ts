@@ -21,7 +21,6 @@ import {
   isTime,
   matching,
   nameLike,
-  namesIn,
   path,
   scopeName,
   tagProblem,
@@ -49,10 +48,15 @@ const clientId = nameLike(
 )
   .refine(id => !/^usr_/.test(id), 'usr_ is how subjects begin; a client must not look like one')
   .refine(id => id !== ACCOUNT_CLIENT, `${ACCOUNT_CLIENT} is the client of the account pages`)
-const METHODS = namesIn(
-  'none client_secret_basic client_secret_post attest_jwt_client_auth',
-  'private_key_jwt tls_client_auth self_signed_tls_client_auth',
-)
+const METHODS = [
+  'none',
+  'client_secret_basic',
+  'client_secret_post',
+  'attest_jwt_client_auth',
+  'private_key_jwt',
+  'tls_client_auth',
+  'self_signed_tls_client_auth',
+] as const
 
 /** Clients send a secret as it is, or in the Basic header. */
 export const NO_VSCHARS =

@@ -2,14 +2,26 @@
 
 import { z } from 'zod'
 import { bytesOf, costOf } from '../../oidc/key-cost.ts'
-import { namesIn, refusing } from './values.ts'
+import { refusing } from './values.ts'
 
-const TEXTS = namesIn('use alg kid crv x y n e x5u x5t x5t#S256')
 const text = z.string().optional()
 const list = z.array(z.string()).optional()
-type Texts = Record<(typeof TEXTS)[number], typeof text>
-const texts = Object.fromEntries(TEXTS.map(name => [name, text])) as Texts
-const PUBLIC_JWK = { kty: z.string(), key_ops: list, x5c: list, ...texts }
+const PUBLIC_JWK = {
+  kty: z.string(),
+  key_ops: list,
+  x5c: list,
+  use: text,
+  alg: text,
+  kid: text,
+  crv: text,
+  x: text,
+  y: text,
+  n: text,
+  e: text,
+  x5u: text,
+  x5t: text,
+  'x5t#S256': text,
+}
 
 /** A public key. Other members are dropped: a registered key may nest them without limit. */
 const publicJwk = z

@@ -51,8 +51,15 @@ const answeredWith = (parameters: string[]) => {
   return valid.superRefine(refusing(queryProblem, 'redirect-query'))
 }
 /** Schema of an item of `redirect_uris`. */
-export const redirectUri = answeredWith(
-  'code state iss response session_state error error_description error_uri'.split(' '),
-)
+export const redirectUri = answeredWith([
+  'code',
+  'state',
+  'iss',
+  'response',
+  'session_state',
+  'error',
+  'error_description',
+  'error_uri',
+])
 /** Schema of an item of `post_logout_redirect_uris`. */
 export const signOutUri = answeredWith(['state'])

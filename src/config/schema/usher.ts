@@ -200,9 +200,24 @@ const claimsSchema = z.strictObject({
 })
 
 /** Claims that the protocol itself sets (OIDC Core §2, §5.1; RFC 7519 §4.1). */
-export const PROTOCOL_CLAIMS: ReadonlySet<string> = new Set(
-  'sub iss aud exp iat nbf jti nonce auth_time acr amr azp sid at_hash c_hash s_hash'.split(' '),
-)
+export const PROTOCOL_CLAIMS: ReadonlySet<string> = new Set([
+  'sub',
+  'iss',
+  'aud',
+  'exp',
+  'iat',
+  'nbf',
+  'jti',
+  'nonce',
+  'auth_time',
+  'acr',
+  'amr',
+  'azp',
+  'sid',
+  'at_hash',
+  'c_hash',
+  's_hash',
+])
 
 /** usher.yaml with defaults. */
 export type UsherFile = z.output<typeof usherSchema>
