@@ -183,23 +183,32 @@ export function createLinks(records: Records, directory: OwnDirectory) {
         const isOver = last.isClosed || last.since <= (account.ended ?? 0)
         return isOver ? undefined : { ...last, until }
       }
-      const indexes = purpose === 'forgot' ? [mailsOf(account.id)] : []
-      const options = { ttl: seconds + EXPIRED_SECONDS, indexes }
-      const { isWritten } = await records.change<AccountLink>(KIND, handle, decide, options)
+      // A later attempt keeps the id that the first one has drawn for a new account.
+      const optionsFor = (next: AccountLink) => ({
+        ttl: seconds + EXPIRED_SECONDS,
+        indexes: OF_STRANGERS.includes(purpose) ? [mailsOf(next.account)] : [],
+      })
+      const { isWritten } = await records.change<AccountLink>(KIND, handle, decide, optionsFor)
       return isWritten ? { path, until } : undefined
     },
 
     /** Returns the open link of an account for this purpose, without its token. */
     async openOf(account: Account, purpose?: Purpose): Promise<AccountLink | undefined> {
       const { value } = await records.read<AccountLink>(KIND, handleOf(account.id, purpose))
-      const mailed = purpose === 'forgot' ? await mailedTo(account.id) : []
-      return [value, ...mailed].find(link => link && isOpen(link, account))
+      const mailed = OF_STRANGERS.includes(purpose) ? await mailedTo(account.id) : []
+      const ofPurpose = mailed.filter(link => link.purpose === purpose)
+      return [value, ...ofPurpose].find(link => link && isOpen(link, account))
     },
 
-    /** Removes the links of an account, and the addresses in them. */
-    async removeAll({ id }: Account) {
-      for (const { purpose, mail } of await mailedTo(id))
-        await records.remove(KIND, handleOf(id, purpose, mail))
+    /**
+     * Removes the links of an account, and the addresses in them. The link with which its user created it is one of
+     * them: while it is open, it would add the account again with the same `sub`.
+     */
+    async removeAll(account: Account) {
+      const { id } = account
+      for (const link of await mailedTo(id)) {
+        await records.remove(KIND, handleOf(nameOf(account, link), link.purpose, link.mail))
+      }
       for (const purpose of [undefined, 'forgot', 'address'] as const)
         await records.remove(KIND, handleOf(id, purpose))
     },

@@ -4,6 +4,7 @@
 import { expect, test } from 'vitest'
 import { createLinks, type FoundLink } from '../../src/features/links.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
+import { newAccountId } from '../../src/sign-in/account.ts'
 import { createDirectory } from '../../src/sign-in/directory.ts'
 import { checkPassword } from '../../src/sign-in/password.ts'
 import { now } from '../../src/store/store.ts'
@@ -63,6 +64,27 @@ onEveryStore(records => {
     for (const token of tokens) expect(await links.find(token)).toBeDefined()
     await links.removeAll(account)
     for (const token of tokens) expect(await links.find(token)).toBeUndefined()
+  })
+
+  test('a link that has added its account does not add it again after its removal', async () => {
+    const { directory, links, open } = await setUp()
+    const email = `${fresh()}@example.org`
+    const mail = { id: fresh(), at: now() }
+    const about = { purpose: 'sign_up', email } as const
+    const attempt = () => links.makeForMail(mail, { id: newAccountId() }, 600, about)
+    const first = await attempt()
+    // The mail is sent a second time, with the same link.
+    expect((await attempt())?.path).toBe(first?.path)
+    const token = tokenOf(first ?? { path: '' })
+    const interrupt = () => Promise.reject(new Error('interrupted'))
+    const used = links.use(await open(token), PASSWORDS[0] ?? '', interrupt)
+    await expect(used).rejects.toThrow('interrupted')
+    const [added] = await directory.findByEmail(email)
+    if (!added) throw new Error('there is no account')
+    expect(await links.find(token)).toMatchObject({ isUsed: true, account: { id: added.id } })
+    await links.removeAll(added)
+    await directory.remove(added)
+    expect(await links.find(token)).toBeUndefined()
   })
 
   test('a link of a node whose clock is ahead works once', async () => {
