@@ -28,7 +28,7 @@ const IDS = [
   /usher-compare-\w{6}/,
   // Short ids: in a signed cookie, and in a form.
   /[\w-]{12}(?=\.\d{10}\.)/,
-  /(?<=name="nonce" value=")[\w-]+/,
+  /(?<=name="nonce" value="|\bnonce=)[\w-]{16}\b/,
   // Random text has a digit, or many capitals. Names of parameters have not.
   /(?<!%\w?)(?=[\w-]*[a-z])(?=[\w-]*[A-Z])(?=[\w-]*\d|(?:[\w-]*[A-Z]){4})[\w-]{20,}/,
 ]
