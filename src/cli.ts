@@ -2,21 +2,23 @@
 
 import { parseArgs } from 'node:util'
 import { Failure, hint, type Invocation, opened } from './commands/command.ts'
-import { COMMANDS, type Command } from './commands/table.ts'
+import { type Argument, COMMANDS, type Command, type Option } from './commands/table.ts'
 import { didYouMean } from './config/report/wording.ts'
 import { reasonOf, StoreUnavailable } from './store/store.ts'
 
-async function main(argv: string[]): Promise<number> {
-  const [noun = 'help', verb = ''] = argv.filter(word => word !== '--help')
+async function main(words: string[]): Promise<number> {
+  const [noun = 'help', verb = ''] = words.filter(word => word !== '--help')
   const command = COMMANDS.find(({ name }) => name === noun || name === `${noun} ${verb}`)
-  if (!command || argv.includes('--help')) return help(command, noun, verb)
+  if (!command) return helpWithout(noun, verb)
+  if (words.includes('--help')) return printHelp([command])
   try {
-    const invocation = readInvocation(command, argv.slice(command.name.split(' ').length))
+    const wordsOfName = command.name.split(' ').length
+    const invocation = readInvocation(command, words.slice(wordsOfName))
     const run = await command.load()
     await run(invocation)
     return 0
   } catch (error) {
-    hint(inWords(error))
+    hint(describeError(error))
     return 1
   } finally {
     await opened.disposeAsync()
@@ -24,60 +26,90 @@ async function main(argv: string[]): Promise<number> {
 }
 
 /** Reads the words behind the name. Throws a `Failure` for those that are missing, wrong or too much. */
-function readInvocation({ name, usage }: Command, words: string[]): Invocation {
-  const [described = '', ...rest] = usage.slice(name.length).split(/ \[?(?=--)/)
-  // An option with a value is written `--name VALUE`.
-  const options = Object.fromEntries(
-    rest.map(text => {
-      const [, option = '', value] = /^--(?:\[no-\])?([\w-]+)( \w)?/.exec(text) ?? []
-      return [option, { type: value ? 'string' : 'boolean' } as const]
-    }),
-  )
+function readInvocation(command: Command, words: string[]): Invocation {
+  const { args = [], options = [] } = command
+  const all = options.flatMap(option => (option.with ? [option, option.with] : [option]))
+  const types = all.map(({ name, kind }) => {
+    const type: 'string' | 'boolean' = kind === 'text' ? 'string' : 'boolean'
+    return [name, { type }]
+  })
   // A kid (RFC 7638) may begin with `-`. It is an argument, because its command has no options.
-  const args = rest.length ? words : ['--', ...words.filter(word => word !== '--')]
+  const parsed = all.length ? words : ['--', ...words.filter(word => word !== '--')]
   try {
-    const config = { args, options, allowPositionals: true, allowNegative: true }
-    const { values, positionals } = parseArgs(config)
-    const all = described.match(/\[[^\]]+\]|\S+/g) ?? []
-    const missing = all.filter(argument => !argument.startsWith('['))[positionals.length]
-    if (missing) throw new Error(`${missing} is missing.`)
-    // `[ATTRIBUTE…]` takes any number.
-    const most = described.includes('…]') ? positionals.length : all.length
-    const surplus = positionals.slice(most).join(' ')
-    if (surplus) throw new Error(`${surplus} is too much.`)
+    const { values, positionals } = parseArgs({
+      args: parsed,
+      options: Object.fromEntries(types),
+      allowPositionals: true,
+      allowNegative: true,
+    })
+    checkArguments(args, positionals)
     return { values, args: positionals }
   } catch (error) {
-    throw new Failure(`${reasonOf(error)}\n\nusage: npm run usher -- ${usage}`)
+    throw new Failure(`${reasonOf(error)}\n\nusage: npm run usher -- ${describeUsage(command)}`)
   }
 }
 
-/**
- * Prints help for one command, one noun, or all; short for an unknown noun. Returns the exit code: 2 for an
- * unknown command.
- */
-function help(command: Command | undefined, noun: string, verb: string): number {
+/** Throws for an argument that is missing, and for words that are too much. */
+function checkArguments(args: Argument[], given: string[]): void {
+  const required = args.filter(({ isOptional }) => !isOptional)
+  const missing = required[given.length]
+  if (missing) throw new Error(`${missing.name} is missing.`)
+  if (args.some(({ isRepeated }) => isRepeated)) return
+  const surplus = given.slice(args.length).join(' ')
+  if (surplus) throw new Error(`${surplus} is too much.`)
+}
+
+/** `accounts link ACCOUNT [--for DURATION] [--upstream NAME --subject SUB]`. */
+function describeUsage({ name, args = [], options = [] }: Command): string {
+  return [name, ...args.map(describeArgument), ...options.map(describeOption)].join(' ')
+}
+
+function describeArgument({ name, isOptional, isRepeated }: Argument): string {
+  const shown = isRepeated ? `${name}…` : name
+  return isOptional ? `[${shown}]` : shown
+}
+
+function describeOption(option: Option): string {
+  const parts = option.with ? [option, option.with] : [option]
+  const shown = parts.map(nameWithValue).join(' ')
+  return option.isRequired ? shown : `[${shown}]`
+}
+
+function nameWithValue(option: Option): string {
+  const name = option.isNegatable ? `--[no-]${option.name}` : `--${option.name}`
+  return option.kind === 'text' ? `${name} ${option.value}` : name
+}
+
+/** Prints help for one noun, or for all. An unknown command gets it on standard error, and the exit code 2. */
+function helpWithout(noun: string, verb: string): number {
+  if (noun === 'help') return printHelp(COMMANDS)
   const ofNoun = COMMANDS.filter(({ name }) => name.startsWith(`${noun} `))
-  const nouns = [...new Set(COMMANDS.map(({ name }) => name.replace(/ .*/, '')))]
-  const isKnown = command || noun === 'help' || (ofNoun.length > 0 && !verb)
-  const shown = command ? [command] : ofNoun.length ? ofNoun : COMMANDS
-  const lines = shown.map(({ usage, about }) => `  ${usage}\n      ${about}\n`)
-  const text = `npm run usher -- NOUN VERB …\n\n${lines.join('')}`
+  if (ofNoun.length && !verb) return printHelp(ofNoun)
+  const names = COMMANDS.map(({ name }) => name)
+  const nouns = [...new Set(names.map(name => name.replace(/ .*/, '')))]
   const given = `${noun} ${verb}`.trim()
-  const near = didYouMean(given, [...COMMANDS.map(({ name }) => name), ...nouns])
-  const short = `Commands: ${nouns.join(', ')}. All of them: npm run usher -- help\n`
-  if (isKnown) process.stdout.write(text)
-  else
-    process.stderr.write(
-      `Unknown command: ${given}${near || '.'}\n${ofNoun.length ? `\n${text}` : short}`,
-    )
-  return isKnown ? 0 : 2
+  const near = didYouMean(given, [...names, ...nouns]) || '.'
+  const all = `Commands: ${nouns.join(', ')}. All of them: npm run usher -- help\n`
+  const help = ofNoun.length ? `\n${describeCommands(ofNoun)}` : all
+  process.stderr.write(`Unknown command: ${given}${near}\n${help}`)
+  return 2
+}
+
+function printHelp(commands: Command[]): number {
+  process.stdout.write(describeCommands(commands))
+  return 0
+}
+
+function describeCommands(commands: Command[]): string {
+  const rows = commands.map(command => `  ${describeUsage(command)}\n      ${command.about}\n`)
+  return `npm run usher -- NOUN VERB …\n\n${rows.join('')}`
 }
 
 /** Names of errors whose message is for the operator. Most commands do not load their modules. */
-const PLAIN = ['ConfigError', 'Failure', 'InvalidAccount']
+const FOR_OPERATORS = ['ConfigError', 'Failure', 'InvalidAccount']
 
-function inWords(error: unknown): string {
-  if (error instanceof Error && PLAIN.includes(error.name)) return error.message
+function describeError(error: unknown): string {
+  if (error instanceof Error && FOR_OPERATORS.includes(error.name)) return error.message
   if (!(error instanceof StoreUnavailable)) return `The command failed: ${reasonOf(error)}`
   return `Not finished: ${reasonOf(error)}.\nFix it and run the command again.`
 }

@@ -39,7 +39,7 @@ import {
 const TEMPORARY_PASSWORD_SECONDS = 3 * 24 * 3600
 
 /** `accounts add --username U …`: prints the id on the first line, a generated password on the second. */
-export async function add({ values }: Invocation) {
+export async function addAccount({ values }: Invocation) {
   const profile = readProfile(values, profileSchema)
   const { given, generated, change_password_by } = await readPassword(values)
   const password = given ?? (change_password_by ? generated : undefined)
@@ -55,8 +55,8 @@ export async function add({ values }: Invocation) {
   }
 }
 
-/** `accounts list`: all accounts, or those whose username, name or e-mail address contains a text. */
-export async function list({ values, args: [text] }: Invocation) {
+/** `accounts list`, and `accounts find TEXT`: the accounts whose username, name or e-mail address contains the text. */
+export async function listAccounts({ values, args: [text] }: Invocation) {
   const { directory } = await openOwnDirectory()
   const wanted = foldUsername(tidy(text ?? ''))
   const has = (part = '') => foldUsername(tidy(part)).includes(wanted)
@@ -76,9 +76,6 @@ export async function list({ values, args: [text] }: Invocation) {
   print(values, found.map(visible), found.map(describe), none)
 }
 
-/** `accounts find TEXT`. */
-export const find = list
-
 const SUB = '1 to 255 visible ASCII characters, as in the ID tokens'
 
 /** `accounts link ACCOUNT --upstream NAME --subject SUB`. */
@@ -93,7 +90,7 @@ export async function linkUpstream({ values, args: [name = ''] }: Invocation) {
 }
 
 /** `accounts unlink ACCOUNT --upstream NAME`. */
-export async function unlink({ values, args: [name = ''] }: Invocation) {
+export async function unlinkAccount({ values, args: [name = ''] }: Invocation) {
   const upstream = await upstreamOf(values.upstream)
   const { account, id, username, directory, audit } = await openOwnAccount(name)
   const removed = account.links?.filter(link => link.issuer === upstream.issuer) ?? []
@@ -117,13 +114,13 @@ async function upstreamOf(name: unknown): Promise<Upstream> {
 }
 
 /** `accounts show ACCOUNT`. */
-export async function show({ values, args: [name = ''] }: Invocation) {
+export async function showAccount({ values, args: [name = ''] }: Invocation) {
   const { account } = await openAccount(name)
   print(values, visible(account))
 }
 
 /** `accounts set ACCOUNT [ATTRIBUTE…] …`: changes what is named, and nothing else. */
-export async function set({ values, args: [name = '', ...texts] }: Invocation) {
+export async function setAccount({ values, args: [name = '', ...texts] }: Invocation) {
   const changes = readProfile(values, changesSchema)
   if (!Object.keys(changes).length && !texts.length) {
     throw new Failure('Nothing to change: groups+=finance, or an option, as --name "Ada Lovelace".')
@@ -144,7 +141,7 @@ export async function set({ values, args: [name = '', ...texts] }: Invocation) {
 }
 
 /** `accounts disable ACCOUNT`: ends every session and token. */
-export async function disable({ args: [name = ''] }: Invocation) {
+export async function disableAccount({ args: [name = ''] }: Invocation) {
   const { id, username, directory, audit } = await openOwnAccount(name)
   await directory.endAccess(id, current => ({ ...current, enabled: false }))
   await audit('account_disabled', { account: id })
@@ -152,7 +149,7 @@ export async function disable({ args: [name = ''] }: Invocation) {
 }
 
 /** `accounts enable ACCOUNT`. */
-export async function enable({ args: [name = ''] }: Invocation) {
+export async function enableAccount({ args: [name = ''] }: Invocation) {
   const { id, username, directory, audit } = await openOwnAccount(name)
   await directory.change(id, current => ({ ...current, enabled: true }))
   await audit('account_enabled', { account: id })
@@ -160,7 +157,7 @@ export async function enable({ args: [name = ''] }: Invocation) {
 }
 
 /** `accounts password ACCOUNT`: ends every session and token. Prints a password that it generates. */
-export async function password({ values, args: [name = ''] }: Invocation) {
+export async function setPassword({ values, args: [name = ''] }: Invocation) {
   const { given, generated, change_password_by } = await readPassword(values)
   const { account, id, username, directory, audit } = await openOwnAccount(name)
   const hash = await hashPassword(given ?? generated)
@@ -176,7 +173,7 @@ export async function password({ values, args: [name = ''] }: Invocation) {
 }
 
 /** `accounts remove ACCOUNT --yes`. */
-export async function remove({ values, args: [name = ''] }: Invocation) {
+export async function removeAccount({ values, args: [name = ''] }: Invocation) {
   const { account, id, username, directory, records, audit } = await openOwnAccount(name)
   if (!values.yes) {
     const instead = `npm run usher -- accounts disable ${username}`
@@ -192,7 +189,7 @@ export async function remove({ values, args: [name = ''] }: Invocation) {
  * `accounts factors ACCOUNT [--remove ID]`: id, type, when it was added and last used, and name. `--remove all`
  * removes the recovery codes, too.
  */
-export async function factors({ values, args: [name = ''] }: Invocation) {
+export async function listOrRemoveFactors({ values, args: [name = ''] }: Invocation) {
   const { id, username, records, audit } = await openAccount(name)
   const store = createFactors(records)
   const { factors: own, recovery_codes } = withoutSecrets(await store.read(id))

@@ -32,7 +32,7 @@ Recovery codes are not valid any more: users make new ones.
 After a leak of a key that signs now: keys rotate --now, then keys retire KID.`
 
 /** `store backup FILE [--overwrite]`: works while the service runs. */
-export async function backup({ values, args: [file = ''] }: Invocation) {
+export async function writeBackup({ values, args: [file = ''] }: Invocation) {
   if (!existsSync(dirname(file))) throw new Failure(`Folder ${dirname(file)} not found.`)
   // A device or a pipe would be replaced by a file.
   if (existsSync(file) && !statSync(file).isFile()) throw new Failure(`${file} is not a file.`)
@@ -99,7 +99,7 @@ function isBackedUp(entry: Entry, seal: Seal): boolean | undefined {
 const lineOf = (value: object) => `${JSON.stringify(value)}\n`
 
 /** `store restore FILE`: fills an empty store, while no node runs on it. */
-export async function restore({ args: [file = ''] }: Invocation) {
+export async function restoreBackup({ args: [file = ''] }: Invocation) {
   if (!existsSync(file)) throw new Failure(`File ${file} not found.`)
   const { store: location } = readStoreSettings()
   const { secrets } = findSecret(location)

@@ -86,7 +86,7 @@ function describeRegistration(registered: RegisteredClient['registered']): strin
 }
 
 /** `clients list`. */
-export async function list({ values }: Invocation) {
+export async function listClients({ values }: Invocation) {
   const none = 'There are no clients: npm run usher -- clients add'
   const clients = await readClients(await readSettings())
   print(values, clients, clients.map(describe), none)
@@ -102,7 +102,7 @@ function describe({ client_id, client_name, registered, ...client }: Client): st
 }
 
 /** `clients show CLIENT_ID`. */
-export async function show({ values, args: [id = ''] }: Invocation) {
+export async function showClient({ values, args: [id = ''] }: Invocation) {
   const all = await readClients(await readSettings())
   const advice = ' List the clients: npm run usher -- clients list'
   const client = requireOne('Client', id, all, 'client_id', advice)
@@ -112,7 +112,7 @@ export async function show({ values, args: [id = ''] }: Invocation) {
 }
 
 /** `clients add`: explains how to write the file of a client. */
-export async function add() {
+export async function explainClientFile() {
   const folder = configFolder()
   process.stdout.write(`A client is a file. Write ${join(folder, 'clients', 'wiki.yaml')}:
 
@@ -129,7 +129,7 @@ A running service reads the file within two seconds. docs/applications has a pag
 }
 
 /** `clients secret NAME`: works while the folder has errors, as for a client that needs its secret. */
-export async function secret({ values, args: [name = ''] }: Invocation) {
+export async function makeSecret({ values, args: [name = ''] }: Invocation) {
   const file = join(configFolder(), 'clients', `${basename(name, '.yaml')}.yaml`)
   if (!existsSync(file)) throw notFound('File', file, [], ' NAME is the name of the file.')
   const { data, problems } = openYaml(file)
@@ -164,7 +164,7 @@ export async function secret({ values, args: [name = ''] }: Invocation) {
 const isEntry = (item: unknown): item is SecretHash => secretHash.safeParse(item).success
 
 /** `clients invite`: prints an initial access token, alone on the first line. */
-export async function invite({ values }: Invocation) {
+export async function inviteClients({ values }: Invocation) {
   const exp = readUntil(values.until) ?? now() + DEFAULT_TTL_SECONDS
   if (exp > now() + MAX_TTL_SECONDS) throw new Failure('--until: at most 400 d from now.')
   const most = Number(values.most ?? DEFAULT_CLIENTS)
@@ -192,7 +192,7 @@ export async function invite({ values }: Invocation) {
 }
 
 /** `clients invitations`. */
-export async function invitations({ values }: Invocation) {
+export async function listInvitations({ values }: Invocation) {
   const { records } = await openState()
   const all = (await createInvitations(records).list()).map(visible)
   const none = 'There are no invitations: npm run usher -- clients invite'
@@ -200,7 +200,7 @@ export async function invitations({ values }: Invocation) {
 }
 
 /** `clients uninvite INVITATION`. */
-export async function uninvite({ args: [handle = ''] }: Invocation) {
+export async function revokeInvitation({ args: [handle = ''] }: Invocation) {
   const { records, audit } = await openState()
   const invitations = createInvitations(records)
   const found = requireOne('Invitation', handle, await invitations.list(), 'handle')
@@ -210,7 +210,7 @@ export async function uninvite({ args: [handle = ''] }: Invocation) {
 }
 
 /** `clients remove CLIENT_ID --yes`: ends every token of the client, because each use reads it. */
-export async function remove({ values, args: [id = ''] }: Invocation) {
+export async function removeClient({ values, args: [id = ''] }: Invocation) {
   if ((await readSettings()).clients.some(({ client_id }) => client_id === id)) {
     throw new Failure(`${id} has a file in ${join(configFolder(), 'clients')}: delete that.`)
   }
@@ -227,7 +227,7 @@ export async function remove({ values, args: [id = ''] }: Invocation) {
  * `clients end CLIENT_ID`: revokes the tokens of all users. Reads the whole store, so that no sign-in has to keep a
  * list of the grants of its client.
  */
-export async function end({ args: [id = ''] }: Invocation) {
+export async function endClient({ args: [id = ''] }: Invocation) {
   requireOne('Client', id, await readClients(await readSettings()), 'client_id')
   const { store, secrets, audit } = await openState('refuse')
   const count = await revokeClient(store, createSeal(secrets), id)

@@ -18,7 +18,7 @@ import { openInstallation } from '../store/open.ts'
 import { Failure, folderNotes, hint, type Invocation, openState, print } from './command.ts'
 
 /** `config check [FOLDER]`: fails when there is a finding; warnings are only shown. */
-export async function check({ values, args: [folder] }: Invocation) {
+export async function checkFolder({ values, args: [folder] }: Invocation) {
   const { settings, findings, warnings } = await validate(folder)
   if (settings && !settings.sources.parts.includes('usher.yaml')) {
     const message = `is missing or empty: ${settings.clients.length ? '' : 'there is no client, and '}${BARE}`
@@ -74,7 +74,7 @@ async function attributesIn({ all }: Pick<OwnDirectory, 'all'>) {
 }
 
 /** `config schema [FOLDER]`: writes the JSON Schemas for editors. */
-export async function schema({ args: [folder = configFolder()] }: Invocation) {
+export async function writeSchemas({ args: [folder = configFolder()] }: Invocation) {
   const target = join(folder, 'schema')
   mkdirSync(target, { recursive: true })
   for (const [name, schema] of Object.entries(jsonSchemas())) {

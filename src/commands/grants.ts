@@ -4,7 +4,7 @@ import { type Consent, createConsents } from '../oidc/consents.ts'
 import { hint, type Invocation, openAccount, print, requireOne, timeOf } from './command.ts'
 
 /** `grants list ACCOUNT`. */
-export async function list({ values, args: [name = ''] }: Invocation) {
+export async function listConsents({ values, args: [name = ''] }: Invocation) {
   const { id, username, records } = await openAccount(name)
   const consents = await createConsents(records).list(id)
   const none = `${username} has allowed no application access.`
@@ -12,7 +12,7 @@ export async function list({ values, args: [name = ''] }: Invocation) {
 }
 
 /** `grants withdraw ACCOUNT CLIENT_ID`: does the same as *Remove access* of the account pages. */
-export async function withdraw({ args: [name = '', clientId = ''] }: Invocation) {
+export async function withdrawConsent({ args: [name = '', clientId = ''] }: Invocation) {
   const { id, username, records, audit } = await openAccount(name)
   const consents = createConsents(records)
   const allowed = await consents.list(id)

@@ -5,13 +5,13 @@ import { type KeyStatus, openSigningKeys } from '../operation/signing-keys.ts'
 import { Failure, hint, type Invocation, openState, print, timeOf } from './command.ts'
 
 /** `keys list`. */
-export async function list({ values }: Invocation) {
+export async function listKeys({ values }: Invocation) {
   const { keys } = await openKeys()
   show(values, await keys.list())
 }
 
 /** `keys rotate [--now]`. */
-export async function rotate({ values }: Invocation) {
+export async function rotateKeys({ values }: Invocation) {
   const settings = await readSettings()
   if (settings.importedKeys.length) {
     throw new Failure('The keys are imported: add a new file to keys.import in usher.yaml.')
@@ -29,7 +29,7 @@ export async function rotate({ values }: Invocation) {
 }
 
 /** `keys retire KID`. */
-export async function retire({ args: [kid = ''] }: Invocation) {
+export async function retireKey({ args: [kid = ''] }: Invocation) {
   const { keys, audit } = await openKeys()
   const state = await keys.retire(kid)
   if (!state) throw new Failure('KID not found. List the keys: npm run usher -- keys list')

@@ -12,7 +12,7 @@ const SAMPLES = join(import.meta.dirname, '../../test/pages/preview.ts')
 type Samples = { preview(views: Views, tags: string[]): Map<string, string | Buffer> }
 
 /** `pages preview [FOLDER] [--lang TAG,…]`: writes to `preview` by default; other files there stay. */
-export async function preview({ values, args: [folder = 'preview'] }: Invocation) {
+export async function previewPages({ values, args: [folder = 'preview'] }: Invocation) {
   const settings = await readSettings()
   checkOperatorTemplates(settings)
   const views = createViews(settings)

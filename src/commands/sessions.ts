@@ -5,7 +5,7 @@ import { createSessions } from '../oidc/adapter/sessions.ts'
 import { hint, type Invocation, openAccount, print, requireOne, timeOf } from './command.ts'
 
 /** `sessions list ACCOUNT`. */
-export async function list({ values, args: [name = ''] }: Invocation) {
+export async function listSessions({ values, args: [name = ''] }: Invocation) {
   const { id, username, records } = await openAccount(name)
   const browsers = await browsersOf(records, id)
   const shown = browsers.map(({ uid: _, ...browser }) => browser)
@@ -13,7 +13,7 @@ export async function list({ values, args: [name = ''] }: Invocation) {
 }
 
 /** `sessions end ACCOUNT [SESSION]`: signs the user out. Refresh tokens stay valid. */
-export async function end({ args: [name = '', handle] }: Invocation) {
+export async function endSessions({ args: [name = '', handle] }: Invocation) {
   const { id, username, records, audit } = await openAccount(name)
   const all = await browsersOf(records, id)
   const advice = ` List the sessions: npm run usher -- sessions list ${username}`

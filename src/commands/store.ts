@@ -33,7 +33,7 @@ import {
 const CONCURRENCY = 100
 
 /** `store reseal`: encrypts every record with the first of USHER_SECRET. */
-export async function reseal() {
+export async function resealStore() {
   if (!readStoreSettings().secrets.length) {
     throw new Failure(
       'Set USHER_SECRET, or USHER_SECRET_FILE, to the new secret and the former one.',
@@ -69,7 +69,7 @@ export async function resealAll(store: Store, secrets: Uint8Array[]): Promise<nu
 }
 
 /** `store copy --from STORE --to STORE`: while no node runs on either store. */
-export async function copy({ values }: Invocation) {
+export async function copyToStore({ values }: Invocation) {
   const [from, to] = [readLocation(values, 'from'), readLocation(values, 'to')]
   if (from === to) throw new Failure('--from and --to name the same store.')
   if (!storeExists(from)) throw new Failure(`--from: file ${storeFile(from)} not found.`)

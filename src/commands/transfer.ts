@@ -51,7 +51,7 @@ type Opened = Awaited<ReturnType<typeof openOwnDirectory>>
 type Add = (said: Transfer) => Promise<'added' | 'present'>
 
 /** `accounts import [FILE]`. */
-async function importAccounts({ args: [file] }: Invocation) {
+export async function importAccounts({ args: [file] }: Invocation) {
   await addLines(await read(file), await openOwnDirectory('create'))
 }
 
@@ -85,7 +85,7 @@ async function addLines(
 }
 
 /** `accounts export [ACCOUNT]`: all accounts, to import them; or everything about one user, as JSON. */
-async function exportAccounts({ args: [name] }: Invocation) {
+export async function exportAccounts({ args: [name] }: Invocation) {
   const one = name === undefined ? undefined : await openAccount(name)
   await one?.audit('accounts_exported', { account: one.id })
   if (one) return print({ json: true }, await personalData(one.records, one.account))
@@ -152,7 +152,7 @@ function readLifetime(given: unknown): number | undefined {
 }
 
 /** `accounts invite`: adds an account, or those of a file, and prints the links for their first passwords. */
-export async function invite({ values }: Invocation) {
+export async function inviteAccounts({ values }: Invocation) {
   const { groups, file, ...others } = values
   readLifetime(values.for)
   const content = file === undefined ? undefined : await read(String(file))
@@ -240,7 +240,7 @@ async function giveLink(values: Invocation['values'], opened: Opened, account: I
 }
 
 /** `accounts link ACCOUNT`: prints a link for a new password; with `--upstream`, adds a link to an issuer. */
-export async function link(invocation: Invocation) {
+export async function linkAccount(invocation: Invocation) {
   const { values, args } = invocation
   if (values.upstream || values.subject) return linkUpstream(invocation)
   const { account, ...opened } = await openOwnAccount(args[0] ?? '')
@@ -261,5 +261,3 @@ async function personalData(records: Records, account: Account) {
     grants: grants.map(({ clientId: client_id, iat: since, exp }) => ({ client_id, since, exp })),
   }
 }
-
-export { exportAccounts as export, importAccounts as import }

@@ -47,7 +47,7 @@ export const CLIENT_REFUSALS = {
 type Obstacle = Said & { reason: string; until?: number }
 
 /** `accounts why ACCOUNT [--client CLIENT_ID] [--ip ADDRESS]`: reads what prevents a sign-in, and changes nothing. */
-export async function why({ values, args: [name = ''] }: Invocation) {
+export async function explainSignIn({ values, args: [name = ''] }: Invocation) {
   const { client, ip } = values
   if (ip !== undefined && !isIP(String(ip))) {
     throw new Failure('--ip takes an IP address, as `ip` in the log: 192.0.2.7')

@@ -1,7 +1,7 @@
 // The operator's commands for dynamic registration.
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { invite } from '../../src/commands/clients.ts'
+import { inviteClients } from '../../src/commands/clients.ts'
 import { takeAuditEvents } from '../../src/operation/operator-events.ts'
 import { type Operated, SLOW, startOperated } from '../support/operated.ts'
 import { METADATA, manage, ON, register, registered } from '../support/registration.ts'
@@ -79,5 +79,5 @@ test.each([
   ['--most', { most: '0' }],
   ['--policy', { policy: 'none' }],
 ])('an invalid %s is refused with a reason', async (name, values) => {
-  await expect(invite({ values, args: [] })).rejects.toThrow(name)
+  await expect(inviteClients({ values, args: [] })).rejects.toThrow(name)
 })
