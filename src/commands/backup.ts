@@ -1,7 +1,7 @@
-// `usher store backup` and `usher store restore`. A backup has no tombstones, and only the kinds of records
-// that store/kinds.json allows. Old copies of others would make a used code or invitation, an ended session, a
-// rotated token or a retired key valid again, or repeat a notification. A new kind is not in backups, until it is
-// known to be safe.
+// `usher store backup` and `usher store restore`. A backup has no tombstones, and only records whose kind is
+// declared with `{ backup: true }` (store/records.ts). Old copies of others would make a used code or invitation, an
+// ended session, a rotated token or a retired key valid again, or repeat a notification. A new kind is not in
+// backups, until it is known to be safe.
 //
 // A backup file is text, one JSON value a line: a head, the records, and how many those are.
 
@@ -12,15 +12,14 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { readStoreSettings } from '../config/load.ts'
 import { type Factors, restored } from '../features/factors/factors.ts'
-import kinds from '../store/kinds.json' with { type: 'json' }
-import { createSeal, NAMING_KEY, recordOf, type Seal } from '../store/seal.ts'
+import { openRecord, sealRecord } from '../store/records.ts'
+import { createSeal, NAMING_KEY, type Seal } from '../store/seal.ts'
 import type { Entry } from '../store/store.ts'
 import { mapOf, readJson } from '../store/values.ts'
 import { Failure, hint, type Invocation, openAt, openState, recordsAre } from './command.ts'
 import { fill, findSecret, textOf } from './store.ts'
 
-const BACKUP_FORMAT = 1
-const KINDS = new Map(Object.entries(kinds))
+const BACKUP_FORMAT = 2
 const WITHOUT =
   'Sessions, codes, tokens, grants and replay records are not part of a backup, nor are invitations and ' +
   'signing keys, because an old copy would make used ones valid again: users sign in again, and ' +
@@ -92,8 +91,8 @@ const nameOf = ({ key, value }: Pick<Entry, 'key' | 'value'>) =>
 
 /** Whether a backup has the record. Undefined for one that no secret decrypts. */
 function isBackedUp(entry: Entry, seal: Seal): boolean | undefined {
-  const record = recordOf(entry, seal)
-  return record && (entry.key === NAMING_KEY || KINDS.get(record.kind)?.inBackup === true)
+  const record = openRecord(seal, entry)
+  return record && (entry.key === NAMING_KEY || record.isInBackup)
 }
 
 const lineOf = (value: object) => `${JSON.stringify(value)}\n`
@@ -144,10 +143,10 @@ const damagedLine = (line: number) =>
   `line ${line} is damaged: this is not all of the backup. Nothing was written`
 
 const withoutUsed = (seal: Seal) => (entry: Entry) => {
-  const { kind, value } = recordOf(entry, seal) ?? {}
-  if (kind !== 'Factors') return entry
-  const text = `${kind}\n${JSON.stringify(restored(value as Factors))}`
-  return { ...entry, value: seal.seal(entry.key, Buffer.from(text)) }
+  const record = openRecord(seal, entry)
+  if (record?.kind !== 'Factors') return entry
+  const value = restored(record.value as Factors)
+  return { ...entry, value: sealRecord(seal, entry.key, { ...record, value }) }
 }
 
 /** Base64, as `lineOf` writes it. */

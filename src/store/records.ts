@@ -2,12 +2,19 @@
 //
 // Names are hashed with the naming key, which is the identity of an installation (seal.ts).
 //
-// A value is sealed text: the kind of the record, a line end, and its JSON. By the kind, `usher store
-// backup` knows which records belong in a backup (kinds.json).
+// A value is sealed text of two lines: a head, and the JSON of the value. The head is the kind of the record,
+// followed by ` backup` if records of the kind belong in a backup: `usher store backup` knows it from the record
+// alone.
+//
+// A kind is declared beside the type of its values, once:
+//
+//   const consents = records.of<Consent>('Consent', { backup: true })
 
 import { setTimeout } from 'node:timers/promises'
+import KINDS from './kinds.json' with { type: 'json' }
 import { type CurrentRequest, createReadCache } from './read-cache.ts'
-import { createSeal, openIdentity } from './seal.ts'
+import { createSeal, openIdentity, type Seal } from './seal.ts'
+import { SerialQueue } from './serial-queue.ts'
 import {
   type Check,
   type Entry,
@@ -19,6 +26,7 @@ import {
   StoreUnavailable,
   wrong,
 } from './store.ts'
+import { readJson } from './values.ts'
 
 /** Seconds by which records outlive their `exp`: the library, which tolerates clock skew, checks that. */
 const SLACK_SECONDS = 60
@@ -54,26 +62,29 @@ interface SaveOptions {
   indexes?: [kind: string, name: string][]
 }
 
-/** The kind and the id of a record. */
+/** The kind and the id of a record. `Collection.name` makes one. */
 export type Name = [kind: string, id: string]
 
 /** Called with the key of a record, and the reason why it cannot be read. */
 export type Unreadable = (key: string, reason: string) => void
 
-/** Operations on records; see `openRecords`. */
-export interface Records {
-  /** Reads `others` at the same time, for later reads of this request. */
-  read<T>(kind: string, id: string, ...others: Name[]): Promise<Found<T>>
+/** The records of one kind. Their values have one type. `Records.of` makes a collection. */
+export interface Collection<T extends object> {
+  /** Returns a record. Reads `others` at the same time, for later reads of this request. */
+  read(id: string, ...others: Name[]): Promise<Found<T>>
 
   /** Returns the record that this request read last; undefined if there was none, or none was read. */
-  lastRead<T>(kind: string, id: string): Found<T> | undefined
+  lastRead(id: string): Found<T> | undefined
 
-  /** False where the record has another version. A tombstone refuses a new record. */
-  save(kind: string, id: string, value: object, options?: SaveOptions): Promise<boolean>
+  /**
+   * Writes a record. Returns false, and writes nothing, where the record has another version than that of `options`.
+   * A tombstone refuses a new record.
+   */
+  save(id: string, value: T, options?: SaveOptions): Promise<boolean>
 
   /**
    * Reads, lets `decide` return the next value, and writes unless another writer came in between; then repeats
-   * this. Throws StoreUnavailable after MAX_ATTEMPTS.
+   * this. Throws StoreUnavailable after MAX_ATTEMPTS. `decide` returns undefined to write nothing.
    *
    * `options` are those of `save`, or a function of the record that is to be written. The first attempt
    * uses `known`, a record that was just read, instead of reading again.
@@ -81,37 +92,64 @@ export interface Records {
    * After such a repeat, later changes of the key in this process wait in a queue. An operation that ends
    * access then competes with one writer of each other process, however many requests there are.
    */
-  change<T extends object>(
-    kind: string,
+  change(
     id: string,
-    decide: (found: Found<T>) => T | undefined | Promise<T | undefined>,
+    decide: Decide<T>,
     options?: SaveOptions | ((next: T) => SaveOptions),
     known?: Found<T>,
   ): Promise<Change<T>>
 
-  /** True for exactly one caller in the life of a record. */
-  consume(kind: string, id: string): Promise<boolean>
+  /** Marks a record as consumed. True for exactly one caller in the life of a record. */
+  consume(id: string): Promise<boolean>
 
-  /** True for one caller. With `version`, removes only that version. The tombstone lasts `seconds`. */
-  remove(kind: string, id: string, seconds?: number, version?: number): Promise<boolean>
+  /**
+   * Replaces a record by a tombstone, which lasts `seconds` (60 by default). True for one caller. With `version`,
+   * removes only that version.
+   */
+  remove(id: string, seconds?: number, version?: number): Promise<boolean>
+
+  /**
+   * Yields the records under an index, each once; see `Store`. Throws for a record that no secret decrypts,
+   * or calls `unreadable` and goes on.
+   */
+  walk(index: string, name: string, unreadable?: Unreadable): AsyncGenerator<T>
+
+  /** Returns the records of `walk`. */
+  list(index: string, name: string): Promise<T[]>
+
+  /** Returns how many records `walk` would yield. Reads and decrypts none of them. */
+  count(index: string, name: string): Promise<number>
+
+  /** Returns the name of a record, which the `read` of another collection takes. */
+  name(id: string): Name
+}
+
+/** Returns the next value of a record, or undefined to leave it as it is. Must be repeatable. */
+export type Decide<T> = (found: Found<T>) => T | undefined | Promise<T | undefined>
+
+/** Where records of a kind belong. */
+export interface KindOptions {
+  /**
+   * Records of the kind are part of a backup; absent: they are not. True only for a kind whose old copies are
+   * harmless. An old copy of another kind makes a used code or invitation, an ended session, a rotated token or a
+   * retired key valid again, or repeats a notification.
+   */
+  backup?: boolean
+}
+
+/** All records of an installation; see `openRecords`. */
+export interface Records extends OldRecords {
+  /**
+   * Returns the collection of a kind, for instance `records.of<Consent>('Consent', { backup: true })`. Declare a
+   * kind beside the type of its values. Throws if the same kind was declared with other options before.
+   */
+  of<T extends object>(kind: string, options?: KindOptions): Collection<T>
 
   /**
    * Removes again what a request has found removed: the removal may not have reached a replica. Resolves
    * when it has.
    */
   confirmRemovals(request: object): Promise<void>
-
-  /**
-   * Yields the records under an index, each once; see `Store`. Throws for a record that no secret decrypts,
-   * or calls `unreadable` and goes on.
-   */
-  walk<T>(kind: string, name: string, unreadable?: Unreadable): AsyncGenerator<T>
-
-  /** Returns the records of `walk`. */
-  list<T>(kind: string, name: string): Promise<T[]>
-
-  /** Returns how many records `walk` would yield. Reads and decrypts none of them. */
-  count(kind: string, name: string): Promise<number>
 
   /** A keyed hash that only the nodes of this installation can make: 16 bytes. */
   keyedHash(purpose: string, text: string): Buffer
@@ -130,6 +168,35 @@ const textOf = (kind: string, id: string) => `${kind}\0${id}`
 
 const clamp = (ttl: number) => Math.ceil(Math.min(Math.max(ttl || 1, 1), MAX_TTL_SECONDS))
 
+const BACKUP_MARK = ' backup'
+
+/** Returns the sealed text of a record; see the head of this file. */
+export function sealRecord(
+  seal: Seal,
+  key: string,
+  { kind, isInBackup, value }: { kind: string; isInBackup: boolean; value: object },
+): Buffer {
+  const head = isInBackup ? kind + BACKUP_MARK : kind
+  return seal.seal(key, Buffer.from(`${head}\n${JSON.stringify(value)}`))
+}
+
+/** Returns what is in a scanned record. Undefined for a tombstone, and for a record that no secret decrypts. */
+export function openRecord(seal: Seal, { key, value }: Entry) {
+  if (!value) return undefined
+  try {
+    const text = seal.open(key, value).toString()
+    const head = text.slice(0, text.indexOf('\n'))
+    const isInBackup = head.endsWith(BACKUP_MARK)
+    const kind = isInBackup ? head.slice(0, -BACKUP_MARK.length) : head
+    return { kind, isInBackup, value: readJson(valueIn(text)) as unknown }
+  } catch {
+    return undefined
+  }
+}
+
+/** The JSON of the value in the decrypted text of a record. */
+const valueIn = (text: string) => text.slice(text.indexOf('\n') + 1)
+
 /**
  * Opens the records of a store; throws when no secret fits, or when the store has another format. Each request
  * that `currentRequest` names reads a record once.
@@ -142,13 +209,17 @@ export async function openRecords(
   const seal = createSeal(secrets)
   const { nameOf, problem } = await openIdentity(store, seal)
   const keyOf = (kind: string, id: string) => nameOf(textOf(kind, id))
-  const indexOf = (kind: string, name: string) => keyOf(`index:${kind}`, name)
+  const indexOf = (index: string, name: string) => keyOf(`index:${index}`, name)
 
   let lostIdentity: string | undefined
   const guard = () => {
     if (lostIdentity) throw new StoreUnavailable(lostIdentity)
   }
   const cache = createReadCache(store, nameOf, guard, currentRequest)
+  /** By record: changes that wait because another writer came in between. */
+  const waiting = new SerialQueue()
+  /** By kind: whether its records are in a backup. */
+  const kinds = new Map<string, boolean>()
 
   /** Decrypts an entry once. Each caller gets an object of its own. */
   function foundIn<T>(entry?: Opened): Found<T> {
@@ -156,29 +227,12 @@ export async function openRecords(
     if (!entry.value) return { version: entry.version, tombstone: entry.expires }
     const { key, value, version, consumed } = entry
     entry.text ??= seal.open(key, value).toString()
-    return { version, consumed, value: JSON.parse(entry.text.slice(entry.text.indexOf('\n') + 1)) }
+    return { version, consumed, value: JSON.parse(valueIn(entry.text)) }
   }
 
-  async function read<T>(kind: string, id: string, ...others: Name[]): Promise<Found<T>> {
-    const also = others.map(name => textOf(...name))
-    return foundIn<T>(await cache.read([textOf(kind, id), ...also]))
-  }
-
-  function save(kind: string, id: string, value: object, options: SaveOptions = {}) {
-    const { ttl, indexes, version = 0 } = options
-    const key = keyOf(kind, id)
-    return cache.write({
-      key,
-      version,
-      value: seal.seal(key, Buffer.from(`${kind}\n${JSON.stringify(value)}`)),
-      ...(ttl !== undefined && { expires: now() + clamp(ttl) + SLACK_SECONDS }),
-      indexes: indexes?.map(index => indexOf(...index)),
-    })
-  }
-
-  async function* walk<T>(kind: string, name: string, unreadable?: Unreadable): AsyncGenerator<T> {
+  async function* walk<T>(index: string, name: string, unreadable?: Unreadable): AsyncGenerator<T> {
     guard()
-    for await (const entry of store.walk(indexOf(kind, name))) {
+    for await (const entry of store.walk(indexOf(index, name))) {
       let found: Found<T> | undefined
       try {
         found = foundIn<T>(entry)
@@ -190,76 +244,90 @@ export async function openRecords(
     }
   }
 
-  /** By name: the end of the last change that waits after another writer came in between. */
-  const queues = new Map<string, Promise<unknown>>()
+  function of<T extends object>(kind: string, { backup = false }: KindOptions = {}) {
+    if (kinds.has(kind) && kinds.get(kind) !== backup) {
+      throw new Error(`${kind} is declared twice, with and without { backup: true }`)
+    }
+    kinds.set(kind, backup)
+    return createCollection<T>(kind, backup)
+  }
 
-  /** Runs work on a record after the work that waits for it, in order. */
-  function inOrder<T>(name: string, work: () => Promise<T>): Promise<T> {
-    const result = (queues.get(name) ?? Promise.resolve()).then(work)
-    // An unavailable store fails everything that waits. Another error concerns one caller.
-    const end = result
-      .catch(error => {
-        if (error instanceof StoreUnavailable) throw error
+  function createCollection<T extends object>(kind: string, isInBackup: boolean): Collection<T> {
+    async function read(id: string, ...others: Name[]): Promise<Found<T>> {
+      const otherTexts = others.map(([otherKind, otherId]) => textOf(otherKind, otherId))
+      return foundIn<T>(await cache.read([textOf(kind, id), ...otherTexts]))
+    }
+
+    function save(id: string, value: T, { ttl, indexes, version = 0 }: SaveOptions = {}) {
+      const key = keyOf(kind, id)
+      return cache.write({
+        key,
+        version,
+        value: sealRecord(seal, key, { kind, isInBackup, value }),
+        expires: ttl === undefined ? undefined : now() + clamp(ttl) + SLACK_SECONDS,
+        indexes: indexes?.map(([index, name]) => indexOf(index, name)),
       })
-      .finally(() => queues.get(name) === end && queues.delete(name))
-    end.catch(() => {})
-    queues.set(name, end)
-    return result
+    }
+
+    async function change(
+      id: string,
+      decide: Decide<T>,
+      options: SaveOptions | ((next: T) => SaveOptions) = {},
+      known?: Found<T>,
+    ): Promise<Change<T>> {
+      /** Undefined when another writer came in between. */
+      async function attempt(found: Found<T>): Promise<Change<T> | undefined> {
+        const before = found.value
+        const after = await decide(found)
+        if (after === undefined) return { before, isWritten: false }
+        const given = typeof options === 'function' ? options(after) : options
+        const isWritten = await save(id, after, { ...given, version: found.version })
+        return isWritten ? { before, after, isWritten } : undefined
+      }
+
+      const name = textOf(kind, id)
+      if (!waiting.isBusy(name)) {
+        const first = await attempt(known ?? (await read(id)))
+        if (first) return first
+      }
+      const change = await waiting.run(name, () => repeat(async () => attempt(await read(id))))
+      if (change) return change
+      throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
+    }
+
+    return {
+      read,
+      save,
+      change,
+      walk,
+
+      lastRead(id) {
+        const entry = cache.lastRead(textOf(kind, id))
+        return entry && foundIn<T>(entry)
+      },
+
+      consume: id => cache.write({ key: keyOf(kind, id), consumed: now() }),
+
+      remove: (id, seconds = SLACK_SECONDS, version) =>
+        cache.write({ key: keyOf(kind, id), tombstone: now() + clamp(seconds), version }),
+
+      list: (index, name) => cache.call(() => Array.fromAsync(walk<T>(index, name))),
+
+      count: (index, name) => cache.call(() => store.count(indexOf(index, name))),
+
+      name: id => [kind, id],
+    }
   }
 
   return {
-    read,
-    save,
-    walk,
-
-    lastRead<T>(kind: string, id: string) {
-      const entry = cache.lastRead(textOf(kind, id))
-      return entry && foundIn<T>(entry)
-    },
-
-    consume: (kind, id) => cache.write({ key: keyOf(kind, id), consumed: now() }),
-
-    remove: (kind, id, seconds = SLACK_SECONDS, version) =>
-      cache.write({ key: keyOf(kind, id), tombstone: now() + clamp(seconds), version }),
+    ...oldOperations(of),
+    of,
 
     async confirmRemovals(request) {
       const tombstone = now() + SLACK_SECONDS
       await Promise.all(
         cache.removed(request).map(({ key, version }) => cache.write({ key, version, tombstone })),
       )
-    },
-
-    list: <T>(kind: string, name: string) => cache.call(() => Array.fromAsync(walk<T>(kind, name))),
-
-    count: (kind, name) => cache.call(() => store.count(indexOf(kind, name))),
-
-    async change<T extends object>(
-      kind: string,
-      id: string,
-      decide: (found: Found<T>) => T | undefined | Promise<T | undefined>,
-      options: SaveOptions | ((next: T) => SaveOptions) = {},
-      known?: Found<T>,
-    ): Promise<Change<T>> {
-      /** Undefined when another writer came in between. */
-      const attempt = async (found: Found<T>): Promise<Change<T> | undefined> => {
-        const [before, after] = [found.value, await decide(found)]
-        if (after === undefined) return { before, isWritten: false }
-        const given = typeof options === 'function' ? options(after) : options
-        const isSaved = await save(kind, id, after, { ...given, version: found.version })
-        return isSaved ? { before, after, isWritten: true } : undefined
-      }
-      const repeat = async () => {
-        for (let i = 1; i < MAX_ATTEMPTS; i++) {
-          if (i > 10) await setTimeout(Math.random() * i)
-          const outcome = await attempt(await read<T>(kind, id))
-          if (outcome !== undefined) return outcome
-        }
-      }
-      const name = textOf(kind, id)
-      const first = queues.has(name) ? undefined : await attempt(known ?? (await read<T>(kind, id)))
-      const outcome = first ?? (await inOrder(name, repeat))
-      if (outcome !== undefined) return outcome
-      throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
     },
 
     keyedHash: (purpose, text) => Buffer.from(keyOf(`proof:${purpose}`, text), 'base64url'),
@@ -273,5 +341,57 @@ export async function openRecords(
         'stop every node; restore the store from a backup, or start anew with what it holds'
       return [...checks, lost ? wrong('identity', lost, fix) : ok('identity', 'as at the start')]
     },
+  }
+}
+
+/** Repeats an attempt until it has an outcome; returns undefined after MAX_ATTEMPTS. */
+async function repeat<T>(attempt: () => Promise<T | undefined>): Promise<T | undefined> {
+  for (let i = 1; i < MAX_ATTEMPTS; i++) {
+    if (i > 10) await setTimeout(Math.random() * i)
+    const outcome = await attempt()
+    if (outcome !== undefined) return outcome
+  }
+}
+
+// The former operations, by kind. They go when every folder has collections.
+interface OldRecords {
+  read<T>(kind: string, id: string, ...others: Name[]): Promise<Found<T>>
+  lastRead<T>(kind: string, id: string): Found<T> | undefined
+  save(kind: string, id: string, value: object, options?: SaveOptions): Promise<boolean>
+  change<T extends object>(
+    kind: string,
+    id: string,
+    decide: Decide<T>,
+    options?: SaveOptions | ((next: T) => SaveOptions),
+    known?: Found<T>,
+  ): Promise<Change<T>>
+  consume(kind: string, id: string): Promise<boolean>
+  remove(kind: string, id: string, seconds?: number, version?: number): Promise<boolean>
+  walk<T>(index: string, name: string, unreadable?: Unreadable): AsyncGenerator<T>
+  list<T>(index: string, name: string): Promise<T[]>
+  count(index: string, name: string): Promise<number>
+}
+
+function oldOperations(of: Records['of']): OldRecords {
+  const all = new Map(Object.entries(KINDS))
+  const old = <T>(kind: string) =>
+    of<T & object>(kind, { backup: all.get(kind)?.inBackup ?? false })
+  return {
+    read: <T>(kind: string, id: string, ...others: Name[]) => old<T>(kind).read(id, ...others),
+    lastRead: <T>(kind: string, id: string) => old<T>(kind).lastRead(id),
+    save: (kind, id, value, options) => old<object>(kind).save(id, value, options),
+    change: <T extends object>(
+      kind: string,
+      id: string,
+      decide: Decide<T>,
+      options?: SaveOptions | ((next: T) => SaveOptions),
+      known?: Found<T>,
+    ) => old<T>(kind).change(id, decide, options, known),
+    consume: (kind, id) => old(kind).consume(id),
+    remove: (kind, id, seconds, version) => old(kind).remove(id, seconds, version),
+    walk: <T>(index: string, name: string, unreadable?: Unreadable) =>
+      old<T>('').walk(index, name, unreadable),
+    list: <T>(index: string, name: string) => old<T>('').list(index, name),
+    count: (index, name) => old('').count(index, name),
   }
 }

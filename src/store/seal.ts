@@ -11,8 +11,7 @@ import {
   randomBytes,
   timingSafeEqual,
 } from 'node:crypto'
-import { type Entry, type Store, StoreUnavailable } from './store.ts'
-import { readJson } from './values.ts'
+import { type Store, StoreUnavailable } from './store.ts'
 
 const ID_BYTES = 4
 const NONCE_BYTES = 12
@@ -80,26 +79,13 @@ export function createSeal(secrets: Uint8Array[]) {
 }
 
 /**
- * Returns the kind and the value of a scanned record. Undefined for a tombstone, and for a record that no secret
- * decrypts.
- */
-export function recordOf({ key, value }: Entry, seal: Seal) {
-  try {
-    const [kind = '', json = ''] = value ? seal.open(key, value).toString().split('\n', 2) : []
-    return value && { kind, value: readJson(json) as unknown }
-  } catch {
-    return undefined
-  }
-}
-
-/**
  * The key of the naming key, which is the identity of an installation. It is made once for each store and
  * kept in it, sealed, so that `USHER_SECRET` can be changed without losing any record. A store without one
  * is no installation yet.
  */
 export const NAMING_KEY = 'naming-key'
 /** Format version of the store: the byte before the naming key. Raise it for incompatible records. */
-const FORMAT = 3
+const FORMAT = 4
 const WRONG_FORMAT =
   'the store was written by another version of Usher, in a format that this one does not read; ' +
   'start with an empty store (another file, database or redis.key_prefix)'

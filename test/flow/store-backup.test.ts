@@ -275,7 +275,7 @@ test('a store that has lost its generated secret does not get another one', asyn
 /** A backup of every record in a store, as earlier versions wrote it. */
 async function backupOfAll(location: string): Promise<string> {
   const store = await openStore(location)
-  const lines: object[] = [{ usher_backup: 1, at: new Date().toISOString() }]
+  const lines: object[] = [{ usher_backup: 2, at: new Date().toISOString() }]
   for await (const { value, ...entry } of store.scan()) {
     if (value) lines.push({ ...entry, value: Buffer.from(value).toString('base64') })
   }

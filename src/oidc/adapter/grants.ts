@@ -11,8 +11,8 @@
 // themselves. JWTs are not stored, and are valid until they expire.
 
 import type { AdapterPayload } from 'oidc-provider'
-import type { Name, Records } from '../../store/records.ts'
-import { pooledBytes, recordOf, type Seal } from '../../store/seal.ts'
+import { type Name, openRecord, type Records } from '../../store/records.ts'
+import { pooledBytes, type Seal } from '../../store/seal.ts'
 import { now, type Store } from '../../store/store.ts'
 import { mapOf } from '../../store/values.ts'
 
@@ -93,7 +93,7 @@ export async function revokeClient(store: Store, seal: Seal, clientId: string): 
   const tombstone = now() + TOMBSTONE_SECONDS
   let count = 0
   for await (const entry of store.scan()) {
-    const { kind = '', value } = recordOf(entry, seal) ?? {}
+    const { kind = '', value } = openRecord(seal, entry) ?? {}
     if (!ENDED.includes(kind) || mapOf(value).clientId !== clientId) continue
     if (await store.write({ key: entry.key, tombstone })) count++
   }
