@@ -51,7 +51,7 @@ import { AREAS, createViews } from './pages/views.ts'
 import { createPages } from './routes.ts'
 import { type Account, claimsOf } from './sign-in/account.ts'
 import type { Dependencies } from './sign-in/dependencies.ts'
-import { promptSettings, promptsOf } from './sign-in/flow.ts'
+import { promptsOf } from './sign-in/flow.ts'
 import { changeProofs, createSite } from './sign-in/site.ts'
 import { nextTurn } from './store/turns.ts'
 
@@ -134,11 +134,10 @@ export async function createApp(
   ]
   const navigation = merged(features, 'account page', byPath, byPath({ areas: AREAS }))
   const areas = Object.values(navigation)
-  const prompts = promptsOf(features)
   const provider = await createProvider(dependencies, features, {
     showError,
     handOver: views.handOver,
-    prompts: promptSettings(prompts),
+    prompts: promptsOf(features),
     tags: views.tags,
   }).catch(error => {
     if (!(error instanceof RefusedClients)) throw error
@@ -150,7 +149,7 @@ export async function createApp(
     return (await Promise.all(found)).find(Boolean)
   }
 
-  const site = createSite(dependencies, views, provider, prompts, factors)
+  const site = createSite(dependencies, views, provider, factors)
   const pages = createPages(site, features)
   for (const feature of features) feature.addPages?.(pages, site)
   pages.get('/errors', errorPages.explain)

@@ -101,9 +101,9 @@ export function newPasswordPage({ views, directory, authentication, flow }: Site
   return {
     show: (ctx: Context) => views.page(ctx, 'new-password', { problems: {} }),
 
-    async submit(ctx: Context, { clientId, pending }: Interaction, form: Form) {
+    async submit(ctx: Context, { clientId, step }: Interaction, form: Form) {
       const { account } = ctx.state
-      if (!account || !pending) return ctx.throw(400, { error: 'interaction_gone' })
+      if (!account || !step) return ctx.throw(400, { error: 'interaction_gone' })
       const password = form.value('password')
       const problems = await problemsOf(views.words(ctx), form, async () => {
         await authentication.countForm(ctx, account.id)
@@ -112,11 +112,11 @@ export function newPasswordPage({ views, directory, authentication, flow }: Site
         return admit(() => checkPassword(password, account.password))
       })
       if (problems) return void views.page(ctx, 'new-password', { problems }, 400)
-      if (!(await directory.replaceTemporaryPassword?.(account.id, password, pending.login.ts))) {
+      if (!(await directory.replaceTemporaryPassword?.(account.id, password, step.login.ts))) {
         return ctx.throw(400, { error: 'interaction_gone' })
       }
       note(ctx, 'password_changed', { client_id: clientId, account: account.id })
-      return flow.completeSignIn(account, pending.login, pending)
+      return flow.completeSignIn(account, step.login, 'change_password')
     },
   }
 }

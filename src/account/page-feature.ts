@@ -3,10 +3,9 @@
 import type Router from '@koa/router'
 import type { Context, Middleware } from 'koa'
 import type { ClientMetadata } from '../config/schema/client.ts'
-import type { Feature, LibraryProvider } from '../oidc/feature.ts'
+import type { Feature, LibraryProvider, PromptSettings } from '../oidc/feature.ts'
 import type { Notifier } from '../operation/events.ts'
 import type { Area } from '../pages/page-data.ts'
-import type { FeaturePrompt } from '../sign-in/flow.ts'
 import type { PromptPage } from '../sign-in/interaction-pages.ts'
 import type { SignInMethod } from '../sign-in/sign-in-method.ts'
 import type { PasskeySignIn } from '../sign-in/sign-in-page.ts'
@@ -25,7 +24,7 @@ export interface PageFeature extends Feature, Notifier {
   middleware?: Middleware
 
   /** By name. The page of a step answers with `completeSignIn` (sign-in/flow.ts). */
-  prompts?: Record<string, FeaturePrompt & { page(site: Site): PromptPage }>
+  prompts?: Record<string, PromptSettings & { page(site: Site): PromptPage }>
   /** For the home page of the account. */
   notices?: Notices
   /** Methods of sign-in beside the password. */

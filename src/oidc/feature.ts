@@ -79,7 +79,7 @@ export interface Feature {
   discovery?(document: Record<string, unknown>): Record<string, unknown>
 }
 
-/** A prompt beside those of the library. Its page is shown while `pendingAt` has it as the next step of a sign-in. */
+/** A prompt beside those of the library. Its page is shown while `stepAt` has it as the next step of a sign-in. */
 export interface PromptSettings {
   /** Whether it comes before the sign-in, or is a step of it; otherwise it comes before consent. */
   isFirst?: boolean

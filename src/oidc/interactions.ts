@@ -55,18 +55,19 @@ export type Login = {
   acr?: string
 }
 
-/** A sign-in that becomes `login` after the last of its steps. The user has no session before. */
-export interface PendingSignIn {
+/** The next step of a sign-in. The user has no session before the last one. */
+export interface SignInStep {
+  /** The name of its prompt. */
+  name: string
+  /** The sign-in so far. */
   login: Login
-  /** Prompts that the user still has to answer, the next first. */
-  steps: string[]
 }
 
 /** The answer to a prompt. `error` returns the user to the client with this error. */
 export interface Outcome {
   /** `ts`: epoch seconds of the sign-in, also if further pages follow. */
   login?: Login
-  pending?: PendingSignIn
+  step?: SignInStep
   /** `accountId`: the account that decided. */
   consent?: { decision: Decision; accountId?: string }
   select_account?: { another: boolean }
@@ -80,10 +81,10 @@ export interface Outcome {
 export const wantsAnother = (result: unknown) =>
   mapOf(mapOf(result).select_account).another === true
 
-/** Returns the sign-in whose next step is this prompt. */
-export function pendingAt(result: unknown, prompt: string): PendingSignIn | undefined {
-  const pending = mapOf(result).pending as PendingSignIn | undefined
-  return pending?.steps[0] === prompt ? pending : undefined
+/** Returns the step of a sign-in that waits for this prompt. */
+export function stepAt(result: unknown, prompt: string): SignInStep | undefined {
+  const step = mapOf(result).step as SignInStep | undefined
+  return step?.name === prompt ? step : undefined
 }
 
 /** A browser that opens its first page sooner, without a cookie, blocks cookies. */
@@ -135,8 +136,8 @@ export function createInteractions(provider: Provider, settings: Deployment) {
         ...(typeof ui_locales === 'string' && { uiLocales: ui_locales }),
         /** The account that is signed in in this browser. */
         accountId: session?.accountId,
-        /** The sign-in of which this prompt is a step. */
-        pending: pendingAt(lastSubmission, prompt.name),
+        /** The step of a sign-in that this prompt is. */
+        step: stepAt(lastSubmission, prompt.name),
         /** The client expects another user than the one who is signed in. */
         expectsOther,
         /** Another sign-in is needed: the user has chosen it, or the last one is not what the client demands. */

@@ -7,7 +7,7 @@ import { requestedScopes } from './claims.ts'
 import type { Oidc, ProviderDependencies } from './dependencies.ts'
 import type { Feature, PromptSettings } from './feature.ts'
 import { appearanceOf, decisionOf, sentDetails } from './grants.ts'
-import { createBrowserBinding, pendingAt, wantsAnother } from './interactions.ts'
+import { createBrowserBinding, stepAt, wantsAnother } from './interactions.ts'
 import { methodOf, satisfies } from './vocabulary.ts'
 
 const { Check, Prompt, base } = interactionPolicy
@@ -45,7 +45,7 @@ export function createPolicy(
   policy.add(select, 0)
   for (const [name, { isFirst, requestable }] of Object.entries(prompts)) {
     if (policy.get(name)) continue
-    const isNext = ({ oidc: { result } }: Context) => pendingAt(result, name) !== undefined
+    const isNext = ({ oidc: { result } }: Context) => stepAt(result, name) !== undefined
     const step = new Check('step', 'the sign-in has a further step', 'interaction_required', isNext)
     policy.add(new Prompt({ name, requestable }, step), isFirst ? 0 : policy.length - 1)
   }

@@ -13,6 +13,7 @@ import { methodOf, PASSWORD } from '../oidc/vocabulary.ts'
 import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import type { Account } from './account.ts'
+import type { FactorNeeds } from './flow.ts'
 
 /** A change of an account, in words of the table in docs/trust-model.md. */
 interface Change {
@@ -123,7 +124,7 @@ export interface ProvenSession {
 export type IsStrongest = (account: Account, session: ProvenSession) => Promise<boolean | undefined>
 
 /** What the core asks the second factors, a feature. */
-export interface FactorFacts {
+export interface FactorFacts extends FactorNeeds {
   isStrongest: IsStrongest
   /** When the latest factor of an account was added (epoch seconds); 0 without one. */
   latestAdded(accountId: string): Promise<number>

@@ -1,87 +1,118 @@
-// The flow of a sign-in: which prompts follow the proof of who the user is, and in which order.
+// The flow of a sign-in: `next` decides which step follows, and nothing else does.
 //
-//   select_account → login (any method) → steps → session → prompts before consent → consent → client
+// A *step* is what the user has to do next. It has a page; the library calls it a prompt. A *method* is the means by
+// which a step proves who the user is: the password, a passkey, an app, a recovery code, an upstream issuer. The `amr`
+// of a sign-in names its methods.
 //
-// A step is a prompt that users answer before they have a session: the second factor first, then a new password in
-// place of a temporary one. Steps never route to one another: `completeSignIn` takes the next one from the list that
-// was made at the sign-in.
+//                                                          ┌ SESSION ────────────────────────┐
+//   login ──→ second_factor ──→ change_password ──→ session ──→ step_up ──→ consent ──→ client
+//     ↑       use or add one    replace a temporary            │ use or add one
+//     └────────────────────────────────────────────────────────┘ to add one, after an old sign-in
+//
+// - Steps never route to one another. Each answers with `completeSignIn`, which asks `next`.
+// - The user has no session before the last step of the sign-in.
+// - The second factor comes first: a temporary password that was stolen must not be enough to replace it.
+// - Before `login`, users may choose an account (select_account) or ask for one (create). Both lead to `login`.
 
 import { displayTextProblem } from '../oidc/display-text.ts'
 import { type Feature, merged, type PromptSettings } from '../oidc/feature.ts'
-import type { Login, PendingSignIn } from '../oidc/interactions.ts'
+import type { Login, Outcome } from '../oidc/interactions.ts'
 import { methodOf, PASSWORD } from '../oidc/vocabulary.ts'
 import type { Account } from './account.ts'
 
-/** A prompt of the product: one of the library, of the core, or of a feature. */
-export interface FeaturePrompt extends PromptSettings {
-  /** Whether users who have just proved who they are answer this prompt before they have a session. */
-  isStep?(account: Account, login: Login): boolean | Promise<boolean>
-  /** The step is a second factor: the sign-in is incomplete before it, for limits and the audit log. */
-  isFactor?: true
+/** A step, by the name of its prompt. `session`: no step is left before the session. */
+export type Step = 'login' | 'second_factor' | 'change_password' | 'session' | 'step_up' | 'consent'
+
+/** What a sign-in lacks of a second factor. `use`: the account has the factor; `add`: the user has to add it. */
+export type FactorNeed = 'none' | 'use' | 'add'
+
+/** What decides the next step. */
+export type SignInState =
+  /** Nobody has signed in. */
+  | { at: 'start' }
+  /** The user has answered `answered`. `factor`: what the rules of the account still demand. */
+  | { at: 'login'; answered: Step; factor: FactorNeed; hasTemporaryPassword: boolean }
+  /** The user has a session. `factor`: what the request demands beyond it. */
+  | { at: 'session'; factor: FactorNeed; mayAddFactor: boolean }
+
+type At<P extends SignInState['at']> = Extract<SignInState, { at: P }>
+
+/** Returns the step that follows. The library skips `consent` if nothing is left to ask. */
+export function next(state: SignInState): Step {
+  if (state.at === 'start') return 'login'
+  return state.at === 'login' ? beforeSession(state) : inSession(state)
 }
 
-/** A feature that may have prompts; `routes.ts` adds their pages. */
-export interface PromptFeature extends Feature {
-  /** By name. Steps of a sign-in follow it in this order; other prompts come before consent, or first. */
-  prompts?: Record<string, FeaturePrompt>
+function beforeSession({ answered, factor, hasTemporaryPassword }: At<'login'>): Step {
+  const isFirst = answered === 'login'
+  // Another browser may have added a factor while this one waited for the new password.
+  const isAddedMeanwhile = answered === 'change_password' && factor === 'use'
+  if (factor !== 'none' && (isFirst || isAddedMeanwhile)) return 'second_factor'
+  if (hasTemporaryPassword && answered !== 'change_password') return 'change_password'
+  return 'session'
 }
 
-const hasTemporaryPassword: FeaturePrompt['isStep'] = ({ change_password_by }, { amr }) =>
-  change_password_by !== undefined && methodOf(amr) === PASSWORD
+function inSession({ factor, mayAddFactor }: At<'session'>): Step {
+  if (factor === 'none') return 'consent'
+  // An open browser must not be enough to add a factor.
+  if (factor === 'add' && !mayAddFactor) return 'login'
+  return 'step_up'
+}
 
-const CORE: Record<string, FeaturePrompt> = {
+/** What the flow asks the second factors, if they are on. */
+export interface FactorNeeds {
+  /** Returns what the rules of the account demand after a sign-in by these methods. */
+  neededAfter(account: Account, login: Login): Promise<FactorNeed>
+}
+
+/** The flow, for the pages of the steps. */
+export type Flow = ReturnType<typeof createFlow>
+
+/** Returns the functions that lead a sign-in to its session. */
+export function createFlow(factors?: FactorNeeds) {
+  async function neededFactor(account: Account, login: Login): Promise<FactorNeed> {
+    return factors ? factors.neededAfter(account, login) : 'none'
+  }
+
+  return {
+    /** Returns the answer that leads from a step of a sign-in to the next one, or to the session. */
+    async completeSignIn(account: Account, login: Login, answered: Step): Promise<Outcome> {
+      const factor = await neededFactor(account, login)
+      const hasTemporaryPassword = signedInTemporarily(account, login)
+      const name = next({ at: 'login', answered, factor, hasTemporaryPassword })
+      // Both answers also replace an earlier sign-in of the same interaction.
+      if (name === 'session') return { login, step: undefined }
+      return { login: undefined, step: { name, login } }
+    },
+
+    /** Whether a second factor follows the sign-in: limits and the audit log count it as incomplete before. */
+    async needsFactor(account: Account, login: Login): Promise<boolean> {
+      return (await neededFactor(account, login)) !== 'none'
+    },
+  }
+}
+
+/** Whether the user has signed in with a temporary password. */
+function signedInTemporarily({ change_password_by }: Account, { amr }: Login): boolean {
+  return change_password_by !== undefined && methodOf(amr) === PASSWORD
+}
+
+/** Prompts of the core. The step `change_password` comes before the session; the library places the others. */
+const CORE_PROMPTS: Record<string, PromptSettings> = {
   select_account: {},
   login: {},
   consent: {},
-  change_password: { isStep: hasTemporaryPassword },
+  change_password: { isFirst: true },
 }
 
-/** Returns the prompts of the core and of the features, by name. */
-export const promptsOf = (features: PromptFeature[]) =>
-  merged(features, 'prompt', ({ prompts }) => prompts, CORE)
-
-/** Returns the prompts as the wrapper adds them to the library's policy: a step comes before the sign-in prompt. */
-export function promptSettings(prompts: Record<string, FeaturePrompt>) {
-  const entries = Object.entries(prompts).map(([name, { isStep, isFirst, requestable }]) => {
-    const settings: PromptSettings = { isFirst: Boolean(isStep || isFirst), requestable }
-    return [name, settings] as const
-  })
-  return Object.fromEntries(entries)
+/** A feature that may have prompts. */
+interface PromptFeature extends Feature {
+  prompts?: Record<string, PromptSettings>
 }
 
-/** Returns the functions that lead a sign-in from the proof of who the user is to the session. */
-export function createFlow(prompts: Record<string, FeaturePrompt>) {
-  const rank = (name: string) => (prompts[name]?.isFactor ? 0 : 1)
-
-  /**
-   * Returns the steps of a sign-in, in order. The second factor comes first: a temporary password that was stolen must
-   * not be enough to replace it.
-   */
-  async function stepsOf(account: Account, login: Login): Promise<string[]> {
-    const steps = Object.entries(prompts).map(async ([name, { isStep }]) =>
-      (await isStep?.(account, login)) ? name : [],
-    )
-    return (await Promise.all(steps)).flat().toSorted((a, b) => rank(a) - rank(b))
-  }
-
-  /**
-   * Ends a sign-in of any method, or a step of it. Returns the answer that leads to the next step, or to the session
-   * if none is left. `pending`: the sign-in whose step the user has just taken.
-   */
-  async function completeSignIn(account: Account, login: Login, pending?: PendingSignIn) {
-    const steps = pending ? pending.steps.slice(1) : await stepsOf(account, login)
-    // Also replaces an earlier sign-in of the same interaction.
-    const isDone = steps.length === 0
-    return { login: isDone ? login : undefined, pending: isDone ? undefined : { login, steps } }
-  }
-
-  /** Whether a second factor follows a sign-in. */
-  async function needsFactor(account: Account, login: Login): Promise<boolean> {
-    return (await stepsOf(account, login)).some(name => prompts[name]?.isFactor)
-  }
-
-  return { completeSignIn, needsFactor }
-}
+/** Returns the prompts of the core and of the features, by name. Throws if two have one name. */
+export const promptsOf = (features: PromptFeature[]): Record<string, PromptSettings> =>
+  merged(features, 'prompt', ({ prompts }) => prompts, CORE_PROMPTS)
 
 const MAX_HINT_CHARACTERS = 256
 

@@ -33,11 +33,11 @@ export function createInteractionPages(
     const interaction = await interactions.read(ctx)
     ctx.state.uiLocales = interaction.uiLocales
     ctx.state.clientId = interaction.clientId
-    const { uid, accountId, pending } = interaction
+    const { uid, accountId, step } = interaction
     checkForm(ctx, form, `interaction ${uid}`)
     if (accountId) ctx.state.account = await directory.find(accountId)
-    if (!pending) return { interaction, form }
-    const { login } = pending
+    if (!step) return { interaction, form }
+    const { login } = step
     ctx.state.account = await directory.findEnabled(login.accountId, login.ts)
     return ctx.state.account ? { interaction, form } : ctx.throw(400, { error: 'interaction_gone' })
   }

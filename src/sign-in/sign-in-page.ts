@@ -136,7 +136,7 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
       const answer = passkeys && form.value('passkey')
       if (answer) {
         const done = await passkeys.signIn(ctx, interaction, answer)
-        if ('login' in done) return site.flow.completeSignIn(done.account, done.login)
+        if ('login' in done) return site.flow.completeSignIn(done.account, done.login, 'login')
         return render(ctx, interaction, { ...done, problem: 'passkey_failed', status: 400 })
       }
       if (!hasPassword) ctx.throw(400, 'this application requires another method of sign-in')
@@ -148,7 +148,7 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
       if (!checked) return render(ctx, interaction, { username, problem: 'failed', status: 400 })
       const { account, login, isPart } = checked
       if (!isPart) await authentication.complete(ctx, account, login.ts, about)
-      return site.flow.completeSignIn(account, login)
+      return site.flow.completeSignIn(account, login, 'login')
     },
   }
 }

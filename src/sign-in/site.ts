@@ -30,7 +30,7 @@ import {
   FOR_CHANGE,
 } from './changes.ts'
 import type { Dependencies } from './dependencies.ts'
-import { createFlow, type FeaturePrompt } from './flow.ts'
+import { createFlow, type Flow } from './flow.ts'
 
 /** The signed-in account, and the session of this browser. */
 export type SignedIn = { account: Account; session: Session }
@@ -54,7 +54,7 @@ export interface Site extends Dependencies {
   authentication: ReturnType<typeof createAuthentication>
   browserSession: ReturnType<typeof createBrowserSession>
   interactions: ReturnType<typeof createInteractions>
-  flow: ReturnType<typeof createFlow>
+  flow: Flow
 
   /**
    * Returns undefined after a redirect to sign-in. `maxAge`: seconds since the sign-in; `demands`: parameters of the
@@ -101,7 +101,6 @@ export function createSite(
   dependencies: Dependencies,
   views: Views,
   provider: LibraryProvider,
-  prompts: Record<string, FeaturePrompt>,
   factors?: FactorFacts,
 ): Site {
   const { settings, secrets, records, directory } = dependencies
@@ -111,7 +110,7 @@ export function createSite(
   const checkForm = createCsrf(signatures('csrf'))
   const browserSession = createBrowserSession(provider, settings)
   const interactions = createInteractions(provider, settings)
-  const flow = createFlow(prompts)
+  const flow = createFlow(factors)
   const devices = signatures('devices')
   const keptForms = signatures('kept forms')
 

@@ -1,11 +1,13 @@
-// A feature of the test adds a second step after every sign-in, with its own page, and an entry of the account
-// navigation. No file of Usher names it.
+// A second factor is a step after every method of sign-in. A feature of the test has a page with an entry of the
+// account navigation: no file of Usher names it.
 
 import { decodeJwt } from 'jose'
 import type { Context } from 'koa'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { PageFeature } from '../../src/account/page-feature.ts'
+import { createFactors } from '../../src/features/factors/factors.ts'
 import { Browser } from '../support/browser.ts'
+import { nextCode } from '../support/factors.ts'
 import { redeem } from '../support/journey.ts'
 import {
   credentials,
@@ -19,35 +21,14 @@ import {
 import { startUpstream, type Upstream } from '../support/upstream.ts'
 import { ADA, GRACE, startUsher } from '../support/usher.ts'
 
-const WORD = 'open sesame'
 const CAVE = '/account/cave'
-const ASKED = 'Say the word'
-const WRONG = 'That is not the word'
+const ASKED = words('factors.step_title')
 
-function answer(ctx: Context, title: string, content = ''): undefined {
-  ctx.body = `<!DOCTYPE html><h1>${title}</h1>${content}`
+function answer(ctx: Context, title: string): undefined {
+  ctx.body = `<!DOCTYPE html><h1>${title}</h1>`
 }
 
-/** Asks every user but Grace for the word. */
-const sesame: PageFeature = {
-  prompts: {
-    sesame: {
-      isStep: async ({ username }) => username !== 'grace',
-      page: ({ flow }) => ({
-        show(ctx) {
-          const { csrf, account } = ctx.state
-          const fields = `<input type="hidden" name="csrf" value="${csrf}"><input name="word">`
-          answer(ctx, ASKED, `<p>${account?.username}</p><form method="post">${fields}</form>`)
-        },
-        async submit(ctx, { pending }, form) {
-          const { account } = ctx.state
-          if (!account || !pending || form.value('word') !== WORD) return answer(ctx, WRONG)
-          const { login } = pending
-          return flow.completeSignIn(account, { ...login, amr: [...login.amr, 'kba'] }, pending)
-        },
-      }),
-    },
-  },
+const cave: PageFeature = {
   areas: [{ path: CAVE, icon: 'unlock', label: () => 'Cave' }],
   addPages(pages, site) {
     pages.get(
@@ -57,12 +38,31 @@ const sesame: PageFeature = {
   },
 }
 
+/** A prompt of a feature, and its page. */
+const PROMPT = { page: () => ({ show() {}, submit: async () => undefined }) }
+
+/** Gives an account an app. */
+async function addApp(id: string) {
+  await createFactors(pair.usher.records).add(id, {
+    type: 'totp',
+    id: 'app',
+    name: '',
+    created: 1,
+    secret: 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567',
+    step: 0,
+  })
+}
+
 let pair: Upstream
 let ada: string
 beforeAll(async () => {
-  pair = await startUpstream({ accounts: 'create' }, { features: [sesame] })
+  pair = await startUpstream(
+    { accounts: 'create' },
+    { features: [cave], usher: { sign_in: { second_factor: 'optional' } } },
+  )
   for (const account of [ADA, GRACE]) await pair.upstream.addAccount(account)
   ada = (await pair.usher.addAccount({ ...ADA, username: 'ada.local' })).id
+  await addApp(ada)
   await pair.usher.addAccount({ ...GRACE, email: undefined })
 })
 afterAll(() => pair.close())
@@ -74,6 +74,11 @@ async function atStep(params: Record<string, string> = {}, browser = pair.browse
   await browser.submit(credentials('ada.local'))
   expect(browser.heading).toBe(ASKED)
   return opened
+}
+
+/** Answers the step. */
+async function enterCode(browser: Browser, id = ada) {
+  await browser.submit({ code: await nextCode(pair.usher, id) })
 }
 
 /** The claims of the ID token for a browser that has answered the step. */
@@ -96,33 +101,37 @@ async function expectNoSession(browser: Browser, id: string) {
 
 test('after the password the page of the step follows, and then the session', async () => {
   const opened = await atStep()
-  expect(opened.browser.page.text).toContain('ada.local')
   await expectNoSession(opened.browser, ada)
-  await opened.browser.submit({ word: WORD })
-  expect(await claimsAfter(opened)).toMatchObject({ sub: ada, amr: ['pwd', 'kba'] })
+  await enterCode(opened.browser)
+  expect(await claimsAfter(opened)).toMatchObject({ sub: ada, amr: ['pwd', 'otp', 'mfa'] })
   expect(await isSignedIn(opened.browser)).toBe(true)
 })
 
 test('after an upstream sign-in the same step follows, and then the session', async () => {
+  // The first sign-in adds the account.
+  const added = await open(pair.usher, {}, pair.browser())
+  await pair.signIn(added.browser)
+  const id = (await pair.usher.directory.findByUsername('ada'))?.id ?? ''
+  await pair.usher.directory.endAccess(id, account => account)
+  await addApp(id)
   const opened = await open(pair.usher, {}, pair.browser())
   const { browser } = opened
   await pair.signIn(browser)
   expect(browser.heading).toBe(ASKED)
-  const account = await pair.usher.directory.findByUsername('ada')
-  await expectNoSession(browser, account?.id ?? '')
-  await browser.submit({ word: WORD })
+  await expectNoSession(browser, id)
+  await enterCode(browser, id)
   expect(await claimsAfter(opened)).toMatchObject({
-    sub: account?.id,
-    amr: ['example', 'pwd', 'kba'],
+    sub: id,
+    amr: ['example', 'pwd', 'otp', 'mfa'],
   })
   expect(await isSignedIn(browser)).toBe(true)
 })
 
-test('a wrong word, or going back to the request, does not end the sign-in', async () => {
+test('a wrong code, or going back to the request, does not end the sign-in', async () => {
   const { browser, request } = await atStep()
   const { url } = browser.page
-  await browser.submit({ word: 'open barley' })
-  expect(browser.page.text).toContain(WRONG)
+  await browser.submit({ code: 'open barley' })
+  expect(browser.page.text).toContain(words('factors.wrong'))
   await expectNoSession(browser, ada)
   for (const place of [`/api/oauth/authorize/${url.pathname.split('/').at(-1)}`, request.url]) {
     const tab = newTab(browser)
@@ -135,7 +144,7 @@ test('a wrong word, or going back to the request, does not end the sign-in', asy
 test('the sign-in ends when the access of the account ends during the step', async () => {
   const { browser } = await atStep()
   await pair.usher.directory.endAccess(ada, account => account)
-  await browser.submit({ word: WORD })
+  await enterCode(browser)
   expect(browser.heading).toBe(words('error.interaction'))
   expect(await isSignedIn(browser)).toBe(false)
 })
@@ -149,7 +158,7 @@ test('a user who does not need the step is signed in at once', async () => {
 
 test('the step follows again when another user has to sign in', async () => {
   const first = await atStep()
-  await first.browser.submit({ word: WORD })
+  await enterCode(first.browser)
   if (first.browser.heading === words('consent.title'))
     await first.browser.submit({ decision: 'allow' })
   const code = first.browser.page.params.get('code') ?? ''
@@ -160,11 +169,11 @@ test('the step follows again when another user has to sign in', async () => {
   expect(browser.heading).toBe(words('sign_in.title'))
   await browser.submit(credentials('ada.local'))
   expect(browser.heading).toBe(ASKED)
-  await browser.submit({ word: WORD })
+  await enterCode(browser)
   // The page that signs the other user out submits itself.
   expect(browser.page.html.querySelector('input[name=xsrf]')).not.toBeNull()
   await browser.submit()
-  expect(await claimsAfter(opened)).toMatchObject({ sub: ada, amr: ['pwd', 'kba'] })
+  expect(await claimsAfter(opened)).toMatchObject({ sub: ada, amr: ['pwd', 'otp', 'mfa'] })
 })
 
 test('the entry of the navigation leads to the page of the feature, also by sign-in', async () => {
@@ -180,30 +189,24 @@ test('the entry of the navigation leads to the page of the feature, also by sign
   ])
 })
 
-test('a temporary password is changed before the step', async () => {
+test('the step comes before the change of a temporary password', async () => {
   const change_password_by = Math.floor(Date.now() / 1000) + 3600
   await pair.usher.directory.change(ada, account => ({ ...account, change_password_by }))
-  const opened = await open(pair.usher, {}, pair.browser())
+  const opened = await atStep()
   const { browser } = opened
-  await browser.submit(credentials('ada.local'))
+  await enterCode(browser)
   expect(browser.heading).toBe(words('password.choose_title'))
+  await expectNoSession(browser, ada)
   const password = 'another battery, another staple'
   await browser.submit({ password, repeat: password })
-  expect(browser.heading).toBe(ASKED)
-  await expectNoSession(browser, ada)
-  await browser.submit({ word: WORD })
-  expect((await claimsAfter(opened)).amr).toEqual(['pwd', 'kba'])
+  expect((await claimsAfter(opened)).amr).toEqual(['pwd', 'otp', 'mfa'])
 })
 
 describe('two features with one name for a part', () => {
   test.each<[string, PageFeature, string]>([
-    ['prompt', { prompts: sesame.prompts }, 'have the prompt sesame'],
-    [
-      'prompt of the core',
-      { prompts: { login: { page: () => ({}) as never } } },
-      'have the prompt login',
-    ],
-    ['account page', { areas: sesame.areas }, 'have the account page /account/cave'],
+    ['prompt', { prompts: { sesame: PROMPT } }, 'have the prompt sesame'],
+    ['prompt of the core', { prompts: { login: PROMPT } }, 'have the prompt login'],
+    ['account page', { areas: cave.areas }, 'have the account page /account/cave'],
     ['library setting', { settings: { dPoP: { enabled: true } } }, 'have the library feature dPoP'],
     [
       'setting of the core',
@@ -218,8 +221,9 @@ describe('two features with one name for a part', () => {
     ],
   ])('%s: the start fails, and the error names it', async (_, other, message) => {
     const first: PageFeature = {
+      prompts: { sesame: PROMPT },
       clientMetadata: () => ({ consent: 'explicit' }),
     }
-    await expect(startUsher({ features: [sesame, first, other] })).rejects.toThrow(message)
+    await expect(startUsher({ features: [cave, first, other] })).rejects.toThrow(message)
   })
 })

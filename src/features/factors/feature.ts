@@ -90,6 +90,13 @@ export async function secondFactors({ settings, records, metrics, directory }: D
   }
 
   const facts: FactorFacts = {
+    async neededAfter(account, login) {
+      if (satisfies(login.acr, TWO_FACTOR_ACR) || rules.isExempt(login.amr)) return 'none'
+      if (rules.isOff) return 'none'
+      const { factors: own } = rules.usable(await factors.read(account.id))
+      if (own.length) return 'use'
+      return rules.isRequired(account) ? 'add' : 'none'
+    },
     async isStrongest({ id }, session) {
       const own = rules.usable(await factors.read(id))
       return own.factors.length ? isStrongest(session, own) : undefined
@@ -104,13 +111,7 @@ export async function secondFactors({ settings, records, metrics, directory }: D
   const feature: PageFeature = {
     prompts: {
       second_factor: {
-        isFactor: true,
-        async isStep(account, login) {
-          if (satisfies(login.acr, TWO_FACTOR_ACR) || rules.isExempt(login.amr)) return false
-          if (rules.isOff) return false
-          const { factors: own } = rules.usable(await factors.read(account.id))
-          return own.length > 0 || rules.isRequired(account)
-        },
+        isFirst: true,
         page,
       },
       step_up: { page },

@@ -99,15 +99,15 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
 
   /** The user and the sign-in so far. Throws 400 if it has ended. */
   async function read(ctx: Context, interaction: Interaction) {
-    const { pending, accountId, prompt, uid } = interaction
-    const session = pending ? undefined : await site.browserSession.read(ctx)
-    const login = pending?.login ?? {
+    const { step, accountId, prompt, uid } = interaction
+    const session = step ? undefined : await site.browserSession.read(ctx)
+    const login = step?.login ?? {
       accountId: session?.accountId ?? '',
       ts: session?.since ?? 0,
       amr: session?.amr ?? [],
       acr: session?.acr,
     }
-    const isSame = pending || (session && session.accountId === accountId)
+    const isSame = step || (session && session.accountId === accountId)
     const account = isSame && (await directory.findEnabled(login.accountId, login.ts))
     if (!account) return ctx.throw(400, { error: 'interaction_gone' })
     const found = rules.usable(await factors.read(account.id))
@@ -136,7 +136,7 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
   /** Epoch seconds until which the user may sign in without a factor. Zero if there is no such time. */
   async function graceOf({ account, interaction }: State): Promise<number> {
     const seconds = settings.sign_in.second_factor_grace
-    if (!interaction.pending || !seconds || !rules.isRequired(account)) return 0
+    if (!interaction.step || !seconds || !rules.isRequired(account)) return 0
     const due = await factors.startGrace(account.id, seconds)
     return due > now() ? due : 0
   }
@@ -172,8 +172,7 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
 
   /** The answer that goes on with two factors. */
   async function proceed({ account, interaction }: State, login: Login): Promise<Outcome> {
-    const { pending } = interaction
-    return pending ? flow.completeSignIn(account, login, pending) : { login }
+    return interaction.step ? flow.completeSignIn(account, login, 'second_factor') : { login }
   }
 
   const withCode = ({ login }: State, method: string): Login => {
@@ -245,7 +244,7 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
         return ask(ctx, state, isPasskeySent ? 'passkey_failed' : 'wrong')
       }
       if (form.value('decision') === 'later' && (await graceOf(state))) {
-        return flow.completeSignIn(account, login, interaction.pending)
+        return flow.completeSignIn(account, login, 'second_factor')
       }
       const at = { place: placeOf(interaction), uid: interaction.uid }
       const { codes, problem } = await addFactor(ctx, parts, account.id, form, at)

@@ -187,9 +187,9 @@ export function upstreamSignIn(dependencies: Dependencies) {
       acr: acrOf(upstream, claims),
       upstreamSession: isText(sid) ? `${upstream.issuer} ${sid}` : undefined,
     }
-    const outcome = await site.flow.completeSignIn(account, login)
+    const outcome = await site.flow.completeSignIn(account, login, 'login')
     const next = await site.interactions.finish(ctx, outcome, uid)
-    const isPart = outcome.pending && (await site.flow.needsFactor(account, login))
+    const isPart = outcome.step?.name === 'second_factor'
     if (!isPart) note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
     return next
   }
