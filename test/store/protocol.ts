@@ -20,9 +20,10 @@ export function asRequest<T>(oidc: object, work: () => T, auditEvents: object[] 
   return als.run(contextOf(oidc, auditEvents), work)
 }
 
-/** Runs work as a token request, with the commit at its end. */
-export function asTokenRequest<T>(work: () => Promise<T>, auditEvents: object[] = []): Promise<T> {
-  return asTokenRequestOf(contextOf({ route: 'token', entities: {} }, auditEvents), work)
+/** Runs work as a request that refreshes tokens, with the commit at its end. */
+export function asRefreshRequest<T>(work: () => Promise<T>, auditEvents: object[] = []) {
+  const oidc = { route: 'token', params: { grant_type: 'refresh_token' }, entities: {} }
+  return asTokenRequestOf(contextOf(oidc, auditEvents), work)
 }
 
 /** The same for a given context. */

@@ -13,7 +13,7 @@ import { openSqliteStore } from '../../src/store/sqlite.ts'
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../support/redis.ts'
 import { startCluster } from '../support/redis-together.ts'
-import { asTokenRequest } from './protocol.ts'
+import { asRefreshRequest } from './protocol.ts'
 import { fresh } from './store-suite.ts'
 
 const SECRET = Buffer.alloc(32, 1)
@@ -58,7 +58,7 @@ function createRefresher(records: Records, grace: number) {
       return next
     }
     try {
-      return await asTokenRequest(present, facts)
+      return await asRefreshRequest(present, facts)
     } finally {
       noted.push(...facts)
     }
