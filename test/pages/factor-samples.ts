@@ -1,6 +1,6 @@
 // The pages of second factors in every state.
 
-import { describeSecret } from '../../src/features/factors/step.ts'
+import { describeSecret } from '../../src/features/factors/totp.ts'
 import type { PageData } from '../../src/pages/page-data.ts'
 import type { Words } from '../../src/pages/words.ts'
 import { state } from './sample.ts'

@@ -30,38 +30,52 @@ interface Attempt {
   interaction: Interaction
 }
 
+/** The reason of an attempt that the limits do not allow. */
+const THROTTLED = 'throttled'
+
 /** Returns the check of attempts at factors, with the limits of the password. */
 export function createAttempts({ authentication, records }: Site, metrics: Metrics) {
+  /** Returns the result of `check`, if the limits allow the attempt. Throws `Refused` otherwise. */
+  async function checkWithinLimits<T>(
+    ctx: Context,
+    isFactor: boolean,
+    { account, isForeign }: Attempt,
+    check: () => Promise<T>,
+  ): Promise<T> {
+    if (!account || isForeign) {
+      const isAllowed = await authentication.countNoGuess(ctx)
+      throw new Refused(isAllowed ? 'passkey_unknown' : THROTTLED)
+    }
+    const name = accountCounter(account.id)
+    const succeed = await authentication.count(ctx, { name, account, isFactor })
+    if (!succeed) throw new Refused(THROTTLED)
+    const result = await check()
+    await succeed('whole')
+    return result
+  }
+
   /** Returns the result of `check`, or the `Refused` that it throws. Logs and counts both. */
   return async function attempt<T>(
     ctx: Context,
     step: 'sign_in' | 'second_factor',
-    { factor, account, isForeign, since, interaction }: Attempt,
+    attempted: Attempt,
     check: () => Promise<T>,
   ): Promise<T | Refused> {
+    const { factor, account, since, interaction } = attempted
     const uid = records.keyedHash('interaction', interaction.uid).toString('base64url')
     const about = { client_id: interaction.clientId, interaction: uid, factor }
     const isFactor = step === 'second_factor'
-    let isThrottled = false
     try {
-      if (!account || isForeign) {
-        isThrottled = !(await authentication.countNoGuess(ctx))
-        throw new Refused(isThrottled ? 'throttled' : 'passkey_unknown')
-      }
-      const name = accountCounter(account.id)
-      const succeed = await authentication.count(ctx, { name, account, isFactor })
-      isThrottled = !succeed
-      if (!succeed) throw new Refused('throttled')
-      const result = await check()
-      await succeed('whole')
-      await authentication.complete(ctx, account, since, about)
+      const result = await checkWithinLimits(ctx, isFactor, attempted, check)
+      if (account) await authentication.complete(ctx, account, since, about)
       metrics.secondFactors.inc({ factor, outcome: 'ok' })
       return result
     } catch (error) {
       if (!(error instanceof Refused)) throw error
-      const { reason, message: detail } = error
-      const failed = { ...about, reason, detail: detail || undefined, account: account?.id }
-      note(ctx, `${step}_${isThrottled ? 'throttled' : 'failed'}`, failed)
+      const { reason, message } = error
+      const event = `${step}_${reason === THROTTLED ? 'throttled' : 'failed'}` as const
+      const detail = message || undefined
+      note(ctx, event, { ...about, reason, detail, account: account?.id })
       metrics.secondFactors.inc({ factor, outcome: 'failed' })
       return error
     }

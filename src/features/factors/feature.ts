@@ -138,8 +138,8 @@ export async function secondFactors({ settings, records, metrics, directory }: D
     passkeySignIn: site => passkeys && createPasskeySignIn(site, passkeys, metrics),
     areas: [{ path: FACTORS_PAGE, icon: 'shield', label: titleOf(parts) }],
     addPages(pages, site) {
-      const { list, isNew, showNew, submit } = createFactorsPage(site, parts)
-      const showList = site.signedIn(list)
+      const { showFactors, isNew, showNew, submit } = createFactorsPage(site, parts)
+      const showList = site.signedIn(showFactors)
       const add = site.changing('second_factor_added', showNew)
       pages.get(FACTORS_PAGE, ctx => (isNew(ctx) ? add(ctx) : showList(ctx)))
       pages.post(FACTORS_PAGE, site.changing('second_factor_added', submit))

@@ -6,9 +6,9 @@ import { note } from '../../operation/audit.ts'
 import type { Translate } from '../../pages/words.ts'
 import type { SignedIn, Site, Submitted } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
+import { addFactor, newSecret, type Parts } from './add-factor.ts'
 import { placeOf } from './attempts.ts'
 import { type Factor, type Factors, isPasskey } from './factors.ts'
-import { addFactor, newSecret, type Parts } from './step.ts'
 
 declare module '../../pages/page-data.ts' {
   interface PageData {
@@ -71,12 +71,22 @@ export const titleOf =
     return t(rules.isOff ? 'factors.passkeys' : 'factors.title_passkeys')
   }
 
+/** Returns the text for the result of the last change; undefined if there was none. */
+function outcomeOf({ query }: Context, t: Translate): string | undefined {
+  if (query.outcome === 'added') return t('factors.ready')
+  if (query.outcome === 'removed') return t('factors.removed')
+  return undefined
+}
+
 /** Returns the handlers of the page. */
 export function createFactorsPage(site: Site, parts: Parts) {
   const { factors, passkeys, rules } = parts
   const { views } = site
-  const read = async (id: string) => rules.usable(await factors.read(id))
-  const addable = [...(passkeys ? ['passkey'] : []), ...(rules.isOff ? [] : ['totp'])]
+  const addable: Factor['type'][] = []
+  if (passkeys) addable.push('passkey')
+  if (!rules.isOff) addable.push('totp')
+
+  const readUsable = async (id: string) => rules.usable(await factors.read(id))
 
   const isLast = ({ account }: SignedIn, { factors: own }: Factors) =>
     own.length === 1 && rules.isRequired(account)
@@ -88,12 +98,11 @@ export function createFactorsPage(site: Site, parts: Parts) {
     return passkeys && JSON.stringify({ rpId: passkeys.rpID, userId, allAcceptedCredentialIds })
   }
 
-  async function list(ctx: Context, user: SignedIn): Promise<void> {
-    const found = await read(user.account.id)
+  async function showFactors(ctx: Context, user: SignedIn): Promise<void> {
+    const found = await readUsable(user.account.id)
     const words = views.words(ctx)
-    const outcomes = { added: words.t('factors.ready'), removed: words.t('factors.removed') }
-    const outcome = new Map(Object.entries(outcomes)).get(String(ctx.query.outcome))
-    const describe = ({ id, type, name, created, used }: Factor) => ({
+    const outcome = outcomeOf(ctx, words.t)
+    const describeFactor = ({ id, type, name, created, used }: Factor) => ({
       id,
       type,
       name: name || words.t(`factors.${type}`),
@@ -105,7 +114,7 @@ export function createFactorsPage(site: Site, parts: Parts) {
     })
     views.page(ctx, 'factors', {
       title: titleOf(parts)(words.t),
-      factors: found.factors.map(describe),
+      factors: found.factors.map(describeFactor),
       hasApps: !rules.isOff,
       passkeys: accepted(user, found),
       isLast: isLast(user, found),
@@ -118,7 +127,7 @@ export function createFactorsPage(site: Site, parts: Parts) {
   /** Shows the page that adds an app, or a passkey. `problem`, `nonce`: of the form that failed. */
   async function showNew(ctx: Context, user: SignedIn, problem = '', nonce = '') {
     const isPasskeyPage = ctx.query.add === 'passkey'
-    const found = await read(user.account.id)
+    const found = await readUsable(user.account.id)
     const own = found.factors.filter(isPasskey)
     const shown = isPasskeyPage
       ? { passkey: await passkeys?.addOptions(placeOf(user.session), user.account, own) }
@@ -135,38 +144,47 @@ export function createFactorsPage(site: Site, parts: Parts) {
     views.page(ctx, 'recovery-codes', shown)
   }
 
+  /** Adds the app or the passkey of a form. */
+  async function submitNew(ctx: Context, user: Submitted) {
+    const { account, session, form } = user
+    const at = { place: placeOf(session) }
+    const result = await addFactor(ctx, parts, account.id, form, at)
+    if ('problem' in result) return showNew(ctx, user, result.problem, form.value('nonce'))
+    await site.authentication.remember(ctx, account, now())
+    if (result.codes.length) return showCodes(ctx, user, result.codes)
+    ctx.redirect(`${FACTORS_PAGE}?outcome=added`)
+  }
+
+  async function renewCodes(ctx: Context, user: Submitted) {
+    const { id } = user.account
+    const codes = await factors.renewRecovery(id)
+    if (!codes) return ctx.redirect(FACTORS_PAGE)
+    note(ctx, 'recovery_codes_created', { account: id })
+    await showCodes(ctx, user, codes)
+  }
+
+  async function removeFactor(ctx: Context, { account, form }: Submitted) {
+    const isEnough = (remaining: Factors) =>
+      rules.usable(remaining).factors.length > 0 || !rules.isRequired(account)
+    const removed = await factors.remove(account.id, form.value('remove'), isEnough)
+    if (!removed) return ctx.redirect(FACTORS_PAGE)
+    note(ctx, 'second_factor_removed', { account: account.id, factor: removed.type })
+    ctx.redirect(`${FACTORS_PAGE}?outcome=removed`)
+  }
+
   return {
-    list,
+    showFactors,
 
     /** Whether the request is for the page that adds a factor of a kind that is on. */
-    isNew: ({ query }: Context) => addable.includes(String(query.add)),
+    isNew: ({ query }: Context) => addable.some(type => type === query.add),
 
     showNew: (ctx: Context, user: SignedIn) => showNew(ctx, user),
 
     async submit(ctx: Context, user: Submitted) {
       const { form } = user
-      const { id } = user.account
-      const answer = form.value('passkey')
-      if (answer || form.value('nonce')) {
-        const at = { place: placeOf(user.session) }
-        const { codes, problem } = await addFactor(ctx, parts, id, form, at)
-        if (codes) {
-          await site.authentication.remember(ctx, user.account, now())
-          if (codes.length) return showCodes(ctx, user, codes)
-          return ctx.redirect(`${FACTORS_PAGE}?outcome=added`)
-        }
-        return showNew(ctx, user, problem, form.value('nonce'))
-      }
-      if (form.value('codes')) {
-        const codes = await factors.renewRecovery(id)
-        if (codes) note(ctx, 'recovery_codes_created', { account: id })
-        return codes ? showCodes(ctx, user, codes) : ctx.redirect(FACTORS_PAGE)
-      }
-      const isEnough = (remaining: Factors) =>
-        rules.usable(remaining).factors.length > 0 || !rules.isRequired(user.account)
-      const removed = await factors.remove(id, form.value('remove'), isEnough)
-      if (removed) note(ctx, 'second_factor_removed', { account: id, factor: removed.type })
-      ctx.redirect(removed ? `${FACTORS_PAGE}?outcome=removed` : FACTORS_PAGE)
+      if (form.value('passkey') || form.value('nonce')) return submitNew(ctx, user)
+      if (form.value('codes')) return renewCodes(ctx, user)
+      await removeFactor(ctx, user)
     },
   }
 }

@@ -1,94 +1,81 @@
-// The page on which users use a second factor, or add the first one: after the password, and for a session that
-// a request demands more of.
+// The page of a second factor in a sign-in. It follows the password, or raises a session for a request.
+//
+//   next       the page shows                                 its form leads to
+//   use        the means that the account has                 done; again `use` if the factor is wrong
+//   add        a new app, a new passkey                       showCodes; done if the user may add it later
+//   showCodes  the recovery codes of the factor just added    done
+//   done       nothing: `flow` has the next step of the sign-in, or the session
+//
+// Sign-in with an app: password → sign-in/flow.ts → GET (use) → POST with a code → attempts.ts counts the attempt →
+// totp.ts checks the code → FactorStore.use stores its time step, so that it works once → `proceed`.
 
-import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
-import { Secret, TOTP } from 'otpauth'
-import { renderSVG } from 'uqr'
 import { elsewhereOf, endBrowsers } from '../../account/sessions.ts'
 import { browsersOf } from '../../account/signed-in-browsers.ts'
-import type { Settings } from '../../config/load.ts'
-import { beginningOf, shownName } from '../../oidc/display-text.ts'
 import type { Interaction, Login, Outcome } from '../../oidc/interactions.ts'
 import { TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
-import { note } from '../../operation/audit.ts'
 import type { Form } from '../../operation/forms.ts'
 import type { Metrics } from '../../operation/metrics.ts'
 import type { Account } from '../../sign-in/account.ts'
 import { isForChange, type PromptPage } from '../../sign-in/interaction-pages.ts'
 import type { Site } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
+import { required } from '../../store/values.ts'
+import { addFactor, newSecret, type Parts } from './add-factor.ts'
 import { createAttempts, placeOf, useOf } from './attempts.ts'
-import {
-  asciiDigits,
-  type Factor,
-  type FactorStore,
-  isPasskey,
-  type Method,
-  type Totp,
-  type Use,
-} from './factors.ts'
-import { credentialIn, type Passkeys, Refused, raised } from './passkeys.ts'
-import { isStrongest, PHISHING_RESISTANT, RECOVERY_AMR, type Rules } from './rules.ts'
+import { type Factor, type Factors, isPasskey } from './factors.ts'
+import { credentialIn, Refused, raised } from './passkeys.ts'
+import { isStrongest, PHISHING_RESISTANT, RECOVERY_AMR } from './rules.ts'
+import { useCode } from './totp.ts'
 
-/** Dependencies of the pages of this feature. `passkeys`: absent if they are off. */
-export interface Parts {
-  settings: Settings
-  factors: FactorStore
-  passkeys?: Passkeys
-  rules: Rules
+/** The facts that decide what comes next. */
+export interface StepState {
+  /** The request accepts a passkey only. */
+  isPasskeyOnly: boolean
+  /** The sign-in so far. */
+  login: Pick<Login, 'acr' | 'amr'>
+  /** The usable factors of the account. */
+  own: Factors
+  /** The factor that this interaction has added. */
+  added?: Factor
+  /** The user has seen the recovery codes of `added`. */
+  hasSeenCodes: boolean
 }
 
-const MAX_NAME_CHARS = 60
-
-/** The name of a factor in a form. */
-const nameIn = (form: Form) => beginningOf(shownName(form.value('name')), MAX_NAME_CHARS)
-
-/** Returns the data of a page that shows a new secret. `given`: the nonce of a form with a wrong code. */
-export async function newSecret({ settings, factors }: Parts, account: Account, given = '') {
-  const { factors: known } = await factors.read(account.id)
-  // The key of an app that was added is never shown again: its nonce is its id.
-  const isOpen = NONCE.test(given) && !known.some(({ id }) => id === given)
-  const nonce = isOpen ? given : randomBytes(12).toString('base64url')
-  const bytes = factors.secretOf(account.id, nonce)
-  return { nonce, ...describeSecret(bytes, settings.branding.name, account.username) }
+/** Returns what the page does next. The head of this file explains the four answers. */
+export function next(state: StepState): 'use' | 'add' | 'showCodes' | 'done' {
+  const { isPasskeyOnly, login, own, added, hasSeenCodes } = state
+  const isAddedEnough = added !== undefined && (isPasskey(added) || !isPasskeyOnly)
+  if (isAddedEnough) return hasSeenCodes ? 'done' : 'showCodes'
+  if (!own.factors.length) return 'add'
+  const lacksPasskey = isPasskeyOnly && !own.factors.some(isPasskey)
+  // An account without a passkey adds one, after the use of the factor that it has.
+  return lacksPasskey && isStrongest(login, own) ? 'add' : 'use'
 }
 
-/** A random text on the page with a new secret. It also becomes the id of the factor. */
-const NONCE = /^[\w-]{16}$/
+/** The state of the page, with its account and its interaction. */
+interface State extends Omit<StepState, 'hasSeenCodes'> {
+  login: Login
+  account: Account
+  interaction: Interaction
+}
 
-/** The result of `addFactor`. `problem`: the end of the key of its text, `factors.PROBLEM`. */
-type Added = { codes: string[]; problem?: undefined } | { codes?: undefined; problem: string }
+/** Returns the means with which the user can answer. */
+function meansOf({ isPasskeyOnly, own, interaction }: State) {
+  const passkeys = own.factors.filter(isPasskey)
+  const isPasskeyNeeded = isPasskeyOnly && passkeys.length > 0
+  const mayRecover = !isPasskeyNeeded || isForChange(interaction)
+  return {
+    passkeys,
+    hasApp: !isPasskeyNeeded && own.factors.length > passkeys.length,
+    hasRecovery: mayRecover && own.recovery.length > 0,
+  }
+}
 
-/** Adds the app or the passkey of a form. Returns the new recovery codes. `uid`: of the interaction. */
-export async function addFactor(
-  ctx: Context,
-  { factors, passkeys, rules }: Parts,
-  id: string,
-  form: Form,
-  { place, uid }: { place: string; uid?: string },
-): Promise<Added> {
-  const [nonce, code, answer] = [form.value('nonce'), form.value('code'), form.value('passkey')]
-  const [name, use] = [nameIn(form), useOf(ctx)]
-  const logged = (error: unknown) => {
-    if (!(error instanceof Refused)) throw error
-    ctx.state.log.detail = `${error.reason}: ${error.message}`
-  }
-  const isAppAllowed = !rules.isOff && NONCE.test(nonce)
-  const secret = isAppAllowed ? secretFrom(factors.secretOf(id, nonce)).base32 : ''
-  const confirmApp = () => {
-    if (!isAppAllowed) return undefined
-    return useCode({ type: 'totp', id: nonce, name, created: use.at, secret, step: 0 }, code, use)
-  }
-  const factor = answer
-    ? await passkeys?.confirm(place, answer, name, use, ctx).catch(logged)
-    : confirmApp()
-  const codes = factor ? await factors.add(id, factor, uid) : undefined
-  if (codes && factor) note(ctx, 'second_factor_added', { account: id, factor: factor.type })
-  if (codes) return { codes }
-  if (answer) return { problem: 'passkey_not_added' }
-  const isLate = isAppAllowed && !factor && deltaOf(secret, code, Date.now(), CLOCK_WINDOW) !== null
-  return { problem: isLate ? 'clock' : 'wrong' }
+/** Returns a sign-in with a second factor that is no passkey. `method`: for `amr`. */
+function withCode(login: Login, method: string): Login {
+  const amr = new Set([...login.amr, method, 'mfa'])
+  return { ...login, amr: [...amr], acr: TWO_FACTOR_ACR }
 }
 
 /** Returns the page. */
@@ -97,43 +84,33 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
   const { views, flow, directory } = site
   const attempt = createAttempts(site, metrics)
 
-  /** The user and the sign-in so far. Throws 400 if it has ended. */
-  async function read(ctx: Context, interaction: Interaction) {
-    const { step, accountId, prompt, uid } = interaction
-    const session = step ? undefined : await site.browserSession.read(ctx)
-    const login = step?.login ?? {
-      accountId: session?.accountId ?? '',
-      ts: session?.since ?? 0,
-      amr: session?.amr ?? [],
-      acr: session?.acr,
-    }
-    const isSame = step || (session && session.accountId === accountId)
-    const account = isSame && (await directory.findEnabled(login.accountId, login.ts))
+  /** Returns the sign-in whose step this is, or that of the session; undefined if another user is signed in. */
+  async function readLogin(ctx: Context, interaction: Interaction): Promise<Login | undefined> {
+    if (interaction.step) return interaction.step.login
+    const session = await site.browserSession.read(ctx)
+    if (!session || session.accountId !== interaction.accountId) return undefined
+    const { accountId, since, amr = [], acr } = session
+    return { accountId, ts: since, amr, acr }
+  }
+
+  /** Returns the state. Throws 400 if the sign-in has ended. */
+  async function readState(ctx: Context, interaction: Interaction): Promise<State> {
+    const login = await readLogin(ctx, interaction)
+    const account = login && (await directory.findEnabled(login.accountId, login.ts))
     if (!account) return ctx.throw(400, { error: 'interaction_gone' })
-    const found = rules.usable(await factors.read(account.id))
-    const own = found.factors.filter(isPasskey)
-    const isPasskeyOnly = prompt.reasons.includes(PHISHING_RESISTANT)
-    // An account without a passkey adds one, after the use of the factor that it has.
-    const mustAdd = isPasskeyOnly ? !own.length && isStrongest(login, found) : !found.factors.length
-    const mayRecover = !isPasskeyOnly || !own.length || isForChange(interaction)
-    const latest = factors.isAddedIn(found, uid) ? found.factors.at(-1) : undefined
+    const own = rules.usable(await factors.read(account.id))
+    const isAdded = factors.isAddedIn(own, interaction.uid)
     return {
       account,
+      interaction,
       login,
       own,
-      isPasskeyOnly,
-      mustAdd,
-      added: latest && (!isPasskeyOnly || isPasskey(latest)) ? latest : undefined,
-      /** The recovery codes that came with it. */
-      codes: latest ? factors.codesOf(found, latest.id) : [],
-      hasApp: found.factors.length > own.length && (!isPasskeyOnly || !own.length),
-      hasRecovery: mayRecover && found.recovery.length > 0,
-      interaction,
+      isPasskeyOnly: interaction.prompt.reasons.includes(PHISHING_RESISTANT),
+      added: isAdded ? own.factors.at(-1) : undefined,
     }
   }
-  type State = Awaited<ReturnType<typeof read>>
 
-  /** Epoch seconds until which the user may sign in without a factor. Zero if there is no such time. */
+  /** Returns the time until which the user may sign in without a factor (epoch seconds); zero if there is none. */
   async function graceOf({ account, interaction }: State): Promise<number> {
     const seconds = settings.sign_in.second_factor_grace
     if (!interaction.step || !seconds || !rules.isRequired(account)) return 0
@@ -141,8 +118,9 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
     return due > now() ? due : 0
   }
 
-  async function ask(ctx: Context, state: State, problem?: string): Promise<undefined> {
-    const { own, hasApp, hasRecovery, interaction } = state
+  async function showUse(ctx: Context, state: State, problem?: string): Promise<undefined> {
+    const { interaction } = state
+    const { passkeys: own, hasApp, hasRecovery } = meansOf(state)
     const { t } = views.words(ctx)
     const reason = own.length ? t('factors.for_change_passkey') : t('sign_in.for_change')
     const data = {
@@ -156,7 +134,13 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
     views.page(ctx, 'second-factor', data, problem ? 400 : 200)
   }
 
-  async function enrol(ctx: Context, state: State, problem?: string, nonce?: string) {
+  /** `problem`, `nonce`: of a form that failed. */
+  async function showNew(
+    ctx: Context,
+    state: State,
+    problem?: string,
+    nonce?: string,
+  ): Promise<undefined> {
     const { account, interaction, isPasskeyOnly } = state
     const { t, date } = views.words(ctx)
     const until = await graceOf(state)
@@ -170,44 +154,84 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
     views.page(ctx, 'add-factor', data, problem ? 400 : 200)
   }
 
-  /** The answer that goes on with two factors. */
-  async function proceed({ account, interaction }: State, login: Login): Promise<Outcome> {
-    return interaction.step ? flow.completeSignIn(account, login, 'second_factor') : { login }
-  }
-
-  const withCode = ({ login }: State, method: string): Login => {
-    const amr = [...new Set([...login.amr, method, 'mfa'])]
-    return { ...login, amr, acr: TWO_FACTOR_ACR }
-  }
-
-  /** Checks a passkey, a code of an app, or a recovery code. Returns the sign-in with it. */
-  async function use(ctx: Context, state: State, form: Form): Promise<Login | Refused> {
-    const { account, login, interaction, hasApp, hasRecovery } = state
-    const { id } = account
-    const [answer, recovery] = [passkeys && form.value('passkey'), form.value('recovery')]
-    const factor: Method = answer ? 'passkey' : recovery ? 'recovery_code' : 'totp'
-    const isForeign =
-      passkeys && answer ? !(await passkeys.has(id, credentialIn(answer).id)) : false
-    const about = { factor, account, isForeign, since: login.ts, interaction }
-    return attempt(ctx, 'second_factor', about, async () => {
-      const used = useOf(ctx)
-      if (passkeys && answer) {
-        return raised(login, await passkeys.use(id, placeOf(interaction), answer, used, false, ctx))
-      }
-      const next = (one: Factor) =>
-        isPasskey(one) ? undefined : useCode(one, form.value('code'), used)
-      const isRight = recovery
-        ? hasRecovery && (await factors.useRecovery(id, recovery))
-        : hasApp && (await factors.use(id, next))
-      if (!isRight) throw new Refused('wrong_code')
-      return withCode(state, recovery ? RECOVERY_AMR : 'otp')
-    })
-  }
-
   async function showCodes(ctx: Context, { id }: Account, codes: string[]): Promise<undefined> {
     const session = await site.browserSession.read(ctx)
     const elsewhere = await elsewhereOf(views.words(ctx), site.records, id, session?.uid)
     views.page(ctx, 'recovery-codes', { codes, elsewhere })
+  }
+
+  /** Shows the recovery codes of the added factor again. */
+  const showCodesAgain = (ctx: Context, { account, own, added }: State) =>
+    showCodes(ctx, account, factors.codesOf(own, required(added).id))
+
+  /** Returns the answer that continues with this sign-in. */
+  async function proceed({ account, interaction }: State, login: Login): Promise<Outcome> {
+    return interaction.step ? flow.completeSignIn(account, login, 'second_factor') : { login }
+  }
+
+  /** Checks the passkey or the code of a form. */
+  async function submitUse(ctx: Context, state: State, form: Form): Promise<Outcome | undefined> {
+    const login = await useFactor(ctx, state, form)
+    if (!(login instanceof Refused)) return proceed(state, login)
+    return showUse(ctx, state, form.value('passkey') ? 'passkey_failed' : 'wrong')
+  }
+
+  /** Checks a passkey, a recovery code, or a code of an app. Returns the sign-in with it. */
+  async function useFactor(ctx: Context, state: State, form: Form): Promise<Login | Refused> {
+    const { account, login, interaction } = state
+    const { hasApp, hasRecovery } = meansOf(state)
+    const about = { account, since: login.ts, interaction }
+    const used = useOf(ctx)
+
+    const answer = form.value('passkey')
+    if (passkeys && answer) {
+      const isForeign = !(await passkeys.has(account.id, credentialIn(answer).id))
+      const passkey = { ...about, factor: 'passkey' as const, isForeign }
+      return attempt(ctx, 'second_factor', passkey, async () => {
+        const place = placeOf(interaction)
+        return raised(login, await passkeys.use(account.id, place, answer, used, false, ctx))
+      })
+    }
+
+    const recovery = form.value('recovery')
+    if (recovery) {
+      const code = { ...about, factor: 'recovery_code' as const }
+      return attempt(ctx, 'second_factor', code, async () => {
+        const isRight = hasRecovery && (await factors.useRecovery(account.id, recovery))
+        if (!isRight) throw new Refused('wrong_code')
+        return withCode(login, RECOVERY_AMR)
+      })
+    }
+
+    const app = { ...about, factor: 'totp' as const }
+    return attempt(ctx, 'second_factor', app, async () => {
+      const use = (factor: Factor) =>
+        isPasskey(factor) ? undefined : useCode(factor, form.value('code'), used)
+      const isRight = hasApp && (await factors.use(account.id, use))
+      if (!isRight) throw new Refused('wrong_code')
+      return withCode(login, 'otp')
+    })
+  }
+
+  /** Adds the factor of a form, or lets the user sign in without one. */
+  async function submitNew(ctx: Context, state: State, form: Form): Promise<Outcome | undefined> {
+    const { account, login, interaction } = state
+    const isLater = form.value('decision') === 'later' && (await graceOf(state)) > 0
+    if (isLater) return proceed(state, login)
+    const at = { place: placeOf(interaction), uid: interaction.uid }
+    const result = await addFactor(ctx, parts, account.id, form, at)
+    if ('codes' in result) return showCodes(ctx, account, result.codes)
+    return showNew(ctx, state, result.problem, form.value('nonce'))
+  }
+
+  /** Completes the sign-in with the factor that was added. */
+  async function finish(ctx: Context, state: State, form: Form): Promise<Outcome> {
+    const { account, login } = state
+    const added = required(state.added)
+    metrics.secondFactors.inc({ factor: added.type, outcome: 'ok' })
+    await site.authentication.remember(ctx, account, added.created)
+    if (form.value('others')) await endOthers(ctx, account)
+    return proceed(state, isPasskey(added) ? raised(login, added) : withCode(login, 'otp'))
   }
 
   /** Ends the other sessions, which began without the new factor. */
@@ -219,77 +243,22 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
 
   return {
     async show(ctx, interaction) {
-      const state = await read(ctx, interaction)
-      if (state.added) return showCodes(ctx, state.account, state.codes)
-      if (state.mustAdd) return enrol(ctx, state)
-      await ask(ctx, state)
+      const state = await readState(ctx, interaction)
+      const action = next({ ...state, hasSeenCodes: false })
+      if (action === 'showCodes') return showCodesAgain(ctx, state)
+      if (action === 'add') return showNew(ctx, state)
+      return showUse(ctx, state)
     },
 
     async submit(ctx, interaction, form) {
-      const state = await read(ctx, interaction)
-      const { account, login, added } = state
-      const isPasskeySent = form.value('passkey') !== ''
-      // The form that added the factor was sent again, because its answer was lost.
-      const isSentAgain = form.value('nonce') !== '' || isPasskeySent
-      if (added && isSentAgain) return showCodes(ctx, account, state.codes)
-      if (added) {
-        metrics.secondFactors.inc({ factor: added.type, outcome: 'ok' })
-        await site.authentication.remember(ctx, account, added.created)
-        if (form.value('others')) await endOthers(ctx, account)
-        return proceed(state, isPasskey(added) ? raised(login, added) : withCode(state, 'otp'))
-      }
-      if (!state.mustAdd) {
-        const used = await use(ctx, state, form)
-        if (!(used instanceof Refused)) return proceed(state, used)
-        return ask(ctx, state, isPasskeySent ? 'passkey_failed' : 'wrong')
-      }
-      if (form.value('decision') === 'later' && (await graceOf(state))) {
-        return flow.completeSignIn(account, login, 'second_factor')
-      }
-      const at = { place: placeOf(interaction), uid: interaction.uid }
-      const { codes, problem } = await addFactor(ctx, parts, account.id, form, at)
-      if (codes) return showCodes(ctx, account, codes)
-      await enrol(ctx, state, problem, form.value('nonce'))
+      const state = await readState(ctx, interaction)
+      // A form with a factor that was added before was sent again, because its answer was lost.
+      const hasSeenCodes = !form.value('nonce') && !form.value('passkey')
+      const action = next({ ...state, hasSeenCodes })
+      if (action === 'done') return finish(ctx, state, form)
+      if (action === 'showCodes') return showCodesAgain(ctx, state)
+      if (action === 'add') return submitNew(ctx, state, form)
+      return submitUse(ctx, state, form)
     },
   }
-}
-
-// One-time codes of an app (TOTP, RFC 6238): six digits, each valid for 30 s, with SHA-1, as all apps have it.
-
-/** Steps of 30 s by which the clocks of app and server may differ. */
-const WINDOW = 1
-/** A code of these steps shows, while an app is added, that the clock of the phone is wrong: ten minutes. */
-const CLOCK_WINDOW = 20
-
-/** Returns the secret of a new app: as text in groups of four, and as QR code (SVG) of its URI. */
-export function describeSecret(bytes: Buffer, issuer: string, label: string) {
-  const secret = secretFrom(bytes)
-  const totp = new TOTP({ secret, issuer: plain(issuer), label: plain(label) })
-  return {
-    secret: secret.base32.replace(/(.{4})(?=.)/g, '$1 '),
-    qr: renderSVG(totp.toString(), { ecc: 'M', border: 2 }),
-  }
-}
-
-/** A colon separates issuer and label in the URI. */
-const plain = (text: string) => text.replaceAll(':', ' ')
-
-const secretFrom = (bytes: Buffer) =>
-  new Secret({ buffer: bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) })
-
-/** Returns the steps by which the clock of a code differs; null for a code that is wrong within this window. */
-function deltaOf(base32: string, typed: string, timestamp: number, window: number) {
-  // Apps and keyboards write 123 456, 123-456, and digits of other scripts.
-  const token = asciiDigits(typed).replace(/\D/g, '')
-  if (!/^\d{6}$/.test(token)) return null
-  return TOTP.validate({ token, secret: Secret.fromBase32(base32), window, timestamp })
-}
-
-/** Returns the app after the use of a code; undefined if the code is wrong, or was used before. */
-function useCode(app: Totp, typed: string, used: Use): Totp | undefined {
-  const timestamp = Date.now()
-  const delta = deltaOf(app.secret, typed, timestamp, WINDOW)
-  if (delta === null) return undefined
-  const step = TOTP.counter({ timestamp }) + delta
-  return step > app.step ? { ...app, step, used } : undefined
 }

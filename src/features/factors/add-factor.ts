@@ -1,0 +1,112 @@
+// Adds an app or a passkey to an account, from a form of the account page (page.ts) or of a sign-in (step.ts).
+//
+//             the page has                          its form has        the check
+//   app       a nonce; a secret made of it (QR)     nonce, code         the secret is made again; the code is of it
+//   passkey   options with a challenge              answer of the       passkeys.ts: the challenge is of this place,
+//                                                   browser             and is used once
+//
+//   check → FactorStore.add: one change of the record → audit event → the recovery codes, if there were none
+
+import { randomBytes } from 'node:crypto'
+import type { Context } from 'koa'
+import type { Settings } from '../../config/load.ts'
+import { beginningOf, shownName } from '../../oidc/display-text.ts'
+import { note } from '../../operation/audit.ts'
+import type { Form } from '../../operation/forms.ts'
+import type { Account } from '../../sign-in/account.ts'
+import { useOf } from './attempts.ts'
+import type { FactorStore, Passkey, Totp } from './factors.ts'
+import { type Passkeys, Refused } from './passkeys.ts'
+import type { Rules } from './rules.ts'
+import { describeSecret, isClockWrong, secretText, useCode } from './totp.ts'
+
+/** Dependencies of the pages of this feature. `passkeys`: absent if they are off. */
+export interface Parts {
+  settings: Settings
+  factors: FactorStore
+  passkeys?: Passkeys
+  rules: Rules
+}
+
+/** A random text on the page with a new secret. It also becomes the id of the factor. */
+const NONCE = /^[\w-]{16}$/
+const NONCE_BYTES = 12
+
+const MAX_NAME_CHARS = 60
+
+/** Returns the data of a page that shows a new secret. `given`: the nonce of a form with a wrong code. */
+export async function newSecret({ settings, factors }: Parts, account: Account, given = '') {
+  const { factors: known } = await factors.read(account.id)
+  // The key of an app that was added is never shown again: its nonce is its id.
+  const isOpen = NONCE.test(given) && !known.some(({ id }) => id === given)
+  const nonce = isOpen ? given : randomBytes(NONCE_BYTES).toString('base64url')
+  const bytes = factors.secretOf(account.id, nonce)
+  return { nonce, ...describeSecret(bytes, settings.branding.name, account.username) }
+}
+
+/** Why no factor was added: the end of the key of a text, `factors.PROBLEM`. */
+type Problem = 'wrong' | 'clock' | 'passkey_not_added'
+
+/** The new recovery codes, which may be none, or the problem. */
+type Added = { codes: string[] } | { problem: Problem }
+
+/** Adds the app or the passkey of a form. `uid`: of the interaction. */
+export async function addFactor(
+  ctx: Context,
+  parts: Parts,
+  accountId: string,
+  form: Form,
+  { place, uid }: { place: string; uid?: string },
+): Promise<Added> {
+  const isPasskeySent = form.value('passkey') !== ''
+  const factor = isPasskeySent
+    ? await newPasskey(ctx, parts, form, place)
+    : newApp(ctx, parts, form, accountId)
+  if (typeof factor === 'string') return { problem: factor }
+  const codes = await parts.factors.add(accountId, factor, uid)
+  if (!codes) return { problem: isPasskeySent ? 'passkey_not_added' : 'wrong' }
+  note(ctx, 'second_factor_added', { account: accountId, factor: factor.type })
+  return { codes }
+}
+
+async function newPasskey(
+  ctx: Context,
+  { passkeys }: Parts,
+  form: Form,
+  place: string,
+): Promise<Passkey | Problem> {
+  if (!passkeys) return 'passkey_not_added'
+  try {
+    return await passkeys.confirm(place, form.value('passkey'), nameIn(form), useOf(ctx), ctx)
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error
+    ctx.state.log.detail = `${error.reason}: ${error.message}`
+    return 'passkey_not_added'
+  }
+}
+
+function newApp(
+  ctx: Context,
+  { factors, rules }: Parts,
+  form: Form,
+  accountId: string,
+): Totp | Problem {
+  const nonce = form.value('nonce')
+  const code = form.value('code')
+  if (rules.isOff || !NONCE.test(nonce)) return 'wrong'
+  const use = useOf(ctx)
+  const app: Totp = {
+    type: 'totp',
+    id: nonce,
+    name: nameIn(form),
+    created: use.at,
+    secret: secretText(factors.secretOf(accountId, nonce)),
+    step: 0,
+  }
+  const used = useCode(app, code, use)
+  if (used) return used
+  return isClockWrong(app, code) ? 'clock' : 'wrong'
+}
+
+/** Returns the name of a factor in a form. */
+const nameIn = (form: Form) => beginningOf(shownName(form.value('name')), MAX_NAME_CHARS)

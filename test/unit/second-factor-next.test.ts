@@ -1,0 +1,109 @@
+// What the page of a second factor does next.
+
+import { expect, test } from 'vitest'
+import type { Factor, Passkey, Totp } from '../../src/features/factors/factors.ts'
+import { next } from '../../src/features/factors/step.ts'
+import { PASSWORD_ACR, PHISHING_RESISTANT_ACR, TWO_FACTOR_ACR } from '../../src/oidc/vocabulary.ts'
+
+const app: Totp = { type: 'totp', id: 'a', name: '', created: 1, secret: 'A', step: 0 }
+const passkey: Passkey = {
+  type: 'passkey',
+  id: 'p',
+  name: '',
+  created: 1,
+  host: 'localhost',
+  key: '',
+  counter: 0,
+  transports: [],
+  isDeviceBound: true,
+}
+
+const password = { acr: PASSWORD_ACR, amr: ['pwd'] }
+const code = { acr: TWO_FACTOR_ACR, amr: ['pwd', 'otp', 'mfa'] }
+const recovery = { acr: TWO_FACTOR_ACR, amr: ['pwd', 'recovery_code', 'mfa'] }
+const withPasskey = { acr: PHISHING_RESISTANT_ACR, amr: ['pwd', 'hwk', 'user', 'mfa'] }
+
+type Row = {
+  account: string
+  factors: Factor[]
+  login: { acr: string; amr: string[] }
+  added?: Factor
+  anyFactor: ReturnType<typeof next>
+  passkeyOnly: ReturnType<typeof next>
+}
+
+const UNSEEN: Row[] = [
+  { account: 'no factor', factors: [], login: password, anyFactor: 'add', passkeyOnly: 'add' },
+  { account: 'an app', factors: [app], login: password, anyFactor: 'use', passkeyOnly: 'use' },
+  {
+    account: 'an app, used',
+    factors: [app],
+    login: code,
+    anyFactor: 'use',
+    passkeyOnly: 'add',
+  },
+  {
+    account: 'an app, replaced by a recovery code',
+    factors: [app],
+    login: recovery,
+    anyFactor: 'use',
+    passkeyOnly: 'add',
+  },
+  {
+    account: 'a passkey',
+    factors: [passkey],
+    login: password,
+    anyFactor: 'use',
+    passkeyOnly: 'use',
+  },
+  {
+    account: 'a passkey and an app, which was used',
+    factors: [app, passkey],
+    login: code,
+    anyFactor: 'use',
+    passkeyOnly: 'use',
+  },
+  {
+    account: 'a passkey, used',
+    factors: [passkey],
+    login: withPasskey,
+    anyFactor: 'use',
+    passkeyOnly: 'use',
+  },
+  {
+    account: 'an app that was just added',
+    factors: [app],
+    login: password,
+    added: app,
+    anyFactor: 'showCodes',
+    // The app of this sign-in was not used.
+    passkeyOnly: 'use',
+  },
+  {
+    account: 'a passkey that was just added',
+    factors: [app, passkey],
+    login: code,
+    added: passkey,
+    anyFactor: 'showCodes',
+    passkeyOnly: 'showCodes',
+  },
+]
+
+test.each(UNSEEN)('$account: $anyFactor; if only a passkey is accepted: $passkeyOnly', row => {
+  const own = { accountId: 'usr_a', factors: row.factors, recovery: [] }
+  const state = { login: row.login, own, added: row.added, hasSeenCodes: false }
+  expect(next({ ...state, isPasskeyOnly: false })).toBe(row.anyFactor)
+  expect(next({ ...state, isPasskeyOnly: true })).toBe(row.passkeyOnly)
+})
+
+test('after its recovery codes an added factor ends the step; without one they are no end', () => {
+  const seen = (factors: Factor[], isPasskeyOnly: boolean, added?: Factor) => {
+    const own = { accountId: 'usr_a', factors, recovery: [] }
+    return next({ login: password, own, added, isPasskeyOnly, hasSeenCodes: true })
+  }
+  expect(seen([app], false, app)).toBe('done')
+  expect(seen([passkey], true, passkey)).toBe('done')
+  expect(seen([app], true, app)).toBe('use')
+  expect(seen([app], false)).toBe('use')
+  expect(seen([], false)).toBe('add')
+})
