@@ -17,7 +17,7 @@ import {
   type ResourceFile,
   scopesFor,
 } from '../config/schema/resource.ts'
-import { newTag, signInOf } from '../oidc/adapter/grants.ts'
+import { signInOf } from '../oidc/adapter/grants.ts'
 import { findClient, isOff, refusalOf, scopeOf } from '../oidc/clients.ts'
 import type { Detail } from '../oidc/consents.ts'
 import type { Oidc, SigningKey } from '../oidc/dependencies.ts'
@@ -25,6 +25,7 @@ import type { Feature } from '../oidc/feature.ts'
 import { sentDetails } from '../oidc/grants.ts'
 import { canSign } from '../oidc/keys.ts'
 import { lifetimeOf, lifetimesOf } from '../oidc/lifetimes.ts'
+import { SIGNING_ALGORITHMS } from '../oidc/vocabulary.ts'
 import { claimsOf } from '../sign-in/account.ts'
 import type { Dependencies } from '../sign-in/dependencies.ts'
 import { required } from '../store/values.ts'
@@ -33,31 +34,42 @@ import { mayUse } from './authorization-details.ts'
 /** An access token, or a refresh token, which has no `aud`. */
 type Token = Partial<Pick<AccessToken, 'clientId' | 'accountId' | 'aud' | 'grantId'>>
 
-/** Returns a new token, or an assertion, for an API, under a new grant. It is not saved yet. */
+/** Returns a new token, or an assertion, for an API. It is not saved yet. */
 export function tokenFor(
-  { client, provider, resourceServers = {} }: Oidc,
+  { client: sent, provider, resourceServers = {} }: Oidc,
   api: ResourceFile,
-  about: { accountId: string; scope: string; grantId?: string },
-  settings: Settings,
-) {
-  const { authorization_server: audience } = api
-  const made = serverOf(api, about.scope, lifetimesOf(settings.lifetimes, client))
-  const alg = client?.idTokenSignedResponseAlg
-  if (audience) Object.assign(made, { audience, accessTokenFormat: 'jwt', jwt: { sign: { alg } } })
-  const server = new provider.ResourceServer(api.resource, made)
-  resourceServers[api.resource] = server
-  const token = { client: required(client), grantId: newTag(), gty: 'token_exchange', ...about }
-  return Object.assign(new provider.AccessToken(token), { resourceServer: server })
+  about: { accountId: string; scope: string; grantId: string },
+  { lifetimes }: Settings,
+): AccessToken {
+  const client = required(sent)
+  const made = resourceServerOf(api, about.scope, lifetimesOf(lifetimes, client))
+  if (api.authorization_server) {
+    made.audience = api.authorization_server
+    made.accessTokenFormat = 'jwt'
+    const alg = SIGNING_ALGORITHMS.find(one => one === client.idTokenSignedResponseAlg)
+    made.jwt = { sign: { alg } }
+  }
+  const resourceServer = new provider.ResourceServer(api.resource, made)
+  resourceServers[api.resource] = resourceServer
+  const token = new provider.AccessToken({ client, gty: 'token_exchange', ...about })
+  return Object.assign(token, { resourceServer })
 }
 
 /** Returns how the library makes tokens for an API. `lifetimes`: those of the client. */
-const serverOf = (file: ResourceFile, scope: string, lifetimes: Settings['lifetimes']) => ({
-  scope,
-  audience: audienceOf(file),
-  accessTokenFormat: file.token_format,
-  accessTokenTTL: lifetimeOf(file, lifetimes.access_token),
-  ...(file.token_format === 'jwt' && { jwt: { sign: { alg: file.token_signing_alg } } }),
-})
+function resourceServerOf(
+  file: ResourceFile,
+  scope: string,
+  lifetimes: Settings['lifetimes'],
+): ResourceServer {
+  const { token_format, token_signing_alg } = file
+  return {
+    scope,
+    audience: audienceOf(file),
+    accessTokenFormat: token_format,
+    accessTokenTTL: lifetimeOf(file, lifetimes.access_token),
+    jwt: token_format === 'jwt' ? { sign: { alg: token_signing_alg } } : undefined,
+  }
+}
 
 /** Returns the feature. Throws a `ConfigError` that names every API without a key for its tokens. */
 export function resourceIndicators(dependencies: Dependencies): Feature {
@@ -97,7 +109,7 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
         oidc.params.scope = [...asked, ...defaults].join(' ')
       }
     }
-    return serverOf(file, scopes.join(' '), lifetimesOf(lifetimes, client))
+    return resourceServerOf(file, scopes.join(' '), lifetimesOf(lifetimes, client))
   }
 
   /** The API of a client that cannot send `resource`; undefined for a request about none of its scopes. */

@@ -64,9 +64,12 @@ test('the command config explain says why an exchange was refused', async () => 
 })
 
 test('every refusal of an exchange has a reason in config explain', () => {
-  const files = ['token-exchange', 'subject-tokens', 'upstream/assertions', 'dpop'].map(name =>
-    readFileSync(`src/features/${name}.ts`, 'utf8'),
-  )
+  const files = [
+    'features/token-exchange/feature',
+    'features/token-exchange/subject-tokens',
+    'features/upstream/assertions',
+    'oidc/dpop',
+  ].map(name => readFileSync(`src/${name}.ts`, 'utf8'))
   const details = Object.values(REFUSALS).flatMap(rows => rows.map(({ detail }) => detail))
   const known = details.filter(detail => detail !== 'assertion ')
   const ownText = (detail: string) => detail.replace(/^(subject_token|assertion) /, '')

@@ -1,36 +1,32 @@
 // Token exchange (RFC 8693): a client that received a token of a user gets one for the next API with it.
 //
-//   1  the subject token is read (subject-tokens.ts)
-//   2  a rule in the file of the API must name the client, and where the token comes from
-//   3  the scopes are those of the rule, and never more than the user or the subject token allows
-//   4  the account, the sign-in and the consent of the user must be in force
-//   5  the new token gets a grant of its own
+//   1  the request names an API, and a rule in the file of the API must name the client    findTarget
+//   2  the subject token is read, and where it comes from must suit a rule                 subject-tokens.ts, findRule
+//   3  the scopes are those of the rule, and never more than the user or the subject
+//      token allows                                                                        allowedScopes
+//   4  the account, the sign-in and the consent of the user must be in force               findUser
+//   5  the new token gets a grant of its own                                               issueToken
 //
 // An API can have another authorization server. Then step 5 is an assertion for that server, which says who the
 // user is (Identity Assertion JWT Authorization Grant, a draft of the IETF; "cross-app access").
-//
-// This grant names the records that it depends on: the grant of the user, and each opaque token that was exchanged
-// on the way. Without one of them it is not found: every end of access ends exchanged tokens, too. The grant of its own
-// keeps APIs from linking a user by the tags of tokens.
 
-import { errors, type TokenEndpointGrantContext } from 'oidc-provider'
+import { type Client, errors, type TokenEndpointGrantContext } from 'oidc-provider'
 import type { Settings } from '../../config/load.ts'
-import { ConfigError } from '../../config/report/finding.ts'
+import { ConfigError, type Finding } from '../../config/report/finding.ts'
 import { audienceOf, type ResourceFile } from '../../config/schema/resource.ts'
-import { namesIn } from '../../config/schema/values.ts'
-import { type GrantRecord, grantName, type Payload } from '../../oidc/adapter/grants.ts'
-import { currentRequest, saveAtEnd } from '../../oidc/adapter/request.ts'
-import { findClient, refusalOf, scopeOf } from '../../oidc/clients.ts'
+import { grantName, newTag } from '../../oidc/adapter/grants.ts'
+import { saveAtEnd } from '../../oidc/adapter/request.ts'
+import { scopeOf } from '../../oidc/clients.ts'
+import type { Oidc } from '../../oidc/dependencies.ts'
 import { bindToken } from '../../oidc/dpop.ts'
 import type { Feature, JwtClaims } from '../../oidc/feature.ts'
 import { EXCHANGE_GRANT } from '../../oidc/vocabulary.ts'
 import { note } from '../../operation/audit.ts'
-import type { Account } from '../../sign-in/account.ts'
 import type { Dependencies } from '../../sign-in/dependencies.ts'
-import type { Name } from '../../store/records.ts'
 import { now } from '../../store/store.ts'
 import { mapOf, required } from '../../store/values.ts'
 import { tokenFor } from '../resources.ts'
+import { type ExchangeGrant, findExchangeGrant, mayUseAll } from './exchange-grants.ts'
 import {
   ACCESS_TOKEN,
   createSubjectReader,
@@ -39,6 +35,7 @@ import {
   JWT,
   problemIn,
   refuseSubject,
+  type Subject,
 } from './subject-tokens.ts'
 
 const ISSUES_ASSERTIONS = { identity_chaining_requested_token_types_supported: [ID_JAG] }
@@ -49,19 +46,39 @@ const ASSERTION_SECONDS = 300
 /** Clients in a row that exchange, each with the token of the one before. */
 const MAX_ACTORS = 4
 /** Parameters of an exchange (RFC 8693 §2.1). */
-const PARAMETERS: string[] = namesIn(
-  'subject_token subject_token_type requested_token_type actor_token resource audience scope',
-)
+const PARAMETERS = [
+  'subject_token',
+  'subject_token_type',
+  'requested_token_type',
+  'actor_token',
+  'resource',
+  'audience',
+  'scope',
+]
 
-/** The grant of a user, or of an exchanged token. */
-type ExchangeGrant = GrantRecord & {
-  /** Scopes by API, as the library has them. */
-  resources?: Record<string, string>
-  rejected?: Pick<ExchangeGrant, 'resources'>
-  /** The records that an exchanged token needs: first the grant of the user. */
-  dependsOn?: Name[]
-  /** The clients that exchanged tokens for it, the latest first. */
-  actors?: string[]
+const NO_CLIENT = `no confidential client in clients/ has grant_types with ${EXCHANGE_GRANT}:`
+const NO_RULE = 'resource or audience must be an API whose `exchange` names the client'
+const OPAQUE = `requested_token_type must be ${ACCESS_TOKEN}: the tokens of this API are no JWTs`
+const PAIRWISE = 'a pairwise client gets no assertion: only this provider knows its sub'
+const ENDED = 'is of access that has ended'
+
+/** A rule of `exchange` in the file of an API. */
+type Rule = NonNullable<ResourceFile['exchange']>[number]
+
+/** What a request exchanges: the result of steps 1 to 3. */
+interface Exchange {
+  client: Client
+  api: ResourceFile
+  rule: Rule
+  subject: Subject
+  /** The grant of the subject token. */
+  source: ExchangeGrant
+  /** The clients that have exchanged, this one first. */
+  actors: string[]
+  /** The scopes by API that the subject token and its grant have. */
+  given: Record<string, string>
+  /** The scopes of the new token. */
+  scope: string
 }
 
 /** Claims of a new token that other tokens lack. `client_id`: that of an assertion at its authorization server. */
@@ -77,7 +94,7 @@ export function tokenExchange(dependencies: Dependencies): Feature {
   return {
     register: provider => provider.registerGrantType(EXCHANGE_GRANT, handler, PARAMETERS),
     discovery: () => (apis.some(api => api.authorization_server) ? ISSUES_ASSERTIONS : {}),
-    adapters: { Grant: () => ({ find: id => findGrant(dependencies, id) }) },
+    adapters: { Grant: () => ({ find: id => findExchangeGrant(dependencies, id) }) },
     tokenClaims: (_ctx, token) => exchanged.get(token)?.claims,
     finishJwt(token, jwt) {
       const { client_id } = exchanged.get(token) ?? {}
@@ -88,183 +105,202 @@ export function tokenExchange(dependencies: Dependencies): Feature {
   }
 }
 
-const NO_CLIENT = `no confidential client in clients/ has grant_types with ${EXCHANGE_GRANT}:`
-
+/** Throws a `ConfigError` for rules that name what the config folder does not have. */
 function checkRules({ resources, resourceFiles, clients }: Settings): void {
   const apis = Object.values(resources)
-  const able = clients.filter(({ grant_types }) => grant_types.includes(EXCHANGE_GRANT))
-  const ids = able
-    .filter(one => one.token_endpoint_auth_method !== 'none')
-    .map(one => one.client_id)
-  const findings = apis.flatMap(({ resource, scopes, exchange = [] }) =>
-    exchange.flatMap(({ client, from = [], scopes: named }, i) => {
-      const at = required(resourceFiles.get(resource))
-      const check = (key: string, names: string[], valid: string[], problem: string) =>
-        names
-          .filter(name => !valid.includes(name))
-          .map(name => at(['exchange', i, key], 'exchange', `${problem} ${name}`))
-      return [
-        ...check('client', [client], ids, NO_CLIENT),
-        ...check('from', from, apis.map(audienceOf), 'no API in resources/ has the audience'),
-        ...check('scopes', named, Object.keys(scopes), 'the API has no scope'),
-      ]
-    }),
-  )
+  const clientIds = clients
+    .filter(client => client.grant_types.includes(EXCHANGE_GRANT))
+    .filter(client => client.token_endpoint_auth_method !== 'none')
+    .map(client => client.client_id)
+  const audiences = apis.map(audienceOf)
+  const findings: Finding[] = []
+  for (const { resource, scopes, exchange = [] } of apis) {
+    const at = required(resourceFiles.get(resource))
+    for (const [i, { client, from = [], scopes: named }] of exchange.entries()) {
+      const check = (key: string, names: string[], valid: string[], problem: string) => {
+        const unknown = names.filter(name => !valid.includes(name))
+        const add = (name: string) => at(['exchange', i, key], 'exchange', `${problem} ${name}`)
+        findings.push(...unknown.map(add))
+      }
+      check('client', [client], clientIds, NO_CLIENT)
+      check('from', from, audiences, 'no API in resources/ has the audience')
+      check('scopes', named, Object.keys(scopes), 'the API has no scope')
+    }
+  }
   if (findings.length) throw new ConfigError(findings)
-}
-
-/**
- * Returns a grant; undefined if it is gone, or a record that it depends on, and if the user may not use one of the
- * clients any more: the one where the user signed in, and those that exchanged.
- */
-async function findGrant({ records, directory }: Dependencies, id: string) {
-  const { value } = await records.read<ExchangeGrant & Payload>(...grantName(id))
-  const [root, ...others] = value?.dependsOn ?? []
-  if (!root) return value
-  await records.read(...root, ...others)
-  const found = await Promise.all([root, ...others].map(name => records.read<GrantRecord>(...name)))
-  const account = value && (await directory.findEnabled(value.accountId, value.iat))
-  const clients = [found[0]?.value?.clientId, ...(value?.actors ?? [])]
-  const isInForce = found.every(({ value }) => value) && (await mayUseAll(account, clients))
-  return isInForce ? value : undefined
-}
-
-async function mayUseAll(account: Account | undefined, clientIds: (string | undefined)[]) {
-  const provider = currentRequest()?.oidc.provider
-  if (!provider || !account) return false
-  const clients = await Promise.all(clientIds.map(id => findClient(provider, id)))
-  return clients.every(client => client && refusalOf(client, account) === undefined)
 }
 
 /** Returns the handler of the grant type. */
 function createHandler(dependencies: Dependencies) {
-  const { settings, records, consents } = dependencies
-  const { accountOfToken } = dependencies.grants
+  const { settings, consents } = dependencies
   const readSubject = createSubjectReader(dependencies)
-  const apis = Object.values(settings.resources)
 
-  /** Checks everything but the access of the user. */
-  async function decide(ctx: TokenEndpointGrantContext) {
+  /** Steps 1 to 3: checks everything but the access of the user. */
+  async function readExchange(ctx: TokenEndpointGrantContext): Promise<Exchange> {
     const client = required(ctx.oidc.client)
     const params = ctx.oidc.params as ExchangeParameters
-    if (client.tokenEndpointAuthMethod === 'none') {
-      throw new errors.UnauthorizedClient('a public client cannot exchange tokens')
-    }
-    const problem = problemIn(params)
-    if (problem) throw new errors.InvalidRequest(problem)
-    const api = apis.find(api => isTarget(api, params))
-    const rules = api?.exchange?.filter(rule => rule.client === client.clientId) ?? []
-    if (!api || !rules.length) throw new errors.InvalidTarget(NO_RULE)
-    if (params.requested_token_type === JWT && api.token_format !== 'jwt') {
-      throw new errors.InvalidRequest(OPAQUE)
-    }
-
+    const { api, rules } = findTarget(settings, client, params)
     const subject = await readSubject(ctx, params)
-    const source = await findGrant(dependencies, subject.grantId)
-    if (source?.clientId !== subject.clientId) return refuseSubject('is of access that has ended')
-    const isOwn = subject.clientId === client.clientId
-    const rule = rules.find(({ from }) => from?.includes(String(subject.aud)) ?? isOwn)
-    if (!rule) return refuseSubject('must be of the client, or for an API in `from` of exchange')
-    const { may_act } = subject.claims
-    if (may_act !== undefined && mapOf(may_act).sub !== client.clientId) {
-      return refuseSubject('has another client in may_act')
-    }
+    const source = await findExchangeGrant(dependencies, subject.grantId)
+    if (source?.clientId !== subject.clientId) return refuseSubject(ENDED)
+    const rule = findRule(rules, client, subject)
     const actors = [client.clientId, ...(source.actors ?? [])]
     if (actors.length > MAX_ACTORS) return refuseSubject(`was exchanged ${MAX_ACTORS} times before`)
-
-    const own = apis.find(api => audienceOf(api) === subject.aud)
-    const given = { ...source.resources, ...(own && { [own.resource]: String(subject.scope) }) }
-    const limits = [given[api.resource], scopeOf(client)]
-    const declined = source.rejected?.resources?.[api.resource]
-    const allowed = rule.scopes.filter(
-      scope =>
-        limits.every(limit => limit === undefined || has(limit, scope)) && !has(declined, scope),
+    const given = { ...source.resources }
+    const own = Object.values(settings.resources).find(one => audienceOf(one) === subject.aud)
+    if (own) given[own.resource] = String(subject.scope)
+    const allowed = allowedScopes(rule, [given[api.resource], scopeOf(client)]).filter(
+      scope => !hasWord(source.rejected?.resources?.[api.resource], scope),
     )
     const scopes = params.scope?.split(' ') ?? allowed
     const excess = scopes.filter(scope => !allowed.includes(scope)).join(' ')
     if (excess || !scopes.length) {
       throw new errors.InvalidScope('scope has more than the exchange allows', excess)
     }
-    const { requested_token_type: type = ACCESS_TOKEN } = params
-    return {
-      ...{ client, subject, source, api, rule, actors, type },
-      scope: scopes.join(' '),
-      given,
-    }
+    return { client, api, rule, subject, source, actors, given, scope: scopes.join(' ') }
   }
 
-  /** Returns the response, with a new token, or an assertion. Both are bound to the key that the client has proved. */
-  async function issue(
-    ctx: TokenEndpointGrantContext,
-    exchange: Awaited<ReturnType<typeof decide>>,
-  ) {
-    const { client, subject, source, api, rule, actors, scope, given, type } = exchange
-    const { accountId, iat, exp, rejected } = source
-    const isAssertion = api.authorization_server !== undefined
-    if (isAssertion && client.subjectType === 'pairwise') {
-      throw new errors.UnauthorizedClient(PAIRWISE)
-    }
-    const token = tokenFor(ctx.oidc, api, { accountId, scope }, settings)
-    const ttl = isAssertion ? ASSERTION_SECONDS : Math.min(token.expiration, subject.exp - now())
-    Object.assign(token, { expiresIn: ttl })
-    await bindToken(ctx, token, subject.cnf)
-    if (isAssertion) {
-      const known = Object.entries(subject.claims).filter(([name]) => PASSED_ON.includes(name))
-      const claims = { ...Object.fromEntries(known), resource: api.resource }
-      exchanged.set(token, { claims, client_id: rule.client_id ?? client.clientId })
-      const about = { issued_token_type: ID_JAG, token_type: 'N_A', expires_in: ttl, scope }
-      return { access_token: await token.save(), ...about }
-    }
-    // The client that acts for the user (RFC 8693 §4.1).
-    const act = { sub: client.clientId, act: subject.claims.act }
-    if (!rule.impersonation) exchanged.set(token, { claims: { act } })
-    const grant: ExchangeGrant = {
-      ...{ jti: token.grantId, accountId, clientId: client.clientId, iat, exp, rejected, actors },
-      resources: { ...given, [api.resource]: scope },
-      dependsOn: [...(source.dependsOn ?? [grantName(source.jti)]), ...subject.records],
-    }
-    await saveAtEnd(() => records.save(...grantName(grant.jti), grant, { ttl }))
-    const about = { token_type: token.tokenType, expires_in: ttl, scope }
-    return { access_token: await token.save(), issued_token_type: type, ...about }
+  /** Step 4: returns the user, and the client where the user signed in. */
+  async function findUser(oidc: Oidc, source: ExchangeGrant) {
+    const rootId = source.dependsOn?.[0]?.[1] ?? source.jti
+    const root = await oidc.provider.Grant.find(rootId)
+    if (!root) return refuseSubject(ENDED)
+    oidc.entity('Grant', root)
+    const account = await dependencies.grants.accountOfToken(oidc, source)
+    if (!account || !(await mayUseAll(account, [root.clientId]))) return refuseSubject(ENDED)
+    return { account: account.id, rootClient: required(root.clientId) }
+  }
+
+  /** Notes the use of the consent. The account page shows the clients that act through an application. */
+  async function noteUse(account: string, rootClient: string, clientId: string) {
+    await consents.touch(account, rootClient)
+    await consents.change(account, rootClient, ({ value: consent }) => {
+      const known = consent?.actors ?? []
+      const isNew = ![rootClient, ...known].includes(clientId)
+      return consent && isNew ? { ...consent, actors: [clientId, ...known] } : undefined
+    })
   }
 
   return async (ctx: TokenEndpointGrantContext): Promise<void> => {
-    const { oidc } = ctx
-    const exchange = await decide(ctx)
+    const exchange = await readExchange(ctx)
     const { client, source, api, scope, actors, rule } = exchange
-    const rootId = source.dependsOn?.[0]?.[1] ?? source.jti
-    const root = await oidc.provider.Grant.find(rootId)
-    if (root) oidc.entity('Grant', root)
-    const account = root && (await accountOfToken(oidc, source))
-    if (!account || !(await mayUseAll(account, [root.clientId]))) {
-      return refuseSubject('is of access that has ended')
-    }
-    ctx.body = await issue(ctx, exchange)
-    const { clientId: rootClient = '' } = root
-    await consents.touch(account.id, rootClient)
-    // The user finds the clients that act through an application on the account page.
-    await consents.change(account.id, rootClient, ({ value }) => {
-      const known = value?.actors ?? []
-      const isNew = ![rootClient, ...known].includes(client.clientId)
-      return value && isNew ? { ...value, actors: [client.clientId, ...known] } : undefined
-    })
+    const { account, rootClient } = await findUser(ctx.oidc, source)
+    const isAssertion = api.authorization_server !== undefined
+    const issue = isAssertion ? issueAssertion : issueToken
+    ctx.body = await issue(dependencies, ctx, exchange)
+    await noteUse(account, rootClient, client.clientId)
     note(ctx, 'token_exchanged', {
-      ...{ account: account.id, client_id: client.clientId, actors, of_client: root.clientId },
-      ...{ api: api.resource, scope, impersonation: rule.impersonation },
+      account,
+      client_id: client.clientId,
+      actors,
+      of_client: rootClient,
+      api: api.resource,
+      scope,
+      impersonation: rule.impersonation,
     })
   }
+}
+
+/** Returns the API that a request names, and its rules for the client. Throws if there is none. */
+function findTarget({ resources }: Settings, client: Client, params: ExchangeParameters) {
+  if (client.tokenEndpointAuthMethod === 'none') {
+    throw new errors.UnauthorizedClient('a public client cannot exchange tokens')
+  }
+  const problem = problemIn(params)
+  if (problem) throw new errors.InvalidRequest(problem)
+  const api = Object.values(resources).find(one => isTarget(one, params))
+  const rules = api?.exchange?.filter(rule => rule.client === client.clientId) ?? []
+  if (!api || !rules.length) throw new errors.InvalidTarget(NO_RULE)
+  if (params.requested_token_type === JWT && api.token_format !== 'jwt') {
+    throw new errors.InvalidRequest(OPAQUE)
+  }
+  return { api, rules }
 }
 
 /** Whether the request names the API. An assertion is for its authorization server, a token for the API itself. */
 function isTarget(api: ResourceFile, params: ExchangeParameters): boolean {
   const { resource = api.resource, audience = params.resource, requested_token_type } = params
+  if (resource !== api.resource) return false
   const { authorization_server: server } = api
-  const names = server ? [params.audience] : [api.resource, audienceOf(api)]
-  const isOfType = (requested_token_type === ID_JAG) === Boolean(server)
-  return isOfType && resource === api.resource && names.includes(server ?? audience)
+  if (requested_token_type === ID_JAG) return server !== undefined && params.audience === server
+  if (server !== undefined || audience === undefined) return false
+  return [api.resource, audienceOf(api)].includes(audience)
 }
 
-const PAIRWISE = 'a pairwise client gets no assertion: only this provider knows its sub'
-const OPAQUE = `requested_token_type must be ${ACCESS_TOKEN}: the tokens of this API are no JWTs`
-const NO_RULE = 'resource or audience must be an API whose `exchange` names the client'
-const has = (scopes: string | undefined, scope: string) => scopes?.split(' ').includes(scope)
+/** Returns the rule for a subject token: by its audience, and without `from` for a token of the client itself. */
+function findRule(rules: Rule[], client: Client, subject: Subject): Rule {
+  const isOwn = subject.clientId === client.clientId
+  const rule = rules.find(({ from }) => from?.includes(String(subject.aud)) ?? isOwn)
+  if (!rule) return refuseSubject('must be of the client, or for an API in `from` of exchange')
+  const { may_act } = subject.claims
+  if (may_act !== undefined && mapOf(may_act).sub !== client.clientId) {
+    return refuseSubject('has another client in may_act')
+  }
+  return rule
+}
+
+/** Returns the scopes of a rule that are within all limits. An absent limit allows every scope. */
+const allowedScopes = ({ scopes }: Rule, limits: (string | undefined)[]) =>
+  scopes.filter(scope => limits.every(limit => limit === undefined || hasWord(limit, scope)))
+
+const hasWord = (words: string | undefined, word: string) => words?.split(' ').includes(word)
+
+/** Step 5. The token is bound to the key that the client has proved, and ends with the subject token. */
+async function issueToken(
+  { settings, records }: Dependencies,
+  ctx: TokenEndpointGrantContext,
+  { client, api, rule, subject, source, actors, given, scope }: Exchange,
+) {
+  const { accountId, iat, exp, rejected } = source
+  const grantId = newTag()
+  const token = tokenFor(ctx.oidc, api, { accountId, scope, grantId }, settings)
+  const ttl = Math.min(token.expiration, subject.exp - now())
+  Object.assign(token, { expiresIn: ttl })
+  await bindToken(ctx, token, subject.cnf)
+  // The client that acts for the user (RFC 8693 §4.1).
+  const act = { sub: client.clientId, act: subject.claims.act }
+  if (!rule.impersonation) exchanged.set(token, { claims: { act } })
+  const grant: ExchangeGrant = {
+    jti: grantId,
+    accountId,
+    clientId: client.clientId,
+    iat,
+    exp,
+    rejected,
+    actors,
+    resources: { ...given, [api.resource]: scope },
+    dependsOn: [...(source.dependsOn ?? [grantName(source.jti)]), ...subject.records],
+  }
+  await saveAtEnd(() => records.save(...grantName(grantId), grant, { ttl }))
+  const { requested_token_type = ACCESS_TOKEN } = ctx.oidc.params as ExchangeParameters
+  return {
+    access_token: await token.save(),
+    issued_token_type: requested_token_type,
+    token_type: token.tokenType,
+    expires_in: ttl,
+    scope,
+  }
+}
+
+/** Step 5 for an API with another authorization server. */
+async function issueAssertion(
+  { settings }: Dependencies,
+  ctx: TokenEndpointGrantContext,
+  { client, api, rule, subject, source, scope }: Exchange,
+) {
+  if (client.subjectType === 'pairwise') throw new errors.UnauthorizedClient(PAIRWISE)
+  const about = { accountId: source.accountId, scope, grantId: newTag() }
+  const token = tokenFor(ctx.oidc, api, about, settings)
+  Object.assign(token, { expiresIn: ASSERTION_SECONDS })
+  await bindToken(ctx, token, subject.cnf)
+  const known = Object.entries(subject.claims).filter(([name]) => PASSED_ON.includes(name))
+  const claims = { ...Object.fromEntries(known), resource: api.resource }
+  exchanged.set(token, { claims, client_id: rule.client_id ?? client.clientId })
+  return {
+    access_token: await token.save(),
+    issued_token_type: ID_JAG,
+    token_type: 'N_A',
+    expires_in: ASSERTION_SECONDS,
+    scope,
+  }
+}

@@ -2,9 +2,15 @@
 
 import { createPublicKey } from 'node:crypto'
 import { decodeProtectedHeader, errors as jose, jwtVerify } from 'jose'
-import { errors, type KoaContextWithOIDC } from 'oidc-provider'
+import {
+  type AccessToken,
+  type Client,
+  errors,
+  type KoaContextWithOIDC,
+  type RefreshToken,
+} from 'oidc-provider'
 import { tagOfJwt } from '../../oidc/adapter/grants.ts'
-import { CNF_PROBLEM, confirmationIn } from '../../oidc/dpop.ts'
+import { CNF_PROBLEM, type Confirmation, confirmationIn } from '../../oidc/dpop.ts'
 import { headerProblem } from '../../oidc/jwt-rules.ts'
 import { SIGNING_ALGORITHMS } from '../../oidc/vocabulary.ts'
 import type { Environment } from '../../operation/environment.ts'
@@ -49,62 +55,88 @@ function typeOf({ subject_token = '', subject_token_type }: ExchangeParameters) 
   }
 }
 
+/** A subject token that was read. */
+export interface Subject {
+  claims: Record<string, unknown>
+  grantId: string
+  /** The client that it was issued to. */
+  clientId: string
+  /** Epoch seconds. */
+  exp: number
+  /** The API that it is for. */
+  aud?: unknown
+  scope?: unknown
+  /** The key that it is bound to. */
+  cnf: Confirmation
+  /** Its records. A JWT is not stored. */
+  records: Name[]
+}
+
 /** Returns the function that reads the subject token of a request. It throws for one that is not valid. */
 export function createSubjectReader({ settings, keys }: Pick<Environment, 'settings' | 'keys'>) {
   const known = keys.map(jwk => ({ ...jwk, key: createPublicKey({ key: jwk, format: 'jwk' }) }))
   const keyFor = ({ kid, alg }: { kid?: string; alg?: string }) =>
     required(known.find(one => one.kid === kid && one.alg === alg)).key
 
-  /**
-   * Returns what a JWT of this issuer says. `typ`: of its kind; ID tokens have none. `clientId`: the client that it
-   * was issued to; `exp`: epoch seconds; `aud`: the API; `records`: none, because a JWT is not stored.
-   */
-  async function verify(jwt: string, typ?: string) {
-    const algorithms = [...SIGNING_ALGORITHMS]
-    const expected = { requiredClaims: ['exp', 'aud', 'jti'], issuer: settings.issuer }
-    const verified = jwtVerify(jwt, keyFor, { ...expected, algorithms, typ }).catch(error => {
+  /** Reads a JWT of this issuer. `typ`: of its kind; ID tokens have none. */
+  async function readJwt(jwt: string, typ?: string): Promise<Subject> {
+    const expected = {
+      requiredClaims: ['exp', 'aud', 'jti'],
+      issuer: settings.issuer,
+      algorithms: [...SIGNING_ALGORITHMS],
+      typ,
+    }
+    const verified = await jwtVerify(jwt, keyFor, expected).catch(error => {
       const isExpired = error instanceof jose.JWTExpired
       return refuseSubject(isExpired ? 'has expired' : 'is not a valid token of this provider')
     })
-    const { payload: claims, protectedHeader } = await verified
-    const { client_id, exp = 0, aud, scope } = claims
+    const { payload: claims, protectedHeader } = verified
     const grantId = tagOfJwt(claims.jti)
     const isOfType = !headerProblem({ ...protectedHeader }, typ ?? 'jwt')
     if (!grantId || !isOfType) return refuseSubject('is not of the type in subject_token_type')
     const cnf = confirmationIn(claims.cnf)
     if (!cnf) return refuseSubject(CNF_PROBLEM)
-    const records: Name[] = []
-    const about = { clientId: String(client_id), cnf, records }
-    return { claims, grantId, exp, aud, scope, ...about }
+    const { client_id, exp = 0, aud, scope } = claims
+    return { claims, grantId, clientId: String(client_id), exp, aud, scope, cnf, records: [] }
   }
 
-  return async ({ oidc }: KoaContextWithOIDC, params: ExchangeParameters) => {
+  /** Reads an ID token. It says that the user signed in to the client, and is for no API. */
+  async function readIdToken(jwt: string, { clientId }: Client): Promise<Subject> {
+    const { aud, ...subject } = await readJwt(jwt)
+    const isOwn = aud === clientId && (subject.claims.azp ?? aud) === clientId
+    return isOwn ? { ...subject, clientId } : refuseSubject('must have the client as aud and azp')
+  }
+
+  return async ({ oidc }: KoaContextWithOIDC, params: ExchangeParameters): Promise<Subject> => {
     const { subject_token: value = '', requested_token_type } = params
+    const client = required(oidc.client)
     const sent = typeOf(params)
-    if (sent === ID_TOKEN) {
-      const { clientId } = required(oidc.client)
-      const { aud, ...subject } = await verify(value)
-      const isOwn = aud === clientId && (subject.claims.azp ?? aud) === clientId
-      return isOwn ? { ...subject, clientId } : refuseSubject('must have the client as aud and azp')
-    }
+    if (sent === ID_TOKEN) return readIdToken(value, client)
     // An assertion is issued for a sign-in, and not for an access token that an API has received.
     const type = requested_token_type === ID_JAG ? REFRESH_TOKEN : ACCESS_TOKEN
     if (sent !== type) {
       throw new errors.InvalidRequest(`subject_token_type must be ${type} or ${ID_TOKEN}`)
     }
-    if (type === ACCESS_TOKEN && value.includes('.')) return verify(value, 'at+jwt')
-    const { AccessToken, RefreshToken } = oidc.provider
-    const found = type === ACCESS_TOKEN ? AccessToken.find(value) : RefreshToken.find(value)
-    const token = await found
-    const isReuse = mapOf(token).consumed !== undefined && !token?.isExpired
-    // As a refresh would do (RFC 9700 §4.14.2): a thief may have the token.
-    if (isReuse && token?.clientId === oidc.client?.clientId) await token?.destroy()
-    if (!token?.isValid || isReuse) {
-      return refuseSubject('is unknown, has expired, or was revoked')
-    }
-    const { grantId = '', clientId = '', exp = 0, scope, jti } = token
-    const { aud, extra } = mapOf(token)
-    const records: Name[] = [['AccessToken', jti]]
-    return { grantId, clientId, exp, aud, scope, cnf: token, claims: mapOf(extra), records }
+    if (type === REFRESH_TOKEN)
+      return readStored(client, await oidc.provider.RefreshToken.find(value))
+    if (value.includes('.')) return readJwt(value, 'at+jwt')
+    return readStored(client, await oidc.provider.AccessToken.find(value))
   }
+}
+
+/** Returns a token of the store as a subject token. */
+async function readStored(
+  client: Client,
+  token: AccessToken | RefreshToken | undefined,
+): Promise<Subject> {
+  const isReuse = mapOf(token).consumed !== undefined && !token?.isExpired
+  // As a refresh would do (RFC 9700 §4.14.2): a thief may have the token.
+  if (isReuse && token?.clientId === client.clientId) await token?.destroy()
+  if (!token?.isValid || isReuse) {
+    return refuseSubject('is unknown, has expired, or was revoked')
+  }
+  const { grantId = '', clientId = '', exp = 0, scope, jti } = token
+  const { aud, extra } = mapOf(token)
+  const records: Name[] = [['AccessToken', jti]]
+  return { claims: mapOf(extra), grantId, clientId, exp, aud, scope, cnf: token, records }
 }
