@@ -28,7 +28,7 @@ import { createConsents } from './oidc/consents.ts'
 import type { ProviderDependencies } from './oidc/dependencies.ts'
 import { canonicalPaths, finishAnswers } from './oidc/endpoints.ts'
 import { described } from './oidc/error-descriptions.ts'
-import { merged, type ShowError } from './oidc/feature.ts'
+import { merged, type Parts, type ShowError } from './oidc/feature.ts'
 import { createGrants } from './oidc/grants.ts'
 import { stateLifetimes } from './oidc/lifetimes.ts'
 import { ERROR_FORMATS, isEndpointForPrograms, routesOf, storedPaths } from './oidc/paths.ts'
@@ -111,6 +111,15 @@ export async function createApp(
     settings.sign_in.second_factor !== 'off' || hasPasskeys(settings.sign_in)
       ? await (await import('./features/factors/feature.ts')).secondFactors(dependencies)
       : undefined
+  const exchange = tokenExchange(dependencies)
+  const registered = registration(dependencies)
+  const backchannel = ciba(dependencies)
+  const parts: Parts = {
+    factors,
+    registration: settings.features.dynamic_registration ? registered : undefined,
+    ciba: settings.features.ciba ? backchannel : undefined,
+    tokenExchange: exchange,
+  }
   const features: PageFeature[] = [
     changeProofs(dependencies),
     selfService(dependencies),
@@ -118,15 +127,15 @@ export async function createApp(
     applicationAccess(),
     activity(records, views),
     resourceIndicators(dependencies),
-    tokenExchange(dependencies),
+    ...(exchange ? [exchange] : []),
     mutualTls(settings, routes.byCertificate),
-    registration(dependencies),
+    registered,
     clientDocuments(dependencies),
     deviceFlow(dependencies, views, showError),
     authorizationDetails(settings),
     ...(upstreams ? [upstreams] : []),
     ...(factors ? [factors] : []),
-    ciba(dependencies),
+    backchannel,
     accountLinks(dependencies),
     mail(dependencies, views),
     logout(settings, records, views, upstreams?.signOutAt),
@@ -134,7 +143,7 @@ export async function createApp(
   ]
   const navigation = merged(features, 'account page', byPath, byPath({ areas: AREAS }))
   const areas = Object.values(navigation)
-  const provider = await createProvider(dependencies, features, {
+  const provider = await createProvider(dependencies, features, parts, {
     showError,
     handOver: views.handOver,
     prompts: promptsOf(features),
@@ -150,7 +159,7 @@ export async function createApp(
   }
 
   const site = createSite(dependencies, views, provider, factors)
-  const pages = createPages(site, features)
+  const pages = createPages(site, features, upstreams?.signInMethods, factors?.passkeySignIn(site))
   for (const feature of features) feature.addPages?.(pages, site)
   pages.get('/errors', errorPages.explain)
 
@@ -178,11 +187,10 @@ export async function createApp(
     finishAnswers(views, routes, environment, features),
     mount(provider),
   ]
-  const before = features.flatMap(({ middleware }) => middleware ?? [])
   const forPrograms = compose([
     jsonHeaders(settings.issuer),
     ...edges,
-    ...before,
+    registered.acceptWithoutToken,
     quota,
     ...library,
   ])

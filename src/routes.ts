@@ -11,22 +11,29 @@ import { PLACES } from './pages/page-data.ts'
 import { RECENT_SECONDS } from './sign-in/changes.ts'
 import { consentPage } from './sign-in/consent-page.ts'
 import { createInteractionPages } from './sign-in/interaction-pages.ts'
-import { selectAccountPage, signInPage } from './sign-in/sign-in-page.ts'
+import type { SignInMethod } from './sign-in/sign-in-method.ts'
+import { type PasskeySignIn, selectAccountPage, signInPage } from './sign-in/sign-in-page.ts'
 import type { Site } from './sign-in/site.ts'
 
 /** Whether users can have a password that they change here. */
 const hasPasswords = ({ settings: { accounts, sign_in } }: Site) =>
   !accounts.module && (sign_in.methods?.includes(PASSWORD) ?? true)
 
-/** Returns the router of the pages. */
-export function createPages(site: Site, features: PageFeature[]): Router {
+/**
+ * Returns the router of the pages. `upstreams`: the methods of sign-in beside the password; `passkeys`: absent unless
+ * users can sign in with one.
+ */
+export function createPages(
+  site: Site,
+  features: PageFeature[],
+  upstreams: SignInMethod[] = [],
+  passkeys?: PasskeySignIn,
+): Router {
   const { signedIn, changing } = site
-  const methods = features.flatMap(({ signInMethods = [] }) => signInMethods)
-  const [passkeys] = features.flatMap(feature => feature.passkeySignIn?.(site) ?? [])
   const prompts = features.flatMap(feature => Object.entries(feature.prompts ?? {}))
   const interaction = createInteractionPages(site, {
     select_account: selectAccountPage(site),
-    login: signInPage(site, methods, passkeys),
+    login: signInPage(site, upstreams, passkeys),
     consent: consentPage(site),
     change_password: newPasswordPage(site),
     ...Object.fromEntries(prompts.map(([name, { page }]) => [name, page(site)])),

@@ -1,14 +1,12 @@
 // What an optional feature adds to the product.
 
 import type Router from '@koa/router'
-import type { Context, Middleware } from 'koa'
+import type { Context } from 'koa'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import type { Feature, LibraryProvider, PromptSettings } from '../oidc/feature.ts'
 import type { Notifier } from '../operation/events.ts'
 import type { Area } from '../pages/page-data.ts'
 import type { PromptPage } from '../sign-in/interaction-pages.ts'
-import type { SignInMethod } from '../sign-in/sign-in-method.ts'
-import type { PasskeySignIn } from '../sign-in/sign-in-page.ts'
 import type { Site } from '../sign-in/site.ts'
 import type { Notices } from './overview.ts'
 
@@ -20,17 +18,11 @@ export interface PageFeature extends Feature, Notifier {
     id: string,
     ctx: Pick<Context, 'ip'>,
   ): Promise<ClientMetadata | undefined>
-  /** Called for each request at an endpoint for programs, before the library. */
-  middleware?: Middleware
 
   /** By name. The page of a step answers with `completeSignIn` (sign-in/flow.ts). */
   prompts?: Record<string, PromptSettings & { page(site: Site): PromptPage }>
   /** For the home page of the account. */
   notices?: Notices
-  /** Methods of sign-in beside the password. */
-  signInMethods?: SignInMethod[]
-  /** Returns the sign-in with a passkey, if users can sign in with one. */
-  passkeySignIn?(site: Site): PasskeySignIn | undefined
   /** Entries of the account navigation. A sign-in may return to their pages. */
   areas?: Area[]
   /** Adds pages to the router. */

@@ -3,7 +3,7 @@
 
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { fapiAssertionProblem, fapiRequestObjectProblem } from './fapi.ts'
-import type { Feature, JwtClaims } from './feature.ts'
+import type { JwtClaims, Parts } from './feature.ts'
 import { assertionProblem, headerProblem, timeProblem } from './jwt-rules.ts'
 
 /** Checks the claims and the header of a JWT of a client. Throws to refuse it. */
@@ -11,7 +11,7 @@ type JwtAssertion = (ctx: KoaContextWithOIDC, claims: JwtClaims, header: JwtClai
 
 /** Returns the check of request objects (RFC 9101) that the library leaves to us. */
 export const assertRequestObject =
-  (features: Feature[]): JwtAssertion =>
+  (ciba: Parts['ciba']): JwtAssertion =>
   (ctx, claims, header) => {
     const { oidc, state } = ctx
     state.requestObject = claims
@@ -25,7 +25,7 @@ export const assertRequestObject =
       headerProblem(header, 'oauth-authz-req+jwt'),
       timeProblem(claims),
       fapiRequestObjectProblem(oidc, claims, header.alg),
-      ...features.map(feature => feature.requestObjectProblem?.(oidc, claims, header.alg)),
+      ciba?.requestObjectProblem(oidc, claims),
     ].find(Boolean)
     if (problem) throw new errors.InvalidRequestObject(`the request object: ${problem}`)
   }

@@ -15,8 +15,7 @@ import { mapOf } from '../store/values.ts'
 import { hashOf, hashSecret, isExpired } from './client-secret.ts'
 import type { ClientMetadata, ProviderSettings, User } from './dependencies.ts'
 import { fapiMetadata } from './fapi.ts'
-import { type Feature, merged } from './feature.ts'
-import { ACCOUNT_CLIENT, flowOf, LOOPBACK_HOSTS } from './vocabulary.ts'
+import { ACCOUNT_CLIENT, CIBA_GRANT, flowOf, LOOPBACK_HOSTS } from './vocabulary.ts'
 
 /** Our client metadata beyond RFC 7591. */
 export const USHER_METADATA = [
@@ -99,10 +98,10 @@ export function refusalOf(
 export function toLibrary(
   client: ClientMetadata,
   { scopes }: Pick<ProviderSettings, 'scopes'>,
-  features: Feature[],
 ): LibraryClientMetadata {
   const { response_types, scope } = client
   const known = scope?.split(' ').filter(name => Object.hasOwn(scopes, name))
+  const isCiba = client.grant_types.includes(CIBA_GRANT)
   const isCodeOnly = response_types.every(type => !flowOf(type))
   return {
     ...client,
@@ -116,8 +115,9 @@ export function toLibrary(
     response_types: client.grant_types.includes('authorization_code') ? response_types : [],
     // With `fragment` the library tells a wrong response type from a wrong mode; requests.ts refuses it.
     response_modes: isCodeOnly ? [...client.response_modes, 'fragment'] : client.response_modes,
+    backchannel_token_delivery_mode:
+      client.backchannel_token_delivery_mode ?? (isCiba ? 'poll' : undefined),
     ...fapiMetadata(client),
-    ...merged(features, 'client metadata', feature => feature.clientMetadata?.(client)),
     // The library insists on a secret; this one is never compared (compareHashes in library-overrides.ts).
     ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
   } as LibraryClientMetadata

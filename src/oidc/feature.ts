@@ -1,9 +1,12 @@
-// What an optional feature adds to the wrapper. `app.ts` hands the features over; no file of this folder imports one.
+// What optional features add to the wrapper. `app.ts` hands them over; no file of this folder imports one.
+//
+//   Feature   members of which several features can have one: the wrapper goes through the list
+//   Parts     what exactly one feature does: the wrapper calls it by name
 
 import type { Context } from 'koa'
 import type { Configuration, interactionPolicy, KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { AdapterPart } from './adapter/adapter.ts'
-import type { ClientMetadata, Oidc } from './dependencies.ts'
+import type { Oidc } from './dependencies.ts'
 
 /** Shows an error of the library to users. */
 export type ShowError = NonNullable<Configuration['renderError']>
@@ -16,9 +19,6 @@ export type LibraryFeatures = NonNullable<Configuration['features']>
 
 /** The claims, or the header, of a JWT. */
 export type JwtClaims = Record<string, unknown>
-/** Says what is wrong with a JWT of a client, beyond the rules of requests.ts. `alg`: of its header. */
-type JwtCheck = (oidc: Oidc, claims: JwtClaims, alg: unknown) => string | undefined
-
 /** Changes an answer of the library, after the library has made it. */
 export type Finisher = (ctx: Context, oidc: Oidc) => Promise<void> | void
 
@@ -39,34 +39,17 @@ export interface Feature {
   /** Settings for the library's `features`, by its names. */
   settings?: Partial<LibraryFeatures>
 
-  // Clients
-  /** Metadata that the feature adds to a client file, or changes in it. */
-  clientMetadata?(client: ClientMetadata): Record<string, unknown>
-
   // Authorization
   /** Called for each authorization request, pushed ones too, and for each token request. Throws to refuse it. */
   checkRequest?(ctx: KoaContextWithOIDC): void
-  /** For request objects (RFC 9101). */
-  requestObjectProblem?: JwtCheck
   /** Checks by prompt. They follow those of the core, in the order of the features. */
   checks?: Record<string, interactionPolicy.Check[]>
-  /**
-   * Whether the user need not sign in again for the requested `acr`: a prompt of the feature raises the session
-   * to it, or the session has a stronger one.
-   */
-  meetsAcr?(oidc: Oidc): boolean | Promise<boolean>
-  /** Called when a grant is made for this client, before it is saved. */
-  onGrant?(clientId: string): Promise<void>
-  /** The account with this id, when the feature knows better than the directory. */
-  findAccount?: Configuration['findAccount']
 
   // Tokens
   /** Registers grant types that the library does not have. Called once, before clients are added. */
   register?(provider: Provider): void
   /** Claims that the feature adds to an access token, in a JWT and at introspection. */
   tokenClaims?: Configuration['extraTokenClaims']
-  /** Changes an access token that is a JWT, before it is signed. */
-  finishJwt?(token: IssuedToken, jwt: JwtParts): void
 
   // Storage, handlers and answers, for `library-overrides.ts` and `endpoints.ts`
   /** By the library's model names. */
@@ -77,6 +60,43 @@ export interface Feature {
   answers?: Record<string, Finisher>
   /** Members of the discovery document that the feature adds, changes or removes (`undefined`). */
   discovery?(document: Record<string, unknown>): Record<string, unknown>
+}
+
+/** What one feature each does for the wrapper. A part is undefined where its feature is off. */
+export interface Parts {
+  factors?: FactorsPart
+  registration?: RegistrationPart
+  ciba?: CibaPart
+  tokenExchange?: TokenExchangePart
+}
+
+/** Second factors. */
+export interface FactorsPart {
+  /**
+   * Whether the user need not sign in again for the requested `acr`: a prompt of the feature raises the session
+   * to it, or the session has a stronger one.
+   */
+  meetsAcr(oidc: Oidc): Promise<boolean>
+}
+
+/** Dynamic client registration. */
+export interface RegistrationPart {
+  /** Prolongs a registered client, which expires without sign-ins. Called before a grant for the client is saved. */
+  prolongClient(clientId: string): Promise<void>
+}
+
+/** Client-initiated backchannel authentication. */
+export interface CibaPart {
+  /** Says what is wrong with the claims of a request object (CIBA §7.1.1); undefined if nothing. */
+  requestObjectProblem(oidc: Oidc, claims: JwtClaims): string | undefined
+  /** Returns the account of a `login_hint`, which need not exist; undefined in any other request. */
+  findHintedAccount: NonNullable<Configuration['findAccount']>
+}
+
+/** Token exchange. */
+export interface TokenExchangePart {
+  /** Changes the JWT of an assertion for another authorization server, before it is signed. Other tokens stay. */
+  finishAssertion(token: IssuedToken, jwt: JwtParts): void
 }
 
 /** A prompt beside those of the library. Its page is shown while `stepAt` has it as the next step of a sign-in. */

@@ -5,7 +5,7 @@ import { interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
 import { required } from '../store/values.ts'
 import { requestedScopes } from './claims.ts'
 import type { Oidc, ProviderDependencies } from './dependencies.ts'
-import type { Feature, PromptSettings } from './feature.ts'
+import type { Feature, Parts, PromptSettings } from './feature.ts'
 import { appearanceOf, decisionOf, sentDetails } from './grants.ts'
 import { createBrowserBinding, stepAt, wantsAnother } from './interactions.ts'
 import { methodOf, satisfies } from './vocabulary.ts'
@@ -19,6 +19,7 @@ type Needed = (ctx: Context) => boolean | Promise<boolean>
 export function createPolicy(
   { settings, consents }: ProviderDependencies,
   features: Feature[],
+  factors: Parts['factors'],
   prompts: Record<string, PromptSettings>,
 ) {
   const { acrValues } = settings
@@ -26,9 +27,8 @@ export function createPolicy(
   const policy = base()
   const consent = required(policy.get('consent'))
 
-  /** Whether a feature meets the requested `acr` without a new sign-in. */
-  const isMet = async ({ oidc }: Context) =>
-    (await Promise.all(features.map(({ meetsAcr }) => meetsAcr?.(oidc)))).includes(true)
+  /** Whether a second factor meets the requested `acr` without a new sign-in. */
+  const isMet = async ({ oidc }: Context) => (await factors?.meetsAcr(oidc)) ?? false
   const lacksAcr = async (ctx: Context) => {
     const { params, acr, result } = ctx.oidc
     const asked = String(params?.acr_values ?? '').split(' ')

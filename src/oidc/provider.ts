@@ -32,6 +32,7 @@ import { fapi } from './fapi.ts'
 import {
   type Feature,
   merged,
+  type Parts,
   type PromptSettings,
   type ResponseMode,
   type ShowError,
@@ -67,6 +68,7 @@ const settingsOf = ({ settings }: Feature): object | undefined => settings
 export async function createProvider(
   dependencies: ProviderDependencies & { grants: Grants },
   features: Feature[],
+  parts: Parts,
   pages: LibraryPages,
 ): Promise<Provider> {
   const { settings, records, sessions, grants } = dependencies
@@ -81,15 +83,15 @@ export async function createProvider(
       },
     }),
   }
-  const parts = merged(features, 'adapter', ({ adapters }) => adapters, ours)
-  const { adapter, tokenIds } = createState(records, stateLifetimes(settings), parts, sessions)
-  const setup = configuration(dependencies, features, pages, { adapter, grants })
+  const adapters = merged(features, 'adapter', feature => feature.adapters, ours)
+  const { adapter, tokenIds } = createState(records, stateLifetimes(settings), adapters, sessions)
+  const setup = configuration(dependencies, features, parts, pages, { adapter, grants })
   const provider = createOverridden(setup, dependencies, features, tokenIds, grants, pages.handOver)
   // Scheme, host and address of a request are those that the HTTP edge of the product set.
   provider.proxy = true
   for (const { register } of features) register?.(provider)
   const add = addLater(provider)
-  await addClients(settings.clients, file => add(toLibrary(file, settings, features)))
+  await addClients(settings.clients, file => add(toLibrary(file, settings)))
   return provider
 }
 
@@ -101,6 +103,7 @@ function forAccountPages({ oidc: { client, params } }: KoaContextWithOIDC, name:
 function configuration(
   dependencies: ProviderDependencies,
   features: Feature[],
+  parts: Parts,
   pages: LibraryPages,
   { adapter, grants }: { adapter: Configuration['adapter']; grants: Grants },
 ): Configuration {
@@ -126,10 +129,9 @@ function configuration(
   const hasId = Object.values(resources).some(({ exchange }) => exchange)
   const idOf = (use: string) =>
     hasId && use === 'id_token' && { jti: jwtId(currentRequest()?.oidc.grant?.jti ?? '') }
-  const finders = features.flatMap(({ findAccount }) => findAccount ?? [])
   const claimsOfToken = features.flatMap(({ tokenClaims }) => tokenClaims ?? [])
 
-  const policy = createPolicy(dependencies, features, pages.prompts)
+  const policy = createPolicy(dependencies, features, parts.factors, pages.prompts)
   const known = {
     acrValues: settings.acrValues,
     claims: Object.values(claimsByScope(settings)).flat(),
@@ -150,7 +152,7 @@ function configuration(
     },
     requestObjects: {
       enabled: enabled.request_objects,
-      assertJwtClaimsAndHeader: assertRequestObject(features),
+      assertJwtClaimsAndHeader: assertRequestObject(parts.ciba),
     },
     jwtUserinfo: { enabled: enabled.signed_userinfo },
     encryption: { enabled: enabled.encryption },
@@ -217,15 +219,13 @@ function configuration(
     formats: {
       customizers: {
         jwt(_ctx, token, jwt) {
-          for (const { finishJwt } of features) finishJwt?.(token, jwt)
+          parts.tokenExchange?.finishAssertion(token, jwt)
         },
       },
     },
     findAccount: async (ctx, id, token) => {
-      for (const findKnown of finders) {
-        const known = await findKnown(ctx, id)
-        if (known) return known
-      }
+      const hinted = await parts.ciba?.findHintedAccount(ctx, id)
+      if (hinted) return hinted
       const { session, client } = ctx.oidc
       if (token) return accountFor(ctx, id, await grants.accountOfToken(ctx.oidc, token))
       // The authorization endpoint reads the consent next.
@@ -241,7 +241,7 @@ function configuration(
     },
     loadExistingGrant: async ctx => {
       const grant = await grants.fromConsent(ctx, () => precedesConsent(policy, ctx))
-      for (const { onGrant } of features) if (grant?.clientId) await onGrant?.(grant.clientId)
+      if (grant?.clientId) await parts.registration?.prolongClient(grant.clientId)
       return grant
     },
     // The library does not tie tokens to the session. At sign-out, oidc/adapter/sessions.ts revokes the grants of the
@@ -253,8 +253,8 @@ function configuration(
       requireResource(ctx, token)
       if (ctx.oidc.route === 'token') countStoredByClient(ctx, TOKEN_BYTES)
       const ofFeatures = await Promise.all(claimsOfToken.map(claims => claims(ctx, token)))
-      const parts = [authenticationOf(ctx.oidc), ...ofFeatures].filter(part => part !== undefined)
-      return parts.length ? Object.assign({}, ...parts) : undefined
+      const all = [authenticationOf(ctx.oidc), ...ofFeatures].filter(one => one !== undefined)
+      return all.length ? Object.assign({}, ...all) : undefined
     },
     issueRefreshToken: (_ctx, client, { scopes }) =>
       client.grantTypeAllowed('refresh_token') &&

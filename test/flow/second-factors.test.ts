@@ -36,15 +36,12 @@ import { CLIENTS } from '../support/usher.ts'
 
 const test = usherTest({
   accounts: [],
-  clients: { ...CLIENTS, bank: { ...CLIENTS.first, client_id: 'bank', second_factor: 'required' } },
+  clients: {
+    ...CLIENTS,
+    bank: { ...CLIENTS.first, client_id: 'bank', second_factor: 'required' },
+    post: { ...CLIENTS.post, default_acr_values: [TWO_FACTORS] },
+  },
   usher: { sign_in: { second_factor: 'optional' } },
-  // A client whose metadata has default_acr_values (OpenID Connect Registration §2).
-  features: [
-    {
-      clientMetadata: ({ client_id }) =>
-        client_id === 'post' ? { default_acr_values: [TWO_FACTORS] } : {},
-    },
-  ],
 })
 
 const PASSWORD_ACR = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'

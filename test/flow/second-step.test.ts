@@ -214,16 +214,8 @@ describe('two features with one name for a part', () => {
       'have the library feature revocation',
     ],
     ['adapter', { adapters: { DeviceCode: () => ({}) } }, 'have the adapter DeviceCode'],
-    [
-      'client metadata',
-      { clientMetadata: () => ({ consent: 'implicit' }) },
-      'have the client metadata consent',
-    ],
   ])('%s: the start fails, and the error names it', async (_, other, message) => {
-    const first: PageFeature = {
-      prompts: { sesame: PROMPT },
-      clientMetadata: () => ({ consent: 'explicit' }),
-    }
+    const first: PageFeature = { prompts: { sesame: PROMPT } }
     await expect(startUsher({ features: [cave, first, other] })).rejects.toThrow(message)
   })
 })

@@ -68,7 +68,12 @@ async function startWrapper(location: string) {
     handOver: () => {},
     navigate: (ctx: Koa.Context, url: string) => ctx.redirect(url),
   }
-  const provider = await createProvider(dependencies, [], { ...pages, prompts: {}, tags: ['en'] })
+  const provider = await createProvider(
+    dependencies,
+    [],
+    {},
+    { ...pages, prompts: {}, tags: ['en'] },
+  )
   const interactions = createInteractions(provider, settings)
   const routes = routesOf(settings.features)
 

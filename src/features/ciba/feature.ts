@@ -15,7 +15,7 @@ import { BOUNDS } from '../../oidc/bounds.ts'
 import { requestedScopes } from '../../oidc/claims.ts'
 import { findClient, refusalOf } from '../../oidc/clients.ts'
 import { displayTextProblem, tidy } from '../../oidc/display-text.ts'
-import type { LibraryFeatures } from '../../oidc/feature.ts'
+import type { CibaPart, LibraryFeatures } from '../../oidc/feature.ts'
 import { nbfProblem } from '../../oidc/jwt-rules.ts'
 import { CIBA_GRANT } from '../../oidc/vocabulary.ts'
 import { note } from '../../operation/audit.ts'
@@ -38,7 +38,7 @@ const SUBJECT = /^usr_[0-9a-z]{26}$/
 const MAX_MESSAGE_CHARS = 100
 
 /** Returns the feature CIBA, with its account pages. */
-export function ciba(dependencies: Dependencies): PageFeature {
+export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
   const { records, settings, directory, consents } = dependencies
   const isOn = settings.features.ciba
   const requests = createAccessRequests(records, settings)
@@ -134,8 +134,6 @@ export function ciba(dependencies: Dependencies): PageFeature {
         .post(PLACES.answer, site.signedIn(answer, RECENT_SECONDS))
     },
     adapters: { [MODEL]: () => ({ upsert }) },
-    clientMetadata: ({ grant_types, backchannel_token_delivery_mode = 'poll' }) =>
-      grant_types.includes(CIBA_GRANT) ? { backchannel_token_delivery_mode } : {},
     requestObjectProblem({ route }, claims) {
       if (route !== 'backchannel_authentication') return undefined
       // CIBA §7.1.1
@@ -143,7 +141,7 @@ export function ciba(dependencies: Dependencies): PageFeature {
       return missing ? `${missing} is needed` : nbfProblem(claims)
     },
     // The user of a login_hint need not exist.
-    async findAccount(ctx, hint) {
+    async findHintedAccount(ctx, hint) {
       const { route, params } = ctx.oidc
       if (route !== 'backchannel_authentication' || params?.login_hint === undefined)
         return undefined

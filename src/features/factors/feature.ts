@@ -5,6 +5,7 @@ import { interactionPolicy } from 'oidc-provider'
 import type { PageFeature } from '../../account/page-feature.ts'
 import { hasPasskeys } from '../../config/schema/upstream.ts'
 import type { Oidc } from '../../oidc/dependencies.ts'
+import type { FactorsPart } from '../../oidc/feature.ts'
 import { answerWithAcr } from '../../oidc/library-overrides.ts'
 import { PHISHING_RESISTANT_ACR, satisfies, TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
 import { createProofs, type FactorFacts, isRecent } from '../../sign-in/changes.ts'
@@ -108,7 +109,7 @@ export async function secondFactors({ settings, records, metrics, directory }: D
   }
 
   const page = (site: Site) => createStepPage(site, parts)
-  const feature: PageFeature = {
+  const feature: PageFeature & FactorsPart = {
     prompts: {
       second_factor: {
         isFirst: true,
@@ -135,7 +136,6 @@ export async function secondFactors({ settings, records, metrics, directory }: D
       if (wanted) answerWithAcr(oidc, wanted)
       return Boolean(wanted ?? (await demandOf(oidc)))
     },
-    passkeySignIn: site => passkeys && createPasskeySignIn(site, passkeys, metrics),
     areas: [{ path: FACTORS_PAGE, icon: 'shield', label: titleOf(parts) }],
     addPages(pages, site) {
       const { showFactors, isNew, showNew, submit } = createFactorsPage(site, parts)
@@ -145,7 +145,9 @@ export async function secondFactors({ settings, records, metrics, directory }: D
       pages.post(FACTORS_PAGE, site.changing('second_factor_added', submit))
     },
   }
-  return { ...feature, ...facts }
+  /** Returns the sign-in with a passkey, if users can sign in with one. */
+  const passkeySignIn = (site: Site) => passkeys && createPasskeySignIn(site, passkeys, metrics)
+  return { ...feature, ...facts, passkeySignIn }
 }
 
 /** The values of an essential `acr` (OIDC Core §5.5.1.1). */

@@ -15,6 +15,7 @@ import { emailAddress } from '../../config/schema/values.ts'
 import { currentRequest } from '../../oidc/adapter/request.ts'
 import { BOUNDS } from '../../oidc/bounds.ts'
 import { USHER_METADATA } from '../../oidc/clients.ts'
+import type { RegistrationPart } from '../../oidc/feature.ts'
 import { addOfflineAccess } from '../../oidc/requests.ts'
 import { note } from '../../operation/audit.ts'
 import { networkOf } from '../../operation/client-info.ts'
@@ -22,7 +23,7 @@ import type { Environment } from '../../operation/environment.ts'
 import { now } from '../../store/store.ts'
 import { required } from '../../store/values.ts'
 import { createChoices } from './choices.ts'
-import { createOpenRegistration, OPEN } from './open.ts'
+import { createOpenRegistration, OPEN, type OpenRegistrationPart } from './open.ts'
 import * as registered from './registered-clients.ts'
 
 const { RULES, WITHOUT_PKCE } = registered
@@ -32,7 +33,9 @@ const SECRET_METHODS = ['client_secret_basic', 'client_secret_post']
 type Properties = Record<string, unknown>
 
 /** Returns the feature dynamic registration. */
-export function registration(environment: Environment): PageFeature {
+export function registration(
+  environment: Environment,
+): PageFeature & RegistrationPart & OpenRegistrationPart {
   const { settings, records } = environment
   const set = settings.features.dynamic_registration
   const enabled = Boolean(set)
@@ -124,14 +127,13 @@ export function registration(environment: Environment): PageFeature {
       InitialAccessToken: open.adapter,
       RegistrationAccessToken: () => ({ upsert: complete }),
     },
-    middleware: open.middleware,
+    acceptWithoutToken: open.acceptWithoutToken,
     checkRequest({ oidc }) {
       const { clientId = '' } = oidc.client ?? {}
       const hasFile = settings.clientFiles.has(clientId)
       if (isAlways && registered.isRegisteredId(clientId) && !hasFile) addOfflineAccess(oidc)
     },
-    // A client without sign-ins expires.
-    onGrant: async clientId => void (enabled && (await clients.touch(clientId))),
+    prolongClient: clients.touch,
     describeClient: async (_provider, id) => (enabled ? clients.find(id) : undefined),
   }
 }

@@ -18,9 +18,15 @@ export const OPEN = 'open'
 /** The refusal of redirect URIs that an open registration cannot have. */
 const REDIRECT_URIS = 'redirect_uris must have one on loopback or at a host of redirect_hosts'
 
+/** What `app.ts` needs of open registration. */
+export interface OpenRegistrationPart {
+  /** For endpoints for programs. Passes every other request on; all of them, if registration is not open. */
+  acceptWithoutToken: Middleware
+}
+
 /**
  * Returns the parts of open registration. `hasRoom`: whether a network may register one more client. If
- * registration is not open, there is no `middleware`, and no request has `token`.
+ * registration is not open, no request has `token`.
  */
 export function createOpenRegistration({ dynamic_registration: set }: Features) {
   const token = randomBytes(32).toString('base64url')
@@ -58,8 +64,8 @@ export function createOpenRegistration({ dynamic_registration: set }: Features) 
   })
 
   /** Gives requests without a token the one of this process, and lets pages of every origin send them. */
-  const register: Middleware = async (ctx, next) => {
-    if (ctx.path !== REGISTRATION.path) return next()
+  const acceptWithoutToken: Middleware = async (ctx, next) => {
+    if (mode !== 'open' || ctx.path !== REGISTRATION.path) return next()
     ctx.set('Access-Control-Allow-Origin', '*')
     ctx.req.headers.authorization ||= `Bearer ${token}`
     if (ctx.method !== 'OPTIONS') return next()
@@ -68,5 +74,5 @@ export function createOpenRegistration({ dynamic_registration: set }: Features) 
   }
 
   const policies = { [OPEN]: policy }
-  return { token, policies, hasRoom, adapter, middleware: mode === 'open' ? register : undefined }
+  return { token, policies, hasRoom, adapter, acceptWithoutToken }
 }

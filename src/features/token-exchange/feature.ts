@@ -19,7 +19,7 @@ import { saveAtEnd } from '../../oidc/adapter/request.ts'
 import { scopeOf } from '../../oidc/clients.ts'
 import type { Oidc } from '../../oidc/dependencies.ts'
 import { bindToken } from '../../oidc/dpop.ts'
-import type { Feature, JwtClaims } from '../../oidc/feature.ts'
+import type { Feature, JwtClaims, TokenExchangePart } from '../../oidc/feature.ts'
 import { EXCHANGE_GRANT } from '../../oidc/vocabulary.ts'
 import { note } from '../../operation/audit.ts'
 import type { Dependencies } from '../../sign-in/dependencies.ts'
@@ -85,10 +85,12 @@ interface Exchange {
 const exchanged = new WeakMap<object, { claims: JwtClaims; client_id?: string }>()
 
 /** Returns the feature. It is on if the file of an API has `exchange`. Throws a `ConfigError` for wrong rules. */
-export function tokenExchange(dependencies: Dependencies): Feature {
+export function tokenExchange(
+  dependencies: Dependencies,
+): (Feature & TokenExchangePart) | undefined {
   const { settings } = dependencies
   const apis = Object.values(settings.resources)
-  if (!apis.some(({ exchange }) => exchange)) return {}
+  if (!apis.some(({ exchange }) => exchange)) return undefined
   checkRules(settings)
   const handler = createHandler(dependencies)
   return {
@@ -96,7 +98,7 @@ export function tokenExchange(dependencies: Dependencies): Feature {
     discovery: () => (apis.some(api => api.authorization_server) ? ISSUES_ASSERTIONS : {}),
     adapters: { Grant: () => ({ find: id => findExchangeGrant(dependencies, id) }) },
     tokenClaims: (_ctx, token) => exchanged.get(token)?.claims,
-    finishJwt(token, jwt) {
+    finishAssertion(token, jwt) {
       const { client_id } = exchanged.get(token) ?? {}
       if (!client_id) return
       jwt.header = { typ: 'oauth-id-jag+jwt' }
