@@ -2,7 +2,7 @@
 // grants are made from it, and withdrawing it revokes them all.
 
 import { isDeepStrictEqual } from 'node:util'
-import type { Found, Name, Records } from '../store/records.ts'
+import type { Decide, Found, Name, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { revokeGrants } from './adapter/grants.ts'
 
@@ -77,30 +77,28 @@ export function withdrawalOf({ value, tombstone }: Found<Consent>): number {
 
 /** Returns the consents in a store. */
 export function createConsents(records: Records) {
+  const consents = records.of<Consent>('Consent', { backup: true })
+  const idOf = (accountId: string, clientId: string) => `${accountId} ${clientId}`
+
   /** `version` is stored with a consent page, and compared with its answer. */
-  const read = (accountId: string, clientId: string) =>
-    records.read<Consent>(...consentName(accountId, clientId))
+  const read = (accountId: string, clientId: string) => consents.read(idOf(accountId, clientId))
 
   /** Changes a consent; `decide` returns undefined to leave it as it is. */
-  const change = (
-    accountId: string,
-    clientId: string,
-    decide: (found: Found<Consent>) => Consent | undefined | Promise<Consent | undefined>,
-  ) =>
-    records.change<Consent>(...consentName(accountId, clientId), decide, {
+  const change = (accountId: string, clientId: string, decide: Decide<Consent>) =>
+    consents.change(idOf(accountId, clientId), decide, {
       ttl: CONSENT_TTL_SECONDS,
       indexes: [['consents of account', accountId]],
     })
 
   /** Reads an account and a consent at the same time. The request keeps both until it writes. */
   async function readWithAccount(accountId: string, clientId: string): Promise<void> {
-    await records.read(...accountName(accountId), consentName(accountId, clientId))
+    await consents.read(idOf(accountId, clientId), accountName(accountId))
   }
 
   const find = async (accountId: string, clientId: string) =>
     (await read(accountId, clientId)).value
 
-  const list = (accountId: string) => records.list<Consent>('consents of account', accountId)
+  const list = (accountId: string) => consents.list('consents of account', accountId)
 
   /**
    * Records a decision. Declining a scope that was allowed before revokes every grant. Returns false if
@@ -148,7 +146,7 @@ export function createConsents(records: Records) {
     // and the user can repeat the withdrawal.
     await revokeGrants(records, accountId, clientId)
     // Requests in flight can make new grants until the consent is removed.
-    await records.remove(...consentName(accountId, clientId), TOMBSTONE_TTL_SECONDS)
+    await consents.remove(idOf(accountId, clientId), TOMBSTONE_TTL_SECONDS)
     await revokeGrants(records, accountId, clientId)
   }
 

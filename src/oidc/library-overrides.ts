@@ -2,7 +2,7 @@
 // handlers; nothing else assigns to a prototype or a class of the library.
 
 import { type Configuration, Provider, type TokenEndpointGrantContext } from 'oidc-provider'
-import type { Name, Records } from '../store/records.ts'
+import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { currentRequest, issue } from './adapter/request.ts'
 import { matchesHash } from './clients.ts'
@@ -158,19 +158,23 @@ function deliverLater({ Client: { prototype } }: Provider): void {
 /** The size of the record of a used `jti`. */
 const REPLAY_BYTES = 512
 
-/** The record of a used `jti`. */
-export const replayName = (iss: string, jti: string): Name => ['ReplayDetection', `${iss}\0${jti}`]
+/** The records of used `jti`s. A record has no content: it exists. */
+export const replayRecords = (records: Records) => records.of<object>('ReplayDetection')
+
+/** The id of the record of a used `jti`. */
+export const replayId = (iss: string, jti: string) => `${iss}\0${jti}`
 
 /**
  * The library looks for a used `jti` and then writes it, so that two requests at once both pass. Here
  * the first write decides (RFC 7523 §3). Removed by: an adapter method that does both.
  */
 function detectReplays(provider: Provider, records: Records): void {
+  const used = replayRecords(records)
   provider.ReplayDetection.unique = async (iss: string, jti: string, exp: number) => {
     const ctx = currentRequest()
     if (ctx) countStoredByClient(ctx, REPLAY_BYTES)
     const options = { ttl: exp - now() + CLOCK_SKEW_SECONDS }
-    const isFirst = await records.save(...replayName(iss, jti), {}, options)
+    const isFirst = await used.save(replayId(iss, jti), {}, options)
     const error = isFirst ? undefined : proofReplay(jti)
     if (error) throw error
     return isFirst

@@ -49,18 +49,19 @@ export function createDeliveryQueue<T extends object>(
 ) {
   type Entry = T & Delivery
   type Deliver = (entry: Entry, isLast: boolean) => Promise<boolean>
+  const deliveries = records.of<Entry>(kind)
   const keyOf = (entry: Entry) => `${idOf(entry)} ${entry.attempt}`
 
   async function put(entry: Entry) {
     const indexes: [string, Queue][] = [[index, entry.attempt === 1 ? 'new' : 'again']]
-    await records.save(kind, keyOf(entry), entry, { ttl, indexes })
+    await deliveries.save(keyOf(entry), entry, { ttl, indexes })
   }
 
   /** Writes the end of a claim. Returns false for an entry that is gone, or that `isFree` refuses. */
   async function claim(entry: Entry, isFree: (due: number) => boolean): Promise<boolean> {
     const decide = ({ value }: { value?: Entry }) =>
       value && isFree(value.due) ? { ...value, due: time() + CLAIM_SECONDS } : undefined
-    const { isWritten } = await records.change<Entry>(kind, keyOf(entry), decide, { ttl })
+    const { isWritten } = await deliveries.change(keyOf(entry), decide, { ttl })
     return isWritten
   }
 
@@ -81,7 +82,7 @@ export function createDeliveryQueue<T extends object>(
     if (isRetried && pause !== undefined) {
       await put({ ...entry, attempt: entry.attempt + 1, due: time() + pause })
     }
-    await records.remove(kind, keyOf(entry))
+    await deliveries.remove(keyOf(entry))
   }
 
   const started: Record<Queue, LimitFunction> = {
@@ -103,7 +104,7 @@ export function createDeliveryQueue<T extends object>(
     async confirm(notification: T) {
       const first = keyOf({ ...notification, attempt: 1, due: 0 })
       const decide = ({ value }: { value?: Entry }) => value && { ...value, due: time() }
-      await records.change<Entry>(kind, first, decide, { ttl })
+      await deliveries.change(first, decide, { ttl })
     },
 
     /**
@@ -117,7 +118,7 @@ export function createDeliveryQueue<T extends object>(
       const room = MAX_STARTED_DELIVERIES - limit.activeCount - limit.pendingCount
       if (room <= 0) return
       const due: Entry[] = []
-      for await (const entry of records.walk<Entry>(index, queue, unreadable)) {
+      for await (const entry of deliveries.walk(index, queue, unreadable)) {
         if (entry.due <= time()) due.push(entry)
         if (due.length === room) break
       }

@@ -181,7 +181,7 @@ export function sealRecord(
 }
 
 /** Returns what is in a scanned record. Undefined for a tombstone, and for a record that no secret decrypts. */
-export function openRecord(seal: Seal, { key, value }: Entry) {
+export function openRecord(seal: Seal, { key, value }: Pick<Entry, 'key' | 'value'>) {
   if (!value) return undefined
   try {
     const text = seal.open(key, value).toString()

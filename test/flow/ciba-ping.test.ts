@@ -11,6 +11,8 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { openRecord } from '../../src/store/records.ts'
+import { createSeal } from '../../src/store/seal.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { makeCertificate } from '../support/certificates.ts'
@@ -164,14 +166,16 @@ test('in ping mode a request without a valid client_notification_token is refuse
 test('an answer that is repeated after an outage causes the ping that the first one did not', async () => {
   const id = await startRequest(node, TOKEN)
   if (!other) throw new Error('there is one node')
-  const { records } = other
-  const { save } = records
-  records.save = async (kind, ...rest) => {
-    if (kind === 'Ping') throw new StoreUnavailable('away')
-    return save(kind, ...rest)
+  const { store } = other
+  const { write } = store
+  const seal = createSeal(other.secrets)
+  store.write = async change => {
+    const isPing = 'value' in change && openRecord(seal, change)?.kind === 'Ping'
+    if (isPing) throw new StoreUnavailable('away')
+    return write(change)
   }
   expect((await answer(browser, 'allow')).status).toBe(503)
-  records.save = save
+  store.write = write
   await node.deliver('new')
   expect(pings).toEqual([])
   await answer(browser, 'allow')

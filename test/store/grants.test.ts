@@ -185,9 +185,21 @@ describe('the end of a session', () => {
     expect(await sessions.adopt(session.uid, { [late.grantId]: 4_000_000_000 })).toBe(false)
   })
 
+  /** Lets every read, save or removal of the store fail until the spy is restored. */
+  function failEach(operation: 'read' | 'save' | 'remove') {
+    const fail = () => Promise.reject(new StoreUnavailable('cut'))
+    const { store } = library
+    if (operation === 'read') return vi.spyOn(store, 'getMany').mockImplementation(fail)
+    const { write } = store
+    const field = operation === 'save' ? 'value' : 'tombstone'
+    return vi
+      .spyOn(store, 'write')
+      .mockImplementation(change => (field in change ? fail() : write(change)))
+  }
+
   test.each(['read', 'save', 'remove'] as const)(
     'a sign-out that failed at its %s is completed by the next request with the cookie',
-    async method => {
+    async operation => {
       const { records } = library
       for (const endsSession of [true, false]) {
         const leaving = await signedIn()
@@ -195,7 +207,7 @@ describe('the end of a session', () => {
         leaving.session.authorizations = { wiki: { sid: 'w' } }
         const { grantId } = await grant({ visit: leaving })
         await leaving.save()
-        const spy = vi.spyOn(records, method).mockRejectedValue(new StoreUnavailable('cut'))
+        const spy = failEach(operation)
         await expect(leaving.destroy()).rejects.toBeInstanceOf(StoreUnavailable)
         spy.mockRestore()
         // A request in flight cannot add anything to the session.

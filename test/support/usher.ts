@@ -158,6 +158,7 @@ export async function startUsher(options: UsherOptions = {}) {
     settings,
     provider: app.provider,
     store,
+    secrets,
     records,
     metrics,
     directory,

@@ -22,7 +22,7 @@ import { commitAtEnd } from '../../oidc/adapter/request.ts'
 import { refusalOf, scopeOf } from '../../oidc/clients.ts'
 import { keyOf, withdrawalOf } from '../../oidc/consents.ts'
 import { bindToken, CNF_PROBLEM, confirmationIn } from '../../oidc/dpop.ts'
-import { replayName } from '../../oidc/library-overrides.ts'
+import { replayId, replayRecords } from '../../oidc/library-overrides.ts'
 import { satisfies, TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
 import { note } from '../../operation/audit.ts'
 import { type Account, subjectSchema } from '../../sign-in/account.ts'
@@ -72,7 +72,7 @@ export function createAssertionHandler(
     if (payload.client_id !== clientId || [payload.aud].flat().length > 1) {
       throw new Error('is for another client')
     }
-    const { value: used } = await records.read(...replayName(iss, jti))
+    const { value: used } = await replayRecords(records).read(replayId(iss, jti))
     if (used) throw new Error(WAS_USED)
     const cnf = confirmationIn(payload.cnf)
     if (!cnf) throw new Error(CNF_PROBLEM)

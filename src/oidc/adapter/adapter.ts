@@ -44,11 +44,11 @@
 // reads its grant. JWT access tokens are valid until they expire.
 
 import type { Adapter } from 'oidc-provider'
-import type { Found, Records } from '../../store/records.ts'
+import type { Collection, Found, Records } from '../../store/records.ts'
 import { CODES, createCodeAdapter, createTaggedAdapter, TAGGED } from './codes.ts'
 import {
   type GrantRecord,
-  grantName,
+  grantRecords,
   grantsOfAccount,
   isTokenWithoutGrant,
   jwtId,
@@ -69,6 +69,9 @@ import {
 } from './request.ts'
 import { alreadyUsed, answerOnce, noteReuse } from './reuse.ts'
 import { createSessions, type SessionRecord, type Sessions } from './sessions.ts'
+
+/** Models whose records belong in a backup: clients that registered themselves, and what they are changed with. */
+const MODELS_IN_BACKUP = ['Client', 'RegistrationAccessToken']
 
 /** Methods that replace those of the plain adapter. */
 export type AdapterPart = (plain: Adapter) => Partial<Adapter>
@@ -102,11 +105,12 @@ export function createState(
     }),
   }
   const adapter = (model: string): Adapter => {
-    const plain = createPlainAdapter(model, records)
+    const ofModel = records.of<Payload>(model, { backup: MODELS_IN_BACKUP.includes(model) })
+    const plain = createPlainAdapter(model, ofModel)
     const ofCore = {
       ...plain,
-      ...(TAGGED.includes(model) && createTaggedAdapter(model, records, plain)),
-      ...(CODES.includes(model) && createCodeAdapter(model, records)),
+      ...(TAGGED.includes(model) && createTaggedAdapter(ofModel, plain)),
+      ...(CODES.includes(model) && createCodeAdapter(model, ofModel, records)),
       ...core[model]?.(plain),
     }
     return { ...ofCore, ...features[model]?.(ofCore) }
@@ -126,17 +130,17 @@ export function createState(
 }
 
 /** Returns the default methods. */
-function createPlainAdapter(model: string, records: Records) {
+function createPlainAdapter(model: string, ofModel: Collection<Payload>) {
   return {
     // Almost every record is new, and is not read before. A tombstone refuses it.
     async upsert(id: string, payload: Payload, ttl?: number) {
       const decide = ({ value, version }: Found<Payload>) =>
         value || version === 0 ? payload : undefined
-      await saveAtEnd(() => records.change(model, id, decide, { ttl }, { version: 0 }))
+      await saveAtEnd(() => ofModel.change(id, decide, { ttl }, { version: 0 }))
     },
 
     async find(id: string): Promise<Payload | undefined> {
-      const { value, consumed } = await records.read<Payload>(model, id)
+      const { value, consumed } = await ofModel.read(id)
       if (consumed) await assertClientConnected()
       return value && { ...value, ...(consumed && { consumed }) }
     },
@@ -144,11 +148,11 @@ function createPlainAdapter(model: string, records: Records) {
     // codes.ts replaces this: codes are marked at the commit.
     async consume(id: string) {
       await assertClientConnected()
-      if (!(await records.consume(model, id))) throw alreadyUsed(model)
+      if (!(await ofModel.consume(id))) throw alreadyUsed(model)
     },
 
     async destroy(id: string) {
-      await records.remove(model, id)
+      await ofModel.remove(id)
     },
 
     // Does nothing: the library also calls it to revoke one access token. `destroy` of the grant ends them all.
@@ -159,23 +163,24 @@ function createPlainAdapter(model: string, records: Records) {
 }
 
 function createGrantAdapter(records: Records, { grant }: Lifetimes) {
+  const grants = grantRecords(records)
   return {
     // A grant never replaces a record or a tombstone. With `offline_access` the record and its index have the
     // long lifetime at once. `exp`, which the library checks, is short until a refresh token is issued.
     async upsert(id: string, payload: Payload, shortTtl?: number) {
       const ttl = isForRefresh() ? grant.withRefreshToken : shortTtl
       const indexes = [grantsOfAccount(String(payload.accountId))]
-      await records.save(...grantName(id), payload, { ttl, indexes })
+      await grants.save(id, payload as GrantRecord, { ttl, indexes })
     },
 
-    find: async (id: string) => (await records.read<Payload>(...grantName(id))).value,
+    find: async (id: string) => (await grants.read(id)).value,
 
     // At the token endpoint the library revokes the grant of what was used before.
     async destroy(id: string) {
       const grantType = currentRequest()?.oidc.params?.grant_type
       const isCodeReuse = isTokenRequest() && grantType !== 'refresh_token'
       // Read for the audit event only.
-      const { value } = isCodeReuse ? await records.read<GrantRecord>(...grantName(id)) : {}
+      const { value } = isCodeReuse ? await grants.read(id) : {}
       await revokeGrant(records, id)
       if (value) noteReuse('code_reuse', value)
     },
@@ -203,6 +208,7 @@ function createSessionAdapter(sessions: Sessions, { grant }: Lifetimes) {
 }
 
 function createInteractionAdapter(records: Records) {
+  const interactions = records.of<Payload>('Interaction')
   // A double click sends the same answer twice.
   const isAnswered = ({ result }: Payload, next: Payload) =>
     result && !isSameAnswer(result, next.result)
@@ -211,7 +217,7 @@ function createInteractionAdapter(records: Records) {
 
     // Several requests can find an interaction. The one that removes it resumes it.
     async destroy(id: string) {
-      if (!(await records.remove('Interaction', id))) throw alreadyUsed('Interaction')
+      if (!(await interactions.remove(id))) throw alreadyUsed('Interaction')
     },
   }
 }

@@ -1,7 +1,7 @@
 // Codes and opaque access tokens. adapter.ts describes how a code becomes tokens.
 
 import type { Adapter } from 'oidc-provider'
-import type { Records } from '../../store/records.ts'
+import type { Collection, Records } from '../../store/records.ts'
 import { grantName, type Payload, revokeGrant, tagOf } from './grants.ts'
 import { assertClientConnected, commitAtEnd, unsavedGrant } from './request.ts'
 import { alreadyUsed, noteReuse } from './reuse.ts'
@@ -13,14 +13,13 @@ export const TAGGED = ['AuthorizationCode', 'AccessToken']
 export const CODES = ['AuthorizationCode', 'DeviceCode', 'BackchannelAuthenticationRequest']
 
 /** Returns the methods for a tagged model. The first code or token of a grant saves the grant, too. */
-export function createTaggedAdapter(model: string, records: Records, { upsert }: Adapter) {
+export function createTaggedAdapter(tokens: Collection<Payload>, { upsert }: Adapter) {
   return {
     async find(id: string): Promise<Payload | undefined> {
       const grantId = tagOf(id)
       if (!grantId) return undefined
       // The library reads the grant next: the request remembers it.
-      const grant = grantName(grantId)
-      const { value, consumed } = await records.read<Payload>(model, id, grant)
+      const { value, consumed } = await tokens.read(id, grantName(grantId))
       if (!value || (value.grantId ?? grantId) !== grantId) return undefined
       if (consumed) await assertClientConnected()
       return { ...value, ...(consumed && { consumed }) }
@@ -33,7 +32,7 @@ export function createTaggedAdapter(model: string, records: Records, { upsert }:
 }
 
 /** Returns `consume`, which makes the consumption of a code the commit of its token request. */
-export function createCodeAdapter(model: string, records: Records) {
+export function createCodeAdapter(model: string, codes: Collection<Payload>, records: Records) {
   async function endReused(code: Payload | undefined): Promise<never> {
     await assertClientConnected()
     if (code?.grantId) {
@@ -45,13 +44,13 @@ export function createCodeAdapter(model: string, records: Records) {
 
   return {
     async consume(id: string): Promise<void> {
-      const { value } = await records.read<Payload>(model, id)
+      const { value } = await codes.read(id)
       // The user has refused (device flow, CIBA): no token will be issued.
-      if (value?.error) return void (await records.consume(model, id))
+      if (value?.error) return void (await codes.consume(id))
       const use = async () => {
         // No code is used up for a client that has disconnected.
         await assertClientConnected()
-        if (!(await records.consume(model, id))) await endReused(value)
+        if (!(await codes.consume(id))) await endReused(value)
       }
       await commitAtEnd(use, { afterSaves: true })
     },

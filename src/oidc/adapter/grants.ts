@@ -11,7 +11,7 @@
 // themselves. JWTs are not stored, and are valid until they expire.
 
 import type { AdapterPayload } from 'oidc-provider'
-import { type Name, openRecord, type Records } from '../../store/records.ts'
+import { type Collection, type Name, openRecord, type Records } from '../../store/records.ts'
 import { pooledBytes, type Seal } from '../../store/seal.ts'
 import { now, type Store } from '../../store/store.ts'
 import { mapOf } from '../../store/values.ts'
@@ -19,8 +19,8 @@ import { mapOf } from '../../store/values.ts'
 /** The library's payload of a record. */
 export type Payload = AdapterPayload & Record<string, unknown>
 
-/** The part of the library's Grant that Usher reads. */
-export interface GrantRecord {
+/** The library's Grant, of which Usher reads these fields. */
+export interface GrantRecord extends Payload {
   jti: string
   accountId: string
   clientId: string
@@ -64,6 +64,9 @@ export const tagOfJwt = (jti: unknown) => /^([\w-]{22})\./.exec(String(jti))?.[1
 /** Whether a value has the form that the library gives opaque tokens by default. */
 export const isTokenWithoutGrant = (value: string) => value.length === SECRET_LENGTH
 
+/** Returns the records of grants; the id is the tag. */
+export const grantRecords = (records: Records) => records.of<GrantRecord>('Grant')
+
 /** The kind and the record id of a grant. */
 export const grantName = (grantId: string): Name => ['Grant', grantId]
 
@@ -76,13 +79,13 @@ export const grantsOfAccount = (accountId: string): Name => ['grants of account'
  * access ended. Undefined without a grant; the library refuses such a token.
  */
 export async function signInOf(records: Records, { grantId = '' }: { grantId?: string }) {
-  const { value } = await records.read<GrantRecord>(...grantName(grantId))
+  const { value } = await grantRecords(records).read(grantId)
   return value?.iat
 }
 
 /** After this no code or opaque token of the grant is valid, and it cannot be written again. */
 export async function revokeGrant(records: Records, grantId: string): Promise<void> {
-  await records.remove(...grantName(grantId), TOMBSTONE_SECONDS)
+  await grantRecords(records).remove(grantId, TOMBSTONE_SECONDS)
 }
 
 /** Kinds of records that end tokens when they are removed. */
@@ -103,22 +106,22 @@ export async function revokeClient(store: Store, seal: Seal, clientId: string): 
 
 /** Revokes the grants of a session that have no refresh token. */
 export function revokeWithSession(records: Records, grantIds: string[]): Promise<void> {
-  return forEachGrant(grantIds, id => revokeUnlessRefreshable(records, id))
+  const grants = grantRecords(records)
+  return forEachGrant(grantIds, id => revokeUnlessRefreshable(grants, id))
 }
 
-async function revokeUnlessRefreshable(records: Records, grantId: string): Promise<void> {
-  const name = grantName(grantId)
-  const { value, version } = await records.read<GrantRecord>(...name)
+async function revokeUnlessRefreshable(grants: Collection<GrantRecord>, grantId: string) {
+  const { value, version } = await grants.read(grantId)
   if (value?.hasRefreshToken) return
   // A removal that was done before is repeated: it may not have reached a replica.
-  const isRemoved = await records.remove(...name, TOMBSTONE_SECONDS, value && version)
+  const isRemoved = await grants.remove(grantId, TOMBSTONE_SECONDS, value && version)
   // The only change of a grant is that it gets a refresh token.
-  if (value && !isRemoved) await revokeUnlessRefreshable(records, grantId)
+  if (value && !isRemoved) await revokeUnlessRefreshable(grants, grantId)
 }
 
 /** Revokes all grants of an account, or those to one client. */
 export async function revokeGrants(records: Records, accountId: string, clientId?: string) {
-  const all = await records.list<GrantRecord>(...grantsOfAccount(accountId))
+  const all = await grantRecords(records).list(...grantsOfAccount(accountId))
   const ended = all.filter(grant => clientId === undefined || grant.clientId === clientId)
   const ids = ended.map(({ jti }) => jti)
   await forEachGrant(ids, id => revokeGrant(records, id))

@@ -17,7 +17,7 @@ import { randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Found, Records } from '../../store/records.ts'
 import { now } from '../../store/store.ts'
 import { required } from '../../store/values.ts'
-import { type GrantRecord, grantName, type Payload, revokeGrant } from './grants.ts'
+import { type GrantRecord, grantRecords, type Payload, revokeGrant } from './grants.ts'
 import {
   assertClientConnected,
   commitAtEnd,
@@ -34,7 +34,7 @@ interface Family {
   since: number
 }
 
-const KIND = 'RefreshToken'
+const MODEL = 'RefreshToken'
 const TAG_BYTES = 16
 const FAMILY_BYTES = 32
 const GENERATION_BYTES = 4
@@ -54,6 +54,8 @@ export interface Lifetimes {
 
 /** Returns the functions that create, find, rotate and revoke refresh tokens. */
 export function createRefreshTokens(records: Records, { grace, grant }: Lifetimes) {
+  const families = records.of<Family>(MODEL)
+  const grants = grantRecords(records)
   const macOf = (head: Buffer) => records.keyedHash('refresh token', head.toString('base64url'))
 
   function tokenOf(tagAndFamily: Buffer, generation: number): string {
@@ -99,7 +101,7 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     if (!parsed) return undefined
     const { tag, id, generation } = parsed
     // The library reads the grant next: the request remembers it.
-    const { value: latest } = await records.read<Family>(KIND, id, grantName(tag))
+    const { value: latest } = await families.read(id, grants.name(tag))
     if (isTokenRequest()) await assertClientConnected()
     if (latest?.payload.grantId !== tag) return undefined
     const isUsable =
@@ -112,11 +114,9 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     const { id, tag, generation } = required(parse(token))
     const next: Family = { payload: lasting(payload), generation, since: now() }
     if (generation === 0) {
-      return saveAtEnd(() =>
-        Promise.all([prolongGrant(tag), records.save(KIND, id, next, { ttl })]),
-      )
+      return saveAtEnd(() => Promise.all([prolongGrant(tag), families.save(id, next, { ttl })]))
     }
-    const found = records.lastRead<Family>(KIND, id)
+    const found = families.lastRead(id)
     // Within the grace period the client gets the same token again. Without one, the tokens of a crash between
     // both writes would be lost.
     await commitAtEnd(() => rotate(id, next, ttl, found), { afterSaves: grace === 0 })
@@ -127,22 +127,21 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
    * may have prolonged it: the commit decides between them.
    */
   async function prolongGrant(grantId: string): Promise<void> {
-    const name = grantName(grantId)
     const ttl = grant.withRefreshToken
     const decide = ({ value }: Found<GrantRecord>) =>
       value && { ...value, exp: now() + ttl, hasRefreshToken: true }
-    const known = records.lastRead<GrantRecord>(...name)
-    const { after } = await records.change(...name, decide, { ttl }, known)
-    if (!after) throw alreadyUsed(KIND)
+    const known = grants.lastRead(grantId)
+    const { after } = await grants.change(grantId, decide, { ttl }, known)
+    if (!after) throw alreadyUsed(MODEL)
   }
 
   async function rotate(id: string, next: Family, ttl?: number, found?: Found<Family>) {
     const { generation, payload } = next
     const decide = ({ value }: Found<Family>) =>
       value && value.generation < generation ? next : undefined
-    const { before: latest, after } = await records.change(KIND, id, decide, { ttl }, found)
+    const { before: latest, after } = await families.change(id, decide, { ttl }, found)
     if (after) return
-    if (!latest) throw alreadyUsed(KIND)
+    if (!latest) throw alreadyUsed(MODEL)
     // `find` has checked the grace period. It is not checked again, because time has passed since.
     if (grace > 0 && latest.generation === generation) {
       return noteReuse('refresh_replay', payload)
@@ -150,12 +149,12 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     // The token was the latest when this request read it: the client sent it in parallel requests.
     const wasLatest = found?.value && found.value.generation < generation
     if (grace === 0 || !wasLatest) await endReused(id, latest)
-    throw alreadyUsed(KIND)
+    throw alreadyUsed(MODEL)
   }
 
   async function destroy(token: string): Promise<void> {
     const { id, generation } = required(parse(token))
-    const { value } = records.lastRead<Family>(KIND, id) ?? (await records.read<Family>(KIND, id))
+    const { value } = families.lastRead(id) ?? (await families.read(id))
     if (!value) return
     // The client may have refreshed at the same time.
     if (isTokenRequest() && isRetry(generation, value)) return
@@ -170,7 +169,7 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
   /** Revokes the grant first: that ends every token. If the rest fails, a retry does both. */
   async function end(id: string, { payload }: Family): Promise<boolean> {
     if (payload.grantId) await revokeGrant(records, payload.grantId)
-    return records.remove(KIND, id)
+    return families.remove(id)
   }
 
   return { first, successor, find, save, destroy }

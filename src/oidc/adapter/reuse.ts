@@ -36,10 +36,11 @@ export function answerOnce(
   model: string,
   isAnswered: (stored: Payload, next: Payload) => unknown,
 ) {
+  const answers = records.of<Payload>(model)
   return async (id: string, payload: Payload, ttl?: number): Promise<void> => {
     const decide = ({ value, version }: Found<Payload>) =>
       (value ? isAnswered(value, payload) : version > 0) ? undefined : payload
-    const { after } = await records.change(model, id, decide, { ttl })
+    const { after } = await answers.change(id, decide, { ttl })
     if (!after) throw alreadyUsed(model)
   }
 }

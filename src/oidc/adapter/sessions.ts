@@ -87,11 +87,13 @@ export function createSessions(
   isNotified = isApplication,
   clientInfoOf: (ctx: Context) => ClientInfo | undefined = () => undefined,
 ) {
+  const sessions = records.of<SessionRecord>('Session')
+  const cookies = records.of<Pointer>('SessionCookie')
   const signOuts = signOutQueue(records)
 
   /** The session to which a cookie value leads. */
   async function find(cookie: string): Promise<SessionRecord | undefined> {
-    const { value: pointer } = await records.read<Pointer>('SessionCookie', cookie)
+    const { value: pointer } = await cookies.read(cookie)
     if (!pointer || pointer.exp < now()) return undefined
     const { value, consumed } = await findByUid(pointer.uid)
     if (!value || value.signInId !== pointer.signInId) return undefined
@@ -109,7 +111,7 @@ export function createSessions(
     if (uid) await end(uid)
   }
 
-  const findByUid = (uid: string) => records.read<SessionRecord>('Session', uid)
+  const findByUid = (uid: string) => sessions.read(uid)
 
   /**
    * Writes what the request changed in the session. If the session has ended, revokes the new grants.
@@ -120,7 +122,7 @@ export function createSessions(
     // The library sets these itself.
     const { kind, iat, ...own } = payload
     const { uid, jti, accountId, authorizations = {} } = own
-    const found = records.lastRead<SessionRecord>('Session', uid)
+    const found = sessions.lastRead(uid)
     const base = found?.value
     const isSignIn = own.loginTs !== base?.loginTs
     const before = grantsIn(base?.authorizations)
@@ -148,12 +150,12 @@ export function createSessions(
       }
     }
     const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
-    const saved = await records.change('Session', uid, decide, { ttl, indexes }, found)
+    const saved = await sessions.change(uid, decide, { ttl, indexes }, found)
     // The session ended meanwhile. Grants of this request must end with it.
     if (!saved.after) return revokeWithSession(records, Object.keys(grants))
     const signInId = isSignIn ? saved.after.signInId : base?.signInId
     // A slow request can set the cookie to a replaced value, which the browser then keeps.
-    const { value: pointer } = records.lastRead<Pointer>('SessionCookie', jti) ?? {}
+    const { value: pointer } = cookies.lastRead(jti) ?? {}
     const isDue = (pointer?.exp ?? 0) < now() + ttl || saved.before?.jti !== jti
     if (isDue) await savePointer(jti, { uid, signInId, exp: now() + 2 * ttl })
     if (accountId && isSignIn) await endOldest(accountId, uid)
@@ -161,19 +163,19 @@ export function createSessions(
 
   const savePointer = (cookie: string, pointer: Pointer) => {
     const options = { ttl: pointer.exp - now() }
-    const known = records.lastRead<Pointer>('SessionCookie', cookie) ?? { version: 0 }
-    return records.change('SessionCookie', cookie, () => pointer, options, known)
+    const known = cookies.lastRead(cookie) ?? { version: 0 }
+    return cookies.change(cookie, () => pointer, options, known)
   }
 
   /** Limits a replaced cookie value to `FORMER_COOKIE_SECONDS`. */
   async function retire(cookie: string, uid: string): Promise<void> {
-    const { signInId } = records.lastRead<SessionRecord>('Session', uid)?.value ?? {}
+    const { signInId } = sessions.lastRead(uid)?.value ?? {}
     await savePointer(cookie, { uid, signInId, exp: now() + FORMER_COOKIE_SECONDS })
   }
 
   /** The sessions in which an account is signed in. */
   async function list(accountId: string): Promise<SessionRecord[]> {
-    const all = await records.list<SessionRecord>('sessions of account', accountId)
+    const all = await sessions.list('sessions of account', accountId)
     return all.filter(session => session.accountId === accountId && session.exp > now())
   }
 
@@ -198,18 +200,18 @@ export function createSessions(
         ? { ...value, grants: unexpired({ ...value.grants, ...grants }) }
         : undefined
     const ttl = ({ exp }: SessionRecord) => ({ ttl: exp - now() })
-    const { isWritten } = await records.change('Session', uid, decide, ttl)
+    const { isWritten } = await sessions.change(uid, decide, ttl)
     return isWritten
   }
 
   /** Sign-out; see the head of this file. */
   async function end(uid: string): Promise<void> {
-    await records.consume('Session', uid)
-    const { value } = await records.read<SessionRecord>('Session', uid)
+    await sessions.consume(uid)
+    const { value } = await sessions.read(uid)
     if (!value) return
     await notifyClients(value)
     await revokeWithSession(records, Object.keys(value.grants ?? {}))
-    await records.remove('Session', uid, TOMBSTONE_SECONDS)
+    await sessions.remove(uid, TOMBSTONE_SECONDS)
   }
 
   /** Enqueues a notification for each client of a session, once for each session. */
@@ -222,14 +224,14 @@ export function createSessions(
   }
 
   async function endAll(accountId: string): Promise<void> {
-    const all = await records.list<SessionRecord>('sessions of account', accountId)
+    const all = await sessions.list('sessions of account', accountId)
     await endEach(all)
   }
 
   /** Ends some sessions at a time: each can have many grants. */
-  async function endEach(sessions: Pick<SessionRecord, 'uid'>[]): Promise<void> {
-    for (let i = 0; i < sessions.length; i += SESSIONS_AT_ONCE) {
-      await Promise.all(sessions.slice(i, i + SESSIONS_AT_ONCE).map(({ uid }) => end(uid)))
+  async function endEach(ended: Pick<SessionRecord, 'uid'>[]): Promise<void> {
+    for (let i = 0; i < ended.length; i += SESSIONS_AT_ONCE) {
+      await Promise.all(ended.slice(i, i + SESSIONS_AT_ONCE).map(({ uid }) => end(uid)))
     }
   }
 
