@@ -14,6 +14,7 @@ import { authorizationDetails } from './features/authorization-details.ts'
 import { ciba } from './features/ciba/feature.ts'
 import { deviceFlow } from './features/device.ts'
 import { accountLinks } from './features/link-pages.ts'
+import { createLinks } from './features/links.ts'
 import { logout, receivesLogoutTokens } from './features/logout.ts'
 import { mail } from './features/mail/feature.ts'
 import { mutualTls } from './features/mtls.ts'
@@ -72,6 +73,7 @@ export async function createApp(
   const routes = routesOf(settings.features)
   const sessions = createSessions(records, receivesLogoutTokens(settings), clientInfoOf)
   const directory = await openDirectory(settings, records, sessions, log)
+  const own = directory.isOwn ? { directory, links: createLinks(records, directory) } : undefined
   // Features need the views, and the views need the features: `describeClient` and `areas` are below.
   const views = createViews(settings, describeClient, () => areas)
   const errorPages = createErrorPages(settings, views)
@@ -103,9 +105,11 @@ export async function createApp(
   const dependencies: Dependencies = { ...ofProvider, ...environment, directory, grants }
 
   // Loaded only where there are upstream issuers, with its library.
-  const upstreams = Object.keys(settings.upstreams).length
-    ? (await import('./features/upstream/feature.ts')).upstreamSignIn(dependencies)
-    : undefined
+  const hasUpstreams = Object.keys(settings.upstreams).length > 0
+  const upstreams =
+    own && hasUpstreams
+      ? (await import('./features/upstream/feature.ts')).upstreamSignIn(dependencies, own.directory)
+      : undefined
   // Loaded only where they are configured, with their libraries.
   const factors =
     settings.sign_in.second_factor !== 'off' || hasPasskeys(settings.sign_in)
@@ -122,7 +126,7 @@ export async function createApp(
   }
   const features: PageFeature[] = [
     changeProofs(dependencies),
-    selfService(dependencies),
+    selfService(dependencies, own),
     signUp(dependencies),
     applicationAccess(),
     activity(records, views),
@@ -136,8 +140,8 @@ export async function createApp(
     ...(upstreams ? [upstreams] : []),
     ...(factors ? [factors] : []),
     backchannel,
-    accountLinks(dependencies),
-    mail(dependencies, views),
+    accountLinks(dependencies, own),
+    mail(dependencies, views, own),
     logout(settings, records, views, upstreams?.signOutAt),
     ...more,
   ]

@@ -2,7 +2,7 @@
 
 import Router from '@koa/router'
 import { createApplicationPages } from './account/applications.ts'
-import { createAccountPages, newPasswordPage } from './account/overview.ts'
+import { homePage, newPasswordPage, passwordPage } from './account/overview.ts'
 import type { PageFeature } from './account/page-feature.ts'
 import { createSessionPages } from './account/sessions.ts'
 import { CHANGE_PASSWORD } from './oidc/paths.ts'
@@ -15,10 +15,6 @@ import type { SignInMethod } from './sign-in/sign-in-method.ts'
 import { type PasskeySignIn, selectAccountPage, signInPage } from './sign-in/sign-in-page.ts'
 import type { Site } from './sign-in/site.ts'
 
-/** Whether users can have a password that they change here. */
-const hasPasswords = ({ settings: { accounts, sign_in } }: Site) =>
-  !accounts.module && (sign_in.methods?.includes(PASSWORD) ?? true)
-
 /**
  * Returns the router of the pages. `upstreams`: the methods of sign-in beside the password; `passkeys`: absent unless
  * users can sign in with one.
@@ -29,35 +25,38 @@ export function createPages(
   upstreams: SignInMethod[] = [],
   passkeys?: PasskeySignIn,
 ): Router {
-  const { signedIn, changing } = site
+  const { signedIn, changing, directory, settings } = site
   const prompts = features.flatMap(feature => Object.entries(feature.prompts ?? {}))
   const interaction = createInteractionPages(site, {
     select_account: selectAccountPage(site),
     login: signInPage(site, upstreams, passkeys),
     consent: consentPage(site),
-    change_password: newPasswordPage(site),
+    ...(directory.isOwn && { change_password: newPasswordPage(site, directory) }),
     ...Object.fromEntries(prompts.map(([name, { page }]) => [name, page(site)])),
   })
   const applications = createApplicationPages(site)
   const sessions = createSessionPages(site)
   const notices = features.flatMap(feature => feature.notices ?? [])
-  const account = createAccountPages(site, notices)
   const pages = new Router({ sensitive: true, strict: true })
     .get('/', ctx => ctx.redirect('/account'))
     .get('/interaction/:uid', interaction.show)
     .post('/interaction/:uid', interaction.submit)
-    .get(PLACES.home, signedIn(account.home))
+    .get(PLACES.home, signedIn(homePage(site, notices)))
     .get(PLACES.applications, signedIn(applications.list))
     .get(PLACES.removal, signedIn(applications.askRemoval, RECENT_SECONDS))
     .post(PLACES.removal, signedIn(applications.remove, RECENT_SECONDS))
     .get(PLACES.sessions, signedIn(sessions.list))
     .get(PLACES.end, signedIn(sessions.askEnd, RECENT_SECONDS))
     .post(PLACES.end, signedIn(sessions.end, RECENT_SECONDS))
-    .get(PLACES.password, changing('password_changed', account.password))
-    .post(PLACES.password, changing('password_changed', account.changePassword))
     .get('/account/signed-in', site.comeBack)
-  // Passwords of other sources are changed there: no page, and so no address of it.
-  if (hasPasswords(site)) pages.get(CHANGE_PASSWORD, ctx => ctx.redirect(PLACES.password))
+  // Passwords of a source outside are changed there: no page, and so no address of it.
+  if (directory.isOwn) {
+    const password = passwordPage(site, directory)
+    pages.get(PLACES.password, changing('password_changed', password.show))
+    pages.post(PLACES.password, changing('password_changed', password.submit))
+    const isUsed = settings.sign_in.methods?.includes(PASSWORD) ?? true
+    if (isUsed) pages.get(CHANGE_PASSWORD, ctx => ctx.redirect(PLACES.password))
+  }
   for (const { path, send } of site.views.assets) pages.get(path, send)
   return pages
 }

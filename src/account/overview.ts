@@ -7,6 +7,7 @@ import { note } from '../operation/audit.ts'
 import type { Form } from '../operation/forms.ts'
 import { type Notice, PLACES } from '../pages/page-data.ts'
 import type { Words } from '../pages/words.ts'
+import type { OwnAccounts } from '../sign-in/directory.ts'
 import { admit, checkPassword, passwordProblem } from '../sign-in/password.ts'
 import type { SignedIn, Site, Submitted } from '../sign-in/site.ts'
 import { browsersOf } from './signed-in-browsers.ts'
@@ -34,9 +35,9 @@ export async function problemsOf(
 /** Returns what is worth knowing, for the home page of the account. */
 export type Notices = (words: Words, user: SignedIn, ctx: Context) => Promise<Notice[]>
 
-/** Returns the handlers of the account page and of the password page. `ofFeatures`: what features have to say. */
-export function createAccountPages(site: Site, ofFeatures: Notices[]) {
-  const { settings, views, directory, authentication, consents } = site
+/** Returns the handler of the account page. `ofFeatures`: what features have to say. */
+export function homePage(site: Site, ofFeatures: Notices[]) {
+  const { views, consents } = site
 
   /** Says in how many other browsers the user is signed in. */
   const elsewhere: Notices = async ({ plural }, { account, session }) => {
@@ -46,29 +47,35 @@ export function createAccountPages(site: Site, ofFeatures: Notices[]) {
     return others ? [{ icon: 'monitor', text, path: PLACES.sessions }] : []
   }
 
+  return async (ctx: Context, user: SignedIn) => {
+    const words = views.words(ctx)
+    const { t } = words
+    const { username, email, email_verified } = user.account
+    const notices = [...ofFeatures, elsewhere].map(noticesOf => noticesOf(words, user, ctx))
+    const unverified = email_verified ? '' : ` (${t('account.unverified')})`
+    const facts = [
+      { label: t('account.username'), value: username },
+      { label: t('account.email'), value: email && email + unverified },
+    ]
+    const connected = await consents.list(user.account.id)
+    const clientIds = connected.map(({ client_id }) => client_id)
+    views.page(ctx, 'account', {
+      facts: facts.filter(({ value }) => value),
+      notices: (await Promise.all(notices)).flat(),
+      applications: views.launcher(ctx, user.account, clientIds),
+    })
+  }
+}
+
+/** Returns the handlers of the page on which the user changes the password. */
+export function passwordPage(
+  { settings, views, authentication, browserSession }: Site,
+  directory: OwnAccounts,
+) {
   return {
-    async home(ctx: Context, user: SignedIn) {
-      const words = views.words(ctx)
-      const { t } = words
-      const { username, email, email_verified } = user.account
-      const notices = [...ofFeatures, elsewhere].map(noticesOf => noticesOf(words, user, ctx))
-      const unverified = email_verified ? '' : ` (${t('account.unverified')})`
-      const facts = [
-        { label: t('account.username'), value: username },
-        { label: t('account.email'), value: email && email + unverified },
-      ]
-      const connected = await consents.list(user.account.id)
-      const clientIds = connected.map(({ client_id }) => client_id)
-      views.page(ctx, 'account', {
-        facts: facts.filter(({ value }) => value),
-        notices: (await Promise.all(notices)).flat(),
-        applications: views.launcher(ctx, user.account, clientIds),
-      })
-    },
+    show: (ctx: Context) => views.page(ctx, 'password', { problems: {} }),
 
-    password: (ctx: Context) => views.page(ctx, 'password', { problems: {} }),
-
-    async changePassword(ctx: Context, { account, session, form }: Submitted) {
+    async submit(ctx: Context, { account, session, form }: Submitted) {
       const current = form.value('current')
       const password = form.value('password')
       const problems = await problemsOf(views.words(ctx), form, () => password === current)
@@ -85,10 +92,10 @@ export function createAccountPages(site: Site, ofFeatures: Notices[]) {
       // Each change begins a new session.
       await authentication.countForm(ctx, account.id)
       const { session_idle: ttl } = settings.lifetimes
-      const successor = await directory.changePassword?.(account.id, password, session.uid, ttl)
+      const successor = await directory.changePassword(account.id, password, session.uid, ttl)
       note(ctx, 'password_changed', { account: account.id })
       if (successor) {
-        site.browserSession.replace(ctx, successor)
+        browserSession.replace(ctx, successor)
         await authentication.remember(ctx, account, successor.loginTs)
       }
       views.page(ctx, 'password-changed', {})
@@ -97,7 +104,7 @@ export function createAccountPages(site: Site, ofFeatures: Notices[]) {
 }
 
 /** Returns the page of the change_password prompt, on which the user replaces a temporary password. */
-export function newPasswordPage({ views, directory, authentication, flow }: Site) {
+export function newPasswordPage({ views, authentication, flow }: Site, directory: OwnAccounts) {
   return {
     show: (ctx: Context) => views.page(ctx, 'new-password', { problems: {} }),
 
@@ -112,9 +119,9 @@ export function newPasswordPage({ views, directory, authentication, flow }: Site
         return admit(() => checkPassword(password, account.password))
       })
       if (problems) return void views.page(ctx, 'new-password', { problems }, 400)
-      if (!(await directory.replaceTemporaryPassword?.(account.id, password, step.login.ts))) {
-        return ctx.throw(400, { error: 'interaction_gone' })
-      }
+      const { ts } = step.login
+      const isReplaced = await directory.replaceTemporaryPassword(account.id, password, ts)
+      if (!isReplaced) return ctx.throw(400, { error: 'interaction_gone' })
       note(ctx, 'password_changed', { client_id: clientId, account: account.id })
       return flow.completeSignIn(account, step.login, 'change_password')
     },

@@ -12,7 +12,7 @@ import type { AuditEventName } from '../operation/audit.ts'
 import { type Refusal, readFolderState } from '../operation/folder-state.ts'
 import { queueAuditEvent } from '../operation/operator-events.ts'
 import { type Account, typedName } from '../sign-in/account.ts'
-import { createDirectory, type Directory, type OwnDirectory } from '../sign-in/directory.ts'
+import { type AccountStore, createDirectory, type OwnAccounts } from '../sign-in/directory.ts'
 import { openInstallation, openStore, storeExists, unlock } from '../store/open.ts'
 import type { Records } from '../store/records.ts'
 import { NAMING_KEY } from '../store/seal.ts'
@@ -251,7 +251,7 @@ export async function openOwnAccount(name: string) {
 type Named = Pick<Account, 'username' | 'email'>
 
 /** Warns about an address that several accounts have. */
-export async function warnIfShared(directory: OwnDirectory, account: Named) {
+export async function warnIfShared(directory: OwnAccounts, account: Named) {
   const { username, email } = account
   if (email === undefined) return
   const holders = (await directory.findByEmail(email)).map(holder => holder.username)
@@ -274,7 +274,7 @@ export async function openAccount(name: string) {
 }
 
 /** Finds an account by its id or username. `by`: `sign_in.by`, for the e-mail address. */
-export async function findAccount(directory: Directory, name: string, by: string[] = []) {
+export async function findAccount(directory: AccountStore, name: string, by: string[] = []) {
   const typed = typedName(name)
   const account = (await directory.find(typed)) ?? (await directory.findByUsername(typed))
   if (account || !by.includes('email')) return account
@@ -282,7 +282,7 @@ export async function findAccount(directory: Directory, name: string, by: string
   return known && directory.find(known.id)
 }
 
-async function requireAccount(directory: Directory, name: string) {
+async function requireAccount(directory: AccountStore, name: string) {
   const account = await findAccount(directory, name)
   if (account) return { account, id: account.id, username: account.username }
   throw notFound('Account', name, [], ' List the accounts: npm run usher -- accounts list')

@@ -13,7 +13,7 @@ import { requireHost } from '../features/factors/rules.ts'
 import type { Readiness } from '../operation/health.ts'
 import { createMetrics } from '../operation/metrics.ts'
 import { openSigningKeys } from '../operation/signing-keys.ts'
-import { createDirectory, type OwnDirectory } from '../sign-in/directory.ts'
+import { createDirectory, type OwnAccounts } from '../sign-in/directory.ts'
 import { openInstallation } from '../store/open.ts'
 import { Failure, folderNotes, hint, type Invocation, openState, print } from './command.ts'
 
@@ -65,7 +65,7 @@ export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
 }
 
 /** Returns the attributes that accounts have, as keys of `allow`. */
-async function attributesIn({ all }: Pick<OwnDirectory, 'all'>) {
+async function attributesIn({ all }: Pick<OwnAccounts, 'all'>) {
   const used = new Set<string | undefined>()
   for await (const { attributes } of all()) {
     for (const name of Object.keys(attributes)) used.add(`allow.${name}`)

@@ -21,7 +21,7 @@ import {
   profileSchema,
   type Transfer,
 } from '../sign-in/account.ts'
-import type { OwnDirectory } from '../sign-in/directory.ts'
+import type { OwnAccounts } from '../sign-in/directory.ts'
 import type { Records } from '../store/records.ts'
 import { reasonOf } from '../store/store.ts'
 import { linesIn, readLine, writeLine } from './account-lines.ts'
@@ -117,7 +117,7 @@ async function* linesOf(accounts: AsyncIterable<Account>): AsyncGenerator<string
 /** An error: the line is wrong. */
 type Outcome = 'added' | 'present' | 'empty' | InvalidAccount
 
-async function addLine(directory: OwnDirectory, line: string, add: Add): Promise<Outcome> {
+async function addLine(directory: OwnAccounts, line: string, add: Add): Promise<Outcome> {
   if (!line.trim()) return 'empty'
   try {
     const said = readLine(line)

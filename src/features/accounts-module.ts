@@ -24,7 +24,12 @@ import {
   newAccountId,
   profileSchema,
 } from '../sign-in/account.ts'
-import { activeOf, createDirectory, type Directory } from '../sign-in/directory.ts'
+import {
+  type AccountStore,
+  activeOf,
+  createDirectory,
+  type SourceAccounts,
+} from '../sign-in/directory.ts'
 import { isTooLong } from '../sign-in/password.ts'
 import type { Records } from '../store/records.ts'
 import { now, PeerUnavailable, reasonOf } from '../store/store.ts'
@@ -102,7 +107,7 @@ export async function openDirectory(
   records: Records,
   sessions = createSessions(records),
   log?: Logger,
-): Promise<Directory> {
+): Promise<AccountStore> {
   if (!accounts.module) return createDirectory(records, sessions)
   const functions = ['find', 'authenticate']
   const { exports } = await importModule(accounts.module, 'accounts-module', ...functions)
@@ -121,7 +126,7 @@ function createSourceDirectory(
   sessions: Sessions,
   source: AccountsSource,
   log?: Logger,
-): Directory {
+): SourceAccounts {
   const recent = new Map<string, Promise<Account | undefined>>()
   const outsideOf = async (id: string) => (await records.read<Outside>('Outside', id)).value
 
@@ -228,5 +233,5 @@ function createSourceDirectory(
     await revokeGrants(records, id)
   }
 
-  return { find, findEnabled: activeOf(find), findByUsername, candidate }
+  return { isOwn: false, find, findEnabled: activeOf(find), findByUsername, candidate }
 }

@@ -13,11 +13,10 @@ import { networkOf } from '../operation/client-info.ts'
 import { type Form, readForm } from '../operation/forms.ts'
 import { type PageData, PLACES } from '../pages/page-data.ts'
 import type { Dependencies } from '../sign-in/dependencies.ts'
-import { createDirectory } from '../sign-in/directory.ts'
 import { createRateLimit, type Limit } from '../sign-in/rate-limit.ts'
 import type { Site } from '../sign-in/site.ts'
 import { createFactors } from './factors/factors.ts'
-import { createLinks, type FoundLink, type Links } from './links.ts'
+import type { FoundLink, Links, Own } from './links.ts'
 import { confirmAddressPage, isAdmitted } from './self-service.ts'
 
 declare module '../pages/page-data.ts' {
@@ -41,9 +40,9 @@ const COUNTER_BYTES = 512
 const OF_NETWORK: Limit = BOUNDS.unknownLinks
 
 /** Returns the feature. With `accounts.module`, accounts are kept elsewhere, and there are no links. */
-export function accountLinks({ settings, records, sessions }: Dependencies): PageFeature {
-  if (settings.accounts.module) return {}
-  const links = createLinks(records, createDirectory(records, sessions))
+export function accountLinks({ settings, records }: Dependencies, own?: Own): PageFeature {
+  if (!own) return {}
+  const { links } = own
   const attempts = createRateLimit(records)
   const { bind } = createBrowserBinding(settings)
 

@@ -17,7 +17,7 @@
 
 import { createHash, randomBytes } from 'node:crypto'
 import { type Account, InvalidAccount } from '../sign-in/account.ts'
-import type { OwnDirectory } from '../sign-in/directory.ts'
+import type { OwnAccounts } from '../sign-in/directory.ts'
 import { admit, checkPassword, hashPassword } from '../sign-in/password.ts'
 import type { Found, Records } from '../store/records.ts'
 import { isSameText } from '../store/seal.ts'
@@ -83,8 +83,14 @@ const hashOf = (token: string) => createHash('sha256').update(token).digest('bas
 /** The functions that make, find and use links. */
 export type Links = ReturnType<typeof createLinks>
 
+/** The provider's own accounts, and the links to them. */
+export interface Own {
+  directory: OwnAccounts
+  links: Links
+}
+
 /** Returns the functions that make, find and use links. */
-export function createLinks(records: Records, directory: OwnDirectory) {
+export function createLinks(records: Records, directory: OwnAccounts) {
   function handleOf(id: string, purpose?: Purpose, mail?: string) {
     const ofMail = OF_STRANGERS.includes(purpose) ? mail : undefined
     const name = [purpose, id, ofMail].filter(Boolean).join(' ')

@@ -20,13 +20,12 @@ import type { PageData } from '../pages/page-data.ts'
 import { type Account, profileSchema } from '../sign-in/account.ts'
 import { FOR_CHANGE, RECENT_SECONDS } from '../sign-in/changes.ts'
 import type { Dependencies } from '../sign-in/dependencies.ts'
-import { createDirectory } from '../sign-in/directory.ts'
 import { shownHint } from '../sign-in/flow.ts'
 import type { PromptPage } from '../sign-in/interaction-pages.ts'
 import type { Limit } from '../sign-in/rate-limit.ts'
 import type { SignedIn, Site, Submitted } from '../sign-in/site.ts'
 import { mapOf } from '../store/values.ts'
-import { createLinks, type FoundLink, type Links } from './links.ts'
+import type { FoundLink, Links, Own } from './links.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
@@ -79,15 +78,14 @@ export function readAddress(typed: string): string | undefined {
 }
 
 /** Returns the feature. Off without `accounts.self_service`. */
-export function selfService({ settings, records, sessions }: Dependencies): PageFeature {
+export function selfService({ settings, records }: Dependencies, own?: Own): PageFeature {
   const { accounts, upstreams } = settings
-  if (!accounts.self_service.length) return {}
-  const directory = createDirectory(records, sessions)
-  const links = createLinks(records, directory)
+  if (!own || !accounts.self_service.length) return {}
+  const { directory, links } = own
 
   /** The fields that no upstream issuer of the account sets: a sign-in there would overwrite them. */
-  function fieldsOf({ links: own = [] }: Account): Field[] {
-    const issuers = own.map(({ issuer }) => issuer)
+  function fieldsOf({ links: linked = [] }: Account): Field[] {
+    const issuers = linked.map(({ issuer }) => issuer)
     const theirs = Object.values(upstreams).filter(({ issuer }) => issuers.includes(issuer))
     return accounts.self_service.filter(field => !theirs.some(({ claims }) => claims[field]))
   }

@@ -14,7 +14,7 @@ import { networkOf } from '../operation/client-info.ts'
 import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { type Account, foldUsername, typedName } from './account.ts'
-import type { Directory } from './directory.ts'
+import type { AccountStore } from './directory.ts'
 import { admit } from './password.ts'
 import { type Counter, createRateLimit, type Limit } from './rate-limit.ts'
 
@@ -62,7 +62,7 @@ export const networkCounter = (ip: string) => `network ${networkOf(ip)}`
 /** Returns the password check. Its failures count against an account or browser, and a network. */
 export function createAuthentication(
   records: Records,
-  directory: Directory,
+  directory: AccountStore,
   signatures: Signatures,
   { security, development, sign_in }: Pick<Settings, 'security' | 'development' | 'sign_in'>,
   /** Whether a second factor follows. */

@@ -5,11 +5,11 @@ import type { ProviderDependencies } from '../oidc/dependencies.ts'
 import type { Grants } from '../oidc/grants.ts'
 import type { Environment } from '../operation/environment.ts'
 import type { Account } from './account.ts'
-import type { Directory } from './directory.ts'
+import type { AccountStore } from './directory.ts'
 
 /** The objects that the provider and its features use. */
 export interface Dependencies extends Environment, ProviderDependencies<Account> {
   settings: Settings
-  directory: Directory
+  directory: AccountStore
   grants: Grants<Account>
 }

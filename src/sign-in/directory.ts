@@ -20,16 +20,33 @@ import {
 import { checkPassword, hashPassword, needsRehash } from './password.ts'
 import { createUniqueNames, linkName, usernameOf } from './unique-names.ts'
 
-/** Accounts: in the provider's own store (below) or in an external source (features/accounts-module.ts). */
-export type Directory = Partial<OwnDirectory> &
-  Pick<OwnDirectory, 'find' | 'findEnabled' | 'findByUsername' | 'candidate'>
+/**
+ * The accounts of a configuration. `isOwn` says what can be done with them: it is asked where a page, a feature or a
+ * command is added.
+ */
+export type AccountStore = OwnAccounts | SourceAccounts
 
-/** The provider's own accounts, with the changes that operators' commands make. */
-export interface OwnDirectory {
+/** Accounts that a source outside keeps, and changes (features/accounts-module.ts). */
+export interface SourceAccounts extends AccountFinder {
+  isOwn: false
+}
+
+/** The functions that find accounts, wherever they are. */
+interface AccountFinder {
   find(id: string): Promise<Account | undefined>
   /** Finds an enabled account whose sign-in at `signedIn` (epoch seconds) is valid. */
   findEnabled(id: string, signedIn?: number): Promise<Account | undefined>
   findByUsername(username: string): Promise<Account | undefined>
+  /**
+   * `by`: as `sign_in.by` in usher.yaml. Usernames win over addresses. Accounts without a password cannot
+   * be meant, so that an issuer cannot take an address from its owner by giving it to a user of its own.
+   */
+  candidate(name: string, by: string[]): Promise<Candidate>
+}
+
+/** Accounts in the provider's own store. Passwords, links and profiles are changed here, and accounts are added. */
+export interface OwnAccounts extends AccountFinder {
+  isOwn: true
   findByLink(link: Link): Promise<Account | undefined>
   findByEmail(email: string): Promise<Account[]>
   /** Yields every account, in no order. */
@@ -43,11 +60,6 @@ export interface OwnDirectory {
   transfer(account: Transfer): Promise<'added' | 'present'>
   /** Returns undefined without a change. Throws `InvalidAccount` for a taken username or link. */
   change(id: string, edit: Edit): Promise<Account | undefined>
-  /**
-   * `by`: as `sign_in.by` in usher.yaml. Usernames win over addresses. Accounts without a password cannot
-   * be meant, so that an issuer cannot take an address from its owner by giving it to a user of its own.
-   */
-  candidate(name: string, by: string[]): Promise<Candidate>
   /**
    * Sets the password and ends all access of the account. Returns a new session of `ttl` seconds for the
    * browser of session `uid`. Throws 403, and changes nothing, if access ended since the sign-in there.
@@ -99,7 +111,7 @@ export const isExpired = ({ change_password_by: due }: Account) => due !== undef
 export function createDirectory(
   records: Records,
   sessions: Sessions = createSessions(records),
-): OwnDirectory {
+): OwnAccounts {
   const consents = createConsents(records)
   const names = createUniqueNames(records, find)
 
@@ -244,6 +256,7 @@ export function createDirectory(
   }
 
   return {
+    isOwn: true,
     find,
     findEnabled: activeOf(find),
     findByUsername,

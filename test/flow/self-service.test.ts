@@ -1,6 +1,5 @@
 // Users change their own name and address (accounts.self_service), with a real SMTP server.
 
-import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { queueLink } from '../../src/account/mail-queue.ts'
 import { Browser } from '../support/browser.ts'
@@ -36,14 +35,14 @@ beforeAll(async () => {
     JSON.stringify({
       issuer: `https://${name}.example.org`,
       client_id: 'usher',
-      client_secret_file: join(import.meta.dirname, '../../package.json'),
+      client_secret_file: 'secret.txt',
       label: name,
       claims: Object.fromEntries(fields.map(field => [field, field])),
     }),
   ])
   usher = await startUsher({
     usher: { mail, accounts: { self_service: ['name', 'email'] } },
-    files: Object.fromEntries(upstreams),
+    files: { 'secret.txt': 'a secret', ...Object.fromEntries(upstreams) },
   })
 })
 afterAll(async () => {

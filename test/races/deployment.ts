@@ -4,7 +4,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createDirectory, type OwnDirectory } from '../../src/sign-in/directory.ts'
+import { createDirectory, type OwnAccounts } from '../../src/sign-in/directory.ts'
 import { type Installation, openInstallation } from '../../src/store/open.ts'
 import { type FlakyLink, flakyLink } from '../support/flaky-link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -40,7 +40,7 @@ export interface Deployment {
   node(i: number): Node
   /** The shared store, opened as by a command of the operator. */
   records: Installation['records']
-  directory: OwnDirectory
+  directory: OwnAccounts
   redis?: RedisServer
   /** The proxies between the processes and Redis; empty without proxies. */
   links: FlakyLink[]

@@ -10,13 +10,13 @@ import {
   InvalidAccount,
   newAccountId,
 } from '../../src/sign-in/account.ts'
-import { createDirectory, type OwnDirectory } from '../../src/sign-in/directory.ts'
+import { createDirectory, type OwnAccounts } from '../../src/sign-in/directory.ts'
 import { type Installation, openInstallation } from '../../src/store/open.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { ADA, PASSWORD } from '../support/usher.ts'
 
 let installation: Installation
-let directory: OwnDirectory
+let directory: OwnAccounts
 beforeAll(async () => {
   installation = await openInstallation('sqlite::memory:', [])
   directory = createDirectory(installation.records)

@@ -21,9 +21,8 @@ import { PLACES } from '../../pages/page-data.ts'
 import type { Views } from '../../pages/views.ts'
 import { type Account, newAccountId, typedName } from '../../sign-in/account.ts'
 import type { Dependencies } from '../../sign-in/dependencies.ts'
-import { createDirectory } from '../../sign-in/directory.ts'
 import type { SignedIn, Site } from '../../sign-in/site.ts'
-import { createLinks, holdsAddress } from '../links.ts'
+import { holdsAddress, type Own } from '../links.ts'
 import { createMailPauses } from './pauses.ts'
 import { sendMessage } from './smtp.ts'
 
@@ -56,13 +55,12 @@ const FORM_LINK_SECONDS = 3600
 type Queued = Mail & { attempt: number }
 
 /** Returns the feature: it sends mails, and has the page for a forgotten password. Off without `mail`. */
-export function mail(dependencies: Dependencies, views: Views): PageFeature {
-  const { settings, records, sessions } = dependencies
+export function mail(dependencies: Dependencies, views: Views, own?: Own): PageFeature {
+  const { settings, records } = dependencies
   const { mail: set, issuer } = settings
   const brand = settings.branding.name
-  if (!set || settings.accounts.module) return {}
-  const directory = createDirectory(records, sessions)
-  const links = createLinks(records, directory)
+  if (!set || !own) return {}
+  const { directory, links } = own
   const queues = mailQueues(records)
   const pauses = createMailPauses(records)
   const { bind } = createBrowserBinding(settings)

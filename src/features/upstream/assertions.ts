@@ -27,7 +27,7 @@ import { satisfies, TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
 import { note } from '../../operation/audit.ts'
 import { type Account, subjectSchema } from '../../sign-in/account.ts'
 import type { Dependencies } from '../../sign-in/dependencies.ts'
-import type { OwnDirectory } from '../../sign-in/directory.ts'
+import type { OwnAccounts } from '../../sign-in/directory.ts'
 import { outageIn, reasonOf } from '../../store/store.ts'
 import { mapOf, required } from '../../store/values.ts'
 import { createRules } from '../factors/rules.ts'
@@ -43,7 +43,7 @@ type Parameters = { resource?: unknown; scope?: unknown }
 /** Returns the handler of the grant type `jwt-bearer` (RFC 7523 §2.1). */
 export function createAssertionHandler(
   dependencies: Dependencies,
-  directory: OwnDirectory,
+  directory: OwnAccounts,
   trusted: Connection[],
 ) {
   const { settings, records, consents } = dependencies

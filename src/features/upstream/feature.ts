@@ -20,7 +20,7 @@ import { createPlainFetch } from '../../operation/egress.ts'
 import { PLACES } from '../../pages/page-data.ts'
 import type { Translate } from '../../pages/words.ts'
 import type { Dependencies } from '../../sign-in/dependencies.ts'
-import { createDirectory } from '../../sign-in/directory.ts'
+import type { OwnAccounts } from '../../sign-in/directory.ts'
 import type { SignInMethod } from '../../sign-in/sign-in-method.ts'
 import { problemPath } from '../../sign-in/sign-in-page.ts'
 import type { Site } from '../../sign-in/site.ts'
@@ -50,11 +50,10 @@ const CLOCK_TOLERANCE_SECONDS = 30
 const PARAMETERS = ['assertion', 'resource', 'scope']
 
 /** Returns the feature, with a method of sign-in for each issuer, and the sign-out there. */
-export function upstreamSignIn(dependencies: Dependencies) {
+export function upstreamSignIn(dependencies: Dependencies, directory: OwnAccounts) {
   const { settings, records, sessions, log } = dependencies
   const { issuer: own, egress, lifetimes, upstreams } = settings
   const send = createPlainFetch(egress)
-  const directory = createDirectory(records, sessions)
   const connections = Object.values(upstreams).map(upstream => ({
     upstream,
     issuer: createIssuer(upstream, send, `${own}/sign-in/${upstream.name}/callback`, log),

@@ -11,7 +11,7 @@ import { isDeeper } from '../../oidc/claims.ts'
 import { tidy } from '../../oidc/display-text.ts'
 import type { Account, Link } from '../../sign-in/account.ts'
 import { foldUsername, InvalidAccount, profileSchema } from '../../sign-in/account.ts'
-import type { OwnDirectory } from '../../sign-in/directory.ts'
+import type { OwnAccounts } from '../../sign-in/directory.ts'
 
 /** Reason for a refused sign-in at an upstream issuer, for the log only. */
 export type UpstreamRefusal = 'not_allowed' | 'not_linked' | 'username_taken'
@@ -33,7 +33,7 @@ const linksBut = (links: Link[] = [], issuer: string) =>
  * Lets a user of an upstream issuer sign in to the account. Throws `InvalidAccount`, also for a second user
  * of the issuer: the account page could not tell them apart, and a hijacker could stay unnoticed.
  */
-export function addLink(directory: OwnDirectory, id: string, link: Link) {
+export function addLink(directory: OwnAccounts, id: string, link: Link) {
   return directory.change(id, account => {
     const { links = [] } = account
     if (links.some(other => isDeepStrictEqual(other, link))) return account
@@ -76,7 +76,7 @@ export interface Outcome {
  * of an assertion, which has few of them. It changes no account.
  */
 export async function accountFor(
-  directory: OwnDirectory,
+  directory: OwnAccounts,
   upstream: Upstream,
   claims: IDToken,
   isAssertion = false,
@@ -175,7 +175,7 @@ export const domainOf = (address = '') => /@([^@]*)$/.exec(tidy(address))?.[1]?.
  * Both sides must have verified the address, and only one account may have it. The address of an account
  * with a link came from an issuer, or belongs to a user who signs in there: its owner may be another.
  */
-async function linkByEmail(directory: OwnDirectory, { linkable }: Said, link: Link) {
+async function linkByEmail(directory: OwnAccounts, { linkable }: Said, link: Link) {
   if (linkable === undefined) return undefined
   const holders = await directory.findByEmail(linkable)
   // Another tab may just have added this link.
@@ -189,7 +189,7 @@ async function linkByEmail(directory: OwnDirectory, { linkable }: Said, link: Li
 const present = (attributes: Said['attributes']): Account['attributes'] =>
   JSON.parse(JSON.stringify(attributes))
 
-async function update(directory: OwnDirectory, account: Account, { profile, attributes }: Said) {
+async function update(directory: OwnAccounts, account: Account, { profile, attributes }: Said) {
   const edit = (current: Account): Account => ({
     ...current,
     ...profile,
@@ -203,7 +203,7 @@ async function update(directory: OwnDirectory, account: Account, { profile, attr
 const WAITS_MS = [0, 10, 40, 160, 640]
 
 /** Adds an account. Of parallel first sign-ins of a user, one adds it, and the others find it. */
-async function create(directory: OwnDirectory, said: Said, { name }: Upstream, link: Link) {
+async function create(directory: OwnAccounts, said: Said, { name }: Upstream, link: Link) {
   const digest = hash('sha256', `${link.issuer} ${link.subject}`, 'hex')
   const fallback = `${name.slice(0, 100)}-${digest.slice(0, 20)}`
   const wanted = said.username() ?? fallback

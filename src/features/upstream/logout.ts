@@ -6,7 +6,7 @@ import type { Sessions } from '../../oidc/adapter/sessions.ts'
 import { headerProblem } from '../../oidc/jwt-rules.ts'
 import { note } from '../../operation/audit.ts'
 import { readForm } from '../../operation/forms.ts'
-import type { OwnDirectory } from '../../sign-in/directory.ts'
+import type { OwnAccounts } from '../../sign-in/directory.ts'
 import type { Records } from '../../store/records.ts'
 import { reasonOf, StoreUnavailable } from '../../store/store.ts'
 import { isMap } from '../../store/values.ts'
@@ -34,7 +34,7 @@ function textIn(payload: JWTPayload, name: string): string | undefined {
 export function createLogoutReceiver(
   records: Records,
   sessions: Sessions,
-  directory: OwnDirectory,
+  directory: OwnAccounts,
   { upstream, issuer }: Connection,
 ) {
   /** Returns the claims; rejects for a token that is not valid (§2.6). */

@@ -6,7 +6,7 @@ import type { Upstream } from '../../config/schema/upstream.ts'
 import { note } from '../../operation/audit.ts'
 import { PLACES } from '../../pages/page-data.ts'
 import { type Account, InvalidAccount, type Link } from '../../sign-in/account.ts'
-import type { OwnDirectory } from '../../sign-in/directory.ts'
+import type { OwnAccounts } from '../../sign-in/directory.ts'
 import { methodFailed } from '../../sign-in/sign-in-page.ts'
 import type { SignedIn, Site, Submitted } from '../../sign-in/site.ts'
 import { addLink, linkOf, readClaims, withoutIssuer } from './identities.ts'
@@ -18,7 +18,7 @@ type Outcome = (typeof OUTCOMES)[number]
 /** Returns the handlers of the page. `begin` returns the URL at which the user signs in at the issuer. */
 export function createSignInsPage(
   { views }: Site,
-  directory: OwnDirectory,
+  directory: OwnAccounts,
   connections: Connection[],
   begin: (connection: Connection, user: SignedIn) => Promise<string>,
 ) {

@@ -9,7 +9,7 @@ import type { Oidc } from '../../oidc/dependencies.ts'
 import type { Finisher } from '../../oidc/feature.ts'
 import { routesOf } from '../../oidc/paths.ts'
 import { methodOf } from '../../oidc/vocabulary.ts'
-import type { OwnDirectory } from '../../sign-in/directory.ts'
+import type { OwnAccounts } from '../../sign-in/directory.ts'
 import { methodFailed } from '../../sign-in/sign-in-page.ts'
 import type { Connection } from './issuer.ts'
 
@@ -20,7 +20,7 @@ const MAX_COOKIE_CHARS = 3_500
 /** Returns the functions of a sign-out. */
 export function createSignOut(
   { issuer: own, features, development }: Settings,
-  directory: OwnDirectory,
+  directory: OwnAccounts,
   connections: Connection[],
 ) {
   const { signedOut: name } = cookieNames(development)
