@@ -8,15 +8,24 @@ import type { Oidc } from '../../oidc/dependencies.ts'
 import type { FactorsPart } from '../../oidc/feature.ts'
 import { answerWithAcr } from '../../oidc/library-overrides.ts'
 import { PHISHING_RESISTANT_ACR, satisfies, TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
-import { createProofs, type FactorFacts, isRecent } from '../../sign-in/changes.ts'
+import { createProofs, type FactorFacts, FOR_CHANGE, isRecent } from '../../sign-in/changes.ts'
 import type { Dependencies } from '../../sign-in/dependencies.ts'
+import { next } from '../../sign-in/flow.ts'
 import type { Site } from '../../sign-in/site.ts'
 import { mapOf } from '../../store/values.ts'
 import { createPasskeySignIn } from './attempts.ts'
+import {
+  demandsOf,
+  type Lack,
+  type Level,
+  levelsWith,
+  type StepUpRequest,
+  strongestDemand,
+} from './demands.ts'
 import { createFactors } from './factors.ts'
 import { createFactorsPage, FACTORS_PAGE, titleOf } from './page.ts'
 import { createPasskeys } from './passkeys.ts'
-import { createRules, isStrongest, PHISHING_RESISTANT, requireHost, strongestOf } from './rules.ts'
+import { createRules, isStrongest, PHISHING_RESISTANT, type Rules, requireHost } from './rules.ts'
 import { createStepPage } from './step.ts'
 
 const { Check } = interactionPolicy
@@ -32,74 +41,57 @@ export async function secondFactors({ settings, records, metrics, directory }: D
   const isOn = hasPasskeys(settings.sign_in)
   const passkeys = isOn ? createPasskeys(settings, records, factors) : undefined
   const parts = { settings, factors, passkeys, rules, metrics }
-  /** From the weakest to the strongest. */
-  const levels = passkeys ? [TWO_FACTOR_ACR, PHISHING_RESISTANT_ACR] : [TWO_FACTOR_ACR]
+  const levels = levelsWith(isOn)
 
-  /** The level to which a session with this `acr` is raised for one of these values; undefined if none. */
-  const levelFor = (values: string[], acr?: string) =>
-    values.some(value => satisfies(acr, value))
-      ? undefined
-      : levels.find(level => values.includes(level))
+  const readUsable = async (accountId: string) => rules.usable(await factors.read(accountId))
 
-  /**
-   * Returns the step that the session lacks for the request; undefined if none. `acr`: its level. `enrol`: the user
-   * adds a factor; otherwise the user uses one.
-   */
-  async function demandOf(oidc: Oidc) {
-    const { session, client, params } = oidc
-    const { accountId, acr, amr = [] } = session ?? {}
-    if (!accountId || satisfies(acr, levels.at(-1) ?? '')) return undefined
-    const asked = levelFor(String(params?.acr_values ?? '').split(' '), acr)
-    const essential = levelFor(essentialAcrs(oidc), acr)
-    const needs = [client?.second_factor, params?.second_factor]
-    const isRequired = needs.includes('required') && !rules.isExempt(amr)
-    const required = isRequired ? levelFor([TWO_FACTOR_ACR], acr) : undefined
-    const isChange = needs.includes('strongest')
-    if (!asked && !essential && !required && !isChange) return undefined
-    const own = rules.usable(await factors.read(accountId))
-    const strongest = strongestOf(own)
-    const has = (level: string) => satisfies(strongest, level)
-    const demanded = [
-      essential,
-      required,
-      // `acr_values` are voluntary (OIDC Core §5.5.1.1): a user without the factor need not add one.
-      asked && has(asked) ? asked : undefined,
-      isChange && !isStrongest({ acr, amr }, own) ? strongest : undefined,
-    ]
-    const level = levels.findLast(level => demanded.includes(level))
-    return level ? { acr: level, enrol: !has(level) } : undefined
+  /** Returns the step that the session lacks for the request; undefined if none. */
+  async function lackOf(oidc: Oidc): Promise<Lack | undefined> {
+    const { accountId, acr, amr = [] } = oidc.session ?? {}
+    const strongest = levels.at(-1)
+    if (!accountId || (strongest && satisfies(acr, strongest))) return undefined
+    const demands = demandsOf(demandingParts(oidc, rules), acr, levels)
+    if (!demands.length) return undefined
+    return strongestDemand(demands, { acr, amr }, await readUsable(accountId), levels)
   }
 
-  const lacks = async ({ oidc }: Context, acr: string) => (await demandOf(oidc))?.acr === acr
-  const step = (reason: string, acr: string, description: string) =>
-    new Check(reason, description, 'interaction_required', ctx => lacks(ctx, acr))
+  /** Returns the check of the prompt step_up that asks for a level. Its reason tells the page which. */
+  function stepUpTo(level: Level, reason: string, description: string) {
+    const isLacking = async ({ oidc }: Context) => (await lackOf(oidc))?.level === level
+    return new Check(reason, description, 'interaction_required', isLacking)
+  }
+
+  /** Whether the user has to sign in before a factor is added for a request. */
+  async function mustSignIn({ oidc }: Context) {
+    const lack = await lackOf(oidc)
+    if (lack?.need !== 'add') return false
+    const mayAddFactor = await mayAdd(oidc)
+    return next({ at: 'session', factor: lack.need, mayAddFactor }) === 'login'
+  }
 
   /**
-   * Whether the user has to sign in before a factor is added for a request. A sign-in for this request is enough, and
-   * one for a change of the account. A session that is merely recent may be an open browser: it is enough only for an
-   * account with a factor, which the user is then asked for.
+   * Whether a factor may be added in this session. A sign-in for this request is enough, and one for a change of the
+   * account. A session that is merely recent may be an open browser: it is enough only for an account with a factor,
+   * which the user is then asked for.
    */
-  async function mustSignIn({ oidc }: Context) {
-    const { session, result } = oidc
-    if (!session?.accountId || result?.login) return false
-    const demand = await demandOf(oidc)
-    if (!demand?.enrol) return false
-    const { factors: own } = rules.usable(await factors.read(session.accountId))
-    if (own.length) return !isRecent(session.loginTs ?? 0)
+  async function mayAdd({ session, result }: Oidc): Promise<boolean> {
+    if (!session?.accountId || result?.login) return true
+    const own = await readUsable(session.accountId)
+    if (own.factors.length) return isRecent(session.loginTs ?? 0)
     const account = await directory.find(session.accountId)
-    return !account || !(await proofs.has(account, session.uid))
+    return account !== undefined && proofs.has(account, session.uid)
   }
 
   const facts: FactorFacts = {
     async neededAfter(account, login) {
       if (satisfies(login.acr, TWO_FACTOR_ACR) || rules.isExempt(login.amr)) return 'none'
       if (rules.isOff) return 'none'
-      const { factors: own } = rules.usable(await factors.read(account.id))
-      if (own.length) return 'use'
+      const own = await readUsable(account.id)
+      if (own.factors.length) return 'use'
       return rules.isRequired(account) ? 'add' : 'none'
     },
     async isStrongest({ id }, session) {
-      const own = rules.usable(await factors.read(id))
+      const own = await readUsable(id)
       return own.factors.length ? isStrongest(session, own) : undefined
     },
     async latestAdded(id) {
@@ -127,14 +119,14 @@ export async function secondFactors({ settings, records, metrics, directory }: D
         ),
       ],
       step_up: [
-        step('second_factor', TWO_FACTOR_ACR, 'the user has to use a second factor'),
-        step(PHISHING_RESISTANT, PHISHING_RESISTANT_ACR, 'the user has to use a passkey'),
+        stepUpTo(TWO_FACTOR_ACR, 'second_factor', 'the user has to use a second factor'),
+        stepUpTo(PHISHING_RESISTANT_ACR, PHISHING_RESISTANT, 'the user has to use a passkey'),
       ],
     },
     async meetsAcr(oidc) {
       const wanted = essentialAcrs(oidc).find(value => satisfies(oidc.session?.acr, value))
       if (wanted) answerWithAcr(oidc, wanted)
-      return Boolean(wanted ?? (await demandOf(oidc)))
+      return Boolean(wanted ?? (await lackOf(oidc)))
     },
     areas: [{ path: FACTORS_PAGE, icon: 'shield', label: titleOf(parts) }],
     addPages(pages, site) {
@@ -148,6 +140,18 @@ export async function secondFactors({ settings, records, metrics, directory }: D
   /** Returns the sign-in with a passkey, if users can sign in with one. */
   const passkeySignIn = (site: Site) => passkeys && createPasskeySignIn(site, passkeys, metrics)
   return { ...feature, ...facts, passkeySignIn }
+}
+
+/** Returns the parts of an authorization request that demand a second factor. */
+function demandingParts(oidc: Oidc, rules: Rules): StepUpRequest {
+  const { session, client, params } = oidc
+  const needs = [client?.second_factor, params?.second_factor]
+  return {
+    essentialAcrs: essentialAcrs(oidc),
+    acrValues: String(params?.acr_values ?? '').split(' '),
+    needsFactor: needs.includes('required') && !rules.isExempt(session?.amr ?? []),
+    isForChange: needs.includes(FOR_CHANGE.second_factor),
+  }
 }
 
 /** The values of an essential `acr` (OIDC Core §5.5.1.1). */
