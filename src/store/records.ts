@@ -12,7 +12,7 @@
 
 import { setTimeout } from 'node:timers/promises'
 import KINDS from './kinds.json' with { type: 'json' }
-import { type CurrentRequest, createReadCache } from './read-cache.ts'
+import { type CurrentRequest, createRequestReads } from './request-reads.ts'
 import { createSeal, openIdentity, type Seal } from './seal.ts'
 import { SerialQueue } from './serial-queue.ts'
 import {
@@ -215,7 +215,7 @@ export async function openRecords(
   const guard = () => {
     if (lostIdentity) throw new StoreUnavailable(lostIdentity)
   }
-  const cache = createReadCache(store, nameOf, guard, currentRequest)
+  const reads = createRequestReads(store, nameOf, guard, currentRequest)
   /** By record: changes that wait because another writer came in between. */
   const waiting = new SerialQueue()
   /** By kind: whether its records are in a backup. */
@@ -255,12 +255,12 @@ export async function openRecords(
   function createCollection<T extends object>(kind: string, isInBackup: boolean): Collection<T> {
     async function read(id: string, ...others: Name[]): Promise<Found<T>> {
       const otherTexts = others.map(([otherKind, otherId]) => textOf(otherKind, otherId))
-      return foundIn<T>(await cache.read([textOf(kind, id), ...otherTexts]))
+      return foundIn<T>(await reads.read([textOf(kind, id), ...otherTexts]))
     }
 
     function save(id: string, value: T, { ttl, indexes, version = 0 }: SaveOptions = {}) {
       const key = keyOf(kind, id)
-      return cache.write({
+      return reads.write({
         key,
         version,
         value: sealRecord(seal, key, { kind, isInBackup, value }),
@@ -302,18 +302,18 @@ export async function openRecords(
       walk,
 
       lastRead(id) {
-        const entry = cache.lastRead(textOf(kind, id))
+        const entry = reads.lastRead(textOf(kind, id))
         return entry && foundIn<T>(entry)
       },
 
-      consume: id => cache.write({ key: keyOf(kind, id), consumed: now() }),
+      consume: id => reads.write({ key: keyOf(kind, id), consumed: now() }),
 
       remove: (id, seconds = SLACK_SECONDS, version) =>
-        cache.write({ key: keyOf(kind, id), tombstone: now() + clamp(seconds), version }),
+        reads.write({ key: keyOf(kind, id), tombstone: now() + clamp(seconds), version }),
 
-      list: (index, name) => cache.call(() => Array.fromAsync(walk<T>(index, name))),
+      list: (index, name) => reads.call(() => Array.fromAsync(walk<T>(index, name))),
 
-      count: (index, name) => cache.call(() => store.count(indexOf(index, name))),
+      count: (index, name) => reads.call(() => store.count(indexOf(index, name))),
 
       name: id => [kind, id],
     }
@@ -325,9 +325,9 @@ export async function openRecords(
 
     async confirmRemovals(request) {
       const tombstone = now() + SLACK_SECONDS
-      await Promise.all(
-        cache.removed(request).map(({ key, version }) => cache.write({ key, version, tombstone })),
-      )
+      const removed = reads.tombstonesIn(request)
+      const again = removed.map(({ key, version }) => reads.write({ key, version, tombstone }))
+      await Promise.all(again)
     },
 
     keyedHash: (purpose, text) => Buffer.from(keyOf(`proof:${purpose}`, text), 'base64url'),

@@ -31,7 +31,7 @@
 //      whose client has disconnected neither commits nor revokes.
 //
 // Within a request the library's context is ambient (request.ts), and a record is read once until the request writes
-// (store/read-cache.ts).
+// (store/request-reads.ts).
 //
 // Revocation of              removes                                        in
 //   an access token          its record                                     `destroy`
