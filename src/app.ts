@@ -154,7 +154,7 @@ export async function createApp(
     tags: views.tags,
   }).catch(error => {
     if (!(error instanceof RefusedClients)) throw error
-    throw new ConfigError(libraryFindings(error.refused, settings.clientFiles))
+    throw new ConfigError(libraryFindings(error.refused, settings))
   })
   logEvents(provider, log, metrics)
   async function describeClient(id: string, ctx: Context) {

@@ -52,7 +52,8 @@ export const differences = (before: Settings, after: Settings) =>
   compare([], comparable(before), comparable(after))
 
 /** The clients by their ids, and the APIs without their default: every client of the folder. */
-function comparable({ clients, resources, warnings: _, sources: __, ...rest }: Settings) {
+function comparable(settings: Settings) {
+  const { clients, resources, warnings: _, sources: __, files: ___, ...rest } = settings
   const all = JSON.stringify(clients.map(({ client_id }) => client_id))
   const apis = Object.entries(resources).map(([name, { clients, ...api }]) => {
     return [name, JSON.stringify(clients) === all ? api : { ...api, clients }]

@@ -1,6 +1,6 @@
 // Reads one file of the folder, and validates it against its schema.
 
-import { basename } from 'node:path'
+import { basename, join } from 'node:path'
 import { z } from 'zod'
 import { isMap, mapOf } from '../store/values.ts'
 import type { Overlays } from './environment.ts'
@@ -14,9 +14,32 @@ import { SCHEMAS } from './schema/usher.ts'
 /** Findings of one file in a report. */
 const MAX_FINDINGS = 50
 
-/** A file of the folder, as it was read. */
-export interface FileResult<T> {
+/** Where a key of a file is set. */
+interface Place {
   file: string
+  /** The path of the key in `file`. */
+  path: PropertyKey[]
+  line: number
+  column: number
+  /** The source of the key, and of the key with its value if that is one line. */
+  key: string
+  pair: string
+  isWritten: boolean
+  /** The variable that replaces the key. */
+  variable?: string
+}
+
+/** A file of the folder with the places of its keys. */
+interface Source {
+  file: string
+  data: unknown
+  problems: Finding[]
+  /** Returns where a key is set: in this file, in `defaults` of usher.yaml, or in a variable. */
+  placeOf(path: PropertyKey[]): Place
+}
+
+/** A file of the folder, as it was read. */
+export interface FileResult<T> extends Source {
   /** The file has no content, or does not exist. */
   isEmpty: boolean
   /** The content with defaults. Absent if the file has findings. */
@@ -49,8 +72,52 @@ export function namesakes(
   })
 }
 
-/** The file whose `defaults` stand for the keys that another file does not have. */
-type Defaults = Pick<FileResult<unknown>, 'written' | 'at' | 'origin'>
+/** `usher`: usher.yaml, whose `defaults` stand for the keys that the file does not have. */
+function openSource(file: string, overlays: Overlays, usher?: Source): Source {
+  const { data, problems, locate } = openYaml(file)
+  const defaults = defaultsIn(usher)
+  const isInherited = (key: PropertyKey) =>
+    Object.hasOwn(defaults, key) && !Object.hasOwn(mapOf(data), key)
+
+  function placeOf(path: PropertyKey[]): Place {
+    const [first = ''] = path
+    if (usher && isInherited(first)) return usher.placeOf(['defaults', ...path])
+    const variable = overlays.get(path.join('.'))?.name
+    return { file, path, variable, ...locate(path) }
+  }
+  return { file, data, problems, placeOf }
+}
+
+const defaultsIn = (usher?: Source) => mapOf(mapOf(usher?.data).defaults)
+
+/** Returns what makes findings in a file. */
+function locateIn({ placeOf }: Source): Locate {
+  return (path, rule, message) => {
+    const { file, line, column, variable, ...place } = placeOf(path)
+    if (variable) return wrongVariable(variable, rule, message)
+    const isSecretValue = rule === 'unknown-key' || isSecret(place.path.map(String))
+    const source = excerpt(isSecretValue ? place.key : place.pair)
+    return { file, line, column, key: place.path.join('.'), rule, message, excerpt: source }
+  }
+}
+
+function originOf({ file, line, variable, isWritten }: Place): string | undefined {
+  return variable ?? (isWritten ? `${file}:${line}` : undefined)
+}
+
+/** Makes findings in a file of resources/ that was read before. Opens it for each finding. */
+export const inResourceFile =
+  (file: string): Locate =>
+  (...finding) =>
+    locateIn(openSource(file, new Map()))(...finding)
+
+/** Makes findings in a file of clients/ that was read before. Opens it for each finding. */
+export const inClientFile =
+  (file: string, folder: string): Locate =>
+  (...finding) => {
+    const usher = openSource(join(folder, 'usher.yaml'), new Map())
+    return locateIn(openSource(file, new Map(), usher))(...finding)
+  }
 
 /**
  * Reads a file of a kind, and adds what is wrong to `findings`. A missing file is an empty one. A finding
@@ -61,39 +128,26 @@ export function readFile<N extends keyof typeof SCHEMAS>(
   kind: N,
   findings: Finding[],
   overlays: Overlays = new Map(),
-  usher?: Defaults,
+  usher?: Source,
 ): FileResult<z.output<(typeof SCHEMAS)[N]>> {
-  const { data, problems, locate } = openYaml(file)
+  const source = openSource(file, overlays, usher)
+  const { data, problems, placeOf } = source
+  const at = locateIn(source)
+  const origin = (path: PropertyKey[]) => originOf(placeOf(path))
 
-  const variable = (path: PropertyKey[]) => overlays.get(path.join('.'))?.name
-  const defaults = mapOf(usher?.written.defaults)
-  const isInherited = ([first = '']: PropertyKey[]) =>
-    Object.hasOwn(defaults, first) && !Object.hasOwn(mapOf(data), first)
-  const at: Locate = (path, rule, message) => {
-    if (usher && isInherited(path)) return usher.at(['defaults', ...path], rule, message)
-    const name = variable(path)
-    if (name) return wrongVariable(name, rule, message)
-    const { line, column, key, pair } = locate(path)
-    const source = rule === 'unknown-key' || isSecret(path.map(String)) ? key : pair
-    return { file, line, column, key: path.join('.'), rule, message, excerpt: excerpt(source) }
-  }
-  const origin = (path: PropertyKey[]) => {
-    if (usher && isInherited(path)) return usher.origin(['defaults', ...path])
-    const { line, isWritten } = locate(path)
-    return variable(path) ?? (isWritten ? `${file}:${line}` : undefined)
-  }
-
-  findings.push(...problems)
-  const isEmpty = !data
   const content = data ?? {}
-  const written = overlay(isMap(content) ? { ...defaults, ...content } : content, overlays)
+  const whole = isMap(content) ? { ...defaultsIn(usher), ...content } : content
+  const written = overlay(whole, overlays)
   const schema = kind === 'client' ? inLanguages(SCHEMAS[kind], written) : SCHEMAS[kind]
+  const result = { ...source, isEmpty: !data, written: mapOf(written), at, origin }
+  if (problems.length) {
+    findings.push(...problems)
+    return result
+  }
   const { value, wrong } = validate(schema, written)
   const name = basename(file, '.yaml')
-  const filled = wrong.map(([path, rule, text]) => at(path, rule, fill(text, { file: name })))
-  if (!problems.length) findings.push(...filled)
-  const validated = problems.length ? undefined : value
-  return { file, isEmpty, written: mapOf(written), at, origin, value: validated }
+  findings.push(...wrong.map(([path, rule, text]) => at(path, rule, fill(text, { file: name }))))
+  return { ...result, value }
 }
 
 /** Returns the value, or what is wrong with it. */

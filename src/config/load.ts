@@ -10,17 +10,19 @@ import { type FileResult, isValid, namesakes, readFile, type ValidFile } from '.
 import { ConfigError, type Finding, inOrder } from './report/finding.ts'
 import { isProblem, strayFile, unknownNames } from './report/wording.ts'
 import { entriesOf } from './report/yaml.ts'
-import { clientFindings } from './rules/client.ts'
+import { readClientAuthorities } from './rules/certificates.ts'
+import { clientFindings, OF_PROTOCOL } from './rules/client.ts'
 import { noEffectFindings } from './rules/no-effect.ts'
 import { logoFindings, readLook } from './rules/pages.ts'
-import { importKeys, readClientAuthorities, readModule, usherFindings } from './rules/provider.ts'
 import { detailFindings, resourceFindings } from './rules/resource.ts'
-import * as upstream from './rules/upstream.ts'
+import { importKeys } from './rules/signing-keys.ts'
+import { methodFindings, readUpstreams, upstreamFindings } from './rules/upstream.ts'
+import { readModule, usherFindings } from './rules/usher.ts'
 import { type ClientMetadata, withoutSecret } from './schema/client.ts'
 import { flatten } from './schema/locale.ts'
 import { normalUri } from './schema/resource.ts'
 import { acrValuesOf } from './schema/upstream.ts'
-import { type ClaimsFile, PROTOCOL_CLAIMS, usherSchema } from './schema/usher.ts'
+import { type ClaimsFile, PROTOCOL_CLAIMS, type UsherFile, usherSchema } from './schema/usher.ts'
 import { tagProblem } from './schema/values.ts'
 
 /** Kinds of files that have a folder each, in the plural. */
@@ -78,8 +80,33 @@ export async function readSettings(env?: NodeJS.ProcessEnv): Promise<Settings> {
  * keys and files. Requests are answered meanwhile. Throws a `ConfigError` only if there is no folder.
  */
 export async function readFolder(env: NodeJS.ProcessEnv = process.env, folder = configFolder(env)) {
-  const { usher, accounts, development, issuer, secrets, findings } = readUsher(env, folder)
-  async function read<K extends FolderKind>(kind: K, defaults?: typeof usher) {
+  const start = readUsher(env, folder)
+  const { usher, findings } = start
+  const files = await readFiles(usher, folder, findings)
+  findings.push(...strayFindings(folder, start.accounts.module))
+  const problems = findings.filter(isProblem)
+  const { claims, clients } = files
+  const reading = { settings: undefined, findings: problems, warnings: [], usher, claims, clients }
+  if (problems.length || !isValid(usher) || !isValid(claims)) return reading
+
+  const valid = { ...files, usher, claims }
+  const settings = await settingsOf(valid, start, folder)
+  await pause()
+  findings.push(...sharedFindings(valid, settings))
+  for (const client of clients) {
+    await pause()
+    findings.push(...clientFindings(client, settings))
+  }
+  findings.push(...noEffectFindings({ ...valid, pages: settings.pages }, folder))
+  const wrong = findings.filter(isProblem)
+  const warnings = inOrder(findings.filter(one => !isProblem(one)))
+  const right = wrong.length ? undefined : { ...settings, warnings }
+  return { ...reading, findings: wrong, warnings, settings: right }
+}
+
+/** Reads all files except usher.yaml. Returns those of the folders that are valid. */
+async function readFiles(usher: FileResult<UsherFile>, folder: string, findings: Finding[]) {
+  async function readKind<K extends FolderKind>(kind: K, defaults?: FileResult<UsherFile>) {
     const files: ReturnType<typeof readFile<K>>[] = []
     for (const file of listYaml(join(folder, `${kind}s`), findings)) {
       await pause()
@@ -87,24 +114,31 @@ export async function readFolder(env: NodeJS.ProcessEnv = process.env, folder = 
     }
     return files.filter(isValid)
   }
-  const claims = readFile(join(folder, 'claims.yaml'), 'claims', findings)
-  const clients = await read('client', usher)
-  const apis = await read('resource')
-  const details = await read('detail')
-  const upstreams = await read('upstream')
-  const words = await read('locale')
-  findings.push(...strayFindings(folder, accounts.module))
-  const problems = findings.filter(isProblem)
-  const reading = { settings: undefined, findings: problems, warnings: [], usher, claims, clients }
-  if (problems.length || !isValid(usher) || !isValid(claims)) return reading
+  return {
+    claims: readFile(join(folder, 'claims.yaml'), 'claims', findings),
+    clients: await readKind('client', usher),
+    apis: await readKind('resource'),
+    details: await readKind('detail'),
+    upstreams: await readKind('upstream'),
+    words: await readKind('locale'),
+  }
+}
 
-  const { listen } = usher.value
+/** The files of the folder, if all are valid. */
+type Files = Awaited<ReturnType<typeof readFiles>> & {
+  usher: ValidFile<UsherFile>
+  claims: ValidFile<ClaimsFile>
+}
+
+/** Returns the settings, and reads the files that they name. Adds what is wrong with those to the findings. */
+async function settingsOf(files: Files, start: ReturnType<typeof readUsher>, folder: string) {
+  const { usher, claims, clients, apis, details, upstreams, words } = files
+  const { accounts, development, issuer, secrets, findings } = start
+  const { listen, keys, sign_in } = usher.value
   const loopback = issuer.startsWith('http://[::1]') ? '::1' : '127.0.0.1'
-  const all = [usher, claims, ...clients, ...apis, ...details, ...upstreams]
-  const files = all.filter(({ isEmpty }) => !isEmpty)
   const clientIds = clients.map(({ value }) => value.client_id)
-  const issuers = upstream.readUpstreams(upstreams, folder, findings)
-  const settings = {
+  const issuers = readUpstreams(upstreams, folder, findings)
+  return {
     ...usher.value,
     folder,
     /** An origin. Clients compare it byte for byte. */
@@ -113,8 +147,12 @@ export async function readFolder(env: NodeJS.ProcessEnv = process.env, folder = 
     sources: {
       /** The variable or the line that decides the issuer. */
       issuer: usher.origin(['issuer']) ?? usher.origin(['listen', 'port']) ?? 'default',
-      /** The files with content, and the folders with files. A running service refuses to lose one. */
-      parts: [...new Set(files.map(({ file }) => relative(folder, file).split(sep)[0] ?? ''))],
+      parts: partsOf(files, folder),
+    },
+    /** The paths of the files of clients, by client_id, and of APIs, by identifier. */
+    files: {
+      clients: Object.fromEntries(clients.map(({ value, file }) => [value.client_id, file])),
+      resources: Object.fromEntries(apis.map(({ value, file }) => [value.resource, file])),
     },
     /** A loopback http issuer: generated secrets, the demo account and http redirects are allowed. */
     development,
@@ -123,7 +161,7 @@ export async function readFolder(env: NodeJS.ProcessEnv = process.env, folder = 
     accounts,
     /** The first encrypts and signs, all decrypt and verify. Empty: generate one (development only). */
     secrets,
-    keys: { ...usher.value.keys, module: readModule(usher, 'keys', folder, findings).module },
+    keys: { ...keys, module: readModule(usher, 'keys', folder, findings).module },
     /** Private keys of the operator, as PKCS #8 PEM. */
     importedKeys: importKeys(usher, findings),
     /** Authorities of client certificates, PEM; empty if there are none. */
@@ -135,23 +173,32 @@ export async function readFolder(env: NodeJS.ProcessEnv = process.env, folder = 
     /** Texts of the pages by the operator. */
     locales: Object.fromEntries(words.map(({ file, value }) => [parse(file).name, flatten(value)])),
     clients: clients.map(({ value }): ClientMetadata => withoutSecret(value)),
-    /** Makes a finding in the file of a client, by its client_id. */
-    clientFiles: new Map(clients.map(({ value, at }) => [value.client_id, at])),
     /** The protected APIs, by identifier. A client that registered itself has to be named. */
     resources: Object.fromEntries(
       apis.map(({ value }) => [value.resource, { clients: clientIds, ...value }]),
     ),
-    /** Makes a finding in the file of a resource, by its identifier. */
-    resourceFiles: new Map(apis.map(({ value, at }) => [value.resource, at])),
     /** The types of authorization details, by their names. */
     details: Object.fromEntries(details.map(({ value }) => [value.type, value])),
     /** The issuers at which users sign in, by the names of their files. */
     upstreams: issuers,
     /** Values of `acr` that a sign-in can have. */
-    acrValues: acrValuesOf(issuers, usher.value.sign_in),
+    acrValues: acrValuesOf(issuers, sign_in),
   }
-  await pause()
-  findings.push(
+}
+
+/** Returns the files with content, and the folders with such files. A running service refuses to lose one. */
+function partsOf(files: Files, folder: string): string[] {
+  const { usher, claims, clients, apis, details, upstreams } = files
+  const all = [usher, claims, ...clients, ...apis, ...details, ...upstreams]
+  const written = all.filter(({ isEmpty }) => !isEmpty)
+  const parts = written.map(({ file }) => relative(folder, file).split(sep)[0] ?? '')
+  return [...new Set(parts)]
+}
+
+/** Returns the findings about several files, except those about each client. */
+function sharedFindings(files: Files, settings: Awaited<ReturnType<typeof settingsOf>>): Finding[] {
+  const { usher, clients, apis, details, upstreams, words } = files
+  return [
     ...logoFindings(usher, settings.pictures),
     ...words.flatMap(languageFindings),
     ...namesakes(clients, 'client_id', 'client'),
@@ -159,21 +206,9 @@ export async function readFolder(env: NodeJS.ProcessEnv = process.env, folder = 
     ...namesakes(details, 'type', 'type'),
     ...resourceFindings(apis, clients, settings),
     ...detailFindings(details, clients, apis),
-    ...upstreams.flatMap(file => upstream.upstreamFindings(file, settings)),
-    ...upstream.methodFindings(usher, clients, settings.upstreams),
-  )
-  for (const client of clients) {
-    await pause()
-    findings.push(...clientFindings(client, settings))
-  }
-  const { pages } = settings
-  findings.push(
-    ...noEffectFindings({ usher, clients, apis, details, upstreams, words, pages }, folder),
-  )
-  const wrong = findings.filter(isProblem)
-  const warnings = inOrder(findings.filter(one => !isProblem(one)))
-  const right = wrong.length ? undefined : { ...settings, warnings }
-  return { ...reading, findings: wrong, warnings, settings: right }
+    ...upstreams.flatMap(file => upstreamFindings(file, settings)),
+    ...methodFindings(usher, clients, settings.upstreams),
+  ]
 }
 
 /** Reads usher.yaml and the environment. The results are usable only without findings. */
@@ -189,14 +224,14 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
   const development = protocol === 'http:' && LOOPBACK_HOSTS.has(hostname)
   const { self_service = [] } = usher.value?.accounts ?? {}
   const accounts = { self_service, ...readModule(usher, 'accounts', folder, findings) }
-  if (isValid(usher)) findings.push(...usherFindings(usher, hasSecret, development))
+  if (isValid(usher)) findings.push(...usherFindings(usher, { hasSecret, development }))
   return { usher, issuer, development, secrets, findings, accounts }
 }
 
 /** Returns a finding for each entry of the folder that nothing reads. */
 function strayFindings(folder: string, module = ''): Finding[] {
   const [ofModule] = relative(folder, module).split(sep)
-  const names = namesIn(folder).filter(name => ![...KNOWN, ofModule].includes(name))
+  const names = entryNames(folder).filter(name => ![...KNOWN, ofModule].includes(name))
   return names.map(name => strayFile(join(folder, name), KNOWN))
 }
 
@@ -218,13 +253,12 @@ const KNOWN = [
 ]
 
 /** Returns the names of YAML and JSON files and of folders, except those that a mounted ConfigMap hides. */
-function namesIn(folder: string, findings?: Finding[]): string[] {
+function entryNames(folder: string, findings?: Finding[]): string[] {
   const entries = entriesOf(folder, findings).filter(({ name }) => !name.startsWith('.'))
   const ours = entries.filter(one => one.isDirectory() || /\.(ya?ml|json)$/i.test(one.name))
   return ours.map(({ name }) => name).sort()
 }
 
-const OF_PROTOCOL = 'is set by the protocol, not here'
 const UNCLAIMED = ['unknown-scope', 'no claim belongs to this scope'] as const
 const NO_CLAIMS = 'offline_access carries no claims; give the claim a scope of its own'
 
@@ -243,7 +277,7 @@ function scopesOf({ value: { claims, scopes }, at }: ValidFile<ClaimsFile>, find
 }
 
 function listYaml(folder: string, findings: Finding[]): string[] {
-  const names = namesIn(folder, findings)
+  const names = entryNames(folder, findings)
   for (const name of names.filter(name => !name.endsWith('.yaml'))) {
     const message = `is not read: only ${basename(folder)}/NAME.yaml is`
     findings.push({ file: join(folder, name), rule: 'stray-file', message })

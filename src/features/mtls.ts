@@ -3,7 +3,7 @@
 import type { X509Certificate } from 'node:crypto'
 import { isIP } from 'node:net'
 import type { Settings } from '../config/load.ts'
-import { certificatesIn } from '../config/rules/provider.ts'
+import { certificatesIn } from '../config/rules/certificates.ts'
 import type { Feature } from '../oidc/feature.ts'
 
 /** id-kp-clientAuth (RFC 5280 §4.2.1.12). */

@@ -8,6 +8,7 @@ import {
   type KoaContextWithOIDC,
   type ResourceServer,
 } from 'oidc-provider'
+import { inResourceFile } from '../config/files.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import {
@@ -197,13 +198,13 @@ function detailsOf(oidc: Oidc): Detail[] {
   return rar
 }
 
-function checkResources({ resources, resourceFiles }: Settings, keys: SigningKey[]): void {
+function checkResources({ resources, files }: Settings, keys: SigningKey[]): void {
   const algorithms = new Set(keys.filter(canSign).map(({ alg }) => alg))
   const findings = Object.values(resources).flatMap(api => {
-    const at = resourceFiles.get(api.resource)
-    if (api.token_format === 'opaque' || algorithms.has(api.token_signing_alg) || !at) return []
+    const { [api.resource]: file } = files.resources
+    if (api.token_format === 'opaque' || algorithms.has(api.token_signing_alg) || !file) return []
     const message = `there is no key for it; those of keys.import sign ${[...algorithms].join(', ')}`
-    return [at(['token_signing_alg'], 'signing-key', message)]
+    return [inResourceFile(file)(['token_signing_alg'], 'signing-key', message)]
   })
   if (findings.length) throw new ConfigError(findings)
 }

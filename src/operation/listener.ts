@@ -5,7 +5,7 @@ import { createServer, type RequestListener, type Server } from 'node:http'
 import https from 'node:https'
 import type { Logger } from 'pino'
 import type { Settings } from '../config/load.ts'
-import { validityProblem } from '../config/rules/provider.ts'
+import { validityProblem } from '../config/rules/certificates.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
 import { faultOf } from './log.ts'
 

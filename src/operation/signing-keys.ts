@@ -38,7 +38,7 @@ export async function makeKey(alg: string): Promise<SigningKey> {
   return named(await exportJWK(privateKey), alg)
 }
 
-/** Returns the private key of a PEM text that config/rules/provider.ts has validated. */
+/** Returns the private key of a PEM text that config/rules/signing-keys.ts has validated. */
 export async function importKey(pem: string): Promise<SigningKey> {
   const key = createPrivateKey(pem)
   const algs: Record<string, string> = { rsa: 'RS256', ec: 'ES256', ed25519: 'EdDSA' }

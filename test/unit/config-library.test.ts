@@ -3,19 +3,20 @@
 import { expect, test } from 'vitest'
 import { checkSettings } from '../../src/commands/config.ts'
 import { ConfigError, type Finding } from '../../src/config/report/finding.ts'
-import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
+import { COMPLETE, client, type Files, readFolder, withFolder } from '../support/config-folder.ts'
 
-async function check(files: Files): Promise<{ findings: Finding[]; text: string }> {
-  const { settings, ...refusal } = await read(files)
-  if (!settings) return refusal
-  try {
-    await checkSettings(settings)
-    return { findings: [], text: '' }
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error
-    return { findings: error.findings, text: error.message }
-  }
-}
+const check = (files: Files): Promise<{ findings: Finding[]; text: string }> =>
+  withFolder(files, async folder => {
+    const { settings, ...refusal } = await readFolder(folder)
+    if (!settings) return refusal
+    try {
+      await checkSettings(settings)
+      return { findings: [], text: '' }
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error
+      return { findings: error.findings, text: error.message }
+    }
+  })
 
 const keys = (jwk: object) => ({
   token_endpoint_auth_method: 'private_key_jwt',

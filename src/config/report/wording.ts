@@ -50,22 +50,38 @@ export function meant(written: string, known: string[]): string | undefined {
 
 /** The messages for issues that have no message in the schema. */
 export const plainWords: z.core.$ZodErrorMap = issue => {
-  const { code, input } = issue
-  if (code === 'invalid_value') {
-    const values = issue.values.map(String)
-    const hint = typeof input === 'string' ? didYouMean(input, values) : ''
-    return `must be ${values.join(' or ')}${hint}`
+  switch (issue.code) {
+    case 'invalid_value':
+      return mustBeOneOf(issue.values.map(String), issue.input)
+    case 'invalid_format':
+      return FORMATS[issue.format]
+    case 'too_small':
+      return mustHave(issue.origin, `at least ${issue.minimum}`)
+    case 'too_big':
+      return mustHave(issue.origin, `at most ${issue.maximum}`)
+    case 'invalid_key':
+      return issue.issues[0]?.message
+    case 'invalid_type':
+      return mustBeOfType(issue.expected, issue.input)
+    default:
+      return undefined
   }
-  if (code === 'invalid_format') return FORMATS[issue.format]
-  if (code === 'too_small' || code === 'too_big') {
-    const limit = code === 'too_small' ? `at least ${issue.minimum}` : `at most ${issue.maximum}`
-    return `must ${['string', 'array'].includes(issue.origin) ? 'have' : 'be'} ${limit}`
-  }
-  if (code === 'invalid_key') return issue.issues[0]?.message
-  if (code !== 'invalid_type') return undefined
+}
+
+function mustBeOneOf(values: string[], input: unknown): string {
+  const hint = typeof input === 'string' ? didYouMean(input, values) : ''
+  return `must be ${values.join(' or ')}${hint}`
+}
+
+function mustHave(origin: string, limit: string): string {
+  const isCounted = ['string', 'array'].includes(origin)
+  return `must ${isCounted ? 'have' : 'be'} ${limit}`
+}
+
+function mustBeOfType(expected: string, input: unknown): string {
   if (input === undefined) return 'is missing'
-  const quote = issue.expected === 'string' && typeof input !== 'object' ? ': put it in quotes' : ''
-  return `must be ${TYPES[issue.expected] ?? `a ${issue.expected}`}${quote}`
+  const isUnquoted = expected === 'string' && typeof input !== 'object'
+  return `must be ${TYPES[expected] ?? `a ${expected}`}${isUnquoted ? ': put it in quotes' : ''}`
 }
 
 /** Returns the name of the rule for an issue of zod. */
@@ -90,8 +106,8 @@ export const noEffect = (reason: string) => fill(messages.warnings['no-effect'],
 
 const ALL = { ...messages.errors, ...messages.warnings }
 
-/** Whether a rule is broken, its name, and the key that the finding is about, as `a.b.0`. */
-type Check = readonly [isBroken: unknown, rule: keyof typeof ALL, key: string]
+/** The rules with a message in messages.json. */
+export type RuleName = keyof typeof ALL
 
 /**
  * A warning that accounts can refute: a client is for users with an attribute that no claim has. Only `config check` and
@@ -100,16 +116,12 @@ type Check = readonly [isBroken: unknown, rule: keyof typeof ALL, key: string]
 export const isAboutAttribute = ({ rule }: Pick<Finding, 'rule'>) => rule === 'allow-attribute'
 
 /**
- * Returns a finding for each broken rule, with its message. `{file}` in a message becomes the name of the file, as
- * commands expect it, and `{name}` the last part of the key.
+ * Returns the message of a rule. `{file}` becomes the name of the file, as commands expect it, and `{name}` the last
+ * part of the key.
  */
-export function findingsOf({ file, at }: { file: string; at: Locate }, checks: Check[]): Finding[] {
-  const broken = checks.filter(([isBroken]) => isBroken)
-  return broken.map(([, rule, key]) => {
-    const path = key.split('.')
-    const values = { file: basename(file, '.yaml'), name: path.at(-1) ?? '' }
-    return at(path, rule, fill(ALL[rule], values))
-  })
+export function messageOf(rule: RuleName, file: string, key: string): string {
+  const [name = ''] = key.split('.').slice(-1)
+  return fill(ALL[rule], { file: basename(file, '.yaml'), name })
 }
 
 /**

@@ -1,23 +1,24 @@
 // Rules about clients that look at several keys or files, where the library checks nothing. What the
 // library refuses itself is reported with its words (oidc/clients.ts).
 
-import { hashOf, isExpired } from '../../oidc/client-secret.ts'
+import { hashOf, isExpired, type SecretHash } from '../../oidc/client-secret.ts'
 import { lifetimesOf } from '../../oidc/lifetimes.ts'
 import { CIBA_GRANT, DEVICE_GRANT, LOOPBACK_HOSTS } from '../../oidc/vocabulary.ts'
-import { isMap, mapOf } from '../../store/values.ts'
-import type { FileResult, ValidFile } from '../files.ts'
+import { inClientFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import messages from '../report/messages.json' with { type: 'json' }
-import { findingsOf, unknownNames } from '../report/wording.ts'
+import { unknownNames } from '../report/wording.ts'
 import { type ClientFile, clientSchema } from '../schema/client.ts'
 import { schemeProblem } from '../schema/redirect-uri.ts'
 import { allScopes, type ResourceFile } from '../schema/resource.ts'
 import type { UpstreamFile } from '../schema/upstream.ts'
 import { type ClaimsFile, PROTOCOL_CLAIMS, type UsherFile } from '../schema/usher.ts'
-import { isLong } from './provider.ts'
+import { ENCRYPTED_RESPONSES, featureFindings, profileFindings } from './client-features.ts'
+import { brokenRules, type Checked, itemsWhere, type Rule } from './rule.ts'
+import { isLong } from './usher.ts'
 
-/** A client whose content is checked: of a file, or of a registration. */
-type CheckedClient = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'written' | 'at'>
+/** A client whose content is checked: of a file, or of a registration. `written`: its content before defaults. */
+type CheckedClient = Checked<ClientFile> & { written: object }
 
 /** Settings that files are checked against. */
 export interface Context
@@ -33,136 +34,309 @@ export interface Context
   clientAuthorities: string
 }
 
-/** The rule about a claim that does not exist, and its message. */
-export const UNKNOWN_CLAIM = ['unknown-claim', 'there is no claim {name} in claims.yaml'] as const
+type ClientRule = Rule<ClientFile, Context>
 
-const ROTATION = 'rotate_refresh_tokens'
-const IDLE = 'lifetimes.refresh_token_idle'
+/** Returns the findings about one client, with the warnings. A registration is answered with the first. */
+export function clientFindings(client: CheckedClient, settings: Context): Finding[] {
+  return [
+    ...brokenRules(RULES, client, settings),
+    ...schemeFindings(client, settings.development),
+    ...featureFindings(client, settings),
+    ...profileFindings(client),
+    ...scopeFindings(client, allScopes(settings)),
+    ...claimFindings(client, Object.keys(settings.claims)),
+  ]
+}
+
+const hasMethod = ({ token_endpoint_auth_method }: ClientFile, ...methods: string[]) =>
+  methods.includes(String(token_endpoint_auth_method))
+
+const isPublic = (client: ClientFile) => hasMethod(client, 'none')
+
+/** A client without a method authenticates with its secret. */
+const usesSecret = (client: ClientFile) =>
+  client.token_endpoint_auth_method === undefined ||
+  hasMethod(client, 'client_secret_basic', 'client_secret_post')
+
+const hasHashes = ({ client_secret_hashes = [] }: ClientFile) => client_secret_hashes.length > 0
+
+const hashesWhere = (client: ClientFile, fits: (entry: SecretHash) => boolean) =>
+  itemsWhere('client_secret_hashes', client.client_secret_hashes, fits)
+
 /** Hash of the public secret of the shipped client `demo`. */
 const DEMO_SECRET = 'sha256:FoWR19LG3fXwJBV3R_vmwQGtKh4Q3swDuTWR06stEOI'
+const isDemoSecret = (entry: SecretHash) => hashOf(entry) === DEMO_SECRET
 
-/** Returns the findings about one client, with the warnings. */
-export function clientFindings(client: CheckedClient, settings: Context): Finding[] {
-  const { value } = client
-  const { development, clientAuthorities, features, sign_in, claims, upstreams } = settings
-  const { token_endpoint_auth_method: method, profile, jwks, redirect_uris } = value
-  const { client_secret, client_secret_hashes: hashes = [], response_modes: modes } = value
-  const hasNoFactors = sign_in.second_factor === 'off'
-  const isPublic = method === 'none'
-  const usesSecret = method === undefined || method.startsWith('client_secret_')
-  const hasSecret = client_secret !== undefined || hashes.length > 0
-  const secretKey = client_secret === undefined ? 'client_secret_hashes' : 'client_secret'
-  const isPairwise = value.subject_type === 'pairwise'
-  const hasSector =
-    value.sector_identifier_uri || !redirect_uris.length || haveOneHost(redirect_uris)
-  const hasGrant = (...grants: string[]) => value.grant_types.some(type => grants.includes(type))
-  const hasTokens = value.response_types.some(type => type !== 'code')
-  const isIssued = method === 'tls_client_auth' && features.mtls
-  const isAsserted = method === 'private_key_jwt'
-  const isSelfSigned = method === 'self_signed_tls_client_auth'
-  const isBound = features.dpop || value.tls_client_certificate_bound_access_tokens
-  const isPlain = (uri?: string) =>
-    uri && schemeProblem(uri, { native: false, loopbackIssuer: development })
-  const lacksKey = (alg: unknown) => alg && !value.jwks_uri && !hasKeyFor(jwks, alg)
-  const encrypted = Object.entries(value).filter(([key]) => /_encrypted_response_alg$/.test(key))
-  const { lifetimes = {}, rotate_refresh_tokens: rotates } = value
-  const { refresh_token, refresh_token_idle } = lifetimesOf(settings.lifetimes, value)
-  const isBearer =
-    !value.dpop_bound_access_tokens && !value.tls_client_certificate_bound_access_tokens
-  const isIdle = lifetimes.refresh_token_idle !== undefined
-  const hasNoRefresh = !hasGrant('refresh_token')
-  const attributes = [
-    ...Object.values(claims).map(({ from }) => from),
-    ...Object.values(upstreams).flatMap(upstream => Object.keys(upstream.claims)),
-  ]
-  const demo = hashes.findIndex(entry => hashOf(entry) === DEMO_SECRET)
-  const hashAt = (i: number) => `client_secret_hashes.${i}`
-  return [
-    ...findingsOf(client, [
-      [usesSecret && !hasSecret, 'secret-missing', 'client_secret_hashes'],
-      [!usesSecret && hasSecret, 'secret-unused', secretKey],
-      [client_secret && !development, 'secret-in-plain', 'client_secret'],
-      [!development && demo >= 0, 'demo-secret', hashAt(demo)],
-      [isPublic && !value.require_pkce, 'pkce-exempt-public', 'require_pkce'],
-      [isPublic && hasGrant('client_credentials', CIBA_GRANT), 'grant-public', 'grant_types'],
-      [isPairwise && hasGrant(DEVICE_GRANT, CIBA_GRANT), 'grant-pairwise', 'subject_type'],
-      [isPairwise && !hasSector, 'sector-missing', 'sector_identifier_uri'],
-      [modes.includes('fragment') && !hasTokens, 'response-modes', 'response_modes'],
-      [hasTokens && !/form_post|fragment/.test(modes.join()), 'token-modes', 'response_modes'],
-      [hasGrant('authorization_code') && !redirect_uris.length, 'no-redirect', 'redirect_uris'],
-      [isPlain(value.backchannel_logout_uri), 'plain-http', 'backchannel_logout_uri'],
-      [isPlain(value.jwks_uri), 'plain-http', 'jwks_uri'],
-      ...encrypted.map(([key, alg]) => [lacksKey(alg), 'client-key-missing', key] as const),
-      [isIssued && !clientAuthorities, 'certificate', 'token_endpoint_auth_method'],
-      [value.token_endpoint_auth_signing_alg && !isAsserted, 'assertion-alg', ASSERTION_ALG],
-      [
-        isSelfSigned && !value.jwks_uri && !jwks?.keys.every(({ x5c }) => x5c?.length),
-        'certificate-missing',
-        'jwks',
-      ],
-      [method?.startsWith('attest') && !jwks, 'attester-keys-missing', 'jwks'],
-      [value[SIGNED_REQUESTS] && !jwks && !value.jwks_uri, 'request-key', SIGNED_REQUESTS],
-      [value.second_factor && hasNoFactors, 'second-factor-off', 'second_factor'],
-      [profile && !isBound, 'fapi-dpop', 'profile'],
-      [profile && !features.pushed_authorization_requests, 'fapi-par', 'profile'],
-      [!value.require_pkce, 'pkce-exempt', 'require_pkce'],
-      [value.consent === 'implicit' && isPublic, 'implicit-consent-public', 'consent'],
-      ...hashes.map((entry, i) => [isExpired(entry), 'secret-expired', hashAt(i)] as const),
-      [isIdle && hasNoRefresh, 'refresh-grant', IDLE],
-      [lifetimes.refresh_token && hasNoRefresh, 'refresh-grant', 'lifetimes.refresh_token'],
-      [value.refresh_tokens === 'always' && hasNoRefresh, 'refresh-grant', 'refresh_tokens'],
-      [rotates !== undefined && hasNoRefresh, 'refresh-grant', ROTATION],
-      [rotates === false && isPublic && isBearer, 'rotation-public', ROTATION],
-      [isIdle && (profile || rotates === false), 'idle-unrotated', IDLE],
-      [isIdle && refresh_token_idle > refresh_token, 'idle-longer', IDLE],
-      [isLong(lifetimes.access_token), 'access-token-lifetime', 'lifetimes.access_token'],
-      ...Object.keys(value.allow ?? {}).map(name => {
-        const isUnmapped = !attributes.includes(`attributes.${name}`)
-        return [isUnmapped, 'allow-attribute', `allow.${name}`] as const
-      }),
-    ]),
-    ...schemeFindings(client, development),
-    ...featureFindings(client, settings),
-    ...fapiFindings(client),
-    ...scopeFindings(client, allScopes(settings)),
-    ...claimFindings(client, Object.keys(claims)),
-  ]
+const SECRETS: ClientRule[] = [
+  {
+    rule: 'secret-missing',
+    at: 'client_secret_hashes',
+    when: client => usesSecret(client) && client.client_secret === undefined && !hasHashes(client),
+  },
+  {
+    rule: 'secret-unused',
+    at: 'client_secret',
+    when: client => !usesSecret(client) && client.client_secret !== undefined,
+  },
+  {
+    rule: 'secret-unused',
+    at: 'client_secret_hashes',
+    when: client => !usesSecret(client) && client.client_secret === undefined && hasHashes(client),
+  },
+  {
+    rule: 'secret-in-plain',
+    at: 'client_secret',
+    when: (client, { development }) => client.client_secret && !development,
+  },
+  {
+    rule: 'demo-secret',
+    where: (client, { development }) =>
+      development ? [] : hashesWhere(client, isDemoSecret).slice(0, 1),
+  },
+  {
+    rule: 'secret-expired',
+    where: client => hashesWhere(client, isExpired),
+  },
+]
+
+const hasGrant = ({ grant_types }: ClientFile, ...grants: string[]) =>
+  grant_types.some(type => grants.includes(type))
+
+const isPairwise = ({ subject_type }: ClientFile) => subject_type === 'pairwise'
+
+const GRANTS: ClientRule[] = [
+  {
+    rule: 'pkce-exempt-public',
+    at: 'require_pkce',
+    when: client => isPublic(client) && !client.require_pkce,
+  },
+  {
+    rule: 'pkce-exempt',
+    at: 'require_pkce',
+    when: client => !client.require_pkce,
+  },
+  {
+    rule: 'grant-public',
+    at: 'grant_types',
+    when: client => isPublic(client) && hasGrant(client, 'client_credentials', CIBA_GRANT),
+  },
+  {
+    rule: 'grant-pairwise',
+    at: 'subject_type',
+    when: client => isPairwise(client) && hasGrant(client, DEVICE_GRANT, CIBA_GRANT),
+  },
+  {
+    rule: 'sector-missing',
+    at: 'sector_identifier_uri',
+    when: client => isPairwise(client) && !hasSector(client),
+  },
+]
+
+const hasSector = ({ sector_identifier_uri, redirect_uris }: ClientFile) =>
+  sector_identifier_uri || !redirect_uris.length || haveOneHost(redirect_uris)
+
+/** A custom scheme has no host, and any client can have a loopback address. */
+function haveOneHost(uris: string[]): boolean {
+  const hosts = new Set(uris.map(uri => new URL(uri).host))
+  const [first] = hosts
+  const isLoopback = LOOPBACK_HOSTS.has(new URL(uris[0] ?? '').hostname)
+  return Boolean(first) && hosts.size === 1 && !isLoopback
 }
 
-const ASSERTION_ALG = 'token_endpoint_auth_signing_alg'
-const SIGNED_REQUESTS = 'require_signed_request_object'
+const getsTokensInFront = ({ response_types }: ClientFile) =>
+  response_types.some(type => type !== 'code')
 
-/** Returns the findings about scopes of a client that are none of `scopes`. */
-function scopeFindings({ value, at }: CheckedClient, scopes: string[]): Finding[] {
-  const registered = value.scope?.split(' ')
-  const unknown = (where: string) =>
-    ['unknown-scope', `there is no scope {name} in ${where}`] as const
-  const anywhere = 'claims.yaml or resources/'
-  const where = unknown(registered ? '`scope` of this file' : anywhere)
-  return [
-    ...[...new Set(registered)].flatMap(name =>
-      unknownNames(at, ['scope'], name, scopes, unknown(anywhere)),
-    ),
-    ...unknownNames(at, ['required_scopes'], value.required_scopes, registered ?? scopes, where),
-  ]
+/** Whether a URL needs TLS and has none. */
+const isPlain = (uri: string | undefined, { development }: Context) =>
+  uri && schemeProblem(uri, { native: false, loopbackIssuer: development })
+
+const RESPONSES: ClientRule[] = [
+  {
+    rule: 'response-modes',
+    at: 'response_modes',
+    when: client => client.response_modes.includes('fragment') && !getsTokensInFront(client),
+  },
+  {
+    rule: 'token-modes',
+    at: 'response_modes',
+    when: client =>
+      getsTokensInFront(client) &&
+      !client.response_modes.some(mode => /form_post|fragment/.test(mode)),
+  },
+  {
+    rule: 'no-redirect',
+    at: 'redirect_uris',
+    when: client => hasGrant(client, 'authorization_code') && !client.redirect_uris.length,
+  },
+  {
+    rule: 'plain-http',
+    at: 'backchannel_logout_uri',
+    when: (client, settings) => isPlain(client.backchannel_logout_uri, settings),
+  },
+]
+
+const hasNoKeys = ({ jwks, jwks_uri }: ClientFile) => !jwks && !jwks_uri
+
+const KEYS: ClientRule[] = [
+  {
+    rule: 'plain-http',
+    at: 'jwks_uri',
+    when: (client, settings) => isPlain(client.jwks_uri, settings),
+  },
+  {
+    rule: 'client-key-missing',
+    where: client => ENCRYPTED_RESPONSES.filter(key => lacksKey(client, client[key])),
+  },
+  {
+    rule: 'certificate',
+    at: 'token_endpoint_auth_method',
+    when: (client, { features, clientAuthorities }) =>
+      hasMethod(client, 'tls_client_auth') && features.mtls && !clientAuthorities,
+  },
+  {
+    rule: 'assertion-alg',
+    at: 'token_endpoint_auth_signing_alg',
+    when: client => client.token_endpoint_auth_signing_alg && !hasMethod(client, 'private_key_jwt'),
+  },
+  {
+    rule: 'certificate-missing',
+    at: 'jwks',
+    when: client =>
+      hasMethod(client, 'self_signed_tls_client_auth') &&
+      !client.jwks_uri &&
+      !client.jwks?.keys.every(({ x5c }) => x5c?.length),
+  },
+  {
+    rule: 'attester-keys-missing',
+    at: 'jwks',
+    when: client => hasMethod(client, 'attest_jwt_client_auth') && !client.jwks,
+  },
+  {
+    rule: 'request-key',
+    at: 'require_signed_request_object',
+    when: client => client.require_signed_request_object && hasNoKeys(client),
+  },
+]
+
+/** Whether a client has no key for an algorithm of encryption. */
+function lacksKey({ jwks, jwks_uri }: ClientFile, alg: string | undefined): boolean {
+  if (!alg || jwks_uri) return false
+  const type = alg === 'ECDH-ES' ? 'EC' : 'RSA'
+  const isKeyFor = ({
+    kty,
+    use = 'enc',
+    alg: own = alg,
+  }: {
+    kty: string
+    use?: string
+    alg?: string
+  }) => kty === type && use === 'enc' && own === alg
+  return !jwks?.keys.some(isKeyFor)
 }
 
-/** Returns the findings about the claims that a client gets under other names. */
-function claimFindings({ value, at }: CheckedClient, known: string[]): Finding[] {
-  const { rename = {} } = value.claims ?? {}
-  const left = known.filter(name => !Object.values(rename).includes(name))
-  return Object.entries(rename).flatMap(([name, source]) => {
-    const path = ['claims', 'rename', name]
-    if (PROTOCOL_CLAIMS.has(name))
-      return at(path, 'protocol-claim', 'is set by the protocol, not here')
-    if (left.includes(name)) return at(path, 'claim-taken', 'is already a claim of claims.yaml')
-    return unknownNames(at, path, source, known, UNKNOWN_CLAIM)
-  })
+const USERS: ClientRule[] = [
+  {
+    rule: 'second-factor-off',
+    at: 'second_factor',
+    when: (client, { sign_in }) => client.second_factor && sign_in.second_factor === 'off',
+  },
+  {
+    rule: 'implicit-consent-public',
+    at: 'consent',
+    when: client => client.consent === 'implicit' && isPublic(client),
+  },
+  {
+    rule: 'allow-attribute',
+    where: (client, settings) => {
+      const attributes = attributesOf(settings)
+      const names = Object.keys(client.allow ?? {})
+      const unmapped = names.filter(name => !attributes.has(`attributes.${name}`))
+      return unmapped.map(name => `allow.${name}`)
+    },
+  },
+]
+
+/** Returns the attributes that claims are made from, and those that upstreams set, as `attributes.NAME`. */
+function attributesOf({ claims, upstreams }: Context): Set<string> {
+  const read = Object.values(claims).map(({ from }) => from)
+  const set = Object.values(upstreams).flatMap(upstream => Object.keys(upstream.claims))
+  return new Set([...read, ...set])
 }
+
+const PROFILE: ClientRule[] = [
+  {
+    rule: 'fapi-dpop',
+    at: 'profile',
+    when: (client, { features }) =>
+      client.profile && !features.dpop && !client.tls_client_certificate_bound_access_tokens,
+  },
+  {
+    rule: 'fapi-par',
+    at: 'profile',
+    when: (client, { features }) => client.profile && !features.pushed_authorization_requests,
+  },
+]
+
+const getsNoRefreshToken = (client: ClientFile) => !hasGrant(client, 'refresh_token')
+
+const isBearer = (client: ClientFile) =>
+  !client.dpop_bound_access_tokens && !client.tls_client_certificate_bound_access_tokens
+
+const LIFETIMES: ClientRule[] = [
+  {
+    rule: 'refresh-grant',
+    at: 'lifetimes.refresh_token_idle',
+    when: client => client.lifetimes?.refresh_token_idle && getsNoRefreshToken(client),
+  },
+  {
+    rule: 'refresh-grant',
+    at: 'lifetimes.refresh_token',
+    when: client => client.lifetimes?.refresh_token && getsNoRefreshToken(client),
+  },
+  {
+    rule: 'refresh-grant',
+    at: 'refresh_tokens',
+    when: client => client.refresh_tokens === 'always' && getsNoRefreshToken(client),
+  },
+  {
+    rule: 'refresh-grant',
+    at: 'rotate_refresh_tokens',
+    when: client => client.rotate_refresh_tokens !== undefined && getsNoRefreshToken(client),
+  },
+  {
+    rule: 'rotation-public',
+    at: 'rotate_refresh_tokens',
+    when: client => client.rotate_refresh_tokens === false && isPublic(client) && isBearer(client),
+  },
+  {
+    rule: 'idle-unrotated',
+    at: 'lifetimes.refresh_token_idle',
+    when: client =>
+      client.lifetimes?.refresh_token_idle &&
+      (client.profile || client.rotate_refresh_tokens === false),
+  },
+  {
+    rule: 'idle-longer',
+    at: 'lifetimes.refresh_token_idle',
+    when: (client, settings) => {
+      const { refresh_token, refresh_token_idle } = lifetimesOf(settings.lifetimes, client)
+      return client.lifetimes?.refresh_token_idle && refresh_token_idle > refresh_token
+    },
+  },
+  {
+    rule: 'access-token-lifetime',
+    at: 'lifetimes.access_token',
+    when: client => isLong(client.lifetimes?.access_token),
+  },
+]
+
+const RULES = [...SECRETS, ...GRANTS, ...RESPONSES, ...KEYS, ...USERS, ...PROFILE, ...LIFETIMES]
+
+const REDIRECTS = ['redirect_uris', 'post_logout_redirect_uris'] as const
 
 function schemeFindings({ value, at }: CheckedClient, development: boolean): Finding[] {
   const client = { native: value.application_type === 'native', loopbackIssuer: development }
-  return (['redirect_uris', 'post_logout_redirect_uris'] as const).flatMap(key =>
+  return REDIRECTS.flatMap(key =>
     value[key].flatMap((uri, i) => {
       const problem = schemeProblem(uri, client)
       return problem ? at([key, i], 'redirect-scheme', problem) : []
@@ -170,90 +344,52 @@ function schemeFindings({ value, at }: CheckedClient, development: boolean): Fin
   )
 }
 
-/** Settings that can be off, and the keys of a client file that need them, as `key=value`. A key with `false` needs none. */
-const NEEDS: Record<string, RegExp> = {
-  'features.backchannel_logout': /^backchannel_logout_uri=/,
-  'features.ciba': /^backchannel_(token_delivery|client_notif)|^grant_types=.*:ciba$/,
-  'features.client_attestation': /^token_endpoint_auth_method=attest/,
-  'features.client_credentials': /^grant_types=client_credentials$/,
-  'features.device_flow': /^grant_types=.*:device_code$/,
-  'features.dpop': /^dpop_bound_access_tokens=|^require_dpop_nonce=/,
-  'features.encryption': /^\w+_encrypt(ed_response|ion)_alg=/,
-  'features.jwt_introspection': /^introspection_\w+_response_alg=/,
-  'features.jwt_response_modes': /^authorization_\w+_response_alg=|^response_modes=.*jwt$/,
-  'features.mtls': /^tls_client_certificate_bound|^token_endpoint_auth_method=.*tls_client_auth$/,
-  'features.pairwise_subjects': /^subject_type=pairwise$/,
-  'features.pushed_authorization_requests': /^require_pushed_authorization_requests=/,
-  'features.request_objects': /^request_object_\w+_alg=|^require_signed_request_object=/,
-  'features.resource_indicators': /^default_resource=/,
-  'features.rich_authorization_requests': /^authorization_details_types=/,
-  'features.signed_userinfo': /^userinfo_signed_response_alg=/,
-  'client_certificates.origin': /^use_mtls_endpoint_aliases=/,
-  'compatibility.hybrid': /^response_types=code ./,
-  'compatibility.implicit': /^response_types=id_token/,
+const UNKNOWN_SCOPE = 'there is no scope {name} in'
+const ANYWHERE = ['unknown-scope', `${UNKNOWN_SCOPE} claims.yaml or resources/`] as const
+const OF_THIS_FILE = ['unknown-scope', `${UNKNOWN_SCOPE} \`scope\` of this file`] as const
+
+/** Returns the findings about scopes of a client that are none of `scopes`. */
+function scopeFindings({ value, at }: CheckedClient, scopes: string[]): Finding[] {
+  const registered = value.scope?.split(' ')
+  const written = [...new Set(registered)]
+  const known = registered ?? scopes
+  const message = registered ? OF_THIS_FILE : ANYWHERE
+  return [
+    ...written.flatMap(name => unknownNames(at, ['scope'], name, scopes, ANYWHERE)),
+    ...unknownNames(at, ['required_scopes'], value.required_scopes, known, message),
+  ]
 }
 
-/** Returns a finding for each key that needs a setting that is off. */
-function featureFindings({ value, at }: CheckedClient, settings: Context): Finding[] {
-  return Object.entries(NEEDS).flatMap(([needed, uses]) => {
-    const [section = '', name = ''] = needed.split('.')
-    if (mapOf(mapOf(settings)[section])[name]) return []
-    const message = `needs a setting that is off: \`${needed}\` in usher.yaml`
-    const isUse = ([key, set]: [string, unknown]) =>
-      [set].flat().some(one => one && !isMap(one) && uses.test(`${key}=${one}`))
-    const used = Object.entries(value).filter(isUse)
-    return used.map(([key]) => at([key], 'feature-off', message))
+/** The rule about a claim that does not exist, and its message. */
+export const UNKNOWN_CLAIM = ['unknown-claim', 'there is no claim {name} in claims.yaml'] as const
+/** The message about a claim that only the protocol sets. */
+export const OF_PROTOCOL = 'is set by the protocol, not here'
+
+/** Returns the findings about the claims that a client gets under other names. */
+function claimFindings({ value, at }: CheckedClient, known: string[]): Finding[] {
+  const { rename = {} } = value.claims ?? {}
+  const left = known.filter(name => !Object.values(rename).includes(name))
+  return Object.entries(rename).flatMap(([name, source]) => {
+    const path = ['claims', 'rename', name]
+    if (PROTOCOL_CLAIMS.has(name)) return at(path, 'protocol-claim', OF_PROTOCOL)
+    if (left.includes(name)) return at(path, 'claim-taken', 'is already a claim of claims.yaml')
+    return unknownNames(at, path, source, known, UNKNOWN_CLAIM)
   })
-}
-
-const KEYED = ['private_key_jwt', 'tls_client_auth', 'self_signed_tls_client_auth']
-/** The values that FAPI 2.0 allows. An absent key is set by oidc/fapi.ts, except the method. */
-const FAPI2: Record<string, unknown[]> = {
-  token_endpoint_auth_method: KEYED,
-  require_pkce: [true],
-  rotate_refresh_tokens: [false],
-  require_pushed_authorization_requests: [true],
-  response_types: ['code'],
-  dpop_bound_access_tokens: [true],
-}
-const SIGNED = ['PS256', 'ES256', 'EdDSA']
-
-function fapiFindings({ value, written, at }: CheckedClient): Finding[] {
-  if (value.profile !== 'fapi2') return []
-  const { token_endpoint_auth_method } = value
-  return Object.entries({ ...written, token_endpoint_auth_method }).flatMap(([key, set]) => {
-    // A token is bound by DPoP or by a certificate.
-    const isFree = key.startsWith('dpop') && value.tls_client_certificate_bound_access_tokens
-    const allowed = /^(?!introspection)\w+_sign\w+_alg$/.test(key) ? SIGNED : FAPI2[key]
-    if (isFree || !allowed || [set].flat().every(one => allowed.includes(one))) return []
-    return at([key], 'profile', `profile: fapi2 allows here only ${allowed.join(', ')}`)
-  })
-}
-
-/** A custom scheme has no host, and any client can have a loopback address. */
-function haveOneHost(uris: string[]): boolean {
-  const [first, ...others] = new Set(uris.map(uri => new URL(uri).host))
-  return Boolean(first) && !others.length && !LOOPBACK_HOSTS.has(new URL(uris[0] ?? '').hostname)
-}
-
-function hasKeyFor(jwks: ClientFile['jwks'], alg: unknown): boolean {
-  const type = alg === 'ECDH-ES' ? 'EC' : 'RSA'
-  return (jwks?.keys ?? []).some(
-    ({ kty, use = 'enc', alg: own = alg }) => kty === type && use === 'enc' && own === alg,
-  )
 }
 
 /** Returns findings, in the client files, for the clients that the library refuses. */
 export function libraryFindings(
   refused: { client_id: string; message: string }[],
-  files: Map<string, FileResult<unknown>['at']>,
+  { folder, files }: { folder: string; files: { clients: Record<string, string> } },
 ): Finding[] {
   return refused.flatMap(({ client_id, message }) => {
+    const file = files.clients[client_id]
+    if (!file) return []
     // Without a key in its message, the error is about authentication.
     const isNamed = (key: string) => new RegExp(`\\b${key}\\b`).test(message)
     const key = Object.keys(clientSchema.shape).find(isNamed) ?? 'token_endpoint_auth_method'
     const [, why = ''] = Object.entries(messages.library).find(([name]) => key.endsWith(name)) ?? []
-    const at = files.get(client_id)
-    return at ? [at([key], 'library', `${message.replace(`${key} `, '')}${why}`)] : []
+    const at = inClientFile(file, folder)
+    return [at([key], 'library', `${message.replace(`${key} `, '')}${why}`)]
   })
 }

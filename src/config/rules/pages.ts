@@ -5,9 +5,10 @@ import { join, resolve } from 'node:path'
 import { pause } from '../../store/turns.ts'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
-import { findingsOf, strayFile } from '../report/wording.ts'
+import { strayFile } from '../report/wording.ts'
 import { entriesOf, readBytes, readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
+import { brokenRules, type Rule } from './rule.ts'
 
 /** Maximum size of a picture. A logo is sent with every first page. */
 const MAX_PICTURE_BYTES = 256 * 1024
@@ -62,18 +63,32 @@ function colourFindings({ at, value: { branding = {} } }: Branded): Finding[] {
 }
 
 /** Returns findings for SVG logos that are hard to see on the light or the dark page: WCAG 2.2, 1.4.11. */
-export function logoFindings(usher: ValidFile<UsherFile>, pictures: Record<string, string>) {
-  const { branding } = usher.value
-  return (['light', 'dark'] as const).flatMap(scheme => {
-    const key = scheme === 'dark' && branding.logo_dark ? 'logo_dark' : 'logo'
-    const { [key]: name = '' } = branding
-    const text = Buffer.from(pictures[name] ?? '', 'base64').toString()
-    if (!name.endsWith('.svg') || /prefers-color-scheme|currentColor/.test(text)) return []
-    const [page = ''] = SCHEMES[scheme].backgrounds
-    const isSeen = (colour: string) => contrast(colour, page) >= MIN_GRAPHICS_CONTRAST
-    const isHidden = !coloursOnPage(text).every(isSeen)
-    return findingsOf(usher, [[isHidden, 'logo-contrast', `branding.${key}`]])
-  })
+export const logoFindings = (usher: ValidFile<UsherFile>, pictures: Pictures) =>
+  brokenRules(LOGO_RULES, usher, pictures)
+
+type Pictures = Record<string, string>
+
+const LOGO_RULES: Rule<UsherFile, Pictures>[] = [
+  {
+    rule: 'logo-contrast',
+    at: 'branding.logo',
+    when: ({ branding: { logo, logo_dark } }, pictures) =>
+      isHidden(logo, 'light', pictures) || (!logo_dark && isHidden(logo, 'dark', pictures)),
+  },
+  {
+    rule: 'logo-contrast',
+    at: 'branding.logo_dark',
+    when: ({ branding: { logo_dark } }, pictures) => isHidden(logo_dark, 'dark', pictures),
+  },
+]
+
+/** Whether an SVG has a colour that is hard to see on the page of a scheme. */
+function isHidden(name: string | undefined, scheme: Scheme, pictures: Pictures): boolean {
+  if (!name?.endsWith('.svg')) return false
+  const svg = Buffer.from(pictures[name] ?? '', 'base64').toString()
+  if (/prefers-color-scheme|currentColor/.test(svg)) return false
+  const [page = ''] = SCHEMES[scheme].backgrounds
+  return coloursOnPage(svg).some(colour => contrast(colour, page) < MIN_GRAPHICS_CONTRAST)
 }
 
 /**

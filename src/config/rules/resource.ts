@@ -4,11 +4,12 @@ import { MAX_JWT_SECONDS } from '../../oidc/lifetimes.ts'
 import { leavesOf } from '../../store/values.ts'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
-import { findingsOf, unknownNames } from '../report/wording.ts'
+import { unknownNames } from '../report/wording.ts'
 import type { ClientFile } from '../schema/client.ts'
 import { type DetailFile, describedIn, PLACE } from '../schema/details.ts'
-import { isFor, type ResourceFile } from '../schema/resource.ts'
+import { audienceOf, isFor, type ResourceFile } from '../schema/resource.ts'
 import { type Context, UNKNOWN_CLAIM } from './client.ts'
+import { brokenRules, itemsWhere, type Rule } from './rule.ts'
 
 type Client = ValidFile<ClientFile>
 type Resource = ValidFile<ResourceFile>
@@ -36,62 +37,117 @@ const SELF_REGISTERED = /^(app_([0-9a-f]{24}|\*)|https:\/\/(\*|[^*]+|[^*/?#]+\/[
 const WRONG_PATTERN = 'a pattern is app_*, or https://HOST/* for the metadata documents of a host'
 
 /** Returns the findings about the files of config/resources/, with the warnings. */
-export function* resourceFindings(resources: Resource[], clients: Client[], context: Context) {
-  const { issuer, scopes, features, claims } = context
-  // A token for one audience must not be accepted by another, nor as an ID token or an assertion.
+export function resourceFindings(apis: Resource[], clients: Client[], context: Context): Finding[] {
+  const clientIds = clients.map(({ value }) => value.client_id)
+  const surroundings = { ...context, clients }
+  return [
+    ...audienceFindings(apis, clients, context.issuer),
+    ...apis.flatMap(api => [
+      ...brokenRules(RULES, api, surroundings),
+      ...nameFindings(api, context, clientIds),
+      ...allowedClientFindings(api, clientIds),
+    ]),
+    ...clients.flatMap(client => defaultResourceFindings(client, apis)),
+  ]
+}
+
+/** A token for one audience must not be accepted by another, nor as an ID token or an assertion. */
+function audienceFindings(apis: Resource[], clients: Client[], issuer: string): Finding[] {
   const owners = new Map([[issuer, 'this provider']])
   for (const { value, file } of clients) owners.set(value.client_id, `the client of ${file}`)
-  const ids = clients.map(({ value }) => value.client_id)
-  const isPublic = (id: string) =>
-    clients.find(({ value }) => value.client_id === id)?.value.token_endpoint_auth_method === 'none'
-  const isTaken = (name: string) => Object.hasOwn(claims, name) && TOKEN_CLAIMS.includes(name)
-  for (const api of resources) {
+  return apis.flatMap(api => {
     const { file, value, at } = api
-    const { resource, audience = resource, introspected_by, token_format } = value
+    const audience = audienceOf(value)
     const owner = owners.get(audience)
-    const shared = `the tokens of ${owner} have this audience already`
-    // A file with the same resource is a finding of its own.
-    const isFirst = resources.find(({ value }) => value.resource === resource) === api
-    if (owner && isFirst)
-      yield at([value.audience ? 'audience' : 'resource'], 'same-audience', shared)
     owners.set(audience, file)
-    const names = Object.keys(value.scopes)
-    for (const scope of names.filter(name => Object.hasOwn(scopes, name))) {
-      yield at(['scopes', scope], 'same-scope', 'is already a scope of claims.yaml')
-    }
-    const isUnread = token_format === 'opaque' && !introspected_by && !value.authorization_server
-    const isLong = token_format === 'jwt' && Number(value.token_lifetime) > MAX_JWT_SECONDS
-    yield* findingsOf(api, [
-      [isLong, 'jwt-lifetime', 'token_lifetime'],
-      [isUnread, 'resource-unread', 'token_format'],
-      [!features.resource_indicators, 'feature-off', 'resource'],
-      [introspected_by && !features.introspection, 'introspection-off', 'introspected_by'],
-      [value.clients?.includes(ANY_DOCUMENT), 'resource-open', 'clients'],
-      ...(introspected_by ?? []).map(
-        (id, i) => [isPublic(id), 'client-public', `introspected_by.${i}`] as const,
+    // A file with the same resource is a finding of its own.
+    const first = apis.find(other => other.value.resource === value.resource)
+    if (!owner || first !== api) return []
+    const key = value.audience ? 'audience' : 'resource'
+    return [at([key], 'same-audience', `the tokens of ${owner} have this audience already`)]
+  })
+}
+
+/** The settings, and the files of clients. */
+type Surroundings = Context & { clients: Client[] }
+
+const RULES: Rule<ResourceFile, Surroundings>[] = [
+  {
+    rule: 'jwt-lifetime',
+    at: 'token_lifetime',
+    when: ({ token_format, token_lifetime = 0 }) =>
+      token_format === 'jwt' && token_lifetime > MAX_JWT_SECONDS,
+  },
+  {
+    rule: 'resource-unread',
+    at: 'token_format',
+    when: ({ token_format, introspected_by, authorization_server }) =>
+      token_format === 'opaque' && !introspected_by && !authorization_server,
+  },
+  {
+    rule: 'feature-off',
+    at: 'resource',
+    when: (_, { features }) => !features.resource_indicators,
+  },
+  {
+    rule: 'introspection-off',
+    at: 'introspected_by',
+    when: ({ introspected_by }, { features }) => introspected_by && !features.introspection,
+  },
+  {
+    rule: 'resource-open',
+    at: 'clients',
+    when: ({ clients }) => clients?.includes(ANY_DOCUMENT),
+  },
+  {
+    rule: 'client-public',
+    where: ({ introspected_by }, { clients }) =>
+      itemsWhere('introspected_by', introspected_by, id => {
+        const client = clients.find(({ value }) => value.client_id === id)
+        return client?.value.token_endpoint_auth_method === 'none'
+      }),
+  },
+  {
+    rule: 'token-claim',
+    where: (api, { claims }) =>
+      itemsWhere(
+        'claims',
+        api.claims,
+        name => Object.hasOwn(claims, name) && TOKEN_CLAIMS.includes(name),
       ),
-      ...(value.claims ?? []).map(
-        (name, i) => [isTaken(name), 'token-claim', `claims.${i}`] as const,
-      ),
-    ])
-    yield* unknownNames(at, ['default_scopes'], value.default_scopes, names, NO_SCOPE)
-    yield* unknownNames(at, ['claims'], value.claims, Object.keys(claims), UNKNOWN_CLAIM)
-    yield* unknownNames(at, ['introspected_by'], introspected_by, ids, NO_CLIENT)
-    for (const [i, id] of (value.clients ?? []).entries()) {
-      // A client that registered itself has no file.
-      if (SELF_REGISTERED.test(id)) continue
-      const isPattern = id.includes('*')
-      if (isPattern) yield at(['clients', i], 'unknown-client', WRONG_PATTERN)
-      else yield* unknownNames(at, ['clients', i], id, ids, NO_CLIENT)
-    }
-  }
-  const known = resources.map(({ value }) => value.resource)
-  for (const client of clients) {
-    const { default_resource: name } = client.value
-    yield* unknownNames(client.at, ['default_resource'], name, known, NO_API)
-    const api = resources.find(({ value }) => value.resource === name)
-    yield* notFor(client, ['default_resource'], api)
-  }
+  },
+]
+
+/** Returns the findings about names in the file of an API: scopes, claims, clients. */
+function nameFindings({ value, at }: Resource, context: Context, clientIds: string[]): Finding[] {
+  const { default_scopes, introspected_by } = value
+  const names = Object.keys(value.scopes)
+  const claims = Object.keys(context.claims)
+  const taken = names.filter(name => Object.hasOwn(context.scopes, name))
+  return [
+    ...taken.map(name => at(['scopes', name], 'same-scope', 'is already a scope of claims.yaml')),
+    ...unknownNames(at, ['default_scopes'], default_scopes, names, NO_SCOPE),
+    ...unknownNames(at, ['claims'], value.claims, claims, UNKNOWN_CLAIM),
+    ...unknownNames(at, ['introspected_by'], introspected_by, clientIds, NO_CLIENT),
+  ]
+}
+
+/** Returns the findings about `clients` of an API. A client that registered itself has no file. */
+function allowedClientFindings({ value, at }: Resource, clientIds: string[]): Finding[] {
+  const { clients = [] } = value
+  return clients.flatMap((id, i) => {
+    if (SELF_REGISTERED.test(id)) return []
+    if (id.includes('*')) return [at(['clients', i], 'unknown-client', WRONG_PATTERN)]
+    return unknownNames(at, ['clients', i], id, clientIds, NO_CLIENT)
+  })
+}
+
+function defaultResourceFindings(client: Client, apis: Resource[]): Finding[] {
+  const path = ['default_resource']
+  const { default_resource: name } = client.value
+  const known = apis.map(({ value }) => value.resource)
+  const api = apis.find(({ value }) => value.resource === name)
+  return [...unknownNames(client.at, path, name, known, NO_API), ...notFor(client, path, api)]
 }
 
 /** Returns a finding if a key of a client names an API that is not for it. */
@@ -101,42 +157,64 @@ function notFor({ value, at }: Client, path: PropertyKey[], api?: Resource): Fin
 }
 
 /** Returns the findings about the files of config/details/, and about clients that name a type. */
-export function* detailFindings(types: Type[], clients: Client[], resources: Resource[]) {
-  const apis = new Map(resources.map(api => [api.value.resource, api]))
-  const known = new Map(types.map(({ value }) => [value.type, value]))
-  for (const type of types) {
-    yield* unknownNames(type.at, ['resource'], type.value.resource, [...apis.keys()], NO_API)
-    yield* wordFindings(type)
-  }
-  for (const client of clients) {
-    const key = 'authorization_details_types'
-    const names = client.value[key] ?? []
-    yield* unknownNames(client.at, [key], names, [...known.keys()], NO_TYPE)
-    for (const [i, name] of names.entries()) {
-      yield* notFor(client, [key, i], apis.get(known.get(name)?.resource ?? ''))
-    }
-  }
+export function detailFindings(types: Type[], clients: Client[], apis: Resource[]): Finding[] {
+  const known = apis.map(({ value }) => value.resource)
+  return [
+    ...types.flatMap(type => [
+      ...unknownNames(type.at, ['resource'], type.value.resource, known, NO_API),
+      ...sentenceFindings(type),
+      ...labelFindings(type),
+    ]),
+    ...clients.flatMap(client => typeFindings(client, types, apis)),
+  ]
+}
+
+/** Returns the findings about the types that a client names. */
+function typeFindings(client: Client, types: Type[], apis: Resource[]): Finding[] {
+  const key = 'authorization_details_types'
+  const { [key]: names = [] } = client.value
+  const known = types.map(({ value }) => value.type)
+  return [
+    ...unknownNames(client.at, [key], names, known, NO_TYPE),
+    ...names.flatMap((name, i) => {
+      const type = types.findLast(({ value }) => value.type === name)
+      const api = apis.findLast(({ value }) => value.resource === type?.value.resource)
+      return notFor(client, [key, i], api)
+    }),
+  ]
 }
 
 const NO_PROPERTY = ['unknown-property', 'the schema has no property {name}'] as const
 
-/** A sentence can name required properties; a label is for a property or a value of an enum. */
-function* wordFindings({ value: { schema, description, labels }, at }: Type): Generator<Finding> {
+/** The placeholders of a sentence name required properties. */
+function sentenceFindings({ value: { schema, description }, at }: Type): Finding[] {
   const described = describedIn(schema)
   const paths = described.map(({ path }) => path)
   const optional = described.filter(({ isRequired }) => !isRequired).map(({ path }) => path)
+  return leavesOf({ description }).flatMap(([name, sentence]) => {
+    const key = name.split('.')
+    return placesIn(String(sentence)).flatMap(path => {
+      if (!optional.includes(path)) return unknownNames(at, key, path, paths, NO_PROPERTY)
+      const message = `${path} may be missing: make it required, or delete it here`
+      return [at(key, 'unknown-property', message)]
+    })
+  })
+}
+
+/** Returns the names of the properties whose values stand in a sentence. */
+function placesIn(sentence: string): string[] {
+  const matches = [...sentence.matchAll(new RegExp(PLACE, 'g'))]
+  return matches.map(([, path = '']) => path)
+}
+
+/** A label is for a property, or for a value of an enum. */
+function labelFindings({ value: { schema, labels }, at }: Type): Finding[] {
+  const described = describedIn(schema)
+  const paths = described.map(({ path }) => path)
   const values = described.flatMap(({ path, items, enum: values = items?.enum ?? [] }) =>
     values.map(value => `${path}.${value}`),
   )
-  for (const [name, sentence] of leavesOf({ description })) {
-    const key = name.split('.')
-    for (const [, path = ''] of String(sentence).matchAll(new RegExp(PLACE, 'g'))) {
-      const message = `${path} may be missing: make it required, or delete it here`
-      if (optional.includes(path)) yield at(key, 'unknown-property', message)
-      yield* unknownNames(at, key, path, paths, NO_PROPERTY)
-    }
-  }
-  for (const path of Object.keys(labels)) {
-    yield* unknownNames(at, ['labels', path], path, [...paths, ...values], NO_PROPERTY)
-  }
+  return Object.keys(labels).flatMap(path =>
+    unknownNames(at, ['labels', path], path, [...paths, ...values], NO_PROPERTY),
+  )
 }

@@ -130,7 +130,7 @@ export function registration(
     acceptWithoutToken: open.acceptWithoutToken,
     checkRequest({ oidc }) {
       const { clientId = '' } = oidc.client ?? {}
-      const hasFile = settings.clientFiles.has(clientId)
+      const hasFile = Object.hasOwn(settings.files.clients, clientId)
       if (isAlways && registered.isRegisteredId(clientId) && !hasFile) addOfflineAccess(oidc)
     },
     prolongClient: clients.touch,

@@ -11,6 +11,7 @@
 // user is (Identity Assertion JWT Authorization Grant, a draft of the IETF; "cross-app access").
 
 import { type Client, errors, type TokenEndpointGrantContext } from 'oidc-provider'
+import { inResourceFile } from '../../config/files.ts'
 import type { Settings } from '../../config/load.ts'
 import { ConfigError, type Finding } from '../../config/report/finding.ts'
 import { audienceOf, type ResourceFile } from '../../config/schema/resource.ts'
@@ -108,7 +109,7 @@ export function tokenExchange(
 }
 
 /** Throws a `ConfigError` for rules that name what the config folder does not have. */
-function checkRules({ resources, resourceFiles, clients }: Settings): void {
+function checkRules({ resources, files, clients }: Settings): void {
   const apis = Object.values(resources)
   const clientIds = clients
     .filter(client => client.grant_types.includes(EXCHANGE_GRANT))
@@ -117,7 +118,7 @@ function checkRules({ resources, resourceFiles, clients }: Settings): void {
   const audiences = apis.map(audienceOf)
   const findings: Finding[] = []
   for (const { resource, scopes, exchange = [] } of apis) {
-    const at = required(resourceFiles.get(resource))
+    const at = inResourceFile(required(files.resources[resource]))
     for (const [i, { client, from = [], scopes: named }] of exchange.entries()) {
       const check = (key: string, names: string[], valid: string[], problem: string) => {
         const unknown = names.filter(name => !valid.includes(name))

@@ -1,0 +1,56 @@
+// A rule about a file is a row: its name, the key that the finding is about, and the condition under which it is broken.
+// report/messages.json has the message of each rule.
+
+import type { Finding, Locate } from '../report/finding.ts'
+import { messageOf, type RuleName } from '../report/wording.ts'
+
+/** A file or a registration whose content is checked. */
+export interface Checked<Value> {
+  file: string
+  value: Value
+  /** Makes a finding in the file. */
+  at: Locate
+}
+
+interface RuleOfKey<Value, Context> {
+  rule: RuleName
+  /** The key of the finding, as `a.b.0`. */
+  at: string
+  /** Whether the rule is broken. */
+  when(value: Value, context: Context): unknown
+}
+
+interface RuleOfKeys<Value, Context> {
+  rule: RuleName
+  /** Returns the keys that break the rule, each as `a.b.0`. */
+  where(value: Value, context: Context): string[]
+}
+
+/** A rule about the content of a file. `Context`: what else the rule looks at. */
+export type Rule<Value, Context = unknown> = RuleOfKey<Value, Context> | RuleOfKeys<Value, Context>
+
+/** Returns a finding for each broken rule, in the order of the rules. */
+export function brokenRules<Value, Context>(
+  rules: Rule<Value, Context>[],
+  { file, value, at }: Checked<Value>,
+  context: Context,
+): Finding[] {
+  return rules.flatMap(row => {
+    const keys = keysThatBreak(row, value, context)
+    return keys.map(key => at(key.split('.'), row.rule, messageOf(row.rule, file, key)))
+  })
+}
+
+function keysThatBreak<Value, Context>(
+  row: Rule<Value, Context>,
+  value: Value,
+  context: Context,
+): string[] {
+  if ('where' in row) return row.where(value, context)
+  return row.when(value, context) ? [row.at] : []
+}
+
+/** Returns the keys of the items of a list that fit, as `key.0`. */
+export function itemsWhere<Item>(key: string, items: Item[] = [], fits: (item: Item) => boolean) {
+  return items.flatMap((item, i) => (fits(item) ? [`${key}.${i}`] : []))
+}
