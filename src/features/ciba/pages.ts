@@ -1,0 +1,172 @@
+// The account pages on which users answer CIBA requests:
+//
+//   the list of open requests → the page of one request → its answer → the list, with the outcome
+//
+// The page of a request sends the user to a sign-in first, if the request demands one that the session has not.
+
+import type { Context } from 'koa'
+import { errors } from 'oidc-provider'
+import type { Settings } from '../../config/load.ts'
+import { revokeGrant } from '../../oidc/adapter/grants.ts'
+import { createSessions } from '../../oidc/adapter/sessions.ts'
+import { findClient, MAY_NOT_USE, refusalOf } from '../../oidc/clients.ts'
+import type { Decision } from '../../oidc/consents.ts'
+import type { Grants } from '../../oidc/grants.ts'
+import { methodOf, satisfies, TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
+import { note } from '../../operation/audit.ts'
+import { PLACES } from '../../pages/page-data.ts'
+import { createConsentPage, decisionIn } from '../../sign-in/consent-page.ts'
+import type { SignedIn, Site, Submitted } from '../../sign-in/site.ts'
+import { now } from '../../store/store.ts'
+import { isExempt } from '../factors/rules.ts'
+import type { AccessRequest, AccessRequests } from './requests.ts'
+
+type Session = SignedIn['session']
+
+/** `gone`: nothing was left to answer. `withdrawn`: the user removed the client after it had asked. */
+type Outcome = 'allowed' | 'denied' | 'gone' | 'withdrawn'
+
+/** Returns the handlers of the pages. */
+export function createRequestPages(site: Site, requests: AccessRequests, grants: Grants) {
+  const { views, signIn, provider, records, consents, settings } = site
+  const { BackchannelAuthenticationRequest: LibraryRequests } = provider
+  const showConsent = createConsentPage(site)
+  const sessions = createSessions(records)
+
+  function times(ctx: Context, { since, until }: AccessRequest) {
+    const { ago, ahead } = views.words(ctx)
+    return { since: ago(since), until: ahead(until) }
+  }
+
+  async function describeRequest(ctx: Context, request: AccessRequest) {
+    const query = new URLSearchParams({ request: request.handle })
+    return {
+      ...times(ctx, request),
+      name: await views.nameOf(ctx, request.client_id),
+      message: request.message,
+      answer: `${PLACES.answer}?${query}`,
+    }
+  }
+
+  async function list(ctx: Context, { account }: SignedIn, outcome?: Outcome, client = '') {
+    const open = await requests.list(account.id, account.ended)
+    views.page(ctx, 'requests', {
+      requests: await Promise.all(open.map(request => describeRequest(ctx, request))),
+      done: outcome && views.words(ctx).t(`requests.${outcome}`, { client }),
+    })
+  }
+
+  /** Returns the open request of the address. Otherwise it answers: with the list, or a sign-in that the request demands. */
+  async function openRequest(ctx: Context, user: SignedIn): Promise<AccessRequest | undefined> {
+    const { account, session } = user
+    const open = await requests.list(account.id, account.ended)
+    const request = open.find(({ handle }) => handle === ctx.query.request)
+    if (!request) {
+      await list(ctx, user, 'gone')
+      return undefined
+    }
+    const client = views.configuredClient(ctx, request.client_id) ?? {}
+    const demands = missingIn(session, request, client, settings)
+    if (!Object.keys(demands).length) return request
+    signIn(ctx, demands)
+    return undefined
+  }
+
+  /** Gives a request its result. Returns false if it has one already. */
+  async function finish(...result: Parameters<typeof provider.backchannelResult>) {
+    try {
+      await provider.backchannelResult(...result)
+      return true
+    } catch (error) {
+      if (error instanceof errors.InvalidGrant) return false
+      throw error
+    }
+  }
+
+  /** Finishes a request by the answer of its user. Without a decision the user denies it. */
+  async function finishBy(
+    { account, session }: SignedIn,
+    { id, client_id }: AccessRequest,
+    decision?: Decision,
+  ): Promise<Outcome> {
+    const open = await LibraryRequests.find(id)
+    const client = await findClient(provider, client_id)
+    if (!open || open.grantId || open.error || !client) return 'gone'
+    if (refusalOf(client, account)) {
+      await finish(id, new errors.AccessDenied(MAY_NOT_USE))
+      return 'gone'
+    }
+    const isDecided = decision && (await consents.decide(account.id, client_id, decision))
+    if (!isDecided) {
+      const isDenied = await finish(id, new errors.AccessDenied('the user did not allow it'))
+      if (!isDenied) return 'gone'
+      return decision ? 'withdrawn' : 'denied'
+    }
+    const { uid, since, amr = [], acr } = session
+    const grant = await grants.make(provider, client, account.id, since)
+    if (!grant) return 'gone'
+    await grant.save()
+    // After the grant, so that the end of the session finds it.
+    const isValid = await sessions.adopt(uid, { [grant.jti]: now() + grant.expiration })
+    if (isValid && (await finish(open, grant, { acr, amr, authTime: since }))) return 'allowed'
+    await revokeGrant(records, grant.jti)
+    return 'gone'
+  }
+
+  return {
+    list,
+
+    async show(ctx: Context, user: SignedIn) {
+      const request = await openRequest(ctx, user)
+      if (!request) return
+      const { client_id: clientId, message } = request
+      const about = { request: { message, ...times(ctx, request) } }
+      await showConsent(ctx, { clientId, accountId: user.account.id }, request, about)
+    },
+
+    async answer(ctx: Context, user: Submitted) {
+      const request = await openRequest(ctx, user)
+      if (!request) return
+      const { id: account } = user.account
+      const { id, client_id } = request
+      const { required_scopes } = views.configuredClient(ctx, client_id) ?? {}
+      const decision = decisionIn(user.form, request, required_scopes)
+      // Before the result, so that a crash after it does not lose the ping.
+      const ping = { id, client_id, accountId: account }
+      await requests.pings.announce(ping)
+      const outcome = await finishBy(user, request, decision)
+      await requests.pings.confirm(ping)
+      if (decision && outcome === 'allowed') {
+        const { scopes, declined } = decision
+        note(ctx, 'consent_given', { client_id, account, scopes, declined })
+      }
+      if (outcome === 'denied') note(ctx, 'access_refused', { client_id, account })
+      const end = outcome === 'allowed' ? 'allowed' : 'denied'
+      await requests.close(account, id, end)
+      if (request.hint) await requests.close(request.hint, id, end)
+      await list(ctx, user, outcome, await views.nameOf(ctx, client_id))
+    },
+  }
+}
+
+/** Returns what the session lacks for a request, as parameters of a new sign-in. Empty if it lacks nothing. */
+function missingIn(
+  session: Session,
+  { signedIn = 0, since, acrs = [], isAcrEssential }: AccessRequest,
+  client: { require_sign_in?: string; second_factor?: string },
+  { upstreams }: Settings,
+): Record<string, string> {
+  const demands: Record<string, string> = {}
+  const method = methodOf(session.amr)
+  if (session.since < signedIn) demands.max_age = String(now() - signedIn)
+  if (client.require_sign_in && client.require_sign_in !== method) {
+    demands.require_sign_in = client.require_sign_in
+  }
+  const hasTwoFactors = satisfies(session.acr, TWO_FACTOR_ACR) || isExempt(upstreams, session.amr)
+  if (client.second_factor && !hasTwoFactors) demands.second_factor = client.second_factor
+  const hasAcr = acrs.some(acr => satisfies(session.acr, acr))
+  // An `acr` that is not essential needs one attempt: any sign-in after the request.
+  const hasTried = !isAcrEssential && session.since >= since
+  if (acrs.length > 0 && !hasAcr && !hasTried) demands.acr_values = acrs.join(' ')
+  return demands
+}
