@@ -1,5 +1,11 @@
 // The device flow (RFC 8628): the page where a user enters the code that a device shows (§3.3), and the codes.
-// The library reads the form and goes on to consent. Sign-in and a limit of wrong codes come first.
+//
+//   device                        user                                            library and store
+//   POST /device_authorization →                                                  a device code, and its user code
+//                                 opens the page, and signs in                    guardDevicePage
+//                                 enters the code, within a limit of wrong ones   findByUserCode: the session holds it
+//                                 answers the consent page                        upsert: the first decision is final
+//   POST /token →                                                                 polling.ts
 
 import type { Context, Middleware } from 'koa'
 import { type Adapter, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
@@ -16,16 +22,11 @@ import { clientInfoOf, networkOf } from '../operation/client-info.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { Views } from '../pages/views.ts'
 import type { Dependencies } from '../sign-in/dependencies.ts'
-import { type Counter, createRateLimit, type Limit } from '../sign-in/rate-limit.ts'
+import { type Counter, createRateLimit } from '../sign-in/rate-limit.ts'
 import type { Site } from '../sign-in/site.ts'
 import type { Found, Records } from '../store/records.ts'
 import { StoreUnavailable } from '../store/store.ts'
-import { INTERVAL_SECONDS, slowDownPending } from './polling.ts'
-
-/** Wrong codes of a user in all sessions; there are 20⁸ codes (RFC 8628 §5.1). */
-const OF_USER: Limit = BOUNDS.deviceCodesOfAccount
-/** Wrong codes of a network: more, so that no user blocks the others. */
-const OF_NETWORK: Limit = BOUNDS.deviceCodesOfNetwork
+import { INTERVAL_SECONDS, limitDevicePolls } from './polling.ts'
 
 /** Words for a problem with a user code, by the library's name of the error. */
 const PROBLEMS: Record<string, string | undefined> = {
@@ -58,19 +59,21 @@ export function deviceFlow(
           if (out && thrown) return showError(ctx, out, thrown)
         },
         // Our form confirms at once, because the consent page asks. For other forms, our form is shown.
-        userCodeConfirmSource: ctx => void showForm(views, ctx),
+        userCodeConfirmSource(ctx) {
+          showForm(views, ctx)
+        },
         successSource(ctx) {
           const { clientId, accountId, deviceInfo } = ctx.oidc.entities.DeviceCode ?? {}
-          const about = { client_id: clientId, account: accountId, network: deviceInfo?.network }
-          note(ctx, 'device_connected', about)
+          const network = deviceInfo?.network
+          note(ctx, 'device_connected', { client_id: clientId, account: accountId, network })
           showEnd(views, ctx, 'done')
         },
       },
     },
     checks: { consent: [undecided] },
     adapters: { DeviceCode: deviceCodeAdapter(records) },
-    grantHandlers: { [DEVICE_GRANT]: handler => slowDownPending(records, handler) },
-    answers: { device_authorization: finish },
+    grantHandlers: { [DEVICE_GRANT]: handler => limitDevicePolls(records, handler) },
+    answers: { device_authorization: completeAnswer },
     addPages(pages, site) {
       if (enabled) pages.all(PLACES.device, guardDevicePage(site))
     },
@@ -87,9 +90,12 @@ const undecided = new interactionPolicy.Check(
 /** Shows the page at the end of the flow. */
 function showEnd(views: Views, ctx: Context, outcome: string, status = 200) {
   const { t } = views.words(ctx)
-  const title = t(`device.${outcome}_title`)
-  const again = outcome !== 'done'
-  views.page(ctx, 'device-done', { title, text: t(`device.${outcome}`), again }, status)
+  const data = {
+    title: t(`device.${outcome}_title`),
+    text: t(`device.${outcome}`),
+    again: outcome !== 'done',
+  }
+  views.page(ctx, 'device-done', data, status)
 }
 
 /** Shows the form. Returns false for an error that is not about the code. */
@@ -123,8 +129,9 @@ function guardDevicePage({ enter, records, views }: Site): Middleware {
     ctx.querystring = ''
     if (ctx.method !== 'POST') return next()
     const counts: Counter[] = [
-      [`device code ${account}`, OF_USER],
-      [`device code network ${networkOf(ctx.ip)}`, OF_NETWORK],
+      // There are 20⁸ codes (RFC 8628 §5.1). A network has more attempts, so that no user blocks the others.
+      [`device code ${account}`, BOUNDS.deviceCodesOfAccount],
+      [`device code network ${networkOf(ctx.ip)}`, BOUNDS.deviceCodesOfNetwork],
     ]
     if (!(await attempts.count(counts))) {
       note(ctx, 'device_code_throttled', { account })
@@ -137,7 +144,7 @@ function guardDevicePage({ enter, records, views }: Site): Middleware {
 }
 
 // The library leaves `interval` out, and gives the user the host name of a client's mTLS request.
-const finish: Finisher = (ctx, { issuer }) => {
+const completeAnswer: Finisher = (ctx, { issuer }) => {
   if (ctx.status !== 200) return
   const body = ctx.body as { user_code: string }
   const verification_uri = `${issuer}${PLACES.device}`
@@ -150,33 +157,43 @@ const finish: Finisher = (ctx, { issuer }) => {
  * code holds it: no other session can allow or deny it, and the first decision is final.
  */
 export function deviceCodeAdapter(records: Records) {
-  return ({ find }: Pick<Adapter, 'find'>) => {
-    const ownUid = () => currentSession()?.uid
-    const isHeld = ({ inFlight, sessionUid }: Payload) => inFlight && sessionUid !== ownUid()
-    const isOver = (code: Payload) => code.accountId || code.error || isHeld(code)
-    const save = answerOnce(records, 'DeviceCode', isOver)
+  const userCodes = records.of<{ id: string }>('UserCode')
+  const saveCode = answerOnce(records, 'DeviceCode', isOver)
 
-    return {
-      async upsert(id: string, payload: Payload, ttl?: number) {
-        const { userCode = id, inFlight, error } = payload
-        // Stores no error but the user's denial.
-        if (error && error !== 'access_denied') return
-        // A user code leads to one device code. A device that gets the code of another asks again.
-        const claim = ({ value = { id } }: Found<{ id: string }>) =>
-          value.id === id ? value : undefined
-        const { after } = await records.change('UserCode', String(userCode), claim, { ttl })
-        if (!after) throw new StoreUnavailable('this user code is in use')
-        // Before the code, which the device has: it never leads to a grant that is not there.
-        await unsavedGrant(payload.grantId)?.save()
-        await save(id, { ...payload, ...(inFlight === true && { sessionUid: ownUid() }) }, ttl)
-      },
-
-      // The session that holds it may enter it again: a tab was closed, or a page expired.
-      async findByUserCode(userCode: string) {
-        const { value } = await records.read<{ id: string }>('UserCode', userCode)
-        const found = value && (await find(value.id))
-        return found && { ...found, inFlight: isHeld(found) }
-      },
+  /** Makes a user code lead to one device code. A device that gets the user code of another asks again. */
+  async function claimUserCode(userCode: string, id: string, ttl?: number) {
+    const claim = ({ value = { id } }: Found<{ id: string }>) => {
+      return value.id === id ? value : undefined
     }
+    const { after } = await userCodes.change(userCode, claim, { ttl })
+    if (!after) throw new StoreUnavailable('this user code is in use')
   }
+
+  return ({ find }: Pick<Adapter, 'find'>) => ({
+    async upsert(id: string, payload: Payload, ttl?: number) {
+      const { userCode = id, inFlight, error } = payload
+      // Stores no error but the user's denial.
+      if (error && error !== 'access_denied') return
+      await claimUserCode(String(userCode), id, ttl)
+      // Before the code, which the device has: it never leads to a grant that is not there.
+      await unsavedGrant(payload.grantId)?.save()
+      const code = inFlight === true ? { ...payload, sessionUid: sessionUid() } : payload
+      await saveCode(id, code, ttl)
+    },
+
+    // The session that holds it may enter it again: a tab was closed, or a page expired.
+    async findByUserCode(userCode: string) {
+      const { value } = await userCodes.read(userCode)
+      const found = value && (await find(value.id))
+      return found && { ...found, inFlight: isHeldByOther(found) }
+    },
+  })
 }
+
+const sessionUid = () => currentSession()?.uid
+
+/** Whether another session has entered the user code. */
+const isHeldByOther = (code: Payload) => code.inFlight && code.sessionUid !== sessionUid()
+
+/** Whether the code has its decision, or another session holds it. */
+const isOver = (code: Payload) => code.accountId || code.error || isHeldByOther(code)

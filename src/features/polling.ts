@@ -4,30 +4,31 @@
 import { errors } from 'oidc-provider'
 import { BOUNDS } from '../oidc/bounds.ts'
 import type { GrantHandler } from '../oidc/feature.ts'
-import { createRateLimit, type Limit } from '../sign-in/rate-limit.ts'
+import { createRateLimit } from '../sign-in/rate-limit.ts'
 import type { Records } from '../store/records.ts'
 import { mapOf } from '../store/values.ts'
 
 /** The `interval` that clients are given. */
 export const INTERVAL_SECONDS = 5
-/** A little less than the interval. */
-const OF_CODE: Limit = BOUNDS.polls
 
 const counterOf = (code: string) => `polls of ${code}`
 
-/** Counts a poll. Returns false if the last accepted poll is less than an interval ago. */
-const isDue = (records: Records, code: string) =>
-  createRateLimit(records).count([[counterOf(code), OF_CODE]])
+/** Counts a poll. Throws `SlowDown` if the last accepted poll is less than an interval ago. */
+async function countPoll(records: Records, code: string): Promise<void> {
+  // A little less than the interval.
+  const isInTime = await createRateLimit(records).count([[counterOf(code), BOUNDS.polls]])
+  if (!isInTime) throw new errors.SlowDown()
+}
 
 /** For device codes. Writes a record for codes of this client only, so that others do not fill the store. */
-export function slowDownPending(records: Records, handler: GrantHandler): GrantHandler {
+export function limitDevicePolls(records: Records, handler: GrantHandler): GrantHandler {
   return async ctx => {
     try {
       await handler(ctx)
     } catch (error) {
-      if (!(error instanceof errors.AuthorizationPending)) throw error
-      const isInTime = await isDue(records, String(mapOf(ctx.oidc.params).device_code))
-      throw isInTime ? error : new errors.SlowDown()
+      const isPending = error instanceof errors.AuthorizationPending
+      if (isPending) await countPoll(records, String(mapOf(ctx.oidc.params).device_code))
+      throw error
     }
   }
 }
@@ -37,7 +38,7 @@ export function slowDownPending(records: Records, handler: GrantHandler): GrantH
  * but not the request that follows a ping (§10.2). A used `auth_req_id` passes: the library then revokes
  * its tokens.
  */
-export function slowDownAll(records: Records, handler: GrantHandler): GrantHandler {
+export function limitCibaPolls(records: Records, handler: GrantHandler): GrantHandler {
   return async ctx => {
     const { provider, client, params } = ctx.oidc
     const id = String(mapOf(params).auth_req_id)
@@ -45,7 +46,7 @@ export function slowDownAll(records: Records, handler: GrantHandler): GrantHandl
     const isOpen = request?.clientId === client?.clientId && !request?.consumed
     const isAnswered = request?.grantId || request?.error
     const isPinged = isAnswered && client?.backchannelTokenDeliveryMode === 'ping'
-    if (isOpen && !isPinged && !(await isDue(records, id))) throw new errors.SlowDown()
+    if (isOpen && !isPinged) await countPoll(records, id)
     try {
       await handler(ctx)
     } catch (error) {
