@@ -44,7 +44,7 @@ const INVISIBLE = /[[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800\uFFFC\u{1D159}]--[\uFE0E\uFE0
 /** Each of these finds what is needed first, as the group `needed`. */
 const orNeeded = (pattern: string) => new RegExp(`(?<needed>${NEEDED})|${pattern}`, 'gv')
 const INVISIBLE_OR_NEEDED = orNeeded(INVISIBLE.source)
-const CONTROL_OR_NEEDED = orNeeded(String.raw`[\p{C}--\n]`)
+const CONTROL_OR_NEEDED = orNeeded(String.raw`[[\p{C}\p{Zl}\p{Zp}]--\n]`)
 
 /** Burmese and Tibetan put up to six marks on a letter. Marks for all scripts are put on others to cover lines. */
 const MANY_MARKS = /[\p{M}&&\p{sc=Zinh}]{4}|\p{M}{8}/v

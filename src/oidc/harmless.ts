@@ -16,7 +16,7 @@ const hideSecret = (_found: string, run = '') =>
  * `MAX_SHOWN_CHARACTERS` long. Compare it with other texts that went through here.
  */
 export function harmless(value: string): string {
-  const shown = value.replace(SUSPECT, hideSecret).replace(/\p{C}/gu, ' ')
+  const shown = value.replace(SUSPECT, hideSecret).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, ' ')
   return shown.length > MAX_SHOWN_CHARACTERS
     ? `${beginningOf(shown, MAX_SHOWN_CHARACTERS)}…`
     : shown

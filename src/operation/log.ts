@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
 import { type Logger, pino } from 'pino'
 import { BOUNDS } from '../oidc/bounds.ts'
+import { isMap } from '../store/values.ts'
 import { type AuditEventName, createAudit, isFailure } from './audit.ts'
 import { networkOf } from './client-info.ts'
 import { createQuota, createQuotas } from './limits.ts'
@@ -114,12 +115,15 @@ const MAX_TEXT_CHARACTERS = 1000
  * issuer may have written them.
  */
 export function printable(fields: Record<string, unknown>): Record<string, unknown> {
-  const plain = (value: unknown): unknown => {
-    if (Array.isArray(value)) return value.map(plain)
-    if (typeof value !== 'string') return value
-    return value.replace(/[\p{C}\u2028\u2029]/gu, ' ').slice(0, MAX_TEXT_CHARACTERS)
-  }
-  return Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, plain(value)]))
+  const entries = Object.entries(fields).map(([name, value]) => [name, printableValue(value)])
+  return Object.fromEntries(entries)
+}
+
+function printableValue(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(printableValue)
+  if (isMap(value)) return printable(value)
+  if (typeof value !== 'string') return value
+  return value.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, ' ').slice(0, MAX_TEXT_CHARACTERS)
 }
 
 /** The fields of an error that are logged. Others can hold bytes of a request, or keys. */

@@ -111,7 +111,7 @@ test('the page names the application, the account and whom to ask, and leads bac
   expect(failure && explainFailure({ failure })).toEqual({
     wrong:
       'the account has no value of `allow` in the file of web (the account may not use this client: groups)',
-    change: expect.stringContaining('accounts why NAME --client CLIENT_ID'),
+    change: expect.stringContaining('accounts why ACCOUNT --client web'),
   })
   await page.submit({ decision: 'back' })
   expect(Object.fromEntries(page.page.params)).toMatchObject({
