@@ -1,7 +1,8 @@
 // Signed-in browsers of the account. The user can sign out of each of them, or of all others at once.
 
 import type { Context } from 'koa'
-import type { ClientInfo, Sessions } from '../oidc/adapter/sessions.ts'
+import type { ClientInfo } from '../oidc/adapter/session-record.ts'
+import type { Sessions } from '../oidc/adapter/sessions.ts'
 import { note } from '../operation/audit.ts'
 import { PLACES, type SessionInWords } from '../pages/page-data.ts'
 import type { Words } from '../pages/words.ts'

@@ -4,7 +4,7 @@
 import { BlockList, isIPv6 } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import type { Context } from 'koa'
-import type { ClientInfo } from '../oidc/adapter/sessions.ts'
+import type { ClientInfo } from '../oidc/adapter/session-record.ts'
 
 type Signs = [sign: RegExp, name: string][]
 

@@ -1,7 +1,8 @@
 // The queue of logout tokens on every store: each delivery is taken by one node, and none is lost.
 
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
-import { createSessions, type SessionRecord } from '../../src/oidc/adapter/sessions.ts'
+import type { SessionRecord } from '../../src/oidc/adapter/session-record.ts'
+import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { type SignOut, signOutQueue } from '../../src/store/delivery-queue.ts'
 import { openInstallation } from '../../src/store/open.ts'
 import type { Records } from '../../src/store/records.ts'

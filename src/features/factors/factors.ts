@@ -8,7 +8,7 @@
 import { randomInt } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { namesIn } from '../../config/schema/values.ts'
-import type { ClientInfo } from '../../oidc/adapter/sessions.ts'
+import type { ClientInfo } from '../../oidc/adapter/session-record.ts'
 import { BOUNDS } from '../../oidc/bounds.ts'
 import type { Found, Records } from '../../store/records.ts'
 import { now } from '../../store/store.ts'

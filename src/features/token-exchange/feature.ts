@@ -16,7 +16,7 @@ import type { Settings } from '../../config/load.ts'
 import { ConfigError, type Finding } from '../../config/report/finding.ts'
 import { audienceOf, type ResourceFile } from '../../config/schema/resource.ts'
 import { grantName, newTag } from '../../oidc/adapter/grants.ts'
-import { saveAtEnd } from '../../oidc/adapter/request.ts'
+import { saveWithRequest } from '../../oidc/adapter/request.ts'
 import { scopeOf } from '../../oidc/clients.ts'
 import type { Oidc } from '../../oidc/dependencies.ts'
 import { bindToken } from '../../oidc/dpop.ts'
@@ -274,7 +274,7 @@ async function issueToken(
     resources: { ...given, [api.resource]: scope },
     dependsOn: [...(source.dependsOn ?? [grantName(source.jti)]), ...subject.records],
   }
-  await saveAtEnd(() => records.save(...grantName(grantId), grant, { ttl }))
+  await saveWithRequest(() => records.save(...grantName(grantId), grant, { ttl }))
   const { requested_token_type = ACCESS_TOKEN } = ctx.oidc.params as ExchangeParameters
   return {
     access_token: await token.save(),

@@ -18,7 +18,7 @@ import type { IDToken } from 'openid-client'
 import { type ResourceFile, scopesFor } from '../../config/schema/resource.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import { newTag, revokeGrant } from '../../oidc/adapter/grants.ts'
-import { commitAtEnd } from '../../oidc/adapter/request.ts'
+import { commitRequest } from '../../oidc/adapter/request.ts'
 import { refusalOf, scopeOf } from '../../oidc/clients.ts'
 import { keyOf, withdrawalOf } from '../../oidc/consents.ts'
 import { bindToken, CNF_PROBLEM, confirmationIn } from '../../oidc/dpop.ts'
@@ -168,7 +168,7 @@ export function createAssertionHandler(
       await revokeGrant(records, grantId)
       refuse(WAS_USED)
     }
-    await commitAtEnd(use, { afterSaves: true })
+    await commitRequest(use, { afterSaves: true })
     const access_token = await token.save()
     const { tokenType: token_type, expiration: expires_in } = token
     ctx.body = { access_token, token_type, expires_in, scope: token.scope }

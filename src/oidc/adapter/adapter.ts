@@ -64,11 +64,12 @@ import {
   currentSession,
   isForRefresh,
   isTokenRequest,
-  saveAtEnd,
+  saveWithRequest,
   usedRefreshToken,
 } from './request.ts'
 import { alreadyUsed, answerOnce, noteReuse } from './reuse.ts'
-import { createSessions, type SessionRecord, type Sessions } from './sessions.ts'
+import type { SessionRecord } from './session-record.ts'
+import { createSessions, type Sessions } from './sessions.ts'
 
 /** Models whose records belong in a backup: clients that registered themselves, and what they are changed with. */
 const MODELS_IN_BACKUP = ['Client', 'RegistrationAccessToken']
@@ -136,7 +137,7 @@ function createPlainAdapter(model: string, ofModel: Collection<Payload>) {
     async upsert(id: string, payload: Payload, ttl?: number) {
       const decide = ({ value, version }: Found<Payload>) =>
         value || version === 0 ? payload : undefined
-      await saveAtEnd(() => ofModel.change(id, decide, { ttl }, { version: 0 }))
+      await saveWithRequest(() => ofModel.change(id, decide, { ttl }, { version: 0 }))
     },
 
     async find(id: string): Promise<Payload | undefined> {

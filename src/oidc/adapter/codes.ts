@@ -3,7 +3,7 @@
 import type { Adapter } from 'oidc-provider'
 import type { Collection, Records } from '../../store/records.ts'
 import { grantName, type Payload, revokeGrant, tagOf } from './grants.ts'
-import { assertClientConnected, commitAtEnd, unsavedGrant } from './request.ts'
+import { assertClientConnected, commitRequest, unsavedGrant } from './request.ts'
 import { alreadyUsed, noteReuse } from './reuse.ts'
 
 /** Models whose values begin with the id of their grant (the tag), which is read at the same time. */
@@ -52,7 +52,7 @@ export function createCodeAdapter(model: string, codes: Collection<Payload>, rec
         await assertClientConnected()
         if (!(await codes.consume(id))) await endReused(value)
       }
-      await commitAtEnd(use, { afterSaves: true })
+      await commitRequest(use, { afterSaves: true })
     },
   }
 }

@@ -20,10 +20,10 @@ import { required } from '../../store/values.ts'
 import { type GrantRecord, grantRecords, type Payload, revokeGrant } from './grants.ts'
 import {
   assertClientConnected,
-  commitAtEnd,
+  commitRequest,
   isRefreshRequest,
   isTokenRequest,
-  saveAtEnd,
+  saveWithRequest,
 } from './request.ts'
 import { alreadyUsed, noteReuse } from './reuse.ts'
 
@@ -114,12 +114,14 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     const { id, tag, generation } = required(parse(token))
     const next: Family = { payload: lasting(payload), generation, since: now() }
     if (generation === 0) {
-      return saveAtEnd(() => Promise.all([prolongGrant(tag), families.save(id, next, { ttl })]))
+      return saveWithRequest(() =>
+        Promise.all([prolongGrant(tag), families.save(id, next, { ttl })]),
+      )
     }
     const found = families.lastRead(id)
     // Within the grace period the client gets the same token again. Without one, the tokens of a crash between
     // both writes would be lost.
-    await commitAtEnd(() => rotate(id, next, ttl, found), { afterSaves: grace === 0 })
+    await commitRequest(() => rotate(id, next, ttl, found), { afterSaves: grace === 0 })
   }
 
   /**

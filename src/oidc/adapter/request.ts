@@ -1,5 +1,5 @@
 // The request of the library that is in progress. Adapters and hooks of the library have no parameter for it, so
-// that it is ambient; no other file of `state/` reads `Provider.ctx`.
+// that it is ambient; no other file of `adapter/` reads `Provider.ctx`.
 //
 // At its end, a token request saves what it issues, all at the same time, and then makes one change that makes it
 // count: the commit. No client knows a token that was never sent. A crash before the commit loses nothing: the client
@@ -82,18 +82,18 @@ export async function issue(ctx: object, handler: () => Promise<void> | void): P
   await Promise.all([saved, commit?.change()])
 }
 
-/** Saves a code or token: in a token request at its end, elsewhere now. */
-export async function saveAtEnd(write: () => Promise<unknown>): Promise<void> {
+/** Saves a code or token: in a token request with all that it issues (`issue`), in any other request at once. */
+export async function saveWithRequest(write: () => Promise<unknown>): Promise<void> {
   const issuing = issuingNow()
   if (issuing) issuing.saves.push(write)
   else await write()
 }
 
 /**
- * Makes the change that makes a token request count: at its end, elsewhere now. `afterSaves`: false for a change
- * that the client can repeat, which is made with them.
+ * Makes the change that makes a request count: in a token request after its saves (`issue`), in any other request at
+ * once. `afterSaves`: false for a change that the client can repeat, which is made with the saves.
  */
-export async function commitAtEnd(
+export async function commitRequest(
   change: () => Promise<void>,
   { afterSaves }: { afterSaves: boolean },
 ) {

@@ -4,7 +4,7 @@
 //   SessionCookie VALUE    leads from the value of a cookie to the uid
 //
 // The library saves the whole session at the end of each request. Two requests at once would undo each
-// other's changes, so a write changes only what its request changed.
+// other's changes, so a write changes only what its request changed (session-record.ts).
 //
 // The library gives a session a new cookie value at every sign-in and every return from one of our
 // pages. The former value stays valid for 60 s, for requests on their way. No value from before a
@@ -17,7 +17,6 @@
 //   4. replace it by a tombstone
 
 import { randomBytes } from 'node:crypto'
-import { isDeepStrictEqual } from 'node:util'
 import type { Context } from 'koa'
 import { signOutQueue } from '../../store/delivery-queue.ts'
 import type { Found, Records } from '../../store/records.ts'
@@ -26,39 +25,7 @@ import { BOUNDS } from '../bounds.ts'
 import { ACCOUNT_CLIENT } from '../vocabulary.ts'
 import { revokeWithSession, TOMBSTONE_SECONDS } from './grants.ts'
 import { currentRequest, currentRoute } from './request.ts'
-
-/** The browser that a session signed in with, for the account pages. */
-export interface ClientInfo {
-  /** In CIDR notation. */
-  network: string
-  browser?: string
-  system?: string
-}
-
-/** The payload of the library, and what Usher keeps with it. */
-export interface SessionRecord {
-  uid: string
-  /** The value of the cookie. */
-  jti: string
-  /** Epoch seconds. */
-  exp: number
-  accountId?: string
-  /** Epoch seconds of the sign-in. */
-  loginTs?: number
-  authorizations?: Record<string, { grantId?: string; sid?: string }>
-  /** Changes with each sign-in: cookie values from before it lead nowhere. */
-  signInId?: string
-  /** The browser that signed in. */
-  clientInfo?: ClientInfo
-  /** Epoch seconds of the latest request of the library. */
-  lastUsed?: number
-  /**
-   * Grants that were made in this session, each with the epoch seconds until which it lives without a
-   * refresh token. With one it outlives the session.
-   */
-  grants?: Record<string, number>
-  [key: string]: unknown
-}
+import { type ClientInfo, isSignIn, mergeSession, type SessionRecord } from './session-record.ts'
 
 interface Pointer {
   uid: string
@@ -119,46 +86,60 @@ export function createSessions(
    */
   async function save(payload: SessionRecord, ttl: number, grantTtl = 0): Promise<void> {
     await completeSignOut()
-    // The library sets these itself.
-    const { kind, iat, ...own } = payload
-    const { uid, jti, accountId, authorizations = {} } = own
+    const { uid, accountId } = payload
     const found = sessions.lastRead(uid)
     const base = found?.value
-    const isSignIn = own.loginTs !== base?.loginTs
-    const before = grantsIn(base?.authorizations)
-    const made = grantsIn(authorizations).filter(id => !before.includes(id))
-    const grants = Object.fromEntries(made.map(id => [id, now() + grantTtl]))
-    const ctx = currentRequest()
-    const clientInfo = isSignIn && ctx ? clientInfoOf(ctx) : (base ?? own).clientInfo
-    const mine = { ...own, lastUsed: now(), clientInfo }
-    const ownSignInId = isSignIn ? randomId() : base?.signInId
+    const mine = sessionOf(payload, base, grantTtl)
     const decide = ({ value, version, consumed }: Found<SessionRecord>) => {
-      if (consumed || (!value && version !== 0)) return undefined
-      const theirs = value ?? base
-      // Two accounts signed in to one anonymous session: the first one keeps it.
-      const isTaken = theirs?.accountId && !base?.accountId && theirs.accountId !== accountId
-      if (isTaken) return undefined
-      // The same account signed in in two tabs at once: the cookie values of both are valid.
-      const isTwice = theirs?.accountId === accountId && theirs?.signInId !== base?.signInId
-      const signInId = isSignIn && isTwice ? theirs?.signInId : ownSignInId
-      const merged = merge({ ...mine, signInId }, base, theirs)
-      return {
-        ...merged,
-        jti: merged.signInId === signInId ? jti : (theirs?.jti ?? jti),
-        authorizations: merge(authorizations, base?.authorizations, theirs?.authorizations),
-        grants: unexpired({ ...theirs?.grants, ...grants }),
-      }
+      const hasEnded = consumed || (!value && version !== 0)
+      const merged = hasEnded ? undefined : mergeSession(base, mine, value ?? base)
+      return merged && { ...merged, grants: unexpired(merged.grants) }
     }
     const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
     const saved = await sessions.change(uid, decide, { ttl, indexes }, found)
     // The session ended meanwhile. Grants of this request must end with it.
-    if (!saved.after) return revokeWithSession(records, Object.keys(grants))
-    const signInId = isSignIn ? saved.after.signInId : base?.signInId
-    // A slow request can set the cookie to a replaced value, which the browser then keeps.
-    const { value: pointer } = cookies.lastRead(jti) ?? {}
-    const isDue = (pointer?.exp ?? 0) < now() + ttl || saved.before?.jti !== jti
-    if (isDue) await savePointer(jti, { uid, signInId, exp: now() + 2 * ttl })
-    if (accountId && isSignIn) await endOldest(accountId, uid)
+    if (!saved.after) return revokeWithSession(records, Object.keys(mine.grants ?? {}))
+    const signInId = isSignIn(mine, base) ? saved.after.signInId : base?.signInId
+    await prolongPointer(mine.jti, { uid, signInId }, ttl, saved.before)
+    if (accountId && isSignIn(mine, base)) await endOldest(accountId, uid)
+  }
+
+  /** Returns the session as this request leaves it, with the grants that the request has made. */
+  function sessionOf(
+    payload: SessionRecord,
+    base: SessionRecord | undefined,
+    grantTtl: number,
+  ): SessionRecord {
+    // The library sets these itself.
+    const { kind, iat, ...own } = payload
+    const before = grantsIn(base)
+    const made = grantsIn(own).filter(id => !before.includes(id))
+    const ctx = currentRequest()
+    const isNew = isSignIn(own, base)
+    return {
+      ...own,
+      signInId: isNew ? randomId() : base?.signInId,
+      clientInfo: isNew && ctx ? clientInfoOf(ctx) : (base ?? own).clientInfo,
+      lastUsed: now(),
+      grants: Object.fromEntries(made.map(id => [id, now() + grantTtl])),
+    }
+  }
+
+  /**
+   * Writes the pointer from a cookie value to its session, if it expires too soon, or if the value had been replaced:
+   * a slow request can set the cookie to such a value, which the browser then keeps. `before`: the session before the
+   * request.
+   */
+  async function prolongPointer(
+    cookie: string,
+    target: Pick<Pointer, 'uid' | 'signInId'>,
+    ttl: number,
+    before?: SessionRecord,
+  ): Promise<void> {
+    const { value: pointer } = cookies.lastRead(cookie) ?? {}
+    const lastsLongEnough = pointer && pointer.exp >= now() + ttl
+    if (lastsLongEnough && before?.jti === cookie) return
+    await savePointer(cookie, { ...target, exp: now() + 2 * ttl })
   }
 
   const savePointer = (cookie: string, pointer: Pointer) => {
@@ -245,17 +226,10 @@ const isApplication = (clientId: string) => clientId !== ACCOUNT_CLIENT
 
 const randomId = () => randomBytes(16).toString('base64url')
 
-const grantsIn = (authorizations: SessionRecord['authorizations'] = {}) =>
-  Object.values(authorizations).flatMap(({ grantId }) => grantId ?? [])
+const grantsIn = (session?: SessionRecord): string[] =>
+  Object.values(session?.authorizations ?? {}).flatMap(({ grantId }) => grantId ?? [])
 
 /** Drops grants whose time is over: they have expired, or have a refresh token. */
-function unexpired(grants: Record<string, number>): Record<string, number> {
+function unexpired(grants: Record<string, number> = {}): Record<string, number> {
   return Object.fromEntries(Object.entries(grants).filter(([, until]) => until > now()))
-}
-
-/** Three-way merge: fields that `mine` changed since `base` win. All others are those of `theirs`. */
-function merge<T extends Record<string, unknown>>(mine: T, base?: T, theirs?: T): T {
-  const names = Object.keys({ ...mine, ...base })
-  const changed = names.filter(name => !isDeepStrictEqual(mine[name], base?.[name]))
-  return { ...theirs, ...Object.fromEntries(changed.map(name => [name, mine[name]])) } as T
 }
