@@ -143,7 +143,7 @@ export interface Records extends OldRecords {
    * Returns the collection of a kind, for instance `records.of<Consent>('Consent', { backup: true })`. Declare a
    * kind beside the type of its values. Throws if the same kind was declared with other options before.
    */
-  of<T extends object>(kind: string, options?: KindOptions): Collection<T>
+  of<T extends object = object>(kind: string, options?: KindOptions): Collection<T>
 
   /**
    * Removes again what a request has found removed: the removal may not have reached a replica. Resolves
@@ -244,7 +244,7 @@ export async function openRecords(
     }
   }
 
-  function of<T extends object>(kind: string, { backup = false }: KindOptions = {}) {
+  function of<T extends object = object>(kind: string, { backup = false }: KindOptions = {}) {
     if (kinds.has(kind) && kinds.get(kind) !== backup) {
       throw new Error(`${kind} is declared twice, with and without { backup: true }`)
     }

@@ -74,7 +74,7 @@ async function prepare(deployment: Deployment): Promise<SignInPage> {
   const { id } = await directory.add({ username: 'throttled' }, PASSWORD)
   // This many failed sign-ins cause the longest wait.
   const count = { count: LIMIT + 20, at: Date.now() }
-  await deployment.records.change('Attempts', `account ${id}`, () => count)
+  await deployment.records.of('Attempts').change(`account ${id}`, () => count)
   return await openSignInPage(deployment)
 }
 

@@ -69,7 +69,7 @@ test('a consent that was given before the end of access gives no tokens', async 
   const code = browser.page.params.get('code')
   if (code) expect((await redeem(usher, code, request)).status).toBe(400)
   else expect(browser.heading).toBe('This page has expired')
-  expect(await usher.records.list('grants of account', alan)).toEqual([])
+  expect(await usher.records.of('Grant').list('grants of account', alan)).toEqual([])
 })
 
 /** Prepares access of Ada. The returned function uses it, and returns whether it was accepted. */

@@ -89,9 +89,9 @@ test.each([
   const browser = await signedIn(usher, 'ada')
   await browser.open('/account/sessions', { 'accept-language': language })
   await keepActivity(usher.records, { event: 'password_set', account: ada })
-  await usher.records.change<{ at: number }[]>('Activity', ada, ({ value = [] }) =>
-    value.map(entry => ({ ...entry, at: entry.at - 2 * 86_400 })),
-  )
+  await usher.records
+    .of<{ at: number }[]>('Activity')
+    .change(ada, ({ value = [] }) => value.map(entry => ({ ...entry, at: entry.at - 2 * 86_400 })))
   await browser.open('/account/activity', { 'accept-language': language })
   expect(rowsOn(browser)[0]).toMatch(form)
 })

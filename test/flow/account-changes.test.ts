@@ -177,11 +177,9 @@ describe('a session without a factor', () => {
     await elsewhere.open(PROFILE)
     await elsewhere.submit({ email: 'second@example.org' })
     expect(elsewhere.heading).toBe(words('sign_in.title'))
-    await pair.usher.records.change<{ at: number }>(
-      'Proof',
-      await provenUid(),
-      ({ value }) => value && { ...value, at: value.at - 16 * 60 },
-    )
+    await pair.usher.records
+      .of<{ at: number }>('Proof')
+      .change(await provenUid(), ({ value }) => value && { ...value, at: value.at - 16 * 60 })
     await browser.open(PROFILE)
     await browser.submit({ email: 'third@example.org' })
     expect(browser.heading).toBe(words('sign_in.title'))
@@ -209,7 +207,7 @@ describe('a session without a factor', () => {
 async function provenUid(): Promise<string> {
   const all = await pair.usher.sessions.list(id)
   const proven = await Promise.all(
-    all.map(async ({ uid }) => ((await pair.usher.records.read('Proof', uid)).value ? uid : [])),
+    all.map(async ({ uid }) => ((await pair.usher.records.of('Proof').read(uid)).value ? uid : [])),
   )
   return proven.flat()[0] ?? ''
 }

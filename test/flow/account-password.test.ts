@@ -75,7 +75,7 @@ test('a password change ends all other access of the account, including offline 
     const { body } = await refresh(usher, refresh_token, request.client_id)
     expect(body.error).toBe('invalid_grant')
   }
-  expect(await usher.records.list('grants of account', ada)).toEqual([])
+  expect(await usher.records.of('Grant').list('grants of account', ada)).toEqual([])
 })
 
 test('this browser stays signed in, in a new session that no earlier session id leads to', async () => {

@@ -73,7 +73,7 @@ async function state() {
   const [account, sessions, grants, consents] = await Promise.all([
     usher.directory.find(ada),
     sessionsOf(usher, ada),
-    usher.records.list<{ jti: string }>('grants of account', ada),
+    usher.records.of<{ jti: string }>('Grant').list('grants of account', ada),
     usher.consents.list(ada),
   ])
   return {

@@ -66,12 +66,13 @@ test('each browser is listed with its name, its times and its applications', asy
 test('using a session updates its time, and the browser keeps its name', async () => {
   const other = await signedInWith(FIREFOX)
   await ageSessions(usher, ada, 40 * 24 * 3600)
-  await usher.records.change<{ lastUsed: number }>(
-    'Session',
-    (await sessionsOf(usher, ada))[0]?.uid ?? '',
-    ({ value }) => value && { ...value, lastUsed: value.lastUsed - 30 * 24 * 3600 },
-    { indexes: [['sessions of account', ada]] },
-  )
+  await usher.records
+    .of<{ lastUsed: number }>('Session')
+    .change(
+      (await sessionsOf(usher, ada))[0]?.uid ?? '',
+      ({ value }) => value && { ...value, lastUsed: value.lastUsed - 30 * 24 * 3600 },
+      { indexes: [['sessions of account', ada]] },
+    )
   const [before] = await usher.sessions.list(ada)
   await open(usher, { client_id: 'first' }, copyOf(other))
   const [after] = await usher.sessions.list(ada)
@@ -175,12 +176,11 @@ test('an expired session is not listed, and its cookie is not signed in', async 
   const other = await signedIn(usher)
   const [{ uid = '' } = {}] = await sessionsOf(usher, ada)
   const browser = await signedIn(usher)
-  await usher.records.change<{ exp: number }>(
-    'Session',
-    uid,
-    ({ value }) => value && { ...value, exp: value.exp - 13 * 3600 },
-    { indexes: [['sessions of account', ada]] },
-  )
+  await usher.records
+    .of<{ exp: number }>('Session')
+    .change(uid, ({ value }) => value && { ...value, exp: value.exp - 13 * 3600 }, {
+      indexes: [['sessions of account', ada]],
+    })
   expect(await isSignedIn(other)).toBe(false)
   await browser.open(SESSIONS)
   expect(cardsOn(browser)).toHaveLength(1)

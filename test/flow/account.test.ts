@@ -1,5 +1,4 @@
 import { expect } from 'vitest'
-import { consentName } from '../../src/oidc/consents.ts'
 import { Browser } from '../support/browser.ts'
 import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, userinfo } from '../support/journey.ts'
@@ -100,12 +99,14 @@ test('the list shows each application with its scopes, the date of consent, and 
   const { browser } = await onlineTokens(usher, { scope: 'openid email offline_access' })
   await onlineTokens(usher, { browser, client_id: 'post' })
   const day = 24 * 3600
-  await usher.records.change<{ since: number; lastUsed: number }>(
-    ...consentName(ada, 'web'),
-    ({ value }) =>
-      value && { ...value, since: value.since - 40 * day, lastUsed: value.lastUsed - day },
-    { indexes: [['consents of account', ada]] },
-  )
+  await usher.records
+    .of<{ since: number; lastUsed: number }>('Consent', { backup: true })
+    .change(
+      `${ada} web`,
+      ({ value }) =>
+        value && { ...value, since: value.since - 40 * day, lastUsed: value.lastUsed - day },
+      { indexes: [['consents of account', ada]] },
+    )
   const { html } = await browser.open(APPLICATIONS)
   const cards = html.querySelectorAll('details.fold')
   expect(cards.map(card => card.querySelector('h2')?.text.trim())).toEqual([
@@ -145,11 +146,13 @@ test('fifty applications are listed, the most recently used first', async () => 
   const clients = Array.from({ length: 50 }, (_, i) => `client-${i}`)
   for (const [i, client_id] of clients.entries()) {
     await usher.consents.decide(ada, client_id, { scopes: ['openid'], declined: [], version: 0 })
-    await usher.records.change<{ lastUsed: number }>(
-      ...consentName(ada, client_id),
-      ({ value }) => value && { ...value, lastUsed: value.lastUsed - ((i * 7) % 50) * 60 },
-      { indexes: [['consents of account', ada]] },
-    )
+    await usher.records
+      .of<{ lastUsed: number }>('Consent', { backup: true })
+      .change(
+        `${ada} ${client_id}`,
+        ({ value }) => value && { ...value, lastUsed: value.lastUsed - ((i * 7) % 50) * 60 },
+        { indexes: [['consents of account', ada]] },
+      )
   }
   const { html } = await (await signedIn(usher)).open(APPLICATIONS)
   const listed = html.querySelectorAll('h2').map(({ text }) => text)
@@ -160,11 +163,11 @@ test('fifty applications are listed, the most recently used first', async () => 
 test('using an application updates its last use in the list', async () => {
   const { browser, request } = await onlineTokens(usher)
   const hour = 3600
-  await usher.records.change<{ lastUsed: number }>(
-    ...consentName(ada, 'web'),
-    ({ value }) => value && { ...value, lastUsed: value.lastUsed - hour },
-    { indexes: [['consents of account', ada]] },
-  )
+  await usher.records
+    .of<{ lastUsed: number }>('Consent', { backup: true })
+    .change(`${ada} web`, ({ value }) => value && { ...value, lastUsed: value.lastUsed - hour }, {
+      indexes: [['consents of account', ada]],
+    })
   await browser.open(request.url)
   expect(browser.page.params.get('code')).toBeTruthy()
   const { lastUsed = 0 } = (await usher.consents.find(ada, 'web')) ?? {}

@@ -60,7 +60,7 @@ test('accounts why reports where an account without a password signs in', SLOW, 
 
 /** Stores so many attempts that the next one has to wait for minutes. */
 const attempts = (counter: string) =>
-  operated.service.records.change('Attempts', counter, () => ({ count: 40, at: Date.now() }))
+  operated.service.records.of('Attempts').change(counter, () => ({ count: 40, at: Date.now() }))
 
 test(
   'accounts why reports until when an account is throttled, and counts no attempt',
@@ -87,7 +87,7 @@ test(
   SLOW,
   async () => {
     const counter = { count: 500, at: Date.now() + 60_000 }
-    await operated.service.records.change('Attempts', networkCounter('192.0.2.7'), () => counter)
+    await operated.service.records.of('Attempts').change(networkCounter('192.0.2.7'), () => counter)
     expect(await why('ada --ip 192.0.2.9')).toContain(
       'throttled from the network of 192.0.2.9, until',
     )

@@ -172,7 +172,7 @@ test.each<[string, (browser: Browser) => Promise<unknown>]>([
   const { browser } = await signedInTo(wiki)
   await tokens(usher, { browser })
   await end(browser)
-  const queued = await usher.records.list<{ client_id: string }>('sign-outs', 'new')
+  const queued = await usher.records.of<{ client_id: string }>('SignOut').list('sign-outs', 'new')
   expect(queued.map(({ client_id }) => client_id)).toEqual(['wiki'])
   await usher.directory.change(ada, account => ({ ...account, password }))
 })
@@ -184,7 +184,7 @@ test('without the feature no notification is added', async () => {
   await other.addAccount(ADA)
   const { browser } = await tokens(other)
   await signOut(browser)
-  expect(await other.records.list('sign-outs', 'new')).toEqual([])
+  expect(await other.records.of('SignOut').list('sign-outs', 'new')).toEqual([])
 })
 
 test('an application without consent is not notified', async () => {

@@ -80,11 +80,11 @@ test('denied and expired requests count towards the limit; allowed requests do n
 
 test('all requests of one client have a rate limit, before any account is looked up', async () => {
   const many = { count: 1_000_000, at: Date.now() + 10_000 }
-  await usher.records.change('Attempts', 'requests of till', () => many, { ttl: 60 })
+  await usher.records.of('Attempts').change('requests of till', () => many, { ttl: 60 })
   expect(await sendRequest(usher)).toMatchObject(REFUSED)
   expect(await sendRequest(usher, { login_hint: 'nobody' })).toMatchObject(REFUSED)
   expect((await sendRequest(usher, {}, 'desk')).status).toBe(200)
-  await usher.records.remove('Attempts', 'requests of till', 1)
+  await usher.records.of('Attempts').remove('requests of till', 1)
 })
 
 test('a client is refused after the same number of requests, whether or not the user may use it', async () => {
@@ -252,7 +252,7 @@ test('an answer during the end of its session leaves no access behind, and no gr
     const answered = () => send(own, address, { form })
     met = (await interleave(k, answered, () => endAll(grace))).met
     expect(await poll(usher, id)).not.toHaveProperty('access_token')
-    expect(await usher.records.list(...grantsOfAccount(grace))).toEqual([])
+    expect(await usher.records.of('Grant').list(...grantsOfAccount(grace))).toEqual([])
   }
 })
 

@@ -156,7 +156,7 @@ test('polls before the interval get slow_down, even when the tokens are ready', 
   expect(await pollAtOnce(usher, id)).toMatchObject(PENDING)
   await answer(browser, 'allow')
   expect(await pollAtOnce(usher, id)).toMatchObject({ error: 'slow_down' })
-  await usher.records.remove('Attempts', `polls of ${id}`, 1)
+  await usher.records.of('Attempts').remove(`polls of ${id}`, 1)
   const answers = await Promise.all(Array.from({ length: 8 }, () => pollAtOnce(usher, id)))
   expect(answers.filter(({ access_token }) => access_token)).toHaveLength(1)
   const errors = new Set(answers.map(({ error }) => error))

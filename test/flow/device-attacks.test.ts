@@ -39,7 +39,9 @@ test.beforeEach(async () => {
     alan,
     ...['127.0.0.0/24', '198.51.0.0/24'].map(net => `network ${net}`),
   ]
-  await Promise.all(counts.map(name => usher.records.remove('Attempts', `device code ${name}`, 1)))
+  await Promise.all(
+    counts.map(name => usher.records.of('Attempts').remove(`device code ${name}`, 1)),
+  )
 })
 
 async function begin() {
@@ -49,7 +51,7 @@ async function begin() {
 }
 
 async function poll(device_code: string) {
-  await usher.records.remove('Attempts', `polls of ${device_code}`, 1)
+  await usher.records.of('Attempts').remove(`polls of ${device_code}`, 1)
   const body = { grant_type: DEVICE_GRANT, device_code, client_id: 'tv' }
   return (await send(usher, '/api/oauth/token', { body })).json
 }
@@ -198,7 +200,7 @@ test('after many wrong codes a network is throttled for every user', async () =>
   const grace = await signedIn(usher, 'grace')
   const many = { count: 99, at: Date.now() }
   const network = 'device code network 127.0.0.0/24'
-  await usher.records.change('Attempts', network, () => many, { ttl: 60 })
+  await usher.records.of('Attempts').change(network, () => many, { ttl: 60 })
   await enter(grace, 'BBBB-BBBB')
   expect(grace.page.status).toBe(400)
   expect((await enter(grace, user_code)).status).toBe(429)

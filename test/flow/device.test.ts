@@ -46,7 +46,7 @@ const poll = async (device_code: string, client_id = 'tv', at: Usher = usher) =>
 
 /** Resets the polling interval, as if the device had waited. */
 const forgetPoll = (device_code: string) =>
-  usher.records.remove('Attempts', `polls of ${device_code}`, 1)
+  usher.records.of('Attempts').remove(`polls of ${device_code}`, 1)
 
 test('a user enters the code, sees the client, its scopes and its network, and allows it', async () => {
   const device = await begin('openid profile offline_access')

@@ -34,7 +34,7 @@ test('a sign-out ends an access token even if another session has a refresh toke
 test('a grant without a refresh token has the lifetime of its tokens', async () => {
   await onlineTokens(usher)
   const { interaction, access_token, refresh_token } = usher.settings.lifetimes
-  const grants = () => usher.records.list<{ exp: number }>('grants of account', ada)
+  const grants = () => usher.records.of<{ exp: number }>('Grant').list('grants of account', ada)
   const now = Date.now() / 1000
   for (const { exp } of await grants()) {
     expect(exp - now).toBeLessThanOrEqual(interaction + access_token + 61)
@@ -46,7 +46,7 @@ test('a grant without a refresh token has the lifetime of its tokens', async () 
 
 test('a grant for a refresh token expires as early, while its code is not redeemed', async () => {
   await authorize(usher, { scope: 'openid offline_access' })
-  const [grant] = await usher.records.list<{ exp: number }>('grants of account', ada)
+  const [grant] = await usher.records.of<{ exp: number }>('Grant').list('grants of account', ada)
   const { interaction, access_token } = usher.settings.lifetimes
   expect(Number(grant?.exp) - Date.now() / 1000).toBeLessThanOrEqual(
     interaction + access_token + 61,

@@ -88,7 +88,7 @@ async function signedInUser(scope: string) {
 }
 
 async function notificationsOf({ id }: Scene): Promise<number> {
-  const all = await usher.records.list<{ accountId: string }>('sign-outs', 'new')
+  const all = await usher.records.of<{ accountId: string }>('SignOut').list('sign-outs', 'new')
   return all.filter(({ accountId }) => accountId === id).length
 }
 
@@ -104,6 +104,7 @@ async function ending(run: (user: Awaited<ReturnType<typeof signedInUser>>) => P
       ...(await falseOf({
         'its applications are notified once': user.notified(),
         'no grant is left': usher.records
+          .of('Grant')
           .list('grants of account', user.id)
           .then(({ length }) => length === 0),
       })),

@@ -75,9 +75,9 @@ describe('an invitation', () => {
     for (const method of ['GET', 'HEAD']) {
       for (const purpose of ['', 'prefetch']) {
         const headers = { 'sec-purpose': purpose }
-        const before = await usher.records.read('AccountLink', path.slice(9, 31))
+        const before = await usher.records.of('AccountLink').read(path.slice(9, 31))
         expect((await send(scanner, path, { method, headers })).status).toBe(200)
-        expect(await usher.records.read('AccountLink', path.slice(9, 31))).toEqual(before)
+        expect(await usher.records.of('AccountLink').read(path.slice(9, 31))).toEqual(before)
       }
     }
     const browser = await at(path)
@@ -198,11 +198,12 @@ describe('a link for an account with a password', () => {
 
   test('expires, which the audit log says', async () => {
     const path = await linkFor(ada, 60)
-    await usher.records.change<{ until: number }>(
-      'AccountLink',
-      path.slice(9, 31),
-      ({ value }) => value && { ...value, until: Math.floor(Date.now() / 1000) },
-    )
+    await usher.records
+      .of<{ until: number }>('AccountLink')
+      .change(
+        path.slice(9, 31),
+        ({ value }) => value && { ...value, until: Math.floor(Date.now() / 1000) },
+      )
     const browser = await at(path)
     expect([browser.page.status, browser.heading]).toEqual([410, GONE])
     expect(events('link_expired').at(-1)).toContain(ada)

@@ -58,11 +58,9 @@ const accountOf = async (name: string) => {
 const closeLink = async (name: string) => {
   const { id } = await accountOf(name)
   await createMailPauses(usher.records).end(id, `${name}@example.org`)
-  await usher.records.remove(
-    'AccountLink',
-    usher.records.keyedHash('account link', id).toString('base64url'),
-    1,
-  )
+  await usher.records
+    .of('AccountLink')
+    .remove(usher.records.keyedHash('account link', id).toString('base64url'), 1)
 }
 const invite = async (name: string, lang = 'en') =>
   queueLink(usher.settings, usher.records, await accountOf(name), { lang })
@@ -198,7 +196,7 @@ describe('a forgotten password', () => {
   beforeEach(async () => {
     await closeLink('ada')
     // The limit of a network is for all tests.
-    await usher.records.remove('Attempts', 'forgot network 127.0.0.0/24', 1)
+    await usher.records.of('Attempts').remove('forgot network 127.0.0.0/24', 1)
   })
 
   test('the sign-in page leads to the form, and the mail to a new password', async () => {
@@ -320,7 +318,7 @@ describe('a forgotten password', () => {
     expect(server.state.received).toHaveLength(1)
     const [mail] = server.state.received
     expect(mail && (await new Browser(usher.issuer).open(linkIn(mail))).status).toBe(200)
-    await usher.records.remove('Attempts', 'forgot network 127.0.0.0/24', 1)
+    await usher.records.of('Attempts').remove('forgot network 127.0.0.0/24', 1)
   })
 
   test('a form of another site, and many forms of one network, are refused', async () => {
@@ -333,7 +331,7 @@ describe('a forgotten password', () => {
       statuses.push((await browser.submit({ username: 'ada' })).status)
     }
     expect(statuses).toContain(429)
-    await usher.records.remove('Attempts', 'forgot network 127.0.0.0/24', 1)
+    await usher.records.of('Attempts').remove('forgot network 127.0.0.0/24', 1)
     await usher.deliver('new')
   })
 })
@@ -556,7 +554,7 @@ describe('the pause of a mailbox', () => {
 
   test('is begun again by a mail that a crash interrupted', async () => {
     await mailQueues(usher.records).enqueue({ typed: 'ada', lang: 'en' })
-    const [entry] = await usher.records.list<{ id: string }>('form mails', 'new')
+    const [entry] = await usher.records.of<{ id: string }>('FormMail').list('form mails', 'new')
     const ada = await accountOf('ada')
     await createMailPauses(usher.records).beginOfAccount(ada.id, 'ada@example.org', entry?.id ?? '')
     await usher.deliver('new')

@@ -195,8 +195,8 @@ test('a registration access token manages only its own client, and no client of 
 
 /** Copies a record to the store of another provider. */
 async function copyRecord(kind: string, id: string, { records }: Usher) {
-  const { value } = await usher.records.read<object>(kind, id)
-  await records.change(kind, id, () => required(value))
+  const { value } = await usher.records.of(kind, { backup: true }).read(id)
+  await records.of(kind, { backup: true }).change(id, () => required(value))
 }
 
 test('a client_id that a client file has cannot be managed by registration', async () => {

@@ -30,7 +30,9 @@ const test = usherTest({
   },
 })
 beforeEach(async () => {
-  await usher.records.change('Factors', ada, () => ({ accountId: ada, factors: [], recovery: [] }))
+  await usher.records
+    .of('Factors', { backup: true })
+    .change(ada, () => ({ accountId: ada, factors: [], recovery: [] }))
 })
 
 test('a device gets tokens after the second factor', async () => {

@@ -101,7 +101,9 @@ describe('required with a period of grace', () => {
     // The first sign-in began the period: a later one does not prolong it.
     await (await signIn()).submit({ decision: 'later', code: '' })
     expect((await factorsOf(usher, ada)).due).toBe(due)
-    await usher.records.change('Factors', ada, ({ value }) => value && { ...value, due: 1 })
+    await usher.records
+      .of('Factors', { backup: true })
+      .change(ada, ({ value }) => value && { ...value, due: 1 })
     const late = await signIn()
     expect(late.page.html.querySelector('button[value=later]')).toBeNull()
     await late.submit({ decision: 'later', code: '' })
@@ -130,7 +132,7 @@ describe('off', () => {
     const factors = await factorsOf(usher, ada)
     await usher.close()
     await start({})
-    await usher.records.save('Factors', ada, factors)
+    await usher.records.of('Factors', { backup: true }).save(ada, factors)
     const browser = await signedIn(usher)
     expect((await browser.open(FACTORS)).status).toBe(404)
     const response = await fetch(`${usher.issuer}/.well-known/openid-configuration`)

@@ -453,7 +453,9 @@ describe('step-up', () => {
       const opened = await open(usher, { ...params, prompt: 'none' }, newTab(browser))
       expect((await claimsAfter(usher, opened)).acr).toBe(PASSWORD_ACR)
     }
-    const sessions = await usher.records.list<{ acr?: string }>('sessions of account', id)
+    const sessions = await usher.records
+      .of<{ acr?: string }>('Session')
+      .list('sessions of account', id)
     expect(sessions.map(({ acr }) => acr).toSorted()).toEqual([TWO_FACTORS, PASSWORD_ACR])
     expect(await silently(usher, browser, BANK)).toBeUndefined()
     const resumed = await open(usher, { ...less, client_id: 'spa' }, newTab(browser))

@@ -11,7 +11,9 @@ const now = () => Date.now() / 1000
 
 /** The remaining lifetime of Ada's only session in seconds. */
 async function remaining() {
-  const [session, ...more] = await usher.records.list<{ exp: number }>('sessions of account', ada)
+  const [session, ...more] = await usher.records
+    .of<{ exp: number }>('Session')
+    .list('sessions of account', ada)
   expect(more).toEqual([])
   return (session?.exp ?? 0) - now()
 }
@@ -19,12 +21,11 @@ async function remaining() {
 /** Simulates that the session was not used for this time. */
 async function idle(seconds: number) {
   const [{ uid = '' } = {}] = await sessionsOf(usher, ada)
-  await usher.records.change<{ exp: number }>(
-    'Session',
-    uid,
-    ({ value }) => value && { ...value, exp: value.exp - seconds },
-    { indexes: [['sessions of account', ada]] },
-  )
+  await usher.records
+    .of<{ exp: number }>('Session')
+    .change(uid, ({ value }) => value && { ...value, exp: value.exp - seconds }, {
+      indexes: [['sessions of account', ada]],
+    })
 }
 
 test('every use extends the session, but never beyond the maximum time since the sign-in', async () => {

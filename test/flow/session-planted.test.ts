@@ -115,7 +115,7 @@ const UNANSWERABLE: [what: string, title: string, visit: () => Promise<Browser>]
     async () => {
       const { browser } = await open(usher)
       const uid = browser.page.url.pathname.split('/').at(-1) ?? ''
-      await usher.records.change<{ iat: number }>('Interaction', uid, ({ value }) => {
+      await usher.records.of<{ iat: number }>('Interaction').change(uid, ({ value }) => {
         return value && { ...value, iat: value.iat - 60 }
       })
       await browser.jar.removeAllCookies()

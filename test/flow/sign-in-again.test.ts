@@ -93,9 +93,11 @@ test('the URL that continues an authorization works once, and then shows a page 
 
 test('an interaction expires', async () => {
   const { browser } = await open(usher)
-  await usher.records.change<{ exp: number }>('Interaction', uidOf(browser.page), ({ value }) =>
-    value ? { ...value, exp: Math.floor(Date.now() / 1000) - 60 } : undefined,
-  )
+  await usher.records
+    .of<{ exp: number }>('Interaction')
+    .change(uidOf(browser.page), ({ value }) =>
+      value ? { ...value, exp: Math.floor(Date.now() / 1000) - 60 } : undefined,
+    )
   await expectWayForward(await send(browser, browser.page.url, { method: 'GET' }))
   const form = fieldsOf(browser.page, credentials())
   await expectWayForward(await send(browser, browser.page.url, { form }))
@@ -147,7 +149,7 @@ test.for([
     if (page === 'the consent page') await browser.submit(credentials())
     const exp = Math.floor(Date.now() / 1000) - late
     const expire = ({ value }: { value?: object }) => value && { ...value, exp }
-    await usher.records.change('Interaction', uidOf(browser.page), expire, { ttl: 60 })
+    await usher.records.of('Interaction').change(uidOf(browser.page), expire, { ttl: 60 })
     const before = await sessionsOf(usher, ada)
     await browser.submit(page === 'the consent page' ? { decision: 'allow' } : credentials())
     expect(browser.page.status).toBe(400)

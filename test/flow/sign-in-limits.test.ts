@@ -59,7 +59,7 @@ async function prolong(count: string) {
   type Count = { count: number; at: number }
   const later = ({ value }: { value?: Count }) =>
     value && value.count > FREE - 0.5 ? { ...value, at: Date.now() + 60_000 } : undefined
-  expect((await usher.records.change<Count>('Attempts', count, later)).after).toBeDefined()
+  expect((await usher.records.of<Count>('Attempts').change(count, later)).after).toBeDefined()
 }
 
 const markOf = async ({ jar }: Browser) =>

@@ -90,7 +90,7 @@ test('a sign-in that an account page required leads to that page', async () => {
 
 test('every failed sign-in takes at least a second, with and without a check of the password', async () => {
   const { id } = await usher.addAccount({ ...ADA, username: 'throttled' })
-  await usher.records.change('Attempts', `account ${id}`, () => ({ count: 50, at: Date.now() }))
+  await usher.records.of('Attempts').change(`account ${id}`, () => ({ count: 50, at: Date.now() }))
   const { browser } = await open(usher)
   const failures = [...ATTEMPTS, ['a throttled account', 'throttled', PASSWORD] as const]
   const attempts = failures.map(async ([what, username, password]) => {

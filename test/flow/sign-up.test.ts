@@ -38,7 +38,7 @@ afterAll(async () => {
   await server.close()
 })
 /** The limit of a network is for all tests. */
-beforeEach(() => usher.records.remove('Attempts', 'sign-up network 127.0.0.0/24', 1))
+beforeEach(() => usher.records.of('Attempts').remove('sign-up network 127.0.0.0/24', 1))
 
 const newAddress = () => `new-${++serial}@example.org`
 /** Mails that the queue sends now. */

@@ -77,7 +77,7 @@ async function large() {
   const location = newFile('large.db')
   const { records, store } = await openInstallation(location, SECRETS)
   const ids = Array.from({ length: 15_000 }, (_, i) => `token ${i}`)
-  await Promise.all(ids.map(id => records.save('AccessToken', id, { id }, { ttl: 3600 })))
+  await Promise.all(ids.map(id => records.of('AccessToken').save(id, { id }, { ttl: 3600 })))
   await store.close()
   return location
 }

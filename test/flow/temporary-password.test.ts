@@ -269,7 +269,7 @@ test('a device gets no token before the change', async () => {
   const { device_code, user_code } = begun.json
   const body = { grant_type: DEVICE_GRANT, device_code: String(device_code), client_id: 'tv' }
   const token = async () => {
-    await usher.records.remove('Attempts', `polls of ${device_code}`, 1)
+    await usher.records.of('Attempts').remove(`polls of ${device_code}`, 1)
     return (await request(usher, '/api/oauth/token', { body })).json
   }
   const browser = new Browser(usher.issuer)

@@ -59,7 +59,7 @@ const REQUESTS: Record<string, (usher: Usher, ada: string) => Promise<Send>> = {
     await answer(await signedIn(usher), 'allow')
     const poll = tokenRequest(usher, 'till', { grant_type: CIBA_GRANT, auth_req_id })
     return async () => {
-      await usher.records.remove('Attempts', `polls of ${auth_req_id}`, 1)
+      await usher.records.of('Attempts').remove(`polls of ${auth_req_id}`, 1)
       return poll()
     }
   },

@@ -228,10 +228,9 @@ describe('a subject token is refused', () => {
     const { id_token } = await tokens(usher)
     const { alg = '', kid = '' } = decodeProtectedHeader(jwt)
     const claims = decodeJwt(jwt)
-    const stored = await usher.records.read<{ keys: { key: { kid: string } }[] }>(
-      'SigningKeys',
-      'current',
-    )
+    const stored = await usher.records
+      .of<{ keys: { key: { kid: string } }[] }>('SigningKeys')
+      .read('current')
     const ours = stored.value?.keys.find(({ key }) => key.kid === kid)?.key ?? {}
     const key = await importJWK(ours, alg)
     const foreign = (await generateKeyPair(alg)).privateKey

@@ -32,10 +32,9 @@ async function assertionWith(changes: object = {}, header: object = {}, username
     resource: API,
   })
   const { alg = '', kid = '' } = decodeProtectedHeader(body.access_token)
-  const { value } = await upstream.records.read<{ keys: { key: { kid: string } }[] }>(
-    'SigningKeys',
-    'current',
-  )
+  const { value } = await upstream.records
+    .of<{ keys: { key: { kid: string } }[] }>('SigningKeys')
+    .read('current')
   const key = await importJWK(value?.keys.find(({ key }) => key.kid === kid)?.key ?? {}, alg)
   const claims = { ...decodeJwt(body.access_token), ...changes }
   return new SignJWT(JSON.parse(JSON.stringify(claims)))

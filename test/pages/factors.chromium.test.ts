@@ -25,7 +25,9 @@ test.each([
   ['with the keyboard alone', true],
   ['without JavaScript', false],
 ])('an app is added during the sign-in, and used at the next one, %s', async (_, hasScripts) => {
-  await usher.records.change('Factors', ada, () => ({ accountId: ada, factors: [], recovery: [] }))
+  await usher.records
+    .of('Factors', { backup: true })
+    .change(ada, () => ({ accountId: ada, factors: [], recovery: [] }))
   const visit = await Visit.start(browser, { javaScriptEnabled: hasScripts })
   const { page } = visit
   const { keyboard } = page

@@ -137,10 +137,12 @@ const crowd: Race = {
 async function authorizationsOf({ records, issuer }: Deployment, { jar }: Browser) {
   const cookies = await jar.getCookies(issuer)
   const id = cookies.find(({ key }) => key === 'usher_session')?.value ?? ''
-  const { value: pointer } = await records.read<{ uid: string }>('SessionCookie', id)
-  const { value: session } = await records.read<{
-    authorizations?: Record<string, { grantId?: string } | undefined>
-  }>('Session', pointer?.uid ?? '')
+  const { value: pointer } = await records.of<{ uid: string }>('SessionCookie').read(id)
+  const { value: session } = await records
+    .of<{
+      authorizations?: Record<string, { grantId?: string } | undefined>
+    }>('Session')
+    .read(pointer?.uid ?? '')
   return session?.authorizations ?? {}
 }
 

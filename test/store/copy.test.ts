@@ -39,9 +39,11 @@ async function openFilled(store?: Store): Promise<Store> {
   ]
   const each = (step: number, work: (id: string, i: number) => Promise<unknown>) =>
     Promise.all(Array.from({ length: 230 }, (_, i) => i % step === 0 && work(String(i), i)))
-  await each(1, (id, i) => records.save('Kind', id, { id }, i % 2 ? { ttl: 600 + i } : { indexes }))
-  await each(3, id => records.consume('Kind', id))
-  await each(5, id => records.remove('Kind', id, 600))
+  await each(1, (id, i) =>
+    records.of('Kind').save(id, { id }, i % 2 ? { ttl: 600 + i } : { indexes }),
+  )
+  await each(3, id => records.of('Kind').consume(id))
+  await each(5, id => records.of('Kind').remove(id, 600))
   await put(
     filled,
     'bytes',
@@ -119,9 +121,9 @@ describe('a copy of a store', () => {
       expect(await contents(from)).toEqual(before)
 
       const records = await openRecords(back, SECRETS)
-      expect((await records.read('Kind', '3')).consumed).toBeGreaterThan(0)
-      expect(await records.list('accounts', 'all')).toHaveLength(92)
-      expect(await records.save('Kind', '5', {})).toBe(false)
+      expect((await records.of('Kind').read('3')).consumed).toBeGreaterThan(0)
+      expect(await records.of('Account', { backup: true }).list('accounts', 'all')).toHaveLength(92)
+      expect(await records.of('Kind').save('5', {})).toBe(false)
     },
   )
 
@@ -154,7 +156,7 @@ describe('the copy is refused, and nothing is written, for', () => {
   test('a target that is an installation', async () => {
     const [from, to] = [await openFilled(), await open()]
     const records = await openRecords(to, [Buffer.alloc(32, 'other')])
-    await records.save('Account', 'grace', { name: 'Grace' })
+    await records.of('Account', { backup: true }).save('grace', { name: 'Grace' })
     const before = await contents(to)
     await expect(copy(from, to)).rejects.toThrow(
       '--to already holds another installation; choose an empty store',
@@ -198,7 +200,7 @@ describe('after an interrupted copy', () => {
     const keys = Array.from({ length: 4 }, fresh)
     const [removed = '', gone = '', consumed = '', moved = ''] = keys
     for (const key of keys) await put(from, key, bytes('x'), { indexes: ['before'] })
-    await records.save('Kind', 'id', {})
+    await records.of('Kind').save('id', {})
     // All records are there except the naming key.
     const nearly = withChanges(to, { write: () => Promise.reject(new Error('stopped')) })
     await expect(copy(from, nearly)).rejects.toThrow('stopped')

@@ -143,14 +143,14 @@ describe.each([
       vi.advanceTimersByTime(10_000)
       // The renewals of this time are written.
       await vi.waitFor(async () => {
-        const entries = await one().list<{ due: number }>('sign-outs', 'new')
+        const entries = await one().of<{ due: number }>('SignOut').list('sign-outs', 'new')
         for (const { due } of entries) expect(due).toBeGreaterThan(Date.now() / 1000 + 20)
       })
       expect(await take('new')).toEqual([])
     }
     slow.resolve(false)
     await delivery
-    expect(await one().list('sign-outs', 'new')).toEqual([])
+    expect(await one().of('SignOut').list('sign-outs', 'new')).toEqual([])
   })
 
   test('a delivery waits for days until a node runs', async () => {

@@ -16,7 +16,7 @@ onEveryStore(records => {
   /** A node. `as` selects the session of the request. */
   function node() {
     const find = async (id: string) =>
-      (await records().read<Record<string, unknown>>('DeviceCode', id)).value
+      (await records().of<Record<string, unknown>>('DeviceCode').read(id)).value
     const codes = deviceCodeAdapter(records())({ find })
     return {
       find,
@@ -73,7 +73,7 @@ onEveryStore(records => {
     const { one, code, claimed } = await begin()
     await one.as('ada').save(code.jti, { ...claimed, error: 'temporarily_unavailable' })
     expect(await one.find(code.jti)).toEqual(code)
-    await records().remove('DeviceCode', code.jti)
+    await records().of('DeviceCode').remove(code.jti)
     const allowed = { ...claimed, accountId: 'usr_ada' }
     await expect(one.as('ada').save(code.jti, allowed)).rejects.toEqual(TAKEN)
     expect(await one.find(code.jti)).toBeUndefined()

@@ -218,7 +218,7 @@ describe('the end of a session', () => {
         expect(await visit(library, leaving.session.jti)).toBeUndefined()
         expect(await find('Grant', grantId)).toBeUndefined()
         const { uid } = leaving.session
-        expect(await records.list('sign-outs', 'new')).toContainEqual(
+        expect(await records.of('SignOut').list('sign-outs', 'new')).toContainEqual(
           expect.objectContaining({ uid }),
         )
       }

@@ -12,7 +12,7 @@ import {
   createInvitations,
   createRegisteredClients,
 } from '../../src/features/registration/registered-clients.ts'
-import { grantName, grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
+import { grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { createConsents } from '../../src/oidc/consents.ts'
 import { queueAuditEvent, takeAuditEvents } from '../../src/operation/operator-events.ts'
@@ -131,7 +131,7 @@ const WORK: Record<string, (records: Records) => Work> = {
     const indexes = [grantsOfAccount(accountId)]
     const add = async () => {
       const jti = fresh()
-      await records.save(...grantName(jti), { jti, accountId }, { ttl: 3600, version: 0, indexes })
+      await records.of('Grant').save(jti, { jti, accountId }, { ttl: 3600, version: 0, indexes })
     }
     const revoke = () => revokeGrants(records, accountId)
     return { add, finish: revoke, round: revoke }
@@ -165,7 +165,7 @@ const WORK: Record<string, (records: Records) => Work> = {
     return { add, finish, round: list }
   },
   'the check of the store': records => ({
-    add: async () => records.save('Probe', fresh(), {}, { ttl: 60 }),
+    add: async () => records.of('Probe').save(fresh(), {}, { ttl: 60 }),
     finish: async () => {},
     round: () => records.check(),
   }),

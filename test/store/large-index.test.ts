@@ -5,7 +5,7 @@ import { DatabaseSync, type StatementSync } from 'node:sqlite'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { createRegisteredClients } from '../../src/features/registration/registered-clients.ts'
-import { grantName, grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
+import { grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { createDirectory } from '../../src/sign-in/directory.ts'
 import { signOutQueue } from '../../src/store/delivery-queue.ts'
@@ -89,7 +89,7 @@ describe.each([
       ['large', 'other'],
     ]
     const add = (i: number) =>
-      records.save('Entry', `${i}`, { i }, { ttl: 3600, indexes: [indexes[i % 2] ?? ['', '']] })
+      records.of('Entry').save(`${i}`, { i }, { ttl: 3600, indexes: [indexes[i % 2] ?? ['', '']] })
     await addMany(2 * ENTRIES, add)
   })
   afterAll(async () => {
@@ -106,7 +106,7 @@ describe.each([
   test('a walk yields each record once, and reads no other', async () => {
     const seen = new Set<number>()
     const reads = await readsOf(async () => {
-      for await (const { i } of records.walk<{ i: number }>('large', 'one')) seen.add(i)
+      for await (const { i } of records.of<{ i: number }>('Entry').walk('large', 'one')) seen.add(i)
     })
     expect(seen.size).toBe(ENTRIES)
     expect([...seen].every(i => i % 2 === 0)).toBe(true)
@@ -117,7 +117,7 @@ describe.each([
 
   test('the first record of an index costs one page', async () => {
     const first = async () => {
-      for await (const entry of records.walk('large', 'one')) return entry
+      for await (const entry of records.of('Entry').walk('large', 'one')) return entry
     }
     const reads = await readsOf(first)
     expect(reads).toBeGreaterThan(0)
@@ -136,7 +136,7 @@ describe.each([
   test('requests are answered while an index is walked', async () => {
     let turns = 0
     const timer = setInterval(() => turns++, 0)
-    for await (const _entry of records.walk('large', 'one'));
+    for await (const _entry of records.of('Entry').walk('large', 'one'));
     clearInterval(timer)
     expect(turns).toBeGreaterThan(3)
   })
@@ -193,12 +193,10 @@ describe.each([
   })
 
   const makeGrant = (jti: string, accountId: string) =>
-    records.save(
-      ...grantName(jti),
-      { jti, accountId },
-      { ttl: 3600, indexes: [grantsOfAccount(accountId)] },
-    )
-  const isAlive = async (jti: string) => (await records.read(...grantName(jti))).value !== undefined
+    records
+      .of('Grant')
+      .save(jti, { jti, accountId }, { ttl: 3600, indexes: [grantsOfAccount(accountId)] })
+  const isAlive = async (jti: string) => (await records.of('Grant').read(jti)).value !== undefined
 
   test(`access to an account with ${GRANTS} grants ends`, async () => {
     const ids = Array.from({ length: GRANTS }, fresh)

@@ -39,10 +39,10 @@ test('two nodes that open an empty store at the same time use the same naming ke
   for (let round = 0; round < 5; round++) {
     const file = newFile()
     const all = await Promise.all([file, file, file, file].map(each => open(each)))
-    await Promise.all(all.map((records, i) => records.save('Kind', `${i}`, { i })))
+    await Promise.all(all.map((records, i) => records.of('Kind').save(`${i}`, { i })))
     for (const records of all) {
       for (const i of all.keys()) {
-        expect((await records.read('Kind', `${i}`)).value).toEqual({ i })
+        expect((await records.of('Kind').read(`${i}`)).value).toEqual({ i })
       }
     }
   }
@@ -63,7 +63,7 @@ test.each([
   const file = newFile()
   const records = await open(file)
   const before = now()
-  await records.save('Kind', 'id', {}, { ttl })
+  await records.of('Kind').save('id', {}, { ttl })
   const expires = expiryIn(file)
   const lifetime = Number(expires) - before
   expect(lifetime).toBeGreaterThanOrEqual(kept)
@@ -73,13 +73,13 @@ test.each([
 
 test('without a lifetime a record is kept until it is removed', async () => {
   const file = newFile()
-  await (await open(file)).save('Kind', 'id', {}, { ttl: undefined })
+  await (await open(file)).of('Kind').save('id', {}, { ttl: undefined })
   expect(expiryIn(file)).toBeNull()
 })
 
 describe('change', () => {
   const increment = (records: Records) =>
-    records.change<{ n: number }>('Counter', 'x', ({ value }) => ({ n: (value?.n ?? 0) + 1 }))
+    records.of<{ n: number }>('Counter').change('x', ({ value }) => ({ n: (value?.n ?? 0) + 1 }))
 
   test('loses none of 50 concurrent changes', async () => {
     const file = newFile()
@@ -90,29 +90,29 @@ describe('change', () => {
     expect(answers.map(({ before, after }) => (after?.n ?? 0) - (before?.n ?? 0))).toEqual(
       Array(50).fill(1),
     )
-    expect((await handles[0]?.read('Counter', 'x'))?.value).toEqual({ n: 50 })
+    expect((await handles[0]?.of('Counter').read('x'))?.value).toEqual({ n: 50 })
   })
 
   test('writes nothing if its change returns undefined', async () => {
     const records = await open(newFile())
-    await records.save('Counter', 'x', { n: 1 })
-    expect(await records.change('Counter', 'x', () => undefined)).toEqual({
+    await records.of('Counter').save('x', { n: 1 })
+    expect(await records.of('Counter').change('x', () => undefined)).toEqual({
       before: { n: 1 },
       isWritten: false,
     })
-    expect(await records.read('Counter', 'x')).toMatchObject({ value: { n: 1 }, version: 1 })
+    expect(await records.of('Counter').read('x')).toMatchObject({ value: { n: 1 }, version: 1 })
   })
 
   test('fails for one caller alone when its change throws', async () => {
     const records = await open(newFile())
     const fail = () =>
-      records.change('Counter', 'x', ({ version }) => {
+      records.of('Counter').change('x', ({ version }) => {
         if (version > 0) throw new Error('mine')
         return { n: 0 }
       })
     const results = await Promise.allSettled([increment(records), fail(), increment(records)])
     expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled'])
-    expect((await records.read('Counter', 'x')).value).toEqual({ n: 2 })
+    expect((await records.of('Counter').read('x')).value).toEqual({ n: 2 })
   })
 
   test('succeeds against 24 faster writers without a pause', async () => {
@@ -121,7 +121,7 @@ describe('change', () => {
     const writing = Array.from({ length: 24 }, async () => {
       while (!isOver) await increment(records)
     })
-    const slow = records.change<{ n: number }>('Counter', 'x', async () => {
+    const slow = records.of<{ n: number }>('Counter').change('x', async () => {
       await setTimeout(10)
       return { n: -1e6 }
     })
@@ -130,27 +130,30 @@ describe('change', () => {
     })
     await Promise.all(writing)
     expect(after).toEqual({ n: -1e6 })
-    expect((await records.read<{ n: number }>('Counter', 'x')).value?.n).toBeLessThan(0)
+    expect((await records.of<{ n: number }>('Counter').read('x')).value?.n).toBeLessThan(0)
   })
 
   test('fails without losing a change if another writer is faster every time', async () => {
     const records = await open(newFile())
-    await records.save('Counter', 'x', { n: 1 })
-    const overtaken = records.change('Counter', 'x', ({ version }) => {
-      void records.save('Counter', 'x', { n: 2 }, { version })
+    await records.of('Counter').save('x', { n: 1 })
+    const overtaken = records.of('Counter').change('x', ({ version }) => {
+      void records.of('Counter').save('x', { n: 2 }, { version })
       return { n: 3 }
     })
     await expect(overtaken).rejects.toBeInstanceOf(StoreUnavailable)
-    expect((await records.read('Counter', 'x')).value).toEqual({ n: 2 })
+    expect((await records.of('Counter').read('x')).value).toEqual({ n: 2 })
   })
 })
 
 test('only one of two concurrent removals of one record succeeds', async () => {
   const records = await open(newFile())
-  await records.save('Kind', 'id', { once: true })
-  const removed = await Promise.all([records.remove('Kind', 'id'), records.remove('Kind', 'id')])
+  await records.of('Kind').save('id', { once: true })
+  const removed = await Promise.all([
+    records.of('Kind').remove('id'),
+    records.of('Kind').remove('id'),
+  ])
   expect(removed.toSorted()).toEqual([false, true])
-  expect(await records.save('Kind', 'id', {})).toBe(false)
+  expect(await records.of('Kind').save('id', {})).toBe(false)
 })
 
 test('resealAll seals everything with the first secret, and keeps lifetimes and indexes', async () => {
@@ -158,16 +161,16 @@ test('resealAll seals everything with the first secret, and keeps lifetimes and 
   const [old, fresh] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)]
   const before = await openRecords(store, [old])
   const indexes: [string, string][] = [['kinds', 'all']]
-  await before.save('Kind', 'short', { id: 'short' }, { ttl: 600, indexes })
-  await before.save('Kind', 'kept', { id: 'kept' })
-  await before.save('Kind', 'gone', { id: 'gone' })
-  await before.remove('Kind', 'gone')
+  await before.of('Kind').save('short', { id: 'short' }, { ttl: 600, indexes })
+  await before.of('Kind').save('kept', { id: 'kept' })
+  await before.of('Kind').save('gone', { id: 'gone' })
+  await before.of('Kind').remove('gone')
   expect(await resealAll(store, [fresh, old])).toBe(3)
   expect(await resealAll(store, [fresh, old])).toBe(0)
   const after = await openRecords(store, [fresh])
-  expect((await after.read('Kind', 'kept')).value).toEqual({ id: 'kept' })
-  expect(await after.save('Kind', 'gone', {})).toBe(false)
-  expect(await after.list('kinds', 'all')).toEqual([{ id: 'short' }])
+  expect((await after.of('Kind').read('kept')).value).toEqual({ id: 'kept' })
+  expect(await after.of('Kind').save('gone', {})).toBe(false)
+  expect(await after.of('Kind').list('kinds', 'all')).toEqual([{ id: 'short' }])
   const expires: (number | undefined)[] = []
   for await (const entry of store.scan()) expires.push(entry.expires)
   expect(expires.filter(time => time === undefined)).toHaveLength(2)

@@ -117,12 +117,14 @@ describe('a primary and its replica', () => {
     const open = () => openInstallation(pair.primary.url, [Buffer.alloc(32, 1)])
     const before = await open()
     closing.push(() => before.store.close())
-    await before.records.save('Account', 'ada', { name: 'Ada' })
+    await before.records.of('Account', { backup: true }).save('ada', { name: 'Ada' })
     pair.link.hang()
     try {
       const { records, store } = await open()
       closing.push(() => store.close())
-      expect((await records.read('Account', 'ada')).value).toEqual({ name: 'Ada' })
+      expect((await records.of('Account', { backup: true }).read('ada')).value).toEqual({
+        name: 'Ada',
+      })
     } finally {
       pair.link.open()
     }

@@ -2,7 +2,6 @@
 // ends the family.
 
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { grantName } from '../../src/oidc/adapter/grants.ts'
 import { createRefreshTokens } from '../../src/oidc/adapter/refresh-tokens.ts'
 import { currentRequest } from '../../src/oidc/adapter/request.ts'
 import { alreadyUsed } from '../../src/oidc/adapter/reuse.ts'
@@ -34,7 +33,7 @@ function createRefresher(records: Records, grace: number) {
   async function begin() {
     const grantId = fresh()
     const token = tokens.first(grantId)
-    await records.save(...grantName(grantId), { jti: grantId }, { ttl: TTL })
+    await records.of('Grant').save(grantId, { jti: grantId }, { ttl: TTL })
     const payload = { jti: token, grantId, accountId: grantId, scope: 'openid' }
     await tokens.save(token, payload, TTL)
     return { token, grantId }
@@ -81,7 +80,7 @@ function createRefresher(records: Records, grace: number) {
     Promise.allSettled(Array.from({ length: count }, () => refresh(token)))
 
   const isAlive = async (grantId: string) =>
-    (await records.read(...grantName(grantId))).value !== undefined
+    (await records.of('Grant').read(grantId)).value !== undefined
   return { ...tokens, begin, refresh, slowly, atOnce, isAlive, events }
 }
 

@@ -40,15 +40,15 @@ async function costs(work: () => Promise<unknown>): Promise<number> {
   await work()
   return commands
 }
-const standing = async (kind: string, id: string) => (await records.read(kind, id)).value
-const change = (kind: string, id: string, value: object) => others.change(kind, id, () => value)
+const standing = async (kind: string, id: string) => (await records.of(kind).read(id)).value
+const change = (kind: string, id: string, value: object) => others.of(kind).change(id, () => value)
 
 describe('records that are read at the same time', () => {
-  const grant = async () => (await records.read('Grant', 'g')).value
-  const readBoth = () => records.read('Token', 't', ['Grant', 'g'])
+  const grant = async () => (await records.of('Grant').read('g')).value
+  const readBoth = () => records.of('Token').read('t', ['Grant', 'g'])
   beforeAll(async () => {
-    await records.save('Grant', 'g', { of: 'ada' })
-    await records.save('Token', 't', { grant: 'g' })
+    await records.of('Grant').save('g', { of: 'ada' })
+    await records.of('Token').save('t', { grant: 'g' })
   })
 
   test('need one command, and are read once in a request', async () => {
@@ -71,8 +71,8 @@ describe('records that are read at the same time', () => {
   })
 
   test.each<[string, () => Promise<unknown>]>([
-    ['a write', () => records.save('Other', 'o', {})],
-    ['a removal', () => records.remove('Other', 'none')],
+    ['a write', () => records.of('Other').save('o', {})],
+    ['a removal', () => records.of('Other').remove('none')],
   ])('are read again after %s', async (_, act) => {
     await change('Grant', 'g', { of: 'ada' })
     await inRequest(async () => {
@@ -96,11 +96,11 @@ describe('records that are read at the same time', () => {
 })
 
 test('three reads of a record cost one command, until the request writes', async () => {
-  await others.save('Token', 'once', { n: 1 })
+  await others.of('Token').save('once', { n: 1 })
   const work = () =>
     inRequest(async () => {
       for (let i = 0; i < 3; i++) expect(await standing('Token', 'once')).toEqual({ n: 1 })
-      await records.save('Other', 'p', {})
+      await records.of('Other').save('p', {})
       await change('Token', 'once', { n: 2 })
       expect(await standing('Token', 'once')).toEqual({ n: 2 })
     })
@@ -108,56 +108,56 @@ test('three reads of a record cost one command, until the request writes', async
 })
 
 test('each read of a request returns an object of its own', async () => {
-  await others.save('Token', 'own', { list: [1] })
+  await others.of('Token').save('own', { list: [1] })
   await inRequest(async () => {
-    const first = (await records.read<{ list: number[] }>('Token', 'own')).value
+    const first = (await records.of<{ list: number[] }>('Token').read('own')).value
     first?.list.push(2)
     expect(await standing('Token', 'own')).toEqual({ list: [1] })
   })
 })
 
 test('a read that a write of the same request overtakes is not cached', async () => {
-  await others.save('Token', 'race', { n: 1 })
+  await others.of('Token').save('race', { n: 1 })
   await inRequest(async () => {
-    const reading = records.read('Token', 'race')
-    await Promise.all([reading, records.save('Token', 'race', { n: 2 }, { version: 1 })])
+    const reading = records.of('Token').read('race')
+    await Promise.all([reading, records.of('Token').save('race', { n: 2 }, { version: 1 })])
     expect(await standing('Token', 'race')).toEqual({ n: 2 })
   })
 })
 
 test('a read during a write of the same request is not cached', async () => {
-  await others.save('Token', 'during', { n: 1 })
+  await others.of('Token').save('during', { n: 1 })
   await inRequest(async () => {
     const { write } = store
     vi.spyOn(store, 'write').mockImplementationOnce(async change => {
       expect(await standing('Token', 'during')).toEqual({ n: 1 })
       return write(change)
     })
-    await records.save('Token', 'during', { n: 2 }, { version: 1 })
+    await records.of('Token').save('during', { n: 2 }, { version: 1 })
     expect(await standing('Token', 'during')).toEqual({ n: 2 })
   })
 })
 
 test('compare-and-set uses the last version that the request read, after a write too', async () => {
-  await records.save('Token', 'last', { n: 1 })
+  await records.of('Token').save('last', { n: 1 })
   await inRequest(async () => {
-    expect(records.lastRead('Token', 'last')).toBeUndefined()
-    const found = await records.read('Token', 'last')
-    await records.save('Other', 'q', {})
-    expect(records.lastRead('Token', 'last')).toEqual(found)
+    expect(records.of('Token').lastRead('last')).toBeUndefined()
+    const found = await records.of('Token').read('last')
+    await records.of('Other').save('q', {})
+    expect(records.of('Token').lastRead('last')).toEqual(found)
   })
-  expect(records.lastRead('Token', 'last')).toBeUndefined()
+  expect(records.of('Token').lastRead('last')).toBeUndefined()
 })
 
 test('a request waits for an unavailable store only once; another request tries again', async () => {
   const read = vi.spyOn(store, 'getMany').mockRejectedValueOnce(new StoreUnavailable('hung'))
   const asks = [
-    () => records.read('Hung', 'a'),
-    () => records.read('Hung', 'a'),
-    () => records.save('Hung', 'a', {}),
-    () => records.consume('Hung', 'a'),
-    () => records.remove('Hung', 'a'),
-    () => records.list('Hung', 'a'),
+    () => records.of('Hung').read('a'),
+    () => records.of('Hung').read('a'),
+    () => records.of('Hung').save('a', {}),
+    () => records.of('Hung').consume('a'),
+    () => records.of('Hung').remove('a'),
+    () => records.of('Hung').list('Hung', 'a'),
   ]
   const inVain = () =>
     inRequest(async () => {
@@ -166,5 +166,5 @@ test('a request waits for an unavailable store only once; another request tries 
   expect(await costs(inVain)).toBe(0)
   expect(read).toHaveBeenCalledTimes(1)
   read.mockRestore()
-  expect(await inRequest(() => records.save('Hung', 'a', {}))).toBe(true)
+  expect(await inRequest(() => records.of('Hung').save('a', {}))).toBe(true)
 })

@@ -60,15 +60,14 @@ describe('at rest', () => {
     const store = await openSqliteStore(join(own, 'usher.db'))
     const records = await openRecords(store, [OLD])
     const id = 'the-refresh-token-of-ada'
-    await records.save(
-      'RefreshToken',
+    await records.of('RefreshToken').save(
       id,
       { jti: id, email: 'ada@example.org' },
       {
         indexes: [['tokens of grant', 'grant-of-ada']],
       },
     )
-    await records.consume('RefreshToken', id)
+    await records.of('RefreshToken').consume(id)
     const secrets = [
       id,
       'ada@example.org',
@@ -97,7 +96,7 @@ describe('at rest', () => {
   test('the same value is encrypted differently each time', async () => {
     const file = newFile()
     const records = await open(file)
-    for (const id of ['a', 'b']) await records.save('Kind', id, { same: true })
+    for (const id of ['a', 'b']) await records.of('Kind').save(id, { same: true })
     const [a, b] = raw(file).rows()
     expect(a?.value).not.toEqual(b?.value)
   })
@@ -116,30 +115,34 @@ describe('at rest', () => {
 
   test('one id of two kinds is two records', async () => {
     const records = await open(newFile())
-    await records.save('AccessToken', 'x', { kind: 'access' })
-    await records.save('RefreshToken', 'x', { kind: 'refresh' })
-    expect((await records.read('AccessToken', 'x')).value).toEqual({ kind: 'access' })
-    expect((await records.read('RefreshToken', 'x')).value).toEqual({ kind: 'refresh' })
+    await records.of('AccessToken').save('x', { kind: 'access' })
+    await records.of('RefreshToken').save('x', { kind: 'refresh' })
+    expect((await records.of('AccessToken').read('x')).value).toEqual({ kind: 'access' })
+    expect((await records.of('RefreshToken').read('x')).value).toEqual({ kind: 'refresh' })
   })
 
   test('a value that was moved to another key is not decrypted', async () => {
     const file = newFile()
     const records = await open(file)
-    await records.save('Account', 'ada', { admin: true }, { indexes: [['all', 'x']] })
-    await records.save('Account', 'grace', { admin: false }, { indexes: [['all', 'x']] })
+    await records
+      .of('Account', { backup: true })
+      .save('ada', { admin: true }, { indexes: [['all', 'x']] })
+    await records
+      .of('Account', { backup: true })
+      .save('grace', { admin: false }, { indexes: [['all', 'x']] })
     const [one, two] = raw(file).rows()
     if (!one || !two) throw new Error('two records were saved')
     raw(file).write(one.key, two.value)
     raw(file).write(two.key, one.value)
-    await expect(records.read('Account', 'ada')).rejects.toThrow()
-    await expect(records.read('Account', 'grace')).rejects.toThrow()
-    await expect(records.list('all', 'x')).rejects.toThrow()
+    await expect(records.of('Account', { backup: true }).read('ada')).rejects.toThrow()
+    await expect(records.of('Account', { backup: true }).read('grace')).rejects.toThrow()
+    await expect(records.of('Account', { backup: true }).list('all', 'x')).rejects.toThrow()
   })
 
   test('a value with any byte changed is not decrypted', async () => {
     const file = newFile()
     const records = await open(file)
-    await records.save('Account', 'ada', { admin: false })
+    await records.of('Account', { backup: true }).save('ada', { admin: false })
     const [row] = raw(file).rows()
     if (!row) throw new Error('a record was saved')
     const write = raw(file).write
@@ -147,44 +150,64 @@ describe('at rest', () => {
       const forged = Uint8Array.from(row.value)
       forged[i] = (forged[i] ?? 0) ^ 1
       write(row.key, forged)
-      await expect(records.read('Account', 'ada'), `byte ${i}`).rejects.toThrow()
+      await expect(
+        records.of('Account', { backup: true }).read('ada'),
+        `byte ${i}`,
+      ).rejects.toThrow()
     }
     for (const length of [0, 4, 16, 20, row.value.length - 1]) {
       write(row.key, row.value.subarray(0, length))
-      await expect(records.read('Account', 'ada'), `${length} bytes`).rejects.toThrow()
+      await expect(
+        records.of('Account', { backup: true }).read('ada'),
+        `${length} bytes`,
+      ).rejects.toThrow()
     }
     write(row.key, row.value)
-    expect((await records.read('Account', 'ada')).value).toEqual({ admin: false })
+    expect((await records.of('Account', { backup: true }).read('ada')).value).toEqual({
+      admin: false,
+    })
   })
 })
 
 describe('a change of the secret', () => {
   test('the new secret encrypts, both decrypt, and then the old one can be removed', async () => {
     const file = newFile()
-    await (await open(file, [OLD])).save('Account', 'ada', { since: 'before' })
+    await (await open(file, [OLD])).of('Account', { backup: true }).save('ada', { since: 'before' })
 
     const both = await open(file, [NEW, OLD])
-    expect((await both.read('Account', 'ada')).value).toEqual({ since: 'before' })
-    await both.save('Account', 'grace', { since: 'after' })
-    await both.change('Account', 'ada', () => ({ since: 'sealed again' }))
+    expect((await both.of('Account', { backup: true }).read('ada')).value).toEqual({
+      since: 'before',
+    })
+    await both.of('Account', { backup: true }).save('grace', { since: 'after' })
+    await both.of('Account', { backup: true }).change('ada', () => ({ since: 'sealed again' }))
 
     const after = await open(file, [NEW])
-    expect((await after.read('Account', 'ada')).value).toEqual({ since: 'sealed again' })
-    expect((await after.read('Account', 'grace')).value).toEqual({ since: 'after' })
+    expect((await after.of('Account', { backup: true }).read('ada')).value).toEqual({
+      since: 'sealed again',
+    })
+    expect((await after.of('Account', { backup: true }).read('grace')).value).toEqual({
+      since: 'after',
+    })
     await expect(open(file, [OLD])).rejects.toThrow(/USHER_SECRET/)
   })
 
   test('a record of a removed secret is an error, and not missing', async () => {
     const file = newFile()
-    await (await open(file, [OLD])).save('Account', 'ada', {})
+    await (await open(file, [OLD])).of('Account', { backup: true }).save('ada', {})
     await open(file, [NEW, OLD])
-    await expect((await open(file, [NEW])).read('Account', 'ada')).rejects.toThrow(/USHER_SECRET/)
+    await expect(
+      (await open(file, [NEW])).of('Account', { backup: true }).read('ada'),
+    ).rejects.toThrow(/USHER_SECRET/)
   })
 
   test('the first secret encrypts: a second secret that is not yet used changes nothing', async () => {
     const file = newFile()
     await open(file, [OLD])
-    await (await open(file, [OLD, NEW])).save('Account', 'ada', { since: 'now' })
-    expect((await (await open(file, [OLD])).read('Account', 'ada')).value).toEqual({ since: 'now' })
+    await (await open(file, [OLD, NEW]))
+      .of('Account', { backup: true })
+      .save('ada', { since: 'now' })
+    expect(
+      (await (await open(file, [OLD])).of('Account', { backup: true }).read('ada')).value,
+    ).toEqual({ since: 'now' })
   })
 })

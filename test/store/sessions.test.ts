@@ -273,7 +273,7 @@ test('a sign-out ends the session even if its id no longer leads to it', async (
   const { session, destroy } = await visitOf(id)
   await signInAgain(id)
   await destroy()
-  expect((await records.read('Session', session.uid)).value).toBeUndefined()
+  expect((await records.of('Session').read(session.uid)).value).toBeUndefined()
 })
 
 test('if two users sign in to one anonymous session, only the first gets a session', async () => {

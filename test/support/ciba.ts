@@ -44,7 +44,7 @@ export async function startRequest(
 
 /** Polls as if the interval had passed, and returns the token response. */
 export async function poll(usher: Usher, auth_req_id: string, client_id = 'till') {
-  await usher.records.remove('Attempts', `polls of ${auth_req_id}`, 1)
+  await usher.records.of('Attempts').remove(`polls of ${auth_req_id}`, 1)
   return pollAtOnce(usher, auth_req_id, client_id)
 }
 
@@ -70,7 +70,7 @@ export async function forgetRequests(usher: Usher, ...accounts: string[]) {
   for (const id of accounts) {
     const { username = '' } = (await usher.directory.find(id)) ?? {}
     for (const name of [id, `hint ${id}`, `hint ${username}`]) {
-      await usher.records.remove('AccessRequests', name, 1)
+      await usher.records.of('AccessRequests').remove(name, 1)
     }
   }
 }

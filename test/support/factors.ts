@@ -28,7 +28,7 @@ export const factorsOf = (usher: Usher, id: string) => createFactors(usher.recor
 /** The current code of the app of an account, which it accepts again if it was used before. */
 export async function nextCode(usher: Usher, id: string): Promise<string> {
   let secret = ''
-  await usher.records.change<Factors>('Factors', id, ({ value }) => {
+  await usher.records.of<Factors>('Factors', { backup: true }).change(id, ({ value }) => {
     if (!value) return undefined
     const factors = value.factors.map(factor => {
       if (factor.type !== 'totp') return factor

@@ -3,7 +3,6 @@
 
 import { type IncomingHttpHeaders, request } from 'node:http'
 import { parse } from 'node-html-parser'
-import { accountName } from '../../src/oidc/consents.ts'
 import { createLanguages } from '../../src/pages/words.ts'
 import { Browser, type Page } from './browser.ts'
 import { authorizationRequest, type Request, tokens } from './journey.ts'
@@ -167,16 +166,18 @@ export async function ageSessions({ records }: Usher, accountId: string, seconds
   const age = <T extends { loginTs?: number }>(found: T | undefined): T | undefined =>
     found?.loginTs === undefined ? undefined : { ...found, loginTs: found.loginTs - seconds }
   for (const { uid } of await sessionsOf({ records }, accountId)) {
-    await records.change<StoredSession>('Session', uid, ({ value }) => age(value), {
+    await records.of<StoredSession>('Session').change(uid, ({ value }) => age(value), {
       indexes: [['sessions of account', accountId]],
     })
   }
   // Moves the end of earlier sessions into the past, too.
-  await records.change<{ ended?: number }>(
-    ...accountName(accountId),
-    ({ value }) => value && { ...value, ended: (value.ended ?? 0) - seconds - 1 },
-    { indexes: [['accounts', 'all']] },
-  )
+  await records
+    .of<{ ended?: number }>('Account', { backup: true })
+    .change(
+      accountId,
+      ({ value }) => value && { ...value, ended: (value.ended ?? 0) - seconds - 1 },
+      { indexes: [['accounts', 'all']] },
+    )
 }
 
 interface StoredSession {
@@ -187,11 +188,11 @@ interface StoredSession {
 }
 
 export async function sessionsOf({ records }: Pick<Usher, 'records'>, accountId: string) {
-  return await records.list<StoredSession>('sessions of account', accountId)
+  return await records.of<StoredSession>('Session').list('sessions of account', accountId)
 }
 
 export async function grantsOf({ records }: Usher, accountId: string, clientId: string) {
-  const all = await records.list<{ clientId: string }>('grants of account', accountId)
+  const all = await records.of<{ clientId: string }>('Grant').list('grants of account', accountId)
   return all.filter(grant => grant.clientId === clientId)
 }
 

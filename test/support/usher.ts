@@ -134,13 +134,17 @@ export async function startUsher(options: UsherOptions = {}) {
   const { store: location, redis } = settings
   const store = await openStore(location, redis, metrics.storeCommand)
   const { records, secrets } = await unlock(store, location, settings.secrets, currentRequest)
-  await records.save('SigningKeys', 'current', { keys: await storedKeys() }, { version: 0 })
+  await records.of('SigningKeys').save('current', { keys: await storedKeys() }, { version: 0 })
   const signingKeys = await openSigningKeys(records, settings)
   const keys = await signingKeys.load()
 
   const output: string[] = []
   const log = pino({ base: null }, { write: line => output.push(line) })
-  const probe = () => records.change('Probe', 'ready', () => ({})).then(Boolean, () => false)
+  const probe = () =>
+    records
+      .of('Probe')
+      .change('ready', () => ({}))
+      .then(Boolean, () => false)
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
   const context = { settings, secrets, records, keys, log, metrics }
   const app = await createApp(context, readiness, options.features).catch(async error => {

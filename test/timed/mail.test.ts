@@ -47,7 +47,7 @@ test.each(FORMS)(
     for (let round = 0; round < ROUNDS; round++) {
       // A service sends the mails between the forms. The limit of a network is not what is measured.
       await usher.deliver('new')
-      await usher.records.remove('Attempts', `${name} network 127.0.0.0/24`, 1)
+      await usher.records.of('Attempts').remove(`${name} network 127.0.0.0/24`, 1)
       for (const [text, list] of [...times].sort(() => Math.random() - 0.5)) {
         const form = fieldsOf(browser.page, { [field]: text, decision: 'continue' })
         const started = performance.now()

@@ -66,10 +66,10 @@ test('a username whose account was never written becomes free after the write ti
   const { records } = installation
   const id = 'usr_lost'
   const claim = { id, since: Math.floor(Date.now() / 1000) }
-  await records.save('Username', foldUsername('Lost'), claim, { version: 0 })
+  await records.of('Username', { backup: true }).save(foldUsername('Lost'), claim, { version: 0 })
   await expect(directory.add({ username: 'lost' })).rejects.toThrow(InvalidAccount)
   const late = () => ({ id, since: claim.since - 61 })
-  await records.change('Username', foldUsername('Lost'), late)
+  await records.of('Username', { backup: true }).change(foldUsername('Lost'), late)
   expect(await directory.findByUsername('lost')).toBeUndefined()
   const account = await directory.add({ username: 'lost' })
   expect(await directory.findByUsername('lost')).toEqual(account)

@@ -268,7 +268,7 @@ describe('as time passes', () => {
   test('the private part of an imported key is not in the store', async () => {
     const imported = [await makeKey('EdDSA')]
     await load(...imported)
-    const { value } = await records.read('SigningKeys', 'current')
+    const { value } = await records.of('SigningKeys').read('current')
     expect(JSON.stringify(value)).toContain(imported[0]?.x)
     expect(JSON.stringify(value)).not.toContain(imported[0]?.d)
   })

@@ -107,14 +107,12 @@ test('only the free attempts of 200 concurrent ones on several nodes are accepte
 })
 
 test('while the store is unavailable every attempt is refused, and none is counted', async () => {
-  const { records } = installation
-  const unavailable = createRateLimit({
-    ...records,
-    change: () => Promise.reject(new StoreUnavailable('away')),
-  })
+  const { store } = installation
+  const away = vi.spyOn(store, 'write').mockRejectedValue(new StoreUnavailable('away'))
   const results = await Promise.allSettled(
-    Array.from({ length: 20 }, () => unavailable.count([[name, LIMIT]])),
+    Array.from({ length: 20 }, () => attempts.count([[name, LIMIT]])),
   )
+  away.mockRestore()
   expect(results.every(({ status }) => status === 'rejected')).toBe(true)
   await countAll(5)
 })
