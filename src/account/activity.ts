@@ -17,7 +17,7 @@ import { isFailure } from '../operation/audit.ts'
 import { clientInfoOf } from '../operation/client-info.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { Views } from '../pages/views.ts'
-import type { Records } from '../store/records.ts'
+import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { queueNotice } from './mail-queue.ts'
 import type { PageFeature } from './page-feature.ts'
@@ -105,7 +105,9 @@ export interface Activity {
   count: number
 }
 
-const KIND = 'Activity'
+/** The activity of all accounts, by the id of the account. */
+const activitiesIn = (records: Records) => records.of<Activity[]>('Activity')
+
 const RETENTION_SECONDS = 90 * 24 * 3600
 const REPEATED_WITHIN_SECONDS = 3600
 const MAX_FAILURES = 20
@@ -113,7 +115,7 @@ const MAX_OTHERS = 80
 
 /** Returns the activity of an account, the latest first. */
 export async function recentActivity(records: Records, accountId: string): Promise<Activity[]> {
-  const { value = [] } = await records.read<Activity[]>(KIND, accountId)
+  const { value = [] } = await activitiesIn(records).read(accountId)
   return value.filter(({ at }) => at > now() - RETENTION_SECONDS)
 }
 
@@ -133,12 +135,11 @@ export async function keepActivity(records: Records, audit: NotedEvent, clientIn
     ...(factor && { factor }),
     ...(typeof client_id === 'string' && { client_id }),
   }
-  await records.change<Activity[]>(KIND, account, ({ value = [] }) => added(value, about), {
-    ttl: RETENTION_SECONDS,
-  })
+  const add = ({ value = [] }: Found<Activity[]>) => withEntry(value, about)
+  await activitiesIn(records).change(account, add, { ttl: RETENTION_SECONDS })
 }
 
-function added(before: Activity[], about: Omit<Activity, 'at' | 'count'>): Activity[] {
+function withEntry(before: Activity[], about: Omit<Activity, 'at' | 'count'>): Activity[] {
   const isRepeated = ({ at, count: _, ...other }: Activity) =>
     isFailure(about.event) &&
     at > now() - REPEATED_WITHIN_SECONDS &&

@@ -128,7 +128,10 @@ function createSourceDirectory(
   log?: Logger,
 ): SourceAccounts {
   const recent = new Map<string, Promise<Account | undefined>>()
-  const outsideOf = async (id: string) => (await records.read<Outside>('Outside', id)).value
+  const outsides = records.of<Outside>('Outside', { backup: true })
+  const subjects = records.of<{ id: string }>('Subject', { backup: true })
+  const names = records.of<{ id: string }>('OutsideName')
+  const outsideOf = async (id: string) => (await outsides.read(id)).value
 
   /** 'malformed': the account cannot sign in or be used, and its sessions and tokens stay. */
   async function call(
@@ -151,12 +154,12 @@ function createSourceDirectory(
 
   /** The first of two concurrent calls decides the id for both. */
   async function subjectOf(external: string): Promise<string> {
-    const claimed = await records.read<{ id: string }>('Subject', external)
+    const claimed = await subjects.read(external)
     if (claimed.value) return claimed.value.id
     const id = newAccountId()
-    await records.save('Outside', id, { external, since: now() })
-    if (await records.save('Subject', external, { id })) return id
-    await records.remove('Outside', id)
+    await outsides.save(id, { external, since: now() })
+    if (await subjects.save(external, { id })) return id
+    await outsides.remove(id)
     return subjectOf(external)
   }
 
@@ -195,9 +198,9 @@ function createSourceDirectory(
   /** Reads the store only. The module is called after the attempt was counted. */
   async function candidate(username: string): Promise<Candidate> {
     const name = foldUsername(username)
-    const remembered = (await records.read<{ id: string }>('OutsideName', name)).value
+    const remembered = (await names.read(name)).value
     const rememberName = (id: string) =>
-      records.change('OutsideName', name, () => ({ id }), { ttl: NAME_TTL_SECONDS })
+      names.change(name, () => ({ id }), { ttl: NAME_TTL_SECONDS })
     const known = remembered && { ...remembered, ended: (await outsideOf(remembered.id))?.ended }
 
     async function identify() {
@@ -227,7 +230,7 @@ function createSourceDirectory(
 
   async function endAccess(id: string): Promise<void> {
     const end = (it: Outside) => ({ ...it, ended: Math.max(now(), (it.ended ?? 0) + 1) })
-    await records.change<Outside>('Outside', id, ({ value }) => value && end(value))
+    await outsides.change(id, ({ value }) => value && end(value))
     recent.delete(id)
     await sessions.endAll(id)
     await revokeGrants(records, id)

@@ -137,6 +137,7 @@ export const FOR_CHANGE = { second_factor: 'strongest' } as const
 export function createProofs(records: Records, { sign_in }: Pick<Settings, 'sign_in'>) {
   const isPasswordUsed = sign_in.methods?.includes(PASSWORD) ?? true
   const hasPassword = ({ password }: Account) => isPasswordUsed && password !== undefined
+  const signIns = records.of<Proof>('Proof')
 
   return {
     /** Whether the account has a password that users can sign in with. */
@@ -145,12 +146,12 @@ export function createProofs(records: Records, { sign_in }: Pick<Settings, 'sign
     /** Remembers the sign-in of a request with `FOR_CHANGE`. `uid`: of the session. */
     async remember(uid: string, { accountId, ts, amr }: Login) {
       const proof: Proof = { account: accountId, method: methodOf(amr), at: ts }
-      await records.change('Proof', uid, () => proof, { ttl: RECENT_SECONDS })
+      await signIns.change(uid, () => proof, { ttl: RECENT_SECONDS })
     },
 
     /** Whether the user has signed in for a change in this session: with the password, if there is one. */
     async has(account: Account, uid: string): Promise<boolean> {
-      const { value: proof } = await records.read<Proof>('Proof', uid)
+      const { value: proof } = await signIns.read(uid)
       if (proof?.account !== account.id || !isRecent(proof.at)) return false
       return proof.method === PASSWORD || !hasPassword(account)
     },

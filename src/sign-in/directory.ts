@@ -4,7 +4,7 @@
 
 import { forEachGrant, revokeGrant, revokeGrants } from '../oidc/adapter/grants.ts'
 import { createSessions, type Sessions } from '../oidc/adapter/sessions.ts'
-import { accountName, createConsents } from '../oidc/consents.ts'
+import { type Consents, createConsents } from '../oidc/consents.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import {
@@ -111,23 +111,26 @@ export const isExpired = ({ change_password_by: due }: Account) => due !== undef
 export function createDirectory(
   records: Records,
   sessions: Sessions = createSessions(records),
+  consents: Consents = createConsents(records),
 ): OwnAccounts {
-  const consents = createConsents(records)
+  const accounts = records.of<Account>('Account', { backup: true })
+  const activities = records.of('Activity')
+  const factors = records.of('Factors', { backup: true })
   const names = createUniqueNames(records, find)
 
   async function find(id: string): Promise<Account | undefined> {
-    return (await records.read<Account>(...accountName(id))).value
+    return (await accounts.read(id)).value
   }
 
   const findByUsername = (username: string) => names.owner(usernameOf(username))
   const findByLink = (link: Link) => names.owner(linkName(link))
 
   async function findByEmail(email: string): Promise<Account[]> {
-    const found = await records.list<Account>(...emailIndex(email))
+    const found = await accounts.list(...emailIndex(email))
     return found.filter(account => account.email?.toLowerCase() === email.toLowerCase())
   }
 
-  const all = () => records.walk<Account>('accounts', 'all')
+  const all = () => accounts.walk('accounts', 'all')
 
   async function add(input: unknown, password?: string, more: Partial<Account> = {}) {
     const profile = profileSchema.parse(input)
@@ -141,7 +144,7 @@ export function createDirectory(
     const account = { created: now(), updated: now(), ...fields }
     await names.claim(account)
     const options = { indexes: indexes(account) }
-    if (await records.save(...accountName(account.id), account, options)) return account
+    if (await accounts.save(account.id, account, options)) return account
     throw new InvalidAccount('id: this id was taken or removed a moment ago')
   }
 
@@ -161,7 +164,7 @@ export function createDirectory(
       return next
     }
     const options = (next: Account) => ({ indexes: indexes(next) })
-    const { before, after } = await records.change(...accountName(id), apply, options)
+    const { before, after } = await accounts.change(id, apply, options)
     if (before && after) await names.release(before, after)
     return after
   }
@@ -249,9 +252,9 @@ export function createDirectory(
     // The account goes last, so that an interrupted removal can be repeated.
     await endAccess(account.id, current => ({ ...current, enabled: false }))
     await consents.removeAll(account.id)
-    await records.remove('Activity', account.id)
-    await records.remove('Factors', account.id)
-    await records.remove(...accountName(account.id))
+    await activities.remove(account.id)
+    await factors.remove(account.id)
+    await accounts.remove(account.id)
     await names.release(account)
   }
 

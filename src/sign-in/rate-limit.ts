@@ -15,6 +15,9 @@ export interface Limit {
 /** A counter in the store, with its limit. */
 export type Counter = [name: string, limit: Limit]
 
+/** The rate limit of an installation. */
+export type RateLimit = ReturnType<typeof createRateLimit>
+
 interface Count {
   /** Attempts that have not expired; a fraction, because they expire evenly. */
   count: number
@@ -27,28 +30,27 @@ const FIRST_WAIT_SECONDS = 5
 
 /** Returns the rate limit, with counters by name in the store. */
 export function createRateLimit(records: Records) {
-  // A counter expires with its last attempt: names of strangers do not fill the store for long.
-  const change = (
-    name: string,
-    { maxWaitSeconds }: Limit,
+  const counts = records.of<Count>('Attempts')
+
+  /** A counter expires with its last attempt: names of strangers do not fill the store for long. */
+  function changeCount(
+    [name, { maxWaitSeconds }]: Counter,
     decide: (found?: Count) => Count | undefined,
-  ) =>
-    records.change<Count>(
-      'Attempts',
-      name,
-      ({ value }) => decide(value),
-      ({ count }) => ({ ttl: count * maxWaitSeconds }),
-    )
+  ) {
+    const options = ({ count }: Count) => ({ ttl: count * maxWaitSeconds })
+    return counts.change(name, ({ value }) => decide(value), options)
+  }
 
   /** Returns the time from which the next attempt is accepted (epoch milliseconds), possibly past. */
   async function dueTime([name, limit]: Counter): Promise<number> {
-    const { value } = await records.read<Count>('Attempts', name)
+    const { value } = await counts.read(name)
     return dueTimeOf(value, limit)
   }
 
   /** Returns false without counting if it is too early. */
-  async function countOne([name, limit]: Counter): Promise<boolean> {
-    const { isWritten } = await change(name, limit, found => {
+  async function countOne(counter: Counter): Promise<boolean> {
+    const [, limit] = counter
+    const { isWritten } = await changeCount(counter, found => {
       if (dueTimeOf(found, limit) > Date.now()) return undefined
       return { count: leftOf(found, limit) + 1, at: Date.now() }
     })
@@ -73,11 +75,11 @@ export function createRateLimit(records: Records) {
   /** Removes one attempt, after a correct password. */
   async function takeBack(counters: Counter[]): Promise<void> {
     const less = (found?: Count) => found && { ...found, count: Math.max(found.count - 1, 0) }
-    await Promise.all(counters.map(([name, limit]) => change(name, limit, less)))
+    await Promise.all(counters.map(counter => changeCount(counter, less)))
   }
 
   /** Sets the counter to zero. */
-  const forget = (name: string) => records.remove('Attempts', name, 1)
+  const forget = (name: string) => counts.remove(name, 1)
 
   return { count, takeBack, forget, dueTime }
 }
