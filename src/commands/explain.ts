@@ -4,7 +4,7 @@
 import { FIXED } from '../config/diff.ts'
 import { VARIABLES } from '../config/environment.ts'
 import type { FileResult } from '../config/files.ts'
-import { containsSecret, isSecret, type Key, keysOf, placeOf } from '../config/key-list.ts'
+import { containsSecret, fileOf, isSecret, type Key, keysOf } from '../config/key-list.ts'
 import { type Reading, readFolder, type Settings, variable } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { type DetailFile, describedIn } from '../config/schema/details.ts'
@@ -250,7 +250,7 @@ function inForce(key: Key, derived: Record<string, unknown>, file?: FileResult<o
     default: visible(steps, fallback),
     values: key.enum,
     variable: Object.keys(VARIABLES).find(name => isOfUsher && VARIABLES[name] === path),
-    file: placeOf(key),
+    file: fileOf(key),
     change: isFixed ? RESTART : 'takes effect at once',
     isMap: Boolean(key.properties ?? key.additionalProperties) && path !== 'jwks',
   }

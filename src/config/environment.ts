@@ -39,41 +39,55 @@ export type Overlays = Map<string, { name: string; value: unknown }>
  * variables name. An empty variable is ignored.
  */
 export function readEnvironment(env: NodeJS.ProcessEnv, findings: Finding[]) {
-  const read = (name: string) => {
-    const file = env[`${name}_FILE`]
-    if (!file) return env[name] || undefined
-    const twice = `is given twice, as ${name}_FILE too: unset one of them`
-    if (env[name]) findings.push(wrongVariable(name, 'given-twice', twice))
-    const { text, problem } = readText(file)
-    if (problem) findings.push(wrongVariable(`${name}_FILE`, 'file', `its file ${problem}`))
-    return text?.trim()
-  }
-  for (const name of Object.keys(env)) {
-    const near = isOfUsher(name) && meant(withoutPrefix(name), READ.map(withoutPrefix))
-    const unread = noEffect(`nothing reads it; did you mean USHER_${near}?`)
-    if (near) findings.push(wrongVariable(name, 'no-effect', unread))
-  }
-  const secret = read('USHER_SECRET')
+  findings.push(...unreadVariables(env))
+  const secret = readVariable(env, 'USHER_SECRET', findings)
   const overlays: Overlays = new Map()
   for (const [name, path] of Object.entries(VARIABLES)) {
-    const text = name === 'USHER_STORE' ? read(name) : env[name]
-    const isPort = path.endsWith('.port') && /^\d+$/.test(text ?? '')
-    if (text) overlays.set(path, { name, value: isPort ? Number(text) : text })
+    const text = name === 'USHER_STORE' ? readVariable(env, name, findings) : env[name]
+    if (text) overlays.set(path, { name, value: portOrText(text, path) })
   }
   const variable = env.USHER_SECRET_FILE ? 'USHER_SECRET_FILE' : 'USHER_SECRET'
   const secrets = parseSecrets(variable, secret, findings)
   return { overlays, hasSecret: secret !== undefined, secrets }
 }
 
+/** Returns a warning for each variable whose name is probably misspelt. */
+function unreadVariables(env: NodeJS.ProcessEnv): Finding[] {
+  return Object.keys(env).flatMap(name => {
+    const near = isOfUsher(name) && meant(withoutPrefix(name), READ.map(withoutPrefix))
+    if (!near) return []
+    const message = noEffect(`nothing reads it; did you mean USHER_${near}?`)
+    return [wrongVariable(name, 'no-effect', message)]
+  })
+}
+
+/** Returns the value of a variable, or the content of the file that its `…_FILE` twin names. */
+function readVariable(env: NodeJS.ProcessEnv, name: string, findings: Finding[]) {
+  const file = env[`${name}_FILE`]
+  if (!file) return env[name] || undefined
+  const twice = `is given twice, as ${name}_FILE too: unset one of them`
+  if (env[name]) findings.push(wrongVariable(name, 'given-twice', twice))
+  const { text, problem } = readText(file)
+  if (problem) findings.push(wrongVariable(`${name}_FILE`, 'file', `its file ${problem}`))
+  return text?.trim()
+}
+
+/** A port is a number, also in a variable. */
+const portOrText = (text: string, path: string) =>
+  path.endsWith('.port') && /^\d+$/.test(text) ? Number(text) : text
+
 /** Returns the bytes of secrets in base64url, separated by commas or spaces. Findings never quote them. */
 function parseSecrets(name: string, text: string | undefined, findings: Finding[]): Uint8Array[] {
-  const parts = text?.split(/[\s,]+/).filter(Boolean) ?? []
-  if (text !== undefined && !parts.length) parts.push('')
-  return parts.flatMap((part, i) => {
+  if (text === undefined) return []
+  const parts = text.split(/[\s,]+/).filter(Boolean)
+  // An empty text is a secret that is too short.
+  const written = parts.length ? parts : ['']
+  const secrets: Uint8Array[] = []
+  for (const [i, part] of written.entries()) {
     const bytes = Buffer.from(part, 'base64url')
-    if (/^[\w-]+=*$/.test(part) && bytes.length >= MIN_SECRET_BYTES) return [bytes]
-    const which = parts.length > 1 ? `number ${i + 1} ` : ''
-    findings.push(wrongVariable(name, 'secret', `${which}${RANDOM}`))
-    return []
-  })
+    const which = written.length > 1 ? `number ${i + 1} ` : ''
+    if (/^[\w-]+=*$/.test(part) && bytes.length >= MIN_SECRET_BYTES) secrets.push(bytes)
+    else findings.push(wrongVariable(name, 'secret', `${which}${RANDOM}`))
+  }
+  return secrets
 }

@@ -43,8 +43,12 @@ export function keysOf(file: string, written?: object): Key[] {
 }
 
 /** Returns the file of a key, relative to the folder. */
-export const placeOf = ({ file }: Pick<Key, 'file'>) =>
-  `${['client', 'resource', 'detail', 'upstream'].includes(file) ? `${file}s/NAME` : file}.yaml`
+export function fileOf({ file }: Pick<Key, 'file'>): string {
+  return IN_FOLDERS.includes(file) ? `${file}s/NAME.yaml` : `${file}.yaml`
+}
+
+/** Kinds of files with a folder. */
+const IN_FOLDERS = ['client', 'resource', 'detail', 'upstream']
 
 /** Returns the places where a key of this name is valid. */
 export function placesOf(name: string): string[] {
@@ -52,7 +56,7 @@ export function placesOf(name: string): string[] {
   const isNamed = ({ file, path }: Key) =>
     file !== 'locale' && (path === name || path.endsWith(end))
   const keys = allKeys().filter(isNamed)
-  return keys.map(key => `${key.path} in ${placeOf(key)}`)
+  return keys.map(key => `${key.path} in ${fileOf(key)}`)
 }
 
 /** A store is a URL that may contain a password. A picture is long. */

@@ -66,20 +66,34 @@ export function openYaml(file: string) {
 type Wrong = [offset: number, rule: string, message: string]
 const STRANGE_SPACE = 'a space before or in this key is another character: write ordinary spaces'
 const DUPLICATE = 'the same key is in this map above: delete one of them'
-
 const NO_ANCHOR = 'an alias names no anchor before it: put a text that begins with * in quotes'
+const MAX_ALIASES = 20
 
-/**
- * Returns the data of a document, or what is wrong with it. Checks for duplicate keys itself: the parser compares
- * each key with each, which takes minutes.
- */
-function toPlain(doc: Document.Parsed, text: string) {
-  const wrong: Wrong[] = [...doc.errors, ...doc.warnings].map(error => {
+/** Returns the data of a document, or what is wrong with it. */
+function toPlain(doc: Document.Parsed, text: string): { data: unknown; wrong: Wrong[] } {
+  const wrong = [...syntaxErrors(doc, text), ...keyErrors(doc)]
+  if (wrong.length) return { data: {}, wrong }
+  try {
+    return { data: doc.toJS({ maxAliasCount: MAX_ALIASES }), wrong }
+  } catch (error) {
+    return { data: {}, wrong: [aliasError(doc, error as Error)] }
+  }
+}
+
+function syntaxErrors(doc: Document.Parsed, text: string): Wrong[] {
+  const wrong = [...doc.errors, ...doc.warnings].map((error): Wrong => {
     const [offset, message] = plainYamlError(text, error)
     return [offset, 'yaml', message]
   })
-  const slip = isScalar(doc.contents) && doc.contents.value ? slipInFirstLine(text) : undefined
-  if (slip && !wrong.length) wrong.push([spanOf(doc.contents)[0], 'yaml', slip])
+  const isOneValue = isScalar(doc.contents) && doc.contents.value
+  if (wrong.length || !isOneValue) return wrong
+  const slip = slipInFirstLine(text)
+  return slip ? [[spanOf(doc.contents)[0], 'yaml', slip]] : []
+}
+
+/** Finds duplicate keys itself: the parser compares each key with each, which takes minutes. */
+function keyErrors(doc: Document.Parsed): Wrong[] {
+  const wrong: Wrong[] = []
   visit(doc, {
     Map(_, { items }) {
       const seen = new Set<unknown>()
@@ -93,19 +107,19 @@ function toPlain(doc: Document.Parsed, text: string) {
       }
     },
   })
-  try {
-    return { data: wrong.length ? {} : doc.toJS({ maxAliasCount: 20 }), wrong }
-  } catch (error) {
-    const isUnresolved = /^Unresolved/.test((error as Error).message)
-    if (!isUnresolved) return { data: {}, wrong: [[0, 'yaml', 'too many aliases'] satisfies Wrong] }
-    let offset = 0
-    visit(doc, {
-      Alias(_, alias) {
-        if (!alias.resolve(doc)) [offset] = spanOf(alias)
-      },
-    })
-    return { data: {}, wrong: [[offset, 'yaml', NO_ANCHOR] satisfies Wrong] }
-  }
+  return wrong
+}
+
+/** Returns what is wrong with the aliases of a document, whose conversion has thrown `error`. */
+function aliasError(doc: Document.Parsed, { message }: Error): Wrong {
+  if (!message.startsWith('Unresolved')) return [0, 'yaml', 'too many aliases']
+  let offset = 0
+  visit(doc, {
+    Alias(_, alias) {
+      if (!alias.resolve(doc)) [offset] = spanOf(alias)
+    },
+  })
+  return [offset, 'yaml', NO_ANCHOR]
 }
 
 /**
@@ -116,19 +130,27 @@ function placeIn(doc: Document.Parsed, text: string, path: PropertyKey[]) {
   let node: unknown = doc.contents
   let place = { offset: spanOf(node)[0], key: '', pair: '' }
   for (const name of path) {
-    const pairs = isMap(node) ? node.items : []
-    const pair = pairs.find(({ key }) => isScalar(key) && String(key.value) === String(name))
-    const item = isSeq(node) ? node.items[Number(name)] : undefined
-    if (!pair && !item) break
-    node = pair ? pair.value : item
-    const [start, end] = spanOf(pair?.key ?? item)
-    const key = pair ? text.slice(start, end) : ''
-    const isPlain = isScalar(node) || (isSeq(node) && node.items.every(isScalar))
+    const child = childOf(node, name)
+    if (!child) break
+    node = child.value
+    const [start, end] = spanOf(child.key ?? child.value)
+    const key = child.key ? text.slice(start, end) : ''
     const last = Math.max(end, spanOf(node)[1])
-    place = { offset: start, key, pair: isPlain ? text.slice(start, last) : key }
+    place = { offset: start, key, pair: isPlain(node) ? text.slice(start, last) : key }
   }
   return place
 }
+
+/** Returns a key of a map with its value, or an item of a list. */
+function childOf(node: unknown, name: PropertyKey): { key?: unknown; value: unknown } | undefined {
+  if (isMap(node)) {
+    return node.items.find(({ key }) => isScalar(key) && String(key.value) === String(name))
+  }
+  const item = isSeq(node) ? node.items[Number(name)] : undefined
+  return item ? { value: item } : undefined
+}
+
+const isPlain = (node: unknown) => isScalar(node) || (isSeq(node) && node.items.every(isScalar))
 
 /** Random text, and parts of a URL that may be secret. Colours are excluded. */
 const SUSPECT =

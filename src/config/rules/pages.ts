@@ -18,22 +18,20 @@ export const THEME = 'theme.css'
 /** The files that pages/ can have. */
 const FILES = [THEME, ...readdirSync(join(import.meta.dirname, '../../pages/templates'))]
 
+/** Pictures as base64, by their paths in the files. */
+type Pictures = Record<string, string>
 type Look = { branding?: Partial<UsherFile['branding']>; logo_uri?: string }
 type Branded = Pick<ValidFile<Look>, 'at' | 'value'>
 
 /** Returns the pictures as base64, the templates and the stylesheet of the folder. */
 export async function readLook(branded: Branded[], folder: string, findings: Finding[]) {
-  const pictures: Record<string, string> = {}
+  const pictures: Pictures = {}
   for (const file of branded) {
     await pause()
     findings.push(...colourFindings(file))
-    const { branding: { logo, logo_dark, favicon } = {}, logo_uri } = file.value
-    const named = Object.entries({ logo, logo_dark, favicon, logo_uri })
-    for (const [key, name] of named) {
-      if (!name) continue
+    for (const { path, name } of picturesOf(file.value)) {
       const { bytes = Buffer.alloc(0), problem } = readBytes(resolve(folder, name))
       const wrong = problem ?? pictureProblem(name, bytes)
-      const path = key === 'logo_uri' ? [key] : ['branding', key]
       if (wrong) findings.push(file.at(path, 'file', `its file ${wrong}`))
       else pictures[name] = bytes.toString('base64')
     }
@@ -41,32 +39,44 @@ export async function readLook(branded: Branded[], folder: string, findings: Fin
   return { pictures, pages: readPages(folder, Object.keys(pictures), findings) }
 }
 
+const PICTURES = ['logo', 'logo_dark', 'favicon'] as const
+
+/** Returns the names of the pictures of a file, each with the path of its key. */
+function picturesOf({ branding = {}, logo_uri }: Look): { path: string[]; name: string }[] {
+  const all = [
+    ...PICTURES.map(key => ({ path: ['branding', key], name: branding[key] ?? '' })),
+    { path: ['logo_uri'], name: logo_uri ?? '' },
+  ]
+  return all.filter(({ name }) => name)
+}
+
 const COLOURS = ['accent', 'accent_dark', 'background', 'background_dark'] as const
 
 /** Returns findings for colours that are hard to read, or hard to read on: WCAG 2.2, 1.4.3. */
 function colourFindings({ at, value: { branding = {} } }: Branded): Finding[] {
   return COLOURS.flatMap(key => {
-    const { [key]: colour } = branding
-    const scheme = key.endsWith('dark') ? 'dark' : 'light'
-    if (!colour) return []
-    const isText = key.startsWith('accent')
-    const ratio = isText ? contrastIn(scheme, colour) : contrast(SCHEMES[scheme].text, colour)
-    if (ratio >= MIN_TEXT_CONTRAST) return []
-    // Rounded down: 4.499 is not enough.
-    const measured = `${(Math.floor(ratio * 100) / 100).toFixed(2)}:1`
-    const needed = `contrast ${measured}, where text needs ${MIN_TEXT_CONTRAST}:1 (WCAG 2.2, 1.4.3)`
-    const problem = isText
-      ? `hard to read on the ${scheme} page, use '${readableIn(scheme, colour)}'`
-      : 'text is hard to read on it'
-    return [at(['branding', key], 'contrast', `${problem}: ${needed}`)]
+    const colour = branding[key]
+    const problem = colour && contrastProblem(key, colour)
+    return problem ? [at(['branding', key], 'contrast', problem)] : []
   })
+}
+
+/** An accent colours text, and a background is below text. */
+function contrastProblem(key: (typeof COLOURS)[number], colour: string): string | undefined {
+  const scheme = key.endsWith('dark') ? 'dark' : 'light'
+  const isText = key.startsWith('accent')
+  const ratio = isText ? contrastIn(scheme, colour) : contrast(SCHEMES[scheme].text, colour)
+  if (ratio >= MIN_TEXT_CONTRAST) return undefined
+  // Rounded down: 4.499 is not enough.
+  const measured = `${(Math.floor(ratio * 100) / 100).toFixed(2)}:1`
+  const needed = `contrast ${measured}, where text needs ${MIN_TEXT_CONTRAST}:1 (WCAG 2.2, 1.4.3)`
+  if (!isText) return `text is hard to read on it: ${needed}`
+  return `hard to read on the ${scheme} page, use '${readableIn(scheme, colour)}': ${needed}`
 }
 
 /** Returns findings for SVG logos that are hard to see on the light or the dark page: WCAG 2.2, 1.4.11. */
 export const logoFindings = (usher: ValidFile<UsherFile>, pictures: Pictures) =>
   brokenRules(LOGO_RULES, usher, pictures)
-
-type Pictures = Record<string, string>
 
 const LOGO_RULES: Rule<UsherFile, Pictures>[] = [
   {
@@ -91,33 +101,51 @@ function isHidden(name: string | undefined, scheme: Scheme, pictures: Pictures):
   return coloursOnPage(svg).some(colour => contrast(colour, page) < MIN_GRAPHICS_CONTRAST)
 }
 
+/** From the top or left edge to the bottom or right one, whichever is further. */
+type Square = { from: number; to: number }
+
 /**
  * Returns the colours of an SVG that are drawn on the page: without those of a shape that begins within the
  * square around an earlier shape.
  */
 function coloursOnPage(svg: string): string[] {
-  const squares: [from: number, to: number][] = []
+  const squares: Square[] = []
   const drawn = svg.replace(/<(defs|clipPath|mask)\b.*?<\/\1>/gs, '')
   return (drawn.match(/<\w[^>]*>/g) ?? []).flatMap(tag => {
-    const of = (name: string) => new RegExp(`\\s${name}\\s*=\\s*["']([^"']*)`).exec(tag)?.[1] ?? ''
-    const size = (name: string) => Number.parseFloat(of(name)) || 0
-    const path = (of('(?:d|points)').match(/-?\d+(\.\d+)?/g) ?? []).map(Number)
-    const points = path.length ? path : [size('c?x'), size('c?y')]
-    const [first, last] = [Math.min(...points.slice(0, 2)), Math.max(...points.slice(0, 2))]
-    const isInside = squares.some(([from, to]) => first >= from && last <= to)
-    const reach = Math.max(size('width'), size('height'), size('r'))
-    if (/^<(path|polygon|rect|circle)/.test(tag)) {
-      squares.push([Math.min(...points) - size('r'), Math.max(...points) + reach])
-    }
+    const points = pointsOf(tag)
+    const start = points.slice(0, 2)
+    const isInside = squares.some(
+      ({ from, to }) => Math.min(...start) >= from && Math.max(...start) <= to,
+    )
+    if (/^<(path|polygon|rect|circle)/.test(tag)) squares.push(squareOf(tag, points))
     const colours = tag.match(/(?<=(?:fill|stroke)\s*[=:]\s*["']?\s*)#(?:[0-9a-f]{3}){1,2}\b/gi)
     return isInside ? [] : (colours ?? [])
   })
 }
 
+/** Returns an attribute of a tag; empty if there is none. `name` is a part of a regular expression. */
+const attributeOf = (tag: string, name: string) =>
+  new RegExp(`\\s${name}\\s*=\\s*["']([^"']*)`).exec(tag)?.[1] ?? ''
+
+const sizeOf = (tag: string, name: string) => Number.parseFloat(attributeOf(tag, name)) || 0
+
+/** Returns the coordinates of a shape: of its path, or where it stands. */
+function pointsOf(tag: string): number[] {
+  const path = attributeOf(tag, '(?:d|points)').match(/-?\d+(\.\d+)?/g)
+  return path?.map(Number) ?? [sizeOf(tag, 'c?x'), sizeOf(tag, 'c?y')]
+}
+
+function squareOf(tag: string, points: number[]): Square {
+  const radius = sizeOf(tag, 'r')
+  const reach = Math.max(sizeOf(tag, 'width'), sizeOf(tag, 'height'), radius)
+  return { from: Math.min(...points) - radius, to: Math.max(...points) + reach }
+}
+
 function pictureProblem(name: string, bytes: Buffer): string | undefined {
   if (bytes.length > MAX_PICTURE_BYTES) return 'is larger than 256 KiB'
-  if (name.endsWith('.svg'))
+  if (name.endsWith('.svg')) {
     return /<svg[\s>]/.test(bytes.toString('latin1')) ? undefined : 'is no SVG'
+  }
   if (name.endsWith('.png')) return bytes.indexOf(PNG) === 0 ? undefined : 'is no PNG'
   return 'has to be NAME.svg or NAME.png'
 }
@@ -169,16 +197,21 @@ export const inkOn = (colour: string) =>
 
 /** Contrast ratio of two colours (WCAG 2.2). */
 function contrast(one: string, other: string): number {
-  const [dark = 0, light = 0] = [one, other].map(luminanceOf).sort((a, b) => a - b)
-  return (light + 0.05) / (dark + 0.05)
+  const ofOne = luminanceOf(one)
+  const ofOther = luminanceOf(other)
+  return (Math.max(ofOne, ofOther) + 0.05) / (Math.min(ofOne, ofOther) + 0.05)
 }
 
 /** Relative luminance of a colour (WCAG 2.2). */
 function luminanceOf(colour: string): number {
-  const [red = 0, green = 0, blue = 0] = channelsOf(colour)
-    .map(channel => channel / 255)
-    .map(part => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+  const [red = 0, green = 0, blue = 0] = channelsOf(colour).map(linear)
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+}
+
+/** Returns a channel of sRGB, 0 to 255, as its part of the light, 0 to 1. */
+function linear(channel: number): number {
+  const part = channel / 255
+  return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4
 }
 
 /** Returns the colour at `share` of the way between two. */
