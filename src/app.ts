@@ -13,6 +13,7 @@ import { applicationAccess } from './features/application-access.ts'
 import { authorizationDetails } from './features/authorization-details.ts'
 import { ciba } from './features/ciba/feature.ts'
 import { deviceFlow } from './features/device.ts'
+import { createFactors } from './features/factors/factors.ts'
 import { accountLinks } from './features/link-pages.ts'
 import { createLinks } from './features/links.ts'
 import { logout, receivesLogoutTokens } from './features/logout.ts'
@@ -110,10 +111,14 @@ export async function createApp(
     own && hasUpstreams
       ? (await import('./features/upstream/feature.ts')).upstreamSignIn(dependencies, own.directory)
       : undefined
+  const factorStore = createFactors(records)
   // Loaded only where they are configured, with their libraries.
   const factors =
     settings.sign_in.second_factor !== 'off' || hasPasskeys(settings.sign_in)
-      ? await (await import('./features/factors/feature.ts')).secondFactors(dependencies)
+      ? await (await import('./features/factors/feature.ts')).secondFactors(
+          dependencies,
+          factorStore,
+        )
       : undefined
   const exchange = tokenExchange(dependencies)
   const registered = registration(dependencies)
@@ -140,7 +145,7 @@ export async function createApp(
     ...(upstreams ? [upstreams] : []),
     ...(factors ? [factors] : []),
     backchannel,
-    accountLinks(dependencies, own),
+    accountLinks(dependencies, factorStore, own),
     mail(dependencies, views, own),
     logout(settings, records, views, upstreams?.signOutAt),
     ...more,

@@ -9,6 +9,7 @@ import { configFolder, readFolder, type Settings } from '../config/load.ts'
 import { ConfigError, describe, type Finding, toRecord } from '../config/report/finding.ts'
 import { isAboutAttribute } from '../config/report/wording.ts'
 import { hasPasskeys } from '../config/schema/upstream.ts'
+import { createFactors } from '../features/factors/factors.ts'
 import { requireHost } from '../features/factors/rules.ts'
 import type { Readiness } from '../operation/health.ts'
 import { createMetrics } from '../operation/metrics.ts'
@@ -53,7 +54,7 @@ export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
     const isAsked = hasPasskeys(reading.settings.sign_in) || warnings.some(isAboutAttribute)
     const state = isAsked && !folder ? await openState().catch(() => undefined) : undefined
     if (state) {
-      await requireHost(reading.settings, state.records)
+      await requireHost(reading.settings, createFactors(state.records))
       const used = await attributesIn(createDirectory(state.records))
       warnings = warnings.filter(one => !isAboutAttribute(one) || !used.has(one.key))
     }

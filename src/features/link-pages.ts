@@ -15,7 +15,7 @@ import { type PageData, PLACES } from '../pages/page-data.ts'
 import type { Dependencies } from '../sign-in/dependencies.ts'
 import { createRateLimit, type Limit } from '../sign-in/rate-limit.ts'
 import type { Site } from '../sign-in/site.ts'
-import { createFactors } from './factors/factors.ts'
+import type { FactorStore } from './factors/factors.ts'
 import type { FoundLink, Links, Own } from './links.ts'
 import { confirmAddressPage, isAdmitted } from './self-service.ts'
 
@@ -40,7 +40,11 @@ const COUNTER_BYTES = 512
 const OF_NETWORK: Limit = BOUNDS.unknownLinks
 
 /** Returns the feature. With `accounts.module`, accounts are kept elsewhere, and there are no links. */
-export function accountLinks({ settings, records }: Dependencies, own?: Own): PageFeature {
+export function accountLinks(
+  { settings, records }: Dependencies,
+  factors: FactorStore,
+  own?: Own,
+): PageFeature {
   if (!own) return {}
   const { links } = own
   const attempts = createRateLimit(records)
@@ -67,7 +71,10 @@ export function accountLinks({ settings, records }: Dependencies, own?: Own): Pa
 
   return {
     addPages(pages, site) {
-      const [password, address] = [passwordPage(site, links), confirmAddressPage(site, links)]
+      const [password, address] = [
+        passwordPage(site, links, factors),
+        confirmAddressPage(site, links),
+      ]
       const pageOf = ({ link }: FoundLink) => (link.purpose === 'address' ? address : password)
       async function answer(ctx: Context) {
         const form = await readForm(ctx)
@@ -89,7 +96,7 @@ export function accountLinks({ settings, records }: Dependencies, own?: Own): Pa
 }
 
 /** Returns the page on which a user chooses a password. */
-function passwordPage({ views, records, authentication }: Site, links: Links) {
+function passwordPage({ views, authentication }: Site, links: Links, factors: FactorStore) {
   const isNew = ({ account }: FoundLink) => account.password === undefined
   const isFirst = ({ account }: FoundLink) =>
     account.password === undefined && !account.links?.length
@@ -101,7 +108,7 @@ function passwordPage({ views, records, authentication }: Site, links: Links) {
 
   /** Removes the second factors, after the old password has stopped working. */
   async function reset(ctx: Context, account: string) {
-    const removed = await createFactors(records).reset(account)
+    const removed = await factors.reset(account)
     note(ctx, 'second_factors_reset', { account, factors: removed.map(({ type }) => type) })
   }
 

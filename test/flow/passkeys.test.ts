@@ -407,10 +407,10 @@ describe('an answer is refused', () => {
     await withPasskey()
     const passkeys = createPasskeys(usher.settings, usher.records, createFactors(usher.records))
     const answerAfter = async (minutes: number) => {
-      const answer = phone.get(await passkeys.useOptions('somewhere'))
+      const text = phone.get(await passkeys.useOptions('somewhere'))
       vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + minutes * 60_000 })
-      const used = { at: Date.now() / 1000 }
-      return passkeys.use(id, 'somewhere', answer, used, true).finally(vi.useRealTimers)
+      const answer = { text, place: 'somewhere', use: { at: Date.now() / 1000 } }
+      return passkeys.use(id, answer, { mustVerify: true }).finally(vi.useRealTimers)
     }
     await expect(answerAfter(16)).rejects.toMatchObject({ reason: 'passkey_wrong' })
     expect(await answerAfter(14)).toMatchObject({ type: 'passkey' })

@@ -78,10 +78,11 @@ onEveryStore(records => {
     if (!passkeys) throw new Error('no node')
     const phone = new Authenticator(settings.issuer)
     phone.counter = 1
-    const used = { at: 1_777_000_000 }
-    const answer = phone.create(await passkeys.addOptions('page', account, []))
-    await factors.add(account.id, await passkeys.confirm('page', answer, '', used))
-    const use = (text: string, n: number) => nodes[n % 2]?.use(account.id, 'page', text, used, true)
+    const answerWith = (text: string) => ({ text, place: 'page', use: { at: 1_777_000_000 } })
+    const added = answerWith(phone.create(await passkeys.addOptions('page', account, [])))
+    await factors.add(account.id, await passkeys.confirm(added, ''))
+    const use = (text: string, n: number) =>
+      nodes[n % 2]?.use(account.id, answerWith(text), { mustVerify: true })
     const same = phone.get(await passkeys.useOptions('page'))
     const answers = await Promise.allSettled(Array.from({ length: 8 }, (_, n) => use(same, n)))
     expect(answers.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)

@@ -77,7 +77,8 @@ async function newPasskey(
 ): Promise<Passkey | Problem> {
   if (!passkeys) return 'passkey_not_added'
   try {
-    return await passkeys.confirm(place, form.value('passkey'), nameIn(form), useOf(ctx), ctx)
+    const answer = { text: form.value('passkey'), place, use: useOf(ctx), ctx }
+    return await passkeys.confirm(answer, nameIn(form))
   } catch (error) {
     if (!(error instanceof Refused)) throw error
     ctx.state.log.detail = `${error.reason}: ${error.message}`

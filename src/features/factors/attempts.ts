@@ -7,6 +7,7 @@ import { clientInfoOf } from '../../operation/client-info.ts'
 import type { Metrics } from '../../operation/metrics.ts'
 import type { Account } from '../../sign-in/account.ts'
 import { accountCounter } from '../../sign-in/authentication.ts'
+import type { PasskeySignIn } from '../../sign-in/sign-in-page.ts'
 import type { Site } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
 import type { Method } from './factors.ts'
@@ -83,34 +84,38 @@ export function createAttempts({ authentication, records }: Site, metrics: Metri
 }
 
 /** Returns the sign-in with a passkey alone. */
-export function createPasskeySignIn(site: Site, passkeys: Passkeys, metrics: Metrics) {
+export function createPasskeySignIn(
+  site: Site,
+  passkeys: Passkeys,
+  metrics: Metrics,
+): PasskeySignIn {
   const attempt = createAttempts(site, metrics)
   return {
-    options: (interaction: Interaction) => passkeys.useOptions(placeOf(interaction)),
+    options: interaction => passkeys.useOptions(placeOf(interaction)),
 
-    async signIn(ctx: Context, interaction: Interaction, answer: string) {
-      const { id, account: named } = credentialIn(answer)
-      const account = await site.directory.find(named)
+    async signIn(ctx, interaction, text) {
+      const { id, account: accountId } = credentialIn(text)
+      const account = await site.directory.find(accountId)
+      // The sign-in must be later than the end of all sessions.
       const ts = Math.max(now(), (account?.ended ?? 0) + 1)
-      const isForeign = !(await passkeys.has(named, id))
-      const about = { factor: 'passkey', account, isForeign, since: ts, interaction } as const
-      const login = await attempt(ctx, 'sign_in', about, async () => {
-        const passkey = await passkeys.use(
-          named,
-          placeOf(interaction),
-          answer,
-          useOf(ctx),
-          true,
-          ctx,
-        )
+      const attempted: Attempt = {
+        factor: 'passkey',
+        account,
+        isForeign: !(await passkeys.has(accountId, id)),
+        since: ts,
+        interaction,
+      }
+      const login = await attempt(ctx, 'sign_in', attempted, async () => {
+        const answer = { text, place: placeOf(interaction), use: useOf(ctx), ctx }
+        const passkey = await passkeys.use(accountId, answer, { mustVerify: true })
         if (account && !account.enabled) throw new Refused('disabled')
-        return raised({ accountId: named, ts, amr: [] }, passkey)
+        return raised({ accountId, ts, amr: [] }, passkey)
       })
       if (account && !(login instanceof Refused)) return { account, login }
-      // The browser may forget a passkey that was removed.
       const isUnknown = login instanceof Refused && login.reason === 'passkey_unknown'
-      const unknown = JSON.stringify({ rpId: passkeys.rpID, credentialId: id })
-      return isUnknown ? { unknown } : {}
+      if (!isUnknown) return {}
+      // The browser may forget a passkey that was removed.
+      return { unknown: JSON.stringify({ rpId: passkeys.rpID, credentialId: id }) }
     },
   }
 }

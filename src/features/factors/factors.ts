@@ -7,7 +7,6 @@
 
 import { randomInt } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import { namesIn } from '../../config/schema/values.ts'
 import type { ClientInfo } from '../../oidc/adapter/session-record.ts'
 import { BOUNDS } from '../../oidc/bounds.ts'
 import type { Found, Records } from '../../store/records.ts'
@@ -38,7 +37,15 @@ export interface Totp extends FactorBase {
 }
 
 /** How a browser reaches a passkey (WebAuthn Level 3 §5.8.4). */
-export const TRANSPORTS = namesIn('ble cable hybrid internal nfc smart-card usb')
+export const TRANSPORTS = [
+  'ble',
+  'cable',
+  'hybrid',
+  'internal',
+  'nfc',
+  'smart-card',
+  'usb',
+] as const
 
 /** A passkey (WebAuthn Level 3). Its id is the id of the credential, base64url. */
 export interface Passkey extends FactorBase {
@@ -87,49 +94,59 @@ const MAX_FACTORS = BOUNDS.factors.max
 /** As JSON: 20 usual ones have 12 kB. Each use rewrites the record. */
 const MAX_FACTORS_CHARS = BOUNDS.factorsSize.max
 const RECOVERY_CODES = 10
+const TOTP_SECRET_BYTES = 20
 /** 31 characters, none of which looks like another. */
 const ALPHABET = 'abcdefghjkmnpqrstuvwxyz23456789'
 
+/** Recovery codes as text, and their keyed hashes. */
+interface RecoveryCodes {
+  codes: string[]
+  recovery: string[]
+}
+
+/** The factors of an account that has none. */
+const noFactors = (accountId: string): Factors => ({ accountId, factors: [], recovery: [] })
+
 /** Returns the operations on the second factors in a store. */
 export function createFactors(records: Records) {
-  const kind = 'Factors'
-  const none = (accountId: string): Factors => ({ accountId, factors: [], recovery: [] })
-  function change(accountId: string, decide: (found: Factors) => Factors | undefined) {
-    const next = ({ value }: Found<Factors>) => decide({ ...none(accountId), ...value })
-    return records.change<Factors>(kind, accountId, next, { indexes: [['factors', 'all']] })
+  const collection = records.of<Factors>('Factors', { backup: true })
+  const passkeyHosts = records.of<PasskeyHost>('PasskeyHost', { backup: true })
+
+  /** Changes the factors of an account, unless `decide` returns undefined. */
+  function changeFactors(accountId: string, decide: (found: Factors) => Factors | undefined) {
+    const next = ({ value }: Found<Factors>) => decide(value ?? noFactors(accountId))
+    return collection.change(accountId, next, { indexes: [['factors', 'all']] })
   }
-  const hashOf = (accountId: string, code: string) =>
-    records.keyedHash('recovery code', `${accountId} ${code}`).toString('base64url')
+
+  const recoveryHash = (accountId: string, code: string) =>
+    records.keyedHash('recovery code', `${accountId} ${plainCode(code)}`).toString('base64url')
+
   const interactionHash = (uid: string) =>
     records.keyedHash('factor added', uid).toString('base64url')
 
-  const hashed = (accountId: string, codes: string[]) => ({
-    codes,
-    recovery: codes.map(code => hashOf(accountId, plainCode(code))),
-  })
-
-  /** Ten new codes, as text and as hashes. */
-  const newCodes = (accountId: string) =>
-    hashed(accountId, Array.from({ length: RECOVERY_CODES }, newCode))
+  function withHashes(accountId: string, codes: string[]): RecoveryCodes {
+    const recovery = codes.map(code => recoveryHash(accountId, code))
+    return { codes, recovery }
+  }
 
   /**
-   * The codes that come with a factor. Only this installation can make them: if the page with them was lost, it is shown
-   * again without a copy of them in the store.
+   * Returns the codes that come with a factor. Only this installation can make them: if the page with them was lost,
+   * it is shown again without a copy of them in the store.
    */
-  function codesWith(accountId: string, factorId: string) {
-    const bytesOf = (i: number) =>
-      records.keyedHash('codes with a factor', `${accountId} ${factorId} ${i}`)
-    return hashed(
-      accountId,
-      Array.from({ length: RECOVERY_CODES }, (_, i) => codeFrom(bytesOf(i))),
-    )
+  function codesWith(accountId: string, factorId: string): RecoveryCodes {
+    const codes: string[] = []
+    for (let i = 0; i < RECOVERY_CODES; i++) {
+      const bytes = records.keyedHash('codes with a factor', `${accountId} ${factorId} ${i}`)
+      codes.push(codeFrom(bytes))
+    }
+    return withHashes(accountId, codes)
   }
 
   return {
-    /** Every account has a result. */
+    /** Returns the factors of an account, which may be none. */
     async read(accountId: string): Promise<Factors> {
-      const { value } = await records.read<Factors>(kind, accountId)
-      return { ...none(accountId), ...value }
+      const { value } = await collection.read(accountId)
+      return value ?? noFactors(accountId)
     },
 
     /**
@@ -138,7 +155,7 @@ export function createFactors(records: Records) {
      */
     async add(accountId: string, factor: Factor, uid?: string): Promise<string[] | undefined> {
       const fresh = codesWith(accountId, factor.id)
-      const { before, isWritten } = await change(accountId, found => {
+      const { before, isWritten } = await changeFactors(accountId, found => {
         const isKnown = found.factors.some(({ id }) => id === factor.id)
         if (isKnown || found.factors.length >= MAX_FACTORS) return undefined
         const factors = [...found.factors, factor]
@@ -168,7 +185,7 @@ export function createFactors(records: Records) {
      * the remaining factors only.
      */
     async remove(accountId: string, id: string, isEnough = (_remaining: Factors) => true) {
-      const { before, isWritten } = await change(accountId, found => {
+      const { before, isWritten } = await changeFactors(accountId, found => {
         const factors = found.factors.filter(factor => factor.id !== id)
         const isKnown = factors.length < found.factors.length
         if (!isKnown || !isEnough({ ...found, factors })) return undefined
@@ -181,14 +198,15 @@ export function createFactors(records: Records) {
 
     /** Removes everything: for a user who has lost it all. Returns the factors that there were. */
     async reset(accountId: string): Promise<Factor[]> {
-      const { before } = await change(accountId, () => none(accountId))
+      const { before } = await changeFactors(accountId, () => noFactors(accountId))
       return before?.factors ?? []
     },
 
     /** Replaces the recovery codes. Returns undefined for an account without a factor. */
     async renewRecovery(accountId: string): Promise<string[] | undefined> {
-      const { codes, recovery } = newCodes(accountId)
-      const { isWritten } = await change(accountId, found =>
+      const fresh = Array.from({ length: RECOVERY_CODES }, newCode)
+      const { codes, recovery } = withHashes(accountId, fresh)
+      const { isWritten } = await changeFactors(accountId, found =>
         found.factors.length ? { ...found, recovery } : undefined,
       )
       return isWritten ? codes : undefined
@@ -196,8 +214,8 @@ export function createFactors(records: Records) {
 
     /** Uses a recovery code. True for one caller. */
     async useRecovery(accountId: string, typed: string): Promise<boolean> {
-      const hash = hashOf(accountId, plainCode(typed))
-      const { isWritten } = await change(accountId, found => {
+      const hash = recoveryHash(accountId, typed)
+      const { isWritten } = await changeFactors(accountId, found => {
         const recovery = found.recovery.filter(known => known !== hash)
         return recovery.length < found.recovery.length ? { ...found, recovery } : undefined
       })
@@ -206,7 +224,7 @@ export function createFactors(records: Records) {
 
     /** Replaces the factor for which `use` returns its next state. True for one caller. */
     async use(accountId: string, use: (factor: Factor) => Factor | undefined): Promise<boolean> {
-      const { isWritten } = await change(accountId, found => {
+      const { isWritten } = await changeFactors(accountId, found => {
         const next = found.factors.map(factor => use(factor) ?? factor)
         const isUsed = next.some((factor, i) => factor !== found.factors[i])
         return isUsed ? { ...found, factors: next } : undefined
@@ -217,7 +235,7 @@ export function createFactors(records: Records) {
     /** Returns the end of the grace period (epoch seconds), which begins now if it has not begun. */
     async startGrace(accountId: string, seconds: number): Promise<number> {
       const due = now() + seconds
-      const { before } = await change(accountId, found =>
+      const { before } = await changeFactors(accountId, found =>
         found.due === undefined ? { ...found, due } : undefined,
       )
       return before?.due ?? due
@@ -225,16 +243,17 @@ export function createFactors(records: Records) {
 
     /** A secret that only this installation can make, from a random text on the page that shows it. */
     secretOf(accountId: string, nonce: string): Buffer {
-      const part = (n: number) => records.keyedHash('one-time codes', `${accountId} ${nonce} ${n}`)
-      return Buffer.concat([part(1), part(2)]).subarray(0, 20)
+      const hashPart = (n: number) =>
+        records.keyedHash('one-time codes', `${accountId} ${nonce} ${n}`)
+      return Buffer.concat([hashPart(1), hashPart(2)]).subarray(0, TOTP_SECRET_BYTES)
     },
 
     /** The hosts that the passkeys of this store are for. */
-    passkeyHosts: () => records.list<PasskeyHost>('passkey hosts', 'all'),
+    passkeyHosts: () => passkeyHosts.list('passkey hosts', 'all'),
 
     /** Adds a host, before its first passkey. */
     addPasskeyHost: (host: string) =>
-      records.save('PasskeyHost', host, { host }, { indexes: [['passkey hosts', 'all']] }),
+      passkeyHosts.save(host, { host }, { indexes: [['passkey hosts', 'all']] }),
   }
 }
 
@@ -257,24 +276,27 @@ export function describeFactors({ factors, recovery }: Factors): string {
   return types && ` Second factors: ${types}; recovery codes: ${recovery.length}.`
 }
 
-/** Three groups of four characters: 59 bits. */
-function newCode(): string {
-  const group = () => Array.from({ length: 4 }, () => ALPHABET[randomInt(ALPHABET.length)]).join('')
-  return [group(), group(), group()].join('-')
-}
+/** A recovery code has three groups of four characters: 59 bits. */
+const newCode = () => codeOf(() => randomInt(ALPHABET.length))
 
-/** A code from 16 bytes, of which it has 59 bits. */
+/** Returns the recovery code of 16 random bytes. */
 function codeFrom(bytes: Buffer): string {
+  const size = BigInt(ALPHABET.length)
   let left = BigInt(`0x${bytes.toString('hex')}`)
-  const next = () => {
-    const index = Number(left % BigInt(ALPHABET.length))
-    left /= BigInt(ALPHABET.length)
-    return ALPHABET[index]
-  }
-  const group = () => Array.from({ length: 4 }, next).join('')
+  return codeOf(() => {
+    const index = Number(left % size)
+    left /= size
+    return index
+  })
+}
+
+/** Returns the code with these characters of the alphabet. */
+function codeOf(nextIndex: () => number): string {
+  const group = () => Array.from({ length: 4 }, () => ALPHABET[nextIndex()]).join('')
   return [group(), group(), group()].join('-')
 }
 
+/** Returns a recovery code as it is hashed, however it was typed. */
 const plainCode = (typed: string) =>
   asciiDigits(typed)
     .toLowerCase()

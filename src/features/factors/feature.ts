@@ -22,7 +22,7 @@ import {
   type StepUpRequest,
   strongestDemand,
 } from './demands.ts'
-import { createFactors } from './factors.ts'
+import type { FactorStore } from './factors.ts'
 import { createFactorsPage, FACTORS_PAGE, titleOf } from './page.ts'
 import { createPasskeys } from './passkeys.ts'
 import { createRules, isStrongest, PHISHING_RESISTANT, type Rules, requireHost } from './rules.ts'
@@ -33,11 +33,13 @@ const { Check } = interactionPolicy
 type Context = { oidc: Oidc }
 
 /** Returns the feature. Throws a `ConfigError` if the passkeys in the store are for another host. */
-export async function secondFactors({ settings, records, metrics, directory }: Dependencies) {
-  const factors = createFactors(records)
+export async function secondFactors(
+  { settings, records, metrics, directory }: Dependencies,
+  factors: FactorStore,
+) {
   const rules = createRules(settings)
   const proofs = createProofs(records, settings)
-  await requireHost(settings, records)
+  await requireHost(settings, factors)
   const isOn = hasPasskeys(settings.sign_in)
   const passkeys = isOn ? createPasskeys(settings, records, factors) : undefined
   const parts = { settings, factors, passkeys, rules, metrics }

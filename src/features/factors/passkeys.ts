@@ -1,5 +1,8 @@
 // Passkeys (WebAuthn Level 3): what the browser needs to add or use one, and the checks of its answers.
 //
+//   add   page: addOptions → the browser makes a key pair → form: confirm → FactorStore.add (add-factor.ts)
+//   use   page: useOptions → the browser signs           → form: use → FactorStore.use stores the counter
+//
 // A challenge is the time, 12 random bytes, and a keyed hash of both and of the place where it is answered: an
 // interaction or a session, which are bound to a browser. It is stored when it was used, so that one of several
 // answers succeeds:
@@ -48,13 +51,26 @@ export class Refused extends Error {
 /** See `createPasskeys`. */
 export type Passkeys = ReturnType<typeof createPasskeys>
 
-type Expected = Record<'expectedOrigin' | 'expectedRPID', string> & {
+/** An answer of the browser, as a form has it. */
+export interface Answer {
+  text: string
+  /** The place of its challenge; see `placeOf`. */
+  place: string
+  use: Use
+  /** The request: after a 503 its form can be sent again. */
+  ctx?: Context
+}
+
+/** What the package compares with an answer. */
+interface Expected {
+  expectedOrigin: string
+  expectedRPID: string
   expectedChallenge(challenge: string): boolean
 }
 
-/** The part of a challenge before the keyed hash. */
+/** The time and the random bytes of a challenge, before the keyed hash. */
 const START_BYTES = 16
-/** Of each process. */
+/** Challenges that one process remembers. */
 const MAX_INTERRUPTED = 1000
 /** A user handle has at most so many bytes (WebAuthn Level 3 §5.4.3). */
 const MAX_HANDLE_BYTES = 64
@@ -77,68 +93,92 @@ export function credentialIn(answer: string): { id: string; account: string } {
   return { id: textOf(id), account: handle.toString() }
 }
 
+/** Returns the challenges of an issuer, which are valid for `ttl` seconds. */
+function createChallenges(records: Records, ttl: number) {
+  const used = records.of<object>('PasskeyChallenge')
+  /** Challenges that were taken by requests that the store then interrupted: the same form is sent again. */
+  const interrupted = new Set<string>()
+
+  const withHash = (place: string, start: Buffer) =>
+    Buffer.concat([start, records.keyedHash('passkey challenge', `${base64url(start)} ${place}`)])
+
+  /** Remembers the challenge of a request that is answered with 503. */
+  function watch(ctx: Context, challenge: string) {
+    ctx.res.once('close', () => {
+      if (ctx.status !== 503) return
+      if (interrupted.size >= MAX_INTERRUPTED) interrupted.clear()
+      interrupted.add(challenge)
+    })
+  }
+
+  return {
+    create(place: string) {
+      const start = randomBytes(START_BYTES)
+      start.writeUInt32BE(now())
+      return new Uint8Array(withHash(place, start))
+    },
+
+    /** Whether a challenge is one of this place that has not expired. */
+    isValid(place: string, challenge: string): boolean {
+      const start = Buffer.from(challenge, 'base64url').subarray(0, START_BYTES)
+      if (start.length < START_BYTES) return false
+      if (base64url(withHash(place, start)) !== challenge) return false
+      return start.readUInt32BE() + ttl >= now()
+    },
+
+    /**
+     * Takes a challenge, which one answer can. `isRepeated`: a request that was answered with 503 had taken it. Throws
+     * `Refused` if it was taken otherwise.
+     */
+    async take(challenge: string, ctx?: Context): Promise<{ isRepeated: boolean }> {
+      if (ctx) watch(ctx, challenge)
+      if (await used.save(challenge, {}, { ttl })) return { isRepeated: false }
+      if (interrupted.delete(challenge)) return { isRepeated: true }
+      throw new Refused('passkey_replayed')
+    },
+  }
+}
+
 /** Returns the functions for the passkeys of an issuer. The RP ID is its host. */
 export function createPasskeys(settings: Settings, records: Records, factors: FactorStore) {
   const { issuer, branding, lifetimes, sign_in } = settings
   const rpID = hostOf(settings)
-  const ttl = lifetimes.interaction
+  const timeout = lifetimes.interaction * 1000
+  const challenges = createChallenges(records, lifetimes.interaction)
   // As a second factor, a security key without a PIN is enough.
   const isAlone = sign_in.second_factor === 'off'
   const wanted = isAlone ? 'required' : 'preferred'
 
-  const whole = (place: string, start: Buffer) =>
-    Buffer.concat([start, records.keyedHash('passkey challenge', `${base64url(start)} ${place}`)])
-
-  function newChallenge(place: string) {
-    const start = randomBytes(START_BYTES)
-    start.writeUInt32BE(now())
-    return new Uint8Array(whole(place, start))
-  }
-
-  function isChallenge(place: string, challenge: unknown): boolean {
-    const start = Buffer.from(textOf(challenge), 'base64url').subarray(0, START_BYTES)
-    if (start.length < START_BYTES || base64url(whole(place, start)) !== challenge) return false
-    return start.readUInt32BE() + ttl >= now()
-  }
-
-  /** Challenges that were taken by requests that the store then interrupted: the same form is sent again. */
-  const interrupted = new Set<string>()
-
-  function watch(ctx: Context, challenge: string) {
-    ctx.res.once('close', () => {
-      if (interrupted.size >= MAX_INTERRUPTED) interrupted.clear()
-      if (ctx.status === 503) interrupted.add(challenge)
-    })
-  }
-
-  /**
-   * Checks an answer of the browser, and takes its challenge. `isRepeated`: a request that was answered with 503 had
-   * taken it. Throws `Refused`.
-   */
+  /** Verifies an answer, and takes its challenge. Throws `Refused`. */
   async function check<T extends object>(
-    place: string,
+    { place, ctx }: Answer,
     verify: (expected: Expected) => Promise<T | undefined>,
-    ctx?: Context,
-  ) {
-    let used = ''
-    const expectedChallenge = (challenge: string) => {
-      used = challenge
-      return isChallenge(place, challenge)
+  ): Promise<T & { isRepeated: boolean }> {
+    let challenge = ''
+    const expected: Expected = {
+      expectedOrigin: issuer,
+      expectedRPID: rpID,
+      expectedChallenge(sent) {
+        challenge = textOf(sent)
+        return challenges.isValid(place, challenge)
+      },
     }
-    const expected = { expectedChallenge, expectedOrigin: issuer, expectedRPID: rpID }
     // The package throws for most wrong answers, whatever is wrong.
-    const checked = await verify(expected).catch(error => {
+    const verified = await verify(expected).catch(error => {
       throw new Refused('passkey_wrong', harmless(reasonOf(error)))
     })
-    if (!checked) throw new Refused('passkey_wrong', 'wrong signature')
-    if (ctx) watch(ctx, used)
-    const isTaken = await records.save('PasskeyChallenge', used, {}, { ttl })
-    const isRepeated = !isTaken && interrupted.delete(used)
-    if (!isTaken && !isRepeated) throw new Refused('passkey_replayed')
-    return { ...checked, isRepeated }
+    if (!verified) throw new Refused('passkey_wrong', 'wrong signature')
+    const { isRepeated } = await challenges.take(challenge, ctx)
+    return { ...verified, isRepeated }
   }
 
-  const describe = ({ id, transports }: Passkey) => ({ id, transports })
+  async function findPasskey(accountId: string, id: string): Promise<Passkey | undefined> {
+    const { factors: known } = await factors.read(accountId)
+    return known.filter(isPasskey).find(one => one.id === id)
+  }
+
+  /** What the browser needs to find a passkey. */
+  const descriptorOf = ({ id, transports }: Passkey) => ({ id, transports })
 
   return {
     rpID,
@@ -147,10 +187,10 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
     async useOptions(place: string, own?: Passkey[]): Promise<string> {
       const options = await generateAuthenticationOptions({
         rpID,
-        challenge: newChallenge(place),
-        timeout: ttl * 1000,
+        challenge: challenges.create(place),
+        timeout,
         userVerification: own ? 'preferred' : 'required',
-        allowCredentials: own?.map(describe),
+        allowCredentials: own?.map(descriptorOf),
       })
       return JSON.stringify(options)
     },
@@ -163,89 +203,89 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
         userID: new Uint8Array(Buffer.from(account.id)),
         userName: account.username,
         userDisplayName: account.name ?? account.username,
-        challenge: newChallenge(place),
-        timeout: ttl * 1000,
+        challenge: challenges.create(place),
+        timeout,
         authenticatorSelection: { residentKey: wanted, userVerification: wanted },
-        excludeCredentials: own.map(describe),
+        excludeCredentials: own.map(descriptorOf),
       })
       return JSON.stringify(options)
     },
 
-    /** Returns the new passkey of an answer. Throws `Refused`. */
-    async confirm(
-      place: string,
-      answer: string,
-      name: string,
-      use: Use,
-      ctx?: Context,
-    ): Promise<Passkey> {
-      const verify = async (expected: Expected) => {
-        const sent = readJson(answer)
+    /** Returns the new passkey of an answer, with this name. Throws `Refused`. */
+    async confirm(answer: Answer, name: string): Promise<Passkey> {
+      const registered = await check(answer, async expected => {
+        const sent = readJson(answer.text)
         refuseOtherOrigins(sent)
-        const response = withoutCertificates(sent)
-        const options = { response, ...expected, requireUserVerification: isAlone }
-        const { registrationInfo } = await verifyRegistrationResponse(options)
+        const { registrationInfo } = await verifyRegistrationResponse({
+          ...expected,
+          response: withoutCertificates(sent),
+          requireUserVerification: isAlone,
+        })
         if (registrationInfo) refuseOddKeys(registrationInfo.credential)
         return registrationInfo
-      }
-      const { credential, credentialDeviceType } = await check(place, verify, ctx)
+      })
       await factors.addPasskeyHost(rpID)
-      const { id, publicKey, counter, transports } = credential
+      const { id, publicKey, counter, transports } = registered.credential
       return {
         type: 'passkey',
         id,
         name,
-        created: use.at,
-        used: use,
+        created: answer.use.at,
+        used: answer.use,
         host: rpID,
         key: base64url(publicKey),
         counter,
         transports: TRANSPORTS.filter(known => [transports].flat().includes(known)),
-        isDeviceBound: credentialDeviceType === 'singleDevice',
+        isDeviceBound: registered.credentialDeviceType === 'singleDevice',
       }
     },
 
     /** Whether an account has the passkey with this id. */
-    async has(account: string, id: string): Promise<boolean> {
-      const { factors: known } = await factors.read(account)
-      return known.some(one => isPasskey(one) && one.id === id)
+    async has(accountId: string, id: string): Promise<boolean> {
+      return (await findPasskey(accountId, id)) !== undefined
     },
 
-    /** Uses a passkey of an account, and returns it. Throws `Refused`. */
+    /**
+     * Uses a passkey of an account, and returns it. `mustVerify`: the browser must have verified the user, because the
+     * passkey is the only factor. Throws `Refused`.
+     */
     async use(
-      account: string,
-      place: string,
-      answer: string,
-      used: Use,
-      mustVerify: boolean,
-      ctx?: Context,
-    ) {
-      const { id } = credentialIn(answer)
-      const { factors: known } = await factors.read(account)
-      const passkey = known.filter(isPasskey).find(one => one.id === id)
+      accountId: string,
+      answer: Answer,
+      { mustVerify }: { mustVerify: boolean },
+    ): Promise<Passkey> {
+      const { id } = credentialIn(answer.text)
+      const passkey = await findPasskey(accountId, id)
       if (!passkey) throw new Refused('passkey_unknown')
       const publicKey = new Uint8Array(Buffer.from(passkey.key, 'base64url'))
-      // The counter is compared below, in the change of the record.
-      const credential = { id, publicKey, counter: 0 }
-      const verify = async (expected: Expected) => {
-        const response = readJson(answer)
+      const { newCounter, isRepeated } = await check(answer, async expected => {
+        const response = readJson(answer.text)
         refuseOtherOrigins(response)
-        const about = { response, credential, requireUserVerification: mustVerify }
-        const result = await verifyAuthenticationResponse({ ...about, ...expected })
+        const result = await verifyAuthenticationResponse({
+          ...expected,
+          response,
+          // The counter is compared below, in the change of the record.
+          credential: { id, publicKey, counter: 0 },
+          requireUserVerification: mustVerify,
+        })
         return result.verified ? result.authenticationInfo : undefined
-      }
-      const { newCounter: counter, isRepeated } = await check(place, verify, ctx)
-      const isUsed = await factors.use(account, factor => {
+      })
+      const isUsed = await factors.use(accountId, factor => {
         if (factor.id !== id || !isPasskey(factor)) return undefined
-        // Passkeys that do not count always have 0 (WebAuthn Level 3 §6.1.1).
-        const isSame = counter === factor.counter && (isRepeated || counter === 0)
-        const isLater = counter > factor.counter || isSame
-        return isLater ? { ...factor, counter, used } : undefined
+        if (!isCounterValid(factor.counter, newCounter, isRepeated)) return undefined
+        return { ...factor, counter: newCounter, used: answer.use }
       })
       if (!isUsed) throw new Refused('passkey_counter')
       return passkey
     },
   }
+}
+
+/** Whether a signature counter is later than the stored one. An equal one: of a passkey that does not count, or a retry. */
+function isCounterValid(stored: number, sent: number, isRepeated: boolean): boolean {
+  if (sent > stored) return true
+  // Passkeys that do not count always have 0 (WebAuthn Level 3 §6.1.1).
+  return sent === stored && (isRepeated || sent === 0)
 }
 
 /**
@@ -258,8 +298,9 @@ function withoutCertificates(answer: unknown): RegistrationResponseJSON {
   // The decoder of the package: others read some texts differently.
   const text = textOf(mapOf(mapOf(answer).response).attestationObject)
   const attestation = decodeAttestationObject(isoBase64URL.toBuffer(text))
-  const isSelf = attestation.get('fmt') === 'packed' && !attestation.get('attStmt').get('x5c')
-  if (attestation.get('fmt') === 'none' || isSelf) return sent
+  const format = attestation.get('fmt')
+  const isSelf = format === 'packed' && !attestation.get('attStmt').get('x5c')
+  if (format === 'none' || isSelf) return sent
   const none = new Map<string, string | Map<string, string> | Uint8Array>([
     ['fmt', 'none'],
     ['attStmt', new Map<string, string>()],
@@ -284,13 +325,16 @@ const RSA_MODULUS_BYTES = { min: 256, max: 512 }
 const MAX_RSA_EXPONENT_BYTES = 4
 /** Labels of COSE (RFC 9053): type, algorithm, and the parameters by type. */
 const COSE = { type: 1, rsaModulus: -1, rsaExponent: -2 }
-/** The number of parameters of a key by its type, with type and algorithm: OKP, EC2, RSA. */
-const PARAMETERS = new Map([
-  [1, 4],
-  [2, 5],
-  [3, 4],
-])
+/** Types of keys (RFC 9053 §7, RFC 8230 §4). */
+const OKP = 1
+const EC2 = 2
 const RSA = 3
+/** The number of parameters of a key by its type, with type and algorithm. */
+const PARAMETERS = new Map([
+  [OKP, 4],
+  [EC2, 5],
+  [RSA, 4],
+])
 
 /** Throws for a credential that costs too much to store or to use. A key has no other members (§6.5.1.1). */
 function refuseOddKeys({ id, publicKey }: { id: string; publicKey: Uint8Array<ArrayBuffer> }) {
@@ -300,8 +344,9 @@ function refuseOddKeys({ id, publicKey }: { id: string; publicKey: Uint8Array<Ar
   if (key.size !== PARAMETERS.get(Number(type))) throw new Error('the key has other members')
   if (type !== RSA) return
   const sizeOf = (label: number) => Buffer.from(key.get(label) as Uint8Array).length
-  const modulus = sizeOf(COSE.rsaModulus)
-  const isUsual = modulus >= RSA_MODULUS_BYTES.min && modulus <= RSA_MODULUS_BYTES.max
-  if (!isUsual) throw new Error('the modulus of the key has an unusual length')
+  const modulusBytes = sizeOf(COSE.rsaModulus)
+  const isTooShort = modulusBytes < RSA_MODULUS_BYTES.min
+  const isTooLong = modulusBytes > RSA_MODULUS_BYTES.max
+  if (isTooShort || isTooLong) throw new Error('the modulus of the key has an unusual length')
   if (sizeOf(COSE.rsaExponent) > MAX_RSA_EXPONENT_BYTES) throw new Error('the exponent is too long')
 }

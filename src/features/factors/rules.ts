@@ -12,8 +12,7 @@ import {
   TWO_FACTOR_ACR,
 } from '../../oidc/vocabulary.ts'
 import type { Account } from '../../sign-in/account.ts'
-import type { Records } from '../../store/records.ts'
-import { createFactors, type Factor, type Factors, isPasskey } from './factors.ts'
+import { type Factor, type FactorStore, type Factors, isPasskey } from './factors.ts'
 
 /** The reason of a prompt that only a passkey answers. */
 export const PHISHING_RESISTANT = 'phishing_resistant'
@@ -44,14 +43,15 @@ export const hostOf = ({ issuer }: Pick<Settings, 'issuer'>) => new URL(issuer).
  * Throws a `ConfigError` if passkeys of the store are for another host than that of the issuer: no browser offers them
  * there, and users whose only factor they are would sign in without.
  */
-export async function requireHost(settings: Settings, records: Records): Promise<void> {
+export async function requireHost(settings: Settings, factors: FactorStore): Promise<void> {
   if (!hasPasskeys(settings.sign_in)) return
   const known = [hostOf(settings), ...settings.sign_in.former_hosts]
-  const all = await createFactors(records).passkeyHosts()
-  const lost = all.flatMap(({ host }) => (known.includes(host) ? [] : host)).join(', ')
-  const message = `users have passkeys for the host ${lost}, which work at no other. If it has changed, add it to sign_in.former_hosts: those passkeys are then not used`
+  const hosts = await factors.passkeyHosts()
+  const lost = hosts.map(({ host }) => host).filter(host => !known.includes(host))
+  if (!lost.length) return
+  const message = `users have passkeys for the host ${lost.join(', ')}, which work at no other. If it has changed, add it to sign_in.former_hosts: those passkeys are then not used`
   const file = join(settings.folder, 'usher.yaml')
-  if (lost) throw new ConfigError([{ file, key: 'issuer', rule: 'passkey-host', message }])
+  throw new ConfigError([{ file, key: 'issuer', rule: 'passkey-host', message }])
 }
 
 /** Whether sign-ins by this method need no second factor here: the upstream has its own. */
@@ -64,19 +64,32 @@ export type Rules = ReturnType<typeof createRules>
 /** Returns the rules of `sign_in`. */
 export function createRules(settings: Pick<Settings, 'issuer' | 'sign_in' | 'upstreams'>) {
   const { sign_in, upstreams } = settings
-  const named = Object.entries(sign_in.second_factor_required_for ?? {})
-  const isNamed = ({ attributes }: Account) =>
-    named.some(([name, values]) => valuesOf(attributes, name).some(value => values.includes(value)))
   const isOff = sign_in.second_factor === 'off'
-  const isUsable = (factor: Factor) =>
-    isPasskey(factor) ? hasPasskeys(sign_in) && factor.host === hostOf(settings) : !isOff
+  const arePasskeysOn = hasPasskeys(sign_in)
+  const host = hostOf(settings)
+  /** Values by attribute: an account with one of them needs a second factor. */
+  const requiredFor = Object.entries(sign_in.second_factor_required_for ?? {})
+
+  /** Whether an attribute of the account demands a second factor. */
+  function isRequiredFor({ attributes }: Account): boolean {
+    return requiredFor.some(([name, values]) =>
+      valuesOf(attributes, name).some(value => values.includes(value)),
+    )
+  }
+
+  function isUsable(factor: Factor): boolean {
+    if (isPasskey(factor)) return arePasskeysOn && factor.host === host
+    return !isOff
+  }
+
   return {
     /** Whether a password is followed by a second factor. Otherwise passkeys replace the password only. */
     isOff,
     /** Leaves out the factors whose type is off, and passkeys for a former host. */
     usable: (found: Factors): Factors => ({ ...found, factors: found.factors.filter(isUsable) }),
     /** Whether the account needs a second factor for each sign-in. */
-    isRequired: (account: Account) => sign_in.second_factor === 'required' || isNamed(account),
+    isRequired: (account: Account) =>
+      sign_in.second_factor === 'required' || isRequiredFor(account),
     /** Whether sign-ins with these methods need none here. */
     isExempt: (amr: string[]) => isExempt(upstreams, amr),
   }

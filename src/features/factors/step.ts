@@ -183,13 +183,13 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
     const about = { account, since: login.ts, interaction }
     const used = useOf(ctx)
 
-    const answer = form.value('passkey')
-    if (passkeys && answer) {
-      const isForeign = !(await passkeys.has(account.id, credentialIn(answer).id))
+    const text = form.value('passkey')
+    if (passkeys && text) {
+      const isForeign = !(await passkeys.has(account.id, credentialIn(text).id))
       const passkey = { ...about, factor: 'passkey' as const, isForeign }
       return attempt(ctx, 'second_factor', passkey, async () => {
-        const place = placeOf(interaction)
-        return raised(login, await passkeys.use(account.id, place, answer, used, false, ctx))
+        const answer = { text, place: placeOf(interaction), use: used, ctx }
+        return raised(login, await passkeys.use(account.id, answer, { mustVerify: false }))
       })
     }
 
