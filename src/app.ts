@@ -54,6 +54,7 @@ import { createPages } from './routes.ts'
 import { type Account, claimsOf } from './sign-in/account.ts'
 import type { Dependencies } from './sign-in/dependencies.ts'
 import { promptsOf } from './sign-in/flow.ts'
+import { createRateLimit } from './sign-in/rate-limit.ts'
 import { changeProofs, createSite } from './sign-in/site.ts'
 import { nextTurn } from './store/turns.ts'
 
@@ -73,7 +74,8 @@ export async function createApp(
   checkOperatorTemplates(settings)
   const routes = routesOf(settings.features)
   const sessions = createSessions(records, receivesLogoutTokens(settings), clientInfoOf)
-  const directory = await openDirectory(settings, records, sessions, log)
+  const consents = createConsents(records)
+  const directory = await openDirectory(settings, records, sessions, consents, log)
   const own = directory.isOwn ? { directory, links: createLinks(records, directory) } : undefined
   // Features need the views, and the views need the features: `describeClient` and `areas` are below.
   const views = createViews(settings, describeClient, () => areas)
@@ -93,7 +95,7 @@ export async function createApp(
   const ofProvider: ProviderDependencies<Account> = {
     ...environment,
     sessions,
-    consents: createConsents(records),
+    consents,
     users: {
       findEnabled: directory.findEnabled,
       claimsOf: account => claimsOf(account, settings.claims),
@@ -103,7 +105,8 @@ export async function createApp(
       : fetch,
   }
   const grants = createGrants(ofProvider)
-  const dependencies: Dependencies = { ...ofProvider, ...environment, directory, grants }
+  const attempts = createRateLimit(records)
+  const dependencies: Dependencies = { ...ofProvider, ...environment, directory, grants, attempts }
 
   // Loaded only where there are upstream issuers, with its library.
   const hasUpstreams = Object.keys(settings.upstreams).length > 0

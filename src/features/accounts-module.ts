@@ -13,6 +13,7 @@ import type { Settings } from '../config/load.ts'
 import { revokeGrants } from '../oidc/adapter/grants.ts'
 import { createSessions, type Sessions } from '../oidc/adapter/sessions.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
+import { createConsents } from '../oidc/consents.ts'
 import { tidy } from '../oidc/display-text.ts'
 import { withTimeout } from '../operation/egress.ts'
 import { importModule } from '../operation/external-keys.ts'
@@ -106,9 +107,10 @@ export async function openDirectory(
   { accounts }: Pick<Settings, 'accounts'>,
   records: Records,
   sessions = createSessions(records),
+  consents = createConsents(records),
   log?: Logger,
 ): Promise<AccountStore> {
-  if (!accounts.module) return createDirectory(records, sessions)
+  if (!accounts.module) return createDirectory(records, sessions, consents)
   const functions = ['find', 'authenticate']
   const { exports } = await importModule(accounts.module, 'accounts-module', ...functions)
   return createSourceDirectory(records, sessions, exports, log)
@@ -211,7 +213,7 @@ function createSourceDirectory(
 
     return {
       known,
-      ...(!known && username && { identify }),
+      identify: known || !username ? undefined : identify,
       async authenticate(password) {
         if (!username) return { refusal: 'unknown' }
         if (!password || isTooLong(password)) return { refusal: 'wrong_password' }

@@ -13,7 +13,7 @@ import { networkOf } from '../operation/client-info.ts'
 import { type Form, readForm } from '../operation/forms.ts'
 import { type PageData, PLACES } from '../pages/page-data.ts'
 import type { Dependencies } from '../sign-in/dependencies.ts'
-import { createRateLimit, type Limit } from '../sign-in/rate-limit.ts'
+import type { Limit } from '../sign-in/rate-limit.ts'
 import type { Site } from '../sign-in/site.ts'
 import type { FactorStore } from './factors/factors.ts'
 import type { FoundLink, Links, Own } from './links.ts'
@@ -41,13 +41,12 @@ const OF_NETWORK: Limit = BOUNDS.unknownLinks
 
 /** Returns the feature. With `accounts.module`, accounts are kept elsewhere, and there are no links. */
 export function accountLinks(
-  { settings, records }: Dependencies,
+  { settings, attempts }: Dependencies,
   factors: FactorStore,
   own?: Own,
 ): PageFeature {
   if (!own) return {}
   const { links } = own
-  const attempts = createRateLimit(records)
   const { bind } = createBrowserBinding(settings)
 
   /** Returns the open link of the request. Throws 410 without one, and 429 after many unknown ones. */

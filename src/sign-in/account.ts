@@ -153,7 +153,7 @@ export interface Candidate {
    * Asks the source whose name it is, before the password is checked. An account has several names there, and attempts
    * with all of them count against it. Called after the attempt was counted by name.
    */
-  identify?(): Promise<Pick<Account, 'id' | 'ended'> | undefined>
+  identify?: (() => Promise<Pick<Account, 'id' | 'ended'> | undefined>) | undefined
   /** Every refusal takes the same time. */
   authenticate(password: string): Promise<{ account?: Account; refusal?: Refusal }>
 }

@@ -1,5 +1,23 @@
-// Checks a password, for every page. The attempt is counted first, then the password is checked when a
-// hashing thread is free. Every failure gets the same answer after the same time.
+// Checks a password, for every page. The attempt is counted first, then the password is checked when a hashing thread
+// is free. Every failure gets the same answer after the same time.
+//
+// The counters of an attempt, each with its limit. The attempt is refused if it comes too early for one of them.
+//
+//   Attempt at                           Counter                  Limit
+//   a password                           account ID               perAccount
+//     of a name that is not known        name NAME                perAccount
+//     at both of them                    network NETWORK          perNetwork
+//     in a browser of the account        device MARK              perAccount, in place of the three
+//   a second factor                      as for a password; and   the same
+//                                        factors of ID            perFactors
+//   a passkey that the account lacks     network NETWORK          perNetwork
+//   a form for another password          password forms of …      FORMS
+//
+//   A wrong secret leaves the counters as they are. A right password that a factor follows takes its attempt back. A
+//   whole sign-in also sets the first counter to zero.
+//
+// A name of accounts.module is counted as a name first. The source then says whose name it is, and the attempt is
+// counted for that account, too.
 
 import { randomBytes } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
@@ -11,12 +29,13 @@ import type { Login } from '../oidc/interactions.ts'
 import { PASSWORD_ACR } from '../oidc/vocabulary.ts'
 import { note } from '../operation/audit.ts'
 import { networkOf } from '../operation/client-info.ts'
-import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
-import { type Account, foldUsername, typedName } from './account.ts'
-import type { AccountStore } from './directory.ts'
+import { type Account, type Candidate, foldUsername, type Refusal, typedName } from './account.ts'
+import type { FactorFacts } from './changes.ts'
+import type { Dependencies } from './dependencies.ts'
+import type { Flow } from './flow.ts'
 import { admit } from './password.ts'
-import { type Counter, createRateLimit, type Limit } from './rate-limit.ts'
+import type { Counter, Limit } from './rate-limit.ts'
 
 /** Credentials as the user typed them. */
 type Credentials = { username: string; password: string }
@@ -59,25 +78,38 @@ export const accountCounter = (id: string) => `account ${id}`
 /** Name of the counter of the network of an address. */
 export const networkCounter = (ip: string) => `network ${networkOf(ip)}`
 
+/** The sign-in with a right password. `isPart`: a second factor follows. */
+interface Checked {
+  account: Account
+  login: Login
+  isPart: boolean
+}
+
+/** A failed attempt. `known`: the account, if the name has one. */
+interface Failed {
+  known?: Pick<Account, 'id'>
+  refusal?: Refusal | 'throttled'
+}
+
+/** Settles the counters of an attempt with a right secret; `part`: a second factor follows. */
+type Succeed = (done: 'part' | 'whole') => Promise<void>
+
 /** Returns the password check. Its failures count against an account or browser, and a network. */
 export function createAuthentication(
-  records: Records,
-  directory: AccountStore,
+  { records, directory, settings, attempts }: Dependencies,
   signatures: Signatures,
-  { security, development, sign_in }: Pick<Settings, 'security' | 'development' | 'sign_in'>,
-  /** Whether a second factor follows. */
-  needsFactor: (account: Account, login: Login) => Promise<boolean>,
-  /** When the latest factor of an account was added (epoch seconds); 0 without one. */
-  factorAdded: (accountId: string) => Promise<number> = async () => 0,
+  { needsFactor }: Flow,
+  factors?: FactorFacts,
 ) {
-  const browsers = createRememberedBrowsers(signatures, development, factorAdded)
-  const attempts = createRateLimit(records)
+  const { security, development, sign_in } = settings
+  const latestAdded = factors ? factors.latestAdded : async () => 0
+  const browsers = createRememberedBrowsers(signatures, development, latestAdded)
   const { perAccount, perFactors, perNetwork } = signInLimits(security)
 
   /** Remembers the browser of a whole sign-in. `since`: epoch seconds. */
   async function remember(ctx: Context, account: Account, since: number): Promise<void> {
     // Only marks from before the factor are void, and the clock counts whole seconds.
-    const added = await factorAdded(account.id)
+    const added = await latestAdded(account.id)
     browsers.remember(ctx, account, Math.max(since, added + 1))
   }
 
@@ -88,43 +120,68 @@ export function createAuthentication(
   }
 
   /**
-   * Returns the account of the credentials; undefined for every failure, after the same time. `ts` of the login is a
-   * time before the check. `isPart`: a second factor follows.
+   * Returns the sign-in of the credentials; undefined for every failure, after the same time. `ts` of the login is a
+   * time before the check.
    */
-  async function check(ctx: Context, { username: typed, password }: Credentials, about: About) {
+  async function check(
+    ctx: Context,
+    { username: typed, password }: Credentials,
+    about: About,
+  ): Promise<Checked | undefined> {
     const began = performance.now()
     // No account has the username ''.
     const username = typedName(typed)
-    const { checked, known, refusal } = await admit(() => attempt(ctx, username, password))
-    if (checked) return checked
-    const who = known
-      ? { account: known.id }
-      : { name_hash: records.keyedHash('name', foldUsername(username)).toString('base64url') }
+    const result = await admit(() => attempt(ctx, username, password))
+    if ('login' in result) return result
+    const { known, refusal } = result
+    const who = known ? { account: known.id } : { name_hash: hashOfName(username) }
     const event = refusal === 'throttled' ? 'sign_in_throttled' : 'sign_in_failed'
     note(ctx, event, { ...about, ...who, reason: refusal })
     const left = FAILURE_MS - ((performance.now() - began) % FAILURE_MS)
     await setTimeout(left + Math.random() * JITTER_MS)
+    return undefined
   }
 
-  async function attempt(ctx: Context, username: string, password: string) {
+  const hashOfName = (username: string) =>
+    records.keyedHash('name', foldUsername(username)).toString('base64url')
+
+  async function attempt(
+    ctx: Context,
+    username: string,
+    password: string,
+  ): Promise<Checked | Failed> {
     const started = now()
-    const { known, identify, authenticate } = await directory.candidate(username, sign_in.by)
-    // All spellings of a name share one counter.
-    const named = known ? accountCounter(known.id) : `name ${foldUsername(username)}`
-    const succeed = await count(ctx, { name: named, account: known })
-    if (!succeed) return { known, refusal: 'throttled' as const }
-    const identified = await identify?.()
-    const succeedOfAccount =
-      identified && (await count(ctx, { name: accountCounter(identified.id), account: identified }))
-    if (identified && !succeedOfAccount) return { known: identified, refusal: 'throttled' as const }
-    const { account, refusal } = await authenticate(password)
-    if (!account) return { known: known ?? identified, refusal }
+    const candidate = await directory.candidate(username, sign_in.by)
+    const { known, succeed } = await countCandidate(ctx, username, candidate)
+    if (!succeed) return { known, refusal: 'throttled' }
+    const { account, refusal } = await candidate.authenticate(password)
+    if (!account) return { known, refusal }
     const ts = Math.max(started, (account.ended ?? 0) + 1)
     const login: Login = { accountId: account.id, ts, amr: ['pwd'], acr: PASSWORD_ACR }
     const isPart = await needsFactor(account, login)
     await succeed(isPart ? 'part' : 'whole')
-    await succeedOfAccount?.(isPart ? 'part' : 'whole')
-    return { checked: { account, login, isPart } }
+    return { account, login, isPart }
+  }
+
+  /** Counts an attempt at a password. `succeed` is undefined if it comes too early. */
+  async function countCandidate(
+    ctx: Context,
+    username: string,
+    { known, identify }: Candidate,
+  ): Promise<{ known?: Pick<Account, 'id'>; succeed?: Succeed }> {
+    // All spellings of a name share one counter.
+    const name = known ? accountCounter(known.id) : `name ${foldUsername(username)}`
+    const succeedOfName = await count(ctx, { name, account: known })
+    if (!succeedOfName || !identify) return { known, succeed: succeedOfName }
+    const account = await identify()
+    if (!account) return { succeed: succeedOfName }
+    const succeedOfAccount = await count(ctx, { name: accountCounter(account.id), account })
+    if (!succeedOfAccount) return { known: account }
+    const succeed: Succeed = async done => {
+      await succeedOfName(done)
+      await succeedOfAccount(done)
+    }
+    return { known: account, succeed }
   }
 
   /**
@@ -132,19 +189,22 @@ export function createAuthentication(
    * function for a right secret. After a whole sign-in the counter of the account or browser is zero. A right
    * password alone takes back its own attempt: it must not give new attempts at the second factor.
    */
-  async function count(ctx: Context, { name, account, isFactor }: Attempted) {
+  async function count(
+    ctx: Context,
+    { name, account, isFactor }: Attempted,
+  ): Promise<Succeed | undefined> {
     const browser = account && (await browsers.find(ctx, account))
     const own: Counter = [browser ? `device ${browser}` : name, perAccount]
     const others: Counter[] = browser ? [] : [[networkCounter(ctx.ip), perNetwork]]
     if (account && isFactor) others.push([`factors of ${account.id}`, perFactors])
     // A counter of an unknown name is stored, too. All names are counted: an answer does not tell which exist.
     if (!browser && !ctx.state.stored.count(ATTEMPT_BYTES)) return undefined
-    if (!(await attempts.count([own, ...others]))) return undefined
-    return (done: 'part' | 'whole') => {
+    const all = [own, ...others]
+    if (!(await attempts.count(all))) return undefined
+    return async done => {
       ctx.state.stored.takeBack()
-      return done === 'part'
-        ? attempts.takeBack([own, ...others])
-        : Promise.all([attempts.forget(own[0]), attempts.takeBack(others)])
+      if (done === 'part') return attempts.takeBack(all)
+      await Promise.all([attempts.forget(own[0]), attempts.takeBack(others)])
     }
   }
 
@@ -170,7 +230,7 @@ export function createAuthentication(
 /** Accounts of one browser. */
 const MAX_REMEMBERED_ACCOUNTS = 4
 const REMEMBERED_SECONDS = 180 * 24 * 3600
-const MARK = /^([\w-]{12})\.(\d{1,12})\.([\w-]{43})$/
+const MARK = /^(?<nonce>[\w-]{12})\.(?<since>\d{1,12})\.(?<signature>[\w-]{43})$/
 
 /**
  * Browsers in which an account has signed in before (OWASP: device cookies). Attempts from such a browser
@@ -180,10 +240,11 @@ const MARK = /^([\w-]{12})\.(\d{1,12})\.([\w-]{43})$/
 function createRememberedBrowsers(
   signatures: Signatures,
   development: boolean,
-  factorAdded: (accountId: string) => Promise<number>,
+  latestAdded: FactorFacts['latestAdded'],
 ) {
   const { device: name } = cookieNames(development)
-  const textOf = (id: string, nonce: string, since: string) => `${id} ${nonce} ${since}`
+  const signedText = (id: string, nonce: string, since: string) => `${id} ${nonce} ${since}`
+  const fieldsOf = (mark: string) => MARK.exec(mark)?.groups ?? {}
   // Each mark costs a verification, but only for accounts that exist. Without a limit, forged marks would
   // delay other requests, and reveal by their time that the account exists.
   const marks = (ctx: Context) =>
@@ -191,9 +252,9 @@ function createRememberedBrowsers(
 
   /** A mark expires when all sessions of the account are ended. */
   function isOf({ id, ended = 0 }: Pick<Account, 'id' | 'ended'>, mark: string): boolean {
-    const [, nonce = '', since = '', signature = ''] = MARK.exec(mark) ?? []
+    const { nonce = '', since = '', signature = '' } = fieldsOf(mark)
     const isCurrent = Number(since) > ended && Number(since) > now() - REMEMBERED_SECONDS
-    return isCurrent && signatures.verify(textOf(id, nonce, since), signature)
+    return isCurrent && signatures.verify(signedText(id, nonce, since), signature)
   }
 
   /**
@@ -202,16 +263,19 @@ function createRememberedBrowsers(
    */
   async function find(ctx: Context, account: Pick<Account, 'id' | 'ended'>) {
     const mark = marks(ctx).find(found => isOf(account, found))
-    const [, , since] = MARK.exec(mark ?? '') ?? []
-    return since && Number(since) > (await factorAdded(account.id)) ? mark : undefined
+    if (mark === undefined) return undefined
+    const isValid = Number(fieldsOf(mark).since) > (await latestAdded(account.id))
+    return isValid ? mark : undefined
   }
 
   /** `since`: when the user signed in (epoch seconds). */
   function remember(ctx: Context, account: Account, since: number): void {
     const nonce = randomBytes(9).toString('base64url')
-    const mark = `${nonce}.${since}.${signatures.sign(textOf(account.id, nonce, String(since)))}`
+    const signature = signatures.sign(signedText(account.id, nonce, String(since)))
+    const mark = `${nonce}.${since}.${signature}`
     const others = marks(ctx).filter(other => MARK.test(other) && !isOf(account, other))
-    ctx.cookies.set(name, [mark, ...others].slice(0, MAX_REMEMBERED_ACCOUNTS).join('~'), {
+    const kept = [mark, ...others].slice(0, MAX_REMEMBERED_ACCOUNTS)
+    ctx.cookies.set(name, kept.join('~'), {
       ...originCookie(development),
       maxAge: REMEMBERED_SECONDS * 1000,
       signed: false,

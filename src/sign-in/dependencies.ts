@@ -6,10 +6,13 @@ import type { Grants } from '../oidc/grants.ts'
 import type { Environment } from '../operation/environment.ts'
 import type { Account } from './account.ts'
 import type { AccountStore } from './directory.ts'
+import type { RateLimit } from './rate-limit.ts'
 
 /** The objects that the provider and its features use. */
 export interface Dependencies extends Environment, ProviderDependencies<Account> {
   settings: Settings
   directory: AccountStore
+  /** Counts attempts at secrets, and forms that cost something. */
+  attempts: RateLimit
   grants: Grants<Account>
 }

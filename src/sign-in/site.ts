@@ -111,7 +111,6 @@ export function createSite(
   const browserSession = createBrowserSession(provider, settings)
   const interactions = createInteractions(provider, settings)
   const flow = createFlow(factors)
-  const devices = signatures('devices')
   const keptForms = signatures('kept forms')
 
   async function enter(ctx: Context, maxAge?: number, demands: Demands = {}) {
@@ -158,14 +157,7 @@ export function createSite(
     views,
     provider,
     checkForm,
-    authentication: createAuthentication(
-      records,
-      directory,
-      devices,
-      settings,
-      flow.needsFactor,
-      factors?.latestAdded,
-    ),
+    authentication: createAuthentication(dependencies, signatures('devices'), flow, factors),
     browserSession,
     interactions,
     flow,
