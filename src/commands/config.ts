@@ -6,7 +6,7 @@ import { pino } from 'pino'
 import { createApp } from '../app.ts'
 import { jsonSchemas } from '../config/key-list.ts'
 import { configFolder, readFolder, type Settings } from '../config/load.ts'
-import { ConfigError, describe, type Finding, toRecord } from '../config/report/finding.ts'
+import { ConfigError, type Finding, formatReport, toRecord } from '../config/report/finding.ts'
 import { isAboutAttribute } from '../config/report/wording.ts'
 import { hasPasskeys } from '../config/schema/upstream.ts'
 import { createFactors } from '../features/factors/factors.ts'
@@ -26,8 +26,8 @@ export async function checkFolder({ values, args: [folder] }: Invocation) {
     warnings.push({ file: join(settings.folder, 'usher.yaml'), rule: 'empty', message })
   }
   const right = settings && `Nothing is wrong: ${summaryOf(settings)}.`
-  const report = right ?? describe(findings, 'problem').trimEnd()
-  const advice = warnings.length ? ['', describe(warnings, 'warning').trimEnd()] : []
+  const report = right ?? formatReport(findings, 'problem').trimEnd()
+  const advice = warnings.length ? ['', formatReport(warnings, 'warning').trimEnd()] : []
   const record = { findings: findings.map(toRecord), warnings: warnings.map(toRecord) }
   // Another folder is of no running service.
   const notes = folder === undefined ? await folderNotes() : []

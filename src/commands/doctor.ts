@@ -6,7 +6,7 @@ import { once } from 'node:events'
 import { isIP } from 'node:net'
 import { connect } from 'node:tls'
 import type { Settings } from '../config/load.ts'
-import { describe, placeOf } from '../config/report/finding.ts'
+import { formatReport, placeOf } from '../config/report/finding.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { hasPasskeys, type Upstream } from '../config/schema/upstream.ts'
 import { checkMail } from '../features/mail/smtp.ts'
@@ -49,7 +49,7 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
   const reported = notes.map(note => warning('config', note, FIXES.folder))
   if (!settings) {
     yield* reported
-    yield wrong('config', describe(findings, 'problem').trim(), FIXES.config)
+    yield wrong('config', formatReport(findings, 'problem').trim(), FIXES.config)
     return
   }
   const { issuer, clients, egress, upstreams, mail } = settings

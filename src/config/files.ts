@@ -150,8 +150,11 @@ export function readFile<N extends keyof typeof SCHEMAS>(
   return { ...result, value }
 }
 
+type Wrong = Parameters<Locate>
+
 /** Returns the value, or what is wrong with it. */
 function validate<S extends z.ZodObject>(schema: S, data: unknown) {
+  /** The keys that each map with an issue can have. */
   const known = new Map<string, string[]>()
   const inWords: z.core.$ZodErrorMap = issue => {
     const { inst, path = [] } = issue
@@ -159,8 +162,13 @@ function validate<S extends z.ZodObject>(schema: S, data: unknown) {
     return plainWords(issue)
   }
   const { data: value, error } = schema.safeParse(data, { error: inWords })
+  const issues = error?.issues ?? []
+  return { value, wrong: atMost(MAX_FINDINGS, wrongIn(issues, known)) }
+}
+
+function wrongIn(issues: z.core.$ZodIssue[], known: Map<string, string[]>): Wrong[] {
   const misspelt = new Set<string>()
-  const found = (error?.issues ?? []).flatMap((issue): Parameters<Locate>[] => {
+  const wrong = issues.flatMap((issue): Wrong[] => {
     const { path, message } = issue
     if (issue.code !== 'unrecognized_keys') return [[path, ruleOf(issue), message]]
     const names = known.get(path.join('.')) ?? []
@@ -171,10 +179,13 @@ function validate<S extends z.ZodObject>(schema: S, data: unknown) {
     })
   })
   // A misspelt key is one mistake: the right key is not reported as missing.
-  const wrong = found.filter(([path, rule]) => rule !== 'missing' || !misspelt.has(path.join('.')))
-  const more = wrong.splice(MAX_FINDINGS).length
-  if (more) wrong.push([[], 'more', `${more} more findings in this file`])
-  return { value, wrong }
+  return wrong.filter(([path, rule]) => rule !== 'missing' || !misspelt.has(path.join('.')))
+}
+
+function atMost(limit: number, wrong: Wrong[]): Wrong[] {
+  const more = wrong.length - limit
+  if (more <= 0) return wrong
+  return [...wrong.slice(0, limit), [[], 'more', `${more} more findings in this file`]]
 }
 
 function overlay(data: unknown, overlays: Overlays): unknown {

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { parseEnv } from 'node:util'
 import { expect, test } from 'vitest'
 import { validate } from '../../src/commands/config.ts'
-import { describe as report } from '../../src/config/report/finding.ts'
+import { formatReport } from '../../src/config/report/finding.ts'
 import { PRODUCTION } from '../support/config-folder.ts'
 
 const MISTAKES = join(import.meta.dirname, 'config-mistakes')
@@ -26,8 +26,8 @@ async function check(name: string) {
     const env = { USHER_SECRET, ...(existsSync(file) && parseEnv(readFileSync(file, 'utf8'))) }
     const { findings, warnings } = await validate(folder, env)
     const text = [
-      ...(findings.length ? [report(findings, 'problem')] : []),
-      ...(warnings.length ? [report(warnings, 'warning')] : []),
+      ...(findings.length ? [formatReport(findings, 'problem')] : []),
+      ...(warnings.length ? [formatReport(warnings, 'warning')] : []),
     ].join('\n')
     return { findings, text: text.replaceAll(folder, 'config') }
   } finally {

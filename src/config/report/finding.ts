@@ -30,13 +30,13 @@ export class ConfigError extends Error {
   findings: Finding[]
 
   constructor(findings: Finding[]) {
-    super(describe(findings, 'problem'))
+    super(formatReport(findings, 'problem'))
     this.findings = inOrder(findings)
   }
 }
 
 /** Returns the report for operators, one block for each finding. */
-export function describe(findings: Finding[], noun: 'problem' | 'warning'): string {
+export function formatReport(findings: Finding[], noun: 'problem' | 'warning'): string {
   const all = inOrder(findings)
   const blocks = all.map(({ key, rule, message, excerpt, line, ...place }) => {
     const head = `  ${placeOf({ ...place, line })}  ${key ? `${key}: ` : ''}${message}  [${rule}]\n`

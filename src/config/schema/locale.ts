@@ -41,12 +41,15 @@ function textLike(english: string, needed = placesIn(english)) {
 }
 
 function schemaOf(tree: Tree): z.ZodObject {
-  const parts = isPlural(tree)
-    ? PLURALS.map(form => [form, textLike(String(tree.other), [])] as const)
-    : Object.entries(tree).map(
-        ([key, part]) => [key, typeof part === 'string' ? textLike(part) : schemaOf(part)] as const,
-      )
-  return z.strictObject(Object.fromEntries(parts.map(([key, part]) => [key, part.optional()])))
+  if (isPlural(tree)) {
+    const form = textLike(String(tree.other), []).optional()
+    return z.strictObject(Object.fromEntries(PLURALS.map(name => [name, form])))
+  }
+  const parts = Object.entries(tree).map(([key, part]) => {
+    const schema = typeof part === 'string' ? textLike(part) : schemaOf(part)
+    return [key, schema.optional()]
+  })
+  return z.strictObject(Object.fromEntries(parts))
 }
 
 const readOurs = (lang: string): Tree =>
