@@ -76,13 +76,14 @@ async function requireReplaceable(file: string, names: Set<string>, seal: Seal) 
   if (!existsSync(file) || statSync(file).size === 0) return
   const parts = Readable.from(entriesOf(file)).filter(entry => isBackedUp(entry, seal) !== false)
   const before: Entry[] | undefined = await parts.toArray().catch(() => undefined)
-  const count = before?.length ?? 0
-  const problem = !before
-    ? 'is no backup of Usher, or not all of one'
-    : !before.some(entry => names.has(nameOf(entry)))
-      ? 'is a backup of another installation'
-      : count > names.size && `has more records: ${count}, and the new backup ${names.size}`
-  if (problem) throw new Failure(`${file} ${problem}. To replace it: --overwrite`)
+  const refuse = (problem: string) => {
+    throw new Failure(`${file} ${problem}. To replace it: --overwrite`)
+  }
+  if (!before) return refuse('is no backup of Usher, or not all of one')
+  const isOfOther = !before.some(entry => names.has(nameOf(entry)))
+  if (isOfOther) return refuse('is a backup of another installation')
+  const count = before.length
+  if (count > names.size) refuse(`has more records: ${count}, and the new backup ${names.size}`)
 }
 
 /** A name that two backups have in common only if they are of the same installation. */
@@ -159,26 +160,30 @@ async function* entriesOf(file: string): AsyncGenerator<Entry> {
   let line = 0
   let count = 0
   /** The number of records, as the last line has it. */
-  let end: unknown
+  let total: number | undefined
   for await (const text of (await open(file)).readLines()) {
     line++
-    const part = mapOf(readJson(text))
     if (line === 1) {
-      if (part.usher_backup !== BACKUP_FORMAT) throw new Failure(none)
+      const head = mapOf(readJson(text))
+      if (head.usher_backup !== BACKUP_FORMAT) throw new Failure(none)
       continue
     }
-    const isLast = Number.isInteger(part.records)
-    const entry = isLast ? undefined : readEntry(part)
-    if (end !== undefined || !(isLast || entry)) {
-      throw new Failure(`${file}: ${damagedLine(line)}.`)
-    }
-    if (isLast) end = part.records
-    if (entry) {
-      count++
-      yield entry
-    }
+    const part = total === undefined ? readPart(text) : undefined
+    if (!part) throw new Failure(`${file}: ${damagedLine(line)}.`)
+    total = part.total
+    if (!part.entry) continue
+    count++
+    yield part.entry
   }
-  if (end !== count) throw new Failure(none)
+  if (total !== count) throw new Failure(none)
+}
+
+/** Returns the record of a line, or the number of records in the last line. Undefined for another line. */
+function readPart(text: string): { entry?: Entry; total?: number } | undefined {
+  const part = mapOf(readJson(text))
+  if (Number.isInteger(part.records)) return { total: Number(part.records) }
+  const entry = readEntry(part)
+  return entry && { entry }
 }
 
 /** Returns the record of a line; undefined for another line. */
