@@ -9,7 +9,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Context, Middleware } from 'koa'
 import type { Settings } from '../config/load.ts'
-import { namesIn } from '../config/schema/values.ts'
 import type { ClientInfo } from '../oidc/adapter/session-record.ts'
 import type { NotedEvent } from '../oidc/note.ts'
 import { ACCOUNT_CLIENT } from '../oidc/vocabulary.ts'
@@ -75,12 +74,26 @@ export function activity(records: Records, views: Views): PageFeature {
 }
 
 /** The audit events that users see. */
-export const USER_EVENTS = namesIn(
-  'sign_in_succeeded sign_in_failed session_ended consent_given access_removed device_connected',
-  'password_changed password_set account_changed account_linked account_unlinked',
-  'email_change_requested email_changed name_changed',
-  'second_factor_added second_factor_removed second_factors_reset recovery_codes_created',
-)
+export const USER_EVENTS = [
+  'sign_in_succeeded',
+  'sign_in_failed',
+  'session_ended',
+  'consent_given',
+  'access_removed',
+  'device_connected',
+  'password_changed',
+  'password_set',
+  'account_changed',
+  'account_linked',
+  'account_unlinked',
+  'email_change_requested',
+  'email_changed',
+  'name_changed',
+  'second_factor_added',
+  'second_factor_removed',
+  'second_factors_reset',
+  'recovery_codes_created',
+] as const
 
 /** The means of an event: the page names it. */
 export const FACTORS = ['totp', 'passkey', 'recovery_code'] as const

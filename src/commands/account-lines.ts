@@ -1,7 +1,6 @@
 // Accounts in a file, for import and export: lines of JSON, or a table.
 
 import { didYouMean, plainWords } from '../config/report/wording.ts'
-import { namesIn } from '../config/schema/values.ts'
 import { type Account, InvalidAccount, type Transfer, transferSchema } from '../sign-in/account.ts'
 import { isMap, readJson } from '../store/values.ts'
 import { escaped } from './command.ts'
@@ -54,7 +53,7 @@ export function linesIn(content: string): string[] {
 const NO_USERNAME =
   'The first line is no JSON, and does not name the columns of a table: a table has a column username.'
 /** Columns whose values are texts. The others have JSON. */
-const TEXTS: string[] = namesIn('id username name email password_hash')
+const TEXTS: string[] = ['id', 'username', 'name', 'email', 'password_hash']
 
 /** Returns a row of a table as JSON. An empty cell is absent. */
 function jsonOf(header: string[], cells: string[]): string {

@@ -5,7 +5,6 @@ import type { EventEmitter } from 'node:events'
 import type { Context } from 'koa'
 import type { KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
-import { namesIn } from '../config/schema/values.ts'
 import { logError } from '../oidc/note.ts'
 import { logIgnored } from '../oidc/requests.ts'
 import { GRANT_TYPES } from '../oidc/vocabulary.ts'
@@ -16,12 +15,25 @@ import { faultOf } from './log.ts'
 import type { Metrics } from './metrics.ts'
 
 /** Names of the library's error events, without `.error`. */
-const ERROR_EVENTS = namesIn(
-  'authorization backchannel_authentication code_verification device_authorization device_resume',
-  'end_session end_session_confirm end_session_success grant introspection',
-  'pushed_authorization_request registration_create registration_delete registration_read',
-  'registration_update revocation userinfo',
-)
+const ERROR_EVENTS = [
+  'authorization',
+  'backchannel_authentication',
+  'code_verification',
+  'device_authorization',
+  'device_resume',
+  'end_session',
+  'end_session_confirm',
+  'end_session_success',
+  'grant',
+  'introspection',
+  'pushed_authorization_request',
+  'registration_create',
+  'registration_delete',
+  'registration_read',
+  'registration_update',
+  'revocation',
+  'userinfo',
+] as const
 
 /** Logs and counts events. Listeners must not throw, and log names only: their arguments hold tokens. */
 export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {

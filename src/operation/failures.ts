@@ -6,7 +6,6 @@ import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
 import { type ClientMetadata, describeSecrets } from '../config/schema/client.ts'
 import { allScopes } from '../config/schema/resource.ts'
-import { namesIn } from '../config/schema/values.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
 import { printableText } from '../oidc/display-text.ts'
 import { harmless } from '../oidc/harmless.ts'
@@ -41,18 +40,36 @@ const KIND = 'Failure'
 const DAY_SECONDS = 24 * 3600
 
 /** Parameters that are stored with their values. */
-const SHOWN: string[] = namesIn(
-  'client_id redirect_uri post_logout_redirect_uri response_type response_mode scope grant_type prompt',
-  'max_age code_challenge_method resource token_type_hint client_assertion_type ui_locales audience',
-)
+const SHOWN: string[] = [
+  'client_id',
+  'redirect_uri',
+  'post_logout_redirect_uri',
+  'response_type',
+  'response_mode',
+  'scope',
+  'grant_type',
+  'prompt',
+  'max_age',
+  'code_challenge_method',
+  'resource',
+  'token_type_hint',
+  'client_assertion_type',
+  'ui_locales',
+  'audience',
+]
 /** Other parameters are stored by name only: each name is harmless on a terminal. */
 const PARAMETER_NAME = /^[a-z_]{1,40}$/
 const MAX_NAMES = 20
 /** Answers that are part of the protocol, not failures. */
-const ANSWERS: string[] = namesIn(
-  'login_required consent_required interaction_required access_denied use_dpop_nonce',
-  'authorization_pending slow_down',
-)
+const ANSWERS: string[] = [
+  'login_required',
+  'consent_required',
+  'interaction_required',
+  'access_denied',
+  'use_dpop_nonce',
+  'authorization_pending',
+  'slow_down',
+]
 
 /** What a failed request is compared with: a key of the client, or ids of clients or APIs. */
 export type Compared =

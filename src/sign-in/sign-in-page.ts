@@ -2,7 +2,6 @@
 // feature: a step (`completeSignIn` in flow.ts), whose page adds its method to `amr` (RFC 8176).
 
 import type { Context } from 'koa'
-import { namesIn } from '../config/schema/values.ts'
 import type { Interaction, Login } from '../oidc/interactions.ts'
 import { ACCOUNT_CLIENT, PASSKEY, PASSWORD } from '../oidc/vocabulary.ts'
 import type { Form } from '../operation/forms.ts'
@@ -16,9 +15,14 @@ import type { SignInMethod } from './sign-in-method.ts'
 import type { Site } from './site.ts'
 
 /** Problems that the page can show: texts `sign_in.PROBLEM`. */
-const PROBLEMS = namesIn(
-  'failed passkey_failed upstream_failed upstream_old upstream_unavailable upstream_unknown',
-)
+const PROBLEMS = [
+  'failed',
+  'passkey_failed',
+  'upstream_failed',
+  'upstream_old',
+  'upstream_unavailable',
+  'upstream_unknown',
+] as const
 type Problem = (typeof PROBLEMS)[number]
 
 interface Tried extends Unknown {

@@ -3,14 +3,6 @@
 import { z } from 'zod'
 import { displayTextProblem } from '../../oidc/display-text.ts'
 
-/** The words of a text, as a type. */
-type Word<T extends string, Before = never> = T extends `${infer First} ${infer Rest}`
-  ? Word<Rest, Before | First>
-  : Before | T
-
-/** Returns the names in texts that have spaces between them. */
-export const namesIn = <T extends string>(...texts: T[]) => texts.join(' ').split(' ') as Word<T>[]
-
 /** Returns a refinement from a function that returns what is wrong with a value. */
 export const refusing =
   <T>(problemOf: (value: T) => string | undefined, rule = 'value') =>

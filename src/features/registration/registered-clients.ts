@@ -4,7 +4,6 @@
 
 import { randomBytes } from 'node:crypto'
 import { clientSchema, requestedUri } from '../../config/schema/client.ts'
-import { namesIn } from '../../config/schema/values.ts'
 import { TOMBSTONE_SECONDS } from '../../oidc/adapter/grants.ts'
 import { BOUNDS } from '../../oidc/bounds.ts'
 import type { Found, Records } from '../../store/records.ts'
@@ -12,16 +11,38 @@ import { now } from '../../store/store.ts'
 
 const MAX_KEYS = BOUNDS.clientKeys.max
 /** Metadata that registrations share with client files. */
-const SHARED = namesIn(
-  'client_id client_name client_uri policy_uri tos_uri contacts application_type jwks',
-  'subject_type redirect_uris post_logout_redirect_uris initiate_login_uri response_modes',
-  'authorization_signed_response_alg request_object_signing_alg require_signed_request_object',
-  'request_object_encryption_alg request_object_encryption_enc',
-  'id_token_signed_response_alg id_token_encrypted_response_alg id_token_encrypted_response_enc',
-  'userinfo_signed_response_alg userinfo_encrypted_response_alg userinfo_encrypted_response_enc',
-  'default_max_age require_auth_time dpop_bound_access_tokens',
-  'require_pushed_authorization_requests require_pkce consent',
-)
+const SHARED = [
+  'client_id',
+  'client_name',
+  'client_uri',
+  'policy_uri',
+  'tos_uri',
+  'contacts',
+  'application_type',
+  'jwks',
+  'subject_type',
+  'redirect_uris',
+  'post_logout_redirect_uris',
+  'initiate_login_uri',
+  'response_modes',
+  'authorization_signed_response_alg',
+  'request_object_signing_alg',
+  'require_signed_request_object',
+  'request_object_encryption_alg',
+  'request_object_encryption_enc',
+  'id_token_signed_response_alg',
+  'id_token_encrypted_response_alg',
+  'id_token_encrypted_response_enc',
+  'userinfo_signed_response_alg',
+  'userinfo_encrypted_response_alg',
+  'userinfo_encrypted_response_enc',
+  'default_max_age',
+  'require_auth_time',
+  'dpop_bound_access_tokens',
+  'require_pushed_authorization_requests',
+  'require_pkce',
+  'consent',
+] as const
 const shared = Object.fromEntries(SHARED.map(key => [key, true]))
 const { token_endpoint_auth_method: methods, grant_types, response_types } = clientSchema.shape
 
