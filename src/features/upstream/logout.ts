@@ -20,6 +20,10 @@ const REMEMBERED_SECONDS = 600
 /** A session of Usher that began in a session of the issuer. */
 export type UpstreamSession = { uid: string; account: string }
 
+/** Returns the sessions that began at issuers. */
+export const upstreamSessionsOf = (records: Records) =>
+  records.of<UpstreamSession>('UpstreamSession')
+
 /** The index of the sessions that began in one session of an issuer. `id`: its `iss` and `sid`. */
 export const upstreamIndex = (id: string): [string, string] => ['sessions of upstream', id]
 
@@ -37,6 +41,9 @@ export function createLogoutReceiver(
   directory: OwnAccounts,
   { upstream, issuer }: Connection,
 ) {
+  const upstreamSessions = upstreamSessionsOf(records)
+  const usedTokens = records.of<object>('UpstreamLogout')
+
   /** Returns the claims; rejects for a token that is not valid (§2.6). */
   async function verify(token: string) {
     const { payload, protectedHeader } = await jwtVerify(token, issuer.key, {
@@ -58,9 +65,9 @@ export function createLogoutReceiver(
   }
 
   /** Ends the sessions of a known `sid`, or else all of the user. Returns the id of the account. */
-  async function end({ sub, sid }: { sub?: string; sid?: string }) {
+  async function endSessions({ sub, sid }: { sub?: string; sid?: string }) {
     const index = upstreamIndex(`${upstream.issuer} ${sid}`)
-    const known = sid === undefined ? [] : await records.list<UpstreamSession>(...index)
+    const known = sid === undefined ? [] : await upstreamSessions.list(...index)
     await sessions.endEach(known)
     if (known[0]) return known[0].account
     const account = sub && (await directory.findByLink(linkOf(upstream, sub)))
@@ -79,11 +86,11 @@ export function createLogoutReceiver(
     const form = await readForm(ctx)
     const { jti, ...claims } = await verify(form.value('logout_token')).catch(refuse)
     const id = `${upstream.issuer} ${jti}`
-    if ((await records.read('UpstreamLogout', id)).value) refuse('was already used')
-    const account = await end(claims)
+    if ((await usedTokens.read(id)).value) refuse('was already used')
+    const account = await endSessions(claims)
     // The last write: after a fault the issuer can send the token again. Of several at once one succeeds.
     const options = { ttl: REMEMBERED_SECONDS }
-    if (!(await records.save('UpstreamLogout', id, {}, options))) refuse('was already used')
+    if (!(await usedTokens.save(id, {}, options))) refuse('was already used')
     if (account) note(ctx, 'session_ended', { account, upstream: upstream.name })
     ctx.body = ''
   }
