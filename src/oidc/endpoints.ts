@@ -1,7 +1,6 @@
 // Middleware around the library's endpoints: `canonicalPaths` checks path and method, and `finishAnswers` completes what
 // the library has answered.
 
-import { errors as jose } from 'jose'
 import type { Context, Middleware } from 'koa'
 import { errors } from 'oidc-provider'
 import type { Records } from '../store/records.ts'
@@ -9,6 +8,7 @@ import { mapOf } from '../store/values.ts'
 import type { Oidc, ProviderDependencies } from './dependencies.ts'
 import { described } from './error-descriptions.ts'
 import { type Feature, type Finisher, merged } from './feature.ts'
+import { clientErrorFor } from './library-repairs.ts'
 import { logError, noteEvent } from './note.ts'
 import { DISCOVERY, type Routes } from './paths.ts'
 import { MAX_JWT_CHARS } from './request-length.ts'
@@ -74,27 +74,36 @@ export function finishAnswers(
     const isBare = ctx.status === 200 && ctx.type === 'text/html' && !ctx.state.isPage
     if (isBare && xsrf) handOver(ctx, confirm, { xsrf, logout: 'yes' })
   }
-  const ofFeatures = Map.groupBy(
-    features.flatMap(({ answers = {} }) => Object.entries(answers)),
-    ([route]) => route,
-  )
-  return async (ctx, next) => {
+  function tidyRequest(ctx: Context) {
     // Our own sign-out page accepts no parameters: no client decides whom it signs out, or where it leads.
     if (!endpoints.end_session && ctx.path === paths.end_session) ctx.querystring = ''
     if (ctx.path === paths.authorization) tidyScope(ctx)
+  }
+
+  return async (ctx, next) => {
+    tidyRequest(ctx)
     await next()
     // Absent where the library has no route for the method.
     const oidc: Oidc | undefined = ctx.oidc
     if (!oidc) return
     ctx.state.log.client_id = oidc.client?.clientId
-    // An unavailable store that the library took for an error of the client.
-    if (ctx.state.outage) throw ctx.state.outage
-    if (ctx.status === 500) refuseClientFault(ctx, oidc)
-    if (ctx.state.log.detail === 'request entity too large') ctx.status = 413
-    if (mapOf(ctx.body).error) ctx.body = described(ctx, ctx.body)
-    for (const [, finish] of ofFeatures.get(oidc.route) ?? []) await finish(ctx, oidc)
-    await (finishers[oidc.route] ?? signOut)(ctx, oidc)
+    finishError(ctx, oidc)
+    for (const { answers } of features) await answers?.[oidc.route]?.(ctx, oidc)
+    const finish = finishers[oidc.route] ?? signOut
+    await finish(ctx, oidc)
   }
+}
+
+/** Completes an error of the library. Throws an outage of the store, and a fault that the client caused. */
+function finishError(ctx: Context, oidc: Oidc): void {
+  const { state } = ctx
+  // An unavailable store that the library took for an error of the client.
+  if (state.outage) throw state.outage
+  const repaired = ctx.status === 500 ? clientErrorFor(oidc, state.fault) : undefined
+  if (repaired) refuse(ctx, repaired)
+  if (state.log.detail === 'request entity too large') ctx.status = 413
+  const answer = mapOf(ctx.body)
+  if (answer.error) ctx.body = described(ctx, answer)
 }
 
 /**
@@ -105,32 +114,6 @@ function tidyScope(ctx: Context) {
   const { scope } = ctx.query
   if (typeof scope !== 'string' || !/^ | $| {2}/.test(scope)) return
   ctx.query = { ...ctx.query, scope: scope.split(' ').filter(Boolean).join(' ') }
-}
-
-// Returns a 500 that the client caused as a 4xx. The library converts the claims of a request object to text
-// before it checks the signature, and `{"toString":1}` throws there. `params.request` is still set then. An
-// assertion that is nested a thousand levels deep overflows the stack of the library.
-function refuseClientFault(ctx: Context, { params = {}, body, client }: Oidc) {
-  const { fault } = ctx.state
-  if (params.request !== undefined) {
-    refuse(ctx, new errors.InvalidRequestObject('could not read the request object'))
-  }
-  if (params.client_assertion !== undefined && fault instanceof RangeError) {
-    refuse(ctx, new errors.InvalidClientAuth({ detail: 'could not read the client assertion' }))
-  }
-  // The library looks for algorithms that need a secret before it has checked the metadata.
-  const algorithms = Object.entries(mapOf(body)).filter(([key]) => /_(alg|enc)$/.test(key))
-  if (algorithms.some(([, value]) => typeof value === 'object')) {
-    refuse(ctx, new errors.InvalidClientMetadata('algorithms must be text'))
-  }
-  // A key of a valid form may still be unusable for encryption.
-  const isEncrypted = Object.entries(client ?? {}).some(
-    ([key, value]) => key.endsWith('EncryptedResponseAlg') && value,
-  )
-  const isOfKey = [jose.JOSEError, DOMException, TypeError].some(kind => fault instanceof kind)
-  if (isEncrypted && isOfKey) {
-    refuse(ctx, new errors.InvalidClientMetadata('nothing can be encrypted to the key in its jwks'))
-  }
 }
 
 /** Returns the address after sign-out, as it is registered. The library writes it anew, with `state`. */

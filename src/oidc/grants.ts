@@ -140,29 +140,52 @@ export function createGrants<U extends User>({
     const accountId = required(oidc.session?.accountId)
     // A page refuses the user: nothing is recorded.
     if (oidc.account?.refusal) return undefined
-    if (clientId === ACCOUNT_CLIENT) {
-      // It needs no consent. It is not saved, because the account pages redeem no code.
-      const allowed = { accountId, scopes: ['openid'], declined: [], jti: newTag() }
-      return grantOf(oidc.provider, client, allowed)
-    }
+    if (clientId === ACCOUNT_CLIENT) return grantOfAccountPages(oidc.provider, client, accountId)
     if (client.consent === 'implicit' && !isDevice(oidc)) {
       const scopes = requestedScopes(oidc, settings)
-      if (!(await recordImplicit(accountId, clientId, scopes, needsAnswer))) return undefined
+      const isRecorded = await recordImplicit(accountId, clientId, scopes, needsAnswer)
+      if (!isRecorded) return undefined
     }
-    // The consent page gave the decision; it is recorded here, where it is final. Nothing is recorded when
-    // the access was removed while that page was open: the user is then asked again.
     const decision = decisionOf(oidc)
-    if (decision && oidc.account && (await consents.decide(accountId, clientId, decision))) {
-      const { scopes, declined, details } = decision
-      const authorization_details = details?.length ? details.map(({ type }) => type) : undefined
-      const about = { client_id: clientId, account: accountId, scopes, declined }
-      noteEvent(ctx, 'consent_given', { ...about, authorization_details })
-    }
+    if (decision && oidc.account) await recordDecision(ctx, accountId, clientId, decision)
     const grant = await make(oidc.provider, client, accountId, oidc.session?.loginTs)
     if (!grant) return undefined
     nameSession(records, oidc, clientId)
     await consents.touch(accountId, clientId)
     return grant
+  }
+
+  /** The account pages need no consent. Their grant is not saved, because they redeem no code. */
+  function grantOfAccountPages(provider: LibraryProvider, client: Client, accountId: string) {
+    return grantOf(provider, client, {
+      accountId,
+      scopes: ['openid'],
+      declined: [],
+      jti: newTag(),
+    })
+  }
+
+  /**
+   * Records the answer to the consent page, which is final here. Records nothing when the access was removed while
+   * that page was open: the user is then asked again.
+   */
+  async function recordDecision(
+    ctx: KoaContextWithOIDC,
+    accountId: string,
+    clientId: string,
+    decision: Decision,
+  ): Promise<void> {
+    const isRecorded = await consents.decide(accountId, clientId, decision)
+    if (!isRecorded) return
+    const { scopes, declined, details = [] } = decision
+    const types = details.map(({ type }) => type)
+    noteEvent(ctx, 'consent_given', {
+      client_id: clientId,
+      account: accountId,
+      scopes,
+      declined,
+      authorization_details: types.length ? types : undefined,
+    })
   }
 
   /**

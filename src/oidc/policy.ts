@@ -1,4 +1,18 @@
 // Prompts: when users sign in, choose an account or consent.
+//
+// An authorization request of a browser with a session
+//   1  requests.ts checks the parameters, beside the library
+//   2  the library reads the session (adapter/sessions.ts). `accountFinder` (provider.ts) reads the account, and the
+//      consent at the same time: the account may still sign in
+//   3  grants.ts makes a grant from the consent, and saves nothing yet. Without a consent there is no grant
+//   4  this policy: the first check that fails begins an interaction (interactions.ts), whose page asks the user. The
+//      browser returns with the answer, and the request begins again at step 2
+//   5  the library saves the code and the grant at the same time (adapter/codes.ts), and the session with the grant
+//      (adapter/sessions.ts). If the session has ended meanwhile, the grant ends with it
+//   6  response-modes.ts sends the code to the client
+//
+// The prompts in the order in which they are checked: those that come first (a page of a switched-off client, a step of
+// a sign-in), select_account, login, those of features, consent.
 
 import { decodeJwt } from 'jose'
 import { interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'

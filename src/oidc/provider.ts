@@ -1,7 +1,41 @@
-// The library's configuration, one decision a line. Settings that are not here have their defaults, on
-// purpose; test/unit/library.test.ts pins the defaults we rely on.
+// The thin wrapper begins here: the library's configuration, one decision a line. Settings that are not here have their
+// defaults, on purpose; test/unit/library.test.ts pins the defaults that Usher relies on.
+//
+// To read the folder in order:
+//
+//   dependencies.ts               what the wrapper needs of the product; test/oidc/wrapper.test.ts has stand-ins for it
+//   provider.ts                   this file
+//   paths.ts, clients.ts          where the endpoints are, and who may call them
+//   requests.ts, policy.ts        an authorization request: what refuses it, and when users are asked
+//   interactions.ts               the pages on which users are asked
+//   grants.ts, consents.ts        what users allow becomes a grant
+//   adapter/adapter.ts            the grant becomes a code, and the code becomes tokens
+//   claims.ts, lifetimes.ts       what is in the tokens, and how long they last
+//   endpoints.ts                  the answers
+//   library-overrides.ts          what the library does not let us configure
+//   library-repairs.ts            what the library answers wrongly
+//   feature.ts                    what optional features add
+//
+// Three of the flows are drawn where they happen: an authorization in policy.ts, a code exchange in adapter/adapter.ts, a
+// refresh in adapter/refresh-tokens.ts. The fourth is short:
+//
+//   UserInfo
+//     adapter/codes.ts    reads the access token, and its grant at the same time
+//     the library         refuses an expired token, one without its grant, and one that another key is bound to
+//     accountFinder       below: the account may still sign in, and may use the client (grants.ts)
+//     claims.ts           the library returns those of the scopes
+//     endpoints.ts        completes the answer
 
-import type { Client, Configuration, KoaContextWithOIDC, Provider } from 'oidc-provider'
+import type {
+  Client,
+  ClientAuthMethod,
+  Configuration,
+  FindAccount,
+  Interaction,
+  interactionPolicy,
+  KoaContextWithOIDC,
+  Provider,
+} from 'oidc-provider'
 import { deriveKey } from '../store/seal.ts'
 import { required } from '../store/values.ts'
 import { type AdapterPart, createState } from './adapter/adapter.ts'
@@ -25,12 +59,14 @@ import {
   toLibrary,
   USHER_METADATA,
 } from './clients.ts'
+import type { Consents } from './consents.ts'
 import { cookieNames, createSignatures, originCookie, pathCookie } from './cookies.ts'
-import type { Oidc, ProviderDependencies, User } from './dependencies.ts'
+import type { Oidc, ProviderDependencies, ProviderSettings, User } from './dependencies.ts'
 import { dpop } from './dpop.ts'
 import { fapi } from './fapi.ts'
 import {
   type Feature,
+  type LibraryFeatures,
   merged,
   type Parts,
   type PromptSettings,
@@ -61,31 +97,20 @@ export interface LibraryPages {
   tags: string[]
 }
 
-/** `object`: the library's type has pairs of settings that exclude each other. */
-const settingsOf = ({ settings }: Feature): object | undefined => settings
+type Dependencies = ProviderDependencies & { grants: Grants }
 
 /** Returns the provider. Throws `RefusedClients` with every client that the library refuses. */
 export async function createProvider(
-  dependencies: ProviderDependencies & { grants: Grants },
+  dependencies: Dependencies,
   features: Feature[],
   parts: Parts,
   pages: LibraryPages,
 ): Promise<Provider> {
   const { settings, records, sessions, grants } = dependencies
-  const { isBound } = createBrowserBinding(settings)
-  const ours: Record<string, AdapterPart> = {
-    // Hides an interaction from other browsers. On pages, where `ctx` is absent, interactions.ts checks it.
-    Interaction: ({ find }) => ({
-      async find(id) {
-        const found = await find(id)
-        const ctx = currentRequest()
-        return !ctx || isBound(ctx, found?.prompt?.details) ? found : undefined
-      },
-    }),
-  }
+  const ours = { Interaction: inOneBrowser(settings) }
   const adapters = merged(features, 'adapter', feature => feature.adapters, ours)
   const { adapter, tokenIds } = createState(records, stateLifetimes(settings), adapters, sessions)
-  const setup = configuration(dependencies, features, parts, pages, { adapter, grants })
+  const setup = { ...configuration(dependencies, features, parts, pages), adapter }
   const provider = createOverridden(setup, dependencies, features, tokenIds, grants, pages.handOver)
   // Scheme, host and address of a request are those that the HTTP edge of the product set.
   provider.proxy = true
@@ -95,49 +120,88 @@ export async function createProvider(
   return provider
 }
 
-/** Removes a parameter that only the account pages send. */
-function forAccountPages({ oidc: { client, params } }: KoaContextWithOIDC, name: string): void {
-  if (params && client?.clientId !== ACCOUNT_CLIENT) params[name] = undefined
-}
-
 function configuration(
-  dependencies: ProviderDependencies,
+  dependencies: Dependencies,
   features: Feature[],
   parts: Parts,
   pages: LibraryPages,
-  { adapter, grants }: { adapter: Configuration['adapter']; grants: Grants },
 ): Configuration {
-  const { settings, secrets, records, users, consents } = dependencies
-  const { issuer, scopes, resources, development, features: enabled } = settings
+  const { settings, secrets, records, consents, grants } = dependencies
+  const { issuer, acrValues, development, features: enabled } = settings
   const keys = dependencies.keys.filter(({ use }) => enabled.encryption || use === 'sig')
-  const isPermitted = (type: string) => {
-    const flow = flowOf(type)
-    return !flow || settings.compatibility[flow]
-  }
-  const methods = ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const
-  const accountFor = ({ oidc }: { oidc: Oidc }, id: string, account?: User, client?: Client) =>
-    account && {
-      accountId: id,
-      /** A page refuses the user (features/application-access.ts). */
-      refusal: client && refusalOf(client, account),
-      claims(use: string) {
-        const named = claimsFor(oidc.client, users.claimsOf(account))
-        return { sub: id, ...named, ...idOf(use) }
-      },
-    }
-  // By its `jti`, an ID token that is exchanged names its grant.
-  const hasId = Object.values(resources).some(({ exchange }) => exchange)
-  const idOf = (use: string) =>
-    hasId && use === 'id_token' && { jti: jwtId(currentRequest()?.oidc.grant?.jti ?? '') }
-  const claimsOfToken = features.flatMap(({ tokenClaims }) => tokenClaims ?? [])
-
   const policy = createPolicy(dependencies, features, parts.factors, pages.prompts)
-  const known = {
-    acrValues: settings.acrValues,
-    claims: Object.values(claimsByScope(settings)).flat(),
-  }
+  const known = { acrValues, claims: Object.values(claimsByScope(settings)).flat() }
+  return {
+    // Endpoints and cookies
+    routes: routesOf(enabled).paths,
+    cookies: {
+      keys: createSignatures(secrets.map(secret => deriveKey(secret, 'cookies'))),
+      names: cookieNames(development),
+      long: originCookie(development),
+      short: pathCookie(development),
+    },
+    discovery: discoveryMembers(settings, pages.tags),
+    renderError: pages.showError,
+    fetch: dependencies.fetch,
 
-  const library: Configuration['features'] = {
+    // Clients. `addLater` (library-overrides.ts) adds those of the files.
+    clients: [accountClient(issuer)],
+    clientDefaults: { grant_types: ['authorization_code', 'refresh_token'] },
+    clientAuthMethods: authenticationMethods(settings),
+    extraClientMetadata: { properties: USHER_METADATA },
+    clientBasedCORS: (_ctx, origin, client) => isOriginOf(client, origin),
+    assertJwtClientAuthClaimsAndHeader: assertAssertion,
+    // `false`: the library does not fetch this URI. Only the trusted config folder can set it.
+    sectorIdentifierUriValidate: () => false,
+
+    // Authorization requests
+    responseTypes: permittedResponseTypes(settings),
+    pkce: { required: (_ctx, client) => client.require_pkce !== false },
+    allowOmittingSingleRegisteredRedirectUri: false,
+    extraParams: {
+      // The parameter is ignored. Its validator is the one hook of the library for every authorization request, pushed
+      // ones too: it is called even if `audience` is absent.
+      audience: ctx => checkRequest(ctx, features, known),
+      // The account pages act for a client that has these rules (features/ciba/).
+      require_sign_in: ctx => dropUnlessOfAccountPages(ctx, 'require_sign_in'),
+      second_factor: ctx => dropUnlessOfAccountPages(ctx, 'second_factor'),
+    },
+    acrValues,
+    interactions: { url: interactionUrl, policy },
+
+    // Users, and what they allow
+    findAccount: accountFinder(dependencies, parts.ciba),
+    scopes: Object.keys(settings.scopes),
+    claims: claimsByScope(settings, namesGrants(settings) ? ['jti'] : []),
+    subjectTypes: enabled.pairwise_subjects ? ['public', 'pairwise'] : ['public'],
+    pairwiseIdentifier: pairwiseSubjects(records),
+    loadExistingGrant: grantLoader(grants, policy, parts.registration),
+
+    // Tokens
+    ttl: lifetimes(settings),
+    jwks: { keys: keys.map(asLibraryKey) },
+    enabledJWA: algorithms(keys),
+    conformIdTokenClaims: settings.id_token.claims === 'minimal',
+    extraTokenClaims: tokenClaims(features),
+    formats: {
+      customizers: {
+        jwt: (_ctx, token, jwt) => parts.tokenExchange?.finishAssertion(token, jwt),
+      },
+    },
+    issueRefreshToken: (_ctx, client, code) => isRefreshable(client, code.scopes),
+    rotateRefreshToken: ctx => useRefreshToken(ctx, consents),
+    // The library does not tie tokens to the session. At sign-out, oidc/adapter/sessions.ts revokes the grants of the
+    // session that have no refresh token.
+    expiresWithSession: () => false,
+
+    features: merged(features, 'library feature', settingsOf, libraryFeatures(dependencies, parts)),
+  }
+}
+
+/** The settings of the protocol that is always there, on or off. Features add those of their own. */
+function libraryFeatures({ settings, records }: Dependencies, { ciba }: Parts): LibraryFeatures {
+  const { acrValues, features: enabled } = settings
+  return {
     devInteractions: { enabled: false },
     externalSigningSupport: { enabled: true, ack: 'experimental-01' },
     clientCredentials: { enabled: enabled.client_credentials },
@@ -148,11 +212,11 @@ function configuration(
     revocation: { enabled: enabled.revocation, allowedPolicy: mayRevoke },
     claimsParameter: {
       enabled: enabled.claims_parameter,
-      assertClaimsParameter: assertClaims(settings.acrValues),
+      assertClaimsParameter: assertClaims(acrValues),
     },
     requestObjects: {
       enabled: enabled.request_objects,
-      assertJwtClaimsAndHeader: assertRequestObject(parts.ciba),
+      assertJwtClaimsAndHeader: assertRequestObject(ciba),
     },
     jwtUserinfo: { enabled: enabled.signed_userinfo },
     encryption: { enabled: enabled.encryption },
@@ -162,112 +226,140 @@ function configuration(
     attestClientAuth: clientAttestation(settings, records),
     fapi,
   }
+}
 
+/** `object`: the library's type has pairs of settings that exclude each other. */
+const settingsOf = ({ settings }: Feature): object | undefined => settings
+
+/** Hides an interaction from other browsers. On pages, where `ctx` is absent, interactions.ts checks it. */
+function inOneBrowser(settings: ProviderSettings): AdapterPart {
+  const { isBound } = createBrowserBinding(settings)
+  return ({ find }) => ({
+    async find(id) {
+      const found = await find(id)
+      const ctx = currentRequest()
+      return !ctx || isBound(ctx, found?.prompt?.details) ? found : undefined
+    },
+  })
+}
+
+function discoveryMembers({ discovery, branding }: ProviderSettings, languages: string[]) {
   return {
-    adapter,
-    // `addLater` (library-overrides.ts) adds the clients of the files.
-    clients: [accountClient(issuer)],
-    jwks: { keys: keys.map(asLibraryKey) },
-    routes: routesOf(enabled).paths,
-    ttl: lifetimes(settings),
-    cookies: {
-      keys: createSignatures(secrets.map(secret => deriveKey(secret, 'cookies'))),
-      names: cookieNames(development),
-      long: originCookie(development),
-      short: pathCookie(development),
-    },
-
-    responseTypes: RESPONSE_TYPES.filter(isPermitted),
-    pkce: { required: (_ctx, client) => client.require_pkce !== false },
-    clientAuthMethods: [
-      ...methods,
-      ...(enabled.client_attestation ? (['attest_jwt_client_auth'] as const) : []),
-      // RFC 8705 §2
-      ...(enabled.mtls ? (['self_signed_tls_client_auth'] as const) : []),
-      ...(enabled.mtls && settings.clientAuthorities ? (['tls_client_auth'] as const) : []),
-    ],
-    clientDefaults: { grant_types: ['authorization_code', 'refresh_token'] },
-    extraClientMetadata: { properties: USHER_METADATA },
-    allowOmittingSingleRegisteredRedirectUri: false,
-    assertJwtClientAuthClaimsAndHeader: assertAssertion,
-    clientBasedCORS: (_ctx, origin, client) => isOriginOf(client, origin),
-    enabledJWA: algorithms(keys),
-
-    // `audience` is ignored. Its validator is the one hook of the library for every authorization request,
-    // pushed ones too: it is called even if `audience` is absent.
-    extraParams: {
-      audience: ctx => checkRequest(ctx, features, known),
-      // The account pages act for a client that has these rules (features/ciba/requests.ts).
-      require_sign_in: ctx => forAccountPages(ctx, 'require_sign_in'),
-      second_factor: ctx => forAccountPages(ctx, 'second_factor'),
-    },
-    scopes: Object.keys(scopes),
-    acrValues: known.acrValues,
-    claims: claimsByScope(settings, hasId ? ['jti'] : []),
-    conformIdTokenClaims: settings.id_token.claims === 'minimal',
-    discovery: {
-      ...settings.discovery,
-      prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
-      ui_locales_supported: pages.tags,
-      op_policy_uri: settings.branding.links.privacy,
-      op_tos_uri: settings.branding.links.terms,
-    },
-    subjectTypes: enabled.pairwise_subjects ? ['public', 'pairwise'] : ['public'],
-    pairwiseIdentifier: pairwiseSubjects(records),
-    // `false`: the library does not fetch this URI. Only the trusted config folder can set it.
-    sectorIdentifierUriValidate: () => false,
-    formats: {
-      customizers: {
-        jwt(_ctx, token, jwt) {
-          parts.tokenExchange?.finishAssertion(token, jwt)
-        },
-      },
-    },
-    findAccount: async (ctx, id, token) => {
-      const hinted = await parts.ciba?.findHintedAccount(ctx, id)
-      if (hinted) return hinted
-      const { session, client } = ctx.oidc
-      if (token) return accountFor(ctx, id, await grants.accountOfToken(ctx.oidc, token))
-      // The authorization endpoint reads the consent next.
-      if (client && session) await consents.readWithAccount(id, client.clientId)
-      return accountFor(ctx, id, await users.findEnabled(id, session?.loginTs), client)
-    },
-
-    interactions: {
-      // Only the page of an expired interaction uses `client_id`: it links to this client.
-      url: (_ctx, { uid, params }) =>
-        `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`,
-      policy,
-    },
-    loadExistingGrant: async ctx => {
-      const grant = await grants.fromConsent(ctx, () => precedesConsent(policy, ctx))
-      if (grant?.clientId) await parts.registration?.prolongClient(grant.clientId)
-      return grant
-    },
-    // The library does not tie tokens to the session. At sign-out, oidc/adapter/sessions.ts revokes the grants of the
-    // session that have no refresh token.
-    expiresWithSession: () => false,
-    extraTokenClaims: async (ctx, token) => {
-      // The last place where a token can be refused before it is issued.
-      requireScope(token)
-      requireResource(ctx, token)
-      if (ctx.oidc.route === 'token') countStoredByClient(ctx, TOKEN_BYTES)
-      const ofFeatures = await Promise.all(claimsOfToken.map(claims => claims(ctx, token)))
-      const all = [authenticationOf(ctx.oidc), ...ofFeatures].filter(one => one !== undefined)
-      return all.length ? Object.assign({}, ...all) : undefined
-    },
-    issueRefreshToken: (_ctx, client, { scopes }) =>
-      client.grantTypeAllowed('refresh_token') &&
-      (scopes.has('offline_access') || client.refresh_tokens === 'always'),
-    rotateRefreshToken: async ({ oidc }) => {
-      // A refresh is a use of the consent, too.
-      const { accountId, clientId = '' } = required(oidc.entities.RefreshToken)
-      await consents.touch(accountId, clientId)
-      return rotates(oidc.client)
-    },
-
-    fetch: dependencies.fetch,
-    renderError: pages.showError,
-    features: merged(features, 'library feature', settingsOf, library),
+    ...discovery,
+    prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
+    ui_locales_supported: languages,
+    op_policy_uri: branding.links.privacy,
+    op_tos_uri: branding.links.terms,
   }
+}
+
+function authenticationMethods({
+  features,
+  clientAuthorities,
+}: ProviderSettings): ClientAuthMethod[] {
+  const methods: ClientAuthMethod[] = [
+    'none',
+    'client_secret_basic',
+    'client_secret_post',
+    'private_key_jwt',
+  ]
+  if (features.client_attestation) methods.push('attest_jwt_client_auth')
+  // RFC 8705 §2
+  if (features.mtls) methods.push('self_signed_tls_client_auth')
+  if (features.mtls && clientAuthorities) methods.push('tls_client_auth')
+  return methods
+}
+
+/** Returns `code`, and the others that the operator allows. */
+function permittedResponseTypes({ compatibility }: ProviderSettings) {
+  return RESPONSE_TYPES.filter(type => {
+    const flow = flowOf(type)
+    return !flow || compatibility[flow]
+  })
+}
+
+/** Removes a parameter that only the account pages send. */
+function dropUnlessOfAccountPages({ oidc }: KoaContextWithOIDC, name: string): void {
+  const { client, params } = oidc
+  if (params && client?.clientId !== ACCOUNT_CLIENT) params[name] = undefined
+}
+
+/** Only the page of an expired interaction uses `client_id`: it links to this client. */
+function interactionUrl(_ctx: unknown, { uid, params }: Interaction): string {
+  return `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`
+}
+
+/** Whether ID tokens have a `jti`, which names their grant: a client may exchange them (features/token-exchange/). */
+const namesGrants = ({ resources }: ProviderSettings): boolean =>
+  Object.values(resources).some(({ exchange }) => exchange)
+
+/** Returns the function that finds the user of a session, a code or a token, with their claims for the client. */
+function accountFinder(
+  { settings, users, consents, grants }: Dependencies,
+  ciba: Parts['ciba'],
+): FindAccount {
+  const hasJti = namesGrants(settings)
+
+  function accountOf({ oidc }: { oidc: Oidc }, id: string, user?: User, client?: Client) {
+    if (!user) return undefined
+    return {
+      accountId: id,
+      /** A page refuses the user (features/application-access.ts). */
+      refusal: client && refusalOf(client, user),
+      claims(use: string) {
+        const named = claimsFor(oidc.client, users.claimsOf(user))
+        const grantId = currentRequest()?.oidc.grant?.jti ?? ''
+        const jti = hasJti && use === 'id_token' ? { jti: jwtId(grantId) } : undefined
+        return { sub: id, ...named, ...jti }
+      },
+    }
+  }
+
+  return async (ctx, id, token) => {
+    const hinted = await ciba?.findHintedAccount(ctx, id)
+    if (hinted) return hinted
+    if (token) return accountOf(ctx, id, await grants.accountOfToken(ctx.oidc, token))
+    const { session, client } = ctx.oidc
+    // The authorization endpoint reads the consent next.
+    if (client && session) await consents.readWithAccount(id, client.clientId)
+    return accountOf(ctx, id, await users.findEnabled(id, session?.loginTs), client)
+  }
+}
+
+/** Returns the function that makes the grant of an authorization request from the consent of the user. */
+function grantLoader(
+  grants: Grants,
+  policy: interactionPolicy.DefaultPolicy,
+  registration: Parts['registration'],
+): NonNullable<Configuration['loadExistingGrant']> {
+  return async ctx => {
+    const grant = await grants.fromConsent(ctx, () => precedesConsent(policy, ctx))
+    if (grant?.clientId) await registration?.prolongClient(grant.clientId)
+    return grant
+  }
+}
+
+/** Returns the function that adds claims to an access token. It is the last place where a token can be refused. */
+function tokenClaims(features: Feature[]): NonNullable<Configuration['extraTokenClaims']> {
+  const claimsOfFeatures = features.flatMap(feature => feature.tokenClaims ?? [])
+  return async (ctx, token) => {
+    requireScope(token)
+    requireResource(ctx, token)
+    if (ctx.oidc.route === 'token') countStoredByClient(ctx, TOKEN_BYTES)
+    const added = await Promise.all(claimsOfFeatures.map(claimsOf => claimsOf(ctx, token)))
+    const all = [authenticationOf(ctx.oidc), ...added].filter(claims => claims !== undefined)
+    return all.length ? Object.assign({}, ...all) : undefined
+  }
+}
+
+/** Whether a code becomes a refresh token, too. */
+const isRefreshable = (client: Client, scopes: Set<string>): boolean =>
+  client.grantTypeAllowed('refresh_token') &&
+  (scopes.has('offline_access') || client.refresh_tokens === 'always')
+
+/** Records that a refresh is a use of the consent, too. Returns whether the refresh token is rotated. */
+async function useRefreshToken({ oidc }: KoaContextWithOIDC, consents: Consents): Promise<boolean> {
+  const { accountId, clientId = '' } = required(oidc.entities.RefreshToken)
+  await consents.touch(accountId, clientId)
+  return rotates(oidc.client)
 }
