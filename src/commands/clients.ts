@@ -16,13 +16,15 @@ import {
 import { VSCHARS } from '../config/schema/values.ts'
 import {
   createInvitations,
-  createRegisteredClients,
   type Invitation,
+  RULES,
+  WITHOUT_PKCE,
+} from '../features/registration/invitations.ts'
+import {
+  createRegisteredClients,
   isRegisteredId,
   type RegisteredClient,
-  RULES,
   unusedSeconds,
-  WITHOUT_PKCE,
 } from '../features/registration/registered-clients.ts'
 import { revokeClient } from '../oidc/adapter/grants.ts'
 import { hashOf, hashSecret, type SecretHash } from '../oidc/client-secret.ts'

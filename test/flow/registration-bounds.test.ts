@@ -6,10 +6,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
 import { copyStore, resealAll } from '../../src/commands/store.ts'
-import {
-  createInvitations,
-  MAX_CLIENTS,
-} from '../../src/features/registration/registered-clients.ts'
+import { createInvitations } from '../../src/features/registration/invitations.ts'
+import { MAX_CLIENTS } from '../../src/features/registration/registered-clients.ts'
 import { signOutQueue } from '../../src/store/delivery-queue.ts'
 import { openStore } from '../../src/store/open.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'

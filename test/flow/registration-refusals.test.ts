@@ -5,10 +5,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import {
-  createInvitations,
-  registrationSchema,
-} from '../../src/features/registration/registered-clients.ts'
+import { createInvitations } from '../../src/features/registration/invitations.ts'
+import { registrationSchema } from '../../src/features/registration/metadata.ts'
 import { USHER_METADATA } from '../../src/oidc/clients.ts'
 import {
   CALLBACK,

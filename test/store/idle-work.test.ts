@@ -8,10 +8,8 @@ import { StatementSync } from 'node:sqlite'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { createAccessRequests } from '../../src/features/ciba/requests.ts'
-import {
-  createInvitations,
-  createRegisteredClients,
-} from '../../src/features/registration/registered-clients.ts'
+import { createInvitations } from '../../src/features/registration/invitations.ts'
+import { createRegisteredClients } from '../../src/features/registration/registered-clients.ts'
 import { grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { createConsents } from '../../src/oidc/consents.ts'

@@ -1,10 +1,7 @@
 // Requests of dynamic client registration (RFC 7591, RFC 7592).
 
-import {
-  createInvitations,
-  createRegisteredClients,
-  RULES,
-} from '../../src/features/registration/registered-clients.ts'
+import { createInvitations, RULES } from '../../src/features/registration/invitations.ts'
+import { createRegisteredClients } from '../../src/features/registration/registered-clients.ts'
 import type { Records } from '../../src/store/records.ts'
 import { now } from '../../src/store/store.ts'
 import { send } from './wire.ts'

@@ -17,7 +17,7 @@ import { createQuotas } from '../../operation/limits.ts'
 import { faultOf } from '../../operation/log.ts'
 import { outageIn, PeerUnavailable } from '../../store/store.ts'
 import { mapOf, readJson, required } from '../../store/values.ts'
-import { readMetadata, refuse, usable } from './feature.ts'
+import { invalidMetadata, readMetadata, usableMetadata } from './metadata.ts'
 
 const MAX_DOCUMENT_BYTES = BOUNDS.documents.max
 const CACHE_SECONDS = { min: 60, max: 3600 }
@@ -107,7 +107,7 @@ async function complete(
   // The library would only say that the stream of the response is locked.
   if (Buffer.byteLength(text) > MAX_DOCUMENT_BYTES) throw new Error('too large: over 5 KiB')
   // A document has no secret. A client that names no method is a public client.
-  const { token_endpoint_auth_method = 'none', ...given } = usable(document, settings)
+  const { token_endpoint_auth_method = 'none', ...given } = usableMetadata(document, settings)
   const completed = { ...given, token_endpoint_auth_method }
   return new Response(JSON.stringify(completed), { headers: response.headers })
 }
@@ -118,7 +118,7 @@ function metadataOf(client: Client, settings: Settings): ClientMetadata {
   // A document changes without notice; the sector of its client must not.
   const { host } = new URL(client.clientId)
   if (metadata.subject_type === 'pairwise' && client.sectorIdentifier !== host) {
-    throw refuse('redirect_uris of a pairwise client have the host of its client_id')
+    throw invalidMetadata('redirect_uris of a pairwise client have the host of its client_id')
   }
   return metadata
 }

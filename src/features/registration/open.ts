@@ -10,7 +10,7 @@ import { BOUNDS } from '../../oidc/bounds.ts'
 import { REGISTRATION } from '../../oidc/paths.ts'
 import { LOOPBACK_HOSTS } from '../../oidc/vocabulary.ts'
 import { createQuotas } from '../../operation/limits.ts'
-import { RULES } from './registered-clients.ts'
+import { RULES } from './invitations.ts'
 
 /** The policy of the library for clients without an invitation. Their updates have it, too (RFC 7592). */
 export const OPEN = 'open'
