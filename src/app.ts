@@ -1,10 +1,11 @@
 // The whole product: features, provider, pages, and the middleware of the Koa application in order.
 
-import Koa, { type Context, type Middleware } from 'koa'
+import Koa, { type Middleware } from 'koa'
 import compose from 'koa-compose'
 import mount from 'koa-mount'
 import { activity, userEvents } from './account/activity.ts'
 import type { PageFeature } from './account/page-feature.ts'
+import type { Settings } from './config/load.ts'
 import { ConfigError } from './config/report/finding.ts'
 import { libraryFindings } from './config/rules/client.ts'
 import { hasPasskeys } from './config/schema/upstream.ts'
@@ -13,7 +14,7 @@ import { applicationAccess } from './features/application-access.ts'
 import { authorizationDetails } from './features/authorization-details.ts'
 import { ciba } from './features/ciba/feature.ts'
 import { deviceFlow } from './features/device.ts'
-import { createFactors } from './features/factors/factors.ts'
+import { createFactors, type FactorStore } from './features/factors/factors.ts'
 import { accountLinks } from './features/link-pages.ts'
 import { createLinks } from './features/links.ts'
 import { logout, receivesLogoutTokens } from './features/logout.ts'
@@ -27,10 +28,10 @@ import { tokenExchange } from './features/token-exchange/feature.ts'
 import { createSessions } from './oidc/adapter/sessions.ts'
 import { RefusedClients } from './oidc/clients.ts'
 import { createConsents } from './oidc/consents.ts'
-import type { ProviderDependencies } from './oidc/dependencies.ts'
+import type { Fetch, ProviderDependencies } from './oidc/dependencies.ts'
 import { canonicalPaths, finishAnswers } from './oidc/endpoints.ts'
 import { described } from './oidc/error-descriptions.ts'
-import { merged, type Parts, type ShowError } from './oidc/feature.ts'
+import { type LibraryProvider, merged, type Parts, type ShowError } from './oidc/feature.ts'
 import { createGrants } from './oidc/grants.ts'
 import { stateLifetimes } from './oidc/lifetimes.ts'
 import { ERROR_FORMATS, isEndpointForPrograms, routesOf, storedPaths } from './oidc/paths.ts'
@@ -48,18 +49,17 @@ import { limitStored, limits } from './operation/limits.ts'
 import { requestLog } from './operation/log.ts'
 import { byPost } from './pages/by-post.ts'
 import { createErrorPages } from './pages/error.ts'
+import type { Area } from './pages/page-data.ts'
 import { checkOperatorTemplates } from './pages/templates.ts'
-import { AREAS, createViews } from './pages/views.ts'
+import { AREAS, createViews, type PageAdditions } from './pages/views.ts'
 import { createPages } from './routes.ts'
 import { type Account, claimsOf } from './sign-in/account.ts'
 import type { Dependencies } from './sign-in/dependencies.ts'
+import type { OwnAccounts } from './sign-in/directory.ts'
 import { promptsOf } from './sign-in/flow.ts'
 import { createRateLimit } from './sign-in/rate-limit.ts'
 import { changeProofs, createSite } from './sign-in/site.ts'
 import { nextTurn } from './store/turns.ts'
-
-const byPath = ({ areas = [] }: Pick<PageFeature, 'areas'>) =>
-  Object.fromEntries(areas.map(area => [area.path, area]))
 
 /**
  * Returns the application of one configuration. Throws a `ConfigError` for a client or a template that
@@ -71,58 +71,21 @@ export async function createApp(
   more: PageFeature[] = [],
 ) {
   const { settings, records, log, metrics } = environment
-  checkOperatorTemplates(settings)
   const routes = routesOf(settings.features)
-  const sessions = createSessions(records, receivesLogoutTokens(settings), clientInfoOf)
-  const consents = createConsents(records)
-  const directory = await openDirectory(settings, records, sessions, consents, log)
-  const own = directory.isOwn ? { directory, links: createLinks(records, directory) } : undefined
-  // Features need the views, and the views need the features: `describeClient` and `areas` are below.
-  const views = createViews(settings, describeClient, () => areas)
-  const errorPages = createErrorPages(settings, views)
-  // An interaction that has expired has its own text.
-  const showError: ShowError = (ctx, out, { name }) => {
-    const isGone = name === 'SessionNotFound'
-    return errorPages.show(ctx, isGone ? { error: 'interaction_gone' } : described(ctx, out))
-  }
-  const fetch = cacheKeySets(
-    {
-      forOperator: createFetch(settings.egress),
-      forStrangers: createStrangersFetch(settings.egress),
-    },
-    settings,
-  )
-  const ofProvider: ProviderDependencies<Account> = {
-    ...environment,
-    sessions,
-    consents,
-    users: {
-      findEnabled: directory.findEnabled,
-      claimsOf: account => claimsOf(account, settings.claims),
-    },
-    fetch: settings.features.client_id_metadata_documents
-      ? completeDocuments(settings, fetch)
-      : fetch,
-  }
-  const grants = createGrants(ofProvider)
-  const attempts = createRateLimit(records)
-  const dependencies: Dependencies = { ...ofProvider, ...environment, directory, grants, attempts }
 
-  // Loaded only where there are upstream issuers, with its library.
-  const hasUpstreams = Object.keys(settings.upstreams).length > 0
-  const upstreams =
-    own && hasUpstreams
-      ? (await import('./features/upstream/feature.ts')).upstreamSignIn(dependencies, own.directory)
-      : undefined
+  // Objects, each built once
+  const dependencies = await createDependencies(environment)
+  const own = ownAccounts(dependencies)
   const factorStore = createFactors(records)
-  // Loaded only where they are configured, with their libraries.
-  const factors =
-    settings.sign_in.second_factor !== 'off' || hasPasskeys(settings.sign_in)
-      ? await (await import('./features/factors/feature.ts')).secondFactors(
-          dependencies,
-          factorStore,
-        )
-      : undefined
+  checkOperatorTemplates(settings)
+  const additions: PageAdditions = { areas: AREAS }
+  const views = createViews(settings, additions)
+  const errorPages = createErrorPages(settings, views)
+  const showError = showErrorOf(errorPages)
+
+  // Features. Those that are undefined are off
+  const upstreams = own && (await loadUpstreams(dependencies, own.directory))
+  const factors = await loadFactors(dependencies, factorStore)
   const exchange = tokenExchange(dependencies)
   const registered = registration(dependencies)
   const backchannel = ciba(dependencies)
@@ -132,51 +95,48 @@ export async function createApp(
     ciba: settings.features.ciba ? backchannel : undefined,
     tokenExchange: exchange,
   }
-  const features: PageFeature[] = [
+  const all: (PageFeature | undefined)[] = [
     changeProofs(dependencies),
     selfService(dependencies, own),
     signUp(dependencies),
     applicationAccess(),
     activity(records, views),
     resourceIndicators(dependencies),
-    ...(exchange ? [exchange] : []),
+    exchange,
     mutualTls(settings, routes.byCertificate),
     registered,
     clientDocuments(dependencies),
     deviceFlow(dependencies, views, showError),
     authorizationDetails(settings),
-    ...(upstreams ? [upstreams] : []),
-    ...(factors ? [factors] : []),
+    upstreams,
+    factors,
     backchannel,
     accountLinks(dependencies, factorStore, own),
     mail(dependencies, views, own),
     logout(settings, records, views, upstreams?.signOutAt),
     ...more,
   ]
-  const navigation = merged(features, 'account page', byPath, byPath({ areas: AREAS }))
-  const areas = Object.values(navigation)
+  const features = all.filter(feature => feature !== undefined)
+  additions.areas = areasOf(features)
+
+  // The provider
   const provider = await createProvider(dependencies, features, parts, {
     showError,
     handOver: views.handOver,
     prompts: promptsOf(features),
     tags: views.tags,
-  }).catch(error => {
-    if (!(error instanceof RefusedClients)) throw error
-    throw new ConfigError(libraryFindings(error.refused, settings))
-  })
+  }).catch(error => refuseClients(error, settings))
+  additions.describeClient = describerOf(features, provider)
   logEvents(provider, log, metrics)
-  async function describeClient(id: string, ctx: Context) {
-    const found = features.map(feature => feature.describeClient?.(provider, id, ctx))
-    return (await Promise.all(found)).find(Boolean)
-  }
 
+  // The pages
   const site = createSite(dependencies, views, provider, factors)
   const pages = createPages(site, features, upstreams?.signInMethods, factors?.passkeySignIn(site))
   for (const feature of features) feature.addPages?.(pages, site)
   pages.get('/errors', errorPages.explain)
 
+  // Two lanes: endpoints for programs, and pages
   const stored = storedPaths(routes)
-  // The middleware of both lanes, after their headers.
   const edges = [
     requestLog(log, metrics, createFailureLog(records, settings)),
     errors(errorPages, ERROR_FORMATS, settings.development),
@@ -222,10 +182,97 @@ export async function createApp(
   app.on('error', logFaults(log))
   app.use(async (ctx, next) => {
     await nextTurn()
-    return (isEndpointForPrograms(ctx.path) ? forPrograms : forPages)(ctx, next)
+    const lane = isEndpointForPrograms(ctx.path) ? forPrograms : forPages
+    return lane(ctx, next)
   })
   /** Sends the queued notifications that are due, each to its client. */
   const deliver = createDeliver(provider, features, environment)
   // reload.ts calls the `handle` of the configuration in force.
   return { provider, handle: app.callback(), deliver }
+}
+
+/** Returns the objects that the provider and the features use. */
+async function createDependencies(environment: Environment): Promise<Dependencies> {
+  const { settings, records, log } = environment
+  const sessions = createSessions(records, receivesLogoutTokens(settings), clientInfoOf)
+  const consents = createConsents(records)
+  const directory = await openDirectory(settings, records, sessions, consents, log)
+  const ofProvider: ProviderDependencies<Account> = {
+    ...environment,
+    sessions,
+    consents,
+    users: {
+      findEnabled: directory.findEnabled,
+      claimsOf: account => claimsOf(account, settings.claims),
+    },
+    fetch: fetchOf(settings),
+  }
+  const grants = createGrants(ofProvider)
+  const attempts = createRateLimit(records)
+  return { ...ofProvider, ...environment, directory, grants, attempts }
+}
+
+/** Returns what sends the requests of the library to addresses of clients. */
+function fetchOf(settings: Settings): Fetch {
+  const senders = {
+    forOperator: createFetch(settings.egress),
+    forStrangers: createStrangersFetch(settings.egress),
+  }
+  const fetch = cacheKeySets(senders, settings)
+  const hasDocuments = settings.features.client_id_metadata_documents
+  return hasDocuments ? completeDocuments(settings, fetch) : fetch
+}
+
+/** Returns the accounts of Usher and their links; undefined where a module of the operator has the accounts. */
+function ownAccounts({ directory, records }: Dependencies) {
+  return directory.isOwn ? { directory, links: createLinks(records, directory) } : undefined
+}
+
+/** Loads the sign-in at upstream issuers, with its library, only where there are some. */
+async function loadUpstreams(dependencies: Dependencies, directory: OwnAccounts) {
+  const hasUpstreams = Object.keys(dependencies.settings.upstreams).length > 0
+  if (!hasUpstreams) return undefined
+  const { upstreamSignIn } = await import('./features/upstream/feature.ts')
+  return upstreamSignIn(dependencies, directory)
+}
+
+/** Loads second factors and passkeys, with their libraries, only where they are configured. */
+async function loadFactors(dependencies: Dependencies, store: FactorStore) {
+  const { sign_in } = dependencies.settings
+  const isOn = sign_in.second_factor !== 'off' || hasPasskeys(sign_in)
+  if (!isOn) return undefined
+  const { secondFactors } = await import('./features/factors/feature.ts')
+  return secondFactors(dependencies, store)
+}
+
+/** Shows an error of the library. An interaction that has expired has its own text. */
+function showErrorOf(errorPages: ReturnType<typeof createErrorPages>): ShowError {
+  return (ctx, out, { name }) => {
+    const isGone = name === 'SessionNotFound'
+    return errorPages.show(ctx, isGone ? { error: 'interaction_gone' } : described(ctx, out))
+  }
+}
+
+/** Returns the account navigation. Throws if two entries have one path. */
+function areasOf(features: PageFeature[]): Area[] {
+  const byPath = (areas: Area[] = []) => Object.fromEntries(areas.map(area => [area.path, area]))
+  const all = merged(features, 'account page', ({ areas }) => byPath(areas), byPath(AREAS))
+  return Object.values(all)
+}
+
+/** Returns the function that finds the metadata of a client that is not in the config folder. */
+function describerOf(
+  features: PageFeature[],
+  provider: LibraryProvider,
+): PageAdditions['describeClient'] {
+  return async (id, ctx) => {
+    const found = features.map(feature => feature.describeClient?.(provider, id, ctx))
+    return (await Promise.all(found)).find(Boolean)
+  }
+}
+
+/** Throws the clients that the library refuses as findings of their files, and any other error as it is. */
+function refuseClients(error: unknown, settings: Settings): never {
+  if (!(error instanceof RefusedClients)) throw error
+  throw new ConfigError(libraryFindings(error.refused, settings))
 }

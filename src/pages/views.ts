@@ -103,11 +103,18 @@ type Template = keyof PageData
 /** Finds a client that registered itself. */
 type FindClient = (id: string, ctx: Context) => Promise<ClientMetadata | undefined>
 
-/** Returns the renderer of the pages. `areas`: the account navigation, which has entries of features. */
+/** What features add to all pages. They are made with the views, so that `app.ts` fills it in later. */
+export interface PageAdditions {
+  /** The account navigation. */
+  areas: Area[]
+  /** Absent: only clients of the config folder have names. */
+  describeClient?: FindClient
+}
+
+/** Returns the renderer of the pages. */
 export function createViews(
   settings: Settings,
-  registered?: FindClient,
-  areas = () => AREAS,
+  additions: PageAdditions = { areas: AREAS },
 ): Views {
   const { name: brand, links: given } = settings.branding
   const { mail, accounts } = settings
@@ -142,7 +149,7 @@ export function createViews(
   async function client(ctx: Context, id: string) {
     const own = configuredClient(ctx, id)
     if (own) return own
-    const found = await registered?.(id, ctx)
+    const found = await additions.describeClient?.(id, ctx)
     return found && { ...found, isUnchecked: true }
   }
 
@@ -200,7 +207,7 @@ export function createViews(
     ctx.type = 'html'
     ctx.set('Cache-Control', 'no-store')
     const shown = {
-      areas: areas().filter(({ isFor }) => !account || !isFor || isFor(account)),
+      areas: additions.areas.filter(({ isFor }) => !account || !isFor || isFor(account)),
       user: account && { username: account.username, name: account.name },
       csrf,
       assets: { ...site, ...looks.get(clientId) },
@@ -232,7 +239,7 @@ export function createViews(
     client,
     configuredClient,
     nameOf,
-    areas,
+    areas: () => additions.areas,
     signOut,
     buttonLogo: (name: string) => buttons.get(name)?.path,
     logoOf,
