@@ -28,8 +28,12 @@ const ALIKE = [
   'de factors.passkey',
   'de factors.passkeys',
   'de profile.name',
+  'fr account.nav_applications',
+  'fr account.nav_sessions',
   'fr device.code',
+  'fr error.application',
   'fr error.description',
+  'fr sessions.applications',
   'es error.code',
   'es detail.no',
 ]
