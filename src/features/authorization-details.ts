@@ -8,6 +8,7 @@ import { plainWords } from '../config/report/wording.ts'
 import { type DetailFile, propertiesOf, valuesIn } from '../config/schema/details.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
 import type { Detail } from '../oidc/consents.ts'
+import type { Oidc } from '../oidc/dependencies.ts'
 import { displayTextProblem } from '../oidc/display-text.ts'
 import type { Feature } from '../oidc/feature.ts'
 import { decisionOf, sentDetails } from '../oidc/grants.ts'
@@ -53,34 +54,43 @@ const undecided = new interactionPolicy.Check(
     Boolean(params?.authorization_details) && !(grant?.jti && decisionOf(oidc)),
 )
 
-/** Returns the validation of a type. A confidential client pushes details, so that no browser can change them. */
+/** Returns the validation of a type: first what its client may send, and where, then the detail itself. */
 function validation(file: DetailFile) {
-  const { type, resource } = file
+  const { type } = file
   const problemIn = createValidator(file)
   return ({ oidc }: KoaContextWithOIDC, detail: Detail, client: Client): void => {
-    const { route, params, entities } = oidc
-    // The page of a backchannel request does not show details.
-    if (route === 'backchannel_authentication') {
-      throw new errors.InvalidRequest('authorization_details cannot be asked for here')
-    }
-    const isInFront = route === 'authorization' && !entities.PushedAuthorizationRequest
-    if (isInFront && client.tokenEndpointAuthMethod !== 'none') {
-      throw new errors.InvalidRequest('authorization_details have to be pushed by this client')
-    }
+    refuseRoute(oidc, client)
     if (!mayUse(client, type)) refuse(`${type} is not for this client`)
-    const problem = longParameter({ ...params })
-    if (problem) refuse(problem)
+    const longProblem = longParameter({ ...oidc.params })
+    if (longProblem) refuse(longProblem)
     const sent = sentDetails(oidc)
     if (sent.length > MAX_DETAILS) refuse(`more than ${MAX_DETAILS} authorization details`)
-    const wrong = problemIn(detail)
-    if (wrong) refuse(`${type}: ${wrong}`)
+    const problem = problemIn(detail)
+    if (problem) refuse(`${type}: ${problem}`)
     if (sent.filter(other => isDeepStrictEqual(other, detail)).length > 1) {
       refuse('the same authorization details twice')
     }
-    const asked: unknown[] = [params?.resource ?? []].flat()
-    if (asked.length && !asked.includes(resource)) {
-      refuse(`${type} is for ${resource}, and resource does not name that`)
-    }
+    refuseResource(oidc, file)
+  }
+}
+
+/** A confidential client pushes details, so that no browser can change them. */
+function refuseRoute({ route, entities }: Oidc, client: Client): void {
+  // The page of a backchannel request does not show details.
+  if (route === 'backchannel_authentication') {
+    throw new errors.InvalidRequest('authorization_details cannot be asked for here')
+  }
+  const isInFront = route === 'authorization' && !entities.PushedAuthorizationRequest
+  if (isInFront && client.tokenEndpointAuthMethod !== 'none') {
+    throw new errors.InvalidRequest('authorization_details have to be pushed by this client')
+  }
+}
+
+/** A request that names APIs has to name that of the type. */
+function refuseResource({ params }: Oidc, { type, resource }: DetailFile): void {
+  const asked: unknown[] = [params?.resource ?? []].flat()
+  if (asked.length && !asked.includes(resource)) {
+    refuse(`${type} is for ${resource}, and resource does not name that`)
   }
 }
 
@@ -109,12 +119,14 @@ export function createValidator(file: DetailFile): (detail: Detail) => string | 
 /** Makes a name that the client chose fit for an error description (RFC 6749 §5.2). */
 const printable = (text: string) => text.replace(/[^\x20-\x7E]|["\\]/g, '?').slice(0, 60)
 
-// The user allows what the page shows: every value has to be readable.
+/** Says which value the page cannot show: the user allows what the page shows. Undefined if it can show all. */
 function unreadableIn(detail: Detail): string | undefined {
-  const problems = valuesIn(detail).flatMap(([path, value]) =>
-    (Array.isArray(value) && value.length ? value : [value]).map(one => [path, unreadable(one)]),
-  )
-  return problems.find(([, problem]) => problem)?.join(' ')
+  for (const [path, value] of valuesIn(detail)) {
+    const values = Array.isArray(value) && value.length ? value : [value]
+    const problem = values.map(unreadable).find(Boolean)
+    if (problem) return `${path} ${problem}`
+  }
+  return undefined
 }
 
 function unreadable(value: unknown): string | undefined {

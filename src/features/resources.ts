@@ -86,32 +86,20 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
     const file = resources[byUri.get(normalUri(name)) ?? '']
     const { clientId: client_id } = client
     const scopes = file ? scopesFor(file, { client_id, scope: scopeOf(client) }) : []
-    const ownTypes = Object.values(types).filter(({ type }) => mayUse(client, type))
-    const hasDetails =
-      file && isFor(file, client_id) && ownTypes.some(({ resource }) => resource === name)
-    if (!file || file.authorization_server || !(scopes.length || hasDetails)) {
+    const isUsable = scopes.length > 0 || mayRequestDetails(client, name)
+    if (!file || file.authorization_server || !isUsable || !isFor(file, client_id)) {
       throw new errors.InvalidTarget('resource is unknown or not allowed for this client')
     }
-    // A token request has no scopes of its own, except that of a service.
-    const type = oidc.params?.grant_type
-    const isAsking = !type || type === 'client_credentials'
-    if (oidc.params && (isAsking || oidc.params.scope)) {
-      const asked = [...oidc.requestParamScopes]
-      const others = Object.keys(file.scopes).filter(scope => !scopes.includes(scope))
-      const refused = asked.find(scope => others.includes(scope))
-      if (refused) throw new errors.InvalidScope('requested scope is not allowed', refused)
+    if (asksForScopes(oidc)) {
       const isAboutDetails = detailsOf(oidc).some(detail => apiOf(detail) === name)
-      if (!isAboutDetails && !scopes.some(scope => asked.includes(scope))) {
-        const defaults = file.default_scopes?.filter(scope => scopes.includes(scope)) ?? []
-        if (!defaults.length) {
-          const message = `scope must have a scope of the resource: ${scopes.join(' ')}`
-          throw new errors.InvalidScope(message, asked.join(' '))
-        }
-        oidc.params.scope = [...asked, ...defaults].join(' ')
-      }
+      checkScopes(oidc, file, scopes, isAboutDetails)
     }
     return resourceServerOf(file, scopes.join(' '), lifetimesOf(lifetimes, client))
   }
+
+  /** Whether an API has a type of authorization details that the client may request. */
+  const mayRequestDetails = (client: Client, name: string) =>
+    Object.values(types).some(({ type, resource }) => resource === name && mayUse(client, type))
 
   /** The API of a client that cannot send `resource`; undefined for a request about none of its scopes. */
   function defaultOf({ params }: Oidc, { default_resource: name }: Client): string | undefined {
@@ -182,13 +170,38 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
     async tokenClaims(_ctx, token) {
       const api = resources[token.resourceServer?.identifier() ?? '']
       // An assertion for another authorization server has no claims of its API.
-      const names = api?.authorization_server ? [] : (api?.claims ?? [])
-      if (!names.length || !('accountId' in token)) return undefined
+      if (!api?.claims || api.authorization_server || !('accountId' in token)) return undefined
+      const names = api.claims
       const account = await directory.findEnabled(token.accountId)
       const known = Object.entries(account ? claimsOf(account, claims) : {})
       return Object.fromEntries(known.filter(([name]) => names.includes(name)))
     },
   }
+}
+
+/** A token request has no scopes of its own, except that of a service. */
+function asksForScopes({ params }: Oidc): boolean {
+  if (!params) return false
+  const { grant_type, scope } = params
+  return !grant_type || grant_type === 'client_credentials' || Boolean(scope)
+}
+
+/**
+ * Refuses a scope of the API that the client may not request. A request with none of its scopes, which is not about
+ * details either, gets the default scopes. Throws `InvalidScope` if there are none.
+ */
+function checkScopes(oidc: Oidc, file: ResourceFile, scopes: string[], isAboutDetails: boolean) {
+  const asked = [...oidc.requestParamScopes]
+  const others = Object.keys(file.scopes).filter(scope => !scopes.includes(scope))
+  const refused = asked.find(scope => others.includes(scope))
+  if (refused) throw new errors.InvalidScope('requested scope is not allowed', refused)
+  if (isAboutDetails || scopes.some(scope => asked.includes(scope))) return
+  const defaults = file.default_scopes?.filter(scope => scopes.includes(scope)) ?? []
+  if (!defaults.length) {
+    const message = `scope must have a scope of the resource: ${scopes.join(' ')}`
+    throw new errors.InvalidScope(message, asked.join(' '))
+  }
+  required(oidc.params).scope = [...asked, ...defaults].join(' ')
 }
 
 /** The authorization details that the request is about. */
