@@ -23,7 +23,6 @@ interface MailPause {
   unused: number
 }
 
-const KIND = 'MailPause'
 const FIRST_SECONDS = 5 * 60
 const { maxWaitSeconds: MAX_OF_MAILBOX_SECONDS } = BOUNDS.unaskedMails
 const { maxWaitSeconds: MAX_OF_ACCOUNT_SECONDS } = BOUNDS.forgottenPasswords
@@ -42,16 +41,17 @@ const lengthOf = ({ unused }: MailPause, max: number) =>
 
 /** Returns the functions that begin and end pauses. */
 export function createMailPauses(records: Records) {
+  const pauses = records.of<MailPause>('MailPause')
+
   /** Begins a pause with a mail. Returns its length in seconds; undefined within the pause of another mail. */
   async function begin(name: string, mail: string, max: number, when: 'over' | 'always' = 'over') {
-    const decide = ({ value: last }: Found<MailPause>) => {
+    const beginNext = ({ value: last }: Found<MailPause>) => {
       if (last?.mail === mail) return undefined
       const isOver = !last || last.at + lengthOf(last, max) <= now()
       if (!isOver && when === 'over') return undefined
       return { mail, at: now(), unused: (last?.unused ?? 0) + 1 }
     }
-    const options = { ttl: REMEMBERED_SECONDS }
-    const { before, after } = await records.change<MailPause>(KIND, name, decide, options)
+    const { before, after } = await pauses.change(name, beginNext, { ttl: REMEMBERED_SECONDS })
     const pause = after ?? before
     return pause?.mail === mail ? lengthOf(pause, max) : undefined
   }
@@ -73,8 +73,8 @@ export function createMailPauses(records: Records) {
 
     /** Ends the pauses: the owner of the mailbox has used a link. */
     async end(account: string, address: string) {
-      await records.remove(KIND, ofAccount(account), 1)
-      await records.remove(KIND, ofMailbox(address), 1)
+      await pauses.remove(ofAccount(account), 1)
+      await pauses.remove(ofMailbox(address), 1)
     },
   }
 }

@@ -55,12 +55,11 @@ async function createClient({ from, smtp }: MailSettings, limits: TimeLimits) {
   })
 }
 
+/** A message without its receiver. */
+export type Message = Omit<SendMailOptions, 'to'>
+
 /** Sends a message to one receiver. Rejects with an error whose `isFinal` says whether to try again. */
-export async function sendMessage(
-  mail: MailSettings,
-  to: string,
-  message: SendMailOptions,
-): Promise<void> {
+export async function sendMessage(mail: MailSettings, to: string, message: Message): Promise<void> {
   const client = await createClient(mail, TIME_LIMITS)
   await client.sendMail({ ...message, to: { name: '', address: to } }).catch(error => {
     throw failureOf(error, to)
