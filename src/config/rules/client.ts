@@ -277,7 +277,15 @@ const PROFILE: ClientRule[] = [
   },
 ]
 
-const getsNoRefreshToken = (client: ClientFile) => !hasGrant(client, 'refresh_token')
+function keysAboutRefreshTokens(client: ClientFile): string[] {
+  const { lifetimes = {}, refresh_tokens, rotate_refresh_tokens } = client
+  const keys: string[] = []
+  if (lifetimes.refresh_token_idle) keys.push('lifetimes.refresh_token_idle')
+  if (lifetimes.refresh_token) keys.push('lifetimes.refresh_token')
+  if (refresh_tokens === 'always') keys.push('refresh_tokens')
+  if (rotate_refresh_tokens !== undefined) keys.push('rotate_refresh_tokens')
+  return keys
+}
 
 const isBearer = (client: ClientFile) =>
   !client.dpop_bound_access_tokens && !client.tls_client_certificate_bound_access_tokens
@@ -285,23 +293,7 @@ const isBearer = (client: ClientFile) =>
 const LIFETIMES: ClientRule[] = [
   {
     rule: 'refresh-grant',
-    at: 'lifetimes.refresh_token_idle',
-    when: client => client.lifetimes?.refresh_token_idle && getsNoRefreshToken(client),
-  },
-  {
-    rule: 'refresh-grant',
-    at: 'lifetimes.refresh_token',
-    when: client => client.lifetimes?.refresh_token && getsNoRefreshToken(client),
-  },
-  {
-    rule: 'refresh-grant',
-    at: 'refresh_tokens',
-    when: client => client.refresh_tokens === 'always' && getsNoRefreshToken(client),
-  },
-  {
-    rule: 'refresh-grant',
-    at: 'rotate_refresh_tokens',
-    when: client => client.rotate_refresh_tokens !== undefined && getsNoRefreshToken(client),
+    where: client => (hasGrant(client, 'refresh_token') ? [] : keysAboutRefreshTokens(client)),
   },
   {
     rule: 'rotation-public',

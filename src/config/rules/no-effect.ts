@@ -195,7 +195,7 @@ const DETAIL: IdleKey<DetailFile, UsherFile>[] = [
   },
 ]
 
-/** An issuer at which nobody can sign in, and whose assertions are not accepted. */
+/** An issuer at which no user can sign in, and whose assertions are not accepted. */
 function idleUpstream(file: ValidFile<UpstreamFile>, { sign_in }: UsherFile): Finding[] {
   const name = basename(file.file, '.yaml')
   const isNamed = sign_in.methods?.includes(name) ?? true
