@@ -11,8 +11,12 @@ import { PLACES } from './pages/page-data.ts'
 import { RECENT_SECONDS } from './sign-in/changes.ts'
 import { consentPage } from './sign-in/consent-page.ts'
 import { createInteractionPages } from './sign-in/interaction-pages.ts'
-import type { SignInMethod } from './sign-in/sign-in-method.ts'
-import { type PasskeySignIn, selectAccountPage, signInPage } from './sign-in/sign-in-page.ts'
+import {
+  type PasskeySignIn,
+  type SignInMethod,
+  selectAccountPage,
+  signInPage,
+} from './sign-in/sign-in-page.ts'
 import type { Site } from './sign-in/site.ts'
 
 /**

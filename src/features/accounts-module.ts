@@ -199,35 +199,42 @@ function createSourceDirectory(
 
   /** Reads the store only. The module is called after the attempt was counted. */
   async function candidate(username: string): Promise<Candidate> {
-    const name = foldUsername(username)
-    const remembered = (await names.read(name)).value
-    const rememberName = (id: string) =>
-      names.change(name, () => ({ id }), { ttl: NAME_TTL_SECONDS })
-    const known = remembered && { ...remembered, ended: (await outsideOf(remembered.id))?.ended }
-
-    async function identify() {
-      const found = await findByUsername(username)
-      if (found) await rememberName(found.id)
-      return found
+    const { value: remembered } = await names.read(foldUsername(username))
+    const known = remembered && {
+      id: remembered.id,
+      ended: (await outsideOf(remembered.id))?.ended,
     }
-
     return {
       known,
-      identify: known || !username ? undefined : identify,
-      async authenticate(password) {
-        if (!username) return { refusal: 'unknown' }
-        if (!password || isTooLong(password)) return { refusal: 'wrong_password' }
-        const found = await call('authenticate', options =>
-          source.authenticate({ username, password }, options),
-        )
-        if (found === 'malformed') return { refusal: 'malformed' }
-        if (!found) return { refusal: 'wrong_password' }
-        if (!found.enabled) return { refusal: 'disabled' }
-        const account = await accountOf(await subjectOf(found.id), found)
-        await rememberName(account.id)
-        return { account }
-      },
+      identify: known || !username ? undefined : () => identify(username),
+      authenticate: password => authenticate(username, password),
     }
+  }
+
+  async function identify(username: string): Promise<Account | undefined> {
+    const found = await findByUsername(username)
+    if (found) await rememberName(username, found.id)
+    return found
+  }
+
+  async function authenticate(
+    username: string,
+    password: string,
+  ): ReturnType<Candidate['authenticate']> {
+    if (!username) return { refusal: 'unknown' }
+    if (!password || isTooLong(password)) return { refusal: 'wrong_password' }
+    const credentials = { username, password }
+    const found = await call('authenticate', options => source.authenticate(credentials, options))
+    if (found === 'malformed') return { refusal: 'malformed' }
+    if (!found) return { refusal: 'wrong_password' }
+    if (!found.enabled) return { refusal: 'disabled' }
+    const account = await accountOf(await subjectOf(found.id), found)
+    await rememberName(username, account.id)
+    return { account }
+  }
+
+  async function rememberName(username: string, id: string): Promise<void> {
+    await names.change(foldUsername(username), () => ({ id }), { ttl: NAME_TTL_SECONDS })
   }
 
   async function endAccess(id: string): Promise<void> {

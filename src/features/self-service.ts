@@ -16,6 +16,7 @@ import type { Oidc } from '../oidc/dependencies.ts'
 import type { Interaction } from '../oidc/interactions.ts'
 import { ACCOUNT_CLIENT } from '../oidc/vocabulary.ts'
 import { note } from '../operation/audit.ts'
+import type { Form } from '../operation/forms.ts'
 import type { PageData } from '../pages/page-data.ts'
 import { type Account, profileSchema } from '../sign-in/account.ts'
 import { FOR_CHANGE, RECENT_SECONDS } from '../sign-in/changes.ts'
@@ -91,6 +92,26 @@ export function selfService({ settings, records }: Dependencies, own?: Own): Pag
   }
   const isFor = (account: Account) => fieldsOf(account).length > 0
 
+  /**
+   * Returns the fields that a form changes: as typed, those that are `wrong`, and the new values. Without a name, the
+   * user removes it; without an email, the address stays.
+   */
+  function readChanges(form: Form, account: Account) {
+    const textOf = (field: Field) => form.value(field).trim()
+    const isChanged = (field: Field) => textOf(field) !== (account[field] ?? '')
+    const changed = fieldsOf(account).filter(isChanged)
+    const name = profileSchema.shape.name.safeParse(textOf('name') || undefined)
+    const email = readAddress(textOf('email'))
+    const isWrong = { name: !name.success, email: !email }
+    return {
+      changed,
+      typed: Object.fromEntries(changed.map(field => [field, textOf(field)])),
+      wrong: changed.filter(field => isWrong[field]),
+      name: name.data,
+      email: changed.includes('email') ? email : undefined,
+    }
+  }
+
   function pageOf(site: Site) {
     const { views } = site
     type Shown = Partial<PageData['profile']>
@@ -111,30 +132,29 @@ export function selfService({ settings, records }: Dependencies, own?: Own): Pag
 
     async function submit(ctx: Context, { form, ...user }: Submitted) {
       const { id } = user.account
-      const textOf = (field: Field) => form.value(field).trim()
-      const isChanged = (field: Field) => textOf(field) !== (user.account[field] ?? '')
-      const changes = fieldsOf(user.account).filter(isChanged)
-      const name = profileSchema.shape.name.safeParse(textOf('name') || undefined)
-      const email = readAddress(textOf('email'))
-      const wrong = changes.filter(field => (field === 'name' ? name.error : !email))
-      const typed = Object.fromEntries(changes.map(field => [field, textOf(field)]))
+      const { changed, typed, wrong, name, email } = readChanges(form, user.account)
       if (wrong.length) return show(ctx, user, typed, { wrong })
-      const pending = changes.includes('email') ? email : undefined
-      if (pending) {
-        const back = `${PROFILE_PAGE}?kept=${site.keepForm(user, typed)}`
-        if (!(await site.mayChange(ctx, user, 'email_change_requested', back))) return
-        await countForm(ctx, records, [`addresses of ${id}`, OF_ACCOUNT])
-        const mail = { account: id, address: pending, lang: views.words(ctx).lang }
-        await mailQueues(records).enqueue(mail)
-        note(ctx, 'email_change_requested', { account: id })
+      if (email && !(await requestAddress(ctx, user, email, typed))) return
+      const rename = (current: Account) => ({ ...current, name })
+      const renamed = changed.includes('name') ? await directory.change(id, rename) : undefined
+      if (renamed) note(ctx, 'name_changed', { account: id })
+      const outcome = {
+        pending: email,
+        isSaved: renamed !== undefined,
+        isUnchanged: changed.length === 0,
       }
-      const rename = (current: Account) => ({ ...current, name: name.data })
-      const saved = changes.includes('name') && (await directory.change(id, rename))
-      if (saved) note(ctx, 'name_changed', { account: id })
-      const account = saved || user.account
-      const isUnchanged = changes.length === 0
-      const outcome = { pending, isSaved: Boolean(saved), isUnchanged }
-      await show(ctx, { ...user, account }, {}, outcome)
+      await show(ctx, { ...user, account: renamed ?? user.account }, {}, outcome)
+    }
+
+    /** Queues the mail that confirms an address. False after a redirect to sign-in, which keeps what was typed. */
+    async function requestAddress(ctx: Context, user: SignedIn, address: string, typed: Fields) {
+      const { id: account } = user.account
+      const back = `${PROFILE_PAGE}?kept=${site.keepForm(user, typed)}`
+      if (!(await site.mayChange(ctx, user, 'email_change_requested', back))) return false
+      await countForm(ctx, records, [`addresses of ${account}`, OF_ACCOUNT])
+      await mailQueues(records).enqueue({ account, address, lang: views.words(ctx).lang })
+      note(ctx, 'email_change_requested', { account })
+      return true
     }
     return { show, submit }
   }

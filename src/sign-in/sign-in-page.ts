@@ -1,7 +1,8 @@
-// Sign-in: the fields for a password, and a button for each other method. A second factor is a prompt of a
-// feature: a step (`completeSignIn` in flow.ts), whose page adds its method to `amr` (RFC 8176).
+// Sign-in: the fields for a password, and a button for each other method. Every method reports the same, so that
+// `acr_values`, `max_age` and `prompt=login` do not depend on it, and answers with `completeSignIn` (flow.ts).
 
 import type { Context } from 'koa'
+import type { Upstream } from '../config/schema/upstream.ts'
 import type { Interaction, Login } from '../oidc/interactions.ts'
 import { ACCOUNT_CLIENT, PASSKEY, PASSWORD } from '../oidc/vocabulary.ts'
 import type { Form } from '../operation/forms.ts'
@@ -11,8 +12,24 @@ import type { Account } from './account.ts'
 import { hostOf } from './consent-page.ts'
 import { shownHint } from './flow.ts'
 import { isForChange } from './interaction-pages.ts'
-import type { SignInMethod } from './sign-in-method.ts'
 import type { Site } from './site.ts'
+
+/** A method of sign-in that sends the browser elsewhere, and completes the interaction when it returns. */
+export interface SignInMethod {
+  /** The name in `sign_in.methods` of usher.yaml. */
+  name: string
+  /** The text of its button: one, or one for each language. */
+  label: Upstream['label']
+  /** The host where the user signs in. */
+  host: string
+  /** Whether the browser goes there without the sign-in page. `isOnly`: no other method can be used. */
+  isDirect(ctx: Context, about: { loginHint: string; isOnly: boolean }): boolean
+  /**
+   * Returns the URL at which the user signs in. Throws if the method is unavailable. `uid`: of the
+   * interaction; `params`: of the authorization request; `another`: the user who is signed in is not wanted.
+   */
+  begin(at: { uid: string; another: boolean; params: Record<string, unknown> }): Promise<string>
+}
 
 /** Problems that the page can show: texts `sign_in.PROBLEM`. */
 const PROBLEMS = [
@@ -63,7 +80,7 @@ export const methodFailed =
 
 /** Returns the page of the login prompt. `passkeys`: absent unless users can sign in with one. */
 export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?: PasskeySignIn) {
-  const { views, records, authentication, settings } = site
+  const { views, records, authentication, settings, flow } = site
   function methodsFor(ctx: Context, { clientId, params }: Interaction) {
     const { require_sign_in: only } = views.configuredClient(ctx, clientId) ?? params
     const { methods } = settings.sign_in
@@ -117,6 +134,29 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
     views.navigate(ctx, url)
   }
 
+  async function usePasskey(
+    ctx: Context,
+    interaction: Interaction,
+    passkeys: PasskeySignIn,
+    answer: string,
+  ) {
+    const done = await passkeys.signIn(ctx, interaction, answer)
+    if ('login' in done) return flow.completeSignIn(done.account, done.login, 'login')
+    return render(ctx, interaction, { ...done, problem: 'passkey_failed', status: 400 })
+  }
+
+  async function usePassword(ctx: Context, interaction: Interaction, form: Form) {
+    const username = form.value('username')
+    const credentials = { username, password: form.value('password') }
+    const id = records.keyedHash('interaction', interaction.uid).toString('base64url')
+    const about = { client_id: interaction.clientId, interaction: id }
+    const checked = await authentication.check(ctx, credentials, about)
+    if (!checked) return render(ctx, interaction, { username, problem: 'failed', status: 400 })
+    const { account, login, isPart } = checked
+    if (!isPart) await authentication.complete(ctx, account, login.ts, about)
+    return flow.completeSignIn(account, login, 'login')
+  }
+
   return {
     async show(ctx: Context, interaction: Interaction) {
       const { hasPassword, passkeys, others } = methodsFor(ctx, interaction)
@@ -134,25 +174,14 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
 
     async submit(ctx: Context, interaction: Interaction, form: Form) {
       const { hasPassword, passkeys, others } = methodsFor(ctx, interaction)
-      const method = others.find(({ name }) => name === form.value('decision'))
+      const decision = form.value('decision')
+      const method = others.find(({ name }) => name === decision)
       if (method) return begin(ctx, interaction, method)
-      if (form.value('decision') === 'sign_up') return { create: { isWanted: true } }
-      const answer = passkeys && form.value('passkey')
-      if (answer) {
-        const done = await passkeys.signIn(ctx, interaction, answer)
-        if ('login' in done) return site.flow.completeSignIn(done.account, done.login, 'login')
-        return render(ctx, interaction, { ...done, problem: 'passkey_failed', status: 400 })
-      }
+      if (decision === 'sign_up') return { create: { isWanted: true } }
+      const answer = form.value('passkey')
+      if (passkeys && answer) return usePasskey(ctx, interaction, passkeys, answer)
       if (!hasPassword) ctx.throw(400, 'this application requires another method of sign-in')
-      const username = form.value('username')
-      const credentials = { username, password: form.value('password') }
-      const id = records.keyedHash('interaction', interaction.uid).toString('base64url')
-      const about = { client_id: interaction.clientId, interaction: id }
-      const checked = await authentication.check(ctx, credentials, about)
-      if (!checked) return render(ctx, interaction, { username, problem: 'failed', status: 400 })
-      const { account, login, isPart } = checked
-      if (!isPart) await authentication.complete(ctx, account, login.ts, about)
-      return site.flow.completeSignIn(account, login, 'login')
+      return usePassword(ctx, interaction, form)
     },
   }
 }
