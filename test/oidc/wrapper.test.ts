@@ -1,15 +1,10 @@
 // The wrapper alone: `oidc/` on `store/`, with one user, one client, and a sign-in without pages. This is the shortest
 // description of the product: what it needs from everything around it, and what it does for a client.
 
-import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { exportJWK, generateKeyPair } from 'jose'
 import Koa from 'koa'
 import mount from 'koa-mount'
 import * as openid from 'openid-client'
-import { expect, onTestFinished, test } from 'vitest'
-import { currentRequest } from '../../src/oidc/adapter/request.ts'
+import { expect, test } from 'vitest'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { createConsents } from '../../src/oidc/consents.ts'
 import { canonicalPaths, finishAnswers } from '../../src/oidc/endpoints.ts'
@@ -17,95 +12,55 @@ import { createGrants } from '../../src/oidc/grants.ts'
 import { createInteractions } from '../../src/oidc/interactions.ts'
 import { routesOf } from '../../src/oidc/paths.ts'
 import { createProvider } from '../../src/oidc/provider.ts'
-import { openStore, unlock } from '../../src/store/open.ts'
-import { now } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
-import { startRedis } from '../support/redis.ts'
 import { settingsOf } from './settings.ts'
+import {
+  ADA,
+  CLAIMS,
+  makeKey,
+  openRecords,
+  openSocket,
+  PAGES,
+  SECRET,
+  signInAtOnce,
+  startRedisLocation,
+  USERS,
+} from './stand-ins.ts'
 
-const SECRET = Buffer.alloc(32, 1)
-const ADA = { id: 'usr_0123456789abcdefghijklmnop', attributes: {} }
-const CLAIMS = { name: 'Ada Lovelace', email: 'ada@example.org' }
 const REDIRECT_URI = 'https://app.example.org/callback'
 
 async function startWrapper(location: string) {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const settings = settingsOf(`http://localhost:${(server.address() as AddressInfo).port}`, {
+  const { server, issuer } = await openSocket()
+  const settings = settingsOf(issuer, {
     client_id: 'app',
     redirect_uris: [REDIRECT_URI],
     token_endpoint_auth_method: 'none',
   })
-  const { store, records } = await unlock(
-    await openStore(location),
-    location,
-    [SECRET],
-    currentRequest,
-  )
-  const { privateKey } = await generateKeyPair('RS256', { extractable: true })
-  const key = { ...(await exportJWK(privateKey)), kid: 'k', alg: 'RS256', use: 'sig' as const }
-  const users = {
-    findEnabled: async (id: string) => (id === ADA.id ? ADA : undefined),
-    claimsOf: () => CLAIMS,
-  }
+  const records = await openRecords(location)
   const consents = createConsents(records)
-  const sessions = createSessions(records)
   const around = {
     settings,
     secrets: [SECRET],
-    keys: [key],
+    keys: [await makeKey()],
     records,
-    sessions,
+    sessions: createSessions(records),
     consents,
-    users,
+    users: USERS,
     fetch,
   }
   const dependencies = { ...around, grants: createGrants(around) }
-  const pages = {
-    showError: (ctx: Koa.Context, out: object) => {
-      ctx.body = out
-    },
-    handOver: () => {},
-    navigate: (ctx: Koa.Context, url: string) => ctx.redirect(url),
-  }
-  const provider = await createProvider(
-    dependencies,
-    [],
-    {},
-    { ...pages, prompts: {}, tags: ['en'] },
-  )
-  const interactions = createInteractions(provider, settings)
+  const pages = { ...PAGES, prompts: {}, tags: ['en'] }
+  const provider = await createProvider(dependencies, [], {}, pages)
   const routes = routesOf(settings.features)
 
   const app = new Koa({ proxy: true })
   app.keys = provider.keys
-  app.use(async (ctx, next) => {
-    Object.assign(ctx.state, { log: {}, auditEvents: [] })
-    const [, uid] = /^\/interaction\/([\w-]+)/.exec(ctx.path) ?? []
-    if (!uid) return next()
-    // Ada signs in without a password, and allows everything.
-    ctx.params = { uid }
-    const { prompt, accountId } = await interactions.read(ctx)
-    const login = { accountId: ADA.id, ts: now(), amr: ['pwd'] }
-    const decision = { ...prompt.details, declined: [] } as never
-    const outcome = prompt.name === 'login' ? { login } : { consent: { decision, accountId } }
-    ctx.redirect(await interactions.finish(ctx, outcome))
-  })
+  app.use(signInAtOnce(createInteractions(provider, settings)))
   app.use(canonicalPaths(routes))
-  app.use(finishAnswers(pages, routes, dependencies, []))
+  app.use(finishAnswers(PAGES, routes, dependencies, []))
   app.use(mount(provider))
   server.on('request', app.callback())
-  onTestFinished(() => {
-    server.close()
-    return store.close()
-  })
-  return { issuer: settings.issuer, consents }
-}
-
-const startRedisLocation = async () => {
-  const { url, stop } = await startRedis()
-  onTestFinished(stop)
-  return url
+  return { issuer, consents }
 }
 
 test.each([
