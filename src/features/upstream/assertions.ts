@@ -2,13 +2,13 @@
 // gets a token for an API with one, without a page. The issuer has decided in place of the user, so that consent is
 // recorded: the user finds the application on the account page, and can remove it.
 //
-//   1  the assertion is verified: signature, audience, client, age; and it was not used
-//   2  its API and scopes must be known, and allowed for the client
-//   3  its user is found by the rules of the issuer's file, which may add or link an account
-//   4  the user may use the client, and has not removed it since the assertion was made
-//   5  the token is bound to the key of the request, or of the assertion
-//   6  the consent and the grant are written, then the token
-//   7  the assertion is marked as used: the commit of the request
+//   1  verify            signature, audience, client, age; and the assertion was not used
+//   2  apiOf, scopesOf   its API and scopes must be known, and allowed for the client
+//   3  findAccount       by the rules of the issuer's file, which may add or link an account; it may use the client
+//   4  findAccess        the user has not removed the client since the assertion was made
+//   5  bindToken         to the key of the request, or of the assertion
+//   6  writeGrant        the consent and the grant are written, then the token
+//   7  markAsUsed        the assertion is marked as used: the commit of the request
 //
 // Everything that can refuse the request comes before step 6. So a refused assertion restores no access that has ended.
 
@@ -20,7 +20,7 @@ import type { Upstream } from '../../config/schema/upstream.ts'
 import { newTag, revokeGrant } from '../../oidc/adapter/grants.ts'
 import { commitRequest } from '../../oidc/adapter/request.ts'
 import { refusalOf, scopeOf } from '../../oidc/clients.ts'
-import { keyOf, withdrawalOf } from '../../oidc/consents.ts'
+import { type Decision, keyOf, withdrawalOf } from '../../oidc/consents.ts'
 import { bindToken, CNF_PROBLEM, confirmationIn } from '../../oidc/dpop.ts'
 import { replayId, replayRecords } from '../../oidc/library-overrides.ts'
 import { satisfies, TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
@@ -65,7 +65,7 @@ export function createAssertionHandler(
     const { error } = subjectSchema.safeParse(payload.sub)
     if (error) throw new Error('has a sub that is not valid')
     const { jti = '', scope = '', resource = '', iat = 0, exp = 0 } = payload
-    const texts = [jti, scope, ...[resource].flat()]
+    const texts = [jti, scope, resource].flat()
     if (!texts.every(one => typeof one === 'string')) {
       throw new Error('has a jti, scope or resource that is not text')
     }
@@ -89,16 +89,18 @@ export function createAssertionHandler(
     return api
   }
 
-  /** Returns the scopes of the API that the request, the assertion and the client have. */
+  /** Returns the scopes of the API that the request, the assertion and the client have. Throws if there are none. */
   function scopesOf(api: ResourceFile, params: Parameters, claims: JWTPayload, client: Client) {
     const given = String(claims.scope).split(' ')
-    const asked = String(params.scope ?? claims.scope).split(' ')
+    const asked = scopeIn(params, claims).split(' ')
     const about = { client_id: client.clientId, scope: scopeOf(client) }
-    return scopesFor(api, about).filter(name => asked.includes(name) && given.includes(name))
+    const known = scopesFor(api, about).filter(name => asked.includes(name) && given.includes(name))
+    if (!known.length) throw noScope(params, claims)
+    return known
   }
 
   /** Returns the account of the user, if it may use the client. */
-  async function accountOf(
+  async function findAccount(
     ctx: TokenEndpointGrantContext,
     upstream: Upstream,
     claims: JWTPayload,
@@ -125,55 +127,84 @@ export function createAssertionHandler(
     return isRequired && !isProven ? 'a second factor is needed' : undefined
   }
 
+  /**
+   * Returns what the user has declined, and the version of the consent. Refuses an assertion that is older than the
+   * end of the access.
+   */
+  async function findAccess(accountId: string, clientId: string, issuedAt: number) {
+    const found = await consents.read(accountId, clientId)
+    const isCurrent = await directory.findEnabled(accountId, issuedAt)
+    if (!isCurrent || issuedAt <= withdrawalOf(found)) return refuse(HAS_ENDED)
+    return { declined: found.value?.declined ?? [], version: found.version }
+  }
+
+  /**
+   * Writes the consent and the grant. Access that ended since `findAccess` does not come back: the version differs, or
+   * the account has no access.
+   */
+  async function writeGrant(
+    { oidc }: TokenEndpointGrantContext,
+    accountId: string,
+    issuedAt: number,
+    grantId: string,
+    decision: Decision,
+  ) {
+    const client = required(oidc.client)
+    if (!(await consents.decide(accountId, client.clientId, decision))) return refuse(HAS_ENDED)
+    const grant = await make(oidc.provider, client, accountId, issuedAt, grantId)
+    if (!grant) return refuse(HAS_ENDED)
+    await grant.save()
+    oidc.entity('Grant', grant)
+    if (!(await accountOfToken(oidc, grant))) return refuse(HAS_ENDED)
+    oidc.entity('Account', { accountId, claims: () => ({ sub: accountId }) })
+  }
+
   return async (ctx: TokenEndpointGrantContext): Promise<void> => {
     const { oidc } = ctx
-    const { provider } = oidc
     const client = required(oidc.client)
-    const { clientId } = client
     if (client.tokenEndpointAuthMethod === 'none') {
       throw new errors.UnauthorizedClient('a public client cannot use assertions')
     }
     const params = mapOf(oidc.params)
     const verified = await verify(String(params.assertion), client).catch(refuse)
     const { upstream, claims, iss, jti, iat, exp, cnf } = verified
+
     const api = apiOf(params, claims)
     const known = scopesOf(api, params, claims, client)
-    const sent = String(params.scope ?? claims.scope)
-    const noScope = () => new errors.InvalidScope('scope must be of the assertion', sent)
-    if (!known.length) throw noScope()
-    const { id: accountId } = await accountOf(ctx, upstream, claims)
+    const { id: accountId } = await findAccount(ctx, upstream, claims)
+    const { declined, version } = await findAccess(accountId, client.clientId, iat)
+    const scopes = known.filter(name => !declined.includes(keyOf(name, api.resource)))
+    if (!scopes.length) throw noScope(params, claims)
 
-    const found = await consents.read(accountId, clientId)
-    const isCurrent = await directory.findEnabled(accountId, iat)
-    if (!isCurrent || iat <= withdrawalOf(found)) return refuse(HAS_ENDED)
-    const isDeclined = (name: string) => found.value?.declined.includes(keyOf(name, api.resource))
-    const scopes = known.filter(name => !isDeclined(name))
-    if (!scopes.length) throw noScope()
     const grantId = newTag()
     const token = tokenFor(oidc, api, { accountId, scope: scopes.join(' '), grantId }, settings)
     await bindToken(ctx, token, cnf)
 
     const keys = scopes.map(name => keyOf(name, api.resource))
-    const decision = { scopes: keys, declined: [], version: found.version }
-    // Access that ends from here on does not come back: the version differs, or the account has no access.
-    if (!(await consents.decide(accountId, clientId, decision))) return refuse(HAS_ENDED)
-    const grant = await make(provider, client, accountId, iat, grantId)
-    await grant?.save()
-    if (grant) oidc.entity('Grant', grant)
-    if (!grant || !(await accountOfToken(oidc, grant))) return refuse(HAS_ENDED)
-    oidc.entity('Account', { accountId, claims: () => ({ sub: accountId }) })
+    await writeGrant(ctx, accountId, iat, grantId, { scopes: keys, declined: [], version })
+
     // The last write: after a fault the client can send the assertion again. Of several at once one succeeds.
-    const use = async () => {
-      if (await provider.ReplayDetection.unique(iss, jti, exp)) return
+    async function markAsUsed() {
+      if (await oidc.provider.ReplayDetection.unique(iss, jti, exp)) return
       await revokeGrant(records, grantId)
       refuse(WAS_USED)
     }
-    await commitRequest(use, { afterSaves: true })
+    await commitRequest(markAsUsed, { afterSaves: true })
     const access_token = await token.save()
-    const { tokenType: token_type, expiration: expires_in } = token
-    ctx.body = { access_token, token_type, expires_in, scope: token.scope }
+    ctx.body = {
+      access_token,
+      token_type: token.tokenType,
+      expires_in: token.expiration,
+      scope: token.scope,
+    }
   }
 }
+
+/** Returns the scope that the request asks for: by default that of the assertion. */
+const scopeIn = (params: Parameters, claims: JWTPayload) => String(params.scope ?? claims.scope)
+
+const noScope = (params: Parameters, claims: JWTPayload) =>
+  new errors.InvalidScope('scope must be of the assertion', scopeIn(params, claims))
 
 const WAS_USED = 'was used before'
 const HAS_ENDED = 'is about access that has ended'

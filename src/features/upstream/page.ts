@@ -26,14 +26,31 @@ export function createSignInsPage(
   const report = (ctx: Context, outcome: Outcome) =>
     ctx.redirect(`${PLACES.signIns}?outcome=${outcome}`)
 
-  /** Returns false, and changes nothing, if the issuer is the only way to sign in. */
-  async function remove(id: string, upstream: Upstream): Promise<boolean> {
+  /** Returns the issuer that a field of the form names. */
+  const connectionIn = ({ form }: Submitted, field: 'add' | 'remove') =>
+    connections.find(({ upstream }) => upstream.name === form.value(field))
+
+  /** Sends the browser to the issuer; `add` has its response. */
+  async function startAdding(ctx: Context, user: Submitted, connection: Connection) {
+    const url = await begin(connection, user).catch(methodFailed(ctx, connection.upstream.name))
+    return url ? views.navigate(ctx, url) : report(ctx, 'failed')
+  }
+
+  /** Removes the links to an issuer. Changes nothing if the issuer is the only way to sign in. */
+  async function removeIssuer(ctx: Context, account: Account, upstream: Upstream) {
     let after: Account | undefined
-    await directory.change(id, account => {
-      after = withoutIssuer(account, upstream)
-      return after ?? account
+    await directory.change(account.id, current => {
+      after = withoutIssuer(current, upstream)
+      return after ?? current
     })
-    return after !== undefined
+    if (!after) return ctx.redirect(PLACES.signIns)
+    // After the link, so that no new session begins meanwhile.
+    await directory.endSignIns(account.id, upstream.name)
+    for (const { issuer, subject } of account.links ?? []) {
+      if (issuer !== upstream.issuer) continue
+      note(ctx, 'account_unlinked', { account: account.id, upstream: upstream.name, subject })
+    }
+    report(ctx, 'removed')
   }
 
   return {
@@ -55,24 +72,11 @@ export function createSignInsPage(
     },
 
     async submit(ctx: Context, user: Submitted) {
-      const { account, form } = user
-      const named = (field: string) =>
-        connections.find(({ upstream }) => upstream.name === form.value(field))
-      const [added, removed] = [named('add'), named('remove')]
-      if (added) {
-        const url = await begin(added, user).catch(methodFailed(ctx, added.upstream.name))
-        return url ? views.navigate(ctx, url) : report(ctx, 'failed')
-      }
-      const isRemoved = removed && (await remove(account.id, removed.upstream))
-      if (!isRemoved) return ctx.redirect(PLACES.signIns)
-      // After the link, so that no new session begins meanwhile.
-      await directory.endSignIns(account.id, removed.upstream.name)
-      for (const { issuer, subject } of account.links ?? []) {
-        const { name, issuer: unlinked } = removed.upstream
-        const about = { account: account.id, upstream: name, subject }
-        if (issuer === unlinked) note(ctx, 'account_unlinked', about)
-      }
-      report(ctx, 'removed')
+      const toAdd = connectionIn(user, 'add')
+      if (toAdd) return startAdding(ctx, user, toAdd)
+      const toRemove = connectionIn(user, 'remove')
+      if (toRemove) return removeIssuer(ctx, user.account, toRemove.upstream)
+      ctx.redirect(PLACES.signIns)
     },
 
     /** Links the account to a user of the issuer; without claims, reports that it failed. */
