@@ -13,7 +13,6 @@ import { networkOf } from '../operation/client-info.ts'
 import { type Form, readForm } from '../operation/forms.ts'
 import { type PageData, PLACES } from '../pages/page-data.ts'
 import type { Dependencies } from '../sign-in/dependencies.ts'
-import type { Limit } from '../sign-in/rate-limit.ts'
 import type { Site } from '../sign-in/site.ts'
 import type { FactorStore } from './factors/factors.ts'
 import type { FoundLink, Links, Own } from './links.ts'
@@ -36,8 +35,6 @@ declare module '../pages/page-data.ts' {
 
 /** The size of the counter of a network. */
 const COUNTER_BYTES = 512
-/** Unknown links of a network. */
-const OF_NETWORK: Limit = BOUNDS.unknownLinks
 
 /** Returns the feature. With `accounts.module`, accounts are kept elsewhere, and there are no links. */
 export function accountLinks(
@@ -50,34 +47,40 @@ export function accountLinks(
   const { bind } = createBrowserBinding(settings)
 
   /** Returns the open link of the request. Throws 410 without one, and 429 after many unknown ones. */
-  async function linkOf(ctx: Context): Promise<FoundLink> {
+  async function openLink(ctx: Context): Promise<FoundLink> {
     const found = await links.find(String(ctx.params.token))
-    const network = `links network ${networkOf(ctx.ip)}`
-    if (!found) countStored(ctx, COUNTER_BYTES)
-    const isInTime = found || (await attempts.count([[network, OF_NETWORK]]))
-    if (!isInTime) return ctx.throw(429, 'too many unknown links were opened from this network')
-    const { link, account } = found ?? {}
-    const isOff = link?.purpose === 'sign_up' && !isAdmitted(settings, link.email)
+    if (!found) {
+      await countUnknown(ctx)
+      return gone(ctx, 'the link is unknown or replaced')
+    }
+    const { link, account, isOpen, isUsed } = found
+    const isOff = link.purpose === 'sign_up' && !isAdmitted(settings, link.email)
     // The form of a use that a fault has interrupted is sent again.
-    const isRepeated = found?.isUsed && ctx.method === 'POST'
-    if (found && !isOff && (found.isOpen || isRepeated)) return found
-    if (account) note(ctx, 'link_expired', { account: account.id })
-    return gone(ctx, account ? 'the link has expired' : 'the link is unknown or replaced')
+    const isRepeated = isUsed && ctx.method === 'POST'
+    if (!isOff && (isOpen || isRepeated)) return found
+    note(ctx, 'link_expired', { account: account.id })
+    return gone(ctx, 'the link has expired')
   }
 
-  const gone = (ctx: Context, error_description: string) =>
+  async function countUnknown(ctx: Context) {
+    countStored(ctx, COUNTER_BYTES)
+    const counter = `links network ${networkOf(ctx.ip)}`
+    const isInTime = await attempts.count([[counter, BOUNDS.unknownLinks]])
+    if (!isInTime) ctx.throw(429, 'too many unknown links were opened from this network')
+  }
+
+  function gone(ctx: Context, error_description: string): never {
     ctx.throw(410, { error: 'link_gone', error_description })
+  }
 
   return {
     addPages(pages, site) {
-      const [password, address] = [
-        passwordPage(site, links, factors),
-        confirmAddressPage(site, links),
-      ]
+      const password = passwordPage(site, links, factors)
+      const address = confirmAddressPage(site, links)
       const pageOf = ({ link }: FoundLink) => (link.purpose === 'address' ? address : password)
       async function answer(ctx: Context) {
         const form = await readForm(ctx)
-        const found = await linkOf(ctx)
+        const found = await openLink(ctx)
         ctx.state.account = found.account
         // The form is valid in this browser alone.
         site.checkForm(ctx, form, `link ${found.handle} ${bind(ctx).browser}`)

@@ -63,7 +63,6 @@ export type FoundLink = LinkState & { account: Account; link: AccountLink; handl
 /** `isUsed`: the account has the password that was chosen with the link. A fault has interrupted the use. */
 type LinkState = { isOpen: boolean; isUsed: boolean }
 
-const KIND = 'AccountLink'
 /** Purposes that a stranger can cause. */
 const OF_STRANGERS: (Purpose | undefined)[] = ['forgot', 'sign_up']
 const mailsOf = (id: string): [string, string] => ['mailed links of account', id]
@@ -91,6 +90,8 @@ export interface Own {
 
 /** Returns the functions that make, find and use links. */
 export function createLinks(records: Records, directory: OwnAccounts) {
+  const accountLinks = records.of<AccountLink>('AccountLink')
+
   function handleOf(id: string, purpose?: Purpose, mail?: string) {
     const ofMail = OF_STRANGERS.includes(purpose) ? mail : undefined
     const name = [purpose, id, ofMail].filter(Boolean).join(' ')
@@ -134,12 +135,12 @@ export function createLinks(records: Records, directory: OwnAccounts) {
     const closed: AccountLink = { ...rest, isClosed: true }
     const decide = ({ value }: Found<AccountLink>) =>
       value?.hash === link.hash ? closed : undefined
-    await records.change<AccountLink>(KIND, handle, decide, { ttl: EXPIRED_SECONDS })
+    await accountLinks.change(handle, decide, { ttl: EXPIRED_SECONDS })
     if (email) await createMailPauses(records).end(link.account, email)
   }
 
   /** The account of a link, or the address of an account that does not exist yet. */
-  const nameOf = ({ id }: LinkAccount, { purpose, email = '' }: LinkOptions) =>
+  const subjectOf = ({ id }: LinkAccount, { purpose, email = '' }: LinkOptions) =>
     purpose === 'sign_up' ? email.toLowerCase() : id
 
   /** Returns a link and its path. */
@@ -157,14 +158,14 @@ export function createLinks(records: Records, directory: OwnAccounts) {
   }
 
   /** The links of an account that mails of strangers have. */
-  const mailedTo = (account: string) => records.list<AccountLink>(...mailsOf(account))
+  const mailedTo = (account: string) => accountLinks.list(...mailsOf(account))
 
   return {
     /** Makes a link, which replaces the former one of its purpose. Returns its path; `until`: epoch seconds. */
     async make(account: LinkAccount, seconds = LINK_SECONDS, about: LinkOptions = {}) {
-      const handle = handleOf(nameOf(account, about), about.purpose)
+      const handle = handleOf(subjectOf(account, about), about.purpose)
       const { path, link } = draw(account, handle, randomBytes(32), { ...about, seconds })
-      await records.change(KIND, handle, () => link, { ttl: seconds + EXPIRED_SECONDS })
+      await accountLinks.change(handle, () => link, { ttl: seconds + EXPIRED_SECONDS })
       return { path, until: link.until }
     },
 
@@ -179,7 +180,7 @@ export function createLinks(records: Records, directory: OwnAccounts) {
       about: LinkOptions = {},
     ) {
       const { purpose } = about
-      const handle = handleOf(nameOf(account, about), purpose, mail.id)
+      const handle = handleOf(subjectOf(account, about), purpose, mail.id)
       const { path, link } = draw(account, handle, secretOf(mail.id), { ...about, seconds })
       const { until } = link
       const decide = ({ value: last }: Found<AccountLink>) => {
@@ -194,13 +195,13 @@ export function createLinks(records: Records, directory: OwnAccounts) {
         ttl: seconds + EXPIRED_SECONDS,
         indexes: OF_STRANGERS.includes(purpose) ? [mailsOf(next.account)] : [],
       })
-      const { isWritten } = await records.change<AccountLink>(KIND, handle, decide, optionsFor)
+      const { isWritten } = await accountLinks.change(handle, decide, optionsFor)
       return isWritten ? { path, until } : undefined
     },
 
     /** Returns the open link of an account for this purpose, without its token. */
     async openOf(account: Account, purpose?: Purpose): Promise<AccountLink | undefined> {
-      const { value } = await records.read<AccountLink>(KIND, handleOf(account.id, purpose))
+      const { value } = await accountLinks.read(handleOf(account.id, purpose))
       const mailed = OF_STRANGERS.includes(purpose) ? await mailedTo(account.id) : []
       const ofPurpose = mailed.filter(link => link.purpose === purpose)
       return [value, ...ofPurpose].find(link => link && isOpen(link, account))
@@ -213,17 +214,17 @@ export function createLinks(records: Records, directory: OwnAccounts) {
     async removeAll(account: Account) {
       const { id } = account
       for (const link of await mailedTo(id)) {
-        await records.remove(KIND, handleOf(nameOf(account, link), link.purpose, link.mail))
+        await accountLinks.remove(handleOf(subjectOf(account, link), link.purpose, link.mail))
       }
       for (const purpose of [undefined, 'forgot', 'address'] as const)
-        await records.remove(KIND, handleOf(id, purpose))
+        await accountLinks.remove(handleOf(id, purpose))
     },
 
     /** Finds the link of a token, open or not; undefined if there is none, if it was used, or for a newer one. */
     async find(text: string): Promise<FoundLink | undefined> {
       const [, token, handle] = TOKEN.exec(text) ?? []
       if (!token || !handle) return undefined
-      const { value: link } = await records.read<AccountLink>(KIND, handle)
+      const { value: link } = await accountLinks.read(handle)
       if (!link || link.isClosed || !isSameText(link.hash, hashOf(token))) return
       const isNew = link.purpose === 'sign_up'
       const account = (await directory.find(link.account)) ?? (isNew ? newAccount(link) : undefined)
@@ -247,7 +248,7 @@ export function createLinks(records: Records, directory: OwnAccounts) {
       if (link.purpose === 'sign_up' && !(await add(found))) return false
       const mark = ({ value }: Found<AccountLink>) =>
         value?.hash === link.hash ? { ...value, chosen } : undefined
-      await records.change<AccountLink>(KIND, handle, mark, { ttl: EXPIRED_SECONDS })
+      await accountLinks.change(handle, mark, { ttl: EXPIRED_SECONDS })
       const permanent = { password: chosen, change_password_by: undefined }
       const ended = await directory.endAccess(account.id, current => {
         if (isRepeated && current.password === chosen) return current
