@@ -1,7 +1,9 @@
 // The command line: finds the command in the table, reads its words, and runs it.
 
 import { parseArgs } from 'node:util'
-import { Failure, hint, type Invocation, opened } from './commands/command.ts'
+import { Failure, type Invocation } from './commands/command.ts'
+import { opened } from './commands/open-store.ts'
+import { hint } from './commands/output.ts'
 import { type Argument, COMMANDS, type Command, type Option } from './commands/table.ts'
 import { didYouMean } from './config/report/wording.ts'
 import { reasonOf, StoreUnavailable } from './store/store.ts'
@@ -29,25 +31,29 @@ async function main(words: string[]): Promise<number> {
 function readInvocation(command: Command, words: string[]): Invocation {
   const { args = [], options = [] } = command
   const all = options.flatMap(option => (option.with ? [option, option.with] : [option]))
-  const types = all.map(({ name, kind }) => {
-    const type: 'string' | 'boolean' = kind === 'text' ? 'string' : 'boolean'
-    return [name, { type }]
-  })
+  const types = all.map(({ name, kind }) => [name, { type: TYPES[kind] }])
   // A kid (RFC 7638) may begin with `-`. It is an argument, because its command has no options.
   const parsed = all.length ? words : ['--', ...words.filter(word => word !== '--')]
   try {
-    const { values, positionals } = parseArgs({
+    const given = parseArgs({
       args: parsed,
       options: Object.fromEntries(types),
       allowPositionals: true,
       allowNegative: true,
     })
-    checkArguments(args, positionals)
-    return { values, args: positionals }
+    checkArguments(args, given.positionals)
+    const invocation: Invocation = { values: {}, flags: {}, args: given.positionals }
+    for (const [name, value] of Object.entries(given.values)) {
+      if (typeof value === 'string') invocation.values[name] = value
+      if (typeof value === 'boolean') invocation.flags[name] = value
+    }
+    return invocation
   } catch (error) {
     throw new Failure(`${reasonOf(error)}\n\nusage: npm run usher -- ${describeUsage(command)}`)
   }
 }
+
+const TYPES = { text: 'string', flag: 'boolean' } as const
 
 /** Throws for an argument that is missing, and for words that are too much. */
 function checkArguments(args: Argument[], given: string[]): void {

@@ -3,7 +3,7 @@
 import { didYouMean, plainWords } from '../config/report/wording.ts'
 import { type Account, InvalidAccount, type Transfer, transferSchema } from '../sign-in/account.ts'
 import { isMap, readJson } from '../store/values.ts'
-import { escaped } from './command.ts'
+import { escaped } from './output.ts'
 
 /** Returns an account as a line of JSON. */
 export function writeLine({ password: password_hash, ...account }: Account): string {

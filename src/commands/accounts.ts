@@ -1,12 +1,10 @@
 // `usher accounts`: adds, shows and changes accounts, beside a running service.
 
 import { randomBytes } from 'node:crypto'
-import { readSettings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
-import type { Upstream } from '../config/schema/upstream.ts'
+import { timeOf } from '../config/schema/values.ts'
 import { createFactors, withoutSecrets } from '../features/factors/factors.ts'
 import { createLinks } from '../features/links.ts'
-import { addLink, withoutIssuer } from '../features/upstream/identities.ts'
 import { valuesOf } from '../oidc/clients.ts'
 import { tidy } from '../oidc/display-text.ts'
 import {
@@ -15,33 +13,21 @@ import {
   InvalidAccount,
   type Profile,
   profileSchema,
-  subjectSchema,
 } from '../sign-in/account.ts'
 import { hashPassword, passwordProblem } from '../sign-in/password.ts'
 import { now } from '../store/store.ts'
 import { readJson } from '../store/values.ts'
-import {
-  Failure,
-  hint,
-  type Invocation,
-  openAccount,
-  openOwnAccount,
-  openOwnDirectory,
-  print,
-  readStdin,
-  requireOne,
-  shown,
-  timeOf,
-  warnIfShared,
-} from './command.ts'
+import { Failure, type Invocation, readStdin, requireOne } from './command.ts'
+import { openAccount, openOwnAccount, openOwnDirectory, warnIfShared } from './open-account.ts'
+import { type Flags, hint, print, printList, shown } from './output.ts'
 
 /** Lifetime of a temporary password: over a weekend. */
 const TEMPORARY_PASSWORD_SECONDS = 3 * 24 * 3600
 
 /** `accounts add --username U …`: prints the id on the first line, a generated password on the second. */
-export async function addAccount({ values }: Invocation) {
-  const profile = readProfile(values, profileSchema)
-  const { given, generated, change_password_by } = await readPassword(values)
+export async function addAccount(invocation: Invocation) {
+  const profile = readProfile(invocation, profileSchema)
+  const { given, generated, change_password_by } = await readPassword(invocation.flags)
   const password = given ?? (change_password_by ? generated : undefined)
   const { directory, audit } = await openOwnDirectory('create')
   const account = await directory.add(profile, password, { change_password_by })
@@ -56,72 +42,41 @@ export async function addAccount({ values }: Invocation) {
 }
 
 /** `accounts list`, and `accounts find TEXT`: the accounts whose username, name or e-mail address contains the text. */
-export async function listAccounts({ values, args: [text] }: Invocation) {
+export async function listAccounts({ flags, args: [text] }: Invocation) {
   const { directory } = await openOwnDirectory()
-  const wanted = foldUsername(tidy(text ?? ''))
-  const has = (part = '') => foldUsername(tidy(part)).includes(wanted)
-  const [, attribute = '', value = ''] = /^([^=]+)=(.+)$/.exec(text ?? '') ?? []
   const accounts = await Array.fromAsync(directory.all())
   accounts.sort((a, b) => a.username.localeCompare(b.username))
-  const found = accounts.filter(
-    ({ username, name, email, attributes }) =>
-      [username, name, email].some(has) || valuesOf(attributes, attribute).includes(value),
-  )
-  const width = found.reduce((most, { username }) => Math.max(most, username.length), 0)
-  const describe = ({ id, username, name, email, enabled }: Account) => {
-    const about = [enabled ? '' : '(disabled)', name, text === undefined ? '' : email]
-    return [id, '', username.padEnd(width), '', ...about.filter(Boolean).map(shown)].join(' ')
+  const isSearch = text !== undefined
+  const found = isSearch ? accounts.filter(account => contains(account, text)) : accounts
+  const width = Math.max(0, ...found.map(({ username }) => username.length))
+  const none = isSearch ? 'No account has this text.' : 'There are no accounts yet.'
+  const describe = ({ id, username, name, email, enabled }: Visible) => {
+    const about = [enabled ? '' : '(disabled)', name, isSearch ? email : '']
+    const words = about.filter(Boolean).map(shown)
+    return [id, '', username.padEnd(width), '', ...words].join(' ')
   }
-  const none = text === undefined ? 'There are no accounts yet.' : 'No account has this text.'
-  print(values, found.map(visible), found.map(describe), none)
+  printList(flags, found.map(visible), describe, none)
 }
 
-const SUB = '1 to 255 visible ASCII characters, as in the ID tokens'
-
-/** `accounts link ACCOUNT --upstream NAME --subject SUB`. */
-export async function linkUpstream({ values, args: [name = ''] }: Invocation) {
-  const { data: subject } = subjectSchema.safeParse(values.subject)
-  if (!subject) throw new Failure(`--subject is missing, or not a sub: ${SUB}.`)
-  const { issuer } = await upstreamOf(values.upstream)
-  const { id, username, directory, audit } = await openOwnAccount(name)
-  await addLink(directory, id, { issuer, subject })
-  await audit('account_linked', { account: id, upstream: values.upstream, subject })
-  hint(`${username} can sign in with ${values.upstream}.`)
-}
-
-/** `accounts unlink ACCOUNT --upstream NAME`. */
-export async function unlinkAccount({ values, args: [name = ''] }: Invocation) {
-  const upstream = await upstreamOf(values.upstream)
-  const { account, id, username, directory, audit } = await openOwnAccount(name)
-  const removed = account.links?.filter(link => link.issuer === upstream.issuer) ?? []
-  if (!removed.length) throw new Failure(`${username} has no link to ${values.upstream}.`)
-  if (!withoutIssuer(account, upstream)) {
-    throw new Failure(`This is the only way for ${username} to sign in: set a password first.`)
-  }
-  await directory.endAccess(id, current => withoutIssuer(current, upstream) ?? current)
-  for (const { subject } of removed) {
-    await audit('account_unlinked', { account: id, upstream: values.upstream, subject })
-  }
-  hint(
-    `${username} can no longer sign in with ${values.upstream}; all sessions and tokens have ended.`,
-  )
-}
-
-async function upstreamOf(name: unknown): Promise<Upstream> {
-  if (!name) throw new Failure('--upstream is missing: the name of a file in upstreams/.')
-  const { upstreams } = await readSettings()
-  return requireOne('Upstream', String(name), Object.values(upstreams), 'name')
+/** Whether the username, the name or the address has a text, in any spelling; or an attribute a value: `groups=sales`. */
+function contains({ username, name, email, attributes }: Account, text: string): boolean {
+  const wanted = foldUsername(tidy(text))
+  const texts = [username, name, email].filter(part => part !== undefined)
+  if (texts.some(part => foldUsername(tidy(part)).includes(wanted))) return true
+  const [, attribute = '', value = ''] = /^([^=]+)=(.+)$/.exec(text) ?? []
+  return valuesOf(attributes, attribute).includes(value)
 }
 
 /** `accounts show ACCOUNT`. */
-export async function showAccount({ values, args: [name = ''] }: Invocation) {
+export async function showAccount({ flags, args: [name = ''] }: Invocation) {
   const { account } = await openAccount(name)
-  print(values, visible(account))
+  print(flags, visible(account))
 }
 
 /** `accounts set ACCOUNT [ATTRIBUTE…] …`: changes what is named, and nothing else. */
-export async function setAccount({ values, args: [name = '', ...texts] }: Invocation) {
-  const changes = readProfile(values, changesSchema)
+export async function setAccount(invocation: Invocation) {
+  const [name = '', ...texts] = invocation.args
+  const changes = readProfile(invocation, changesSchema)
   if (!Object.keys(changes).length && !texts.length) {
     throw new Failure('Nothing to change: groups+=finance, or an option, as --name "Ada Lovelace".')
   }
@@ -157,8 +112,8 @@ export async function enableAccount({ args: [name = ''] }: Invocation) {
 }
 
 /** `accounts password ACCOUNT`: ends every session and token. Prints a password that it generates. */
-export async function setPassword({ values, args: [name = ''] }: Invocation) {
-  const { given, generated, change_password_by } = await readPassword(values)
+export async function setPassword({ flags, args: [name = ''] }: Invocation) {
+  const { given, generated, change_password_by } = await readPassword(flags)
   const { account, id, username, directory, audit } = await openOwnAccount(name)
   const hash = await hashPassword(given ?? generated)
   await directory.endAccess(id, current => ({ ...current, password: hash, change_password_by }))
@@ -173,9 +128,9 @@ export async function setPassword({ values, args: [name = ''] }: Invocation) {
 }
 
 /** `accounts remove ACCOUNT --yes`. */
-export async function removeAccount({ values, args: [name = ''] }: Invocation) {
+export async function removeAccount({ flags, args: [name = ''] }: Invocation) {
   const { account, id, username, directory, records, audit } = await openOwnAccount(name)
-  if (!values.yes) {
+  if (!flags.yes) {
     const instead = `npm run usher -- accounts disable ${username}`
     throw new Failure(`This removes ${username} (${id}) for good. Add --yes, or: ${instead}`)
   }
@@ -185,30 +140,38 @@ export async function removeAccount({ values, args: [name = ''] }: Invocation) {
   hint(`${username} is removed.`)
 }
 
-/**
- * `accounts factors ACCOUNT [--remove ID]`: id, type, when it was added and last used, and name. `--remove all`
- * removes the recovery codes, too.
- */
-export async function listOrRemoveFactors({ values, args: [name = ''] }: Invocation) {
-  const { id, username, records, audit } = await openAccount(name)
+/** `accounts factors ACCOUNT [--remove ID]`: `--remove all` removes the recovery codes, too. */
+export async function listOrRemoveFactors({ values, flags, args: [name = ''] }: Invocation) {
+  const opened = await openAccount(name)
+  if (values.remove === undefined) return listFactors(flags, opened)
+  if (values.remove === 'all') return removeAllFactors(opened)
+  return removeFactor(values.remove, opened)
+}
+
+type Opened = Awaited<ReturnType<typeof openAccount>>
+
+/** Prints the id, the type, when it was added and last used, and the name of each. */
+async function listFactors(flags: Flags, { id: account, records }: Opened) {
+  const { factors, recovery_codes } = withoutSecrets(await createFactors(records).read(account))
+  const lines = factors.map(({ id, type, name, created, used = { at: created } }) =>
+    [id, type, timeOf(created), timeOf(used.at), name].join('  ').trimEnd(),
+  )
+  lines.push(`recovery codes left: ${recovery_codes}`)
+  print(flags, { account, factors, recovery_codes }, lines)
+}
+
+async function removeAllFactors({ id, username, records, audit }: Opened) {
+  const removed = await createFactors(records).reset(id)
+  await audit('second_factors_reset', { account: id, factors: removed.map(({ type }) => type) })
+  hint(`${username} has no second factor any more, and no recovery codes.`)
+}
+
+async function removeFactor(factorId: string, { id, username, records, audit }: Opened) {
   const store = createFactors(records)
-  const { factors: own, recovery_codes } = withoutSecrets(await store.read(id))
-  const { remove } = values
-  if (remove === undefined) {
-    const lines = own.map(({ id, type, name, created, used = { at: created } }) =>
-      [id, type, timeOf(created), timeOf(used.at), name].join('  ').trimEnd(),
-    )
-    lines.push(`recovery codes left: ${recovery_codes}`)
-    return print(values, { account: id, factors: own, recovery_codes }, lines)
-  }
-  if (remove === 'all') {
-    const removed = await store.reset(id)
-    await audit('second_factors_reset', { account: id, factors: removed.map(({ type }) => type) })
-    return hint(`${username} has no second factor any more, and no recovery codes.`)
-  }
-  const removed = requireOne('Second factor', String(remove), own, 'id')
-  await store.remove(id, removed.id)
-  await audit('second_factor_removed', { account: id, factor: removed.type })
+  const { factors } = await store.read(id)
+  const factor = requireOne('Second factor', factorId, factors, 'id')
+  await store.remove(id, factor.id)
+  await audit('second_factor_removed', { account: id, factor: factor.type })
   hint(`This second factor of ${username} is removed.`)
 }
 
@@ -216,23 +179,38 @@ export async function listOrRemoveFactors({ values, args: [name = ''] }: Invocat
 export function visible({ password, ...account }: Account) {
   return { ...account, has_password: password !== undefined }
 }
+type Visible = ReturnType<typeof visible>
 
-/** Reads what the options name, without the defaults of the schema. */
-export function readProfile(values: Invocation['values'], schema: ProfileSchema): Partial<Profile> {
-  const { username, name, email, 'email-verified': email_verified } = values
-  const attributes = readJson(String(values.attributes))
-  if (values.attributes !== undefined && attributes === undefined) {
-    throw new Failure(`--attributes takes a JSON object: '{"department":"Engines"}'`)
-  }
-  const given: Record<string, unknown> = { username, name, email, email_verified, attributes }
-  const { success, data, error } = schema.safeParse(given, { error: plainWords })
-  const isGiven = ([key]: [string, unknown]) => given[key] !== undefined
-  if (success) return Object.fromEntries(Object.entries(data).filter(isGiven))
-  const lines = error.issues.map(({ path, message }) => `--${path.join('.')}: ${message}`)
-  throw new Failure(lines.join('\n').replaceAll('email_verified', 'email-verified'))
-}
 type ProfileSchema = Pick<typeof changesSchema, 'safeParse'>
 const changesSchema = profileSchema.partial()
+
+/** Reads what the options name, without the defaults of the schema. */
+export function readProfile(
+  { values, flags }: Pick<Invocation, 'values' | 'flags'>,
+  schema: ProfileSchema,
+): Partial<Profile> {
+  const given: Record<string, unknown> = {
+    username: values.username,
+    name: values.name,
+    email: values.email,
+    email_verified: flags['email-verified'],
+    attributes: readAttributes(values.attributes),
+  }
+  const { success, data, error } = schema.safeParse(given, { error: plainWords })
+  if (!success) {
+    const lines = error.issues.map(({ path, message }) => `--${path.join('.')}: ${message}`)
+    throw new Failure(lines.join('\n').replaceAll('email_verified', 'email-verified'))
+  }
+  const named = Object.entries(data).filter(([key]) => given[key] !== undefined)
+  return Object.fromEntries(named)
+}
+
+function readAttributes(json: string | undefined): unknown {
+  if (json === undefined) return undefined
+  const attributes = readJson(json)
+  if (attributes !== undefined) return attributes
+  throw new Failure(`--attributes takes a JSON object: '{"department":"Engines"}'`)
+}
 
 const PASSWORD_PROBLEMS = {
   too_short: 'A password has at least 12 bytes.',
@@ -241,12 +219,12 @@ const PASSWORD_PROBLEMS = {
 }
 
 /** Reads the options about a password. `given`: undefined without `--password-stdin`. */
-async function readPassword(values: Invocation['values']) {
-  const given = values['password-stdin'] ? await readStdin() : undefined
+async function readPassword(flags: Flags) {
+  const given = flags['password-stdin'] ? await readStdin() : undefined
   const problem = given === undefined ? undefined : passwordProblem(given)
   if (problem) throw new Failure(PASSWORD_PROBLEMS[problem])
   const generated = randomBytes(15).toString('base64url')
-  const due = values['must-change'] ? now() + TEMPORARY_PASSWORD_SECONDS : undefined
+  const due = flags['must-change'] ? now() + TEMPORARY_PASSWORD_SECONDS : undefined
   return { given, generated, change_password_by: due }
 }
 

@@ -16,7 +16,9 @@ import { openRecord, sealRecord } from '../store/records.ts'
 import { createSeal, NAMING_KEY, type Seal } from '../store/seal.ts'
 import type { Entry } from '../store/store.ts'
 import { mapOf, readJson } from '../store/values.ts'
-import { Failure, hint, type Invocation, openAt, openState, recordsAre } from './command.ts'
+import { Failure, type Invocation } from './command.ts'
+import { openAt, openState } from './open-store.ts'
+import { hint, recordsAre } from './output.ts'
 import { fill, findSecret, textOf } from './store.ts'
 
 const BACKUP_FORMAT = 2
@@ -31,7 +33,7 @@ Recovery codes are not valid any more: users make new ones.
 After a leak of a key that signs now: keys rotate --now, then keys retire KID.`
 
 /** `store backup FILE [--overwrite]`: works while the service runs. */
-export async function writeBackup({ values, args: [file = ''] }: Invocation) {
+export async function writeBackup({ flags, args: [file = ''] }: Invocation) {
   if (!existsSync(dirname(file))) throw new Failure(`Folder ${dirname(file)} not found.`)
   // A device or a pipe would be replaced by a file.
   if (existsSync(file) && !statSync(file).isFile()) throw new Failure(`${file} is not a file.`)
@@ -61,7 +63,7 @@ export async function writeBackup({ values, args: [file = ''] }: Invocation) {
     if (!identity || !seen.has(nameOf(identity))) {
       throw new Failure('USHER_STORE became another installation meanwhile.')
     }
-    if (!values.overwrite) await requireReplaceable(file, seen, seal)
+    if (!flags.overwrite) await requireReplaceable(file, seen, seal)
     await rename(partial, file)
   } finally {
     await rm(partial, { force: true })

@@ -13,7 +13,7 @@ import {
   NO_VSCHARS,
   secretHash,
 } from '../config/schema/client.ts'
-import { VSCHARS } from '../config/schema/values.ts'
+import { timeOf, VSCHARS } from '../config/schema/values.ts'
 import {
   createInvitations,
   type Invitation,
@@ -32,22 +32,11 @@ import { ANY_SECRET } from '../operation/failures.ts'
 import { createSeal } from '../store/seal.ts'
 import { now } from '../store/store.ts'
 import { mapOf } from '../store/values.ts'
-import {
-  Failure,
-  hint,
-  hintFolderNotes,
-  type Invocation,
-  notFound,
-  openState,
-  outline,
-  print,
-  readStdin,
-  readUntil,
-  requireOne,
-  secondOf,
-  timeOf,
-} from './command.ts'
+import { Failure, type Invocation, notFound, readStdin, readUntil, requireOne } from './command.ts'
 import type { ClientSource } from './failure.ts'
+import { hintFolderNotes } from './folder-notes.ts'
+import { openState } from './open-store.ts'
+import { hint, outline, print, printList, secondOf } from './output.ts'
 
 const MIN_SECRET_CHARACTERS = 32
 const DEFAULT_CLIENTS = 10
@@ -88,14 +77,14 @@ function describeRegistration(registered: RegisteredClient['registered']): strin
 }
 
 /** `clients list`. */
-export async function listClients({ values }: Invocation) {
+export async function listClients({ flags }: Invocation) {
   const none = 'There are no clients: npm run usher -- clients add'
   const clients = await readClients(await readSettings())
-  print(values, clients, clients.map(describe), none)
+  printList(flags, clients, describeClient, none)
   await hintFolderNotes()
 }
 
-function describe({ client_id, client_name, registered, ...client }: Client): string {
+function describeClient({ client_id, client_name, registered, ...client }: Client): string {
   const secrets = describeSecrets(client.client_secret_hashes)
   const method = client.token_endpoint_auth_method ?? ANY_SECRET
   const parts = [client_id, client_name, method, secrets && `secrets: ${secrets}`]
@@ -104,12 +93,12 @@ function describe({ client_id, client_name, registered, ...client }: Client): st
 }
 
 /** `clients show CLIENT_ID`. */
-export async function showClient({ values, args: [id = ''] }: Invocation) {
+export async function showClient({ flags, args: [id = ''] }: Invocation) {
   const all = await readClients(await readSettings())
   const advice = ' List the clients: npm run usher -- clients list'
   const client = requireOne('Client', id, all, 'client_id', advice)
   const secrets = describeSecrets(client.client_secret_hashes)
-  print(values, client, outline({ ...client, secrets }))
+  print(flags, client, outline({ ...client, secrets }))
   await hintFolderNotes()
 }
 
@@ -131,7 +120,7 @@ A running service reads the file within two seconds. docs/applications has a pag
 }
 
 /** `clients secret NAME`: works while the folder has errors, as for a client that needs its secret. */
-export async function makeSecret({ values, args: [name = ''] }: Invocation) {
+export async function makeSecret({ values, flags, args: [name = ''] }: Invocation) {
   const file = join(configFolder(), 'clients', `${basename(name, '.yaml')}.yaml`)
   if (!existsSync(file)) throw notFound('File', file, [], ' NAME is the name of the file.')
   const { data, problems } = openYaml(file)
@@ -142,7 +131,7 @@ export async function makeSecret({ values, args: [name = ''] }: Invocation) {
   }
   const end = readUntil(values.until, ' To end a secret now, delete its line.')
   const until = end && secondOf(end)
-  const given = values['secret-stdin'] ? await readStdin() : undefined
+  const given = flags['secret-stdin'] ? await readStdin() : undefined
   if (given !== undefined && given.length < MIN_SECRET_CHARACTERS) {
     throw new Failure(`A secret has at least ${MIN_SECRET_CHARACTERS} random characters.`)
   }
@@ -166,7 +155,7 @@ export async function makeSecret({ values, args: [name = ''] }: Invocation) {
 const isEntry = (item: unknown): item is SecretHash => secretHash.safeParse(item).success
 
 /** `clients invite`: prints an initial access token, alone on the first line. */
-export async function inviteClients({ values }: Invocation) {
+export async function inviteClients({ values, flags }: Invocation) {
   const exp = readUntil(values.until) ?? now() + DEFAULT_TTL_SECONDS
   if (exp > now() + MAX_TTL_SECONDS) throw new Failure('--until: at most 400 d from now.')
   const most = Number(values.most ?? DEFAULT_CLIENTS)
@@ -183,7 +172,7 @@ export async function inviteClients({ values }: Invocation) {
   const invitation = await createInvitations(records).make({ exp, most, policies })
   const { handle, jti } = invitation
   await audit('client_invited', { invitation: handle, most, until: timeOf(exp), policies })
-  print(values, { initial_access_token: jti, ...visible(invitation) }, [jti])
+  print(flags, { initial_access_token: jti, ...visible(invitation) }, [jti])
   hint(
     `An initial access token for ${most} ${most === 1 ? 'application' : 'applications'}, until ` +
       `${timeOf(exp)}. It is not shown again. To revoke it: npm run usher -- clients uninvite ${handle}`,
@@ -194,11 +183,11 @@ export async function inviteClients({ values }: Invocation) {
 }
 
 /** `clients invitations`. */
-export async function listInvitations({ values }: Invocation) {
+export async function listInvitations({ flags }: Invocation) {
   const { records } = await openState()
   const all = (await createInvitations(records).list()).map(visible)
   const none = 'There are no invitations: npm run usher -- clients invite'
-  print(values, all, all.map(describeInvitation), none)
+  printList(flags, all, describeInvitation, none)
 }
 
 /** `clients uninvite INVITATION`. */
@@ -212,14 +201,14 @@ export async function revokeInvitation({ args: [handle = ''] }: Invocation) {
 }
 
 /** `clients remove CLIENT_ID --yes`: ends every token of the client, because each use reads it. */
-export async function removeClient({ values, args: [id = ''] }: Invocation) {
+export async function removeClient({ flags, args: [id = ''] }: Invocation) {
   if ((await readSettings()).clients.some(({ client_id }) => client_id === id)) {
     throw new Failure(`${id} has a file in ${join(configFolder(), 'clients')}: delete that.`)
   }
   const { records, audit } = await openState()
   const clients = createRegisteredClients(records)
   requireOne('Registered client', id, await clients.list(), 'client_id')
-  if (!values.yes) throw new Failure(`This ends every token of ${id} for good. Add --yes.`)
+  if (!flags.yes) throw new Failure(`This ends every token of ${id} for good. Add --yes.`)
   await clients.remove(id)
   await audit('client_removed', { client_id: id })
   hint(`${id} is removed, and its tokens are no longer valid.`)

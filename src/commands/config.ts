@@ -16,10 +16,13 @@ import { createMetrics } from '../operation/metrics.ts'
 import { openSigningKeys } from '../operation/signing-keys.ts'
 import { createDirectory, type OwnAccounts } from '../sign-in/directory.ts'
 import { openInstallation } from '../store/open.ts'
-import { Failure, folderNotes, hint, type Invocation, openState, print } from './command.ts'
+import { Failure, type Invocation } from './command.ts'
+import { folderNotes, printWithNotes } from './folder-notes.ts'
+import { openState } from './open-store.ts'
+import { hint } from './output.ts'
 
 /** `config check [FOLDER]`: fails when there is a finding; warnings are only shown. */
-export async function checkFolder({ values, args: [folder] }: Invocation) {
+export async function checkFolder({ flags, args: [folder] }: Invocation) {
   const { settings, findings, warnings } = await validate(folder)
   if (settings && !settings.sources.parts.includes('usher.yaml')) {
     const message = `is missing or empty: ${settings.clients.length ? '' : 'there is no client, and '}${BARE}`
@@ -31,8 +34,7 @@ export async function checkFolder({ values, args: [folder] }: Invocation) {
   const record = { findings: findings.map(toRecord), warnings: warnings.map(toRecord) }
   // Another folder is of no running service.
   const notes = folder === undefined ? await folderNotes() : []
-  const noted = notes.length ? { running_service: notes, ...record } : record
-  print(values, noted, [...notes, report, ...advice])
+  printWithNotes(flags, notes, record, [report, ...advice])
   if (findings.length) throw new Failure(`Findings: ${findings.length}.`)
 }
 

@@ -16,12 +16,14 @@ import { createPlainFetch } from '../operation/egress.ts'
 import { DOCTOR_ORIGIN } from '../operation/failures.ts'
 import { publishedKids } from '../operation/signing-keys.ts'
 import { storeExists, storeFile, unlock } from '../store/open.ts'
-import { NAMING_KEY } from '../store/seal.ts'
 import { type Check, ok, reasonOf, warning, wrong } from '../store/store.ts'
 import { mapOf, readJson } from '../store/values.ts'
-import { Failure, folderNotes, type Invocation, openAt, print, readStdin } from './command.ts'
+import { Failure, type Invocation, readStdin, type Values } from './command.ts'
 import { summaryOf, validate } from './config.ts'
 import FIXES from './doctor-fixes.json' with { type: 'json' }
+import { folderNotes } from './folder-notes.ts'
+import { hasInstallation, openAt } from './open-store.ts'
+import { print } from './output.ts'
 
 const MARKS = { ok: '✓', warning: '!', wrong: '✗' }
 const REQUEST_TIMEOUT_MS = 5_000
@@ -31,19 +33,19 @@ const MAX_CLOCK_DIFFERENCE_SECONDS = 5
 type Document = Record<string, unknown>
 
 /** `doctor [--client CLIENT_ID --account USERNAME]`: fails when a check is wrong. */
-export async function doctor({ values }: Invocation): Promise<void> {
+export async function doctor({ values, flags }: Invocation): Promise<void> {
   const checks = await Array.fromAsync(runChecks(values))
   const lines = checks.flatMap(({ name, state, found, fix }) => {
     const line = `${MARKS[state]} ${name.padEnd(12)} ${found}`
     return fix ? [line, `  ${''.padEnd(12)} → ${fix}`] : [line]
   })
-  print(values, { checks }, lines)
+  print(flags, { checks }, lines)
   const failed = checks.filter(({ state }) => state === 'wrong').map(({ name }) => name)
   if (failed.length) throw new Failure(`Failed checks: ${failed.join(', ')}.`)
 }
 
 /** Ends after the folder or the store if something is wrong there. */
-async function* runChecks({ client, account }: Invocation['values']): AsyncGenerator<Check> {
+async function* runChecks({ client, account }: Values): AsyncGenerator<Check> {
   const { settings, findings, warnings } = await validate()
   const notes = await folderNotes()
   const reported = notes.map(note => warning('config', note, FIXES.folder))
@@ -54,7 +56,8 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
   }
   const { issuer, clients, egress, upstreams, mail } = settings
   const own = clients.find(({ client_id }) => client_id === client)
-  if ((client ?? account) !== undefined && !(own && account)) {
+  const signsIn = client !== undefined || account !== undefined
+  if (signsIn && !(own && account)) {
     throw new Failure('Name a client of the folder and an account: --client, --account.')
   }
   yield ok('config', summaryOf(settings))
@@ -67,7 +70,7 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
   if (hasPasskeys(settings.sign_in)) yield ok('passkeys', `RP ID ${new URL(issuer).hostname}`)
   const kids = yield* checkStore(settings, reported)
   const endpoints = kids && (yield* checkService(issuer, kids, reported))
-  if (own && endpoints) yield checkSignIn(endpoints, own, String(account))
+  if (own && account && endpoints) yield checkSignIn(endpoints, own, account)
 }
 
 /** Returns whether the service may read the discovery document of an issuer, and can. */
@@ -101,7 +104,7 @@ async function* checkStore({ store: location, secrets }: Settings, reported: Che
     yield* checks
     reported.push(...checks)
     if (checks.some(({ state }) => state === 'wrong')) return undefined
-    if (!(await store.get(NAMING_KEY))?.value) {
+    if (!(await hasInstallation(store))) {
       yield warning('store', 'is empty until the first start')
       return []
     }

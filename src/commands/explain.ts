@@ -21,39 +21,26 @@ import {
 } from '../operation/failures.ts'
 import { mapOf, readJson } from '../store/values.ts'
 import { findClient } from './clients.ts'
-import {
-  Failure,
-  folderNotes,
-  type Invocation,
-  notFound,
-  openRecordsOfService,
-  openState,
-  outline,
-  print,
-  readStdin,
-  shown,
-} from './command.ts'
+import { Failure, type Invocation, notFound, readStdin } from './command.ts'
 import { type ClientSource, explainFailure, UNKNOWN } from './failure.ts'
+import { folderNotes, printWithNotes } from './folder-notes.ts'
+import { openRecordsOfService, openState } from './open-store.ts'
+import { outline, shown } from './output.ts'
 import variables from './variables.json' with { type: 'json' }
 
 /** Variables that replace no key, with their descriptions. */
 const OTHER_VARIABLES: Record<string, string> = variables
 
 /** `config explain [KEY | CLIENT_ID | REQUEST_ID | -]`: `clients.ID` is a client, also where ID is a key. */
-export async function explain({ values, args: [name = ''] }: Invocation) {
+export async function explain({ flags, args: [name = ''] }: Invocation) {
   const reading = await readFolder()
   const keys = effectiveKeys(reading)
   const path = VARIABLES[name] ?? name
   const found = keys.find(({ key }) => key === path)
   const notes = await folderNotes()
-  /** The data with the notes, which are the first lines of the text. */
-  const printNoted = (data: object, lines: string[]) => {
-    const noted = notes.length ? { running_service: notes, ...data } : data
-    print(values, noted, [...notes, ...lines])
-  }
   if (name && !found) {
     const about = await explainNamed(name, reading, keys)
-    return printNoted(about, outline(about))
+    return printWithNotes(flags, notes, about, outline(about))
   }
   const leaves = keys.filter(({ isMap }) => !isMap)
   const lineOf = ({ key, value, from }: Effective) => `${key}: ${shown(value)}  (${from})`
@@ -61,11 +48,14 @@ export async function explain({ values, args: [name = ''] }: Invocation) {
     const ofFile = leaves.filter(({ file }) => file === found.file)
     const below = ofFile.filter(({ key }) => key.startsWith(`${path}.`))
     const about = outline({ [found.key]: aboutKey(found) })
-    return printNoted({ keys: [found, ...below] }, [...about, ...below.map(lineOf)])
+    return printWithNotes(flags, notes, { keys: [found, ...below] }, [
+      ...about,
+      ...below.map(lineOf),
+    ])
   }
   const files = [...Map.groupBy(leaves, ({ file }) => file)]
   const list = files.map(([file, keys]) => [`${file}:`, ...keys.map(lineOf)].join('\n  '))
-  printNoted({ keys: leaves }, [list.join('\n\n')])
+  printWithNotes(flags, notes, { keys: leaves }, [list.join('\n\n')])
 }
 
 /** Explains a variable that replaces no key, a client, or a failed request. */

@@ -1,14 +1,17 @@
 // `usher grants`: the access that a user has allowed applications.
 
+import { timeOf } from '../config/schema/values.ts'
 import { type Consent, createConsents } from '../oidc/consents.ts'
-import { hint, type Invocation, openAccount, print, requireOne, timeOf } from './command.ts'
+import { type Invocation, requireOne } from './command.ts'
+import { openAccount } from './open-account.ts'
+import { hint, printList } from './output.ts'
 
 /** `grants list ACCOUNT`. */
-export async function listConsents({ values, args: [name = ''] }: Invocation) {
+export async function listConsents({ flags, args: [name = ''] }: Invocation) {
   const { id, username, records } = await openAccount(name)
   const consents = await createConsents(records).list(id)
   const none = `${username} has allowed no application access.`
-  print(values, consents, consents.map(describeConsent), none)
+  printList(flags, consents, describeConsent, none)
 }
 
 /** `grants withdraw ACCOUNT CLIENT_ID`: does the same as *Remove access* of the account pages. */

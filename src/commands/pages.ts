@@ -5,7 +5,8 @@ import { dirname, join } from 'node:path'
 import { readSettings } from '../config/load.ts'
 import { checkOperatorTemplates } from '../pages/templates.ts'
 import { createViews, type Views } from '../pages/views.ts'
-import { Failure, hint, type Invocation, notFound } from './command.ts'
+import { Failure, type Invocation, notFound } from './command.ts'
+import { hint } from './output.ts'
 
 /** The samples live with the tests: this command works in a checkout, not in the image. */
 const SAMPLES = join(import.meta.dirname, '../../test/pages/preview.ts')
@@ -16,7 +17,7 @@ export async function previewPages({ values, args: [folder = 'preview'] }: Invoc
   const settings = await readSettings()
   checkOperatorTemplates(settings)
   const views = createViews(settings)
-  const tags = values.lang ? String(values.lang).split(',') : views.tags
+  const tags = values.lang ? values.lang.split(',') : views.tags
   const unknown = tags.find(tag => !views.tags.includes(tag))
   if (unknown !== undefined) {
     throw notFound('--lang: language', unknown, views.tags, ` Languages: ${views.tags.join(', ')}`)

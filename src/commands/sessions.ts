@@ -1,15 +1,18 @@
 // `usher sessions`: the browsers in which a user is signed in.
 
 import { browsersOf, type SignedInBrowser } from '../account/signed-in-browsers.ts'
+import { timeOf } from '../config/schema/values.ts'
 import { createSessions } from '../oidc/adapter/sessions.ts'
-import { hint, type Invocation, openAccount, print, requireOne, timeOf } from './command.ts'
+import { type Invocation, requireOne } from './command.ts'
+import { openAccount } from './open-account.ts'
+import { hint, printList } from './output.ts'
 
 /** `sessions list ACCOUNT`. */
-export async function listSessions({ values, args: [name = ''] }: Invocation) {
+export async function listSessions({ flags, args: [name = ''] }: Invocation) {
   const { id, username, records } = await openAccount(name)
   const browsers = await browsersOf(records, id)
   const shown = browsers.map(({ uid: _, ...browser }) => browser)
-  print(values, shown, browsers.map(describeSession), `${username} is not signed in.`)
+  printList(flags, shown, describeSession, `${username} is not signed in.`)
 }
 
 /** `sessions end ACCOUNT [SESSION]`: signs the user out. Refresh tokens stay valid. */
@@ -25,7 +28,7 @@ export async function endSessions({ args: [name = '', handle] }: Invocation) {
   hint(`npm run usher -- grants list ${username}`)
 }
 
-function describeSession(session: SignedInBrowser): string {
+function describeSession(session: Omit<SignedInBrowser, 'uid'>): string {
   const { handle, since, lastUsed, clientInfo, clients } = session
   const { browser: name, system, network } = clientInfo ?? {}
   const where = [name, system, network].filter(Boolean).join(', ')

@@ -18,16 +18,9 @@ import { readSecret, secretFile, storeExists, storeFile } from '../store/open.ts
 import { openRecords } from '../store/records.ts'
 import { createSeal, NAMING_KEY } from '../store/seal.ts'
 import { type Entry, reasonOf, requireTrust, type Store } from '../store/store.ts'
-import {
-  Failure,
-  hint,
-  type Invocation,
-  openAt,
-  openState,
-  recordsAre,
-  refuseMemory,
-  reportProgress,
-} from './command.ts'
+import { Failure, type Invocation, type Values } from './command.ts'
+import { openAt, openState, refuseMemory } from './open-store.ts'
+import { hint, recordsAre, reportProgress } from './output.ts'
 
 /** Records in flight, of some kB each. */
 const CONCURRENCY = 100
@@ -145,7 +138,7 @@ const forEach = (entries: AsyncIterable<Entry>, work: (entry: Entry) => Promise<
 /** Bytes as base64. */
 export const textOf = (bytes?: Uint8Array) => bytes && Buffer.from(bytes).toString('base64')
 
-function readLocation(values: Invocation['values'], option: string): string {
+function readLocation(values: Values, option: string): string {
   const value = values[option]
   if (value === undefined) throw new Failure(`--${option} is missing: sqlite:PATH or redis://…`)
   const { success, data, error } = usherSchema.shape.store.safeParse(value)

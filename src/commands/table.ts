@@ -77,7 +77,7 @@ export const COMMANDS: Command[] = [
     ],
     about:
       'add an account that has no password yet, and print a link with which the user chooses one; it works once, for three days. --file: for each account of a table (CSV with a header) or of JSON Lines. --mail: send it to the address instead',
-    load: async () => (await import('./transfer.ts')).inviteAccounts,
+    load: async () => (await import('./account-links.ts')).inviteAccounts,
   },
   {
     name: 'accounts list',
@@ -135,14 +135,14 @@ export const COMMANDS: Command[] = [
     ],
     about:
       'print a link with which the user chooses a new password; it replaces an earlier one. With --reset-factors, its use removes the second factors and the recovery codes. With --upstream: let a user of an upstream issuer, by the sub of its ID tokens, sign in to an account',
-    load: async () => (await import('./transfer.ts')).linkAccount,
+    load: async () => (await import('./account-links.ts')).linkAccount,
   },
   {
     name: 'accounts unlink',
     args: [{ name: 'ACCOUNT' }],
     options: [text('upstream', 'NAME', { isRequired: true })],
     about: 'reverse accounts link',
-    load: async () => (await import('./accounts.ts')).unlinkAccount,
+    load: async () => (await import('./account-links.ts')).unlinkAccount,
   },
   {
     name: 'accounts disable',

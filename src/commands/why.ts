@@ -15,17 +15,11 @@ import { accountCounter, networkCounter, signInLimits } from '../sign-in/authent
 import { createDirectory, isExpired } from '../sign-in/directory.ts'
 import { type Counter, createRateLimit } from '../sign-in/rate-limit.ts'
 import { now } from '../store/store.ts'
-import {
-  Failure,
-  findAccount,
-  folderNotes,
-  type Invocation,
-  openState,
-  print,
-  requireOne,
-  secondOf,
-  shellWord,
-} from './command.ts'
+import { Failure, type Invocation, requireOne } from './command.ts'
+import { folderNotes, printWithNotes } from './folder-notes.ts'
+import { findAccount } from './open-account.ts'
+import { openState } from './open-store.ts'
+import { secondOf, shellWord } from './output.ts'
 import texts from './refusals.json' with { type: 'json' }
 
 const EVERYWHERE = 'every network, except in browsers in which the user signed in before'
@@ -47,7 +41,7 @@ export const CLIENT_REFUSALS = {
 type Obstacle = Said & { reason: string; until?: number }
 
 /** `accounts why ACCOUNT [--client CLIENT_ID] [--ip ADDRESS]`: reads what prevents a sign-in, and changes nothing. */
-export async function explainSignIn({ values, args: [name = ''] }: Invocation) {
+export async function explainSignIn({ values, flags, args: [name = ''] }: Invocation) {
   const { client, ip } = values
   if (ip !== undefined && !isIP(String(ip))) {
     throw new Failure('--ip takes an IP address, as `ip` in the log: 192.0.2.7')
@@ -102,7 +96,7 @@ export async function explainSignIn({ values, args: [name = ''] }: Invocation) {
   if (link) lines.push(`The link for a password is open until ${secondOf(link.until)}.`)
   const notes = await folderNotes()
   const about = { account: account?.id, upstreams, link_until: link?.until, reasons }
-  print(values, notes.length ? { running_service: notes, ...about } : about, [...notes, ...lines])
+  printWithNotes(flags, notes, about, lines)
   const where = client === undefined ? '' : ` to ${client}`
   if (reasons.length) throw new Failure(`The account cannot sign in${where} at the moment.`)
 }

@@ -79,5 +79,5 @@ test.each([
   ['--most', { most: '0' }],
   ['--policy', { policy: 'none' }],
 ])('an invalid %s is refused with a reason', async (name, values) => {
-  await expect(inviteClients({ values, args: [] })).rejects.toThrow(name)
+  await expect(inviteClients({ values, flags: {}, args: [] })).rejects.toThrow(name)
 })

@@ -1,7 +1,7 @@
 // The table of commands.
 
 import { expect, test } from 'vitest'
-import { escaped, outline } from '../../src/commands/command.ts'
+import { escaped, outline } from '../../src/commands/output.ts'
 import { COMMANDS } from '../../src/commands/table.ts'
 import { printableText } from '../../src/oidc/display-text.ts'
 
