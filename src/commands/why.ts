@@ -1,11 +1,16 @@
 // `usher accounts why`: what prevents an account from signing in. `config explain` has the same reasons.
 
 import { isIP } from 'node:net'
-import { readSettings } from '../config/load.ts'
+import { readSettings, type Settings } from '../config/load.ts'
 import { fill } from '../config/report/wording.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { openDirectory } from '../features/accounts-module.ts'
-import { createFactors, describeFactors, isPasskey } from '../features/factors/factors.ts'
+import {
+  createFactors,
+  describeFactors,
+  type Factors,
+  isPasskey,
+} from '../features/factors/factors.ts'
 import { createRules } from '../features/factors/rules.ts'
 import { createLinks } from '../features/links.ts'
 import type { UpstreamRefusal } from '../features/upstream/identities.ts'
@@ -14,6 +19,7 @@ import { type Account, foldUsername, type Refusal, typedName } from '../sign-in/
 import { accountCounter, networkCounter, signInLimits } from '../sign-in/authentication.ts'
 import { createDirectory, isExpired } from '../sign-in/directory.ts'
 import { type Counter, createRateLimit } from '../sign-in/rate-limit.ts'
+import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { Failure, type Invocation, requireOne } from './command.ts'
 import { folderNotes, printWithNotes } from './folder-notes.ts'
@@ -42,78 +48,133 @@ type Obstacle = Said & { reason: string; until?: number }
 
 /** `accounts why ACCOUNT [--client CLIENT_ID] [--ip ADDRESS]`: reads what prevents a sign-in, and changes nothing. */
 export async function explainSignIn({ values, flags, args: [name = ''] }: Invocation) {
-  const { client, ip } = values
-  if (ip !== undefined && !isIP(String(ip))) {
+  const { client: clientId, ip } = values
+  if (ip !== undefined && !isIP(ip)) {
     throw new Failure('--ip takes an IP address, as `ip` in the log: 192.0.2.7')
   }
   const settings = await readSettings()
-  const { module } = settings.accounts
   const { records } = await openState()
   const directory = await openDirectory(settings, records)
   const account = await findAccount(directory, name, settings.sign_in.by)
-  const upstreams = Object.values(settings.upstreams)
-    .filter(({ issuer }) => account?.links?.some(link => link.issuer === issuer))
-    .map(({ name, issuer }) => `${name} (${issuer})`)
   const factors = await createFactors(records).read(account?.id ?? '')
-  const ways = [
-    ...(module || account?.password ? ['with the right password'] : []),
-    ...(createRules(settings).usable(factors).factors.some(isPasskey) ? ['with a passkey'] : []),
-    ...upstreams.map(place => `at ${place}`),
-  ]
-  const checks: [isPrevented: boolean | undefined, reason: keyof typeof SIGN_IN][] = [
-    [!account, 'unknown'],
-    [account?.enabled === false, 'disabled'],
-    [account && !ways.length, 'no_password'],
-    [account && isExpired(account), 'password_expired'],
-  ]
-  const elsewhere = account && module && `change it where ${module} reads it`
-  const reasons = checks.flatMap(([isPrevented, reason]): Obstacle[] => {
-    const { wrong, change } = SIGN_IN[reason]
-    const remedy = elsewhere || fill(change, { account: account?.id ?? 'ACCOUNT' })
-    return isPrevented ? [{ reason, wrong, change: remedy }] : []
-  })
-  if (client !== undefined) {
-    const found = requireOne('Client', String(client), settings.clients, 'client_id')
-    reasons.push(...clientObstacles(found, account))
+  const upstreams = upstreamsOf(account, settings)
+  const ways = waysToSignIn(account, factors, upstreams, settings)
+
+  const reasons = accountObstacles(account, ways, settings.accounts.module)
+  if (clientId !== undefined) {
+    const client = requireOne('Client', clientId, settings.clients, 'client_id')
+    reasons.push(...clientObstacles(client, account))
   }
-  const { perAccount, perNetwork } = signInLimits(settings.security)
   const counter = account ? accountCounter(account.id) : `name ${foldUsername(typedName(name))}`
-  const limits: [where: string, counter: Counter][] = [[EVERYWHERE, [counter, perAccount]]]
-  if (ip) limits.push([`the network of ${ip}`, [networkCounter(String(ip)), perNetwork]])
-  for (const [where, counter] of limits) {
-    const until = Math.ceil((await createRateLimit(records).dueTime(counter)) / 1000)
-    const wrong = `throttled from ${where}, until ${secondOf(until)}`
-    const change = 'wait; the limit expires by itself'
-    if (until > now()) reasons.push({ reason: 'throttled', wrong, change, until })
-  }
-  const links = createLinks(records, createDirectory(records))
-  const link = account && ((await links.openOf(account)) ?? (await links.openOf(account, 'forgot')))
-  const due = account?.change_password_by
-  const temporary = due ? ` The user must change it by ${secondOf(due)}.` : ''
-  const none = `Nothing prevents a sign-in ${ways.join(' or ')}.${temporary}${describeFactors(factors)}`
+  reasons.push(...(await rateLimits(records, settings, counter, ip)))
+
   const lines = reasons.flatMap(({ wrong, change }) => [wrong, `  → ${change}`])
-  if (!lines.length) lines.push(none)
+  if (!reasons.length) {
+    const temporary = describeTemporary(account)
+    const none = `Nothing prevents a sign-in ${ways.join(' or ')}.`
+    lines.push(none + temporary + describeFactors(factors))
+  }
+  const link = account && (await openLinkOf(records, account))
   if (link) lines.push(`The link for a password is open until ${secondOf(link.until)}.`)
-  const notes = await folderNotes()
-  const about = { account: account?.id, upstreams, link_until: link?.until, reasons }
-  printWithNotes(flags, notes, about, lines)
-  const where = client === undefined ? '' : ` to ${client}`
+  const record = { account: account?.id, upstreams, link_until: link?.until, reasons }
+  printWithNotes(flags, await folderNotes(), record, lines)
+  const where = clientId === undefined ? '' : ` to ${clientId}`
   if (reasons.length) throw new Failure(`The account cannot sign in${where} at the moment.`)
 }
 
-/** Returns what prevents an account from using a client, each with its remedy. */
-function clientObstacles({ client_id, allow = {}, enabled }: ClientMetadata, account?: Account) {
-  const missing = account ? missingAttributes(account, allow) : []
-  const attributes = missing.map(name => {
-    const [value = ''] = allow[name] ?? []
-    const words = [account?.username ?? 'ACCOUNT', `${name}+=${value}`].map(shellWord)
-    return {
+/** Returns the upstream issuers that the account has a link to: `NAME (ISSUER)`. */
+function upstreamsOf(account: Account | undefined, { upstreams }: Settings): string[] {
+  const linked = account?.links?.map(({ issuer }) => issuer) ?? []
+  return Object.values(upstreams)
+    .filter(({ issuer }) => linked.includes(issuer))
+    .map(({ name, issuer }) => `${name} (${issuer})`)
+}
+
+/** Returns the ways in which an account can sign in, as the end of a sentence. */
+function waysToSignIn(
+  account: Account | undefined,
+  factors: Factors,
+  upstreams: string[],
+  settings: Settings,
+): string[] {
+  const ways: string[] = []
+  if (settings.accounts.module || account?.password) ways.push('with the right password')
+  const usable = createRules(settings).usable(factors).factors
+  if (usable.some(isPasskey)) ways.push('with a passkey')
+  return [...ways, ...upstreams.map(place => `at ${place}`)]
+}
+
+/** Returns what prevents every sign-in of an account. `module`: `accounts.module`, which keeps the accounts. */
+function accountObstacles(
+  account: Account | undefined,
+  ways: string[],
+  module: string | undefined,
+): Obstacle[] {
+  if (!account) return [obstacle('unknown')]
+  const found: Obstacle[] = []
+  if (account.enabled === false) found.push(obstacle('disabled', account.id))
+  if (!ways.length) found.push(obstacle('no_password', account.id))
+  if (isExpired(account)) found.push(obstacle('password_expired', account.id))
+  if (!module) return found
+  return found.map(each => ({ ...each, change: `change it where ${module} reads it` }))
+}
+
+function obstacle(reason: Refusal, account = 'ACCOUNT'): Obstacle {
+  const { wrong, change } = SIGN_IN[reason]
+  return { reason, wrong, change: fill(change, { account }) }
+}
+
+/** Returns the rate limits that a sign-in meets: that of the account, and with `ip` that of its network. */
+async function rateLimits(
+  records: Records,
+  { security }: Settings,
+  counter: string,
+  ip: string | undefined,
+): Promise<Obstacle[]> {
+  const { perAccount, perNetwork } = signInLimits(security)
+  const limits: [where: string, counter: Counter][] = [[EVERYWHERE, [counter, perAccount]]]
+  if (ip) limits.push([`the network of ${ip}`, [networkCounter(ip), perNetwork]])
+  const limiter = createRateLimit(records)
+  const found: Obstacle[] = []
+  for (const [where, counter] of limits) {
+    const until = Math.ceil((await limiter.dueTime(counter)) / 1000)
+    if (until <= now()) continue
+    const wrong = `throttled from ${where}, until ${secondOf(until)}`
+    const change = 'wait; the limit expires by itself'
+    found.push({ reason: 'throttled', wrong, change, until })
+  }
+  return found
+}
+
+/** Returns the link with which the user can choose a password: of an operator, or of a forgotten password. */
+async function openLinkOf(records: Records, account: Account) {
+  const links = createLinks(records, createDirectory(records))
+  return (await links.openOf(account)) ?? (await links.openOf(account, 'forgot'))
+}
+
+function describeTemporary(account: Account | undefined): string {
+  const due = account?.change_password_by
+  return due ? ` The user must change it by ${secondOf(due)}.` : ''
+}
+
+/** Returns what prevents an account from using a client. */
+function clientObstacles(client: ClientMetadata, account: Account | undefined): Obstacle[] {
+  const { client_id, allow = {}, enabled } = client
+  const found: Obstacle[] = []
+  if (enabled === false) {
+    const { wrong, change } = CLIENT_REFUSALS[SWITCHED_OFF]
+    found.push({ reason: 'client_off', wrong: fill(wrong, { client: client_id }), change })
+  }
+  if (!account) return found
+  for (const name of missingAttributes(account, allow)) {
+    const values = allow[name] ?? []
+    const username = shellWord(account.username)
+    const attribute = shellWord(`${name}+=${values[0] ?? ''}`)
+    found.push({
       reason: 'attribute_missing',
-      wrong: `${client_id} needs one of these values of ${name}, and the account has none: ${allow[name]?.join(', ')}`,
-      change: `npm run usher -- accounts set ${words.join(' ')}; or allow in the file of ${client_id}`,
-    }
-  })
-  const { wrong, change } = CLIENT_REFUSALS[SWITCHED_OFF]
-  const off = { reason: 'client_off', wrong: fill(wrong, { client: client_id }), change }
-  return enabled === false ? [off, ...attributes] : attributes
+      wrong: `${client_id} needs one of these values of ${name}, and the account has none: ${values.join(', ')}`,
+      change: `npm run usher -- accounts set ${username} ${attribute}; or allow in the file of ${client_id}`,
+    })
+  }
+  return found
 }
