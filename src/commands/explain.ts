@@ -10,21 +10,14 @@ import { ConfigError } from '../config/report/finding.ts'
 import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { scopesFor } from '../config/schema/resource.ts'
 import { claimsByScope } from '../oidc/claims.ts'
-import { harmless } from '../oidc/harmless.ts'
-import { DISCOVERY, endpointOf, routesOf } from '../oidc/paths.ts'
-import {
-  type FailedRequest,
-  failedSignIn,
-  findFailure,
-  IGNORED,
-  minutesLeftOut,
-} from '../operation/failures.ts'
-import { mapOf, readJson } from '../store/values.ts'
+import { DISCOVERY, routesOf } from '../oidc/paths.ts'
+import type { FailedRequest } from '../operation/failures.ts'
+import { mapOf } from '../store/values.ts'
 import { findClient } from './clients.ts'
-import { Failure, type Invocation, notFound, readStdin } from './command.ts'
-import { type ClientSource, explainFailure, UNKNOWN } from './failure.ts'
+import { type Invocation, notFound } from './command.ts'
+import { adviceWithoutRecord, findFailedRequest } from './failed-requests.ts'
+import { type ClientSource, explainFailure } from './failure.ts'
 import { folderNotes, printWithNotes } from './folder-notes.ts'
-import { openRecordsOfService, openState } from './open-store.ts'
 import { outline, shown } from './output.ts'
 import variables from './variables.json' with { type: 'json' }
 
@@ -35,123 +28,59 @@ const OTHER_VARIABLES: Record<string, string> = variables
 export async function explain({ flags, args: [name = ''] }: Invocation) {
   const reading = await readFolder()
   const keys = effectiveKeys(reading)
+  const leaves = keys.filter(({ isMap }) => !isMap)
   const path = VARIABLES[name] ?? name
   const found = keys.find(({ key }) => key === path)
   const notes = await folderNotes()
-  if (name && !found) {
-    const about = await explainNamed(name, reading, keys)
-    return printWithNotes(flags, notes, about, outline(about))
-  }
-  const leaves = keys.filter(({ isMap }) => !isMap)
-  const lineOf = ({ key, value, from }: Effective) => `${key}: ${shown(value)}  (${from})`
   if (found) {
-    const ofFile = leaves.filter(({ file }) => file === found.file)
-    const below = ofFile.filter(({ key }) => key.startsWith(`${path}.`))
-    const about = outline({ [found.key]: aboutKey(found) })
-    return printWithNotes(flags, notes, { keys: [found, ...below] }, [
-      ...about,
-      ...below.map(lineOf),
-    ])
+    const below = leaves.filter(
+      ({ file, key }) => file === found.file && key.startsWith(`${path}.`),
+    )
+    const lines = [...outline({ [found.key]: aboutKey(found) }), ...below.map(lineOf)]
+    printWithNotes(flags, notes, { keys: [found, ...below] }, lines)
+  } else if (name) {
+    const record = await explainNamed(name, reading, keys)
+    printWithNotes(flags, notes, record, outline(record))
+  } else {
+    const files = [...Map.groupBy(leaves, ({ file }) => file)]
+    const parts = files.map(([file, keys]) => [`${file}:`, ...keys.map(lineOf)].join('\n  '))
+    printWithNotes(flags, notes, { keys: leaves }, [parts.join('\n\n')])
   }
-  const files = [...Map.groupBy(leaves, ({ file }) => file)]
-  const list = files.map(([file, keys]) => [`${file}:`, ...keys.map(lineOf)].join('\n  '))
-  printWithNotes(flags, notes, { keys: leaves }, [list.join('\n\n')])
 }
 
-/** Explains a variable that replaces no key, a client, or a failed request. */
+const lineOf = ({ key, value, from }: Effective) => `${key}: ${shown(value)}  (${from})`
+
+/** Explains a variable that replaces no key, a client, or a failed request. Throws a `Failure` for another name. */
 async function explainNamed(name: string, reading: Reading, keys: Effective[]): Promise<object> {
-  const { settings, clients } = reading
+  const { settings, clients, findings } = reading
   const description = OTHER_VARIABLES[name]
-  if (description) {
-    const given = variable(name) ?? 'not set'
-    const isHidden = (name === 'USHER_SECRET' && variable(name)) || containsSecret(given)
-    const value = isHidden ? '(not shown)' : given
-    return { [name]: { value, description, change: RESTART } }
-  }
+  if (description) return { [name]: aboutVariable(name, description) }
   const client = await findClient(reading, name.replace(/^clients\./, ''))
-  if (client) {
-    if (!settings) throw new ConfigError(reading.findings)
-    return aboutClient(client, settings, keys)
-  }
-  const failure = name === '-' ? await readLoggedFailure() : await recallFailure(name)
+  if (client && !settings) throw new ConfigError(findings)
+  if (client && settings) return aboutClient(client, settings, keys)
+  const failure = await findFailedRequest(name)
   if (failure) {
-    const { at, names, registered: _, ...request } = failure
     const sender = await findClient(reading, failure.client_id)
-    const time = new Date(at * 1000).toISOString()
-    return {
-      ...explainFailure({ failure, client: sender, settings }),
-      request: { time, ...request, 'sent as well': names },
-    }
+    const explanation = explainFailure({ failure, client: sender, settings })
+    return { ...explanation, request: aboutRequest(failure) }
   }
   const ids = clients.map(({ value }) => value.client_id)
   const variables = Object.keys({ ...VARIABLES, ...OTHER_VARIABLES })
   const known = [...ids, ...variables, ...keys.map(({ key }) => key)]
-  throw notFound('Key, variable, client or failed request', name, known, await forgotten(name))
+  const advice = await adviceWithoutRecord(name)
+  throw notFound('Key, variable, client or failed request', name, known, advice)
 }
 
-const REQUEST_ID = /^[0-9a-f]{16}$/
-const MAX_MINUTES_SHOWN = 5
-
-/** Advice for a request that is not stored. */
-async function forgotten(id: string): Promise<string> {
-  const isId = REQUEST_ID.test(id)
-  const minutes = isId ? await recordsOfService().then(minutesLeftOut, () => []) : []
-  const latest = minutes.slice(0, MAX_MINUTES_SHOWN).map(timeOf)
-  const more = minutes.length - latest.length
-  const list = more > 0 ? [...latest, `${more} others`].join(', ') : latest.join(', ')
-  const leftOut = list && `\nSo many requests failed that some were not kept, at ${list} (UTC).`
-  return `
-Failed requests and sign-ins are remembered for a day, up to 60 a minute of each client and network.${leftOut}
-The log has lines for others:
-grep '"id":"${isId ? id : 'REQUEST_ID'}"' LOG | npm run -s usher -- config explain -`
+function aboutVariable(name: string, description: string) {
+  const given = variable(name) ?? 'not set'
+  const isHidden = (name === 'USHER_SECRET' && variable(name)) || containsSecret(given)
+  return { value: isHidden ? '(not shown)' : given, description, change: RESTART }
 }
 
-/** A minute, such as 2026-11-28 18:41. */
-const timeOf = (seconds: number) =>
-  new Date(seconds * 1000).toISOString().slice(0, 16).replace('T', ' ')
-
-/** Returns the failed request of this id, or undefined when the store has none. */
-async function recallFailure(id: string): Promise<FailedRequest | undefined> {
-  return REQUEST_ID.test(id) ? findFailure(await recordsOfService(), id) : undefined
+function aboutRequest({ at, names, registered: _, ...request }: FailedRequest) {
+  const time = new Date(at * 1000).toISOString()
+  return { time, ...request, 'sent as well': names }
 }
-
-/** Opens the store with an error in usher.yaml, too: it may be the reason of a failure. */
-const recordsOfService = async () =>
-  (await openRecordsOfService().catch(() => undefined)) ?? (await openState()).records
-
-/** Reads the last request of the log on standard input. Throws a `Failure` if it did not fail. */
-async function readLoggedFailure(): Promise<FailedRequest> {
-  const lines = (await readStdin()).split('\n').map(parseLine)
-  const line = lines.findLast(({ status }) => Number.isInteger(status))
-  if (!line) throw new Failure('Standard input has no line of the log about a request.')
-  const remembered = await recallFailure(String(line.id)).catch(() => undefined)
-  if (remembered) return remembered
-  const { time, route, status, client_id } = line
-  const about = { at: Math.floor(Date.parse(String(time)) / 1000) || 0, status: Number(status) }
-  const sameRequest = lines.filter(({ id }) => id === line.id)
-  const signIn = sameRequest.map(failedSignIn).find(Boolean)
-  if (signIn) return { ...about, ...signIn }
-  const isIgnored = line.error === undefined && line.ignored !== undefined
-  const { error, detail } = isIgnored ? { error: IGNORED, detail: line.ignored } : line
-  if (error === undefined) throw new Failure(`This request did not fail: ${status}.`)
-  const text = (value: unknown) => (value === undefined ? undefined : harmless(String(value)))
-  // A request that was not kept.
-  const { authentication = UNKNOWN, sent, names } = mapOf(line.not_kept)
-  const values = Object.entries(mapOf(sent)).map(([name, value]) => [name, harmless(String(value))])
-  return {
-    ...about,
-    endpoint: endpointOf(String(route)) ?? String(route ?? 'none'),
-    error: harmless(String(error)),
-    detail: text(detail),
-    client_id: text(client_id ?? mapOf(line.not_kept).client_id),
-    authentication: harmless(String(authentication)),
-    sent: Object.fromEntries(values),
-    names: Array.isArray(names) ? names.map(String) : [],
-  }
-}
-
-/** Usher's line begins at the brace; a collector may write a prefix. */
-const parseLine = (line: string) => mapOf(readJson(line.slice(line.indexOf('{'))))
 
 /** A key, without what a map of keys does not have. */
 function aboutKey({ key: _, isMap, value, from, default: fallback, ...about }: Effective) {

@@ -18,6 +18,7 @@ import {
   registeredValues,
 } from '../operation/failures.ts'
 import exchange from './exchange-refusals.json' with { type: 'json' }
+import { UNKNOWN } from './failed-requests.ts'
 import texts from './refusals.json' with { type: 'json' }
 import { CLIENT_REFUSALS, type Said, SIGN_IN } from './why.ts'
 
@@ -40,8 +41,6 @@ export interface Explanation {
 }
 type Reason = (facts: Facts) => Explanation
 
-/** A value that is not in the log. */
-export const UNKNOWN = 'not known'
 /** Returns the explanation; for an error that is in no table, the detail of the library. */
 export function explainFailure(facts: Facts): Explanation {
   const { error, detail = '', sent, names } = facts.failure
