@@ -78,14 +78,17 @@ async function requireReplaceable(file: string, names: Set<string>, seal: Seal) 
   if (!existsSync(file) || statSync(file).size === 0) return
   const parts = Readable.from(entriesOf(file)).filter(entry => isBackedUp(entry, seal) !== false)
   const before: Entry[] | undefined = await parts.toArray().catch(() => undefined)
-  const refuse = (problem: string) => {
-    throw new Failure(`${file} ${problem}. To replace it: --overwrite`)
-  }
-  if (!before) return refuse('is no backup of Usher, or not all of one')
-  const isOfOther = !before.some(entry => names.has(nameOf(entry)))
-  if (isOfOther) return refuse('is a backup of another installation')
-  const count = before.length
-  if (count > names.size) refuse(`has more records: ${count}, and the new backup ${names.size}`)
+  const problem = replacementProblem(before, names)
+  if (problem) throw new Failure(`${file} ${problem}. To replace it: --overwrite`)
+}
+
+/** Returns why a backup must not replace the records `before`; undefined if it may. `names`: those of the backup. */
+function replacementProblem(before: Entry[] | undefined, names: Set<string>): string | undefined {
+  if (!before) return 'is no backup of Usher, or not all of one'
+  const isSame = before.some(entry => names.has(nameOf(entry)))
+  if (!isSame) return 'is a backup of another installation'
+  if (before.length <= names.size) return undefined
+  return `has more records: ${before.length}, and the new backup ${names.size}`
 }
 
 /** A name that two backups have in common only if they are of the same installation. */
@@ -162,30 +165,25 @@ async function* entriesOf(file: string): AsyncGenerator<Entry> {
   let line = 0
   let count = 0
   /** The number of records, as the last line has it. */
-  let total: number | undefined
+  let end: number | undefined
   for await (const text of (await open(file)).readLines()) {
     line++
+    const part = mapOf(readJson(text))
     if (line === 1) {
-      const head = mapOf(readJson(text))
-      if (head.usher_backup !== BACKUP_FORMAT) throw new Failure(none)
+      if (part.usher_backup !== BACKUP_FORMAT) throw new Failure(none)
       continue
     }
-    const part = total === undefined ? readPart(text) : undefined
-    if (!part) throw new Failure(`${file}: ${damagedLine(line)}.`)
-    total = part.total
-    if (!part.entry) continue
+    if (end !== undefined) throw new Failure(`${file}: ${damagedLine(line)}.`)
+    if (Number.isInteger(part.records)) {
+      end = Number(part.records)
+      continue
+    }
+    const entry = readEntry(part)
+    if (!entry) throw new Failure(`${file}: ${damagedLine(line)}.`)
     count++
-    yield part.entry
+    yield entry
   }
-  if (total !== count) throw new Failure(none)
-}
-
-/** Returns the record of a line, or the number of records in the last line. Undefined for another line. */
-function readPart(text: string): { entry?: Entry; total?: number } | undefined {
-  const part = mapOf(readJson(text))
-  if (Number.isInteger(part.records)) return { total: Number(part.records) }
-  const entry = readEntry(part)
-  return entry && { entry }
+  if (end !== count) throw new Failure(none)
 }
 
 /** Returns the record of a line; undefined for another line. */

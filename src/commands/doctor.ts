@@ -228,14 +228,15 @@ async function checkPages(endpoints: Document): Promise<Check> {
   const issuer = String(endpoints.issuer)
   const redirect_uri = `${issuer}/account/signed-in`
   const request = { client_id: ACCOUNT_CLIENT, redirect_uri, prompt: 'none' }
-  const cookies: Cookies = new Map()
-  const { url } = await browse(authorizationRequest(endpoints, request), cookies)
+  const browser = createBrowser()
+  const { url } = await browser.open(authorizationRequest(endpoints, request))
   if (url.searchParams.get('error') !== 'login_required') {
     const found = `the authorization endpoint does not require a sign-in: ${url.pathname}`
     return wrong('sign-in', found, FIXES.service)
   }
-  const wanted = ['HttpOnly', 'SameSite=Lax', ...(issuer.startsWith('https:') ? ['Secure'] : [])]
-  const lines = [...cookies.values()].map(line => line.toLowerCase())
+  const wanted = ['HttpOnly', 'SameSite=Lax']
+  if (issuer.startsWith('https:')) wanted.push('Secure')
+  const lines = browser.setCookieLines().map(line => line.toLowerCase())
   const missing = wanted.filter(flag => lines.some(line => !line.includes(flag.toLowerCase())))
   if (missing.length) return wrong('cookies', `arrive without ${missing.join(', ')}`, FIXES.cookies)
   return ok('sign-in', 'the authorization endpoint, the sign-in page and its cookies are correct')
@@ -262,20 +263,30 @@ async function checkToken({ token_endpoint, issuer }: Document): Promise<Check> 
  */
 async function checkSignIn(endpoints: Document, client: ClientMetadata, username: string) {
   const { client_id, redirect_uris: [redirect_uri = ''] = [] } = client
-  const cookies: Cookies = new Map()
-  const fix = `npm run usher -- accounts why ${username}`
-  const form = await browse(authorizationRequest(endpoints, { client_id, redirect_uri }), cookies)
+  const browser = createBrowser()
+  const form = await browser.open(authorizationRequest(endpoints, { client_id, redirect_uri }))
   const [, csrf] = /name="csrf" value="([^"]*)"/.exec(form.page) ?? []
-  const filled = { csrf: csrf ?? '', username, password: await readStdin(), decision: 'continue' }
-  const { url, page } = csrf ? await browse(form.url, cookies, new URLSearchParams(filled)) : form
-  if (url.searchParams.has('code')) return ok('account', `${client_id} receives a code`)
-  const refused = `${username}: the sign-in page does not accept this password, or it is temporary`
-  if (page.includes('name="password"')) return wrong('account', refused, fix)
-  const asked = `${username} is asked to consent to ${client_id}`
-  if (page.includes('name="csrf"')) return ok('account', asked)
+  if (!csrf) return describeSignIn(form, client_id, username)
+  const password = await readStdin()
+  const filled = new URLSearchParams({ csrf, username, password, decision: 'continue' })
+  const answer = await browser.submit(form.url, filled)
+  return describeSignIn(answer, client_id, username)
+}
+
+/** Returns what the page shows to which a sign-in led. */
+function describeSignIn({ url, page }: Page, clientId: string, username: string): Check {
+  const fix = `npm run usher -- accounts why ${username}`
+  if (url.searchParams.has('code')) return ok('account', `${clientId} receives a code`)
+  if (page.includes('name="password"')) {
+    const refused = `${username}: the sign-in page does not accept this password, or it is temporary`
+    return wrong('account', refused, fix)
+  }
+  if (page.includes('name="csrf"')) {
+    return ok('account', `${username} is asked to consent to ${clientId}`)
+  }
   const [, code] = /\/errors#(\w+)/.exec(page) ?? []
   const error = url.searchParams.get('error') ?? code ?? `it ends at ${url.pathname}`
-  return wrong('account', `${client_id}: no code, ${error}`, fix)
+  return wrong('account', `${clientId}: no code, ${error}`, fix)
 }
 
 function authorizationRequest(endpoints: Document, parameters: Record<string, string>): URL {
@@ -287,22 +298,38 @@ function authorizationRequest(endpoints: Document, parameters: Record<string, st
   return url
 }
 
-/** The latest `Set-Cookie` of each name. */
-type Cookies = Map<string, string>
+/** A page, and the URL at which the redirects end. That of another origin is not requested. */
 type Page = { url: URL; page: string }
 
-/** Requests a page, or posts its form, and follows redirects of the same origin. */
-async function browse(url: URL, cookies: Cookies, form?: URLSearchParams): Promise<Page> {
-  const cookie = [...cookies.values()].map(line => line.replace(/;.*/, '')).join('; ')
-  const headers = { accept: 'text/html', cookie, ...(!form && { origin: DOCTOR_ORIGIN }) }
-  const response = await send(url, { method: form ? 'POST' : 'GET', headers, body: form })
-  for (const line of response.headers.getSetCookie()) cookies.set(line.replace(/=.*/, ''), line)
-  const page = await response.text()
-  const [, refresh] = /content="0;url=([^"]*)"/.exec(page) ?? []
-  const next = response.headers.get('location') ?? refresh?.replaceAll('&amp;', '&')
-  if (!next) return { url, page }
-  const target = new URL(next, url)
-  return target.origin === url.origin ? browse(target, cookies) : { url: target, page }
+/** A browser without scripts: it keeps cookies, and follows redirects of the same origin. */
+function createBrowser() {
+  /** The latest `Set-Cookie` of each name. */
+  const cookies = new Map<string, string>()
+
+  async function open(url: URL): Promise<Page> {
+    return follow(url, await request(url, 'GET', { origin: DOCTOR_ORIGIN }))
+  }
+
+  async function submit(url: URL, form: URLSearchParams): Promise<Page> {
+    return follow(url, await request(url, 'POST', {}, form))
+  }
+
+  function request(url: URL, method: string, headers: object, body?: URLSearchParams) {
+    const cookie = [...cookies.values()].map(line => line.replace(/;.*/, '')).join('; ')
+    return send(url, { method, headers: { accept: 'text/html', cookie, ...headers }, body })
+  }
+
+  async function follow(url: URL, response: Response): Promise<Page> {
+    for (const line of response.headers.getSetCookie()) cookies.set(line.replace(/=.*/, ''), line)
+    const page = await response.text()
+    const [, refresh] = /content="0;url=([^"]*)"/.exec(page) ?? []
+    const next = response.headers.get('location') ?? refresh?.replaceAll('&amp;', '&')
+    if (!next) return { url, page }
+    const target = new URL(next, url)
+    return target.origin === url.origin ? open(target) : { url: target, page }
+  }
+
+  return { open, submit, setCookieLines: () => [...cookies.values()] }
 }
 
 const send = (url: string | URL, init: RequestInit = {}) =>
