@@ -3,11 +3,11 @@
 import { didYouMean, plainWords } from '../config/report/wording.ts'
 import { type Account, InvalidAccount, type Transfer, transferSchema } from '../sign-in/account.ts'
 import { isMap, readJson } from '../store/values.ts'
-import { escaped } from './output.ts'
+import { jsonForTerminal } from './output.ts'
 
 /** Returns an account as a line of JSON. */
 export function writeLine({ password: password_hash, ...account }: Account): string {
-  return `${escaped(JSON.stringify({ ...account, password_hash }))}\n`
+  return `${jsonForTerminal(JSON.stringify({ ...account, password_hash }))}\n`
 }
 
 /** Returns the account of a line. Throws `InvalidAccount` for an invalid one. */

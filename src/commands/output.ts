@@ -1,7 +1,7 @@
 // Prints records and hints: for users as lines, and with `--json` for programs.
 
 import { timeOf } from '../config/schema/values.ts'
-import { printableText } from '../oidc/display-text.ts'
+import { forTerminal } from '../oidc/display-text.ts'
 import { isMap } from '../store/values.ts'
 
 /** Options without a value, by name. Undefined: the option is absent. `--no-NAME` is false. */
@@ -10,7 +10,7 @@ export type Flags = Record<string, boolean | undefined>
 /** Prints a record: with `--json` all of it, otherwise `lines`. */
 export function print(flags: Flags, record: object, lines = outline(record)): void {
   if (flags.json) printJson(record)
-  else process.stdout.write(`${printableText(lines.join('\n'))}\n`)
+  else process.stdout.write(`${forTerminal(lines.join('\n'))}\n`)
 }
 
 /** Prints a list of records: with `--json` all of them, otherwise a description of each, or `none` without one. */
@@ -26,16 +26,16 @@ export function printList<T extends object>(
 
 /** Prints a record as JSON. */
 export function printJson(record: object): void {
-  process.stdout.write(`${escaped(JSON.stringify(record, null, 2))}\n`)
+  process.stdout.write(`${jsonForTerminal(JSON.stringify(record, null, 2))}\n`)
 }
 
 /** Prints to standard error: what was done, and what to do next. */
 export function hint(message: string): void {
-  process.stderr.write(`${printableText(message)}\n`)
+  process.stderr.write(`${forTerminal(message)}\n`)
 }
 
 /** JSON that a terminal shows as text, with the same values. */
-export const escaped = (json: string) =>
+export const jsonForTerminal = (json: string) =>
   json.replace(/[\p{C}--\n]/gv, found =>
     found.replace(/[\s\S]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`),
   )

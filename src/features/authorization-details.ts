@@ -109,7 +109,7 @@ export function createValidator(file: DetailFile): (detail: Detail) => string | 
     const { type: _, ...properties } = detail
     const issue = validator.safeParse(properties, { error: plainWords }).error?.issues[0]
     if (issue?.code === 'unrecognized_keys') {
-      return `there is no property ${printable([...issue.path, issue.keys[0]].join('.'))}`
+      return `there is no property ${forErrorDescription([...issue.path, issue.keys[0]].join('.'))}`
     }
     if (issue?.code === 'invalid_format') return `${issue.path.join('.')} has another format`
     return issue ? `${issue.path.join('.')} ${issue.message}` : unreadableIn(detail)
@@ -117,7 +117,7 @@ export function createValidator(file: DetailFile): (detail: Detail) => string | 
 }
 
 /** Makes a name that the client chose fit for an error description (RFC 6749 §5.2). */
-const printable = (text: string) => text.replace(/[^\x20-\x7E]|["\\]/g, '?').slice(0, 60)
+const forErrorDescription = (text: string) => text.replace(/[^\x20-\x7E]|["\\]/g, '?').slice(0, 60)
 
 /** Says which value the page cannot show: the user allows what the page shows. Undefined if it can show all. */
 function unreadableIn(detail: Detail): string | undefined {

@@ -91,7 +91,7 @@ export const tidyName = (text: string) =>
  * Returns a text of users, clients or issuers that cannot control the terminal (CWE-150): `?` replaces what could.
  * Line breaks stay.
  */
-export const printableText = (text: string) =>
+export const forTerminal = (text: string) =>
   text.replace(CONTROL_OR_NEEDED, (_found, needed?: string) => needed ?? '?')
 
 /** Returns a name that a user typed, as pages show it: a space replaces what cannot be shown. */

@@ -59,7 +59,7 @@ export function edge(
     Object.assign(headers, { host: at, 'x-forwarded-proto': scheme, 'x-forwarded-for': ip })
 
     if (named !== at || (headersDistinct.host?.length ?? 0) > 1) {
-      Object.assign(ctx.state.log, { refused: 'host', host: printable(claimedHost) })
+      Object.assign(ctx.state.log, { refused: 'host', host: forErrorDescription(claimedHost) })
       const shown = quoted(last(hosts) ? hosts : claimedHost)
       ctx.throw(421, `the issuer is ${issuer}, and the request is for the host ${shown}`)
     }
@@ -105,12 +105,12 @@ function ipOf(text = ''): string | undefined {
   return isIP(bare) ? bare : undefined
 }
 
-const printable = (text: string) =>
+const forErrorDescription = (text: string) =>
   text.slice(0, MAX_SHOWN_HOST).replace(/[^\x21-\x7E]|["<>\\]/g, '?')
 
 /** A header of several proxies is a list. The nearest proxy added its last value. */
 const quoted = (text: string) =>
-  `"${printable(text.replaceAll(/\s*,\s*/g, ','))}"${text.includes(',') ? ', of which the last value counts' : ''}`
+  `"${forErrorDescription(text.replaceAll(/\s*,\s*/g, ','))}"${text.includes(',') ? ', of which the last value counts' : ''}`
 
 const last = (list: string) => list.split(',').at(-1)?.trim()
 

@@ -7,7 +7,7 @@ import type { Settings } from '../config/load.ts'
 import { type ClientMetadata, describeSecrets } from '../config/schema/client.ts'
 import { allScopes } from '../config/schema/resource.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
-import { printableText } from '../oidc/display-text.ts'
+import { forTerminal } from '../oidc/display-text.ts'
 import { harmless } from '../oidc/harmless.ts'
 import { endpointOf } from '../oidc/paths.ts'
 import type { Records } from '../store/records.ts'
@@ -250,7 +250,7 @@ export function comparisonOf(ctx: Context, settings: Registered): Comparison | u
   const sent = [params[parameter] ?? ''].flat().join(' ')
   const client = clientOf(ctx, settings, String(params.client_id))
   const registered = nearest(registeredValues(compared, settings, client), sent)
-  return { parameter, sent: printableText(sent), registered }
+  return { parameter, sent: forTerminal(sent), registered }
 }
 
 /** Describes the sign-in of an audit event, which never has the typed name; undefined for other events. */

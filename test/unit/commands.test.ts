@@ -1,9 +1,9 @@
 // The table of commands.
 
 import { expect, test } from 'vitest'
-import { escaped, outline } from '../../src/commands/output.ts'
+import { jsonForTerminal, outline } from '../../src/commands/output.ts'
 import { COMMANDS } from '../../src/commands/table.ts'
-import { printableText } from '../../src/oidc/display-text.ts'
+import { forTerminal } from '../../src/oidc/display-text.ts'
 
 test.each(COMMANDS)('usher $name runs a function', async ({ load }) => {
   expect(await load()).toBeTypeOf('function')
@@ -17,10 +17,10 @@ test.each([
   ['one\ntwo, Ünïcode 愛 😀', 'one\ntwo, Ünïcode 愛 😀'],
   ['a tag: \u{E0041}', 'a tag: ?'],
 ])('of %j, a terminal gets %j', (text, shown) => {
-  expect(printableText(text)).toBe(shown)
+  expect(forTerminal(text)).toBe(shown)
   const json = JSON.stringify({ text }, null, 2)
-  expect(printableText(escaped(json))).toBe(escaped(json))
-  expect(JSON.parse(escaped(json))).toEqual({ text })
+  expect(forTerminal(jsonForTerminal(json))).toBe(jsonForTerminal(json))
+  expect(JSON.parse(jsonForTerminal(json))).toEqual({ text })
 })
 
 test('a line break in a value does not begin a line of its own', () => {

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import {
   beginningOf,
   displayTextProblem,
-  printableText,
+  forTerminal,
   shownName,
   tidy,
   tidyName,
@@ -47,7 +47,7 @@ test.each(NEEDED)('%s is shown as it is written', (_, text) => {
   expect(displayTextProblem(text, 80)).toBeUndefined()
   expect(tidyName(text)).toBe(text)
   expect(shownName(text)).toBe(text)
-  expect(printableText(text)).toBe(text)
+  expect(forTerminal(text)).toBe(text)
 })
 
 // biome-ignore format: a table
