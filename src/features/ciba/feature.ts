@@ -82,6 +82,32 @@ export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
     return { accountId, claims: () => ({ sub: accountId }) }
   }
 
+  /** Returns a request as its user will see it. `ended`: epoch seconds up to which access of the account has ended. */
+  async function accessRequestOf(
+    oidc: Oidc,
+    { jti: id, expiration }: BackchannelAuthenticationRequest,
+    client_id: string,
+    { id: accountId, ended = 0 }: { id: string; ended?: number },
+  ) {
+    const { login_hint = accountId, binding_message: message } = oidc.params ?? {}
+    const acr = oidc.claims.id_token?.acr ?? {}
+    const { version } = await consents.read(accountId, client_id)
+    return {
+      id,
+      hint: `hint ${foldUsername(tidy(String(login_hint)))}`,
+      handle: randomUUID(),
+      client_id,
+      scopes: requestedScopes(oidc, settings),
+      message: typeof message === 'string' ? message : undefined,
+      since: Math.max(now(), ended + 1),
+      until: now() + expiration,
+      signedIn: earliestSignIn(oidc),
+      acrs: requestedAcrs(acr, settings),
+      isAcrEssential: acr.essential ?? false,
+      version,
+    }
+  }
+
   /** Adds a request to the list of its user. Throws 403 if too many requests of the client have its hint. */
   async function keepRequest(
     { oidc, state }: KoaContextWithOIDC,
@@ -89,28 +115,11 @@ export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
     { accountId }: LibraryAccount,
     client: Client,
   ) {
-    const account = await directory.find(accountId)
     const { clientId: client_id } = client
-    const message = oidc.params?.binding_message
-    const sentHint = String(oidc.params?.login_hint ?? accountId)
-    const hint = `hint ${foldUsername(tidy(sentHint))}`
-    const acr = oidc.claims.id_token?.acr ?? {}
-    const { version } = await consents.read(accountId, client_id)
-    const kept = {
-      id: request.jti,
-      hint,
-      handle: randomUUID(),
-      client_id,
-      scopes: requestedScopes(oidc, settings),
-      message: typeof message === 'string' ? message : undefined,
-      since: Math.max(now(), (account?.ended ?? 0) + 1),
-      until: now() + request.expiration,
-      signedIn: earliestSignIn(oidc),
-      acrs: requestedAcrs(acr, settings),
-      isAcrEssential: acr.essential ?? false,
-      version,
-    }
-    if (!(await requests.ask(hint, kept))) {
+    const account = await directory.find(accountId)
+    const ofUser = { id: accountId, ended: account?.ended }
+    const kept = await accessRequestOf(oidc, request, client_id, ofUser)
+    if (!(await requests.ask(kept.hint, kept))) {
       await request.destroy()
       throw refused('too many requests of this client to this user are open, or were denied')
     }

@@ -5,7 +5,7 @@
 // The page of a request sends the user to a sign-in first, if the request demands one that the session has not.
 
 import type { Context } from 'koa'
-import { errors } from 'oidc-provider'
+import { type BackchannelAuthenticationRequest, type Client, errors } from 'oidc-provider'
 import type { Settings } from '../../config/load.ts'
 import { revokeGrant } from '../../oidc/adapter/grants.ts'
 import { createSessions } from '../../oidc/adapter/sessions.ts'
@@ -85,23 +85,32 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
 
   /** Finishes a request by the answer of its user. Without a decision the user denies it. */
   async function finishBy(
-    { account, session }: SignedIn,
+    user: SignedIn,
     { id, client_id }: AccessRequest,
     decision?: Decision,
   ): Promise<Outcome> {
     const open = await LibraryRequests.find(id)
     const client = await findClient(provider, client_id)
     if (!open || open.grantId || open.error || !client) return 'gone'
-    if (refusalOf(client, account)) {
+    if (refusalOf(client, user.account)) {
       await finish(id, new errors.AccessDenied(MAY_NOT_USE))
       return 'gone'
     }
-    const isDecided = decision && (await consents.decide(account.id, client_id, decision))
-    if (!isDecided) {
-      const isDenied = await finish(id, new errors.AccessDenied('the user did not allow it'))
-      if (!isDenied) return 'gone'
-      return decision ? 'withdrawn' : 'denied'
-    }
+    if (!decision) return deny(id, 'denied')
+    const isKept = await consents.decide(user.account.id, client_id, decision)
+    return isKept ? allow(user, open, client) : deny(id, 'withdrawn')
+  }
+
+  async function deny(id: string, outcome: Outcome): Promise<Outcome> {
+    const isDenied = await finish(id, new errors.AccessDenied('the user did not allow it'))
+    return isDenied ? outcome : 'gone'
+  }
+
+  async function allow(
+    { account, session }: SignedIn,
+    open: BackchannelAuthenticationRequest,
+    client: Client,
+  ): Promise<Outcome> {
     const { uid, since, amr = [], acr } = session
     const grant = await grants.make(provider, client, account.id, since)
     if (!grant) return 'gone'

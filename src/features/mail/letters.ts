@@ -42,12 +42,17 @@ export function createLetters(records: Records, { directory, links }: Own) {
 
   /** Returns what to send; undefined if nothing, `later` for an account that is not added yet. */
   async function letterOf(item: Queued): Promise<Letter | 'later' | undefined> {
-    const { newcomer, typed, address, notice } = item
+    const { newcomer, typed } = item
     if (newcomer) return confirmationOf(item, 'sign_up', newcomer)
     if (typed !== undefined) return answerTo(item, typed)
     const account = await directory.find(item.account ?? '')
-    if (!account) return notice ? undefined : 'later'
-    if (!account.enabled) return undefined
+    if (!account) return item.notice ? undefined : 'later'
+    return account.enabled ? letterTo(item, account) : undefined
+  }
+
+  /** Returns the letter to the user of an account. */
+  async function letterTo(item: Queued, account: Account): Promise<Letter | undefined> {
+    const { notice, address } = item
     if (notice) return noticeTo(item, account, notice)
     if (address) return confirmationOf(item, 'address', address, account)
     return invitationOf(item, account)
