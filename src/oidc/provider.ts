@@ -300,7 +300,7 @@ function accountFinder(
 ): FindAccount {
   const hasJti = namesGrants(settings)
 
-  function accountOf({ oidc }: { oidc: Oidc }, id: string, user?: User, client?: Client) {
+  function libraryAccount({ oidc }: { oidc: Oidc }, id: string, user?: User, client?: Client) {
     if (!user) return undefined
     return {
       accountId: id,
@@ -318,11 +318,11 @@ function accountFinder(
   return async (ctx, id, token) => {
     const hinted = await ciba?.findHintedAccount(ctx, id)
     if (hinted) return hinted
-    if (token) return accountOf(ctx, id, await grants.accountOfToken(ctx.oidc, token))
+    if (token) return libraryAccount(ctx, id, await grants.accountOfToken(ctx.oidc, token))
     const { session, client } = ctx.oidc
     // The authorization endpoint reads the consent next.
     if (client && session) await consents.readWithAccount(id, client.clientId)
-    return accountOf(ctx, id, await users.findEnabled(id, session?.loginTs), client)
+    return libraryAccount(ctx, id, await users.findEnabled(id, session?.loginTs), client)
   }
 }
 

@@ -18,7 +18,8 @@ export type Known = { acrValues: string[]; claims: string[] }
 /** Refuses an authorization request that is too long or that a feature refuses. */
 export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[], known: Known): void {
   const { oidc } = ctx
-  const [body, params] = [oidc.body ?? {}, { ...oidc.params }]
+  const body = oidc.body ?? {}
+  const params = { ...oidc.params }
   const problem = [body, ctx.query, params].map(longParameter).find(Boolean)
   if (problem) throw new errors.InvalidRequest(problem)
   // The length as sent, and as stored: JSON escapes a control character with six bytes, a URL with three.

@@ -168,8 +168,14 @@ export function createSessions(
 
   /** Another session for the same browser, signed in at `loginTs`. `ttl`: seconds. */
   async function createSuccessor(old: SessionRecord, loginTs: number, ttl: number) {
-    const [uid, jti] = [randomId(), randomId()]
-    const session = { ...old, uid, jti, loginTs, exp: now() + ttl, authorizations: {} }
+    const session = {
+      ...old,
+      uid: randomId(),
+      jti: randomId(),
+      loginTs,
+      exp: now() + ttl,
+      authorizations: {},
+    }
     await save(session, ttl)
     return session
   }
