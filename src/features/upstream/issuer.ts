@@ -64,10 +64,8 @@ export function createIssuer(
   let readAt = 0
 
   async function discover() {
-    const execute = [
-      oidc.enableNonRepudiationChecks,
-      ...(issuer.startsWith('http:') ? [oidc.allowInsecureRequests] : []),
-    ]
+    const execute = [oidc.enableNonRepudiationChecks]
+    if (issuer.startsWith('http:')) execute.push(oidc.allowInsecureRequests)
     const authentication = await authenticationOf(upstream)
     const options = { execute, [oidc.customFetch]: fetchKeys, timeout: TIMEOUT_MS / 1000 }
     const url = new URL(issuer)
@@ -166,9 +164,11 @@ async function authenticationOf({ clientSecret, secretKey }: Upstream): Promise<
     const { alg } = await importKey(secretKey)
     return oidc.PrivateKeyJwt(await importPKCS8(secretKey, alg))
   }
-  const [basic, post] = [oidc.ClientSecretBasic(clientSecret), oidc.ClientSecretPost(clientSecret)]
+  const basic = oidc.ClientSecretBasic(clientSecret)
+  const post = oidc.ClientSecretPost(clientSecret)
   return (as, ...request) => {
     const methods = as.token_endpoint_auth_methods_supported ?? ['client_secret_basic']
-    return (methods.includes('client_secret_basic') ? basic : post)(as, ...request)
+    const authenticate = methods.includes('client_secret_basic') ? basic : post
+    return authenticate(as, ...request)
   }
 }

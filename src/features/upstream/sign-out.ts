@@ -29,7 +29,8 @@ export function createSignOut(
   const read = ({ cookies }: Context) => cookies.get(name, { signed: true })
   function mark({ cookies }: Context, next: string) {
     const value = encodeURIComponent(next)
-    cookies.set(name, value.length > MAX_COOKIE_CHARS ? encodeURIComponent(done) : value, options)
+    const isTooLong = value.length > MAX_COOKIE_CHARS
+    cookies.set(name, isTooLong ? encodeURIComponent(done) : value, options)
   }
 
   /** Returns the URL at which the user of a session can sign out; undefined if that is not offered. */
@@ -40,9 +41,10 @@ export function createSignOut(
     const { links = [] } = (await directory.find(session?.accountId ?? '')) ?? {}
     const logout_hint = links.find(link => link.issuer === upstream.issuer)?.subject
     const post_logout_redirect_uri = `${own}/sign-in/${upstream.name}/signed-out`
-    const parameters = {
-      ...(logout_hint && { logout_hint }),
-      ...(upstream.sign_out === 'return' && { post_logout_redirect_uri }),
+    const parameters: Record<string, string> = {}
+    if (logout_hint) parameters.logout_hint = logout_hint
+    if (upstream.sign_out === 'return') {
+      parameters.post_logout_redirect_uri = post_logout_redirect_uri
     }
     return issuer?.logoutUrl(parameters).catch(methodFailed(ctx, upstream.name))
   }
