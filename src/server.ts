@@ -45,7 +45,8 @@ export async function serve(settings: Settings) {
   requireTrust(await store.check())
   const installation = await unlock(store, location, secrets, currentRequest)
   const { records } = installation
-  const writeProbe = () => records.change('Probe', 'ready', () => ({}), { ttl: 60 })
+  const probes = records.of('Probe')
+  const writeProbe = () => probes.change('ready', () => ({}), { ttl: 60 })
   const probe = () => writeProbe().then(Boolean, () => false)
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
   await watchStore(records, readiness, audit, metrics)

@@ -7,7 +7,7 @@ import { pipeline } from 'node:stream/promises'
 import { recentActivity } from '../account/activity.ts'
 import { browsersOf } from '../account/signed-in-browsers.ts'
 import { createFactors, withoutSecrets } from '../features/factors/factors.ts'
-import { type GrantRecord, grantsOfAccount } from '../oidc/adapter/grants.ts'
+import { grantRecords, grantsOfAccount } from '../oidc/adapter/grants.ts'
 import { createConsents } from '../oidc/consents.ts'
 import { type Account, InvalidAccount, type Transfer } from '../sign-in/account.ts'
 import type { OwnAccounts } from '../sign-in/directory.ts'
@@ -130,7 +130,7 @@ export async function readAccounts(file?: string): Promise<string> {
 async function personalData(records: Records, account: Account) {
   const { id } = account
   const browsers = await browsersOf(records, id)
-  const grants = await records.list<GrantRecord>(...grantsOfAccount(id))
+  const grants = await grantRecords(records).list(...grantsOfAccount(id))
   return {
     account: visible(account),
     ...withoutSecrets(await createFactors(records).read(id)),

@@ -36,7 +36,7 @@ export interface FailedRequest {
 
 /** The origin that `usher doctor` sends. Its failed requests are not stored. */
 export const DOCTOR_ORIGIN = 'https://doctor.invalid'
-const KIND = 'Failure'
+const failures = (records: Records) => records.of<FailedRequest>('Failure')
 const DAY_SECONDS = 24 * 3600
 
 /** Parameters that are stored with their values. */
@@ -143,6 +143,7 @@ export const IGNORED = 'ignored'
 
 /** Returns the function that saves failed requests; it is called after each request. */
 export function createFailureLog(records: Records, settings: Registered) {
+  const log = failures(records)
   const mayKeep = createShares(settings)
   const noteLeftOut = createLeftOut(records)
   return (ctx: Context): void => {
@@ -158,7 +159,7 @@ export function createFailureLog(records: Records, settings: Registered) {
     const registered = registeredFor(ctx, failed, settings)
     const failure: FailedRequest = { at: now(), status: ctx.status, ...failed, registered }
     // The request does not wait. If the store is unavailable, `config explain` does not find it.
-    records.save(KIND, ctx.state.requestId, failure, { ttl: DAY_SECONDS }).catch(() => {})
+    log.save(ctx.state.requestId, failure, { ttl: DAY_SECONDS }).catch(() => {})
   }
 }
 
@@ -193,24 +194,25 @@ function createShares({ clients }: Registered) {
 interface LeftOut {
   at: number
 }
-const LEFT_OUT = 'FailuresLeftOut'
+const leftOutMinutes = (records: Records) => records.of<LeftOut>('FailuresLeftOut')
 const LEFT_OUT_MINUTES: [string, string] = ['failures left out', 'all']
 
 /** Returns the function that notes, once a minute, that failures are not kept. */
 function createLeftOut(records: Records) {
+  const minutes = leftOutMinutes(records)
   let noted = 0
   return (): void => {
     const at = now() - (now() % 60)
     if (at === noted) return
     noted = at
     const options = { ttl: DAY_SECONDS, indexes: [LEFT_OUT_MINUTES] }
-    records.save(LEFT_OUT, String(at), { at }, options).catch(() => {})
+    minutes.save(String(at), { at }, options).catch(() => {})
   }
 }
 
 /** Returns the minutes of the last day in which some failures were not kept, the latest first. */
 export async function minutesLeftOut(records: Records): Promise<number[]> {
-  const all = await records.list<LeftOut>(...LEFT_OUT_MINUTES)
+  const all = await leftOutMinutes(records).list(...LEFT_OUT_MINUTES)
   return all.map(({ at }) => at).sort((one, other) => other - one)
 }
 
@@ -264,7 +266,8 @@ export function failedSignIn(audit: Record<string, unknown>): Described | undefi
 
 /** Returns the failed request with this `request_id`; undefined after a day. */
 export async function findFailure(records: Records, id: string) {
-  return (await records.read<FailedRequest>(KIND, id)).value
+  const { value } = await failures(records).read(id)
+  return value
 }
 
 /** Whether the request succeeded, and a part of it had no effect. */

@@ -4,7 +4,6 @@
 import type { Finding } from '../config/report/finding.ts'
 import type { Records } from '../store/records.ts'
 
-const KIND = 'FolderState'
 const ID = 'current'
 /** The record outlives this by the slack of records. Then a service that ended without a word is forgotten. */
 const TTL_SECONDS = 30
@@ -22,9 +21,11 @@ export interface FolderState {
   restart?: { since: number; keys: string[] }
 }
 
+const folderStates = (records: Records) => records.of<FolderState>('FolderState')
+
 /** Returns the differences; none if no service runs. */
 export async function readFolderState(records: Records): Promise<FolderState> {
-  const { value = {} } = await records.read<FolderState>(KIND, ID)
+  const { value = {} } = await folderStates(records).read(ID)
   return value
 }
 
@@ -33,7 +34,7 @@ export async function saveFolderState(records: Records, state: FolderState): Pro
   const { refused } = state
   const findings = refused?.findings.slice(0, MAX_FINDINGS) ?? []
   const saved = { ...state, refused: refused && { ...refused, findings } }
-  await records.change<FolderState>(KIND, ID, () => saved, { ttl: TTL_SECONDS })
+  await folderStates(records).change(ID, () => saved, { ttl: TTL_SECONDS })
 }
 
 /** Removes what a service that has ended left. Another one that still runs writes its differences again. */

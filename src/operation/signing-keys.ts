@@ -59,6 +59,10 @@ interface Scheduled {
 /** The record in the store. */
 type Schedule = { keys: Scheduled[] }
 
+/** The schedule is one record. It is in no backup: an old copy would make a retired key valid again. */
+const schedules = (records: Records) => records.of<Schedule>('SigningKeys')
+const SCHEDULE_ID = 'current'
+
 const STATES = ['current', 'next', 'retired'] as const
 
 /** A key in the schedule, for operators. */
@@ -73,7 +77,8 @@ export interface KeyStatus {
 }
 
 async function readSchedule(records: Records): Promise<Scheduled[]> {
-  return (await records.read<Schedule>('SigningKeys', 'current')).value?.keys ?? []
+  const { value } = await schedules(records).read(SCHEDULE_ID)
+  return value?.keys ?? []
 }
 
 /** Returns the key ids in the store. Creates no keys. */
@@ -112,7 +117,7 @@ export async function openSigningKeys(records: Records, settings: Settings) {
       const keys = await edit(before)
       return isDeepStrictEqual(keys, before) ? undefined : { keys }
     }
-    const { before, after = before } = await records.change('SigningKeys', 'current', decide)
+    const { before, after = before } = await schedules(records).change(SCHEDULE_ID, decide)
     return after?.keys ?? []
   }
 

@@ -11,7 +11,6 @@
 //   const consents = records.of<Consent>('Consent', { backup: true })
 
 import { setTimeout } from 'node:timers/promises'
-import KINDS from './kinds.json' with { type: 'json' }
 import { type CurrentRequest, createRequestReads } from './request-reads.ts'
 import { createSeal, openIdentity, type Seal } from './seal.ts'
 import { SerialQueue } from './serial-queue.ts'
@@ -138,7 +137,7 @@ export interface KindOptions {
 }
 
 /** All records of an installation; see `openRecords`. */
-export interface Records extends OldRecords {
+export interface Records {
   /**
    * Returns the collection of a kind, for instance `records.of<Consent>('Consent', { backup: true })`. Declare a
    * kind beside the type of its values. Throws if the same kind was declared with other options before.
@@ -320,7 +319,6 @@ export async function openRecords(
   }
 
   return {
-    ...oldOperations(of),
     of,
 
     async confirmRemovals(request) {
@@ -350,48 +348,5 @@ async function repeat<T>(attempt: () => Promise<T | undefined>): Promise<T | und
     if (i > 10) await setTimeout(Math.random() * i)
     const outcome = await attempt()
     if (outcome !== undefined) return outcome
-  }
-}
-
-// The former operations, by kind. They go when every folder has collections.
-interface OldRecords {
-  read<T>(kind: string, id: string, ...others: Name[]): Promise<Found<T>>
-  lastRead<T>(kind: string, id: string): Found<T> | undefined
-  save(kind: string, id: string, value: object, options?: SaveOptions): Promise<boolean>
-  change<T extends object>(
-    kind: string,
-    id: string,
-    decide: Decide<T>,
-    options?: SaveOptions | ((next: T) => SaveOptions),
-    known?: Found<T>,
-  ): Promise<Change<T>>
-  consume(kind: string, id: string): Promise<boolean>
-  remove(kind: string, id: string, seconds?: number, version?: number): Promise<boolean>
-  walk<T>(index: string, name: string, unreadable?: Unreadable): AsyncGenerator<T>
-  list<T>(index: string, name: string): Promise<T[]>
-  count(index: string, name: string): Promise<number>
-}
-
-function oldOperations(of: Records['of']): OldRecords {
-  const all = new Map(Object.entries(KINDS))
-  const old = <T>(kind: string) =>
-    of<T & object>(kind, { backup: all.get(kind)?.inBackup ?? false })
-  return {
-    read: <T>(kind: string, id: string, ...others: Name[]) => old<T>(kind).read(id, ...others),
-    lastRead: <T>(kind: string, id: string) => old<T>(kind).lastRead(id),
-    save: (kind, id, value, options) => old<object>(kind).save(id, value, options),
-    change: <T extends object>(
-      kind: string,
-      id: string,
-      decide: Decide<T>,
-      options?: SaveOptions | ((next: T) => SaveOptions),
-      known?: Found<T>,
-    ) => old<T>(kind).change(id, decide, options, known),
-    consume: (kind, id) => old(kind).consume(id),
-    remove: (kind, id, seconds, version) => old(kind).remove(id, seconds, version),
-    walk: <T>(index: string, name: string, unreadable?: Unreadable) =>
-      old<T>('').walk(index, name, unreadable),
-    list: <T>(index: string, name: string) => old<T>('').list(index, name),
-    count: (index, name) => old('').count(index, name),
   }
 }

@@ -3,7 +3,6 @@
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 import { expect, test } from 'vitest'
-import KINDS from '../../src/store/kinds.json' with { type: 'json' }
 
 const ROOT = `${import.meta.dirname}/../../`
 const readTree = (pattern: string) =>
@@ -246,44 +245,4 @@ test('the code is not packed: tokens a line', () => {
   const lines = code.flatMap(({ text }) => text.split('\n')).filter(isCode)
   const tokens = lines.map(tokensOf).reduce((sum, each) => sum + each, 0)
   expect(tokens / lines.length).toBeLessThanOrEqual(TOKENS_A_LINE)
-})
-
-/** The kinds of records in a file: arguments of `records`, tuples of a kind and an id, constants. */
-function kindsOf(text: string): string[] {
-  const ways = [
-    /\brecords\s*\.\w+(?:<[^\n]*?>)?\(\s*'([A-Z]\w+)'/g,
-    /\bid: Id\] (?:=> |\{\s*return )\['([A-Z]\w+)'/g,
-    /\bconst (?:KIND|kind|CLIENT|TOKEN|INVITATION) = '([A-Z]\w+)'/g,
-    /\bnames: \['([A-Z]\w+)', '/g,
-    /\b: (?:Name|Kind) => \['([A-Z]\w+)'/g,
-  ]
-  return ways.flatMap(way => [...text.matchAll(way)].map(([, kind = '']) => kind))
-}
-/** The models that the library keeps in an adapter. Usher does not offer pre-authorized codes. */
-const models = globSync(`${ROOT}node_modules/oidc-provider/lib/models/*.js`)
-  .flatMap(path => /=> class (\w+) extends/.exec(readFileSync(path, 'utf8'))?.[1] ?? [])
-  .filter(name => name !== 'PreAuthorizedCode')
-
-test.each([
-  "await records.save('Ping', id, {})",
-  "records.change<Claim>(\n      'Ping', id, change)",
-  "const pingName = (id: string): [kind: string, id: Id] => ['Ping', { slot: id, id }]",
-  "export function pingName(id: string): [kind: string, id: Id] {\n  return ['Ping', id]",
-  "const KIND = 'Ping'",
-  "    names: ['Ping', 'pings'],",
-])('a kind of record is found: %s', text => {
-  expect(kindsOf(text)).toEqual(['Ping'])
-})
-
-test('every kind of record that src writes stands in store/kinds.json, with a type of src', () => {
-  const written = new Set(source.flatMap(({ text }) => kindsOf(text)))
-  expect(written.size).toBeGreaterThan(15)
-  expect(models.length).toBeGreaterThan(10)
-  expect([...written, ...models].filter(kind => !Object.hasOwn(KINDS, kind))).toEqual([])
-  const text = source.map(file => file.text).join('\n')
-  const isWord = (word: string) => new RegExp(`\\b${word}\\b`).test(text)
-  const unused = Object.keys(KINDS).filter(kind => !isWord(kind) && !models.includes(kind))
-  expect(unused).toEqual([])
-  const types = Object.values(KINDS).map(({ type }) => type.replace('[]', ''))
-  expect(types.filter(type => /^\w/.test(type) && !isWord(type))).toEqual([])
 })

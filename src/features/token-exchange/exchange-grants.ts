@@ -2,12 +2,12 @@
 // opaque token that was exchanged on the way. Without one of them it is not found: every end of access ends exchanged
 // tokens, too. A grant of its own keeps APIs from linking a user by the tags of tokens.
 
-import { type GrantRecord, grantName, type Payload } from '../../oidc/adapter/grants.ts'
+import { type GrantRecord, grantRecords } from '../../oidc/adapter/grants.ts'
 import { currentRequest } from '../../oidc/adapter/request.ts'
 import { findClient, refusalOf } from '../../oidc/clients.ts'
 import type { Account } from '../../sign-in/account.ts'
 import type { Dependencies } from '../../sign-in/dependencies.ts'
-import type { Name } from '../../store/records.ts'
+import type { Name, Records } from '../../store/records.ts'
 
 /** The grant of a user, or of an exchanged token. */
 export type ExchangeGrant = GrantRecord & {
@@ -20,20 +20,24 @@ export type ExchangeGrant = GrantRecord & {
   actors?: string[]
 }
 
+/** Returns the records of grants, with the fields of those of exchanged tokens. */
+export const exchangeGrants = (records: Records) => records.of<ExchangeGrant>('Grant')
+
 /**
  * Returns a grant; undefined if it is gone, or a record that it depends on, and if the user may not use one of the
  * clients any more: the one where the user signed in, and those that exchanged.
  */
 export async function findExchangeGrant({ records, directory }: Dependencies, id: string) {
-  const { value: grant } = await records.read<ExchangeGrant & Payload>(...grantName(id))
+  const { value: grant } = await exchangeGrants(records).read(id)
   const [root, ...others] = grant?.dependsOn ?? []
   if (!grant || !root) return grant
   // One operation reads all of them, and the reads below are answered from it.
-  await records.read(...root, ...others)
-  const found = await Promise.all([root, ...others].map(name => records.read<GrantRecord>(...name)))
-  if (found.some(({ value }) => !value)) return undefined
+  const [, rootId] = root
+  const { value: rootGrant } = await grantRecords(records).read(rootId, ...others)
+  const found = await Promise.all(others.map(([kind, otherId]) => records.of(kind).read(otherId)))
+  if (!rootGrant || found.some(({ value }) => !value)) return undefined
   const account = await directory.findEnabled(grant.accountId, grant.iat)
-  const clientIds = [found[0]?.value?.clientId, ...(grant.actors ?? [])]
+  const clientIds = [rootGrant.clientId, ...(grant.actors ?? [])]
   return (await mayUseAll(account, clientIds)) ? grant : undefined
 }
 

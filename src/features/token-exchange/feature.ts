@@ -27,7 +27,12 @@ import type { Dependencies } from '../../sign-in/dependencies.ts'
 import { now } from '../../store/store.ts'
 import { mapOf, required } from '../../store/values.ts'
 import { tokenFor } from '../resources.ts'
-import { type ExchangeGrant, findExchangeGrant, mayUseAll } from './exchange-grants.ts'
+import {
+  type ExchangeGrant,
+  exchangeGrants,
+  findExchangeGrant,
+  mayUseAll,
+} from './exchange-grants.ts'
 import {
   ACCESS_TOKEN,
   createSubjectReader,
@@ -274,7 +279,7 @@ async function issueToken(
     resources: { ...given, [api.resource]: scope },
     dependsOn: [...(source.dependsOn ?? [grantName(source.jti)]), ...subject.records],
   }
-  await saveWithRequest(() => records.save(...grantName(grantId), grant, { ttl }))
+  await saveWithRequest(() => exchangeGrants(records).save(grantId, grant, { ttl }))
   const { requested_token_type = ACCESS_TOKEN } = ctx.oidc.params as ExchangeParameters
   return {
     access_token: await token.save(),
