@@ -50,12 +50,7 @@ async function supervise(settings: Settings) {
     for (let wait = RESTART_MS.min; ; wait = Math.min(2 * wait, RESTART_MS.max)) {
       const started = performance.now()
       const ended = await runWorker(held).catch(error => ({ reason: reasonOf(error) }))
-      if (state === 'starting') {
-        // A worker that exits by itself has written the reason to stderr.
-        const text = `Usher cannot start: a worker ended by ${ended.reason}\n`
-        if (!ended.reason.startsWith('exit')) process.stderr.write(text)
-        process.exit(1)
-      }
+      if (state === 'starting') exitAtStart(ended.reason)
       if (state === 'ending') return
       if (performance.now() - started > STABLE_MS) wait = RESTART_MS.min
       metrics.workerLost()
@@ -82,6 +77,14 @@ async function supervise(settings: Settings) {
   state = 'serving'
   for (let i = 1; i < settings.workers; i++) keepWorker()
   await serveMetrics(settings, metrics.text)
+}
+
+/** Ends the process because a worker did not start. A worker that exits by itself has written the reason to stderr. */
+function exitAtStart(reason: string): never {
+  if (!reason.startsWith('exit')) {
+    process.stderr.write(`Usher cannot start: a worker ended by ${reason}\n`)
+  }
+  process.exit(1)
 }
 
 /** Runs a worker with these settings. Resolves when it has ended. Rejects if it was not created. */

@@ -121,12 +121,17 @@ function watchStore(records: Records, readiness: Readiness, audit: Logger, metri
 function noteChecks(checks: Check[], readiness: Readiness, audit: Logger) {
   for (const { name, state, found, fix } of checks) {
     const before = readiness.checks.find(check => check.name === name)?.state ?? 'ok'
-    const level = state === 'ok' ? 'info' : name === 'identity' ? 'error' : 'warn'
     if (state !== before) {
-      audit[level]({ event: 'store_check', check: name, state, found, fix }, 'store')
+      audit[levelOf(name, state)]({ event: 'store_check', check: name, state, found, fix }, 'store')
     }
   }
   readiness.checks = checks
+}
+
+/** The level of the log line: two installations must never be in use at once. */
+function levelOf(name: string, state: Check['state']) {
+  if (state === 'ok') return 'info'
+  return name === 'identity' ? 'error' : 'warn'
 }
 
 /** The main listener, and one for `client_certificates.origin`, so that browsers need no certificate. */

@@ -3,6 +3,8 @@
 // of proxies (RFC 9700 §4.13).
 
 import { X509Certificate } from 'node:crypto'
+import type { IncomingHttpHeaders } from 'node:http'
+import type { Socket } from 'node:net'
 import { isIP } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import type { Context, Middleware } from 'koa'
@@ -42,23 +44,24 @@ export function edge(
     const isTls = socket instanceof TLSSocket
     const claim = (name: string) =>
       isForwarded ? String(headers[`x-forwarded-${name}`] ?? '') : ''
-    const [hosts, schemes] = [claim('host'), claim('proto')]
+    const hosts = claim('host')
+    const schemes = claim('proto')
     const claimedHost = last(hosts) || headers.host || ''
     const claimedScheme = last(schemes) || (isTls ? 'https' : 'http')
     const ip = nearestOf(claim('for'), peer, isProxy)
-    if (isForwarded) ctx.state.clientCertificate = certificateIn(headersDistinct, header)
-    else if (isTls) ctx.state.clientCertificate = socket.getPeerX509Certificate()
+    ctx.state.clientCertificate = isForwarded
+      ? certificateIn(headersDistinct, header)
+      : certificateOf(socket)
 
     const named = claimedHost.toLowerCase().replace(defaultPort, '')
     // The other origin shows no pages: its cookies would differ from those of the issuer.
     const at = other && named === other && byCertificate.includes(ctx.path) ? other : host
 
-    for (const name of Object.keys(headers)) {
-      if (CLAIM.test(name) || name === header?.toLowerCase()) delete headers[name]
-    }
+    removeClaims(headers, header)
     Object.assign(headers, { host: at, 'x-forwarded-proto': scheme, 'x-forwarded-for': ip })
 
-    if (named !== at || (headersDistinct.host?.length ?? 0) > 1) {
+    const hasSeveralHosts = (headersDistinct.host?.length ?? 0) > 1
+    if (named !== at || hasSeveralHosts) {
       Object.assign(ctx.state.log, { refused: 'host', host: forErrorDescription(claimedHost) })
       const shown = quoted(last(hosts) ? hosts : claimedHost)
       ctx.throw(421, `the issuer is ${issuer}, and the request is for the host ${shown}`)
@@ -70,6 +73,18 @@ export function edge(
       ctx.throw(421, `${must}${sent}`)
     }
     return next()
+  }
+}
+
+/** The certificate of the client of a TLS connection, if it sent one. */
+function certificateOf(socket: Socket) {
+  return socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined
+}
+
+/** Removes what a proxy has claimed, so that nothing behind this reads it. `certificate`: the header of a certificate. */
+function removeClaims(headers: IncomingHttpHeaders, certificate?: string): void {
+  for (const name of Object.keys(headers)) {
+    if (CLAIM.test(name) || name === certificate?.toLowerCase()) delete headers[name]
   }
 }
 

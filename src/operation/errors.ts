@@ -30,31 +30,13 @@ type Formats = Record<'bare' | 'cors' | 'json', RegExp>
 /** Turns thrown errors into responses. `development`: requests from loopback get the operator's `detail`. */
 export function errors(pages: ErrorPages, formats: Formats, development: boolean): Middleware {
   return async (ctx, next) => {
-    // The library reads this header, too. Java sends `text/html` by default.
-    const { headers } = ctx.req
-    const mayPreferHtml = headers.accept?.includes('text/') && formats.json.test(ctx.path)
-    if (mayPreferHtml && ctx.accepts('json', 'html') === 'html') headers.accept = 'application/json'
+    if (formats.json.test(ctx.path)) preferJson(ctx)
     try {
       await next()
     } catch (thrown) {
-      const { status, ...answer } = answerOf(thrown)
-      if (status >= 500) ctx.state.fault = thrown
-      ctx.status = status
-      ctx.set('Cache-Control', 'no-store')
-      // Browsers prefer HTML to other types. Programs accept JSON or all types.
-      if (ctx.accepts('json', 'html') === 'html') pages.show(ctx, answer)
-      else ctx.body = answer
+      answerThrown(ctx, thrown, pages)
     }
-    const retryAfter = RETRY_AFTER_SECONDS[ctx.status]
-    if (retryAfter) ctx.set('Retry-After', retryAfter)
-    // Clients would read this header as an error of their token.
-    if (ctx.status === 503) ctx.remove('WWW-Authenticate')
-    // A script can read each error: also one that came before the library, and that its own origin is refused.
-    if (ctx.status >= 400 && formats.cors.test(ctx.path)) {
-      ctx.vary('Origin')
-      ctx.set('Access-Control-Allow-Origin', ctx.get('Origin') || '*')
-      ctx.append('Access-Control-Expose-Headers', 'WWW-Authenticate, Retry-After, X-Request-Id')
-    }
+    setErrorHeaders(ctx, formats)
     const { error, error_description } = mapOf(ctx.body)
     if (typeof error !== 'string') return
     const { requestId: request_id, log } = ctx.state
@@ -67,6 +49,35 @@ export function errors(pages: ErrorPages, formats: Formats, development: boolean
     const error_uri = pages.errorUri(error)
     ctx.body = { ...ctx.body, error_uri, request_id, ...(isShown && { detail }) }
   }
+}
+
+/** The library reads this header, too. Java sends `text/html` by default. */
+function preferJson(ctx: Context): void {
+  const { headers } = ctx.req
+  const mayPreferHtml = headers.accept?.includes('text/')
+  if (mayPreferHtml && ctx.accepts('json', 'html') === 'html') headers.accept = 'application/json'
+}
+
+function answerThrown(ctx: Context, thrown: unknown, pages: ErrorPages): void {
+  const { status, ...answer } = answerOf(thrown)
+  if (status >= 500) ctx.state.fault = thrown
+  ctx.status = status
+  ctx.set('Cache-Control', 'no-store')
+  // Browsers prefer HTML to other types. Programs accept JSON or all types.
+  if (ctx.accepts('json', 'html') === 'html') pages.show(ctx, answer)
+  else ctx.body = answer
+}
+
+function setErrorHeaders(ctx: Context, { cors }: Formats): void {
+  const retryAfter = RETRY_AFTER_SECONDS[ctx.status]
+  if (retryAfter) ctx.set('Retry-After', retryAfter)
+  // Clients would read this header as an error of their token.
+  if (ctx.status === 503) ctx.remove('WWW-Authenticate')
+  // A script can read each error: also one that came before the library, and that its own origin is refused.
+  if (ctx.status < 400 || !cors.test(ctx.path)) return
+  ctx.vary('Origin')
+  ctx.set('Access-Control-Allow-Origin', ctx.get('Origin') || '*')
+  ctx.append('Access-Control-Expose-Headers', 'WWW-Authenticate, Retry-After, X-Request-Id')
 }
 
 /** The parameters of a challenge that say what is wrong (RFC 6750 §3). */

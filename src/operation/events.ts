@@ -105,8 +105,7 @@ export function createDeliver(provider: Provider, features: Notifier[], environm
   const audit = createAudit(log)
   const deliverOnce: Attempt = async (kind, { client_id, accountId, attempt }, isLast, sent) => {
     const failure = await sent.then(() => undefined, failureOf)
-    const isOver = failure?.isFinal || isLast
-    const outcome = failure ? (isOver ? 'given_up' : 'failed') : 'delivered'
+    const outcome = outcomeOf(failure, isLast)
     const event = `${kind}_${outcome}` as const
     metrics.auditEvent(event)
     audit.info({ event, client_id, account: accountId, attempt, reason: failure?.reason })
@@ -115,6 +114,11 @@ export function createDeliver(provider: Provider, features: Notifier[], environm
   return async (queue: Queue): Promise<void> => {
     await Promise.all(features.map(({ deliver }) => deliver?.(provider, queue, deliverOnce)))
   }
+}
+
+function outcomeOf(failure: { isFinal: boolean } | undefined, isLast: boolean) {
+  if (!failure) return 'delivered'
+  return failure.isFinal || isLast ? 'given_up' : 'failed'
 }
 
 /** `isFinal`: the sender knows that the receiver would refuse another attempt. */

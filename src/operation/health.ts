@@ -31,11 +31,19 @@ export function health(readiness: Readiness): Middleware {
     if (!(isReady || path === '/livez') || !['GET', 'HEAD'].includes(method)) return next()
     ctx.state.isQuiet = true
     ctx.set('Cache-Control', 'no-store')
-    const known = isReady ? stateOf(readiness) : 'alive'
-    if (!known && mayProbe()) latest = readiness.probe()
-    const status = known ?? ((await latest) ? 'ready' : 'degraded')
-    ctx.status = ['alive', 'ready'].includes(status) ? 200 : 503
-    ctx.body = { status, ...(isReady && notes(readiness)) }
+    if (!isReady) {
+      ctx.body = { status: 'alive' }
+      return
+    }
+    const status = stateOf(readiness) ?? (await probed())
+    ctx.status = status === 'ready' ? 200 : 503
+    ctx.body = { status, ...notes(readiness) }
+  }
+
+  /** The state by the latest probe of the store. */
+  async function probed(): Promise<string> {
+    if (mayProbe()) latest = readiness.probe()
+    return (await latest) ? 'ready' : 'degraded'
   }
 }
 

@@ -122,14 +122,19 @@ export function limitStored(
     // The account counts at the end, when the session is known in any case.
     if (account === undefined || isBusy(account)) countStored(ctx, storedBytes(ctx), account)
     await next()
-    const { route, session, entities = {} } = ctx.oidc ?? {}
-    const { accountId } = session ?? {}
+    settle(ctx)
+  }
+
+  /** Corrects the count of a request by what the library has done with it. */
+  function settle({ oidc, state: { stored } }: Context): void {
+    const { route, session, entities = {} } = oidc ?? {}
+    const accountId: string | undefined = session?.accountId
     // A request that shows no page, such as one with `prompt=none`, stores no interaction.
     const isUnstored = route === 'authorization' && !entities.Interaction
     // A short request that names a pushed one stores its parameters again.
     const pushed: number = entities.PushedAuthorizationRequest?.request.length ?? 0
-    if (isUnstored || accountId) ctx.state.stored.takeBack()
-    else if (pushed > 0) ctx.state.stored.count(pushed)
+    if (isUnstored || accountId) stored.takeBack()
+    else if (pushed > 0) stored.count(pushed)
     if (accountId) countForAccount(accountId)
   }
 }

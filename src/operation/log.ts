@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
 import { type Logger, pino } from 'pino'
 import { BOUNDS } from '../oidc/bounds.ts'
+import type { NotedEvent } from '../oidc/note.ts'
 import { isMap } from '../store/values.ts'
 import { type AuditEventName, createAudit, isFailure } from './audit.ts'
 import { networkOf } from './client-info.ts'
@@ -74,7 +75,8 @@ export function requestLog(
 ): Middleware {
   const audit = createAudit(log)
   const quota = () => lineQuota(log, 'failed requests were not logged')
-  const [hasRoom, hasRoomForSignIn] = [quota(), quota()]
+  const hasRoom = quota()
+  const hasRoomForSignIn = quota()
 
   return async (ctx, next) => {
     const started = performance.now()
@@ -83,28 +85,40 @@ export function requestLog(
     Object.assign(ctx.state, { requestId: id, log: {}, auditEvents: [] })
     ctx.res.setHeader('X-Request-Id', id)
     await next()
-    if (ctx.state.isQuiet) return
+    if (!ctx.state.isQuiet) logRequest(ctx, id, performance.now() - started)
+  }
+
+  function logRequest(ctx: Context, id: string, ms: number): void {
     const { ip, method, status } = ctx
     const { auditEvents, fault } = ctx.state
     const isFailed = status >= 400 || ctx.state.log.error !== undefined
     if (isFailed || ctx.state.log.ignored) onFailure(ctx)
     // The pattern of the route, such as `/interaction/:uid`; null if no route matched.
     const route: string | null = ctx._matchedRoute?.toString() ?? null
-    const ms = performance.now() - started
     metrics.requests.observe({ route: route ?? 'none', status }, ms / 1000)
+    const isLogged = !isFailed || hasRoomFor(ctx)
+    if (isLogged) {
+      if (fault) log.error({ id, fault: faultOf(fault) }, 'request failed')
+      const level = ctx.state.log.warning ? 'warn' : 'info'
+      const about = { id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log }
+      log[level](printable(about))
+    }
+    for (const event of auditEvents) logAuditEvent(ctx, id, event, isLogged)
+  }
+
+  /** Whether the quota of failed requests, or that of failed sign-ins, has room for one more of this network. */
+  function hasRoomFor({ ip, state: { auditEvents } }: Context): boolean {
     const isSignIn = auditEvents.some(({ event }) => isFailure(event))
     const take = isSignIn ? hasRoomForSignIn : hasRoom
-    const isLogged = !isFailed || take(networkOf(ip))
-    if (isLogged && fault) log.error({ id, fault: faultOf(fault) }, 'request failed')
-    const level = ctx.state.log.warning ? 'warn' : 'info'
-    const about = { id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log }
-    if (isLogged) log[level](printable(about))
-    for (const event of auditEvents) {
-      metrics.auditEvent(event.event as AuditEventName)
-      const user_agent = ctx.get('User-Agent').slice(0, 200)
-      const fields = printable({ id, ip, user_agent, ...event })
-      if (isLogged || !isFailure(event.event)) audit.info(fields)
-    }
+    return take(networkOf(ip))
+  }
+
+  /** Failures that are not logged are counted. */
+  function logAuditEvent(ctx: Context, id: string, event: NotedEvent, isLogged: boolean): void {
+    metrics.auditEvent(event.event as AuditEventName)
+    if (!isLogged && isFailure(event.event)) return
+    const user_agent = ctx.get('User-Agent').slice(0, 200)
+    audit.info(printable({ id, ip: ctx.ip, user_agent, ...event }))
   }
 }
 

@@ -101,9 +101,10 @@ export async function serveMetrics({ metrics }: Settings, text: () => Promise<st
     const isKnown = url === '/metrics' && method === 'GET'
     // With several processes, this fails while a worker does not answer.
     const lines = isKnown ? await text().catch(() => undefined) : undefined
-    res.statusCode = lines ? 200 : isKnown ? 503 : 404
     res.setHeader('Content-Type', 'text/plain; version=0.0.4; charset=utf-8')
-    res.end(lines ?? (isKnown ? 'a worker does not answer\n' : 'GET /metrics\n'))
+    if (lines) return res.end(lines)
+    res.statusCode = isKnown ? 503 : 404
+    res.end(isKnown ? 'a worker does not answer\n' : 'GET /metrics\n')
   })
   if (metrics) await once(server.listen(metrics), 'listening')
 }

@@ -125,14 +125,9 @@ export async function openSigningKeys(records: Records, settings: Settings) {
   async function plan(before: Scheduled[]): Promise<Scheduled[]> {
     const time = now()
     const schedule = before.filter(entry => (statusOf(before, entry).until ?? Infinity) > time)
-    const isScheduled = ({ kid }: SigningKey) => schedule.some(({ key }) => key.kid === kid)
     /** A new key signs at once only if its algorithm has no other. */
     const startOf = (alg: string) => (signersOf(schedule, alg).length ? time + announce : time)
-    for (const [i, key] of imports.entries()) {
-      // A key before a scheduled one has been used already. It is not scheduled again.
-      if (imports.slice(i).some(isScheduled)) continue
-      // In an empty or restored store, an earlier key of its algorithm may have been retired.
-      if (!before.length && imports.slice(i + 1).some(({ alg }) => alg === key.alg)) continue
+    for (const key of importsToSchedule(schedule, before.length === 0)) {
       const { d, p, q, dp, dq, qi, sign, ...publicPart } = key
       schedule.push({ key: publicPart, from: startOf(key.alg) })
     }
@@ -145,6 +140,18 @@ export async function openSigningKeys(records: Records, settings: Settings) {
       if (isDue) schedule.push({ key: await makeKey(alg), from })
     }
     return schedule
+  }
+
+  /** Returns the imported keys that are not in the schedule and have not been used before. */
+  function importsToSchedule(schedule: Scheduled[], isEmptyStore: boolean): SigningKey[] {
+    const isScheduled = ({ kid }: SigningKey) => schedule.some(({ key }) => key.kid === kid)
+    return imports.filter((key, i) => {
+      // A key before a scheduled one has been used already. It is not scheduled again.
+      if (imports.slice(i).some(isScheduled)) return false
+      // In an empty or restored store, an earlier key of its algorithm may have been retired.
+      const hasLater = imports.slice(i + 1).some(({ alg }) => alg === key.alg)
+      return !(isEmptyStore && hasLater)
+    })
   }
 
   /** Algorithms that get keys. One with a key keeps getting successors, even if no client names it. */
