@@ -10,6 +10,9 @@ import type { PromptPage } from '../sign-in/interaction-pages.ts'
 import type { Site } from '../sign-in/site.ts'
 import type { Notices } from './overview.ts'
 
+/** The router of the pages. */
+export type Pages = Router
+
 /** What an optional feature adds to the product: to the wrapper, to the sign-in, and to the pages. */
 export interface PageFeature extends Feature, Notifier {
   /** Metadata of a client that is not in the config folder, for pages. Undefined when it has none. */
@@ -26,5 +29,5 @@ export interface PageFeature extends Feature, Notifier {
   /** Entries of the account navigation. A sign-in may return to their pages. */
   areas?: Area[]
   /** Adds pages to the router. */
-  addPages?(pages: Router, site: Site): void
+  addPages?(pages: Pages, site: Site): void
 }

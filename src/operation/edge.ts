@@ -54,8 +54,7 @@ export function edge(
       : certificateOf(socket)
 
     const named = claimedHost.toLowerCase().replace(defaultPort, '')
-    // The other origin shows no pages: its cookies would differ from those of the issuer.
-    const at = other && named === other && byCertificate.includes(ctx.path) ? other : host
+    const at = hostFor(named, ctx.path)
 
     removeClaims(headers, header)
     Object.assign(headers, { host: at, 'x-forwarded-proto': scheme, 'x-forwarded-for': ip })
@@ -66,13 +65,21 @@ export function edge(
       const shown = quoted(last(hosts) ? hosts : claimedHost)
       ctx.throw(421, `the issuer is ${issuer}, and the request is for the host ${shown}`)
     }
-    if (claimedScheme.toLowerCase() !== scheme) {
-      ctx.state.log.refused = isForwarded ? 'scheme' : 'not from a proxy in usher.yaml'
-      const sent = schemes && `, not ${quoted(schemes)}`
-      const must = `the issuer is ${issuer}; its proxy must send X-Forwarded-Proto: ${scheme}`
-      ctx.throw(421, `${must}${sent}`)
-    }
-    return next()
+    if (claimedScheme.toLowerCase() === scheme) return next()
+    ctx.state.log.refused = isForwarded ? 'scheme' : 'not from a proxy in usher.yaml'
+    return refuseScheme(ctx, schemes)
+  }
+
+  /** `sent`: the claims of the proxy; empty without any. */
+  function refuseScheme(ctx: Context, sent: string): never {
+    const instead = sent && `, not ${quoted(sent)}`
+    const must = `the issuer is ${issuer}; its proxy must send X-Forwarded-Proto: ${scheme}`
+    ctx.throw(421, `${must}${instead}`)
+  }
+
+  /** The other origin shows no pages: its cookies would differ from those of the issuer. */
+  function hostFor(named: string, path: string): string {
+    return other && named === other && byCertificate.includes(path) ? other : host
   }
 }
 

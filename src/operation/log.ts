@@ -97,13 +97,15 @@ export function requestLog(
     const route: string | null = ctx._matchedRoute?.toString() ?? null
     metrics.requests.observe({ route: route ?? 'none', status }, ms / 1000)
     const isLogged = !isFailed || hasRoomFor(ctx)
-    if (isLogged) {
-      if (fault) log.error({ id, fault: faultOf(fault) }, 'request failed')
-      const level = ctx.state.log.warning ? 'warn' : 'info'
-      const about = { id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log }
-      log[level](printable(about))
-    }
+    const about = { id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log }
+    if (isLogged) writeLines(about, fault)
     for (const event of auditEvents) logAuditEvent(ctx, id, event, isLogged)
+  }
+
+  function writeLines(about: Record<string, unknown>, fault: unknown): void {
+    if (fault) log.error({ id: about.id, fault: faultOf(fault) }, 'request failed')
+    const level = about.warning ? 'warn' : 'info'
+    log[level](printable(about))
   }
 
   /** Whether the quota of failed requests, or that of failed sign-ins, has room for one more of this network. */

@@ -28,7 +28,7 @@ export type FactorNeed = 'none' | 'use' | 'add'
 
 /** What decides the next step. */
 export type SignInState =
-  /** Nobody has signed in. */
+  /** No user has signed in. */
   | { at: 'start' }
   /** The user has answered `answered`. `factor`: what the rules of the account still demand. */
   | { at: 'login'; answered: Step; factor: FactorNeed; hasTemporaryPassword: boolean }

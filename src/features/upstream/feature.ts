@@ -23,9 +23,9 @@
 // response of one issuer is never taken for that of another (mix-up).
 
 import { randomBytes } from 'node:crypto'
-import type Router from '@koa/router'
 import type { Context } from 'koa'
 import type { IDToken } from 'openid-client'
+import type { Pages } from '../../account/page-feature.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import type { Feature, Finisher } from '../../oidc/feature.ts'
 import { harmless } from '../../oidc/harmless.ts'
@@ -227,7 +227,7 @@ export function upstreamSignIn(dependencies: Dependencies, directory: OwnAccount
     return next
   }
 
-  function addPages(pages: Router, site: Site) {
+  function addPages(pages: Pages, site: Site) {
     const signIns = createSignInsPage(site, directory, connections, (connection, user) =>
       beginRequest(connection, user.session.uid, {}, { linkTo: user.account.id }),
     )
