@@ -41,14 +41,10 @@ export function edge(
     const { headers, headersDistinct, socket } = ctx.req
     const peer = ipOf(socket.remoteAddress) ?? ''
     const isForwarded = isProxy(peer)
-    const isTls = socket instanceof TLSSocket
-    const claim = (name: string) =>
-      isForwarded ? String(headers[`x-forwarded-${name}`] ?? '') : ''
-    const hosts = claim('host')
-    const schemes = claim('proto')
+    const { hosts, schemes, addresses } = isForwarded ? claimsIn(headers) : NO_CLAIMS
     const claimedHost = last(hosts) || headers.host || ''
-    const claimedScheme = last(schemes) || (isTls ? 'https' : 'http')
-    const ip = nearestOf(claim('for'), peer, isProxy)
+    const claimedScheme = last(schemes) || schemeOf(socket)
+    const ip = nearestOf(addresses, peer, isProxy)
     ctx.state.clientCertificate = isForwarded
       ? certificateIn(headersDistinct, header)
       : certificateOf(socket)
@@ -60,14 +56,17 @@ export function edge(
     Object.assign(headers, { host: at, 'x-forwarded-proto': scheme, 'x-forwarded-for': ip })
 
     const hasSeveralHosts = (headersDistinct.host?.length ?? 0) > 1
-    if (named !== at || hasSeveralHosts) {
-      Object.assign(ctx.state.log, { refused: 'host', host: forErrorDescription(claimedHost) })
-      const shown = quoted(last(hosts) ? hosts : claimedHost)
-      ctx.throw(421, `the issuer is ${issuer}, and the request is for the host ${shown}`)
-    }
+    if (named !== at || hasSeveralHosts) return refuseHost(ctx, claimedHost, hosts)
     if (claimedScheme.toLowerCase() === scheme) return next()
     ctx.state.log.refused = isForwarded ? 'scheme' : 'not from a proxy in usher.yaml'
     return refuseScheme(ctx, schemes)
+  }
+
+  /** `sent`: the claims of the proxy; empty without any. */
+  function refuseHost(ctx: Context, claimed: string, sent: string): never {
+    Object.assign(ctx.state.log, { refused: 'host', host: forErrorDescription(claimed) })
+    const shown = quoted(last(sent) ? sent : claimed)
+    ctx.throw(421, `the issuer is ${issuer}, and the request is for the host ${shown}`)
   }
 
   /** `sent`: the claims of the proxy; empty without any. */
@@ -82,6 +81,22 @@ export function edge(
     return other && named === other && byCertificate.includes(path) ? other : host
   }
 }
+
+/** What proxies say of a request; empty texts without proxies. */
+interface Claims {
+  hosts: string
+  schemes: string
+  addresses: string
+}
+
+const NO_CLAIMS: Claims = { hosts: '', schemes: '', addresses: '' }
+
+function claimsIn(headers: IncomingHttpHeaders): Claims {
+  const claim = (name: string) => String(headers[`x-forwarded-${name}`] ?? '')
+  return { hosts: claim('host'), schemes: claim('proto'), addresses: claim('for') }
+}
+
+const schemeOf = (socket: Socket) => (socket instanceof TLSSocket ? 'https' : 'http')
 
 /** The certificate of the client of a TLS connection, if it sent one. */
 function certificateOf(socket: Socket) {
