@@ -44,7 +44,7 @@ export async function run(first: Settings, context: Context, readiness: Readines
   let logged = new Set<string>()
   /** The store was unavailable during the latest reload, which is repeated. */
   let isPending = false
-  /** What commands for operators must know, because they read the folder. */
+  /** Differences that commands for operators must know, because they read the folder. */
   let folder: FolderState = {}
   metrics.configuration(generation, true)
   logOnce(first)

@@ -1,4 +1,4 @@
-// What an optional feature adds to the product.
+// The type of an optional feature: its members for the wrapper, for the sign-in, and for the pages.
 
 import type Router from '@koa/router'
 import type { Context } from 'koa'
@@ -13,7 +13,7 @@ import type { Notices } from './overview.ts'
 /** The router of the pages. */
 export type Pages = Router
 
-/** What an optional feature adds to the product: to the wrapper, to the sign-in, and to the pages. */
+/** An optional feature. Every member is optional, too: a feature has the members that it needs. */
 export interface PageFeature extends Feature, Notifier {
   /** Metadata of a client that is not in the config folder, for pages. Undefined when it has none. */
   describeClient?(

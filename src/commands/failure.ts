@@ -107,7 +107,7 @@ function inFolder({ client, settings }: Facts, compared: Compared): string[] {
 }
 const NO_SETTINGS = { clients: [], resources: {}, scopes: {} }
 
-/** What to do about a value that the folder has, and the provider did not have then. */
+/** The remedy for a value that the folder has, and the provider did not have then. */
 const ADDED_SINCE = 'send the request again, once the running service uses the folder'
 
 const unknownClient: Reason = facts => {

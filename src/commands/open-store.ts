@@ -32,7 +32,7 @@ export function refuseMemory(name: string, location: string): void {
   throw new Failure(`${name}: ${location} is inside the running service. Name a file or a Redis.`)
 }
 
-/** What a command does about a store without an installation. `keep`: it works on an empty one in memory. */
+/** The action of a command on a store without an installation. `keep`: it works on an empty one in memory. */
 type IfEmpty = 'create' | 'keep' | 'refuse'
 
 /** Opens the store of the configuration, beside a running service. Throws a `Failure` where `ifEmpty` says `refuse`. */

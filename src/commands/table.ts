@@ -30,7 +30,7 @@ export interface Command {
   name: string
   args?: Argument[]
   options?: Option[]
-  /** What the command does, for the help. */
+  /** The sentence of the help. */
   about: string
   load: () => Promise<(invocation: Invocation) => Promise<void>>
 }

@@ -15,10 +15,10 @@
 //   - Networks are counted by `networkOf` (client-info.ts) alone.
 //   - Nothing is counted by reading the contents of records.
 
-/** What a bound protects. */
+/** The resource that a bound protects. */
 type Protects = 'memory' | 'store' | 'CPU' | 'other servers' | 'mailboxes' | 'log'
 
-/** What the number is counted for. `request`: each request or document alone. `all`: everybody together. */
+/** The scope in which the number is counted. `request`: each request or document alone. `all`: everybody together. */
 type Per =
   | 'request'
   | 'network'
@@ -32,7 +32,7 @@ type Per =
   | 'all'
 
 interface Row {
-  /** What a stranger makes or sends, for the document. */
+  /** The thing that a stranger makes or sends, for the document. */
   what: string
   protects: Protects
   per: Per

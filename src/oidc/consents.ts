@@ -58,13 +58,7 @@ const MAX_DETAILS = 20
 const TOMBSTONE_TTL_SECONDS = 24 * 3600
 
 /** Returns the name of an account's record. */
-export const accountName = (id: string): Name => ['Account', id]
-
-/** Returns the name of a consent's record. */
-export const consentName = (accountId: string, clientId: string): Name => [
-  'Consent',
-  `${accountId} ${clientId}`,
-]
+const accountName = (id: string): Name => ['Account', id]
 
 /**
  * Returns when the user last removed the client (epoch seconds), also if a later decision has allowed it again; 0 if

@@ -61,7 +61,7 @@ export function confirmationIn(cnf: unknown): Confirmation | undefined {
   return isKnown ? Object.fromEntries(members) : undefined
 }
 
-/** What is wrong with a JWT that has no key in `confirmationIn`. */
+/** The problem of a JWT for which `confirmationIn` returns no key. */
 export const CNF_PROBLEM = 'has a cnf that is not understood: jkt and x5t#S256 are'
 
 /**

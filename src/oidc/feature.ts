@@ -1,4 +1,4 @@
-// What optional features add to the wrapper. `app.ts` hands them over; no file of this folder imports one.
+// The members that optional features add to the wrapper. `app.ts` hands them over; no file of this folder imports one.
 //
 //   Feature   members of which several features can have one: the wrapper goes through the list
 //   Parts     what exactly one feature does: the wrapper calls it by name
@@ -62,7 +62,7 @@ export interface Feature {
   discovery?(document: Record<string, unknown>): Record<string, unknown>
 }
 
-/** What one feature each does for the wrapper. A part is undefined where its feature is off. */
+/** Functions that one feature each has for the wrapper. A part is undefined where its feature is off. */
 export interface Parts {
   factors?: FactorsPart
   registration?: RegistrationPart

@@ -1,4 +1,4 @@
-// What signatures with a public key of a client cost.
+// The cost of signatures with a public key of a client.
 
 /** A signature takes longer with the length of both (RFC 8017 §3.1): a usual exponent is 65537. */
 const MAX_RSA_BITS = 4096

@@ -1,4 +1,4 @@
-// What the wrapper has to say about a request beside its answer: audit events, and the reason of a failure. Both are
+// Notes of the wrapper about a request, beside its answer: audit events, and the reason of a failure. Both are
 // kept in the state of the request; operation/log.ts writes them to the log when the request is over.
 
 import type { Context, ParameterizedContext } from 'koa'

@@ -86,7 +86,7 @@ import { ACCOUNT_CLIENT, flowOf, RESPONSE_TYPES } from './vocabulary.ts'
 /** The size of an access token in the store. */
 const TOKEN_BYTES = 1024
 
-/** What the library shows to users, and where it asks them. */
+/** The pages that the library shows to users, and the prompts at which it asks them. */
 export interface LibraryPages {
   showError: ShowError
   /** A form that submits itself, for `response_mode=form_post`. */

@@ -12,7 +12,7 @@ import { countStored, storedBytes } from './stored-requests.ts'
 
 const OFFLINE_ACCESS = 'offline_access'
 
-/** What a request can ask for: `acr` values of sign-ins, and names of claims. */
+/** Values that a request can ask for: `acr` of sign-ins, and names of claims. */
 export type Known = { acrValues: string[]; claims: string[] }
 
 /** Refuses an authorization request that is too long or that a feature refuses. */

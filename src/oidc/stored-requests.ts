@@ -1,4 +1,4 @@
-// What a request stores is counted before it is stored. operation/limits.ts has the limits.
+// Records of a request are counted before they are stored. operation/limits.ts has the limits.
 
 import type { Context } from 'koa'
 import { MAX_URL_BYTES } from './request-length.ts'

@@ -30,7 +30,7 @@ function passing(fetch: Fetch): Fetch {
   }
 }
 
-/** Who a request of the library is for decides which addresses it may go to. */
+/** The two ways in which the library fetches: the owner of the address decides which addresses are allowed. */
 export interface ClientFetches {
   /** Public addresses and `egress.allow`. */
   forOperator: Fetch

@@ -82,7 +82,7 @@ export function edge(
   }
 }
 
-/** What proxies say of a request; empty texts without proxies. */
+/** Claims of proxies about a request; empty texts without proxies. */
 interface Claims {
   hosts: string
   schemes: string

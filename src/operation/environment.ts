@@ -1,4 +1,4 @@
-// What every part of the product is built from.
+// The objects that every part of the product is built from.
 
 import type { Logger } from 'pino'
 import type { Settings } from '../config/load.ts'

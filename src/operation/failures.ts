@@ -71,7 +71,7 @@ const ANSWERS: string[] = [
   'slow_down',
 ]
 
-/** What a failed request is compared with: a key of the client, or ids of clients or APIs. */
+/** The registered value that a failed request is compared with: a key of the client, or ids of clients or APIs. */
 export type Compared =
   | 'client_id'
   | 'authentication'
@@ -82,7 +82,7 @@ export type Compared =
   | 'scope'
   | 'resource'
 
-/** What is compared, by `ERROR: DETAIL`. The first that fits is used. */
+/** The compared value, by `ERROR: DETAIL`. The first that fits is used. */
 const COMPARED: [pattern: RegExp, compared: Compared][] = [
   [/^invalid_client: .*client not found/, 'client_id'],
   [/^invalid_client: .*(registered client auth|invalid secret)/, 'authentication'],

@@ -29,7 +29,8 @@ export function limits({ pages, programs, byClient }: StoredPaths): Middleware {
     refuseLongUrl(ctx, 414)
     const isProgram = [...programs, ...byClient].includes(ctx.path)
     if (!isProgram && !pages.includes(ctx.path)) return next()
-    const [mode, dest] = [ctx.get('Sec-Fetch-Mode'), ctx.get('Sec-Fetch-Dest')]
+    const mode = ctx.get('Sec-Fetch-Mode')
+    const dest = ctx.get('Sec-Fetch-Dest')
     const { prompt, request, request_uri } = ctx.query
     // The provider refuses a pushed request or request object without `prompt=none` later.
     const isSilent = ctx.path === pages[0] && (prompt === 'none' || request || request_uri)

@@ -204,7 +204,7 @@ export interface PageData {
     again: boolean
     /** The name of the application that sent the request, if it is known. */
     application?: string
-    /** What the request sent, and what is registered: for developers at a loopback issuer. */
+    /** The value that the request sent, and the registered ones: for developers at a loopback issuer. */
     comparison?: Comparison
     /** The reason in the log: for developers at a loopback issuer. */
     detail?: string

@@ -103,7 +103,7 @@ type Template = keyof PageData
 /** Finds a client that registered itself. */
 type FindClient = (id: string, ctx: Context) => Promise<ClientMetadata | undefined>
 
-/** What features add to all pages. They are made with the views, so that `app.ts` fills it in later. */
+/** Additions of features to all pages. The features are made with the views, so that `app.ts` fills this in later. */
 export interface PageAdditions {
   /** The account navigation. */
   areas: Area[]

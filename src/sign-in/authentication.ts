@@ -43,7 +43,7 @@ type Credentials = { username: string; password: string }
 /** Further fields of the log line. */
 type About = Record<string, string>
 
-/** What an attempt at a secret counts against. */
+/** The name and the account that an attempt at a secret counts against. */
 interface Attempted {
   /** The counter of browsers that the account has not used before. */
   name: string

@@ -1,4 +1,4 @@
-// What protects an account, and which proof a change of it needs. docs/trust-model.md has CHANGES as a table, which
+// Changes of what protects an account, and the proof that each needs. docs/trust-model.md has CHANGES as a table, which
 // `npm run reference` writes.
 //
 // Proof: the user has signed in with the strongest factor of the account in the last 15 minutes. An account without a
@@ -123,7 +123,7 @@ export interface ProvenSession {
  */
 export type IsStrongest = (account: Account, session: ProvenSession) => Promise<boolean | undefined>
 
-/** What the core asks the second factors, a feature. */
+/** Questions of the core to the second factors, a feature. */
 export interface FactorFacts extends FactorNeeds {
   isStrongest: IsStrongest
   /** When the latest factor of an account was added (epoch seconds); 0 without one. */

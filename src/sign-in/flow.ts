@@ -23,10 +23,10 @@ import type { Account } from './account.ts'
 /** A step, by the name of its prompt. `session`: no step is left before the session. */
 export type Step = 'login' | 'second_factor' | 'change_password' | 'session' | 'step_up' | 'consent'
 
-/** What a sign-in lacks of a second factor. `use`: the account has the factor; `add`: the user has to add it. */
+/** The second factor that a sign-in lacks. `use`: the account has the factor; `add`: the user has to add it. */
 export type FactorNeed = 'none' | 'use' | 'add'
 
-/** What decides the next step. */
+/** The facts that decide the next step. */
 export type SignInState =
   /** No user has signed in. */
   | { at: 'start' }
@@ -59,7 +59,7 @@ function inSession({ factor, mayAddFactor }: At<'session'>): Step {
   return 'step_up'
 }
 
-/** What the flow asks the second factors, if they are on. */
+/** Questions of the flow to the second factors, if they are on. */
 export interface FactorNeeds {
   /** Returns what the rules of the account demand after a sign-in by these methods. */
   neededAfter(account: Account, login: Login): Promise<FactorNeed>

@@ -38,7 +38,7 @@ export interface Found<T> {
   value?: T
   version: number
   consumed?: number
-  /** Of a tombstone: epoch seconds at which it expires. */
+  /** Epoch seconds at which a tombstone expires; absent for a record. */
   tombstone?: number
 }
 

@@ -13,7 +13,7 @@ import { brokenRules, itemsWhere, type Rule } from './rule.ts'
 
 type Usher = ValidFile<UsherFile>
 
-/** What the rules look at beside the file. */
+/** Values that the rules look at beside the file. */
 interface Surroundings {
   /** The environment has a USHER_SECRET, right or wrong. */
   hasSecret: boolean

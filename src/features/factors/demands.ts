@@ -1,4 +1,4 @@
-// What a request demands of a session beyond the sign-in: step-up to a second factor.
+// Demands of a request on a session, beyond the sign-in: step-up to a second factor.
 //
 //   demand                        level                            a user without such a factor
 //   essential claim `acr`         the weakest of its values        adds one

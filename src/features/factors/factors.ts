@@ -91,7 +91,7 @@ export const isPasskey = (factor: Factor): factor is Passkey => factor.type === 
 export type FactorStore = ReturnType<typeof createFactors>
 
 const MAX_FACTORS = BOUNDS.factors.max
-/** As JSON: 20 usual ones have 12 kB. Each use rewrites the record. */
+/** The size of all factors of an account as JSON: 20 usual ones have 12 kB. Each use rewrites the record. */
 const MAX_FACTORS_CHARS = BOUNDS.factorsSize.max
 const RECOVERY_CODES = 10
 const TOTP_SECRET_BYTES = 20

@@ -61,7 +61,7 @@ export interface Answer {
   ctx?: Context
 }
 
-/** What the package compares with an answer. */
+/** The values that the package compares with an answer. */
 interface Expected {
   expectedOrigin: string
   expectedRPID: string
@@ -177,7 +177,7 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
     return known.filter(isPasskey).find(one => one.id === id)
   }
 
-  /** What the browser needs to find a passkey. */
+  /** The values that the browser needs to find a passkey. */
   const descriptorOf = ({ id, transports }: Passkey) => ({ id, transports })
 
   return {

@@ -1,4 +1,4 @@
-// What a queued mail becomes: a letter to one receiver, or nothing. Its link is made at this moment, so that no token
+// A queued mail becomes a letter to one receiver, or nothing. Its link is made at this moment, so that no token
 // waits in the store.
 //
 //   queued mail                   letter

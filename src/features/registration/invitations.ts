@@ -6,7 +6,7 @@ import { now } from '../../store/store.ts'
 
 /** An initial access token, as it is stored. Operators see its handle; the library finds it by the token. */
 export interface Invitation {
-  /** As the library names the model. */
+  /** The library's name of the model. */
   kind: 'InitialAccessToken'
   handle: string
   /** The token. */

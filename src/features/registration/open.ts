@@ -18,7 +18,7 @@ export const OPEN = 'open'
 /** The refusal of redirect URIs that an open registration cannot have. */
 const REDIRECT_URIS = 'redirect_uris must have one on loopback or at a host of redirect_hosts'
 
-/** What `app.ts` needs of open registration. */
+/** The parts of open registration that `app.ts` needs. */
 export interface OpenRegistrationPart {
   /** For endpoints for programs. Passes every other request on; all of them, if registration is not open. */
   acceptWithoutToken: Middleware

@@ -71,7 +71,7 @@ const ENDED = 'is of access that has ended'
 /** A rule of `exchange` in the file of an API. */
 type Rule = NonNullable<ResourceFile['exchange']>[number]
 
-/** What a request exchanges: the result of steps 1 to 3. */
+/** The exchange that a request asks for: the result of steps 1 to 3. */
 interface Exchange {
   client: Client
   api: ResourceFile

@@ -61,7 +61,7 @@ interface UpstreamRequest extends Checks {
   linkTo?: string
 }
 
-/** What takes the place of a request that was used. */
+/** The content of the record after its request was used. */
 type UsedRequest = Record<string, never>
 
 const ID_JAG_PROFILE = 'urn:ietf:params:oauth:grant-profile:id-jag'

@@ -1,6 +1,6 @@
 // Why a Redis cannot be used, with what to write instead: usual mistakes in its URL and its settings.
 
-/** What an error of Redis or of its client means, by its words. The first that fits is used. */
+/** The meaning of an error of Redis or of its client, by its words. The first that fits is used. */
 const REASONS: [words: RegExp, meaning: string][] = [
   [
     /^(MOVED|ASK|CROSSSLOT|CLUSTERDOWN) /,
