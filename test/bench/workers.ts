@@ -65,21 +65,29 @@ const KINDS: Record<string, (tokens: Tokens) => Message> = {
   }),
 }
 
-/** A connection with one request at a time. It is cheap, because it shares the cores with Usher. */
+/**
+ * A connection with one request at a time. It is cheap, because it shares the cores with Usher.
+ * It opens with the first request: a server closes a connection that sends nothing (408), and on a busy machine
+ * the other services may take longer to start than that.
+ */
 class Wire {
   tokens: Tokens
-  #socket: Socket
-  #host: string
+  #socket?: Socket
+  #issuer: URL
   #received = ''
   #waiting = Promise.withResolvers<string>()
 
   constructor(issuer: string, tokens: Tokens) {
-    const { host, hostname, port } = new URL(issuer)
     this.tokens = tokens
-    this.#host = host
-    this.#socket = connect(Number(port), hostname).setNoDelay(true).setEncoding('latin1')
-    this.#socket.on('data', text => this.#receive(String(text)))
-    this.#socket.on('error', error => this.#waiting.reject(error))
+    this.#issuer = new URL(issuer)
+  }
+
+  #open(): Socket {
+    const { hostname, port } = this.#issuer
+    const socket = connect(Number(port), hostname).setNoDelay(true).setEncoding('latin1')
+    socket.on('data', text => this.#receive(String(text)))
+    socket.on('error', error => this.#waiting.reject(error))
+    return socket
   }
 
   /** Sends a request. Throws if the status is not 200. */
@@ -89,8 +97,9 @@ class Wire {
     const type = 'Content-Type: application/x-www-form-urlencoded'
     const content = form ? [type, `Content-Length: ${body.length}`] : []
     const line = `${form ? 'POST' : 'GET'} ${path} HTTP/1.1`
-    const head = [line, `Host: ${this.#host}`, `Authorization: ${authorization}`, ...content]
+    const head = [line, `Host: ${this.#issuer.host}`, `Authorization: ${authorization}`, ...content]
     this.#waiting = Promise.withResolvers<string>()
+    this.#socket ??= this.#open()
     this.#socket.write(`${head.join('\r\n')}\r\n\r\n${body}`)
     const answer = await this.#waiting.promise
     if (kind === 'refresh') this.tokens = JSON.parse(answer)
@@ -107,7 +116,7 @@ class Wire {
     else this.#waiting.reject(new Error(answer))
   }
 
-  close = () => this.#socket.destroy()
+  close = () => this.#socket?.destroy()
 }
 
 /** The CPU time of all threads of a process so far, in microseconds. */
