@@ -1,4 +1,5 @@
-// The whole product: features, provider, pages, and the middleware of the Koa application in order.
+// The whole product: features, provider, pages, and the middleware of the Koa
+// application in order.
 
 import Koa, { type Middleware } from 'koa'
 import compose from 'koa-compose'
@@ -20,7 +21,10 @@ import { createLinks } from './features/links.ts'
 import { logout, receivesLogoutTokens } from './features/logout.ts'
 import { mail } from './features/mail/feature.ts'
 import { mutualTls } from './features/mtls.ts'
-import { clientDocuments, completeDocuments } from './features/registration/documents.ts'
+import {
+  clientDocuments,
+  completeDocuments,
+} from './features/registration/documents.ts'
 import { registration } from './features/registration/feature.ts'
 import { resourceIndicators } from './features/resources.ts'
 import { selfService, signUp } from './features/self-service.ts'
@@ -31,10 +35,20 @@ import { createConsents } from './oidc/consents.ts'
 import type { Fetch, ProviderDependencies } from './oidc/dependencies.ts'
 import { canonicalPaths, finishAnswers } from './oidc/endpoints.ts'
 import { described } from './oidc/error-descriptions.ts'
-import { type LibraryProvider, merged, type Parts, type ShowError } from './oidc/feature.ts'
+import {
+  type LibraryProvider,
+  merged,
+  type Parts,
+  type ShowError,
+} from './oidc/feature.ts'
 import { createGrants } from './oidc/grants.ts'
 import { stateLifetimes } from './oidc/lifetimes.ts'
-import { ERROR_FORMATS, isEndpointForPrograms, routesOf, storedPaths } from './oidc/paths.ts'
+import {
+  ERROR_FORMATS,
+  isEndpointForPrograms,
+  routesOf,
+  storedPaths,
+} from './oidc/paths.ts'
 import { createProvider } from './oidc/provider.ts'
 import { clientInfoOf } from './operation/client-info.ts'
 import { cacheKeySets } from './operation/client-key-sets.ts'
@@ -62,8 +76,9 @@ import { changeProofs, createSite } from './sign-in/site.ts'
 import { nextTurn } from './store/turns.ts'
 
 /**
- * Returns the application of one configuration. Throws a `ConfigError` for a client or a template that
- * would fail at its first use. `more`: features beside ours.
+ * Returns the application of one configuration. Throws a `ConfigError` for a
+ * client or a template that would fail at its first use. `more`: features
+ * beside ours.
  */
 export async function createApp(
   environment: Environment,
@@ -91,7 +106,9 @@ export async function createApp(
   const backchannel = ciba(dependencies)
   const parts: Parts = {
     factors,
-    registration: settings.features.dynamic_registration ? registered : undefined,
+    registration: settings.features.dynamic_registration
+      ? registered
+      : undefined,
     ciba: settings.features.ciba ? backchannel : undefined,
     tokenExchange: exchange,
   }
@@ -131,7 +148,12 @@ export async function createApp(
 
   // The pages
   const site = createSite(dependencies, views, provider, factors)
-  const pages = createPages(site, features, upstreams?.signInMethods, factors?.passkeySignIn(site))
+  const pages = createPages(
+    site,
+    features,
+    upstreams?.signInMethods,
+    factors?.passkeySignIn(site),
+  )
   for (const feature of features) feature.addPages?.(pages, site)
   pages.get('/errors', errorPages.explain)
 
@@ -152,8 +174,9 @@ export async function createApp(
     seconds: stateLifetimes(settings).pushedRequest,
     accountOf: async ctx => (await site.browserSession.read(ctx))?.accountId,
   })
-  // The library answers what is thrown inside it: OAuth errors, 503 for an unavailable store, 500 for others. `errors`
-  // answers what is thrown around it, and completes every error answer.
+  // The library answers what is thrown inside it: OAuth errors, 503 for an
+  // unavailable store, 500 for others. `errors` answers what is thrown around
+  // it, and completes every error answer.
   const library = [
     canonicalPaths(routes),
     finishAnswers(views, routes, environment, features),
@@ -177,7 +200,8 @@ export async function createApp(
   ])
 
   const app = new Koa({ proxy: true })
-  // The provider signs its cookies with the keys of the outer application, whose context it gets.
+  // The provider signs its cookies with the keys of the outer application,
+  // whose context it gets.
   app.keys = provider.keys
   app.on('error', logFaults(log))
   app.use(async (ctx, next) => {
@@ -192,11 +216,23 @@ export async function createApp(
 }
 
 /** Returns the objects that the provider and the features use. */
-async function createDependencies(environment: Environment): Promise<Dependencies> {
+async function createDependencies(
+  environment: Environment,
+): Promise<Dependencies> {
   const { settings, records, log } = environment
-  const sessions = createSessions(records, receivesLogoutTokens(settings), clientInfoOf)
+  const sessions = createSessions(
+    records,
+    receivesLogoutTokens(settings),
+    clientInfoOf,
+  )
   const consents = createConsents(records)
-  const directory = await openDirectory(settings, records, sessions, consents, log)
+  const directory = await openDirectory(
+    settings,
+    records,
+    sessions,
+    consents,
+    log,
+  )
   const ofProvider: ProviderDependencies<Account> = {
     ...environment,
     sessions,
@@ -223,20 +259,34 @@ function fetchOf(settings: Settings): Fetch {
   return hasDocuments ? completeDocuments(settings, fetch) : fetch
 }
 
-/** Returns the accounts of Usher and their links; undefined where a module of the operator has the accounts. */
+/**
+ * Returns the accounts of Usher and their links; undefined where a module of
+ * the operator has the accounts.
+ */
 function ownAccounts({ directory, records }: Dependencies) {
-  return directory.isOwn ? { directory, links: createLinks(records, directory) } : undefined
+  return directory.isOwn
+    ? { directory, links: createLinks(records, directory) }
+    : undefined
 }
 
-/** Loads the sign-in at upstream issuers, with its library, only where there are some. */
-async function loadUpstreams(dependencies: Dependencies, directory: OwnAccounts) {
+/**
+ * Loads the sign-in at upstream issuers, with its library, only where there are
+ * some.
+ */
+async function loadUpstreams(
+  dependencies: Dependencies,
+  directory: OwnAccounts,
+) {
   const hasUpstreams = Object.keys(dependencies.settings.upstreams).length > 0
   if (!hasUpstreams) return undefined
   const { upstreamSignIn } = await import('./features/upstream/feature.ts')
   return upstreamSignIn(dependencies, directory)
 }
 
-/** Loads second factors and passkeys, with their libraries, only where they are configured. */
+/**
+ * Loads second factors and passkeys, with their libraries, only where they are
+ * configured.
+ */
 async function loadFactors(dependencies: Dependencies, store: FactorStore) {
   const { sign_in } = dependencies.settings
   const isOn = sign_in.second_factor !== 'off' || hasPasskeys(sign_in)
@@ -245,33 +295,55 @@ async function loadFactors(dependencies: Dependencies, store: FactorStore) {
   return secondFactors(dependencies, store)
 }
 
-/** Shows an error of the library. An interaction that has expired has its own text. */
-function showErrorOf(errorPages: ReturnType<typeof createErrorPages>): ShowError {
+/**
+ * Shows an error of the library. An interaction that has expired has its own
+ * text.
+ */
+function showErrorOf(
+  errorPages: ReturnType<typeof createErrorPages>,
+): ShowError {
   return (ctx, out, { name }) => {
     const isGone = name === 'SessionNotFound'
-    return errorPages.show(ctx, isGone ? { error: 'interaction_gone' } : described(ctx, out))
+    return errorPages.show(
+      ctx,
+      isGone ? { error: 'interaction_gone' } : described(ctx, out),
+    )
   }
 }
 
 /** Returns the account navigation. Throws if two entries have one path. */
 function areasOf(features: PageFeature[]): Area[] {
-  const byPath = (areas: Area[] = []) => Object.fromEntries(areas.map(area => [area.path, area]))
-  const all = merged(features, 'account page', ({ areas }) => byPath(areas), byPath(AREAS))
+  const byPath = (areas: Area[] = []) =>
+    Object.fromEntries(areas.map(area => [area.path, area]))
+  const all = merged(
+    features,
+    'account page',
+    ({ areas }) => byPath(areas),
+    byPath(AREAS),
+  )
   return Object.values(all)
 }
 
-/** Returns the function that finds the metadata of a client that is not in the config folder. */
+/**
+ * Returns the function that finds the metadata of a client that is not in the
+ * config folder.
+ */
 function describerOf(
   features: PageFeature[],
   provider: LibraryProvider,
 ): PageAdditions['describeClient'] {
   return async (id, ctx) => {
-    const found = features.map(feature => feature.describeClient?.(provider, id, ctx))
+    const found = features.map(feature =>
+      feature.describeClient?.(provider, id, ctx),
+    )
     return (await Promise.all(found)).find(Boolean)
   }
 }
 
-/** Throws the clients that the library refuses as findings of their files, and any other error as it is. */
+/**
+ * Throws the clients that the library refuses as findings of their files, and
+ * any other error as it is.
+ */
 function refuseClients(error: unknown, settings: Settings): never {
   if (!(error instanceof RefusedClients)) throw error
   throw new ConfigError(libraryFindings(error.refused, settings))

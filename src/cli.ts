@@ -1,16 +1,24 @@
-// The command line: finds the command in the table, reads its words, and runs it.
+// The command line: finds the command in the table, reads its words, and runs
+// it.
 
 import { parseArgs } from 'node:util'
 import { Failure, type Invocation } from './commands/command.ts'
 import { opened } from './commands/open-store.ts'
 import { hint } from './commands/output.ts'
-import { type Argument, COMMANDS, type Command, type Option } from './commands/table.ts'
+import {
+  type Argument,
+  COMMANDS,
+  type Command,
+  type Option,
+} from './commands/table.ts'
 import { didYouMean } from './config/report/wording.ts'
 import { reasonOf, StoreUnavailable } from './store/store.ts'
 
 async function main(words: string[]): Promise<number> {
   const [noun = 'help', verb = ''] = words.filter(word => word !== '--help')
-  const command = COMMANDS.find(({ name }) => name === noun || name === `${noun} ${verb}`)
+  const command = COMMANDS.find(
+    ({ name }) => name === noun || name === `${noun} ${verb}`,
+  )
   if (!command) return helpWithout(noun, verb)
   if (words.includes('--help')) return printHelp([command])
   try {
@@ -27,13 +35,21 @@ async function main(words: string[]): Promise<number> {
   }
 }
 
-/** Reads the words behind the name. Throws a `Failure` for those that are missing, wrong or too much. */
+/**
+ * Reads the words behind the name. Throws a `Failure` for those that are
+ * missing, wrong or too much.
+ */
 function readInvocation(command: Command, words: string[]): Invocation {
   const { args = [], options = [] } = command
-  const all = options.flatMap(option => (option.with ? [option, option.with] : [option]))
+  const all = options.flatMap(option =>
+    option.with ? [option, option.with] : [option],
+  )
   const types = all.map(({ name, kind }) => [name, { type: TYPES[kind] }])
-  // A kid (RFC 7638) may begin with `-`. It is an argument, because its command has no options.
-  const parsed = all.length ? words : ['--', ...words.filter(word => word !== '--')]
+  // A kid (RFC 7638) may begin with `-`. It is an argument, because its command
+  // has no options.
+  const parsed = all.length
+    ? words
+    : ['--', ...words.filter(word => word !== '--')]
   try {
     const given = parseArgs({
       args: parsed,
@@ -42,14 +58,20 @@ function readInvocation(command: Command, words: string[]): Invocation {
       allowNegative: true,
     })
     checkArguments(args, given.positionals)
-    const invocation: Invocation = { values: {}, flags: {}, args: given.positionals }
+    const invocation: Invocation = {
+      values: {},
+      flags: {},
+      args: given.positionals,
+    }
     for (const [name, value] of Object.entries(given.values)) {
       if (typeof value === 'string') invocation.values[name] = value
       if (typeof value === 'boolean') invocation.flags[name] = value
     }
     return invocation
   } catch (error) {
-    throw new Failure(`${reasonOf(error)}\n\nusage: npm run usher -- ${describeUsage(command)}`)
+    throw new Failure(
+      `${reasonOf(error)}\n\nusage: npm run usher -- ${describeUsage(command)}`,
+    )
   }
 }
 
@@ -67,7 +89,11 @@ function checkArguments(args: Argument[], given: string[]): void {
 
 /** `accounts link ACCOUNT [--for DURATION] [--upstream NAME --subject SUB]`. */
 function describeUsage({ name, args = [], options = [] }: Command): string {
-  return [name, ...args.map(describeArgument), ...options.map(describeOption)].join(' ')
+  return [
+    name,
+    ...args.map(describeArgument),
+    ...options.map(describeOption),
+  ].join(' ')
 }
 
 function describeArgument({ name, isOptional, isRepeated }: Argument): string {
@@ -86,7 +112,10 @@ function nameWithValue(option: Option): string {
   return option.kind === 'text' ? `${name} ${option.value}` : name
 }
 
-/** Prints help for one noun, or for all. An unknown command gets it on standard error, and the exit code 2. */
+/**
+ * Prints help for one noun, or for all. An unknown command gets it on standard
+ * error, and the exit code 2.
+ */
 function helpWithout(noun: string, verb: string): number {
   if (noun === 'help') return printHelp(COMMANDS)
   const ofNoun = COMMANDS.filter(({ name }) => name.startsWith(`${noun} `))
@@ -107,16 +136,23 @@ function printHelp(commands: Command[]): number {
 }
 
 function describeCommands(commands: Command[]): string {
-  const rows = commands.map(command => `  ${describeUsage(command)}\n      ${command.about}\n`)
+  const rows = commands.map(
+    command => `  ${describeUsage(command)}\n      ${command.about}\n`,
+  )
   return `npm run usher -- NOUN VERB …\n\n${rows.join('')}`
 }
 
-/** Names of errors whose message is for the operator. Most commands do not load their modules. */
+/**
+ * Names of errors whose message is for the operator. Most commands do not load
+ * their modules.
+ */
 const FOR_OPERATORS = ['ConfigError', 'Failure', 'InvalidAccount']
 
 function describeError(error: unknown): string {
-  if (error instanceof Error && FOR_OPERATORS.includes(error.name)) return error.message
-  if (!(error instanceof StoreUnavailable)) return `The command failed: ${reasonOf(error)}`
+  if (error instanceof Error && FOR_OPERATORS.includes(error.name))
+    return error.message
+  if (!(error instanceof StoreUnavailable))
+    return `The command failed: ${reasonOf(error)}`
   return `Not finished: ${reasonOf(error)}.\nFix it and run the command again.`
 }
 

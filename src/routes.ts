@@ -20,8 +20,8 @@ import {
 import type { Site } from './sign-in/site.ts'
 
 /**
- * Returns the router of the pages. `upstreams`: the methods of sign-in beside the password; `passkeys`: absent unless
- * users can sign in with one.
+ * Returns the router of the pages. `upstreams`: the methods of sign-in beside
+ * the password; `passkeys`: absent unless users can sign in with one.
  */
 export function createPages(
   site: Site,
@@ -30,13 +30,19 @@ export function createPages(
   passkeys?: PasskeySignIn,
 ): Router {
   const { signedIn, changing, directory, settings } = site
-  const prompts = features.flatMap(feature => Object.entries(feature.prompts ?? {}))
+  const prompts = features.flatMap(feature =>
+    Object.entries(feature.prompts ?? {}),
+  )
   const interaction = createInteractionPages(site, {
     select_account: selectAccountPage(site),
     login: signInPage(site, upstreams, passkeys),
     consent: consentPage(site),
-    ...(directory.isOwn && { change_password: newPasswordPage(site, directory) }),
-    ...Object.fromEntries(prompts.map(([name, { page }]) => [name, page(site)])),
+    ...(directory.isOwn && {
+      change_password: newPasswordPage(site, directory),
+    }),
+    ...Object.fromEntries(
+      prompts.map(([name, { page }]) => [name, page(site)]),
+    ),
   })
   const applications = createApplicationPages(site)
   const sessions = createSessionPages(site)
@@ -53,7 +59,8 @@ export function createPages(
     .get(PLACES.end, signedIn(sessions.askEnd, RECENT_SECONDS))
     .post(PLACES.end, signedIn(sessions.end, RECENT_SECONDS))
     .get('/account/signed-in', site.comeBack)
-  // Passwords of a source outside are changed there: no page, and so no address of it.
+  // Passwords of a source outside are changed there: no page, and so no address
+  // of it.
   if (directory.isOwn) {
     const password = passwordPage(site, directory)
     pages.get(PLACES.password, changing('password_changed', password.show))

@@ -1,4 +1,5 @@
-// One process: opens the store, builds the app, listens, reports readiness, and drains at the end.
+// One process: opens the store, builds the app, listens, reports readiness, and
+// drains at the end.
 
 import cluster from 'node:cluster'
 import { randomBytes } from 'node:crypto'
@@ -15,7 +16,11 @@ import type { Readiness } from './operation/health.ts'
 import { shareAmong } from './operation/limits.ts'
 import { createListener } from './operation/listener.ts'
 import { createLog, flushed } from './operation/log.ts'
-import { createMetrics, type Metrics, serveMetrics } from './operation/metrics.ts'
+import {
+  createMetrics,
+  type Metrics,
+  serveMetrics,
+} from './operation/metrics.ts'
 import { takeAuditEvents } from './operation/operator-events.ts'
 import { run, watchFolder } from './reload.ts'
 import { InvalidAccount } from './sign-in/account.ts'
@@ -26,7 +31,10 @@ import { type Check, requireTrust } from './store/store.ts'
 
 /** The signals that end the service. */
 export const SIGNALS = ['SIGTERM', 'SIGINT'] as const
-/** Time between the 503 of /readyz and the first refused connection. Ctrl-C does not wait. */
+/**
+ * Time between the 503 of /readyz and the first refused connection. Ctrl-C does
+ * not wait.
+ */
 const NOTICE_MS = { SIGTERM: 1_000, SIGINT: 0 }
 const DRAIN_MS = 10_000
 const CLOSE_IDLE_EVERY_MS = 100
@@ -50,7 +58,11 @@ export async function serve(settings: Settings) {
   const probe = () => writeProbe().then(Boolean, () => false)
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
   await watchStore(records, readiness, audit, metrics)
-  const { handle, reload } = await run(settings, { ...installation, log, metrics }, readiness)
+  const { handle, reload } = await run(
+    settings,
+    { ...installation, log, metrics },
+    readiness,
+  )
   const listeners = createListeners(settings, handle, log)
   const servers = listeners.map(({ server }) => server)
 
@@ -60,25 +72,34 @@ export async function serve(settings: Settings) {
   for (const signal of SIGNALS) {
     process.on(signal, async () => {
       // A second signal joins the first.
-      drained ??= drain(servers, readiness, NOTICE_MS[signal]).then(() => store.close())
+      drained ??= drain(servers, readiness, NOTICE_MS[signal]).then(() =>
+        store.close(),
+      )
       await drained.finally(() => process.exit(0))
     })
   }
   if (worker) metrics.answerPrimary()
   else await serveMetrics(settings, metrics.text)
-  for (const { server, address } of listeners) await once(server.listen(address), 'listening')
+  for (const { server, address } of listeners)
+    await once(server.listen(address), 'listening')
   // The first worker reports for all.
   if (!worker || worker === 1) await greet(settings, records)
 }
 
 /** Finishes the requests in flight. */
-async function drain(servers: Server[], readiness: Readiness, noticeMs: number) {
-  // Load balancers read /readyz and send no more requests. Until then every request is answered.
+async function drain(
+  servers: Server[],
+  readiness: Readiness,
+  noticeMs: number,
+) {
+  // Load balancers read /readyz and send no more requests. Until then every
+  // request is answered.
   readiness.state = 'draining'
   await setTimeout(noticeMs)
   readiness.state = 'closing'
   const stopped = Promise.all(servers.map(stopAccepting))
-  // To Node, a connection that was just accepted and has no request yet looks idle.
+  // To Node, a connection that was just accepted and has no request yet looks
+  // idle.
   await setTimeout(noticeMs / 2)
   const closeIdle = () => servers.map(server => server.closeIdleConnections())
   closeIdle()
@@ -86,20 +107,31 @@ async function drain(servers: Server[], readiness: Readiness, noticeMs: number) 
   await Promise.race([stopped, setTimeout(DRAIN_MS)])
 }
 
-/** Checks the store, and logs audit events of the command line, now and every few seconds. */
-function watchStore(records: Records, readiness: Readiness, audit: Logger, metrics: Metrics) {
+/**
+ * Checks the store, and logs audit events of the command line, now and every
+ * few seconds.
+ */
+function watchStore(
+  records: Records,
+  readiness: Readiness,
+  audit: Logger,
+  metrics: Metrics,
+) {
   let isUnavailable = false
   const reported = new Set<string>()
   const checkStore = async () => {
-    // Writes: the store thus knows when an outage begins and ends, also in a process without requests.
+    // Writes: the store thus knows when an outage begins and ends, also in a
+    // process without requests.
     await readiness.probe()
     try {
       noteChecks(await records.check(), readiness, audit)
-      if (isUnavailable) audit.info({ event: 'store_available' }, 'the store answers again')
+      if (isUnavailable)
+        audit.info({ event: 'store_available' }, 'the store answers again')
       isUnavailable = false
     } catch {
       // The requests that need the store log the reason.
-      if (!isUnavailable) audit.warn({ event: 'store_unavailable' }, 'the store does not answer')
+      if (!isUnavailable)
+        audit.warn({ event: 'store_unavailable' }, 'the store does not answer')
       isUnavailable = true
     }
     const write = (event: AuditEvent) => {
@@ -107,7 +139,8 @@ function watchStore(records: Records, readiness: Readiness, audit: Logger, metri
       audit.info(event)
     }
     const unreadable = (key: string, reason: string) => {
-      if (!reported.has(key)) audit.error({ event: 'operator_event_unreadable', reason }, 'store')
+      if (!reported.has(key))
+        audit.error({ event: 'operator_event_unreadable', reason }, 'store')
       reported.add(key)
     }
     const flush = () => flushed(audit)
@@ -117,38 +150,61 @@ function watchStore(records: Records, readiness: Readiness, audit: Logger, metri
   return checkStore()
 }
 
-/** Keeps the results of checks of the store for `/readyz`, and logs those that differ from before. */
+/**
+ * Keeps the results of checks of the store for `/readyz`, and logs those that
+ * differ from before.
+ */
 function noteChecks(checks: Check[], readiness: Readiness, audit: Logger) {
   for (const { name, state, found, fix } of checks) {
-    const before = readiness.checks.find(check => check.name === name)?.state ?? 'ok'
+    const before =
+      readiness.checks.find(check => check.name === name)?.state ?? 'ok'
     if (state !== before) {
-      audit[levelOf(name, state)]({ event: 'store_check', check: name, state, found, fix }, 'store')
+      audit[levelOf(name, state)](
+        { event: 'store_check', check: name, state, found, fix },
+        'store',
+      )
     }
   }
   readiness.checks = checks
 }
 
-/** The level of the log line: two installations must never be in use at once. */
+/**
+ * The level of the log line: two installations must never be in use at once.
+ */
 function levelOf(name: string, state: Check['state']) {
   if (state === 'ok') return 'info'
   return name === 'identity' ? 'error' : 'warn'
 }
 
-/** The main listener, and one for `client_certificates.origin`, so that browsers need no certificate. */
-function createListeners(settings: Settings, handle: RequestListener, log: Logger) {
+/**
+ * The main listener, and one for `client_certificates.origin`, so that browsers
+ * need no certificate.
+ */
+function createListeners(
+  settings: Settings,
+  handle: RequestListener,
+  log: Logger,
+) {
   const { listen, features, client_certificates } = settings
   const { host, port, tls } = listen
   const origin = tls && features.mtls ? client_certificates.origin : undefined
   const ports = [{ port, requestCert: features.mtls && !origin }]
   if (origin) ports.push({ port: portOf(new URL(origin)), requestCert: true })
   return ports.map(({ port, requestCert }) => {
-    // Without a host, Node listens on all addresses: of both families, or of IPv4 where IPv6 is switched off.
+    // Without a host, Node listens on all addresses: of both families, or of
+    // IPv4 where IPv6 is switched off.
     const address = { port, host: host === '::' ? undefined : host }
-    return { server: createListener(handle, { ...listen, requestCert }, log), address }
+    return {
+      server: createListener(handle, { ...listen, requestCert }, log),
+      address,
+    }
   })
 }
 
-/** Unlike `server.close`, leaves idle connections open: a request may be in flight to one of them. */
+/**
+ * Unlike `server.close`, leaves idle connections open: a request may be in
+ * flight to one of them.
+ */
 function stopAccepting(server: Server) {
   NetServer.prototype.close.call(server)
   return once(server, 'close')
@@ -158,10 +214,13 @@ async function greet(settings: Settings, records: Records) {
   const { issuer, listen, workers, development, accounts, clients } = settings
   const host = listen.host.includes(':') ? `[${listen.host}]` : listen.host
   const several = workers > 1 ? `, with ${workers} workers` : ''
-  const lines = [`Usher is ready at ${issuer}, listening on ${host}:${listen.port}${several}`]
+  const lines = [
+    `Usher is ready at ${issuer}, listening on ${host}:${listen.port}${several}`,
+  ]
   if (development && !accounts.module) lines.push(await addDemoAccount(records))
   if (development && clients.some(({ client_id }) => client_id === 'demo')) {
-    const variable = issuer === 'http://localhost:3000' ? '' : `ISSUER=${issuer} `
+    const variable =
+      issuer === 'http://localhost:3000' ? '' : `ISSUER=${issuer} `
     lines.push(
       `Try it with: ${variable}npm run demo, in another terminal; then open http://localhost:4000`,
     )
@@ -169,7 +228,10 @@ async function greet(settings: Settings, records: Records) {
   process.stderr.write(`\n${lines.map(line => `  ${line}\n`).join('')}\n`)
 }
 
-/** Adds the demo account to an empty store. Returns a sentence with its password, which is not stored. */
+/**
+ * Adds the demo account to an empty store. Returns a sentence with its
+ * password, which is not stored.
+ */
 async function addDemoAccount(records: Records): Promise<string> {
   const directory = createDirectory(records)
   for await (const _ of directory.all()) {
@@ -177,7 +239,12 @@ async function addDemoAccount(records: Records): Promise<string> {
   }
   const password = randomBytes(12).toString('base64url')
   const email = 'demo@example.org'
-  const demo = { username: 'demo', name: 'Demo User', email, email_verified: true }
+  const demo = {
+    username: 'demo',
+    name: 'Demo User',
+    email,
+    email_verified: true,
+  }
   try {
     await directory.add(demo, password)
   } catch (error) {

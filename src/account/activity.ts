@@ -1,10 +1,12 @@
-// Recent activity of the account, from its audit events: the page with sign-ins, failed ones and changes, and the
-// notice about a sign-in with a browser or in a network that the account did not have before.
+// Recent activity of the account, from its audit events: the page with
+// sign-ins, failed ones and changes, and the notice about a sign-in with a
+// browser or in a network that the account did not have before.
 //
 //   Activity accountId → [entry]    of 90 days, the latest first
 //
-// An event costs one read and one write of one record, whose size is limited. Failed sign-ins have a limit of
-// their own, and equal ones of an hour are one entry: an attacker cannot push out what the user should see.
+// An event costs one read and one write of one record, whose size is limited.
+// Failed sign-ins have a limit of their own, and equal ones of an hour are one
+// entry: an attacker cannot push out what the user should see.
 
 import { isDeepStrictEqual } from 'node:util'
 import type { Context, Middleware } from 'koa'
@@ -27,7 +29,9 @@ declare module '../pages/page-data.ts' {
     /** `event`: the end of the key of its text. */
     activity: {
       entries: (Pick<Activity, 'event' | 'count' | 'factor'> &
-        Partial<Record<'client' | 'browser' | 'network', string>> & { at: When })[]
+        Partial<Record<'client' | 'browser' | 'network', string>> & {
+          at: When
+        })[]
     }
   }
 }
@@ -40,18 +44,29 @@ const keyOf = ({ network, browser, system }: Partial<ClientInfo> = {}) =>
 /** Returns the feature recent activity. */
 export function activity(records: Records, views: Views): PageFeature {
   return {
-    areas: [{ path: PLACES.activity, icon: 'clock', label: t => t('account.nav_activity') }],
+    areas: [
+      {
+        path: PLACES.activity,
+        icon: 'clock',
+        label: t => t('account.nav_activity'),
+      },
+    ],
 
     async notices(words, { account }, ctx) {
       const all = await recentActivity(records, account.id)
       const signIns = all.filter(({ event }) => event === 'sign_in_succeeded')
       const keys = signIns.map(({ clientInfo }) => keyOf(clientInfo))
-      const isNew = (key: string, i: number) => i + 1 < keys.length && !keys.includes(key, i + 1)
+      const isNew = (key: string, i: number) =>
+        i + 1 < keys.length && !keys.includes(key, i + 1)
       const here = keyOf(clientInfoOf(ctx))
-      const found = signIns[keys.findIndex((key, i) => isNew(key, i) && key !== here)]
+      const found =
+        signIns[keys.findIndex((key, i) => isNew(key, i) && key !== here)]
       if (!found?.clientInfo || found.at < now() - NEW_SECONDS) return []
       const place = `${nameOf(words, found.clientInfo)}, ${found.clientInfo.network}`
-      const text = words.t('activity.new_sign_in', { place, time: words.ago(found.at).words })
+      const text = words.t('activity.new_sign_in', {
+        place,
+        time: words.ago(found.at).words,
+      })
       return [{ icon: 'alert', text, path: PLACES.activity }]
     },
 
@@ -59,13 +74,18 @@ export function activity(records: Records, views: Views): PageFeature {
       const show = signedIn(async (ctx, { account }) => {
         const words = views.words(ctx)
         const all = await recentActivity(records, account.id)
-        const entries = all.map(async ({ at, clientInfo, client_id: id, ...entry }) => ({
-          ...entry,
-          client: id && id !== ACCOUNT_CLIENT ? await views.nameOf(ctx, id) : undefined,
-          browser: clientInfo && nameOf(words, clientInfo),
-          network: clientInfo?.network,
-          at: words.ago(at),
-        }))
+        const entries = all.map(
+          async ({ at, clientInfo, client_id: id, ...entry }) => ({
+            ...entry,
+            client:
+              id && id !== ACCOUNT_CLIENT
+                ? await views.nameOf(ctx, id)
+                : undefined,
+            browser: clientInfo && nameOf(words, clientInfo),
+            network: clientInfo?.network,
+            at: words.ago(at),
+          }),
+        )
         views.page(ctx, 'activity', { entries: await Promise.all(entries) })
       })
       pages.get(PLACES.activity, show)
@@ -127,13 +147,20 @@ const MAX_FAILURES = 20
 const MAX_OTHERS = 80
 
 /** Returns the activity of an account, the latest first. */
-export async function recentActivity(records: Records, accountId: string): Promise<Activity[]> {
+export async function recentActivity(
+  records: Records,
+  accountId: string,
+): Promise<Activity[]> {
   const { value = [] } = await activitiesIn(records).read(accountId)
   return value.filter(({ at }) => at > now() - RETENTION_SECONDS)
 }
 
 /** Keeps an audit event if it is about an account, and one that users see. */
-export async function keepActivity(records: Records, audit: NotedEvent, clientInfo?: ClientInfo) {
+export async function keepActivity(
+  records: Records,
+  audit: NotedEvent,
+  clientInfo?: ClientInfo,
+) {
   const { account, client_id, upstream } = audit
   const event = USER_EVENTS.find(name => name === audit.event)
   if (!event || typeof account !== 'string') return
@@ -152,7 +179,10 @@ export async function keepActivity(records: Records, audit: NotedEvent, clientIn
   await activitiesIn(records).change(account, add, { ttl: RETENTION_SECONDS })
 }
 
-function withEntry(before: Activity[], about: Omit<Activity, 'at' | 'count'>): Activity[] {
+function withEntry(
+  before: Activity[],
+  about: Omit<Activity, 'at' | 'count'>,
+): Activity[] {
   const isRepeated = ({ at, count: _, ...other }: Activity) =>
     isFailure(about.event) &&
     at > now() - REPEATED_WITHIN_SECONDS &&
@@ -160,25 +190,40 @@ function withEntry(before: Activity[], about: Omit<Activity, 'at' | 'count'>): A
   const repeated = before.find(isRepeated)
   const entry = { ...about, at: now(), count: (repeated?.count ?? 0) + 1 }
   const left = { failures: MAX_FAILURES, others: MAX_OTHERS }
-  return [entry, ...before.filter(other => other !== repeated)].filter(({ event, at }) => {
-    const isKept = at > now() - RETENTION_SECONDS
-    return isKept && left[isFailure(event) ? 'failures' : 'others']-- > 0
-  })
+  return [entry, ...before.filter(other => other !== repeated)].filter(
+    ({ event, at }) => {
+      const isKept = at > now() - RETENTION_SECONDS
+      return isKept && left[isFailure(event) ? 'failures' : 'others']-- > 0
+    },
+  )
 }
 
 /**
- * Keeps the audit events of each request, and queues a notice about them. A failed sign-in does not wait for it: its
- * duration must not reveal whether the account exists. If the store is unavailable, only the audit log has the event.
+ * Keeps the audit events of each request, and queues a notice about them. A
+ * failed sign-in does not wait for it: its duration must not reveal whether the
+ * account exists. If the store is unavailable, only the audit log has the
+ * event.
  */
-export function userEvents(settings: Settings, records: Records, views: Views): Middleware {
+export function userEvents(
+  settings: Settings,
+  records: Records,
+  views: Views,
+): Middleware {
   return async (ctx: Context, next) => {
     await next()
     const { auditEvents } = ctx.state
     for (const audit of auditEvents) {
-      const kept = keepActivity(records, audit, clientInfoOf(ctx)).catch(() => {})
+      const kept = keepActivity(records, audit, clientInfoOf(ctx)).catch(
+        () => {},
+      )
       if (!isFailure(audit.event)) await kept
     }
     if (!auditEvents.length) return
-    await queueNotice(settings, records, auditEvents, views.words(ctx).lang).catch(() => {})
+    await queueNotice(
+      settings,
+      records,
+      auditEvents,
+      views.words(ctx).lang,
+    ).catch(() => {})
   }
 }

@@ -1,4 +1,5 @@
-// Connected applications: the scopes of each, its use, and the removal of its access.
+// Connected applications: the scopes of each, its use, and the removal of its
+// access.
 
 import type { Context } from 'koa'
 import { type Consent, readKey } from '../oidc/consents.ts'
@@ -22,18 +23,36 @@ export function createApplicationPages(site: Site) {
       browsersOf(site.records, account.id),
     ])
     const inOrder = all.toSorted((a, b) => b.lastUsed - a.lastUsed)
-    const applications = inOrder.map(consent => describe(ctx, consent, browsers))
-    views.page(ctx, 'applications', { applications: await Promise.all(applications), removed })
+    const applications = inOrder.map(consent =>
+      describe(ctx, consent, browsers),
+    )
+    views.page(ctx, 'applications', {
+      applications: await Promise.all(applications),
+      removed,
+    })
   }
 
-  async function describe(ctx: Context, consent: Consent, browsers: SignedInBrowser[]) {
+  async function describe(
+    ctx: Context,
+    consent: Consent,
+    browsers: SignedInBrowser[],
+  ) {
     const words = views.words(ctx)
-    const { client_id, scopes, details = [], actors = [], since, lastUsed } = consent
+    const {
+      client_id,
+      scopes,
+      details = [],
+      actors = [],
+      since,
+      lastUsed,
+    } = consent
     const client = await views.client(ctx, client_id)
     const name = client?.client_name ?? client_id
     // Older authorization details are in no valid token.
     const oldest = now() - lifetimesOf(settings.lifetimes, client).refresh_token
-    const inUse = browsers.filter(browser => browser.clients.includes(client_id)).length
+    const inUse = browsers.filter(browser =>
+      browser.clients.includes(client_id),
+    ).length
     return {
       name,
       mark: markOf(client_id, name, views.logoOf(client_id)),
@@ -47,12 +66,16 @@ export function createApplicationPages(site: Site) {
       }),
       // A type that the operator removed is in no token either.
       details: details
-        .filter(({ detail, at }) => settings.details[detail.type] && at > oldest)
+        .filter(
+          ({ detail, at }) => settings.details[detail.type] && at > oldest,
+        )
         .map(({ detail, at }) => ({
           ...detailWords(words, settings, detail),
           since: words.ago(at),
         })),
-      actors: words.list(await Promise.all(actors.map(id => views.nameOf(ctx, id)))),
+      actors: words.list(
+        await Promise.all(actors.map(id => views.nameOf(ctx, id))),
+      ),
       since: words.ago(since),
       lastUsed: words.ago(lastUsed),
       inUse: inUse
@@ -62,9 +85,17 @@ export function createApplicationPages(site: Site) {
     }
   }
 
-  /** JWT access tokens cannot be revoked: the page names their APIs before access is removed. */
-  function lingering({ t, list }: Words, { scopes, details = [] }: Consent): string[] {
-    const ofDetails = details.map(({ detail }) => settings.details[detail.type]?.resource)
+  /**
+   * JWT access tokens cannot be revoked: the page names their APIs before
+   * access is removed.
+   */
+  function lingering(
+    { t, list }: Words,
+    { scopes, details = [] }: Consent,
+  ): string[] {
+    const ofDetails = details.map(
+      ({ detail }) => settings.details[detail.type]?.resource,
+    )
     const ofScopes = scopes.map(key => readKey(key).resource)
     const apis = [...new Set([...ofScopes, ...ofDetails])]
       .flatMap(name => settings.resources[name ?? ''] ?? [])
@@ -82,17 +113,22 @@ export function createApplicationPages(site: Site) {
 
     async askRemoval(ctx: Context, { account }: SignedIn) {
       const clientId = String(ctx.query.client_id)
-      const consent = (await consents.find(account.id, clientId)) ?? ctx.throw(404)
+      const consent =
+        (await consents.find(account.id, clientId)) ?? ctx.throw(404)
       const words = views.words(ctx)
       const { t } = words
       const client = await views.client(ctx, clientId)
       views.page(ctx, 'confirm', {
-        title: t('applications.question', { client: client?.client_name ?? clientId }),
+        title: t('applications.question', {
+          client: client?.client_name ?? clientId,
+        }),
         effects: [
           t('applications.effect'),
           ...lingering(words, consent),
           client?.consent === 'implicit'
-            ? t('applications.implicit_again', { brand: settings.branding.name })
+            ? t('applications.implicit_again', {
+                brand: settings.branding.name,
+              })
             : t('applications.again'),
         ],
         confirm: t('applications.remove'),
@@ -112,10 +148,16 @@ export function createApplicationPages(site: Site) {
   }
 }
 
-/** Returns the hosts to which users are redirected. An unchecked application may name any home page. */
+/**
+ * Returns the hosts to which users are redirected. An unchecked application may
+ * name any home page.
+ */
 function addressOf(client: Awaited<ReturnType<Site['views']['client']>>) {
   const { client_uri, redirect_uris = [], isUnchecked } = client ?? {}
   const hosts = [...new Set(redirect_uris.map(hostOf))]
   if (isUnchecked) return { host: hosts.join(', ') }
-  return { client_uri, host: client_uri === undefined ? hosts[0] : hostOf(client_uri) }
+  return {
+    client_uri,
+    host: client_uri === undefined ? hosts[0] : hostOf(client_uri),
+  }
 }

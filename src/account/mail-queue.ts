@@ -1,9 +1,10 @@
-// The queues of mails. A record says what to send; features/mail/ sends it, and makes a link at that moment, so that no token
-// waits in the store. Forms that a stranger can send have a queue of their own: a flood of them does not delay the
-// mails of users and operators.
+// The queues of mails. A record says what to send; features/mail/ sends it, and
+// makes a link at that moment, so that no token waits in the store. Forms that
+// a stranger can send have a queue of their own: a flood of them does not delay
+// the mails of users and operators.
 //
-// A notice is queued after a change that its user should know of, by pages and by commands. It goes to the
-// address that the account had at the change.
+// A notice is queued after a change that its user should know of, by pages and
+// by commands. It goes to the address that the account had at the change.
 
 import { randomUUID } from 'node:crypto'
 import type { Context } from 'koa'
@@ -19,7 +20,10 @@ import { createDeliveryQueue } from '../store/delivery-queue.ts'
 import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 
-/** The audit events that users get a notice about; `account_changed` only if the address changed. */
+/**
+ * The audit events that users get a notice about; `account_changed` only if the
+ * address changed.
+ */
 export const NOTICES = [
   'password_changed',
   'password_set',
@@ -44,7 +48,9 @@ export interface Notice {
   at: number
 }
 
-/** A mail: a notice, or a link for an account or for a name that a user typed. */
+/**
+ * A mail: a notice, or a link for an account or for a name that a user typed.
+ */
 export interface Mail {
   id: string
   /** The epoch seconds at which it was queued. */
@@ -67,14 +73,28 @@ export interface Mail {
 /** The size of a mail in the queue, and of the counter of its network. */
 const FORM_BYTES = 2048
 
-/** Counts a form of a stranger that sends a mail. `name`: of the form. Throws 429 if it comes too early. */
-export async function countFormOfNetwork(ctx: Context, records: Records, name: string) {
+/**
+ * Counts a form of a stranger that sends a mail. `name`: of the form. Throws
+ * 429 if it comes too early.
+ */
+export async function countFormOfNetwork(
+  ctx: Context,
+  records: Records,
+  name: string,
+) {
   countStored(ctx, FORM_BYTES)
-  await countForm(ctx, records, [`${name} network ${networkOf(ctx.ip)}`, BOUNDS.mailForms])
+  await countForm(ctx, records, [
+    `${name} network ${networkOf(ctx.ip)}`,
+    BOUNDS.mailForms,
+  ])
 }
 
 /** Counts a form that sends a mail. Throws 429 if it comes too early. */
-export async function countForm(ctx: Context, records: Records, counter: Counter) {
+export async function countForm(
+  ctx: Context,
+  records: Records,
+  counter: Counter,
+) {
   const isInTime = await createRateLimit(records).count([counter])
   if (!isInTime) ctx.throw(429, 'too many mails were requested')
 }
@@ -87,7 +107,11 @@ const PAUSES_SECONDS = [30, 300, 1800, 10_800]
 /** Returns the queues. A mail gets its id there. */
 export function mailQueues(records: Records) {
   const queueOf = (names: [kind: string, index: string]) =>
-    createDeliveryQueue<Mail>(records, { names, idOf: ({ id }) => id, pauses: PAUSES_SECONDS })
+    createDeliveryQueue<Mail>(records, {
+      names,
+      idOf: ({ id }) => id,
+      pauses: PAUSES_SECONDS,
+    })
   const ofAccounts = queueOf(['Mail', 'mails'])
   const ofForms = queueOf(['FormMail', 'form mails'])
 
@@ -98,9 +122,15 @@ export function mailQueues(records: Records) {
       await queue.enqueue({ id: randomUUID(), at: now(), ...mail })
     },
 
-    /** Delivers the mails of both queues that are due; see `createDeliveryQueue`. */
+    /**
+     * Delivers the mails of both queues that are due; see
+     * `createDeliveryQueue`.
+     */
     async deliverDue(...args: Parameters<typeof ofAccounts.deliverDue>) {
-      await Promise.all([ofAccounts.deliverDue(...args), ofForms.deliverDue(...args)])
+      await Promise.all([
+        ofAccounts.deliverDue(...args),
+        ofForms.deliverDue(...args),
+      ])
     },
   }
 }
@@ -108,7 +138,8 @@ export function mailQueues(records: Records) {
 type Receiver = Pick<Account, 'id' | 'username' | 'email'>
 
 /**
- * Queues a mail with a link for an account, which may be added afterwards. Throws `InvalidAccount` without `mail` in usher.yaml, or an address.
+ * Queues a mail with a link for an account, which may be added afterwards.
+ * Throws `InvalidAccount` without `mail` in usher.yaml, or an address.
  */
 export async function queueLink(
   { mail }: Settings,
@@ -122,12 +153,20 @@ export async function queueLink(
 }
 
 /**
- * A change of an account. `formerEmail`: the address that it has replaced. `is_first`: the account had no way to sign in
- * before.
+ * A change of an account. `formerEmail`: the address that it has replaced.
+ * `is_first`: the account had no way to sign in before.
  */
-type Change = { event: string; account?: unknown; formerEmail?: string; is_first?: unknown }
+type Change = {
+  event: string
+  account?: unknown
+  formerEmail?: string
+  is_first?: unknown
+}
 
-/** Queues a notice about those of the events that have one. Does nothing without `mail`, or an address. */
+/**
+ * Queues a notice about those of the events that have one. Does nothing without
+ * `mail`, or an address.
+ */
 export async function queueNotice(
   { mail, accounts }: Pick<Settings, 'mail' | 'accounts'>,
   records: Records,
@@ -136,17 +175,24 @@ export async function queueNotice(
 ) {
   if (!mail || accounts.module) return
   const about = events.filter(hasNotice)
-  const changes = NOTICES.filter(change => about.some(({ event }) => event === change))
-  const { account, formerEmail } = about.find(({ event }) => event === changes[0]) ?? {}
+  const changes = NOTICES.filter(change =>
+    about.some(({ event }) => event === change),
+  )
+  const { account, formerEmail } =
+    about.find(({ event }) => event === changes[0]) ?? {}
   if (typeof account !== 'string') return
-  const { email, email_verified } = (await createDirectory(records).find(account)) ?? {}
+  const { email, email_verified } =
+    (await createDirectory(records).find(account)) ?? {}
   const to = formerEmail ?? email
-  // An account keeps an address that is not confirmed until its first change: one notice at most goes there.
+  // An account keeps an address that is not confirmed until its first change:
+  // one notice at most goes there.
   const isVerified = formerEmail !== undefined || email_verified
   const notice = to && { changes, to, isVerified, at: now() }
   if (notice) await mailQueues(records).enqueue({ account, lang, notice })
 }
 
-/** The first password of an account is no change that its user does not know of. */
+/**
+ * The first password of an account is no change that its user does not know of.
+ */
 const hasNotice = ({ event, formerEmail, is_first }: Change) =>
   event === 'account_changed' ? formerEmail !== undefined : !is_first

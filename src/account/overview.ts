@@ -1,4 +1,5 @@
-// The account page with the user's profile, and the pages on which the user changes the password.
+// The account page with the user's profile, and the pages on which the user
+// changes the password.
 
 import type { Context } from 'koa'
 import type { Interaction } from '../oidc/interactions.ts'
@@ -13,8 +14,9 @@ import type { SignedIn, Site, Submitted } from '../sign-in/site.ts'
 import { browsersOf } from './signed-in-browsers.ts'
 
 /**
- * Returns the problems of a form with a new password, by field; undefined if there are none. `isUnchanged` may
- * cost a hash: it is called last, if nothing else is wrong.
+ * Returns the problems of a form with a new password, by field; undefined if
+ * there are none. `isUnchanged` may cost a hash: it is called last, if nothing
+ * else is wrong.
  */
 export async function problemsOf(
   { t }: Words,
@@ -24,7 +26,8 @@ export async function problemsOf(
   const password = form.value('password')
   const isDifferent = password !== form.value('repeat')
   const known = passwordProblem(password)
-  const problem = known ?? (!isDifferent && (await isUnchanged()) ? 'unchanged' : undefined)
+  const problem =
+    known ?? (!isDifferent && (await isUnchanged()) ? 'unchanged' : undefined)
   const problems = {
     password: problem && t(`password.${problem}`),
     repeat: isDifferent ? t('password.differs') : undefined,
@@ -33,9 +36,16 @@ export async function problemsOf(
 }
 
 /** Returns what is worth knowing, for the home page of the account. */
-export type Notices = (words: Words, user: SignedIn, ctx: Context) => Promise<Notice[]>
+export type Notices = (
+  words: Words,
+  user: SignedIn,
+  ctx: Context,
+) => Promise<Notice[]>
 
-/** Returns the handler of the account page. `ofFeatures`: what features have to say. */
+/**
+ * Returns the handler of the account page. `ofFeatures`: what features have to
+ * say.
+ */
 export function homePage(site: Site, ofFeatures: Notices[]) {
   const { views, consents } = site
 
@@ -51,7 +61,9 @@ export function homePage(site: Site, ofFeatures: Notices[]) {
     const words = views.words(ctx)
     const { t } = words
     const { username, email, email_verified } = user.account
-    const notices = [...ofFeatures, elsewhere].map(noticesOf => noticesOf(words, user, ctx))
+    const notices = [...ofFeatures, elsewhere].map(noticesOf =>
+      noticesOf(words, user, ctx),
+    )
     const unverified = email_verified ? '' : ` (${t('account.unverified')})`
     const facts = [
       { label: t('account.username'), value: username },
@@ -78,10 +90,15 @@ export function passwordPage(
     async submit(ctx: Context, { account, session, form }: Submitted) {
       const current = form.value('current')
       const password = form.value('password')
-      const problems = await problemsOf(views.words(ctx), form, () => password === current)
+      const problems = await problemsOf(
+        views.words(ctx),
+        form,
+        () => password === current,
+      )
       if (problems) return views.page(ctx, 'password', { problems }, 400)
       await authentication.countForm(ctx, session.uid)
-      // A change always needs the current password: an open browser is not enough (ASVS 6.2.3).
+      // A change always needs the current password: an open browser is not
+      // enough (ASVS 6.2.3).
       const about = { client_id: ACCOUNT_CLIENT }
       const credentials = { username: account.username, password: current }
       const known = await authentication.check(ctx, credentials, about)
@@ -92,7 +109,12 @@ export function passwordPage(
       // Each change begins a new session.
       await authentication.countForm(ctx, account.id)
       const { session_idle: ttl } = settings.lifetimes
-      const successor = await directory.changePassword(account.id, password, session.uid, ttl)
+      const successor = await directory.changePassword(
+        account.id,
+        password,
+        session.uid,
+        ttl,
+      )
       note(ctx, 'password_changed', { account: account.id })
       if (successor) {
         browserSession.replace(ctx, successor)
@@ -103,26 +125,42 @@ export function passwordPage(
   }
 }
 
-/** Returns the page of the change_password prompt, on which the user replaces a temporary password. */
-export function newPasswordPage({ views, authentication, flow }: Site, directory: OwnAccounts) {
+/**
+ * Returns the page of the change_password prompt, on which the user replaces a
+ * temporary password.
+ */
+export function newPasswordPage(
+  { views, authentication, flow }: Site,
+  directory: OwnAccounts,
+) {
   return {
     show: (ctx: Context) => views.page(ctx, 'new-password', { problems: {} }),
 
     async submit(ctx: Context, { clientId, step }: Interaction, form: Form) {
       const { account } = ctx.state
-      if (!account || !step) return ctx.throw(400, { error: 'interaction_gone' })
+      if (!account || !step)
+        return ctx.throw(400, { error: 'interaction_gone' })
       const password = form.value('password')
       const problems = await problemsOf(views.words(ctx), form, async () => {
         await authentication.countForm(ctx, account.id)
-        // Sent again after a fault: the password was replaced, and the sign-in was not answered.
+        // Sent again after a fault: the password was replaced, and the sign-in
+        // was not answered.
         if (account.change_password_by === undefined) return false
         return admit(() => checkPassword(password, account.password))
       })
-      if (problems) return void views.page(ctx, 'new-password', { problems }, 400)
+      if (problems)
+        return void views.page(ctx, 'new-password', { problems }, 400)
       const { ts } = step.login
-      const isReplaced = await directory.replaceTemporaryPassword(account.id, password, ts)
+      const isReplaced = await directory.replaceTemporaryPassword(
+        account.id,
+        password,
+        ts,
+      )
       if (!isReplaced) return ctx.throw(400, { error: 'interaction_gone' })
-      note(ctx, 'password_changed', { client_id: clientId, account: account.id })
+      note(ctx, 'password_changed', {
+        client_id: clientId,
+        account: account.id,
+      })
       return flow.completeSignIn(account, step.login, 'change_password')
     },
   }

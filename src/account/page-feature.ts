@@ -1,9 +1,14 @@
-// The type of an optional feature: its members for the wrapper, for the sign-in, and for the pages.
+// The type of an optional feature: its members for the wrapper, for the
+// sign-in, and for the pages.
 
 import type Router from '@koa/router'
 import type { Context } from 'koa'
 import type { ClientMetadata } from '../config/schema/client.ts'
-import type { Feature, LibraryProvider, PromptSettings } from '../oidc/feature.ts'
+import type {
+  Feature,
+  LibraryProvider,
+  PromptSettings,
+} from '../oidc/feature.ts'
 import type { Notifier } from '../operation/events.ts'
 import type { Area } from '../pages/page-data.ts'
 import type { PromptPage } from '../sign-in/interaction-pages.ts'
@@ -13,16 +18,25 @@ import type { Notices } from './overview.ts'
 /** The router of the pages. */
 export type Pages = Router
 
-/** An optional feature. Every member is optional, too: a feature has the members that it needs. */
+/**
+ * An optional feature. Every member is optional, too: a feature has the members
+ * that it needs.
+ */
 export interface PageFeature extends Feature, Notifier {
-  /** Metadata of a client that is not in the config folder, for pages. Undefined when it has none. */
+  /**
+   * Metadata of a client that is not in the config folder, for pages. Undefined
+   * when it has none.
+   */
   describeClient?(
     provider: LibraryProvider,
     id: string,
     ctx: Pick<Context, 'ip'>,
   ): Promise<ClientMetadata | undefined>
 
-  /** By name. The page of a step answers with `completeSignIn` (sign-in/flow.ts). */
+  /**
+   * By name. The page of a step answers with `completeSignIn`
+   * (sign-in/flow.ts).
+   */
   prompts?: Record<string, PromptSettings & { page(site: Site): PromptPage }>
   /** For the home page of the account. */
   notices?: Notices

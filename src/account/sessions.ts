@@ -1,4 +1,5 @@
-// Signed-in browsers of the account. The user can sign out of each of them, or of all others at once.
+// Signed-in browsers of the account. The user can sign out of each of them, or
+// of all others at once.
 
 import type { Context } from 'koa'
 import type { ClientInfo } from '../oidc/adapter/session-record.ts'
@@ -12,13 +13,27 @@ import { browsersOf, type SignedInBrowser } from './signed-in-browsers.ts'
 
 /** Names all other browsers in place of a handle, which is hexadecimal. */
 const OTHERS = 'others'
-const pathOf = (session: string) => `${PLACES.end}?${new URLSearchParams({ session })}`
+const pathOf = (session: string) =>
+  `${PLACES.end}?${new URLSearchParams({ session })}`
 
-/** Returns how many other browsers the user is signed in with, as text, and the path that signs them out. */
-export async function elsewhereOf({ plural }: Words, records: Records, id: string, uid?: string) {
-  const others = (await browsersOf(records, id)).filter(browser => browser.uid !== uid)
+/**
+ * Returns how many other browsers the user is signed in with, as text, and the
+ * path that signs them out.
+ */
+export async function elsewhereOf(
+  { plural }: Words,
+  records: Records,
+  id: string,
+  uid?: string,
+) {
+  const others = (await browsersOf(records, id)).filter(
+    browser => browser.uid !== uid,
+  )
   if (!others.length) return undefined
-  return { text: plural('account.elsewhere', others.length), end: pathOf(OTHERS) }
+  return {
+    text: plural('account.elsewhere', others.length),
+    end: pathOf(OTHERS),
+  }
 }
 
 /** Signs the user out of these browsers. */
@@ -36,16 +51,25 @@ export async function endBrowsers(
 
 /** Returns the handlers of the session pages. */
 export function createSessionPages({ views, records, sessions }: Site) {
-  async function list(ctx: Context, { account, session }: SignedIn, done?: string) {
+  async function list(
+    ctx: Context,
+    { account, session }: SignedIn,
+    done?: string,
+  ) {
     const { t, number } = views.words(ctx)
     const all = await browsersOf(records, account.id)
     const own = all.find(({ uid }) => uid === session.uid)
     const others = all.filter(browser => browser !== own)
     const groups = [...Map.groupBy(others, browser => browser.group)].map(
       async ([group, found]) => ({
-        count: found.length > 1 ? t('sessions.count', { count: number(found.length) }) : undefined,
+        count:
+          found.length > 1
+            ? t('sessions.count', { count: number(found.length) })
+            : undefined,
         end: pathOf(group),
-        sessions: await Promise.all(found.map(browser => describe(ctx, browser))),
+        sessions: await Promise.all(
+          found.map(browser => describe(ctx, browser)),
+        ),
       }),
     )
     views.page(ctx, 'sessions', {
@@ -56,7 +80,10 @@ export function createSessionPages({ views, records, sessions }: Site) {
     })
   }
 
-  async function describe(ctx: Context, browser: SignedInBrowser): Promise<SessionInWords> {
+  async function describe(
+    ctx: Context,
+    browser: SignedInBrowser,
+  ): Promise<SessionInWords> {
     const { handle, since, lastUsed, clientInfo, clients } = browser
     const words = views.words(ctx)
     const names = await Promise.all(clients.map(id => views.nameOf(ctx, id)))
@@ -71,7 +98,10 @@ export function createSessionPages({ views, records, sessions }: Site) {
     }
   }
 
-  /** Returns the browsers that the URL names: one by its handle, a group, or all. The last two leave out this one. */
+  /**
+   * Returns the browsers that the URL names: one by its handle, a group, or
+   * all. The last two leave out this one.
+   */
   async function named({ query }: Context, { account, session }: SignedIn) {
     const all = await browsersOf(records, account.id)
     return all.filter(({ uid, handle, group }) => {
@@ -89,19 +119,24 @@ export function createSessionPages({ views, records, sessions }: Site) {
       const { t, plural, date } = words
       const question = {
         title: t('sessions.question_others'),
-        effects: [plural('sessions.others', found.length), t('sessions.effect')],
+        effects: [
+          plural('sessions.others', found.length),
+          t('sessions.effect'),
+        ],
         kept: t('sessions.kept'),
         confirm: t('sessions.end_others'),
         back: PLACES.sessions,
       }
-      if (ctx.query.session === OTHERS) return views.page(ctx, 'confirm', question)
+      if (ctx.query.session === OTHERS)
+        return views.page(ctx, 'confirm', question)
       const { uid, clientInfo, since } = found[0] ?? ctx.throw(404)
       if (uid === user.session.uid) return ctx.redirect(views.signOut)
       const text = t('sessions.question_text', { date: date(since).words })
       views.page(ctx, 'confirm', {
         ...question,
         title: t('sessions.question', { browser: nameOf(words, clientInfo) }),
-        effects: found.length > 1 ? question.effects : [text, t('sessions.effect')],
+        effects:
+          found.length > 1 ? question.effects : [text, t('sessions.effect')],
         confirm: t('sessions.sign_out'),
       })
     },
@@ -112,13 +147,20 @@ export function createSessionPages({ views, records, sessions }: Site) {
       await endBrowsers(ctx, sessions, user.account.id, found)
       const { t } = views.words(ctx)
       const isOne = ctx.query.session !== OTHERS
-      await list(ctx, user, isOne ? t('sessions.ended') : t('sessions.ended_others'))
+      await list(
+        ctx,
+        user,
+        isOne ? t('sessions.ended') : t('sessions.ended_others'),
+      )
     },
   }
 }
 
 /** Returns the name of a browser and its system as text. */
-export function nameOf({ t }: Words, { browser, system }: Partial<ClientInfo> = {}): string {
+export function nameOf(
+  { t }: Words,
+  { browser, system }: Partial<ClientInfo> = {},
+): string {
   if (browser && system) return t('sessions.browser', { browser, system })
   return browser ?? system ?? t('sessions.unknown')
 }

@@ -1,4 +1,5 @@
-// Signed-in browsers of an account and their applications, for the account page and for operators.
+// Signed-in browsers of an account and their applications, for the account page
+// and for operators.
 
 import { createSessions } from '../oidc/adapter/sessions.ts'
 import { createConsents } from '../oidc/consents.ts'
@@ -7,7 +8,10 @@ import type { Records } from '../store/records.ts'
 /** A browser in which an account is signed in. */
 export type SignedInBrowser = Awaited<ReturnType<typeof browsersOf>>[number]
 
-/** Returns the browsers in which an account is signed in. The browser used last comes first. */
+/**
+ * Returns the browsers in which an account is signed in. The browser used last
+ * comes first.
+ */
 export async function browsersOf(records: Records, accountId: string) {
   const [all, allowed] = await Promise.all([
     createSessions(records).list(accountId),
@@ -17,19 +21,37 @@ export async function browsersOf(records: Records, accountId: string) {
   const hashOf = (purpose: string, text: string) =>
     records.keyedHash(purpose, `${accountId} ${text}`).toString('hex')
   return all
-    .map(({ uid, loginTs: since = 0, lastUsed = since, clientInfo, authorizations = {} }) => ({
-      /** Public name of the session for one account. It gives no access. */
-      handle: hashOf('session handle', uid),
-      /** Public name of the sessions of equal browsers in one network. It gives no access. */
-      group: hashOf('session group', JSON.stringify(clientInfo ?? {})),
-      /** Never shown. */
-      uid,
-      /** Epoch seconds of the sign-in and, in `lastUsed`, of the latest use. */
-      since,
-      lastUsed,
-      clientInfo,
-      /** The `client_id` of each client that the session signed in to and that still has a consent. */
-      clients: Object.keys(authorizations).filter(id => allowedClients.has(id)),
-    }))
+    .map(
+      ({
+        uid,
+        loginTs: since = 0,
+        lastUsed = since,
+        clientInfo,
+        authorizations = {},
+      }) => ({
+        /** Public name of the session for one account. It gives no access. */
+        handle: hashOf('session handle', uid),
+        /**
+         * Public name of the sessions of equal browsers in one network. It
+         * gives no access.
+         */
+        group: hashOf('session group', JSON.stringify(clientInfo ?? {})),
+        /** Never shown. */
+        uid,
+        /**
+         * Epoch seconds of the sign-in and, in `lastUsed`, of the latest use.
+         */
+        since,
+        lastUsed,
+        clientInfo,
+        /**
+         * The `client_id` of each client that the session signed in to and that
+         * still has a consent.
+         */
+        clients: Object.keys(authorizations).filter(id =>
+          allowedClients.has(id),
+        ),
+      }),
+    )
     .sort((a, b) => b.lastUsed - a.lastUsed)
 }

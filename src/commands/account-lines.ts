@@ -1,16 +1,26 @@
 // Accounts in a file, for import and export: lines of JSON, or a table.
 
 import { didYouMean, plainWords } from '../config/report/wording.ts'
-import { type Account, InvalidAccount, type Transfer, transferSchema } from '../sign-in/account.ts'
+import {
+  type Account,
+  InvalidAccount,
+  type Transfer,
+  transferSchema,
+} from '../sign-in/account.ts'
 import { isMap, readJson } from '../store/values.ts'
 import { jsonForTerminal } from './output.ts'
 
 /** Returns an account as a line of JSON. */
-export function writeLine({ password: password_hash, ...account }: Account): string {
+export function writeLine({
+  password: password_hash,
+  ...account
+}: Account): string {
   return `${jsonForTerminal(JSON.stringify({ ...account, password_hash }))}\n`
 }
 
-/** Returns the account of a line. Throws `InvalidAccount` for an invalid one. */
+/**
+ * Returns the account of a line. Throws `InvalidAccount` for an invalid one.
+ */
 export function readLine(line: string): Transfer {
   if (line.includes('\uFFFD')) throw new InvalidAccount('is not UTF-8')
   const value: unknown = readJson(line)
@@ -22,8 +32,9 @@ export function readLine(line: string): Transfer {
 }
 
 /**
- * Returns the lines of a file, each with the JSON of an account. The file has them, or it is a table (CSV, RFC 4180)
- * with a header, whose columns are keys of `transferSchema`, with `username`, `groups` and `attributes.NAME`. Throws
+ * Returns the lines of a file, each with the JSON of an account. The file has
+ * them, or it is a table (CSV, RFC 4180) with a header, whose columns are keys
+ * of `transferSchema`, with `username`, `groups` and `attributes.NAME`. Throws
  * `InvalidAccount` for text that is neither.
  */
 export function linesIn(content: string): string[] {
@@ -43,9 +54,13 @@ export function linesIn(content: string): string[] {
     if (end && end !== separator) rows.push([])
   }
   const [first = [], ...others] = rows
-  const header = first.map(cell => KNOWN.find(key => key === cell.toLowerCase()) ?? cell)
+  const header = first.map(
+    cell => KNOWN.find(key => key === cell.toLowerCase()) ?? cell,
+  )
   if (!header.includes('username')) throw new InvalidAccount(NO_USERNAME)
-  const lines = others.map(cells => (cells.some(Boolean) ? jsonOf(header, cells) : ''))
+  const lines = others.map(cells =>
+    cells.some(Boolean) ? jsonOf(header, cells) : '',
+  )
   // A quote that is not closed: the rest is a wrong line.
   return ['', ...lines, ...(read < text.length ? [text.slice(read)] : [])]
 }
@@ -68,16 +83,26 @@ function jsonOf(header: string[], cells: string[]): string {
     else account[name] = TEXTS.includes(name) ? text : (readJson(text) ?? text)
   }
   const { attributes: own = {} } = account
-  return JSON.stringify({ ...account, attributes: isMap(own) ? { ...own, ...attributes } : own })
+  return JSON.stringify({
+    ...account,
+    attributes: isMap(own) ? { ...own, ...attributes } : own,
+  })
 }
 
 function inWords(issue: Issue): string {
-  if (issue.code !== 'unrecognized_keys') return [...issue.path, issue.message].join(': ')
-  return issue.keys.map(key => `${key}: unknown key${suggestion(key)}`).join('; ')
+  if (issue.code !== 'unrecognized_keys')
+    return [...issue.path, issue.message].join(': ')
+  return issue.keys
+    .map(key => `${key}: unknown key${suggestion(key)}`)
+    .join('; ')
 }
 
-type Issue = NonNullable<ReturnType<typeof transferSchema.safeParse>['error']>['issues'][number]
+type Issue = NonNullable<
+  ReturnType<typeof transferSchema.safeParse>['error']
+>['issues'][number]
 
 const KNOWN = Object.keys(transferSchema.shape)
 const suggestion = (key: string) =>
-  key === 'password' ? '; a hash stands in password_hash' : didYouMean(key, KNOWN)
+  key === 'password'
+    ? '; a hash stands in password_hash'
+    : didYouMean(key, KNOWN)

@@ -1,5 +1,6 @@
-// Ways to sign in that an operator gives an account: `usher accounts invite` and `link` make a link with which the user
-// chooses a password; `link --upstream` and `unlink` add and remove a link to an upstream issuer.
+// Ways to sign in that an operator gives an account: `usher accounts invite`
+// and `link` make a link with which the user chooses a password;
+// `link --upstream` and `unlink` add and remove a link to an upstream issuer.
 
 import { queueLink } from '../account/mail-queue.ts'
 import { readSettings, type Settings } from '../config/load.ts'
@@ -18,7 +19,11 @@ import {
 } from '../sign-in/account.ts'
 import { readProfile } from './accounts.ts'
 import { Failure, type Invocation, requireOne } from './command.ts'
-import { openOwnAccount, openOwnDirectory, warnIfShared } from './open-account.ts'
+import {
+  openOwnAccount,
+  openOwnDirectory,
+  warnIfShared,
+} from './open-account.ts'
 import { type Flags, hint, print } from './output.ts'
 import { addLines, readAccounts } from './transfer.ts'
 
@@ -26,7 +31,10 @@ type Opened = Awaited<ReturnType<typeof openOwnDirectory>>
 
 const MAX_LINK_SECONDS = 30 * 24 * 3600
 
-/** `accounts invite`: adds an account, or those of a file, and prints the links for their first passwords. */
+/**
+ * `accounts invite`: adds an account, or those of a file, and prints the links
+ * for their first passwords.
+ */
 export async function inviteAccounts(invocation: Invocation) {
   const options = readLinkOptions(invocation)
   const { file, groups } = invocation.values
@@ -74,7 +82,11 @@ function readLifetime(given: string | undefined): number | undefined {
 }
 
 /** Adds the accounts of a file, and gives each its link. */
-async function inviteLines(content: string, options: LinkOptions, opened: Opened) {
+async function inviteLines(
+  content: string,
+  options: LinkOptions,
+  opened: Opened,
+) {
   let unconfirmed = 0
   try {
     await addLines(content, opened, async transfer => {
@@ -88,13 +100,20 @@ async function inviteLines(content: string, options: LinkOptions, opened: Opened
 }
 
 /** Adds an account, with its link. */
-async function inviteOne(transfer: Transfer, options: LinkOptions, opened: Opened) {
+async function inviteOne(
+  transfer: Transfer,
+  options: LinkOptions,
+  opened: Opened,
+) {
   const { directory } = opened
   const { id = newAccountId(), username } = transfer
-  const isPresent = await (transfer.id ? directory.find(id) : directory.findByUsername(username))
+  const isPresent = await (transfer.id
+    ? directory.find(id)
+    : directory.findByUsername(username))
   if (isPresent) return 'present'
   const account = { ...transfer, id }
-  // A mail waits for its account. If the command dies in between, its repetition adds the account, with another mail.
+  // A mail waits for its account. If the command dies in between, its
+  // repetition adds the account, with another mail.
   if (options.isMailed) await giveLink(options, opened, account)
   const outcome = await directory.transfer(account)
   if (outcome === 'added' && !options.isMailed) {
@@ -103,9 +122,14 @@ async function inviteOne(transfer: Transfer, options: LinkOptions, opened: Opene
   return outcome
 }
 
-/** Whether the account has an address that is not confirmed, and that a printed link does not confirm. */
-const isUnconfirmed = ({ isMailed }: LinkOptions, { email, email_verified }: Profile) =>
-  !isMailed && email !== undefined && !email_verified
+/**
+ * Whether the account has an address that is not confirmed, and that a printed
+ * link does not confirm.
+ */
+const isUnconfirmed = (
+  { isMailed }: LinkOptions,
+  { email, email_verified }: Profile,
+) => !isMailed && email !== undefined && !email_verified
 
 /** Says how many addresses are not confirmed, and what that means. */
 function reportUnconfirmed(count: number) {
@@ -117,7 +141,10 @@ function reportUnconfirmed(count: number) {
   )
 }
 
-/** `accounts link ACCOUNT`: makes a link for a new password; with `--upstream`, adds a link to an issuer. */
+/**
+ * `accounts link ACCOUNT`: makes a link for a new password; with `--upstream`,
+ * adds a link to an issuer.
+ */
 export async function linkAccount(invocation: Invocation) {
   const { values, args } = invocation
   if (values.upstream || values.subject) return linkUpstream(invocation)
@@ -129,13 +156,24 @@ export async function linkAccount(invocation: Invocation) {
 /** An account that gets a link. */
 type Invited = Pick<Account, 'id' | 'username' | 'email' | 'ended'>
 
-/** Gives an account a link for its password: printed after `head`, or by mail. */
-async function giveLink(options: LinkOptions, opened: Opened, account: Invited, head = '') {
+/**
+ * Gives an account a link for its password: printed after `head`, or by mail.
+ */
+async function giveLink(
+  options: LinkOptions,
+  opened: Opened,
+  account: Invited,
+  head = '',
+) {
   const settings = await readSettings()
   if (options.resetFactors) {
-    const own = describeFactors(await createFactors(opened.records).read(account.id))
+    const own = describeFactors(
+      await createFactors(opened.records).read(account.id),
+    )
     const { username } = account
-    hint(`The use of the link removes the second factors of ${username}, not before.${own}`)
+    hint(
+      `The use of the link removes the second factors of ${username}, not before.${own}`,
+    )
   }
   if (options.isMailed) return mailLink(options, opened, account, settings)
   await printLink(options, opened, account, settings.issuer, head)
@@ -164,13 +202,20 @@ async function printLink(
   const { id, username } = account
   const links = createLinks(records, directory)
   const { path, until } = await links.make(account, seconds, { resetFactors })
-  await audit('link_made', { account: id, until: timeOf(until), ...auditOf(resetFactors) })
+  await audit('link_made', {
+    account: id,
+    until: timeOf(until),
+    ...auditOf(resetFactors),
+  })
   const link = issuer + path
   print(flags, { account: id, username, link, until }, [head + link])
-  hint(`With this link, ${username} chooses a password. It works once, until ${timeOf(until)}.`)
+  hint(
+    `With this link, ${username} chooses a password. It works once, until ${timeOf(until)}.`,
+  )
 }
 
-const auditOf = (resetFactors: boolean) => (resetFactors ? { reset_factors: true } : {})
+const auditOf = (resetFactors: boolean) =>
+  resetFactors ? { reset_factors: true } : {}
 
 const SUB = '1 to 255 visible ASCII characters, as in the ID tokens'
 
@@ -181,7 +226,11 @@ async function linkUpstream({ values, args: [name = ''] }: Invocation) {
   const { issuer } = await upstreamOf(values.upstream)
   const { id, username, directory, audit } = await openOwnAccount(name)
   await addLink(directory, id, { issuer, subject })
-  await audit('account_linked', { account: id, upstream: values.upstream, subject })
+  await audit('account_linked', {
+    account: id,
+    upstream: values.upstream,
+    subject,
+  })
   hint(`${username} can sign in with ${values.upstream}.`)
 }
 
@@ -189,14 +238,25 @@ async function linkUpstream({ values, args: [name = ''] }: Invocation) {
 export async function unlinkAccount({ values, args: [name = ''] }: Invocation) {
   const upstream = await upstreamOf(values.upstream)
   const { account, id, username, directory, audit } = await openOwnAccount(name)
-  const removed = account.links?.filter(link => link.issuer === upstream.issuer) ?? []
-  if (!removed.length) throw new Failure(`${username} has no link to ${values.upstream}.`)
+  const removed =
+    account.links?.filter(link => link.issuer === upstream.issuer) ?? []
+  if (!removed.length)
+    throw new Failure(`${username} has no link to ${values.upstream}.`)
   if (!withoutIssuer(account, upstream)) {
-    throw new Failure(`This is the only way for ${username} to sign in: set a password first.`)
+    throw new Failure(
+      `This is the only way for ${username} to sign in: set a password first.`,
+    )
   }
-  await directory.endAccess(id, current => withoutIssuer(current, upstream) ?? current)
+  await directory.endAccess(
+    id,
+    current => withoutIssuer(current, upstream) ?? current,
+  )
   for (const { subject } of removed) {
-    await audit('account_unlinked', { account: id, upstream: values.upstream, subject })
+    await audit('account_unlinked', {
+      account: id,
+      upstream: values.upstream,
+      subject,
+    })
   }
   hint(
     `${username} can no longer sign in with ${values.upstream}; all sessions and tokens have ended.`,
@@ -204,7 +264,10 @@ export async function unlinkAccount({ values, args: [name = ''] }: Invocation) {
 }
 
 async function upstreamOf(name: string | undefined): Promise<Upstream> {
-  if (!name) throw new Failure('--upstream is missing: the name of a file in upstreams/.')
+  if (!name)
+    throw new Failure(
+      '--upstream is missing: the name of a file in upstreams/.',
+    )
   const { upstreams } = await readSettings()
   return requireOne('Upstream', name, Object.values(upstreams), 'name')
 }

@@ -18,16 +18,26 @@ import { hashPassword, passwordProblem } from '../sign-in/password.ts'
 import { now } from '../store/store.ts'
 import { readJson } from '../store/values.ts'
 import { Failure, type Invocation, readStdin, requireOne } from './command.ts'
-import { openAccount, openOwnAccount, openOwnDirectory, warnIfShared } from './open-account.ts'
+import {
+  openAccount,
+  openOwnAccount,
+  openOwnDirectory,
+  warnIfShared,
+} from './open-account.ts'
 import { type Flags, hint, print, printList, shown } from './output.ts'
 
 /** Lifetime of a temporary password: over a weekend. */
 const TEMPORARY_PASSWORD_SECONDS = 3 * 24 * 3600
 
-/** `accounts add --username U …`: prints the id on the first line, a generated password on the second. */
+/**
+ * `accounts add --username U …`: prints the id on the first line, a generated
+ * password on the second.
+ */
 export async function addAccount(invocation: Invocation) {
   const profile = readProfile(invocation, profileSchema)
-  const { given, generated, change_password_by } = await readPassword(invocation.flags)
+  const { given, generated, change_password_by } = await readPassword(
+    invocation.flags,
+  )
   const password = given ?? (change_password_by ? generated : undefined)
   const { directory, audit } = await openOwnDirectory('create')
   const account = await directory.add(profile, password, { change_password_by })
@@ -41,15 +51,22 @@ export async function addAccount(invocation: Invocation) {
   }
 }
 
-/** `accounts list`, and `accounts find TEXT`: the accounts whose username, name or e-mail address contains the text. */
+/**
+ * `accounts list`, and `accounts find TEXT`: the accounts whose username, name
+ * or e-mail address contains the text.
+ */
 export async function listAccounts({ flags, args: [text] }: Invocation) {
   const { directory } = await openOwnDirectory()
   const accounts = await Array.fromAsync(directory.all())
   accounts.sort((a, b) => a.username.localeCompare(b.username))
   const isSearch = text !== undefined
-  const found = isSearch ? accounts.filter(account => contains(account, text)) : accounts
+  const found = isSearch
+    ? accounts.filter(account => contains(account, text))
+    : accounts
   const width = Math.max(0, ...found.map(({ username }) => username.length))
-  const none = isSearch ? 'No account has this text.' : 'There are no accounts yet.'
+  const none = isSearch
+    ? 'No account has this text.'
+    : 'There are no accounts yet.'
   const describe = ({ id, username, name, email, enabled }: Visible) => {
     const about = [enabled ? '' : '(disabled)', name, isSearch ? email : '']
     const words = about.filter(Boolean).map(shown)
@@ -58,8 +75,14 @@ export async function listAccounts({ flags, args: [text] }: Invocation) {
   printList(flags, found.map(visible), describe, none)
 }
 
-/** Whether the username, the name or the address has a text, in any spelling; or an attribute a value: `groups=sales`. */
-function contains({ username, name, email, attributes }: Account, text: string): boolean {
+/**
+ * Whether the username, the name or the address has a text, in any spelling; or
+ * an attribute a value: `groups=sales`.
+ */
+function contains(
+  { username, name, email, attributes }: Account,
+  text: string,
+): boolean {
   const wanted = foldUsername(tidy(text))
   const texts = [username, name, email].filter(part => part !== undefined)
   if (texts.some(part => foldUsername(tidy(part)).includes(wanted))) return true
@@ -73,26 +96,38 @@ export async function showAccount({ flags, args: [name = ''] }: Invocation) {
   print(flags, visible(account))
 }
 
-/** `accounts set ACCOUNT [ATTRIBUTE…] …`: changes what is named, and nothing else. */
+/**
+ * `accounts set ACCOUNT [ATTRIBUTE…] …`: changes what is named, and nothing
+ * else.
+ */
 export async function setAccount(invocation: Invocation) {
   const [name = '', ...texts] = invocation.args
   const changes = readProfile(invocation, changesSchema)
   if (!Object.keys(changes).length && !texts.length) {
-    throw new Failure('Nothing to change: groups+=finance, or an option, as --name "Ada Lovelace".')
+    throw new Failure(
+      'Nothing to change: groups+=finance, or an option, as --name "Ada Lovelace".',
+    )
   }
   const { account, directory, audit } = await openOwnAccount(name)
-  const hasNewEmail = ({ email }: Account) => changes.email !== undefined && changes.email !== email
+  const hasNewEmail = ({ email }: Account) =>
+    changes.email !== undefined && changes.email !== email
   const changed = await directory.change(account.id, current => ({
     ...current,
     ...changes,
-    attributes: texts.reduce(changeAttribute, changes.attributes ?? current.attributes),
+    attributes: texts.reduce(
+      changeAttribute,
+      changes.attributes ?? current.attributes,
+    ),
     // A new address is not verified, unless the operator says that it is.
-    ...(hasNewEmail(current) && { email_verified: changes.email_verified ?? false }),
+    ...(hasNewEmail(current) && {
+      email_verified: changes.email_verified ?? false,
+    }),
   }))
   const formerEmail = hasNewEmail(account) ? account.email : undefined
   await audit('account_changed', { account: account.id }, formerEmail)
   hint(`${changes.username ?? account.username} is changed.`)
-  if (changed && changes.email !== undefined) await warnIfShared(directory, changed)
+  if (changed && changes.email !== undefined)
+    await warnIfShared(directory, changed)
 }
 
 /** `accounts disable ACCOUNT`: ends every session and token. */
@@ -111,28 +146,43 @@ export async function enableAccount({ args: [name = ''] }: Invocation) {
   hint(`${username} can sign in again.`)
 }
 
-/** `accounts password ACCOUNT`: ends every session and token. Prints a password that it generates. */
+/**
+ * `accounts password ACCOUNT`: ends every session and token. Prints a password
+ * that it generates.
+ */
 export async function setPassword({ flags, args: [name = ''] }: Invocation) {
   const { given, generated, change_password_by } = await readPassword(flags)
   const { account, id, username, directory, audit } = await openOwnAccount(name)
   const hash = await hashPassword(given ?? generated)
-  await directory.endAccess(id, current => ({ ...current, password: hash, change_password_by }))
+  await directory.endAccess(id, current => ({
+    ...current,
+    password: hash,
+    change_password_by,
+  }))
   if (given === undefined) process.stdout.write(`${generated}\n`)
-  const is_first = (account.password === undefined && !account.links?.length) || undefined
+  const is_first =
+    (account.password === undefined && !account.links?.length) || undefined
   await audit('password_set', { account: id, change_password_by, is_first })
-  hint(`The password of ${username} is changed; all sessions and tokens have ended.`)
+  hint(
+    `The password of ${username} is changed; all sessions and tokens have ended.`,
+  )
   for (const { issuer, subject } of account.links ?? []) {
     const end = `npm run usher -- accounts unlink ${username} --upstream NAME`
-    hint(`A sign-in at ${issuer} as ${subject} stays possible. To end it: ${end}`)
+    hint(
+      `A sign-in at ${issuer} as ${subject} stays possible. To end it: ${end}`,
+    )
   }
 }
 
 /** `accounts remove ACCOUNT --yes`. */
 export async function removeAccount({ flags, args: [name = ''] }: Invocation) {
-  const { account, id, username, directory, records, audit } = await openOwnAccount(name)
+  const { account, id, username, directory, records, audit } =
+    await openOwnAccount(name)
   if (!flags.yes) {
     const instead = `npm run usher -- accounts disable ${username}`
-    throw new Failure(`This removes ${username} (${id}) for good. Add --yes, or: ${instead}`)
+    throw new Failure(
+      `This removes ${username} (${id}) for good. Add --yes, or: ${instead}`,
+    )
   }
   await createLinks(records, directory).removeAll(account)
   await directory.remove(account)
@@ -140,8 +190,15 @@ export async function removeAccount({ flags, args: [name = ''] }: Invocation) {
   hint(`${username} is removed.`)
 }
 
-/** `accounts factors ACCOUNT [--remove ID]`: `--remove all` removes the recovery codes, too. */
-export async function listOrRemoveFactors({ values, flags, args: [name = ''] }: Invocation) {
+/**
+ * `accounts factors ACCOUNT [--remove ID]`: `--remove all` removes the recovery
+ * codes, too.
+ */
+export async function listOrRemoveFactors({
+  values,
+  flags,
+  args: [name = ''],
+}: Invocation) {
   const opened = await openAccount(name)
   if (values.remove === undefined) return listFactors(flags, opened)
   if (values.remove === 'all') return removeAllFactors(opened)
@@ -150,11 +207,17 @@ export async function listOrRemoveFactors({ values, flags, args: [name = ''] }: 
 
 type Opened = Awaited<ReturnType<typeof openAccount>>
 
-/** Prints the id, the type, when it was added and last used, and the name of each. */
+/**
+ * Prints the id, the type, when it was added and last used, and the name of
+ * each.
+ */
 async function listFactors(flags: Flags, { id: account, records }: Opened) {
-  const { factors, recovery_codes } = withoutSecrets(await createFactors(records).read(account))
-  const lines = factors.map(({ id, type, name, created, used = { at: created } }) =>
-    [id, type, timeOf(created), timeOf(used.at), name].join('  ').trimEnd(),
+  const { factors, recovery_codes } = withoutSecrets(
+    await createFactors(records).read(account),
+  )
+  const lines = factors.map(
+    ({ id, type, name, created, used = { at: created } }) =>
+      [id, type, timeOf(created), timeOf(used.at), name].join('  ').trimEnd(),
   )
   lines.push(`recovery codes left: ${recovery_codes}`)
   print(flags, { account, factors, recovery_codes }, lines)
@@ -162,11 +225,17 @@ async function listFactors(flags: Flags, { id: account, records }: Opened) {
 
 async function removeAllFactors({ id, username, records, audit }: Opened) {
   const removed = await createFactors(records).reset(id)
-  await audit('second_factors_reset', { account: id, factors: removed.map(({ type }) => type) })
+  await audit('second_factors_reset', {
+    account: id,
+    factors: removed.map(({ type }) => type),
+  })
   hint(`${username} has no second factor any more, and no recovery codes.`)
 }
 
-async function removeFactor(factorId: string, { id, username, records, audit }: Opened) {
+async function removeFactor(
+  factorId: string,
+  { id, username, records, audit }: Opened,
+) {
   const store = createFactors(records)
   const { factors } = await store.read(id)
   const factor = requireOne('Second factor', factorId, factors, 'id')
@@ -196,10 +265,16 @@ export function readProfile(
     email_verified: flags['email-verified'],
     attributes: readAttributes(values.attributes),
   }
-  const { success, data, error } = schema.safeParse(given, { error: plainWords })
+  const { success, data, error } = schema.safeParse(given, {
+    error: plainWords,
+  })
   if (!success) {
-    const lines = error.issues.map(({ path, message }) => `--${path.join('.')}: ${message}`)
-    throw new Failure(lines.join('\n').replaceAll('email_verified', 'email-verified'))
+    const lines = error.issues.map(
+      ({ path, message }) => `--${path.join('.')}: ${message}`,
+    )
+    throw new Failure(
+      lines.join('\n').replaceAll('email_verified', 'email-verified'),
+    )
   }
   const named = Object.entries(data).filter(([key]) => given[key] !== undefined)
   return Object.fromEntries(named)
@@ -209,7 +284,9 @@ function readAttributes(json: string | undefined): unknown {
   if (json === undefined) return undefined
   const attributes = readJson(json)
   if (attributes !== undefined) return attributes
-  throw new Failure(`--attributes takes a JSON object: '{"department":"Engines"}'`)
+  throw new Failure(
+    `--attributes takes a JSON object: '{"department":"Engines"}'`,
+  )
 }
 
 const PASSWORD_PROBLEMS = {
@@ -218,26 +295,39 @@ const PASSWORD_PROBLEMS = {
   too_common: 'This is one of the most common passwords: choose another.',
 }
 
-/** Reads the options about a password. `given`: undefined without `--password-stdin`. */
+/**
+ * Reads the options about a password. `given`: undefined without
+ * `--password-stdin`.
+ */
 async function readPassword(flags: Flags) {
   const given = flags['password-stdin'] ? await readStdin() : undefined
   const problem = given === undefined ? undefined : passwordProblem(given)
   if (problem) throw new Failure(PASSWORD_PROBLEMS[problem])
   const generated = randomBytes(15).toString('base64url')
-  const due = flags['must-change'] ? now() + TEMPORARY_PASSWORD_SECONDS : undefined
+  const due = flags['must-change']
+    ? now() + TEMPORARY_PASSWORD_SECONDS
+    : undefined
   return { given, generated, change_password_by: due }
 }
 
-const EDIT = 'must be groups+=finance, groups-=sales or site=north: site= removes the attribute'
+const EDIT =
+  'must be groups+=finance, groups-=sales or site=north: site= removes the attribute'
 
-/** Returns attributes after a change of one, such as `groups+=finance`. Throws `InvalidAccount` for another text. */
+/**
+ * Returns attributes after a change of one, such as `groups+=finance`. Throws
+ * `InvalidAccount` for another text.
+ */
 function changeAttribute(attributes: Account['attributes'], change: string) {
-  const [, name = '', sign = '', value = ''] = /^([^=]+?)([+-]?=)(.*)$/.exec(change) ?? []
+  const [, name = '', sign = '', value = ''] =
+    /^([^=]+?)([+-]?=)(.*)$/.exec(change) ?? []
   const isTaken = name in Object.prototype
-  if (!name || isTaken || (sign !== '=' && !value)) throw new InvalidAccount(`${change} ${EDIT}`)
+  if (!name || isTaken || (sign !== '=' && !value))
+    throw new InvalidAccount(`${change} ${EDIT}`)
   const { [name]: before = [], ...others } = attributes
   if (sign === '=') return value ? { ...others, [name]: value } : others
   const rest = [before].flat().filter(one => one !== value)
   if (sign === '+=') return { ...others, [name]: [...rest, value] }
-  return rest.length ? { ...others, [name]: Array.isArray(before) ? rest : before } : others
+  return rest.length
+    ? { ...others, [name]: Array.isArray(before) ? rest : before }
+    : others
 }

@@ -1,9 +1,12 @@
-// `usher store backup` and `usher store restore`. A backup has no tombstones, and only records whose kind is
-// declared with `{ backup: true }` (store/records.ts). Old copies of others would make a used code or invitation, an
-// ended session, a rotated token or a retired key valid again, or repeat a notification. A new kind is not in
-// backups, until it is known to be safe.
+// `usher store backup` and `usher store restore`. A backup has no tombstones,
+// and only records whose kind is declared with `{ backup: true }`
+// (store/records.ts). Old copies of others would make a used code or
+// invitation, an ended session, a rotated token or a retired key valid again,
+// or repeat a notification. A new kind is not in backups, until it is known to
+// be safe.
 //
-// A backup file is text, one JSON value a line: a head, the records, and how many those are.
+// A backup file is text, one JSON value a line: a head, the records, and how
+// many those are.
 
 import { createWriteStream, existsSync, statSync } from 'node:fs'
 import { open, rename, rm } from 'node:fs/promises'
@@ -34,9 +37,11 @@ After a leak of a key that signs now: keys rotate --now, then keys retire KID.`
 
 /** `store backup FILE [--overwrite]`: works while the service runs. */
 export async function writeBackup({ flags, args: [file = ''] }: Invocation) {
-  if (!existsSync(dirname(file))) throw new Failure(`Folder ${dirname(file)} not found.`)
+  if (!existsSync(dirname(file)))
+    throw new Failure(`Folder ${dirname(file)} not found.`)
   // A device or a pipe would be replaced by a file.
-  if (existsSync(file) && !statSync(file).isFile()) throw new Failure(`${file} is not a file.`)
+  if (existsSync(file) && !statSync(file).isFile())
+    throw new Failure(`${file} is not a file.`)
   const { store, secrets } = await openState('refuse')
   const seal = createSeal(secrets)
   const partial = `${file}.partial`
@@ -57,7 +62,10 @@ export async function writeBackup({ flags, args: [file = ''] }: Invocation) {
   try {
     // A link that another user has put there is removed, and never followed.
     await rm(partial, { force: true })
-    await pipeline(lines, createWriteStream(partial, { mode: 0o600, flags: 'wx', flush: true }))
+    await pipeline(
+      lines,
+      createWriteStream(partial, { mode: 0o600, flags: 'wx', flush: true }),
+    )
     // A store that was emptied meanwhile has lost its identity.
     const identity = await store.get(NAMING_KEY)
     if (!identity || !seen.has(nameOf(identity))) {
@@ -69,21 +77,44 @@ export async function writeBackup({ flags, args: [file = ''] }: Invocation) {
     await rm(partial, { force: true })
   }
   const count = recordsAre(seen.size)
-  hint(`${count} in ${file}, encrypted with USHER_SECRET: keep that too.\n${WITHOUT}`)
-  if (damaged) throw new Failure(`Records that USHER_SECRET cannot decrypt: ${damaged}, left out.`)
+  hint(
+    `${count} in ${file}, encrypted with USHER_SECRET: keep that too.\n${WITHOUT}`,
+  )
+  if (damaged)
+    throw new Failure(
+      `Records that USHER_SECRET cannot decrypt: ${damaged}, left out.`,
+    )
 }
 
-/** Throws a `Failure` for a file that is no backup, one of another installation, or one of more records. */
-async function requireReplaceable(file: string, names: Set<string>, seal: Seal) {
+/**
+ * Throws a `Failure` for a file that is no backup, one of another installation,
+ * or one of more records.
+ */
+async function requireReplaceable(
+  file: string,
+  names: Set<string>,
+  seal: Seal,
+) {
   if (!existsSync(file) || statSync(file).size === 0) return
-  const parts = Readable.from(entriesOf(file)).filter(entry => isBackedUp(entry, seal) !== false)
-  const before: Entry[] | undefined = await parts.toArray().catch(() => undefined)
+  const parts = Readable.from(entriesOf(file)).filter(
+    entry => isBackedUp(entry, seal) !== false,
+  )
+  const before: Entry[] | undefined = await parts
+    .toArray()
+    .catch(() => undefined)
   const problem = replacementProblem(before, names)
-  if (problem) throw new Failure(`${file} ${problem}. To replace it: --overwrite`)
+  if (problem)
+    throw new Failure(`${file} ${problem}. To replace it: --overwrite`)
 }
 
-/** Returns why a backup must not replace the records `before`; undefined if it may. `names`: those of the backup. */
-function replacementProblem(before: Entry[] | undefined, names: Set<string>): string | undefined {
+/**
+ * Returns why a backup must not replace the records `before`; undefined if it
+ * may. `names`: those of the backup.
+ */
+function replacementProblem(
+  before: Entry[] | undefined,
+  names: Set<string>,
+): string | undefined {
   if (!before) return 'is no backup of Usher, or not all of one'
   const isSame = before.some(entry => names.has(nameOf(entry)))
   if (!isSame) return 'is a backup of another installation'
@@ -91,11 +122,16 @@ function replacementProblem(before: Entry[] | undefined, names: Set<string>): st
   return `has more records: ${before.length}, and the new backup ${names.size}`
 }
 
-/** A name that two backups have in common only if they are of the same installation. */
+/**
+ * A name that two backups have in common only if they are of the same
+ * installation.
+ */
 const nameOf = ({ key, value }: Pick<Entry, 'key' | 'value'>) =>
   key === NAMING_KEY ? String(textOf(value)) : key
 
-/** Whether a backup has the record. Undefined for one that no secret decrypts. */
+/**
+ * Whether a backup has the record. Undefined for one that no secret decrypts.
+ */
 function isBackedUp(entry: Entry, seal: Seal): boolean | undefined {
   const record = openRecord(seal, entry)
   return record && (entry.key === NAMING_KEY || record.isInBackup)
@@ -109,22 +145,34 @@ export async function restoreBackup({ args: [file = ''] }: Invocation) {
   const { store: location } = readStoreSettings()
   const { secrets } = findSecret(location)
   if (!secrets.length)
-    throw new Failure('Set USHER_SECRET, or USHER_SECRET_FILE, to the secret of the store.')
+    throw new Failure(
+      'Set USHER_SECRET, or USHER_SECRET_FILE, to the secret of the store.',
+    )
   const seal = createSeal(secrets)
   const namingKey = await requireWhole(file, seal)
   if (!namingKey) throw new Failure(`${file} holds no installation.`)
   const store = await openAt('USHER_STORE', location)
   // A backup of an earlier version has other records as well.
-  const entries = Readable.from(entriesOf(file)).filter(entry => isBackedUp(entry, seal) === true)
-  const count = await fill(store, 'USHER_STORE', namingKey, entries.map(withoutUsed(seal)))
+  const entries = Readable.from(entriesOf(file)).filter(
+    entry => isBackedUp(entry, seal) === true,
+  )
+  const count = await fill(
+    store,
+    'USHER_STORE',
+    namingKey,
+    entries.map(withoutUsed(seal)),
+  )
   hint(`${recordsAre(count)} restored.\n${WITHOUT}\n${REVIVED}`)
 }
 
 /**
- * Reads all of a backup, before anything is written. Returns its naming key. Throws a `Failure` that names the first line
- * that is damaged.
+ * Reads all of a backup, before anything is written. Returns its naming key.
+ * Throws a `Failure` that names the first line that is damaged.
  */
-async function requireWhole(file: string, seal: Seal): Promise<Uint8Array | undefined> {
+async function requireWhole(
+  file: string,
+  seal: Seal,
+): Promise<Uint8Array | undefined> {
   let namingKey: Uint8Array | undefined
   let line = 1
   let opened = 0
@@ -142,7 +190,9 @@ async function requireWhole(file: string, seal: Seal): Promise<Uint8Array | unde
   if (!damaged) return namingKey
   // No line at all: it is another secret.
   if (!opened) throw damaged.error
-  throw new Failure(`${file}: ${damagedLine(damaged.line)}, or another USHER_SECRET encrypted it.`)
+  throw new Failure(
+    `${file}: ${damagedLine(damaged.line)}, or another USHER_SECRET encrypted it.`,
+  )
 }
 
 const damagedLine = (line: number) =>
@@ -187,8 +237,14 @@ async function* entriesOf(file: string): AsyncGenerator<Entry> {
 }
 
 /** Returns the record of a line; undefined for another line. */
-function readEntry({ key, value, version, ...rest }: Record<string, unknown>): Entry | undefined {
-  const isRecord = typeof key === 'string' && typeof value === 'string' && BASE64.test(value)
+function readEntry({
+  key,
+  value,
+  version,
+  ...rest
+}: Record<string, unknown>): Entry | undefined {
+  const isRecord =
+    typeof key === 'string' && typeof value === 'string' && BASE64.test(value)
   if (!isRecord || !Number.isInteger(version)) return undefined
   const bytes = Buffer.from(value, 'base64')
   return { ...rest, key, value: bytes, version: Number(version) }

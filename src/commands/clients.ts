@@ -1,10 +1,16 @@
-// `usher clients`: the clients of the config folder, those that registered themselves, and invitations:
-// the initial access tokens that they register with.
+// `usher clients`: the clients of the config folder, those that registered
+// themselves, and invitations: the initial access tokens that they register
+// with.
 
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { configFolder, type Reading, readSettings, type Settings } from '../config/load.ts'
+import {
+  configFolder,
+  type Reading,
+  readSettings,
+  type Settings,
+} from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { appendToList, openYaml } from '../config/report/yaml.ts'
 import {
@@ -32,7 +38,14 @@ import { ANY_SECRET } from '../operation/failures.ts'
 import { createSeal } from '../store/seal.ts'
 import { now } from '../store/store.ts'
 import { mapOf } from '../store/values.ts'
-import { Failure, type Invocation, notFound, readStdin, readUntil, requireOne } from './command.ts'
+import {
+  Failure,
+  type Invocation,
+  notFound,
+  readStdin,
+  readUntil,
+  requireOne,
+} from './command.ts'
 import type { ClientSource } from './failure.ts'
 import { hintFolderNotes } from './folder-notes.ts'
 import { openState } from './open-store.ts'
@@ -47,27 +60,42 @@ const MAX_TTL_SECONDS = 400 * 24 * 3600
 type Client = ClientMetadata & Partial<Pick<RegisteredClient, 'registered'>>
 
 /**
- * Returns the clients of the folder, then those that registered themselves, the oldest first. The latter
- * are left out where registration is off, or where only the running service reaches the store.
+ * Returns the clients of the folder, then those that registered themselves, the
+ * oldest first. The latter are left out where registration is off, or where
+ * only the running service reaches the store.
  */
-async function readClients({ clients, features, store }: Settings): Promise<Client[]> {
-  if (!features.dynamic_registration || store === 'sqlite::memory:') return clients
+async function readClients({
+  clients,
+  features,
+  store,
+}: Settings): Promise<Client[]> {
+  if (!features.dynamic_registration || store === 'sqlite::memory:')
+    return clients
   const { records } = await openState()
   return [...clients, ...(await createRegisteredClients(records).list())]
 }
 
 /** Returns the client of this id: from its file, or as it registered itself. */
-export async function findClient(reading: Reading, id = ''): Promise<ClientSource | undefined> {
+export async function findClient(
+  reading: Reading,
+  id = '',
+): Promise<ClientSource | undefined> {
   const file = reading.clients.find(({ value }) => value.client_id === id)
   if (file || !reading.settings || !isRegisteredId(id)) return file
   const all = await readClients(reading.settings)
   const found = all.find(({ client_id }) => client_id === id)
   if (!found?.registered) return undefined
   const { registered, ...value } = found
-  return { file: describeRegistration(registered), value, origin: () => 'its registration' }
+  return {
+    file: describeRegistration(registered),
+    value,
+    origin: () => 'its registration',
+  }
 }
 
-function describeRegistration(registered: RegisteredClient['registered']): string {
+function describeRegistration(
+  registered: RegisteredClient['registered'],
+): string {
   const { since, last_used, invitation } = registered
   const use = last_used
     ? `last used ${timeOf(last_used)}`
@@ -84,10 +112,20 @@ export async function listClients({ flags }: Invocation) {
   await hintFolderNotes()
 }
 
-function describeClient({ client_id, client_name, registered, ...client }: Client): string {
+function describeClient({
+  client_id,
+  client_name,
+  registered,
+  ...client
+}: Client): string {
   const secrets = describeSecrets(client.client_secret_hashes)
   const method = client.token_endpoint_auth_method ?? ANY_SECRET
-  const parts = [client_id, client_name, method, secrets && `secrets: ${secrets}`]
+  const parts = [
+    client_id,
+    client_name,
+    method,
+    secrets && `secrets: ${secrets}`,
+  ]
   const line = parts.join('  ').trimEnd()
   return registered ? `${line}\n    ${describeRegistration(registered)}` : line
 }
@@ -119,45 +157,77 @@ A running service reads the file within two seconds. docs/applications has a pag
 `)
 }
 
-/** `clients secret NAME`: works while the folder has errors, as for a client that needs its secret. */
-export async function makeSecret({ values, flags, args: [name = ''] }: Invocation) {
-  const file = join(configFolder(), 'clients', `${basename(name, '.yaml')}.yaml`)
-  if (!existsSync(file)) throw notFound('File', file, [], ' NAME is the name of the file.')
+/**
+ * `clients secret NAME`: works while the folder has errors, as for a client
+ * that needs its secret.
+ */
+export async function makeSecret({
+  values,
+  flags,
+  args: [name = ''],
+}: Invocation) {
+  const file = join(
+    configFolder(),
+    'clients',
+    `${basename(name, '.yaml')}.yaml`,
+  )
+  if (!existsSync(file))
+    throw notFound('File', file, [], ' NAME is the name of the file.')
   const { data, problems } = openYaml(file)
   if (problems.length) throw new ConfigError(problems)
-  const { token_endpoint_auth_method: method = 'client_secret_basic' } = mapOf(data)
+  const { token_endpoint_auth_method: method = 'client_secret_basic' } =
+    mapOf(data)
   if (!/^client_secret_/.test(String(method))) {
-    throw new Failure(`${file}: a client that authenticates by ${method} has no secret.`)
+    throw new Failure(
+      `${file}: a client that authenticates by ${method} has no secret.`,
+    )
   }
   const end = readUntil(values.until, ' To end a secret now, delete its line.')
   const until = end && secondOf(end)
   const given = flags['secret-stdin'] ? await readStdin() : undefined
   if (given !== undefined && given.length < MIN_SECRET_CHARACTERS) {
-    throw new Failure(`A secret has at least ${MIN_SECRET_CHARACTERS} random characters.`)
+    throw new Failure(
+      `A secret has at least ${MIN_SECRET_CHARACTERS} random characters.`,
+    )
   }
-  if (given !== undefined && !VSCHARS.test(given)) throw new Failure(`The secret ${NO_VSCHARS}.`)
+  if (given !== undefined && !VSCHARS.test(given))
+    throw new Failure(`The secret ${NO_VSCHARS}.`)
   const secret = given ?? randomBytes(32).toString('base64url')
-  const list = appendToList(file, 'client_secret_hashes', hashSecret(secret), item => {
-    if (!until || !isEntry(item)) return item
-    const isSooner = typeof item === 'object' && Date.parse(item.until) <= Date.parse(until)
-    return isSooner ? item : { hash: hashOf(item), until }
-  })
+  const list = appendToList(
+    file,
+    'client_secret_hashes',
+    hashSecret(secret),
+    item => {
+      if (!until || !isEntry(item)) return item
+      const isSooner =
+        typeof item === 'object' && Date.parse(item.until) <= Date.parse(until)
+      return isSooner ? item : { hash: hashOf(item), until }
+    },
+  )
   if (given === undefined) process.stdout.write(`${secret}\n`)
-  hint(`Its hash is in ${file}, which a running service reads; the secret is stored nowhere.`)
+  hint(
+    `Its hash is in ${file}, which a running service reads; the secret is stored nowhere.`,
+  )
   await hintFolderNotes()
   const secrets = list.filter(isEntry)
   if (secrets.length > 1) {
-    hint(`Secrets: ${describeSecrets(secrets)}. Delete the lines of those that are not in use.`)
+    hint(
+      `Secrets: ${describeSecrets(secrets)}. Delete the lines of those that are not in use.`,
+    )
   }
 }
 
 /** The file may have errors. */
-const isEntry = (item: unknown): item is SecretHash => secretHash.safeParse(item).success
+const isEntry = (item: unknown): item is SecretHash =>
+  secretHash.safeParse(item).success
 
-/** `clients invite`: prints an initial access token, alone on the first line. */
+/**
+ * `clients invite`: prints an initial access token, alone on the first line.
+ */
 export async function inviteClients({ values, flags }: Invocation) {
   const exp = readUntil(values.until) ?? now() + DEFAULT_TTL_SECONDS
-  if (exp > now() + MAX_TTL_SECONDS) throw new Failure('--until: at most 400 d from now.')
+  if (exp > now() + MAX_TTL_SECONDS)
+    throw new Failure('--until: at most 400 d from now.')
   const most = Number(values.most ?? DEFAULT_CLIENTS)
   if (!(Number.isInteger(most) && most > 0 && most < 10_000)) {
     throw new Failure('--most takes a number from 1 to 9999.')
@@ -169,16 +239,27 @@ export async function inviteClients({ values, flags }: Invocation) {
   const policies = policy ? [RULES, WITHOUT_PKCE] : [RULES]
   const { features } = await readSettings()
   const { records, audit } = await openState('create')
-  const invitation = await createInvitations(records).make({ exp, most, policies })
+  const invitation = await createInvitations(records).make({
+    exp,
+    most,
+    policies,
+  })
   const { handle, jti } = invitation
-  await audit('client_invited', { invitation: handle, most, until: timeOf(exp), policies })
+  await audit('client_invited', {
+    invitation: handle,
+    most,
+    until: timeOf(exp),
+    policies,
+  })
   print(flags, { initial_access_token: jti, ...visible(invitation) }, [jti])
   hint(
     `An initial access token for ${most} ${most === 1 ? 'application' : 'applications'}, until ` +
       `${timeOf(exp)}. It is not shown again. To revoke it: npm run usher -- clients uninvite ${handle}`,
   )
   if (!features.dynamic_registration) {
-    hint('It cannot be used yet: `features.dynamic_registration` in usher.yaml is off.')
+    hint(
+      'It cannot be used yet: `features.dynamic_registration` in usher.yaml is off.',
+    )
   }
 }
 
@@ -194,36 +275,53 @@ export async function listInvitations({ flags }: Invocation) {
 export async function revokeInvitation({ args: [handle = ''] }: Invocation) {
   const { records, audit } = await openState()
   const invitations = createInvitations(records)
-  const found = requireOne('Invitation', handle, await invitations.list(), 'handle')
+  const found = requireOne(
+    'Invitation',
+    handle,
+    await invitations.list(),
+    'handle',
+  )
   await invitations.revoke(found)
   await audit('invitation_revoked', { invitation: handle })
-  hint(`It is revoked. Applications that registered with it (${found.used}) stay: clients list`)
+  hint(
+    `It is revoked. Applications that registered with it (${found.used}) stay: clients list`,
+  )
 }
 
-/** `clients remove CLIENT_ID --yes`: ends every token of the client, because each use reads it. */
+/**
+ * `clients remove CLIENT_ID --yes`: ends every token of the client, because
+ * each use reads it.
+ */
 export async function removeClient({ flags, args: [id = ''] }: Invocation) {
-  if ((await readSettings()).clients.some(({ client_id }) => client_id === id)) {
-    throw new Failure(`${id} has a file in ${join(configFolder(), 'clients')}: delete that.`)
+  if (
+    (await readSettings()).clients.some(({ client_id }) => client_id === id)
+  ) {
+    throw new Failure(
+      `${id} has a file in ${join(configFolder(), 'clients')}: delete that.`,
+    )
   }
   const { records, audit } = await openState()
   const clients = createRegisteredClients(records)
   requireOne('Registered client', id, await clients.list(), 'client_id')
-  if (!flags.yes) throw new Failure(`This ends every token of ${id} for good. Add --yes.`)
+  if (!flags.yes)
+    throw new Failure(`This ends every token of ${id} for good. Add --yes.`)
   await clients.remove(id)
   await audit('client_removed', { client_id: id })
   hint(`${id} is removed, and its tokens are no longer valid.`)
 }
 
 /**
- * `clients end CLIENT_ID`: revokes the tokens of all users. Reads the whole store, so that no sign-in has to keep a
- * list of the grants of its client.
+ * `clients end CLIENT_ID`: revokes the tokens of all users. Reads the whole
+ * store, so that no sign-in has to keep a list of the grants of its client.
  */
 export async function endClient({ args: [id = ''] }: Invocation) {
   requireOne('Client', id, await readClients(await readSettings()), 'client_id')
   const { store, secrets, audit } = await openState('refuse')
   const count = await revokeClient(store, createSeal(secrets), id)
   await audit('client_ended', { client_id: id, grants: count })
-  hint(`Tokens of ${id} are revoked: ${count} grants. JWT access tokens expire by themselves.`)
+  hint(
+    `Tokens of ${id} are revoked: ${count} grants. JWT access tokens expire by themselves.`,
+  )
 }
 
 type Visible = ReturnType<typeof visible>
@@ -236,7 +334,14 @@ const visible = ({ handle, iat, exp, most, used, policies }: Invitation) => ({
   policies: policies.filter(policy => policy !== RULES),
 })
 
-function describeInvitation({ invitation, made, until, most, used, policies }: Visible): string {
+function describeInvitation({
+  invitation,
+  made,
+  until,
+  most,
+  used,
+  policies,
+}: Visible): string {
   const times = `made ${timeOf(made)}, until ${timeOf(until)}`
   return `${invitation}  ${[`${used} of ${most} registered`, times, ...policies].join(', ')}`
 }

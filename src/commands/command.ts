@@ -1,4 +1,5 @@
-// The frame of every command: its words, the error that an operator can fix, and how single words are read.
+// The frame of every command: its words, the error that an operator can fix,
+// and how single words are read.
 
 import { text } from 'node:stream/consumers'
 import { didYouMean } from '../config/report/wording.ts'
@@ -13,7 +14,9 @@ export type Values = Record<string, string | undefined>
 export interface Invocation {
   values: Values
   flags: Flags
-  /** Arguments, in the order of the table. Those that it requires are present. */
+  /**
+   * Arguments, in the order of the table. Those that it requires are present.
+   */
   args: string[]
 }
 
@@ -23,11 +26,21 @@ export class Failure extends Error {
 }
 
 /** The failure for a name that does not exist, with the nearest that does. */
-export function notFound(what: string, name: string, known: string[] = [], advice = ''): Failure {
-  return new Failure(`${what} ${name} not found${didYouMean(name, known) || '.'}${advice}`)
+export function notFound(
+  what: string,
+  name: string,
+  known: string[] = [],
+  advice = '',
+): Failure {
+  return new Failure(
+    `${what} ${name} not found${didYouMean(name, known) || '.'}${advice}`,
+  )
 }
 
-/** Returns the one that has this name under `key`. Throws the failure `notFound` without one. */
+/**
+ * Returns the one that has this name under `key`. Throws the failure `notFound`
+ * without one.
+ */
 export function requireOne<K extends string, T extends Record<K, string>>(
   what: string,
   name: string,
@@ -41,20 +54,30 @@ export function requireOne<K extends string, T extends Record<K, string>>(
   throw notFound(what, name, names, advice)
 }
 
-/** Standard input as text, without the line break at its end. Secrets come from there: `ps` shows arguments. */
+/**
+ * Standard input as text, without the line break at its end. Secrets come from
+ * there: `ps` shows arguments.
+ */
 export async function readStdin(): Promise<string> {
   return (await text(process.stdin)).replace(/\r?\n$/, '')
 }
 
 /**
- * `--until` in epoch seconds: `7d`, `2026-12-01`, `2026-12-01T12:00Z`. Throws a `Failure` for another
- * text, and for a time that has passed, with `advice`.
+ * `--until` in epoch seconds: `7d`, `2026-12-01`, `2026-12-01T12:00Z`. Throws a
+ * `Failure` for another text, and for a time that has passed, with `advice`.
  */
-export function readUntil(given: string | undefined, advice = ''): number | undefined {
+export function readUntil(
+  given: string | undefined,
+  advice = '',
+): number | undefined {
   if (given === undefined) return undefined
   const until = timeIn(given)
-  if (!until) throw new Failure('--until takes a duration, or a time in UTC: 7d, 2026-12-01T00:00Z')
-  if (until <= now()) throw new Failure(`--until: ${given} has passed.${advice}`)
+  if (!until)
+    throw new Failure(
+      '--until takes a duration, or a time in UTC: 7d, 2026-12-01T00:00Z',
+    )
+  if (until <= now())
+    throw new Failure(`--until: ${given} has passed.${advice}`)
   return until
 }
 

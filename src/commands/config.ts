@@ -6,7 +6,12 @@ import { pino } from 'pino'
 import { createApp } from '../app.ts'
 import { jsonSchemas } from '../config/key-list.ts'
 import { configFolder, readFolder, type Settings } from '../config/load.ts'
-import { ConfigError, type Finding, formatReport, toRecord } from '../config/report/finding.ts'
+import {
+  ConfigError,
+  type Finding,
+  formatReport,
+  toRecord,
+} from '../config/report/finding.ts'
 import { isAboutAttribute } from '../config/report/wording.ts'
 import { hasPasskeys } from '../config/schema/upstream.ts'
 import { createFactors } from '../features/factors/factors.ts'
@@ -21,30 +26,46 @@ import { folderNotes, printWithNotes } from './folder-notes.ts'
 import { openState } from './open-store.ts'
 import { hint } from './output.ts'
 
-/** `config check [FOLDER]`: fails when there is a finding; warnings are only shown. */
+/**
+ * `config check [FOLDER]`: fails when there is a finding; warnings are only
+ * shown.
+ */
 export async function checkFolder({ flags, args: [folder] }: Invocation) {
   const { settings, findings, warnings } = await validate(folder)
   if (settings && !settings.sources.parts.includes('usher.yaml')) {
     const message = `is missing or empty: ${settings.clients.length ? '' : 'there is no client, and '}${BARE}`
-    warnings.push({ file: join(settings.folder, 'usher.yaml'), rule: 'empty', message })
+    warnings.push({
+      file: join(settings.folder, 'usher.yaml'),
+      rule: 'empty',
+      message,
+    })
   }
   const right = settings && `Nothing is wrong: ${summaryOf(settings)}.`
   const report = right ?? formatReport(findings, 'problem').trimEnd()
-  const advice = warnings.length ? ['', formatReport(warnings, 'warning').trimEnd()] : []
-  const record = { findings: findings.map(toRecord), warnings: warnings.map(toRecord) }
+  const advice = warnings.length
+    ? ['', formatReport(warnings, 'warning').trimEnd()]
+    : []
+  const record = {
+    findings: findings.map(toRecord),
+    warnings: warnings.map(toRecord),
+  }
   // Another folder is of no running service.
   const notes = folder === undefined ? await folderNotes() : []
   printWithNotes(flags, notes, record, [report, ...advice])
   if (findings.length) throw new Failure(`Findings: ${findings.length}.`)
 }
 
-const BARE = 'every setting has its default. A service that runs with settings refuses this folder'
+const BARE =
+  'every setting has its default. A service that runs with settings refuses this folder'
 
 /** The issuer with its source, and the client ids, in one line. */
 export const summaryOf = ({ issuer, sources, clients }: Settings) =>
   `${issuer} (${sources.issuer}), clients: ${clients.map(({ client_id }) => client_id).join(', ') || 'none'}`
 
-/** Returns the settings, or all findings. The library checks a folder without other findings. */
+/**
+ * Returns the settings, or all findings. The library checks a folder without
+ * other findings.
+ */
 export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
   let warnings: Finding[] = []
   try {
@@ -53,12 +74,16 @@ export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
     if (!reading.settings) throw new ConfigError(reading.findings)
     await checkSettings(reading.settings)
     // A machine that checks a folder may have no access to the store.
-    const isAsked = hasPasskeys(reading.settings.sign_in) || warnings.some(isAboutAttribute)
-    const state = isAsked && !folder ? await openState().catch(() => undefined) : undefined
+    const isAsked =
+      hasPasskeys(reading.settings.sign_in) || warnings.some(isAboutAttribute)
+    const state =
+      isAsked && !folder ? await openState().catch(() => undefined) : undefined
     if (state) {
       await requireHost(reading.settings, createFactors(state.records))
       const used = await attributesIn(createDirectory(state.records))
-      warnings = warnings.filter(one => !isAboutAttribute(one) || !used.has(one.key))
+      warnings = warnings.filter(
+        one => !isAboutAttribute(one) || !used.has(one.key),
+      )
     }
     return { settings: reading.settings, findings: [], warnings }
   } catch (error) {
@@ -77,22 +102,43 @@ async function attributesIn({ all }: Pick<OwnAccounts, 'all'>) {
 }
 
 /** `config schema [FOLDER]`: writes the JSON Schemas for editors. */
-export async function writeSchemas({ args: [folder = configFolder()] }: Invocation) {
+export async function writeSchemas({
+  args: [folder = configFolder()],
+}: Invocation) {
   const target = join(folder, 'schema')
   mkdirSync(target, { recursive: true })
   for (const [name, schema] of Object.entries(jsonSchemas())) {
-    writeFileSync(join(target, `${name}.json`), `${JSON.stringify(schema, null, 2)}\n`)
+    writeFileSync(
+      join(target, `${name}.json`),
+      `${JSON.stringify(schema, null, 2)}\n`,
+    )
   }
   hint(`Written to ${target}.`)
 }
 
-/** Builds an app that serves no requests. Throws a `ConfigError` with all that keeps it from starting. */
+/**
+ * Builds an app that serves no requests. Throws a `ConfigError` with all that
+ * keeps it from starting.
+ */
 export async function checkSettings(settings: Settings): Promise<void> {
-  const { store, ...installation } = await openInstallation('sqlite::memory:', [])
+  const { store, ...installation } = await openInstallation(
+    'sqlite::memory:',
+    [],
+  )
   const log = pino({ enabled: false })
   const signingKeys = await openSigningKeys(installation.records, settings)
   const keys = await signingKeys.load()
-  const environment = { settings, ...installation, keys, log, metrics: createMetrics() }
-  const readiness: Readiness = { state: 'ready', probe: async () => true, checks: [] }
+  const environment = {
+    settings,
+    ...installation,
+    keys,
+    log,
+    metrics: createMetrics(),
+  }
+  const readiness: Readiness = {
+    state: 'ready',
+    probe: async () => true,
+    checks: [],
+  }
   await createApp(environment, readiness).finally(() => store.close())
 }

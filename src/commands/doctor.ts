@@ -1,5 +1,6 @@
-// `usher doctor`: checks the folder, the store, and the service at the issuer, through the reverse proxy if
-// there is one. It writes nothing to the store. It signs in only with `--client` and `--account`.
+// `usher doctor`: checks the folder, the store, and the service at the issuer,
+// through the reverse proxy if there is one. It writes nothing to the store. It
+// signs in only with `--client` and `--account`.
 
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -32,7 +33,10 @@ const MAX_CLOCK_DIFFERENCE_SECONDS = 5
 /** The discovery document, or another JSON object. */
 type Document = Record<string, unknown>
 
-/** `doctor [--client CLIENT_ID --account USERNAME]`: fails when a check is wrong. */
+/**
+ * `doctor [--client CLIENT_ID --account USERNAME]`: fails when a check is
+ * wrong.
+ */
 export async function doctor({ values, flags }: Invocation): Promise<void> {
   const checks = await Array.fromAsync(runChecks(values))
   const lines = checks.flatMap(({ name, state, found, fix }) => {
@@ -40,7 +44,9 @@ export async function doctor({ values, flags }: Invocation): Promise<void> {
     return fix ? [line, `  ${''.padEnd(12)} → ${fix}`] : [line]
   })
   print(flags, { checks }, lines)
-  const failed = checks.filter(({ state }) => state === 'wrong').map(({ name }) => name)
+  const failed = checks
+    .filter(({ state }) => state === 'wrong')
+    .map(({ name }) => name)
   if (failed.length) throw new Failure(`Failed checks: ${failed.join(', ')}.`)
 }
 
@@ -51,50 +57,79 @@ async function* runChecks({ client, account }: Values): AsyncGenerator<Check> {
   const reported = notes.map(note => warning('config', note, FIXES.folder))
   if (!settings) {
     yield* reported
-    yield wrong('config', formatReport(findings, 'problem').trim(), FIXES.config)
+    yield wrong(
+      'config',
+      formatReport(findings, 'problem').trim(),
+      FIXES.config,
+    )
     return
   }
   const { issuer, clients, egress, upstreams, mail } = settings
   const own = clients.find(({ client_id }) => client_id === client)
   const signsIn = client !== undefined || account !== undefined
   if (signsIn && !(own && account)) {
-    throw new Failure('Name a client of the folder and an account: --client, --account.')
+    throw new Failure(
+      'Name a client of the folder and an account: --client, --account.',
+    )
   }
   yield ok('config', summaryOf(settings))
   yield* reported
   for (const { key, message, ...place } of warnings) {
     yield warning('config', `${placeOf(place)} ${key}: ${message}`)
   }
-  for (const upstream of Object.values(upstreams)) yield checkDiscovery(upstream, egress)
+  for (const upstream of Object.values(upstreams))
+    yield checkDiscovery(upstream, egress)
   if (mail) yield checkMail(mail, FIXES.mail)
-  if (hasPasskeys(settings.sign_in)) yield ok('passkeys', `RP ID ${new URL(issuer).hostname}`)
+  if (hasPasskeys(settings.sign_in))
+    yield ok('passkeys', `RP ID ${new URL(issuer).hostname}`)
   const kids = yield* checkStore(settings, reported)
   const endpoints = kids && (yield* checkService(issuer, kids, reported))
   if (own && account && endpoints) yield checkSignIn(endpoints, own, account)
 }
 
-/** Returns whether the service may read the discovery document of an issuer, and can. */
-async function checkDiscovery({ name, issuer }: Upstream, egress: Settings['egress']) {
+/**
+ * Returns whether the service may read the discovery document of an issuer, and
+ * can.
+ */
+async function checkDiscovery(
+  { name, issuer }: Upstream,
+  egress: Settings['egress'],
+) {
   const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
   try {
     const signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS)
     const response = await createPlainFetch(egress)(url, { signal })
     const { issuer: found, end_session_endpoint } = mapOf(await response.json())
     if (found !== issuer)
-      return wrong(name, `${url} is of the issuer ${found ?? 'none'}`, FIXES.upstream)
-    const signOut = end_session_endpoint ? '' : '; no end_session_endpoint to sign out there'
+      return wrong(
+        name,
+        `${url} is of the issuer ${found ?? 'none'}`,
+        FIXES.upstream,
+      )
+    const signOut = end_session_endpoint
+      ? ''
+      : '; no end_session_endpoint to sign out there'
     return ok(name, `${issuer} has a discovery document${signOut}`)
   } catch (error) {
     return wrong(name, `${url}: ${reasonOf(error)}`, FIXES.upstream)
   }
 }
 
-/** Returns the ids of the keys in the store; undefined when something is wrong. Adds its checks to `reported`. */
-async function* checkStore({ store: location, secrets }: Settings, reported: Check[]) {
+/**
+ * Returns the ids of the keys in the store; undefined when something is wrong.
+ * Adds its checks to `reported`.
+ */
+async function* checkStore(
+  { store: location, secrets }: Settings,
+  reported: Check[],
+) {
   const file = storeFile(location)
   if (!storeExists(location)) {
     const first = `${file} is made by the first start`
-    yield warning('store', file === ':memory:' ? 'is inside the service' : first)
+    yield warning(
+      'store',
+      file === ':memory:' ? 'is inside the service' : first,
+    )
     return []
   }
   let fix = FIXES.store
@@ -118,10 +153,14 @@ async function* checkStore({ store: location, secrets }: Settings, reported: Che
 }
 
 /**
- * `kids`: the ids of the keys in the store. `reported`: the checks so far. Returns the discovery document of a usable
- * service.
+ * `kids`: the ids of the keys in the store. `reported`: the checks so far.
+ * Returns the discovery document of a usable service.
  */
-async function* checkService(issuer: string, kids: string[], reported: Check[]) {
+async function* checkService(
+  issuer: string,
+  kids: string[],
+  reported: Check[],
+) {
   try {
     const response = await send(`${issuer}${DISCOVERY[0]}`)
     const endpoints = await jsonOf(response)
@@ -130,7 +169,8 @@ async function* checkService(issuer: string, kids: string[], reported: Check[]) 
       throw new Error(`${response.status}, the proxy reaches no node`)
     if (endpoints.issuer !== issuer) {
       const name = response.status === 421 ? 'proxy' : 'service'
-      const found = endpoints.error_description ?? `${issuer} is another service`
+      const found =
+        endpoints.error_description ?? `${issuer} is another service`
       yield wrong(name, String(found), FIXES[name])
       return undefined
     }
@@ -141,13 +181,22 @@ async function* checkService(issuer: string, kids: string[], reported: Check[]) 
     yield checkToken(endpoints)
     return endpoints
   } catch (error) {
-    const { message, cause } = error as Error & { cause?: NodeJS.ErrnoException }
+    const { message, cause } = error as Error & {
+      cause?: NodeJS.ErrnoException
+    }
     const reason = cause?.code ?? cause?.message ?? message
     const found = `${issuer} does not answer: ${reason}`
     // A service that was not started yet is no error.
-    const isDown = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|50[234], .*)$/.test(reason)
+    const isDown = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|50[234], .*)$/.test(
+      reason,
+    )
     if (isDown) yield warning('service', found, FIXES.start)
-    else yield wrong('service', `${found}${await expiryAt(issuer, reason)}`, fixFor(reason))
+    else
+      yield wrong(
+        'service',
+        `${found}${await expiryAt(issuer, reason)}`,
+        fixFor(reason),
+      )
   }
 }
 
@@ -158,7 +207,10 @@ function fixFor(code: string): string {
   return FIXES.tls
 }
 
-/** Returns when the certificate of an issuer expired, as the end of a sentence; empty for another error. */
+/**
+ * Returns when the certificate of an issuer expired, as the end of a sentence;
+ * empty for another error.
+ */
 async function expiryAt(issuer: string, code: string): Promise<string> {
   if (code !== 'CERT_HAS_EXPIRED') return ''
   const { hostname, port } = new URL(issuer)
@@ -174,7 +226,9 @@ async function expiryAt(issuer: string, code: string): Promise<string> {
     ...(!isIP(options.host) && { servername: options.host }),
   })
   try {
-    await once(socket, 'secureConnect', { signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) })
+    await once(socket, 'secureConnect', {
+      signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
+    })
     const { valid_to } = socket.getPeerCertificate()
     return `; its certificate expired on ${new Date(valid_to).toISOString().slice(0, 10)}`
   } catch {
@@ -185,10 +239,14 @@ async function expiryAt(issuer: string, code: string): Promise<string> {
 }
 
 /**
- * `/readyz` answers 503 while load balancers must send no requests to the service. It also names the checks that the
- * service has found something by: those that are not `reported` already.
+ * `/readyz` answers 503 while load balancers must send no requests to the
+ * service. It also names the checks that the service has found something by:
+ * those that are not `reported` already.
  */
-async function* checkReadiness(issuer: string, reported: Check[]): AsyncGenerator<Check> {
+async function* checkReadiness(
+  issuer: string,
+  reported: Check[],
+): AsyncGenerator<Check> {
   const response = await send(`${issuer}/readyz`)
   const body = await response.text()
   const { checks } = mapOf(readJson(body))
@@ -198,10 +256,14 @@ async function* checkReadiness(issuer: string, reported: Check[]): AsyncGenerato
     yield ok('service', `answers at ${issuer}`)
   }
   for (const [name, state] of Object.entries(mapOf(checks))) {
-    if (reported.some(check => check.name === name && check.state === state)) continue
-    const found = name === 'config' ? OTHER_FOLDER : `the service reports ${name}: ${state}`
+    if (reported.some(check => check.name === name && check.state === state))
+      continue
+    const found =
+      name === 'config' ? OTHER_FOLDER : `the service reports ${name}: ${state}`
     const fix = name === 'config' ? FIXES.folder : FIXES.ready
-    yield state === 'wrong' ? wrong(name, found, fix) : warning(name, found, fix)
+    yield state === 'wrong'
+      ? wrong(name, found, fix)
+      : warning(name, found, fix)
   }
 }
 
@@ -209,21 +271,38 @@ const OTHER_FOLDER =
   'the running service does not use the folder as it is: it refused the latest edit'
 
 function checkClock({ headers }: Response): Check {
-  const skew = Math.abs(Date.now() - Date.parse(headers.get('date') ?? '')) / 1000
-  if (skew <= MAX_CLOCK_DIFFERENCE_SECONDS) return ok('clock', 'the service and this machine agree')
-  return warning('clock', `differs by ${Math.round(skew)} s from this machine: run NTP on both`)
+  const skew =
+    Math.abs(Date.now() - Date.parse(headers.get('date') ?? '')) / 1000
+  if (skew <= MAX_CLOCK_DIFFERENCE_SECONDS)
+    return ok('clock', 'the service and this machine agree')
+  return warning(
+    'clock',
+    `differs by ${Math.round(skew)} s from this machine: run NTP on both`,
+  )
 }
 
-async function checkKeys({ jwks_uri }: Document, kids: string[]): Promise<Check> {
+async function checkKeys(
+  { jwks_uri }: Document,
+  kids: string[],
+): Promise<Check> {
   const { keys } = await jsonOf(await send(String(jwks_uri)))
-  const published = Array.isArray(keys) ? keys.map(key => String(mapOf(key).kid)) : []
+  const published = Array.isArray(keys)
+    ? keys.map(key => String(mapOf(key).kid))
+    : []
   if (!published.some(kid => !kids.length || kids.includes(kid))) {
-    return wrong('jwks', 'publishes none of the keys that are in this store', FIXES.jwks)
+    return wrong(
+      'jwks',
+      'publishes none of the keys that are in this store',
+      FIXES.jwks,
+    )
   }
   return ok('jwks', `publishes ${published.length} keys`)
 }
 
-/** A request with `prompt=none` ends at a page of the service, and is not stored. */
+/**
+ * A request with `prompt=none` ends at a page of the service, and is not
+ * stored.
+ */
 async function checkPages(endpoints: Document): Promise<Check> {
   const issuer = String(endpoints.issuer)
   const redirect_uri = `${issuer}/account/signed-in`
@@ -237,46 +316,85 @@ async function checkPages(endpoints: Document): Promise<Check> {
   const wanted = ['HttpOnly', 'SameSite=Lax']
   if (issuer.startsWith('https:')) wanted.push('Secure')
   const lines = browser.setCookieLines().map(line => line.toLowerCase())
-  const missing = wanted.filter(flag => lines.some(line => !line.includes(flag.toLowerCase())))
-  if (missing.length) return wrong('cookies', `arrive without ${missing.join(', ')}`, FIXES.cookies)
-  return ok('sign-in', 'the authorization endpoint, the sign-in page and its cookies are correct')
+  const missing = wanted.filter(flag =>
+    lines.some(line => !line.includes(flag.toLowerCase())),
+  )
+  if (missing.length)
+    return wrong(
+      'cookies',
+      `arrive without ${missing.join(', ')}`,
+      FIXES.cookies,
+    )
+  return ok(
+    'sign-in',
+    'the authorization endpoint, the sign-in page and its cookies are correct',
+  )
 }
 
 /** Sends an empty token request, which is refused, and is not stored. */
-async function checkToken({ token_endpoint, issuer }: Document): Promise<Check> {
+async function checkToken({
+  token_endpoint,
+  issuer,
+}: Document): Promise<Check> {
   const headers = { origin: DOCTOR_ORIGIN }
   const body = new URLSearchParams()
-  const response = await send(String(token_endpoint), { method: 'POST', headers, body })
+  const response = await send(String(token_endpoint), {
+    method: 'POST',
+    headers,
+    body,
+  })
   const { error } = await jsonOf(response)
   if (error !== 'invalid_request' && error !== 'invalid_client') {
-    const found = `an empty request is answered with ${response.status} ${error ?? ''}`.trim()
+    const found =
+      `an empty request is answered with ${response.status} ${error ?? ''}`.trim()
     return wrong('token', found, FIXES.service)
   }
   const allowed = response.headers.get('access-control-allow-origin')
-  if (allowed !== '*') return ok('token', 'the token endpoint refuses an empty request')
-  return wrong('cors', `the answer of ${issuer} allows every origin (*)`, FIXES.cors)
+  if (allowed !== '*')
+    return ok('token', 'the token endpoint refuses an empty request')
+  return wrong(
+    'cors',
+    `the answer of ${issuer} allows every origin (*)`,
+    FIXES.cors,
+  )
 }
 
 /**
- * Signs in with the password on standard input, without redeeming the code. The session lasts for
- * `lifetimes.session_idle`.
+ * Signs in with the password on standard input, without redeeming the code. The
+ * session lasts for `lifetimes.session_idle`.
  */
-async function checkSignIn(endpoints: Document, client: ClientMetadata, username: string) {
+async function checkSignIn(
+  endpoints: Document,
+  client: ClientMetadata,
+  username: string,
+) {
   const { client_id, redirect_uris: [redirect_uri = ''] = [] } = client
   const browser = createBrowser()
-  const form = await browser.open(authorizationRequest(endpoints, { client_id, redirect_uri }))
+  const form = await browser.open(
+    authorizationRequest(endpoints, { client_id, redirect_uri }),
+  )
   const [, csrf] = /name="csrf" value="([^"]*)"/.exec(form.page) ?? []
   if (!csrf) return describeSignIn(form, client_id, username)
   const password = await readStdin()
-  const filled = new URLSearchParams({ csrf, username, password, decision: 'continue' })
+  const filled = new URLSearchParams({
+    csrf,
+    username,
+    password,
+    decision: 'continue',
+  })
   const answer = await browser.submit(form.url, filled)
   return describeSignIn(answer, client_id, username)
 }
 
 /** Returns what the page shows to which a sign-in led. */
-function describeSignIn({ url, page }: Page, clientId: string, username: string): Check {
+function describeSignIn(
+  { url, page }: Page,
+  clientId: string,
+  username: string,
+): Check {
   const fix = `npm run usher -- accounts why ${username}`
-  if (url.searchParams.has('code')) return ok('account', `${clientId} receives a code`)
+  if (url.searchParams.has('code'))
+    return ok('account', `${clientId} receives a code`)
   if (page.includes('name="password"')) {
     const refused = `${username}: the sign-in page does not accept this password, or it is temporary`
     return wrong('account', refused, fix)
@@ -285,23 +403,38 @@ function describeSignIn({ url, page }: Page, clientId: string, username: string)
     return ok('account', `${username} is asked to consent to ${clientId}`)
   }
   const [, code] = /\/errors#(\w+)/.exec(page) ?? []
-  const error = url.searchParams.get('error') ?? code ?? `it ends at ${url.pathname}`
+  const error =
+    url.searchParams.get('error') ?? code ?? `it ends at ${url.pathname}`
   return wrong('account', `${clientId}: no code, ${error}`, fix)
 }
 
-function authorizationRequest(endpoints: Document, parameters: Record<string, string>): URL {
+function authorizationRequest(
+  endpoints: Document,
+  parameters: Record<string, string>,
+): URL {
   const url = new URL(String(endpoints.authorization_endpoint))
   const code_challenge = randomBytes(32).toString('base64url')
   const pkce = { code_challenge, code_challenge_method: 'S256' }
-  const request = { response_type: 'code', scope: 'openid', ...pkce, ...parameters }
+  const request = {
+    response_type: 'code',
+    scope: 'openid',
+    ...pkce,
+    ...parameters,
+  }
   url.search = new URLSearchParams(request).toString()
   return url
 }
 
-/** A page, and the URL at which the redirects end. That of another origin is not requested. */
+/**
+ * A page, and the URL at which the redirects end. That of another origin is not
+ * requested.
+ */
 type Page = { url: URL; page: string }
 
-/** A browser without scripts: it keeps cookies, and follows redirects of the same origin. */
+/**
+ * A browser without scripts: it keeps cookies, and follows redirects of the
+ * same origin.
+ */
 function createBrowser() {
   /** The latest `Set-Cookie` of each name. */
   const cookies = new Map<string, string>()
@@ -314,16 +447,29 @@ function createBrowser() {
     return follow(url, await request(url, 'POST', {}, form))
   }
 
-  function request(url: URL, method: string, headers: object, body?: URLSearchParams) {
-    const cookie = [...cookies.values()].map(line => line.replace(/;.*/, '')).join('; ')
-    return send(url, { method, headers: { accept: 'text/html', cookie, ...headers }, body })
+  function request(
+    url: URL,
+    method: string,
+    headers: object,
+    body?: URLSearchParams,
+  ) {
+    const cookie = [...cookies.values()]
+      .map(line => line.replace(/;.*/, ''))
+      .join('; ')
+    return send(url, {
+      method,
+      headers: { accept: 'text/html', cookie, ...headers },
+      body,
+    })
   }
 
   async function follow(url: URL, response: Response): Promise<Page> {
-    for (const line of response.headers.getSetCookie()) cookies.set(line.replace(/=.*/, ''), line)
+    for (const line of response.headers.getSetCookie())
+      cookies.set(line.replace(/=.*/, ''), line)
     const page = await response.text()
     const [, refresh] = /content="0;url=([^"]*)"/.exec(page) ?? []
-    const next = response.headers.get('location') ?? refresh?.replaceAll('&amp;', '&')
+    const next =
+      response.headers.get('location') ?? refresh?.replaceAll('&amp;', '&')
     if (!next) return { url, page }
     const target = new URL(next, url)
     return target.origin === url.origin ? open(target) : { url: target, page }
@@ -333,7 +479,11 @@ function createBrowser() {
 }
 
 const send = (url: string | URL, init: RequestInit = {}) =>
-  fetch(url, { ...init, redirect: 'manual', signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) })
+  fetch(url, {
+    ...init,
+    redirect: 'manual',
+    signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
+  })
 
 const jsonOf = async (response: Response): Promise<Document> =>
   mapOf(await response.json().catch(() => undefined))

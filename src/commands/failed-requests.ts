@@ -1,5 +1,7 @@
-// The failed request that `config explain` is about, always as a `FailedRequest`: the record of the store, or, for a
-// request that was not kept, the same record made from its lines of the log. Nothing else knows of log lines.
+// The failed request that `config explain` is about, always as a
+// `FailedRequest`: the record of the store, or, for a request that was not
+// kept, the same record made from its lines of the log. Nothing else knows of
+// log lines.
 
 import { harmless } from '../oidc/harmless.ts'
 import { endpointOf } from '../oidc/paths.ts'
@@ -20,17 +22,27 @@ export const UNKNOWN = 'not known'
 const REQUEST_ID = /^[0-9a-f]{16}$/
 const MAX_MINUTES_SHOWN = 5
 
-/** Returns the failed request of an id, or, for `-`, of the log on standard input. Undefined: the store has none. */
-export function findFailedRequest(name: string): Promise<FailedRequest | undefined> {
+/**
+ * Returns the failed request of an id, or, for `-`, of the log on standard
+ * input. Undefined: the store has none.
+ */
+export function findFailedRequest(
+  name: string,
+): Promise<FailedRequest | undefined> {
   return name === '-' ? readFailureOfLog() : readFailureOfStore(name)
 }
 
-async function readFailureOfStore(id: string): Promise<FailedRequest | undefined> {
+async function readFailureOfStore(
+  id: string,
+): Promise<FailedRequest | undefined> {
   if (!REQUEST_ID.test(id)) return undefined
   return findFailure(await openRecords(), id)
 }
 
-/** Opens the store with an error in usher.yaml, too: it may be the reason of a failure. */
+/**
+ * Opens the store with an error in usher.yaml, too: it may be the reason of a
+ * failure.
+ */
 async function openRecords() {
   const records = await openRecordsOfService().catch(() => undefined)
   return records ?? (await openState()).records
@@ -38,12 +50,18 @@ async function openRecords() {
 
 type LogLine = Record<string, unknown>
 
-/** Reads the last request of the log on standard input. Throws a `Failure` if it did not fail. */
+/**
+ * Reads the last request of the log on standard input. Throws a `Failure` if it
+ * did not fail.
+ */
 async function readFailureOfLog(): Promise<FailedRequest> {
   const lines = (await readStdin()).split('\n').map(readLogLine)
   const line = lines.findLast(({ status }) => Number.isInteger(status))
-  if (!line) throw new Failure('Standard input has no line of the log about a request.')
-  const stored = await readFailureOfStore(String(line.id)).catch(() => undefined)
+  if (!line)
+    throw new Failure('Standard input has no line of the log about a request.')
+  const stored = await readFailureOfStore(String(line.id)).catch(
+    () => undefined,
+  )
   if (stored) return stored
   const linesOfRequest = lines.filter(({ id }) => id === line.id)
   const failure = signInOfLog(line, linesOfRequest) ?? failureOfLine(line)
@@ -52,15 +70,24 @@ async function readFailureOfLog(): Promise<FailedRequest> {
 }
 
 /** Usher's line begins at the brace; a collector may write a prefix. */
-const readLogLine = (line: string): LogLine => mapOf(readJson(line.slice(line.indexOf('{'))))
+const readLogLine = (line: string): LogLine =>
+  mapOf(readJson(line.slice(line.indexOf('{'))))
 
 /** Returns a failed sign-in: an audit event beside the line of the request. */
-function signInOfLog(line: LogLine, linesOfRequest: LogLine[]): FailedRequest | undefined {
-  const signIn = linesOfRequest.map(failedSignIn).find(found => found !== undefined)
+function signInOfLog(
+  line: LogLine,
+  linesOfRequest: LogLine[],
+): FailedRequest | undefined {
+  const signIn = linesOfRequest
+    .map(failedSignIn)
+    .find(found => found !== undefined)
   return signIn && { ...resultOf(line), ...signIn }
 }
 
-/** Returns the failure of a line. `not_kept`: what the record would have, if there had been room for it. */
+/**
+ * Returns the failure of a line. `not_kept`: what the record would have, if
+ * there had been room for it.
+ */
 function failureOfLine(line: LogLine): FailedRequest | undefined {
   const isIgnored = line.error === undefined && line.ignored !== undefined
   const error = isIgnored ? IGNORED : line.error
@@ -76,7 +103,9 @@ function failureOfLine(line: LogLine): FailedRequest | undefined {
     detail: harmlessText(detail),
     client_id: harmlessText(line.client_id ?? unkept.client_id),
     authentication: harmlessText(unkept.authentication) ?? UNKNOWN,
-    sent: Object.fromEntries(sent.map(([name, value]) => [name, harmless(String(value))])),
+    sent: Object.fromEntries(
+      sent.map(([name, value]) => [name, harmless(String(value))]),
+    ),
     names: Array.isArray(unkept.names) ? unkept.names.map(String) : [],
   }
 }
@@ -100,7 +129,9 @@ The log has lines for others:
 grep '"id":"${isId ? id : 'REQUEST_ID'}"' LOG | npm run -s usher -- config explain -`
 }
 
-/** Says in which minutes failed requests were not kept; empty if there are none. */
+/**
+ * Says in which minutes failed requests were not kept; empty if there are none.
+ */
 async function describeLeftOut(): Promise<string> {
   const minutes = await minutesLeftOut(await openRecords())
   if (!minutes.length) return ''

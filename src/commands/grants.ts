@@ -14,8 +14,13 @@ export async function listConsents({ flags, args: [name = ''] }: Invocation) {
   printList(flags, consents, describeConsent, none)
 }
 
-/** `grants withdraw ACCOUNT CLIENT_ID`: does the same as *Remove access* of the account pages. */
-export async function withdrawConsent({ args: [name = '', clientId = ''] }: Invocation) {
+/**
+ * `grants withdraw ACCOUNT CLIENT_ID`: does the same as *Remove access* of the
+ * account pages.
+ */
+export async function withdrawConsent({
+  args: [name = '', clientId = ''],
+}: Invocation) {
   const { id, username, records, audit } = await openAccount(name)
   const consents = createConsents(records)
   const allowed = await consents.list(id)
@@ -23,10 +28,20 @@ export async function withdrawConsent({ args: [name = '', clientId = ''] }: Invo
   await consents.withdraw(id, clientId)
   requireOne(`Access of ${username} for`, clientId, allowed, 'client_id')
   await audit('access_removed', { client_id: clientId, account: id })
-  hint(`${clientId} has no access to the account of ${username}; its tokens are revoked.`)
+  hint(
+    `${clientId} has no access to the account of ${username}; its tokens are revoked.`,
+  )
 }
 
-function describeConsent({ client_id, scopes, details = [], since, lastUsed }: Consent): string {
-  const allowed = [...scopes, ...details.map(({ detail }) => detail.type)].join(', ')
+function describeConsent({
+  client_id,
+  scopes,
+  details = [],
+  since,
+  lastUsed,
+}: Consent): string {
+  const allowed = [...scopes, ...details.map(({ detail }) => detail.type)].join(
+    ', ',
+  )
   return `${client_id}  ${allowed}\n    since ${timeOf(since)}, last used ${timeOf(lastUsed)}`
 }

@@ -1,13 +1,21 @@
-// The account that a command is about: one of Usher, or also one of `accounts.module`.
+// The account that a command is about: one of Usher, or also one of
+// `accounts.module`.
 
 import { readStoreSettings } from '../config/load.ts'
 import { type Account, typedName } from '../sign-in/account.ts'
-import { type AccountStore, createDirectory, type OwnAccounts } from '../sign-in/directory.ts'
+import {
+  type AccountStore,
+  createDirectory,
+  type OwnAccounts,
+} from '../sign-in/directory.ts'
 import { Failure, notFound } from './command.ts'
 import { openState } from './open-store.ts'
 import { hint } from './output.ts'
 
-/** Opens the accounts of Usher. Throws a `Failure` where `accounts.module` keeps them. */
+/**
+ * Opens the accounts of Usher. Throws a `Failure` where `accounts.module` keeps
+ * them.
+ */
 export async function openOwnDirectory(ifEmpty?: 'create') {
   if (readStoreSettings().accounts.module) {
     throw new Failure(
@@ -19,7 +27,10 @@ export async function openOwnDirectory(ifEmpty?: 'create') {
   return { ...state, directory: createDirectory(state.records) }
 }
 
-/** Finds an account of Usher by its id (`usr_…`) or username. Throws a `Failure` without one. */
+/**
+ * Finds an account of Usher by its id (`usr_…`) or username. Throws a `Failure`
+ * without one.
+ */
 export async function openOwnAccount(name: string) {
   const state = await openOwnDirectory()
   return { ...state, ...(await requireAccount(state.directory, name)) }
@@ -37,13 +48,26 @@ export async function openAccount(name: string) {
 async function requireAccount(directory: AccountStore, name: string) {
   const account = await findAccount(directory, name)
   if (account) return { account, id: account.id, username: account.username }
-  throw notFound('Account', name, [], ' List the accounts: npm run usher -- accounts list')
+  throw notFound(
+    'Account',
+    name,
+    [],
+    ' List the accounts: npm run usher -- accounts list',
+  )
 }
 
-/** Finds an account by its id or username. `by`: `sign_in.by`, for the e-mail address. */
-export async function findAccount(directory: AccountStore, name: string, by: string[] = []) {
+/**
+ * Finds an account by its id or username. `by`: `sign_in.by`, for the e-mail
+ * address.
+ */
+export async function findAccount(
+  directory: AccountStore,
+  name: string,
+  by: string[] = [],
+) {
   const typed = typedName(name)
-  const account = (await directory.find(typed)) ?? (await directory.findByUsername(typed))
+  const account =
+    (await directory.find(typed)) ?? (await directory.findByUsername(typed))
   if (account || !by.includes('email')) return account
   const { known } = await directory.candidate(typed, by)
   return known && directory.find(known.id)
@@ -56,7 +80,9 @@ export async function warnIfShared(
 ) {
   if (email === undefined) return
   const holders = await directory.findByEmail(email)
-  const others = holders.map(holder => holder.username).filter(name => name !== username)
+  const others = holders
+    .map(holder => holder.username)
+    .filter(name => name !== username)
   if (!others.length) return
   hint(
     `${username}: ${others.join(', ')} has the address ${email}, too. No link for a forgotten password goes there unless one of them ` +

@@ -1,11 +1,17 @@
-// The store of a command: that of the configuration, beside a running service, or one that the operator names.
+// The store of a command: that of the configuration, beside a running service,
+// or one that the operator names.
 
 import { keepActivity } from '../account/activity.ts'
 import { queueNotice } from '../account/mail-queue.ts'
 import { readStoreKeys, readStoreSettings } from '../config/load.ts'
 import type { AuditEventName } from '../operation/audit.ts'
 import { queueAuditEvent } from '../operation/operator-events.ts'
-import { openInstallation, openStore, storeExists, unlock } from '../store/open.ts'
+import {
+  openInstallation,
+  openStore,
+  storeExists,
+  unlock,
+} from '../store/open.ts'
 import type { Records } from '../store/records.ts'
 import { NAMING_KEY } from '../store/seal.ts'
 import type { Store } from '../store/store.ts'
@@ -16,12 +22,17 @@ const MEMORY = 'sqlite::memory:'
 /** The stores that a command opened. They are closed when it ends. */
 export const opened = new AsyncDisposableStack()
 
-/** Opens a store. `name`: how the operator named it. A Redis is opened as `redis` in usher.yaml says. */
+/**
+ * Opens a store. `name`: how the operator named it. A Redis is opened as
+ * `redis` in usher.yaml says.
+ */
 export async function openAt(name: string, location: string): Promise<Store> {
   refuseMemory(name, location)
-  const store = await openStore(location, readStoreSettings().redis).catch(({ message }: Error) => {
-    throw new Failure(`${name}: ${message}`)
-  })
+  const store = await openStore(location, readStoreSettings().redis).catch(
+    ({ message }: Error) => {
+      throw new Failure(`${name}: ${message}`)
+    },
+  )
   opened.defer(() => store.close())
   return store
 }
@@ -29,26 +40,40 @@ export async function openAt(name: string, location: string): Promise<Store> {
 /** Refuses a store that no command can reach. */
 export function refuseMemory(name: string, location: string): void {
   if (location !== MEMORY) return
-  throw new Failure(`${name}: ${location} is inside the running service. Name a file or a Redis.`)
+  throw new Failure(
+    `${name}: ${location} is inside the running service. Name a file or a Redis.`,
+  )
 }
 
-/** The action of a command on a store without an installation. `keep`: it works on an empty one in memory. */
+/**
+ * The action of a command on a store without an installation. `keep`: it works
+ * on an empty one in memory.
+ */
 type IfEmpty = 'create' | 'keep' | 'refuse'
 
-/** Opens the store of the configuration, beside a running service. Throws a `Failure` where `ifEmpty` says `refuse`. */
+/**
+ * Opens the store of the configuration, beside a running service. Throws a
+ * `Failure` where `ifEmpty` says `refuse`.
+ */
 export async function openState(ifEmpty: IfEmpty = 'keep') {
   const settings = readStoreSettings()
   refuseMemory('USHER_STORE', settings.store)
   const found = await findInstallation(settings, ifEmpty)
-  if (!found && ifEmpty === 'refuse') throw new Failure('USHER_STORE holds no installation.')
+  if (!found && ifEmpty === 'refuse')
+    throw new Failure('USHER_STORE holds no installation.')
   const installation = found ?? (await openInstallation(MEMORY, []))
   const { records } = installation
   /**
-   * Records an audit event, which a running node writes to its log. It also keeps the event for the
-   * activity of the user, and mails its notice, if there is one. `formerEmail`: the address that was replaced. The log
-   * does not have it.
+   * Records an audit event, which a running node writes to its log. It also
+   * keeps the event for the activity of the user, and mails its notice, if
+   * there is one. `formerEmail`: the address that was replaced. The log does
+   * not have it.
    */
-  async function audit(event: AuditEventName, about?: object, formerEmail?: string) {
+  async function audit(
+    event: AuditEventName,
+    about?: object,
+    formerEmail?: string,
+  ) {
     await queueAuditEvent(records, event, about)
     await keepActivity(records, { ...about, event })
     await queueNotice(settings, records, [{ ...about, event, formerEmail }])
@@ -56,7 +81,10 @@ export async function openState(ifEmpty: IfEmpty = 'keep') {
   return { ...installation, audit }
 }
 
-async function findInstallation(settings: ReturnType<typeof readStoreSettings>, ifEmpty: IfEmpty) {
+async function findInstallation(
+  settings: ReturnType<typeof readStoreSettings>,
+  ifEmpty: IfEmpty,
+) {
   const { store: location, secrets } = settings
   const isCreated = ifEmpty === 'create'
   if (!isCreated && !storeExists(location)) return undefined
@@ -72,12 +100,14 @@ export async function hasInstallation(store: Store): Promise<boolean> {
 }
 
 /**
- * Opens the records of a running service, also while usher.yaml has errors. Undefined if no store is found, or if it is
- * empty. Throws if the store cannot be opened.
+ * Opens the records of a running service, also while usher.yaml has errors.
+ * Undefined if no store is found, or if it is empty. Throws if the store cannot
+ * be opened.
  */
 export async function openRecordsOfService(): Promise<Records | undefined> {
   const keys = readStoreKeys()
-  if (!keys || keys.store === MEMORY || !storeExists(keys.store)) return undefined
+  if (!keys || keys.store === MEMORY || !storeExists(keys.store))
+    return undefined
   const store = await openStore(keys.store, keys.redis)
   opened.defer(() => store.close())
   if (!(await hasInstallation(store))) return undefined

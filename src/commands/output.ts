@@ -4,16 +4,26 @@ import { timeOf } from '../config/schema/values.ts'
 import { forTerminal } from '../oidc/display-text.ts'
 import { isMap } from '../store/values.ts'
 
-/** Options without a value, by name. Undefined: the option is absent. `--no-NAME` is false. */
+/**
+ * Options without a value, by name. Undefined: the option is absent.
+ * `--no-NAME` is false.
+ */
 export type Flags = Record<string, boolean | undefined>
 
 /** Prints a record: with `--json` all of it, otherwise `lines`. */
-export function print(flags: Flags, record: object, lines = outline(record)): void {
+export function print(
+  flags: Flags,
+  record: object,
+  lines = outline(record),
+): void {
   if (flags.json) printJson(record)
   else process.stdout.write(`${forTerminal(lines.join('\n'))}\n`)
 }
 
-/** Prints a list of records: with `--json` all of them, otherwise a description of each, or `none` without one. */
+/**
+ * Prints a list of records: with `--json` all of them, otherwise a description
+ * of each, or `none` without one.
+ */
 export function printList<T extends object>(
   flags: Flags,
   records: T[],
@@ -37,21 +47,36 @@ export function hint(message: string): void {
 /** JSON that a terminal shows as text, with the same values. */
 export const jsonForTerminal = (json: string) =>
   json.replace(/[\p{C}--\n]/gv, found =>
-    found.replace(/[\s\S]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`),
+    found.replace(
+      /[\s\S]/g,
+      unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
+    ),
   )
 
-const TIMES = ['created', 'updated', 'ended', 'since', 'last_used', 'change_password_by']
+const TIMES = [
+  'created',
+  'updated',
+  'ended',
+  'since',
+  'last_used',
+  'change_password_by',
+]
 const LABEL_WIDTH = 40
 
-/** Returns a record as indented lines, without what is empty. The place of a value `{ value, from }` stands behind it. */
+/**
+ * Returns a record as indented lines, without what is empty. The place of a
+ * value `{ value, from }` stands behind it.
+ */
 export function outline(record: object, indent = ''): string[] {
   return Object.entries(record).flatMap(([name, part]) => {
     if (isEmpty(part)) return []
     const label = `${indent}${name}`
     const column = label.padEnd(LABEL_WIDTH)
-    if (TIMES.includes(name) && typeof part === 'number') return [`${column} ${timeOf(part)}`]
+    if (TIMES.includes(name) && typeof part === 'number')
+      return [`${column} ${timeOf(part)}`]
     if (!isMap(part)) return [`${column} ${shown(part)}`]
-    if ('value' in part && 'from' in part) return [`${column} ${shown(part.value)}  (${part.from})`]
+    if ('value' in part && 'from' in part)
+      return [`${column} ${shown(part.value)}  (${part.from})`]
     return [label, ...outline(part, `${indent}  `), '']
   })
 }
@@ -73,19 +98,26 @@ export function shown(value: unknown): string {
 export const secondOf = (seconds: number) =>
   `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`
 
-/** Returns a word as a shell reads it: in quotes where it has other characters than names have. */
+/**
+ * Returns a word as a shell reads it: in quotes where it has other characters
+ * than names have.
+ */
 export const shellWord = (word: string) =>
   /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
 
 /** Returns `1 record is` or `2 records are`. */
-export const recordsAre = (count: number) => (count === 1 ? '1 record is' : `${count} records are`)
+export const recordsAre = (count: number) =>
+  count === 1 ? '1 record is' : `${count} records are`
 
 /** Reports progress after every 10,000 records. */
 export function reportProgress(step: string, done: number): void {
   if (done && done % 10_000 === 0) hint(`${done} ${step} …`)
 }
 
-/** Reports progress on a terminal only: a command that often runs from a script prints nothing else there. */
+/**
+ * Reports progress on a terminal only: a command that often runs from a script
+ * prints nothing else there.
+ */
 export function showProgress(step: string, done: number): void {
   if (process.stderr.isTTY) reportProgress(step, done)
 }

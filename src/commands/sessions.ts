@@ -1,6 +1,9 @@
 // `usher sessions`: the browsers in which a user is signed in.
 
-import { browsersOf, type SignedInBrowser } from '../account/signed-in-browsers.ts'
+import {
+  browsersOf,
+  type SignedInBrowser,
+} from '../account/signed-in-browsers.ts'
 import { timeOf } from '../config/schema/values.ts'
 import { createSessions } from '../oidc/adapter/sessions.ts'
 import { type Invocation, requireOne } from './command.ts'
@@ -15,16 +18,26 @@ export async function listSessions({ flags, args: [name = ''] }: Invocation) {
   printList(flags, shown, describeSession, `${username} is not signed in.`)
 }
 
-/** `sessions end ACCOUNT [SESSION]`: signs the user out. Refresh tokens stay valid. */
+/**
+ * `sessions end ACCOUNT [SESSION]`: signs the user out. Refresh tokens stay
+ * valid.
+ */
 export async function endSessions({ args: [name = '', handle] }: Invocation) {
   const { id, username, records, audit } = await openAccount(name)
   const all = await browsersOf(records, id)
   const advice = ` List the sessions: npm run usher -- sessions list ${username}`
-  // An empty handle, as of a variable that is not set, does not mean all of them.
-  const ending = handle === undefined ? all : [requireOne('Session', handle, all, 'handle', advice)]
+  // An empty handle, as of a variable that is not set, does not mean all of
+  // them.
+  const ending =
+    handle === undefined
+      ? all
+      : [requireOne('Session', handle, all, 'handle', advice)]
   for (const { uid } of ending) await createSessions(records).end(uid)
-  if (ending.length) await audit('signed_out', { account: id, sessions: ending.length })
-  hint(`Ended sessions of ${username}: ${ending.length}. Applications with offline access keep it:`)
+  if (ending.length)
+    await audit('signed_out', { account: id, sessions: ending.length })
+  hint(
+    `Ended sessions of ${username}: ${ending.length}. Applications with offline access keep it:`,
+  )
   hint(`npm run usher -- grants list ${username}`)
 }
 

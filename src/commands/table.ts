@@ -1,5 +1,6 @@
-// All commands, in the order of the help: names, arguments, options, descriptions, functions. cli.ts reads words by this
-// table, and prints the help from it. The file of a command is loaded when the command is called.
+// All commands, in the order of the help: names, arguments, options,
+// descriptions, functions. cli.ts reads words by this table, and prints the
+// help from it. The file of a command is loaded when the command is called.
 
 import type { Invocation } from './command.ts'
 
@@ -12,7 +13,8 @@ export interface Argument {
 }
 
 /** An option. A `text` has a value, whose name in the help is `value`. */
-export type Option = OptionHelp & ({ kind: 'flag' } | { kind: 'text'; value: string })
+export type Option = OptionHelp &
+  ({ kind: 'flag' } | { kind: 'text'; value: string })
 
 interface OptionHelp {
   name: string
@@ -20,7 +22,10 @@ interface OptionHelp {
   isRequired?: true
   /** The help shows `--[no-]NAME`. */
   isNegatable?: true
-  /** An option that is of use only together with this one. The help shows both in one pair of brackets. */
+  /**
+   * An option that is of use only together with this one. The help shows both
+   * in one pair of brackets.
+   */
   with?: Option
 }
 
@@ -35,7 +40,11 @@ export interface Command {
   load: () => Promise<(invocation: Invocation) => Promise<void>>
 }
 
-const flag = (name: string, help?: Partial<OptionHelp>): Option => ({ name, kind: 'flag', ...help })
+const flag = (name: string, help?: Partial<OptionHelp>): Option => ({
+  name,
+  kind: 'flag',
+  ...help,
+})
 
 function text(name: string, value: string, help?: Partial<OptionHelp>): Option {
   return { name, kind: 'text', value, ...help }
@@ -102,7 +111,10 @@ export const COMMANDS: Command[] = [
   },
   {
     name: 'accounts set',
-    args: [{ name: 'ACCOUNT' }, { name: 'ATTRIBUTE', isOptional: true, isRepeated: true }],
+    args: [
+      { name: 'ACCOUNT' },
+      { name: 'ATTRIBUTE', isOptional: true, isRepeated: true },
+    ],
     options: [
       text('username', 'U'),
       text('name', 'N'),
@@ -168,7 +180,8 @@ export const COMMANDS: Command[] = [
     name: 'accounts factors',
     args: [{ name: 'ACCOUNT' }],
     options: [text('remove', 'ID'), JSON_OUTPUT],
-    about: 'the second factors of an account; with --remove, remove one (its id), or all',
+    about:
+      'the second factors of an account; with --remove, remove one (its id), or all',
     load: async () => (await import('./accounts.ts')).listOrRemoveFactors,
   },
   {
@@ -194,7 +207,8 @@ export const COMMANDS: Command[] = [
   },
   {
     name: 'clients add',
-    about: 'how to add a client: write a file, make its secret, check the folder',
+    about:
+      'how to add a client: write a file, make its secret, check the folder',
     load: async () => (await import('./clients.ts')).explainClientFile,
   },
   {
@@ -233,7 +247,8 @@ export const COMMANDS: Command[] = [
   {
     name: 'clients invitations',
     options: [JSON_OUTPUT],
-    about: 'the initial access tokens: how many clients registered with each, and when it expires',
+    about:
+      'the initial access tokens: how many clients registered with each, and when it expires',
     load: async () => (await import('./clients.ts')).listInvitations,
   },
   {
@@ -279,7 +294,10 @@ export const COMMANDS: Command[] = [
   },
   {
     name: 'doctor',
-    options: [text('client', 'CLIENT_ID', { with: text('account', 'USERNAME') }), JSON_OUTPUT],
+    options: [
+      text('client', 'CLIENT_ID', { with: text('account', 'USERNAME') }),
+      JSON_OUTPUT,
+    ],
     about:
       'check the configuration, the secret, the store and the running provider, without writing to the store; with a client and an account, sign in as well (password on standard input)',
     load: async () => (await import('./doctor.ts')).doctor,
@@ -307,7 +325,8 @@ export const COMMANDS: Command[] = [
   {
     name: 'keys rotate',
     options: [flag('now'), JSON_OUTPUT],
-    about: 'make new signing keys: published first, or with --now signing at once',
+    about:
+      'make new signing keys: published first, or with --now signing at once',
     load: async () => (await import('./keys.ts')).rotateKeys,
   },
   {
@@ -326,14 +345,16 @@ export const COMMANDS: Command[] = [
   {
     name: 'sessions end',
     args: [{ name: 'ACCOUNT' }, { name: 'SESSION', isOptional: true }],
-    about: 'end one session of an account, by the handle in sessions list, or all of them',
+    about:
+      'end one session of an account, by the handle in sessions list, or all of them',
     load: async () => (await import('./sessions.ts')).endSessions,
   },
   {
     name: 'pages preview',
     args: [{ name: 'FOLDER', isOptional: true }],
     options: [text('lang', 'TAG,…')],
-    about: 'write every page in every state and language to a folder, to view in a browser',
+    about:
+      'write every page in every state and language to a folder, to view in a browser',
     load: async () => (await import('./pages.ts')).previewPages,
   },
   {
@@ -342,7 +363,8 @@ export const COMMANDS: Command[] = [
       text('from', 'STORE', { isRequired: true }),
       text('to', 'STORE', { isRequired: true }),
     ],
-    about: 'copy all records to another store (sqlite:PATH, redis://…); stop every node first',
+    about:
+      'copy all records to another store (sqlite:PATH, redis://…); stop every node first',
     load: async () => (await import('./store.ts')).copyToStore,
   },
   {
@@ -361,7 +383,8 @@ export const COMMANDS: Command[] = [
   },
   {
     name: 'store reseal',
-    about: 'after a change of the secret: encrypt all records with the first of USHER_SECRET',
+    about:
+      'after a change of the secret: encrypt all records with the first of USHER_SECRET',
     load: async () => (await import('./store.ts')).resealStore,
   },
 ]

@@ -9,7 +9,11 @@ import { browsersOf } from '../account/signed-in-browsers.ts'
 import { createFactors, withoutSecrets } from '../features/factors/factors.ts'
 import { grantRecords, grantsOfAccount } from '../oidc/adapter/grants.ts'
 import { createConsents } from '../oidc/consents.ts'
-import { type Account, InvalidAccount, type Transfer } from '../sign-in/account.ts'
+import {
+  type Account,
+  InvalidAccount,
+  type Transfer,
+} from '../sign-in/account.ts'
 import type { OwnAccounts } from '../sign-in/directory.ts'
 import type { Records } from '../store/records.ts'
 import { reasonOf } from '../store/store.ts'
@@ -19,9 +23,14 @@ import { Failure, type Invocation, readStdin } from './command.ts'
 import { openAccount, openOwnDirectory, warnIfShared } from './open-account.ts'
 import { hint, printJson, showProgress } from './output.ts'
 
-/** Lines that are imported at the same time: the store commits them together. */
+/**
+ * Lines that are imported at the same time: the store commits them together.
+ */
 const CONCURRENCY = 100
-/** Characters of an export that are written at once, and how many such texts wait for a slow reader. */
+/**
+ * Characters of an export that are written at once, and how many such texts
+ * wait for a slow reader.
+ */
 const TEXT_CHARACTERS = 64 * 1024
 const TEXTS_AHEAD = 4
 
@@ -35,7 +44,10 @@ export async function importAccounts({ args: [file] }: Invocation) {
   await addLines(content, await openOwnDirectory('create'))
 }
 
-/** Adds the accounts of a file with `add`. A wrong line is reported, and does not stop the others. */
+/**
+ * Adds the accounts of a file with `add`. A wrong line is reported, and does
+ * not stop the others.
+ */
 export async function addLines(
   content: string,
   { directory, audit }: Opened,
@@ -45,7 +57,9 @@ export async function addLines(
   const counts = { added: 0, present: 0, wrong: 0, empty: 0 }
   let done = 0
   try {
-    const outcomes = lines.map(line => addLine(directory, line, add), { concurrency: CONCURRENCY })
+    const outcomes = lines.map(line => addLine(directory, line, add), {
+      concurrency: CONCURRENCY,
+    })
     for await (const outcome of outcomes as AsyncIterable<Outcome>) {
       done++
       counts[typeof outcome === 'string' ? outcome : 'wrong']++
@@ -60,22 +74,34 @@ export async function addLines(
   }
   const { added, present, wrong } = counts
   if (added) await audit('accounts_imported', { added })
-  hint(`Accounts added: ${added}. Accounts that existed and stay as they are: ${present}.`)
-  if (wrong) throw new Failure(`Lines not imported: ${wrong}. Fix them, and run it again.`)
+  hint(
+    `Accounts added: ${added}. Accounts that existed and stay as they are: ${present}.`,
+  )
+  if (wrong)
+    throw new Failure(
+      `Lines not imported: ${wrong}. Fix them, and run it again.`,
+    )
 }
 
-/** `accounts export [ACCOUNT]`: all accounts, to import them; or everything about one user, as JSON. */
+/**
+ * `accounts export [ACCOUNT]`: all accounts, to import them; or everything
+ * about one user, as JSON.
+ */
 export async function exportAccounts({ args: [name] }: Invocation) {
   if (name !== undefined) return exportOne(name)
   hint('The output contains password hashes: keep it like a secret.')
   const { directory, audit } = await openOwnDirectory()
   await audit('accounts_exported')
   // The next accounts are read while these are written.
-  const texts = Readable.from(linesOf(directory.all()), { highWaterMark: TEXTS_AHEAD })
-  await pipeline(texts, process.stdout, { end: false }).catch((error: NodeJS.ErrnoException) => {
-    // A reader such as `head` closes the pipe when it has read enough.
-    if (error.code !== 'EPIPE') throw error
+  const texts = Readable.from(linesOf(directory.all()), {
+    highWaterMark: TEXTS_AHEAD,
   })
+  await pipeline(texts, process.stdout, { end: false }).catch(
+    (error: NodeJS.ErrnoException) => {
+      // A reader such as `head` closes the pipe when it has read enough.
+      if (error.code !== 'EPIPE') throw error
+    },
+  )
 }
 
 async function exportOne(name: string) {
@@ -84,8 +110,13 @@ async function exportOne(name: string) {
   printJson(await personalData(records, account))
 }
 
-/** Yields texts of many lines: a write for each line takes longer than reading it. */
-async function* linesOf(accounts: AsyncIterable<Account>): AsyncGenerator<string> {
+/**
+ * Yields texts of many lines: a write for each line takes longer than reading
+ * it.
+ */
+async function* linesOf(
+  accounts: AsyncIterable<Account>,
+): AsyncGenerator<string> {
   let text = ''
   let done = 0
   for await (const account of accounts) {
@@ -101,7 +132,11 @@ async function* linesOf(accounts: AsyncIterable<Account>): AsyncGenerator<string
 /** An error: the line is wrong. */
 type Outcome = 'added' | 'present' | 'empty' | InvalidAccount
 
-async function addLine(directory: OwnAccounts, line: string, add: Add): Promise<Outcome> {
+async function addLine(
+  directory: OwnAccounts,
+  line: string,
+  add: Add,
+): Promise<Outcome> {
   if (!line.trim()) return 'empty'
   try {
     const said = readLine(line)
@@ -137,6 +172,10 @@ async function personalData(records: Records, account: Account) {
     activity: await recentActivity(records, id),
     consents: await createConsents(records).list(id),
     sessions: browsers.map(({ uid: _, ...browser }) => browser),
-    grants: grants.map(({ clientId: client_id, iat: since, exp }) => ({ client_id, since, exp })),
+    grants: grants.map(({ clientId: client_id, iat: since, exp }) => ({
+      client_id,
+      since,
+      exp,
+    })),
   }
 }

@@ -1,4 +1,5 @@
-// `usher accounts why`: what prevents an account from signing in. `config explain` has the same reasons.
+// `usher accounts why`: what prevents an account from signing in.
+// `config explain` has the same reasons.
 
 import { isIP } from 'node:net'
 import { readSettings, type Settings } from '../config/load.ts'
@@ -14,9 +15,22 @@ import {
 import { createRules } from '../features/factors/rules.ts'
 import { createLinks } from '../features/links.ts'
 import type { UpstreamRefusal } from '../features/upstream/identities.ts'
-import { missingAttributes, NOT_ALLOWED, SWITCHED_OFF } from '../oidc/clients.ts'
-import { type Account, foldUsername, type Refusal, typedName } from '../sign-in/account.ts'
-import { accountCounter, networkCounter, signInLimits } from '../sign-in/authentication.ts'
+import {
+  missingAttributes,
+  NOT_ALLOWED,
+  SWITCHED_OFF,
+} from '../oidc/clients.ts'
+import {
+  type Account,
+  foldUsername,
+  type Refusal,
+  typedName,
+} from '../sign-in/account.ts'
+import {
+  accountCounter,
+  networkCounter,
+  signInLimits,
+} from '../sign-in/authentication.ts'
 import { createDirectory, isExpired } from '../sign-in/directory.ts'
 import { type Counter, createRateLimit } from '../sign-in/rate-limit.ts'
 import type { Records } from '../store/records.ts'
@@ -28,16 +42,22 @@ import { openState } from './open-store.ts'
 import { secondOf, shellWord } from './output.ts'
 import texts from './refusals.json' with { type: 'json' }
 
-const EVERYWHERE = 'every network, except in browsers in which the user signed in before'
+const EVERYWHERE =
+  'every network, except in browsers in which the user signed in before'
 
 /** A problem, and its remedy. */
 export type Said = { wrong: string; change: string }
 
 /** Why a sign-in was refused, by the reason in the log. */
-export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled' | 'wrong_code', Said> =
-  texts.sign_in
+export const SIGN_IN: Record<
+  Refusal | UpstreamRefusal | 'throttled' | 'wrong_code',
+  Said
+> = texts.sign_in
 
-/** Why the users or the tokens of a client are refused, by the beginning of the reason in the log. */
+/**
+ * Why the users or the tokens of a client are refused, by the beginning of the
+ * reason in the log.
+ */
 export const CLIENT_REFUSALS = {
   [NOT_ALLOWED]: texts.client.not_allowed,
   [SWITCHED_OFF]: texts.client.switched_off,
@@ -46,8 +66,15 @@ export const CLIENT_REFUSALS = {
 /** `until`: epoch seconds. */
 type Obstacle = Said & { reason: string; until?: number }
 
-/** `accounts why ACCOUNT [--client CLIENT_ID] [--ip ADDRESS]`: reads what prevents a sign-in, and changes nothing. */
-export async function explainSignIn({ values, flags, args: [name = ''] }: Invocation) {
+/**
+ * `accounts why ACCOUNT [--client CLIENT_ID] [--ip ADDRESS]`: reads what
+ * prevents a sign-in, and changes nothing.
+ */
+export async function explainSignIn({
+  values,
+  flags,
+  args: [name = ''],
+}: Invocation) {
   const { client: clientId, ip } = values
   if (ip !== undefined && !isIP(ip)) {
     throw new Failure('--ip takes an IP address, as `ip` in the log: 192.0.2.7')
@@ -65,7 +92,9 @@ export async function explainSignIn({ values, flags, args: [name = ''] }: Invoca
     const client = requireOne('Client', clientId, settings.clients, 'client_id')
     reasons.push(...clientObstacles(client, account))
   }
-  const counter = account ? accountCounter(account.id) : `name ${foldUsername(typedName(name))}`
+  const counter = account
+    ? accountCounter(account.id)
+    : `name ${foldUsername(typedName(name))}`
   reasons.push(...(await rateLimits(records, settings, counter, ip)))
 
   const lines = reasons.flatMap(({ wrong, change }) => [wrong, `  → ${change}`])
@@ -75,22 +104,36 @@ export async function explainSignIn({ values, flags, args: [name = ''] }: Invoca
     lines.push(none + temporary + describeFactors(factors))
   }
   const link = account && (await openLinkOf(records, account))
-  if (link) lines.push(`The link for a password is open until ${secondOf(link.until)}.`)
-  const record = { account: account?.id, upstreams, link_until: link?.until, reasons }
+  if (link)
+    lines.push(`The link for a password is open until ${secondOf(link.until)}.`)
+  const record = {
+    account: account?.id,
+    upstreams,
+    link_until: link?.until,
+    reasons,
+  }
   printWithNotes(flags, await folderNotes(), record, lines)
   const where = clientId === undefined ? '' : ` to ${clientId}`
-  if (reasons.length) throw new Failure(`The account cannot sign in${where} at the moment.`)
+  if (reasons.length)
+    throw new Failure(`The account cannot sign in${where} at the moment.`)
 }
 
-/** Returns the upstream issuers that the account has a link to: `NAME (ISSUER)`. */
-function upstreamsOf(account: Account | undefined, { upstreams }: Settings): string[] {
+/**
+ * Returns the upstream issuers that the account has a link to: `NAME (ISSUER)`.
+ */
+function upstreamsOf(
+  account: Account | undefined,
+  { upstreams }: Settings,
+): string[] {
   const linked = account?.links?.map(({ issuer }) => issuer) ?? []
   return Object.values(upstreams)
     .filter(({ issuer }) => linked.includes(issuer))
     .map(({ name, issuer }) => `${name} (${issuer})`)
 }
 
-/** Returns the ways in which an account can sign in, as the end of a sentence. */
+/**
+ * Returns the ways in which an account can sign in, as the end of a sentence.
+ */
 function waysToSignIn(
   account: Account | undefined,
   factors: Factors,
@@ -98,13 +141,17 @@ function waysToSignIn(
   settings: Settings,
 ): string[] {
   const ways: string[] = []
-  if (settings.accounts.module || account?.password) ways.push('with the right password')
+  if (settings.accounts.module || account?.password)
+    ways.push('with the right password')
   const usable = createRules(settings).usable(factors).factors
   if (usable.some(isPasskey)) ways.push('with a passkey')
   return [...ways, ...upstreams.map(place => `at ${place}`)]
 }
 
-/** Returns what prevents every sign-in of an account. `module`: `accounts.module`, which keeps the accounts. */
+/**
+ * Returns what prevents every sign-in of an account. `module`:
+ * `accounts.module`, which keeps the accounts.
+ */
 function accountObstacles(
   account: Account | undefined,
   ways: string[],
@@ -116,7 +163,10 @@ function accountObstacles(
   if (!ways.length) found.push(obstacle('no_password', account.id))
   if (isExpired(account)) found.push(obstacle('password_expired', account.id))
   if (!module) return found
-  return found.map(each => ({ ...each, change: `change it where ${module} reads it` }))
+  return found.map(each => ({
+    ...each,
+    change: `change it where ${module} reads it`,
+  }))
 }
 
 function obstacle(reason: Refusal, account = 'ACCOUNT'): Obstacle {
@@ -124,7 +174,10 @@ function obstacle(reason: Refusal, account = 'ACCOUNT'): Obstacle {
   return { reason, wrong, change: fill(change, { account }) }
 }
 
-/** Returns the rate limits that a sign-in meets: that of the account, and with `ip` that of its network. */
+/**
+ * Returns the rate limits that a sign-in meets: that of the account, and with
+ * `ip` that of its network.
+ */
 async function rateLimits(
   records: Records,
   { security }: Settings,
@@ -132,8 +185,11 @@ async function rateLimits(
   ip: string | undefined,
 ): Promise<Obstacle[]> {
   const { perAccount, perNetwork } = signInLimits(security)
-  const limits: [where: string, counter: Counter][] = [[EVERYWHERE, [counter, perAccount]]]
-  if (ip) limits.push([`the network of ${ip}`, [networkCounter(ip), perNetwork]])
+  const limits: [where: string, counter: Counter][] = [
+    [EVERYWHERE, [counter, perAccount]],
+  ]
+  if (ip)
+    limits.push([`the network of ${ip}`, [networkCounter(ip), perNetwork]])
   const limiter = createRateLimit(records)
   const found: Obstacle[] = []
   for (const [where, counter] of limits) {
@@ -146,10 +202,15 @@ async function rateLimits(
   return found
 }
 
-/** Returns the link with which the user can choose a password: of an operator, or of a forgotten password. */
+/**
+ * Returns the link with which the user can choose a password: of an operator,
+ * or of a forgotten password.
+ */
 async function openLinkOf(records: Records, account: Account) {
   const links = createLinks(records, createDirectory(records))
-  return (await links.openOf(account)) ?? (await links.openOf(account, 'forgot'))
+  return (
+    (await links.openOf(account)) ?? (await links.openOf(account, 'forgot'))
+  )
 }
 
 function describeTemporary(account: Account | undefined): string {
@@ -158,12 +219,19 @@ function describeTemporary(account: Account | undefined): string {
 }
 
 /** Returns what prevents an account from using a client. */
-function clientObstacles(client: ClientMetadata, account: Account | undefined): Obstacle[] {
+function clientObstacles(
+  client: ClientMetadata,
+  account: Account | undefined,
+): Obstacle[] {
   const { client_id, allow = {}, enabled } = client
   const found: Obstacle[] = []
   if (enabled === false) {
     const { wrong, change } = CLIENT_REFUSALS[SWITCHED_OFF]
-    found.push({ reason: 'client_off', wrong: fill(wrong, { client: client_id }), change })
+    found.push({
+      reason: 'client_off',
+      wrong: fill(wrong, { client: client_id }),
+      change,
+    })
   }
   if (!account) return found
   for (const name of missingAttributes(account, allow)) {

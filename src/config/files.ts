@@ -6,7 +6,13 @@ import { isMap, mapOf } from '../store/values.ts'
 import type { Overlays } from './environment.ts'
 import { isSecret, placesOf } from './key-list.ts'
 import { type Finding, type Locate, wrongVariable } from './report/finding.ts'
-import { fill, meant, plainWords, ruleOf, unknownKey } from './report/wording.ts'
+import {
+  fill,
+  meant,
+  plainWords,
+  ruleOf,
+  unknownKey,
+} from './report/wording.ts'
 import { excerpt, openYaml } from './report/yaml.ts'
 import { inLanguages } from './schema/client.ts'
 import { SCHEMAS } from './schema/usher.ts'
@@ -21,7 +27,9 @@ interface Place {
   path: PropertyKey[]
   line: number
   column: number
-  /** The source of the key, and of the key with its value if that is one line. */
+  /**
+   * The source of the key, and of the key with its value if that is one line.
+   */
   key: string
   pair: string
   isWritten: boolean
@@ -34,7 +42,10 @@ interface Source {
   file: string
   data: unknown
   problems: Finding[]
-  /** Returns where a key is set: in this file, in `defaults` of usher.yaml, or in a variable. */
+  /**
+   * Returns where a key is set: in this file, in `defaults` of usher.yaml, or
+   * in a variable.
+   */
   placeOf(path: PropertyKey[]): Place
 }
 
@@ -48,7 +59,10 @@ export interface FileResult<T> extends Source {
   written: Record<string, unknown>
   /** Makes a finding in this file. */
   at: Locate
-  /** Returns `file:line` of a key, or the variable that replaces it; undefined if it is not written. */
+  /**
+   * Returns `file:line` of a key, or the variable that replaces it; undefined
+   * if it is not written.
+   */
   origin(path: PropertyKey[]): string | undefined
 }
 
@@ -56,23 +70,32 @@ export interface FileResult<T> extends Source {
 export type ValidFile<T> = FileResult<T> & { value: T }
 
 /** Whether a file has no findings. */
-export const isValid = <T>(file: FileResult<T>): file is ValidFile<T> => file.value !== undefined
+export const isValid = <T>(file: FileResult<T>): file is ValidFile<T> =>
+  file.value !== undefined
 
-/** Returns a finding for each file whose name, the value of `key`, an earlier file has. */
+/**
+ * Returns a finding for each file whose name, the value of `key`, an earlier
+ * file has.
+ */
 export function namesakes(
   files: ValidFile<object>[],
   key: string,
   noun: string,
   normal = (name: string) => name,
 ): Finding[] {
-  const byName = Map.groupBy(files, ({ value }) => normal(String(mapOf(value)[key])))
+  const byName = Map.groupBy(files, ({ value }) =>
+    normal(String(mapOf(value)[key])),
+  )
   return [...byName.values()].flatMap(([first, ...others]) => {
     const message = `is already the ${key} of ${first?.file}; each ${noun} has its own`
     return others.map(({ at }) => at([key], `same-${noun}`, message))
   })
 }
 
-/** `usher`: usher.yaml, whose `defaults` stand for the keys that the file does not have. */
+/**
+ * `usher`: usher.yaml, whose `defaults` stand for the keys that the file does
+ * not have.
+ */
 function openSource(file: string, overlays: Overlays, usher?: Source): Source {
   const { data, problems, locate } = openYaml(file)
   const defaults = defaultsIn(usher)
@@ -95,23 +118,43 @@ function locateIn({ placeOf }: Source): Locate {
   return (path, rule, message) => {
     const { file, line, column, variable, ...place } = placeOf(path)
     if (variable) return wrongVariable(variable, rule, message)
-    const isSecretValue = rule === 'unknown-key' || isSecret(place.path.map(String))
+    const isSecretValue =
+      rule === 'unknown-key' || isSecret(place.path.map(String))
     const source = excerpt(isSecretValue ? place.key : place.pair)
-    return { file, line, column, key: place.path.join('.'), rule, message, excerpt: source }
+    return {
+      file,
+      line,
+      column,
+      key: place.path.join('.'),
+      rule,
+      message,
+      excerpt: source,
+    }
   }
 }
 
-function originOf({ file, line, variable, isWritten }: Place): string | undefined {
+function originOf({
+  file,
+  line,
+  variable,
+  isWritten,
+}: Place): string | undefined {
   return variable ?? (isWritten ? `${file}:${line}` : undefined)
 }
 
-/** Makes findings in a file of resources/ that was read before. Opens it for each finding. */
+/**
+ * Makes findings in a file of resources/ that was read before. Opens it for
+ * each finding.
+ */
 export const inResourceFile =
   (file: string): Locate =>
   (...finding) =>
     locateIn(openSource(file, new Map()))(...finding)
 
-/** Makes findings in a file of clients/ that was read before. Opens it for each finding. */
+/**
+ * Makes findings in a file of clients/ that was read before. Opens it for each
+ * finding.
+ */
 export const inClientFile =
   (file: string, folder: string): Locate =>
   (...finding) => {
@@ -120,8 +163,8 @@ export const inClientFile =
   }
 
 /**
- * Reads a file of a kind, and adds what is wrong to `findings`. A missing file is an empty one. A finding
- * about a default is at its place in `usher`.
+ * Reads a file of a kind, and adds what is wrong to `findings`. A missing file
+ * is an empty one. A finding about a default is at its place in `usher`.
  */
 export function readFile<N extends keyof typeof SCHEMAS>(
   file: string,
@@ -138,15 +181,26 @@ export function readFile<N extends keyof typeof SCHEMAS>(
   const content = data ?? {}
   const whole = isMap(content) ? { ...defaultsIn(usher), ...content } : content
   const written = overlay(whole, overlays)
-  const schema = kind === 'client' ? inLanguages(SCHEMAS[kind], written) : SCHEMAS[kind]
-  const result = { ...source, isEmpty: !data, written: mapOf(written), at, origin }
+  const schema =
+    kind === 'client' ? inLanguages(SCHEMAS[kind], written) : SCHEMAS[kind]
+  const result = {
+    ...source,
+    isEmpty: !data,
+    written: mapOf(written),
+    at,
+    origin,
+  }
   if (problems.length) {
     findings.push(...problems)
     return result
   }
   const { value, wrong } = validate(schema, written)
   const name = basename(file, '.yaml')
-  findings.push(...wrong.map(([path, rule, text]) => at(path, rule, fill(text, { file: name }))))
+  findings.push(
+    ...wrong.map(([path, rule, text]) =>
+      at(path, rule, fill(text, { file: name })),
+    ),
+  )
   return { ...result, value }
 }
 
@@ -158,7 +212,8 @@ function validate<S extends z.ZodObject>(schema: S, data: unknown) {
   const known = new Map<string, string[]>()
   const inWords: z.core.$ZodErrorMap = issue => {
     const { inst, path = [] } = issue
-    if (inst instanceof z.ZodObject) known.set(path.join('.'), Object.keys(inst.shape))
+    if (inst instanceof z.ZodObject)
+      known.set(path.join('.'), Object.keys(inst.shape))
     return plainWords(issue)
   }
   const { data: value, error } = schema.safeParse(data, { error: inWords })
@@ -166,26 +221,39 @@ function validate<S extends z.ZodObject>(schema: S, data: unknown) {
   return { value, wrong: atMost(MAX_FINDINGS, wrongIn(issues, known)) }
 }
 
-function wrongIn(issues: z.core.$ZodIssue[], known: Map<string, string[]>): Wrong[] {
+function wrongIn(
+  issues: z.core.$ZodIssue[],
+  known: Map<string, string[]>,
+): Wrong[] {
   const misspelt = new Set<string>()
   const wrong = issues.flatMap((issue): Wrong[] => {
     const { path, message } = issue
-    if (issue.code !== 'unrecognized_keys') return [[path, ruleOf(issue), message]]
+    if (issue.code !== 'unrecognized_keys')
+      return [[path, ruleOf(issue), message]]
     const names = known.get(path.join('.')) ?? []
     return issue.keys.map(key => {
       const near = meant(key, names)
       misspelt.add([...path, near].join('.'))
-      return [[...path, key], 'unknown-key', unknownKey(key, near, names, placesOf(key))]
+      return [
+        [...path, key],
+        'unknown-key',
+        unknownKey(key, near, names, placesOf(key)),
+      ]
     })
   })
   // A misspelt key is one mistake: the right key is not reported as missing.
-  return wrong.filter(([path, rule]) => rule !== 'missing' || !misspelt.has(path.join('.')))
+  return wrong.filter(
+    ([path, rule]) => rule !== 'missing' || !misspelt.has(path.join('.')),
+  )
 }
 
 function atMost(limit: number, wrong: Wrong[]): Wrong[] {
   const more = wrong.length - limit
   if (more <= 0) return wrong
-  return [...wrong.slice(0, limit), [[], 'more', `${more} more findings in this file`]]
+  return [
+    ...wrong.slice(0, limit),
+    [[], 'more', `${more} more findings in this file`],
+  ]
 }
 
 function overlay(data: unknown, overlays: Overlays): unknown {

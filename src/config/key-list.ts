@@ -1,4 +1,5 @@
-// Every key that a file of the folder can have, as its JSON Schema describes it.
+// Every key that a file of the folder can have, as its JSON Schema describes
+// it.
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -19,14 +20,23 @@ export interface Key extends Node {
 }
 
 let made: Record<string, Node> | undefined
-/** Creates the schemas when a report or an explanation needs them: most starts do not. */
+/**
+ * Creates the schemas when a report or an explanation needs them: most starts
+ * do not.
+ */
 const nodes = () => (made ??= jsonSchemas())
 
 let all: Key[] | undefined
-/** Returns the keys of every file. A report asks for them at each unknown key. */
-export const allKeys = () => (all ??= Object.keys(nodes()).flatMap(file => keysOf(file)))
+/**
+ * Returns the keys of every file. A report asks for them at each unknown key.
+ */
+export const allKeys = () =>
+  (all ??= Object.keys(nodes()).flatMap(file => keysOf(file)))
 
-/** Returns the keys of a file. Those that operators name are the written ones, or `NAME` without a file. */
+/**
+ * Returns the keys of a file. Those that operators name are the written ones,
+ * or `NAME` without a file.
+ */
 export function keysOf(file: string, written?: object): Key[] {
   const walk = (node: Node, data: unknown, above: string): Key[] => {
     const { properties = {}, additionalProperties: named } = node
@@ -34,7 +44,12 @@ export function keysOf(file: string, written?: object): Key[] {
     const names = typeof named === 'object' ? given : Object.keys(properties)
     return names.flatMap(name => {
       const written = mapOf(data)[name]
-      const key: Key = { ...mapOf(properties[name] ?? named), file, path: above + name, written }
+      const key: Key = {
+        ...mapOf(properties[name] ?? named),
+        file,
+        path: above + name,
+        written,
+      }
       const isOpaque = name === 'jwks' || name === 'schema'
       return isOpaque ? [key] : [key, ...walk(key, written, `${key.path}.`)]
     })
@@ -60,37 +75,55 @@ export function placesOf(name: string): string[] {
 }
 
 /** A store is a URL that may contain a password. A picture is long. */
-const SECRET = /^(.*secret.*|jwks|importedKeys|pictures|store|.*password_file)$/i
+const SECRET =
+  /^(.*secret.*|jwks|importedKeys|pictures|store|.*password_file)$/i
 
 /** Whether the value at a path is never shown. */
 export const isSecret = (path: string[]) => path.some(name => SECRET.test(name))
 
-/** A private key (PEM or JWK), or a URL with a password: at the wrong place in a file. */
+/**
+ * A private key (PEM or JWK), or a URL with a password: at the wrong place in a
+ * file.
+ */
 const MISPLACED = /-----BEGIN|"d\\*":|\/\/[^/?#\s"]*:[^/?#\s"]*@/
 
-/** Whether a value contains a private key or a password, whatever its key is. */
-export const containsSecret = (value: unknown) => MISPLACED.test(JSON.stringify(value) ?? '')
+/**
+ * Whether a value contains a private key or a password, whatever its key is.
+ */
+export const containsSecret = (value: unknown) =>
+  MISPLACED.test(JSON.stringify(value) ?? '')
 
 /**
- * Returns the JSON Schemas for editors, with the descriptions. They describe the files as written, before
- * defaults.
+ * Returns the JSON Schemas for editors, with the descriptions. They describe
+ * the files as written, before defaults.
  */
 export function jsonSchemas() {
-  const file = readFileSync(join(import.meta.dirname, 'schema/descriptions.yaml'), 'utf8')
+  const file = readFileSync(
+    join(import.meta.dirname, 'schema/descriptions.yaml'),
+    'utf8',
+  )
   const texts: Record<string, Texts> = parse(file)
   const schemas = Object.entries(SCHEMAS).map(([name, schema]) => {
-    return [name, described(z.toJSONSchema(schema, { io: 'input' }), texts[name])]
+    return [
+      name,
+      described(z.toJSONSchema(schema, { io: 'input' }), texts[name]),
+    ]
   })
   return Object.fromEntries(schemas)
 }
 
-/** Descriptions by the paths of keys. A key that the operator names is `NAME` there. */
+/**
+ * Descriptions by the paths of keys. A key that the operator names is `NAME`
+ * there.
+ */
 type Texts = Record<string, string>
 
 /** Adds the descriptions to the keys of a JSON Schema, and returns it. */
 function described<N>(node: N, texts: Texts = {}, above = ''): N {
   const { properties, additionalProperties: NAME } = mapOf(node)
-  for (const [name, part] of Object.entries(isMap(NAME) ? { NAME } : mapOf(properties))) {
+  for (const [name, part] of Object.entries(
+    isMap(NAME) ? { NAME } : mapOf(properties),
+  )) {
     const path = above + name
     if (texts[path]) Object.assign(mapOf(part), { description: texts[path] })
     described(part, texts, `${path}.`)

@@ -1,11 +1,13 @@
-// Accounts of an external source: a directory, a database, another service. `accounts.module` in
-// usher.yaml names a module of the operator that looks them up. Usher stores none of their passwords.
+// Accounts of an external source: a directory, a database, another service.
+// `accounts.module` in usher.yaml names a module of the operator that looks
+// them up. Usher stores none of their passwords.
 //
 //   Subject id there → { id }                    written first, and never issued to another account
 //   Outside usr_… → { external, since, ended }   the fields that Usher stores
 //   OutsideName username folded → { id }         the account whose sign-ins are counted before the call
 //
-// A user whom the source disables or removes loses every session and token at the next use.
+// A user whom the source disables or removes loses every session and token at
+// the next use.
 
 import type { Logger } from 'pino'
 import { z } from 'zod'
@@ -46,7 +48,10 @@ const absent = <T extends z.ZodType>(schema: T) =>
   schema.nullish().transform(value => value ?? undefined)
 
 /** Attributes as JSON has them, without keys that are undefined. */
-function asJson(attributes: object = {}, ctx: z.RefinementCtx): Account['attributes'] {
+function asJson(
+  attributes: object = {},
+  ctx: z.RefinementCtx,
+): Account['attributes'] {
   try {
     return JSON.parse(JSON.stringify(attributes))
   } catch {
@@ -71,18 +76,20 @@ const sourceAccountSchema = z.object({
 })
 
 /**
- * An account as the module returns it. `id` identifies the user permanently and is never reused.
- * `updated` is in epoch seconds. Without `enabled: false` the user may sign in. Other keys are ignored.
+ * An account as the module returns it. `id` identifies the user permanently and
+ * is never reused. `updated` is in epoch seconds. Without `enabled: false` the
+ * user may sign in. Other keys are ignored.
  */
 export type SourceAccount = z.input<typeof sourceAccountSchema>
 type KnownAccount = z.output<typeof sourceAccountSchema>
 
 /**
- * Returns an account by its `id`, at every use of a token and a session, or by its `username`. Returns
- * null if there is none: the access of that user ends. Throws if it cannot know (a timeout, a refused
- * connection, a 5xx): requests that need the account are answered 503, and all tokens stay valid.
- * Any other value, such as undefined, is logged, and no access ends. `signal` aborts after
- * `SOURCE_TIMEOUT_MS`.
+ * Returns an account by its `id`, at every use of a token and a session, or by
+ * its `username`. Returns null if there is none: the access of that user ends.
+ * Throws if it cannot know (a timeout, a refused connection, a 5xx): requests
+ * that need the account are answered 503, and all tokens stay valid. Any other
+ * value, such as undefined, is logged, and no access ends. `signal` aborts
+ * after `SOURCE_TIMEOUT_MS`.
  */
 export type Find = (
   query: { id: string } | { username: string },
@@ -90,9 +97,10 @@ export type Find = (
 ) => Promise<SourceAccount | null>
 
 /**
- * Returns the account of these credentials, or null for a wrong password and for an unknown name, after
- * the same time for both. Throws and is aborted like `Find`. Usher limits the rate of calls.
- * `username` has 1 to 256 characters without control characters, `password` 1 to 1024 bytes.
+ * Returns the account of these credentials, or null for a wrong password and
+ * for an unknown name, after the same time for both. Throws and is aborted like
+ * `Find`. Usher limits the rate of calls. `username` has 1 to 256 characters
+ * without control characters, `password` 1 to 1024 bytes.
  */
 export type Authenticate = (
   credentials: { username: string; password: string },
@@ -102,7 +110,10 @@ export type Authenticate = (
 /** Exports of the accounts module. */
 export type AccountsSource = { find: Find; authenticate: Authenticate }
 
-/** Returns the accounts of a configuration. Throws a `ConfigError` for a module that cannot be used. */
+/**
+ * Returns the accounts of a configuration. Throws a `ConfigError` for a module
+ * that cannot be used.
+ */
 export async function openDirectory(
   { accounts }: Pick<Settings, 'accounts'>,
   records: Records,
@@ -112,7 +123,11 @@ export async function openDirectory(
 ): Promise<AccountStore> {
   if (!accounts.module) return createDirectory(records, sessions, consents)
   const functions = ['find', 'authenticate']
-  const { exports } = await importModule(accounts.module, 'accounts-module', ...functions)
+  const { exports } = await importModule(
+    accounts.module,
+    'accounts-module',
+    ...functions,
+  )
   return createSourceDirectory(records, sessions, exports, log)
 }
 
@@ -135,23 +150,35 @@ function createSourceDirectory(
   const names = records.of<{ id: string }>('OutsideName')
   const outsideOf = async (id: string) => (await outsides.read(id)).value
 
-  /** 'malformed': the account cannot sign in or be used, and its sessions and tokens stay. */
+  /**
+   * 'malformed': the account cannot sign in or be used, and its sessions and
+   * tokens stay.
+   */
   async function call(
     name: keyof AccountsSource,
     work: (options: { signal: AbortSignal }) => Promise<unknown>,
   ): Promise<KnownAccount | 'malformed' | undefined> {
-    const found = await withTimeout(SOURCE_TIMEOUT_MS, work).catch((error: unknown) => {
-      const detail = `${name} of accounts.module: ${reasonOf(error)}`
-      throw new PeerUnavailable(detail, { cause: error })
-    })
+    const found = await withTimeout(SOURCE_TIMEOUT_MS, work).catch(
+      (error: unknown) => {
+        const detail = `${name} of accounts.module: ${reasonOf(error)}`
+        throw new PeerUnavailable(detail, { cause: error })
+      },
+    )
     if (found === null) return undefined
     const { success, data, error } = sourceAccountSchema.safeParse(found)
     if (success) return data
     // The log names the keys only, never the values.
-    const wrong = error.issues.map(({ path }) => path.join('.') || 'the whole value')
-    log?.error({ event: 'account_malformed', wrong }, `${name} of accounts.module`)
+    const wrong = error.issues.map(
+      ({ path }) => path.join('.') || 'the whole value',
+    )
+    log?.error(
+      { event: 'account_malformed', wrong },
+      `${name} of accounts.module`,
+    )
     const { email, ...others } = mapOf(found)
-    return wrong.join() === 'email' ? sourceAccountSchema.parse(others) : 'malformed'
+    return wrong.join() === 'email'
+      ? sourceAccountSchema.parse(others)
+      : 'malformed'
   }
 
   /** The first of two concurrent calls decides the id for both. */
@@ -167,13 +194,21 @@ function createSourceDirectory(
 
   async function accountOf(id: string, found: KnownAccount): Promise<Account> {
     const { since = now(), ended } = (await outsideOf(id)) ?? {}
-    return { ...found, id, created: since, updated: found.updated ?? since, ended }
+    return {
+      ...found,
+      id,
+      created: since,
+      updated: found.updated ?? since,
+      ended,
+    }
   }
 
   async function load(id: string): Promise<Account | undefined> {
     const outside = await outsideOf(id)
     if (!outside) return undefined
-    const found = await call('find', options => source.find({ id: outside.external }, options))
+    const found = await call('find', options =>
+      source.find({ id: outside.external }, options),
+    )
     if (found === 'malformed') return undefined
     if (!found?.enabled) await endAccess(id)
     return found && accountOf(id, found)
@@ -191,13 +226,21 @@ function createSourceDirectory(
     return account
   }
 
-  async function findByUsername(username: string): Promise<Account | undefined> {
+  async function findByUsername(
+    username: string,
+  ): Promise<Account | undefined> {
     if (!isUsername(username)) return undefined
-    const found = await call('find', options => source.find({ username }, options))
-    return found && found !== 'malformed' ? accountOf(await subjectOf(found.id), found) : undefined
+    const found = await call('find', options =>
+      source.find({ username }, options),
+    )
+    return found && found !== 'malformed'
+      ? accountOf(await subjectOf(found.id), found)
+      : undefined
   }
 
-  /** Reads the store only. The module is called after the attempt was counted. */
+  /**
+   * Reads the store only. The module is called after the attempt was counted.
+   */
   async function candidate(username: string): Promise<Candidate> {
     const { value: remembered } = await names.read(foldUsername(username))
     const known = remembered && {
@@ -224,7 +267,9 @@ function createSourceDirectory(
     if (!username) return { refusal: 'unknown' }
     if (!password || isTooLong(password)) return { refusal: 'wrong_password' }
     const credentials = { username, password }
-    const found = await call('authenticate', options => source.authenticate(credentials, options))
+    const found = await call('authenticate', options =>
+      source.authenticate(credentials, options),
+    )
     if (found === 'malformed') return { refusal: 'malformed' }
     if (!found) return { refusal: 'wrong_password' }
     if (!found.enabled) return { refusal: 'disabled' }
@@ -234,16 +279,27 @@ function createSourceDirectory(
   }
 
   async function rememberName(username: string, id: string): Promise<void> {
-    await names.change(foldUsername(username), () => ({ id }), { ttl: NAME_TTL_SECONDS })
+    await names.change(foldUsername(username), () => ({ id }), {
+      ttl: NAME_TTL_SECONDS,
+    })
   }
 
   async function endAccess(id: string): Promise<void> {
-    const end = (it: Outside) => ({ ...it, ended: Math.max(now(), (it.ended ?? 0) + 1) })
+    const end = (it: Outside) => ({
+      ...it,
+      ended: Math.max(now(), (it.ended ?? 0) + 1),
+    })
     await outsides.change(id, ({ value }) => value && end(value))
     recent.delete(id)
     await sessions.endAll(id)
     await revokeGrants(records, id)
   }
 
-  return { isOwn: false, find, findEnabled: activeOf(find), findByUsername, candidate }
+  return {
+    isOwn: false,
+    find,
+    findEnabled: activeOf(find),
+    findByUsername,
+    candidate,
+  }
 }

@@ -1,4 +1,5 @@
-// The device flow (RFC 8628): the page where a user enters the code that a device shows (§3.3), and the codes.
+// The device flow (RFC 8628): the page where a user enters the code that a
+// device shows (§3.3), and the codes.
 //
 //   device                        user                                            library and store
 //   POST /device_authorization →                                                  a device code, and its user code
@@ -8,7 +9,11 @@
 //   POST /token →                                                                 polling.ts
 
 import type { Context, Middleware } from 'koa'
-import { type Adapter, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
+import {
+  type Adapter,
+  interactionPolicy,
+  type KoaContextWithOIDC,
+} from 'oidc-provider'
 import type { PageFeature } from '../account/page-feature.ts'
 import type { Payload } from '../oidc/adapter/grants.ts'
 import { currentSession, unsavedGrant } from '../oidc/adapter/request.ts'
@@ -54,25 +59,34 @@ export function deviceFlow(
         async userCodeInputSource(ctx, _form, out, thrown) {
           const { session } = ctx.oidc
           if (session?.accountId && showForm(views, ctx, thrown)) return
-          // The error changed a new session without a user, which cannot be saved.
+          // The error changed a new session without a user, which cannot be
+          // saved.
           if (!session?.accountId) await session?.destroy()
           if (out && thrown) return showError(ctx, out, thrown)
         },
-        // Our form confirms at once, because the consent page asks. For other forms, our form is shown.
+        // Our form confirms at once, because the consent page asks. For other
+        // forms, our form is shown.
         userCodeConfirmSource(ctx) {
           showForm(views, ctx)
         },
         successSource(ctx) {
-          const { clientId, accountId, deviceInfo } = ctx.oidc.entities.DeviceCode ?? {}
+          const { clientId, accountId, deviceInfo } =
+            ctx.oidc.entities.DeviceCode ?? {}
           const network = deviceInfo?.network
-          note(ctx, 'device_connected', { client_id: clientId, account: accountId, network })
+          note(ctx, 'device_connected', {
+            client_id: clientId,
+            account: accountId,
+            network,
+          })
           showEnd(views, ctx, 'done')
         },
       },
     },
     checks: { consent: [undecided] },
     adapters: { DeviceCode: deviceCodeAdapter(records) },
-    grantHandlers: { [DEVICE_GRANT]: handler => limitDevicePolls(records, handler) },
+    grantHandlers: {
+      [DEVICE_GRANT]: handler => limitDevicePolls(records, handler),
+    },
     answers: { device_authorization: completeAnswer },
     addPages(pages, site) {
       if (enabled) pages.all(PLACES.device, guardDevicePage(site))
@@ -99,7 +113,11 @@ function showEnd(views: Views, ctx: Context, outcome: string, status = 200) {
 }
 
 /** Shows the form. Returns false for an error that is not about the code. */
-function showForm(views: Views, ctx: KoaContextWithOIDC, thrown?: Error): boolean {
+function showForm(
+  views: Views,
+  ctx: KoaContextWithOIDC,
+  thrown?: Error,
+): boolean {
   if (thrown?.name === 'AbortedError') {
     showEnd(views, ctx, 'denied')
     return true
@@ -107,7 +125,8 @@ function showForm(views: Views, ctx: KoaContextWithOIDC, thrown?: Error): boolea
   const problem = thrown && PROBLEMS[thrown.name]
   if (thrown && !problem) return false
   const { params, session } = ctx.oidc
-  const userCode = params?.user_code ?? ctx.URL.searchParams.get('user_code') ?? ''
+  const userCode =
+    params?.user_code ?? ctx.URL.searchParams.get('user_code') ?? ''
   const data = {
     xsrf: String(session?.state?.secret),
     user_code: String(userCode).slice(0, 64),
@@ -117,19 +136,24 @@ function showForm(views: Views, ctx: KoaContextWithOIDC, thrown?: Error): boolea
   return true
 }
 
-/** Runs before the library's page: only signed-in users enter codes, and not many wrong ones. */
+/**
+ * Runs before the library's page: only signed-in users enter codes, and not
+ * many wrong ones.
+ */
 function guardDevicePage({ enter, records, views }: Site): Middleware {
   const attempts = createRateLimit(records)
   return async (ctx, next) => {
     const signedIn = await enter(ctx)
     if (!signedIn) return
     const { id: account } = signedIn.account
-    // The library would submit a code in the address at once; users compare it first (RFC 8628 §3.3.1).
-    // The form reads it from `ctx.URL`, which is the original URL.
+    // The library would submit a code in the address at once; users compare it
+    // first (RFC 8628 §3.3.1). The form reads it from `ctx.URL`, which is the
+    // original URL.
     ctx.querystring = ''
     if (ctx.method !== 'POST') return next()
     const counts: Counter[] = [
-      // There are 20⁸ codes (RFC 8628 §5.1). A network has more attempts, so that no user blocks the others.
+      // There are 20⁸ codes (RFC 8628 §5.1). A network has more attempts, so
+      // that no user blocks the others.
       [`device code ${account}`, BOUNDS.deviceCodesOfAccount],
       [`device code network ${networkOf(ctx.ip)}`, BOUNDS.deviceCodesOfNetwork],
     ]
@@ -143,24 +167,34 @@ function guardDevicePage({ enter, records, views }: Site): Middleware {
   }
 }
 
-// The library leaves `interval` out, and gives the user the host name of a client's mTLS request.
+// The library leaves `interval` out, and gives the user the host name of a
+// client's mTLS request.
 const completeAnswer: Finisher = (ctx, { issuer }) => {
   if (ctx.status !== 200) return
   const body = ctx.body as { user_code: string }
   const verification_uri = `${issuer}${PLACES.device}`
   const verification_uri_complete = `${verification_uri}?user_code=${body.user_code}`
-  ctx.body = { ...body, verification_uri, verification_uri_complete, interval: INTERVAL_SECONDS }
+  ctx.body = {
+    ...body,
+    verification_uri,
+    verification_uri_complete,
+    interval: INTERVAL_SECONDS,
+  }
 }
 
 /**
- * Returns the methods for device codes; the plain adapter has the others. The session that enters the user
- * code holds it: no other session can allow or deny it, and the first decision is final.
+ * Returns the methods for device codes; the plain adapter has the others. The
+ * session that enters the user code holds it: no other session can allow or
+ * deny it, and the first decision is final.
  */
 export function deviceCodeAdapter(records: Records) {
   const userCodes = records.of<{ id: string }>('UserCode')
   const saveCode = answerOnce(records, 'DeviceCode', isOver)
 
-  /** Makes a user code lead to one device code. A device that gets the user code of another asks again. */
+  /**
+   * Makes a user code lead to one device code. A device that gets the user code
+   * of another asks again.
+   */
   async function claimUserCode(userCode: string, id: string, ttl?: number) {
     const claim = ({ value = { id } }: Found<{ id: string }>) => {
       return value.id === id ? value : undefined
@@ -175,13 +209,16 @@ export function deviceCodeAdapter(records: Records) {
       // Stores no error but the user's denial.
       if (error && error !== 'access_denied') return
       await claimUserCode(String(userCode), id, ttl)
-      // Before the code, which the device has: it never leads to a grant that is not there.
+      // Before the code, which the device has: it never leads to a grant that
+      // is not there.
       await unsavedGrant(payload.grantId)?.save()
-      const code = inFlight === true ? { ...payload, sessionUid: sessionUid() } : payload
+      const code =
+        inFlight === true ? { ...payload, sessionUid: sessionUid() } : payload
       await saveCode(id, code, ttl)
     },
 
-    // The session that holds it may enter it again: a tab was closed, or a page expired.
+    // The session that holds it may enter it again: a tab was closed, or a page
+    // expired.
     async findByUserCode(userCode: string) {
       const { value } = await userCodes.read(userCode)
       const found = value && (await find(value.id))
@@ -193,7 +230,9 @@ export function deviceCodeAdapter(records: Records) {
 const sessionUid = () => currentSession()?.uid
 
 /** Whether another session has entered the user code. */
-const isHeldByOther = (code: Payload) => code.inFlight && code.sessionUid !== sessionUid()
+const isHeldByOther = (code: Payload) =>
+  code.inFlight && code.sessionUid !== sessionUid()
 
 /** Whether the code has its decision, or another session holds it. */
-const isOver = (code: Payload) => code.accountId || code.error || isHeldByOther(code)
+const isOver = (code: Payload) =>
+  code.accountId || code.error || isHeldByOther(code)

@@ -1,6 +1,7 @@
-// The page of a link (links.ts), such as that on which a user chooses a password. A GET changes nothing, because mail
-// scanners open links. The form works in the browser that opened the page, and begins no session: the user signs in
-// afterwards, or before for the confirmation of an address.
+// The page of a link (links.ts), such as that on which a user chooses a
+// password. A GET changes nothing, because mail scanners open links. The form
+// works in the browser that opened the page, and begins no session: the user
+// signs in afterwards, or before for the confirmation of an address.
 
 import type { Context } from 'koa'
 import { problemsOf } from '../account/overview.ts'
@@ -20,13 +21,18 @@ import { confirmAddressPage, isAdmitted } from './self-service.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
-    /** The page of a link. `isNew`: the account has no password yet; `resetsFactors`: its use removes second factors. */
+    /**
+     * The page of a link. `isNew`: the account has no password yet;
+     * `resetsFactors`: its use removes second factors.
+     */
     welcome: {
       isNew: boolean
       resetsFactors: boolean
       problems: PageData['password']['problems']
     }
-    /** `signIn`: the address of the sign-in page, with the username filled in. */
+    /**
+     * `signIn`: the address of the sign-in page, with the username filled in.
+     */
     'welcome-done': { isNew: boolean; signIn: string }
     /** `isSent`: after the form, for every name. */
     forgot: { isSent: boolean }
@@ -36,7 +42,10 @@ declare module '../pages/page-data.ts' {
 /** The size of the counter of a network. */
 const COUNTER_BYTES = 512
 
-/** Returns the feature. With `accounts.module`, accounts are kept elsewhere, and there are no links. */
+/**
+ * Returns the feature. With `accounts.module`, accounts are kept elsewhere, and
+ * there are no links.
+ */
 export function accountLinks(
   { settings, attempts }: Dependencies,
   factors: FactorStore,
@@ -46,7 +55,10 @@ export function accountLinks(
   const { links } = own
   const { bind } = createBrowserBinding(settings)
 
-  /** Returns the open link of the request. Throws 410 without one, and 429 after many unknown ones. */
+  /**
+   * Returns the open link of the request. Throws 410 without one, and 429 after
+   * many unknown ones.
+   */
   async function openLink(ctx: Context): Promise<FoundLink> {
     const found = await links.find(String(ctx.params.token))
     if (!found) {
@@ -54,7 +66,8 @@ export function accountLinks(
       return gone(ctx, 'the link is unknown or replaced')
     }
     const { link, account, isOpen, isUsed } = found
-    const isOff = link.purpose === 'sign_up' && !isAdmitted(settings, link.email)
+    const isOff =
+      link.purpose === 'sign_up' && !isAdmitted(settings, link.email)
     // The form of a use that a fault has interrupted is sent again.
     const isRepeated = isUsed && ctx.method === 'POST'
     if (!isOff && (isOpen || isRepeated)) return found
@@ -66,7 +79,8 @@ export function accountLinks(
     countStored(ctx, COUNTER_BYTES)
     const counter = `links network ${networkOf(ctx.ip)}`
     const isInTime = await attempts.count([[counter, BOUNDS.unknownLinks]])
-    if (!isInTime) ctx.throw(429, 'too many unknown links were opened from this network')
+    if (!isInTime)
+      ctx.throw(429, 'too many unknown links were opened from this network')
   }
 
   function gone(ctx: Context, error_description: string): never {
@@ -77,7 +91,8 @@ export function accountLinks(
     addPages(pages, site) {
       const password = passwordPage(site, links, factors)
       const address = confirmAddressPage(site, links)
-      const pageOf = ({ link }: FoundLink) => (link.purpose === 'address' ? address : password)
+      const pageOf = ({ link }: FoundLink) =>
+        link.purpose === 'address' ? address : password
       async function answer(ctx: Context) {
         const form = await readForm(ctx)
         const found = await openLink(ctx)
@@ -98,20 +113,36 @@ export function accountLinks(
 }
 
 /** Returns the page on which a user chooses a password. */
-function passwordPage({ views, authentication }: Site, links: Links, factors: FactorStore) {
+function passwordPage(
+  { views, authentication }: Site,
+  links: Links,
+  factors: FactorStore,
+) {
   const isNew = ({ account }: FoundLink) => account.password === undefined
   const isFirst = ({ account }: FoundLink) =>
     account.password === undefined && !account.links?.length
-  function render(ctx: Context, found: FoundLink, problems: PageData['password']['problems']) {
+  function render(
+    ctx: Context,
+    found: FoundLink,
+    problems: PageData['password']['problems'],
+  ) {
     const resetsFactors = found.link.resetFactors === true
     const status = Object.keys(problems).length ? 400 : 200
-    views.page(ctx, 'welcome', { isNew: isNew(found), resetsFactors, problems }, status)
+    views.page(
+      ctx,
+      'welcome',
+      { isNew: isNew(found), resetsFactors, problems },
+      status,
+    )
   }
 
   /** Removes the second factors, after the old password has stopped working. */
   async function reset(ctx: Context, account: string) {
     const removed = await factors.reset(account)
-    note(ctx, 'second_factors_reset', { account, factors: removed.map(({ type }) => type) })
+    note(ctx, 'second_factors_reset', {
+      account,
+      factors: removed.map(({ type }) => type),
+    })
   }
 
   return {
@@ -127,13 +158,17 @@ function passwordPage({ views, authentication }: Site, links: Links, factors: Fa
       await authentication.countForm(ctx, account)
       const { purpose, resetFactors } = found.link
       const finish = resetFactors ? () => reset(ctx, account) : undefined
-      if (!(await links.use(found, form.value('password'), finish))) return false
+      if (!(await links.use(found, form.value('password'), finish)))
+        return false
       note(ctx, 'link_used', { account })
       const is_first = isFirst(found) || undefined
       if (purpose === 'sign_up') note(ctx, 'account_added', { account })
       else note(ctx, 'password_changed', { account, is_first })
       const query = new URLSearchParams({ login_hint: found.account.username })
-      views.page(ctx, 'welcome-done', { isNew: isNew(found), signIn: `${PLACES.home}?${query}` })
+      views.page(ctx, 'welcome-done', {
+        isNew: isNew(found),
+        signIn: `${PLACES.home}?${query}`,
+      })
     },
   }
 }

@@ -1,6 +1,7 @@
-// Everything that a stranger can make or send has a bound of its own. This table has all of them, and the code takes
-// its numbers from here. A stranger is anyone who has not signed in, and a client that anyone can make: by a metadata
-// document, or by open registration.
+// Everything that a stranger can make or send has a bound of its own. This
+// table has all of them, and the code takes its numbers from here. A stranger
+// is anyone who has not signed in, and a client that anyone can make: by a
+// metadata document, or by open registration.
 //
 // To add a bound:
 //   1  add a row below, in the group of what it protects
@@ -16,9 +17,18 @@
 //   - Nothing is counted by reading the contents of records.
 
 /** The resource that a bound protects. */
-type Protects = 'memory' | 'store' | 'CPU' | 'other servers' | 'mailboxes' | 'log'
+type Protects =
+  | 'memory'
+  | 'store'
+  | 'CPU'
+  | 'other servers'
+  | 'mailboxes'
+  | 'log'
 
-/** The scope in which the number is counted. `request`: each request or document alone. `all`: everybody together. */
+/**
+ * The scope in which the number is counted. `request`: each request or document
+ * alone. `all`: everybody together.
+ */
 type Per =
   | 'request'
   | 'network'
@@ -38,7 +48,9 @@ interface Row {
   per: Per
 }
 
-/** At most `max` in a time window of `seconds`, in the memory of each process. */
+/**
+ * At most `max` in a time window of `seconds`, in the memory of each process.
+ */
 export interface Quota extends Row {
   max: number
   seconds: number
@@ -50,7 +62,10 @@ interface Size extends Row {
   unit: string
 }
 
-/** Attempts without a wait, and the longest wait for each further one. All processes count together. */
+/**
+ * Attempts without a wait, and the longest wait for each further one. All
+ * processes count together.
+ */
 interface Attempts extends Row {
   attempts: number
   maxWaitSeconds: number
@@ -90,7 +105,8 @@ export const BOUNDS = {
     max: 4096,
     unit: 'characters',
   },
-  // An ID token with 200 groups has 17 kB, and is a third longer within a request object.
+  // An ID token with 200 groups has 17 kB, and is a third longer within a
+  // request object.
   idTokenHints: {
     what: '`id_token_hint`',
     protects: 'memory',
@@ -198,7 +214,8 @@ export const BOUNDS = {
     max: 30,
     seconds: 60,
   },
-  // Key sets of clients in the config folder have no quota: each address is requested twice a minute at most.
+  // Key sets of clients in the config folder have no quota: each address is
+  // requested twice a minute at most.
   keySetsOfNetwork: {
     what: 'Key sets that are fetched for clients with a metadata document',
     protects: 'other servers',

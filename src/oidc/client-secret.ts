@@ -2,7 +2,10 @@
 
 import { hash } from 'node:crypto'
 
-/** Returns `sha256:BASE64URL` of a secret. Secrets are random, so that a slow hash is not needed. */
+/**
+ * Returns `sha256:BASE64URL` of a secret. Secrets are random, so that a slow
+ * hash is not needed.
+ */
 export function hashSecret(secret: string): string {
   return `sha256:${hash('sha256', secret, 'base64url')}`
 }
@@ -11,7 +14,8 @@ export function hashSecret(secret: string): string {
 export type SecretHash = string | { hash: string; until: string }
 
 /** Returns the hash without its expiry. */
-export const hashOf = (entry: SecretHash) => (typeof entry === 'string' ? entry : entry.hash)
+export const hashOf = (entry: SecretHash) =>
+  typeof entry === 'string' ? entry : entry.hash
 
 /** Whether a secret has expired. */
 export const isExpired = (entry: SecretHash) =>

@@ -15,7 +15,12 @@ import { mapOf } from '../store/values.ts'
 import { hashOf, hashSecret, isExpired } from './client-secret.ts'
 import type { ClientMetadata, ProviderSettings, User } from './dependencies.ts'
 import { fapiMetadata } from './fapi.ts'
-import { ACCOUNT_CLIENT, CIBA_GRANT, flowOf, LOOPBACK_HOSTS } from './vocabulary.ts'
+import {
+  ACCOUNT_CLIENT,
+  CIBA_GRANT,
+  flowOf,
+  LOOPBACK_HOSTS,
+} from './vocabulary.ts'
 
 /** Our client metadata beyond RFC 7591. */
 export const USHER_METADATA = [
@@ -39,21 +44,32 @@ export const USHER_METADATA = [
 ]
 
 /**
- * Whether the operator knows the client, and only the client itself sends its requests: it has a file or registered
- * with an invitation, and it authenticates. Anyone can send requests as a public client, and anyone can make a client
- * with a metadata document. Clients of open registration are public.
+ * Whether the operator knows the client, and only the client itself sends its
+ * requests: it has a file or registered with an invitation, and it
+ * authenticates. Anyone can send requests as a public client, and anyone can
+ * make a client with a metadata document. Clients of open registration are
+ * public.
  */
-export const isKnown = ({ tokenEndpointAuthMethod, clientIdMetadataDocument }: Client): boolean =>
+export const isKnown = ({
+  tokenEndpointAuthMethod,
+  clientIdMetadataDocument,
+}: Client): boolean =>
   tokenEndpointAuthMethod !== 'none' && clientIdMetadataDocument !== true
 
 /** Whether refresh tokens of the client are rotated. */
-export const rotates = (client: Client | undefined) => client?.rotate_refresh_tokens !== false
+export const rotates = (client: Client | undefined) =>
+  client?.rotate_refresh_tokens !== false
 
-/** The scopes that a client may request, with those of APIs; undefined for all. */
+/**
+ * The scopes that a client may request, with those of APIs; undefined for all.
+ */
 export const scopeOf = ({ registered_scope, scope }: Client) =>
   typeof registered_scope === 'string' ? registered_scope : scope
 
-/** Returns the attributes of `allow` in a client file of which the account has none of the values. */
+/**
+ * Returns the attributes of `allow` in a client file of which the account has
+ * none of the values.
+ */
 export function missingAttributes(
   { attributes }: Pick<User, 'attributes'>,
   allow: ClientMetadata['allow'] = {},
@@ -64,36 +80,56 @@ export function missingAttributes(
 }
 
 /** Returns the values of an attribute as texts. A list has several. */
-export function valuesOf(attributes: User['attributes'], name: string): string[] {
+export function valuesOf(
+  attributes: User['attributes'],
+  name: string,
+): string[] {
   const value = Object.hasOwn(attributes, name) ? attributes[name] : []
-  return [value].flat().flatMap(one => (typeof one === 'object' ? [] : String(one)))
+  return [value]
+    .flat()
+    .flatMap(one => (typeof one === 'object' ? [] : String(one)))
 }
 
-/** The beginning of the reason for the log. The attributes that are missing follow. */
+/**
+ * The beginning of the reason for the log. The attributes that are missing
+ * follow.
+ */
 export const NOT_ALLOWED = 'the account may not use this client'
 
 /** The description of the error for the client. */
-export const MAY_NOT_USE = 'the user may not use this client: its operator limits it to some users'
+export const MAY_NOT_USE =
+  'the user may not use this client: its operator limits it to some users'
 
-/** The reason for the log, and the description for the client, where `enabled` in its file is false. */
+/**
+ * The reason for the log, and the description for the client, where `enabled`
+ * in its file is false.
+ */
 export const SWITCHED_OFF = 'this client is switched off by its operator'
 
 /** Whether a client is switched off. */
-export const isOff = (client: Client | ClientMetadata | undefined) => client?.enabled === false
+export const isOff = (client: Client | ClientMetadata | undefined) =>
+  client?.enabled === false
 
-/** Returns why an account may not use a client, for the log; undefined if it may. */
+/**
+ * Returns why an account may not use a client, for the log; undefined if it
+ * may.
+ */
 export function refusalOf(
   client: Client | ClientMetadata,
   account: Pick<User, 'attributes'>,
 ): string | undefined {
   if (isOff(client)) return SWITCHED_OFF
-  const missing = missingAttributes(account, client.allow as ClientMetadata['allow'])
+  const missing = missingAttributes(
+    account,
+    client.allow as ClientMetadata['allow'],
+  )
   return missing.length ? `${NOT_ALLOWED}: ${missing.join(', ')}` : undefined
 }
 
 /**
- * Returns the metadata of a client file for the library. `scopes`: those of claims.yaml. The library refuses
- * any other scope, so that the whole `scope` of the file stands in a key of its own.
+ * Returns the metadata of a client file for the library. `scopes`: those of
+ * claims.yaml. The library refuses any other scope, so that the whole `scope`
+ * of the file stands in a key of its own.
  */
 export function toLibrary(
   client: ClientMetadata,
@@ -106,24 +142,36 @@ export function toLibrary(
   return {
     ...client,
     registered_scope: scope,
-    // Without a scope, the library would allow every scope. `checkRequest` refuses `openid` here.
+    // Without a scope, the library would allow every scope. `checkRequest`
+    // refuses `openid` here.
     scope: known?.length === 0 ? 'openid' : known?.join(' '),
     // A file for the pages. The library takes a URL alone.
     logo_uri: undefined,
     // `openid-client` 6 sends the secret in the body by default.
     any_secret_method: client.token_endpoint_auth_method === undefined,
-    response_types: client.grant_types.includes('authorization_code') ? response_types : [],
-    // With `fragment` the library tells a wrong response type from a wrong mode; requests.ts refuses it.
-    response_modes: isCodeOnly ? [...client.response_modes, 'fragment'] : client.response_modes,
+    response_types: client.grant_types.includes('authorization_code')
+      ? response_types
+      : [],
+    // With `fragment` the library tells a wrong response type from a wrong
+    // mode; requests.ts refuses it.
+    response_modes: isCodeOnly
+      ? [...client.response_modes, 'fragment']
+      : client.response_modes,
     backchannel_token_delivery_mode:
       client.backchannel_token_delivery_mode ?? (isCiba ? 'poll' : undefined),
     ...fapiMetadata(client),
-    // The library insists on a secret; this one is never compared (compareHashes in library-overrides.ts).
-    ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
+    // The library insists on a secret; this one is never compared
+    // (compareHashes in library-overrides.ts).
+    ...(client.client_secret_hashes && {
+      client_secret: randomBytes(32).toString('base64url'),
+    }),
   } as LibraryClientMetadata
 }
 
-/** The client of the account pages: it leads through the sign-in page and back, and redeems no code. */
+/**
+ * The client of the account pages: it leads through the sign-in page and back,
+ * and redeems no code.
+ */
 export function accountClient(issuer: string): LibraryClientMetadata {
   return {
     client_id: ACCOUNT_CLIENT,
@@ -149,13 +197,23 @@ export class RefusedClients extends Error {
   readonly refused: RefusedClient[]
 
   constructor(refused: RefusedClient[]) {
-    super(refused.map(({ client_id, message }) => `${client_id}: ${message}`).join('; '))
+    super(
+      refused
+        .map(({ client_id, message }) => `${client_id}: ${message}`)
+        .join('; '),
+    )
     this.refused = refused
   }
 }
 
-/** Adds the clients of the operator. Throws `RefusedClients` with every client that the library refuses. */
-export async function addClients(clients: ClientMetadata[], add: (client: ClientMetadata) => void) {
+/**
+ * Adds the clients of the operator. Throws `RefusedClients` with every client
+ * that the library refuses.
+ */
+export async function addClients(
+  clients: ClientMetadata[],
+  add: (client: ClientMetadata) => void,
+) {
   const refused: RefusedClient[] = []
   for (const client of clients) {
     await pause()
@@ -169,42 +227,67 @@ export async function addClients(clients: ClientMetadata[], add: (client: Client
   if (refused.length) throw new RefusedClients(refused)
 }
 
-/** A client with the library's own deliveries, which a queue makes (deliverLater in library-overrides.ts). */
+/**
+ * A client with the library's own deliveries, which a queue makes (deliverLater
+ * in library-overrides.ts).
+ */
 export interface Receiver extends Client {
-  /** With a new `jti` each time: a client that remembers them accepts a repeated delivery. */
+  /**
+   * With a new `jti` each time: a client that remembers them accepts a repeated
+   * delivery.
+   */
   sendLogoutToken(sub: string, sid: string): Promise<void>
   sendPing(request: BackchannelAuthenticationRequest): Promise<void>
 }
 
-/** Returns a client; undefined also for a registered one that needs a feature which is now off. */
-export async function findClient(provider: Provider, id = ''): Promise<Receiver | undefined> {
+/**
+ * Returns a client; undefined also for a registered one that needs a feature
+ * which is now off.
+ */
+export async function findClient(
+  provider: Provider,
+  id = '',
+): Promise<Receiver | undefined> {
   const found = await provider.Client.find(id).catch(error => {
     const outage = outageIn(error)
-    // The library throws these also for the document of a client that is gone or not valid.
+    // The library throws these also for the document of a client that is gone
+    // or not valid.
     const kinds = [errors.InvalidClientMetadata, errors.InvalidClient]
-    if (outage || !kinds.some(kind => error instanceof kind)) throw outage ?? error
+    if (outage || !kinds.some(kind => error instanceof kind))
+      throw outage ?? error
     return undefined
   })
   return found as Receiver | undefined
 }
 
 /**
- * Whether a browser application of a client calls from this origin: that of a redirect URI. The port of a
- * loopback address is ignored where redirect URIs ignore it (RFC 8252 §7.3). Other applications have `null`.
+ * Whether a browser application of a client calls from this origin: that of a
+ * redirect URI. The port of a loopback address is ignored where redirect URIs
+ * ignore it (RFC 8252 §7.3). Other applications have `null`.
  */
-export function isOriginOf({ redirectUris = [], applicationType }: Client, origin: string) {
+export function isOriginOf(
+  { redirectUris = [], applicationType }: Client,
+  origin: string,
+) {
   if (origin === 'null') return false
   const withoutPort = origin.replace(/:\d+$/, '')
   return redirectUris.some(uri => {
     const { origin: own, protocol, hostname } = new URL(uri)
     const hasAnyPort =
-      applicationType === 'native' && protocol === 'http:' && LOOPBACK_HOSTS.has(hostname)
-    return own === origin || (hasAnyPort && withoutPort === `http://${hostname}`)
+      applicationType === 'native' &&
+      protocol === 'http:' &&
+      LOOPBACK_HOSTS.has(hostname)
+    return (
+      own === origin || (hasAnyPort && withoutPort === `http://${hostname}`)
+    )
   })
 }
 
 /** Compares with every hash that has not expired, in constant time for each. */
-export function matchesHash(actual: string, hashes: ClientMetadata['client_secret_hashes'] = []) {
+export function matchesHash(
+  actual: string,
+  hashes: ClientMetadata['client_secret_hashes'] = [],
+) {
   const offered = hashSecret(actual)
   const known = hashes.filter(entry => !isExpired(entry))
   return known.filter(entry => isSameText(hashOf(entry), offered)).length > 0

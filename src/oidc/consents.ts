@@ -1,5 +1,6 @@
-// Consents: the scopes that a user has allowed a client. A consent outlives sessions. The library's
-// grants are made from it, and withdrawing it revokes them all.
+// Consents: the scopes that a user has allowed a client. A consent outlives
+// sessions. The library's grants are made from it, and withdrawing it revokes
+// them all.
 
 import { isDeepStrictEqual } from 'node:util'
 import type { Decide, Found, Name, Records } from '../store/records.ts'
@@ -15,13 +16,24 @@ export interface Consent {
   client_id: string
   /** Keys from `keyOf`. */
   scopes: string[]
-  /** Requested and refused. The consent page does not ask again until the application is removed. */
+  /**
+   * Requested and refused. The consent page does not ask again until the
+   * application is removed.
+   */
   declined: string[]
-  /** Allowed authorization details (RFC 9396), the latest first, each with its time in epoch seconds. */
+  /**
+   * Allowed authorization details (RFC 9396), the latest first, each with its
+   * time in epoch seconds.
+   */
   details?: { detail: Detail; at: number }[]
-  /** Clients that exchanged tokens of this client, the latest first (RFC 8693). */
+  /**
+   * Clients that exchanged tokens of this client, the latest first (RFC 8693).
+   */
   actors?: string[]
-  /** Hash of the client name and hosts that the user saw (`appearanceOf` in oidc/grants.ts). */
+  /**
+   * Hash of the client name and hosts that the user saw (`appearanceOf` in
+   * oidc/grants.ts).
+   */
   appearance?: string
   /** Epoch seconds. */
   since: number
@@ -31,19 +43,25 @@ export interface Consent {
 }
 
 /** The answer of a user to a consent page. */
-export interface Decision extends Pick<Consent, 'scopes' | 'declined' | 'appearance'> {
+export interface Decision
+  extends Pick<Consent, 'scopes' | 'declined' | 'appearance'> {
   details?: Detail[]
   /** Version of the consent record when the page was shown. */
   version: number
 }
 
-/** Returns the key of a scope of an API in a consent: `URI read`. The key of another scope is the scope. */
+/**
+ * Returns the key of a scope of an API in a consent: `URI read`. The key of
+ * another scope is the scope.
+ */
 export const keyOf = (scope: string, resource: string) => `${resource} ${scope}`
 
 /** Returns the scope of a key. Neither a scope nor a URI contains a space. */
 export function readKey(key: string): { scope: string; resource?: string } {
   const [first = '', second] = key.split(' ')
-  return second === undefined ? { scope: first } : { scope: second, resource: first }
+  return second === undefined
+    ? { scope: first }
+    : { scope: second, resource: first }
 }
 
 /** Consents of all accounts. */
@@ -61,8 +79,9 @@ const TOMBSTONE_TTL_SECONDS = 24 * 3600
 const accountName = (id: string): Name => ['Account', id]
 
 /**
- * Returns when the user last removed the client (epoch seconds), also if a later decision has allowed it again; 0 if
- * that is longer ago than `TOMBSTONE_TTL_SECONDS`, or never was.
+ * Returns when the user last removed the client (epoch seconds), also if a
+ * later decision has allowed it again; 0 if that is longer ago than
+ * `TOMBSTONE_TTL_SECONDS`, or never was.
  */
 export function withdrawalOf({ value, tombstone }: Found<Consent>): number {
   if (value) return value.withdrawn ?? 0
@@ -72,58 +91,88 @@ export function withdrawalOf({ value, tombstone }: Found<Consent>): number {
 /** Returns the consents in a store. */
 export function createConsents(records: Records) {
   const consents = records.of<Consent>('Consent', { backup: true })
-  const idOf = (accountId: string, clientId: string) => `${accountId} ${clientId}`
+  const idOf = (accountId: string, clientId: string) =>
+    `${accountId} ${clientId}`
 
   /** `version` is stored with a consent page, and compared with its answer. */
-  const read = (accountId: string, clientId: string) => consents.read(idOf(accountId, clientId))
+  const read = (accountId: string, clientId: string) =>
+    consents.read(idOf(accountId, clientId))
 
   /** Changes a consent; `decide` returns undefined to leave it as it is. */
-  const change = (accountId: string, clientId: string, decide: Decide<Consent>) =>
+  const change = (
+    accountId: string,
+    clientId: string,
+    decide: Decide<Consent>,
+  ) =>
     consents.change(idOf(accountId, clientId), decide, {
       ttl: CONSENT_TTL_SECONDS,
       indexes: [['consents of account', accountId]],
     })
 
-  /** Reads an account and a consent at the same time. The request keeps both until it writes. */
-  async function readWithAccount(accountId: string, clientId: string): Promise<void> {
+  /**
+   * Reads an account and a consent at the same time. The request keeps both
+   * until it writes.
+   */
+  async function readWithAccount(
+    accountId: string,
+    clientId: string,
+  ): Promise<void> {
     await consents.read(idOf(accountId, clientId), accountName(accountId))
   }
 
   const find = async (accountId: string, clientId: string) =>
     (await read(accountId, clientId)).value
 
-  const list = (accountId: string) => consents.list('consents of account', accountId)
+  const list = (accountId: string) =>
+    consents.list('consents of account', accountId)
 
   /**
-   * Records a decision. Declining a scope that was allowed before revokes every grant. Returns false if
-   * access was removed while the page was open: the removal wins, and the user is asked again.
+   * Records a decision. Declining a scope that was allowed before revokes every
+   * grant. Returns false if access was removed while the page was open: the
+   * removal wins, and the user is asked again.
    */
   async function decide(
     accountId: string,
     clientId: string,
     { scopes, declined, details = [], appearance, version }: Decision,
   ): Promise<boolean> {
-    const isLess = (stored?: Consent) => stored?.scopes.some(scope => declined.includes(scope))
-    const { before: replaced, after } = await change(accountId, clientId, async found => {
-      if (!found.value && found.version !== version) return undefined
-      const { since = now(), scopes: before = [], declined: refused = [] } = found.value ?? {}
-      // Also before the decision: once it is recorded, its repetition after a fault declines nothing.
-      if (isLess(found.value)) await revokeGrants(records, accountId, clientId)
-      const allowed = new Set([...before, ...scopes].filter(scope => !declined.includes(scope)))
-      return {
-        accountId,
-        client_id: clientId,
-        scopes: [...allowed],
-        declined: [...new Set([...refused, ...declined])].filter(scope => !allowed.has(scope)),
-        details: remembered(details, found.value?.details),
-        actors: found.value?.actors,
-        appearance,
-        since,
-        lastUsed: now(),
-        withdrawn: withdrawalOf(found) || undefined,
-      }
-    })
-    if (after && isLess(replaced)) await revokeGrants(records, accountId, clientId)
+    const isLess = (stored?: Consent) =>
+      stored?.scopes.some(scope => declined.includes(scope))
+    const { before: replaced, after } = await change(
+      accountId,
+      clientId,
+      async found => {
+        if (!found.value && found.version !== version) return undefined
+        const {
+          since = now(),
+          scopes: before = [],
+          declined: refused = [],
+        } = found.value ?? {}
+        // Also before the decision: once it is recorded, its repetition after a
+        // fault declines nothing.
+        if (isLess(found.value))
+          await revokeGrants(records, accountId, clientId)
+        const allowed = new Set(
+          [...before, ...scopes].filter(scope => !declined.includes(scope)),
+        )
+        return {
+          accountId,
+          client_id: clientId,
+          scopes: [...allowed],
+          declined: [...new Set([...refused, ...declined])].filter(
+            scope => !allowed.has(scope),
+          ),
+          details: remembered(details, found.value?.details),
+          actors: found.value?.actors,
+          appearance,
+          since,
+          lastUsed: now(),
+          withdrawn: withdrawalOf(found) || undefined,
+        }
+      },
+    )
+    if (after && isLess(replaced))
+      await revokeGrants(records, accountId, clientId)
     return after !== undefined
   }
 
@@ -134,10 +183,13 @@ export function createConsents(records: Records) {
       return isDue ? { ...value, lastUsed: now() } : undefined
     })
 
-  /** When it returns, no code or opaque token of that client for that account is valid. */
+  /**
+   * When it returns, no code or opaque token of that client for that account is
+   * valid.
+   */
   async function withdraw(accountId: string, clientId: string): Promise<void> {
-    // The grants end before the consent, too: if the process dies in between, the application stays listed,
-    // and the user can repeat the withdrawal.
+    // The grants end before the consent, too: if the process dies in between,
+    // the application stays listed, and the user can repeat the withdrawal.
     await revokeGrants(records, accountId, clientId)
     // Requests in flight can make new grants until the consent is removed.
     await consents.remove(idOf(accountId, clientId), TOMBSTONE_TTL_SECONDS)
@@ -145,15 +197,32 @@ export function createConsents(records: Records) {
   }
 
   async function removeAll(accountId: string): Promise<void> {
-    for (const { client_id } of await list(accountId)) await withdraw(accountId, client_id)
+    for (const { client_id } of await list(accountId))
+      await withdraw(accountId, client_id)
   }
 
-  return { read, readWithAccount, find, list, change, decide, touch, withdraw, removeAll }
+  return {
+    read,
+    readWithAccount,
+    find,
+    list,
+    change,
+    decide,
+    touch,
+    withdraw,
+    removeAll,
+  }
 }
 
-function remembered(allowed: Detail[], before: Consent['details'] = []): Consent['details'] {
+function remembered(
+  allowed: Detail[],
+  before: Consent['details'] = [],
+): Consent['details'] {
   const isNew = ({ detail }: { detail: Detail }) =>
     !allowed.some(other => isDeepStrictEqual(other, detail))
-  const all = [...allowed.map(detail => ({ detail, at: now() })), ...before.filter(isNew)]
+  const all = [
+    ...allowed.map(detail => ({ detail, at: now() })),
+    ...before.filter(isNew),
+  ]
   return all.length ? all.slice(0, MAX_DETAILS) : undefined
 }

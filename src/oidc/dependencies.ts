@@ -1,5 +1,6 @@
-// What the wrapper needs from the product around it. `app.ts` hands it over; test/oidc/wrapper.test.ts hands over
-// stand-ins. `Settings` of config/load.ts has all settings that are named here, and more.
+// What the wrapper needs from the product around it. `app.ts` hands it over;
+// test/oidc/wrapper.test.ts hands over stand-ins. `Settings` of config/load.ts
+// has all settings that are named here, and more.
 
 import type { JWK } from 'jose'
 import type { Configuration, KoaContextWithOIDC } from 'oidc-provider'
@@ -47,7 +48,10 @@ export interface ProtocolFeatures {
   dynamic_registration: object | boolean
 }
 
-/** A client of the config folder: the metadata that the wrapper itself reads. It hands all others to the library. */
+/**
+ * A client of the config folder: the metadata that the wrapper itself reads. It
+ * hands all others to the library.
+ */
 export interface ClientMetadata {
   client_id: string
   response_types: string[]
@@ -62,7 +66,10 @@ export interface ClientMetadata {
   tls_client_certificate_bound_access_tokens?: boolean
   backchannel_token_delivery_mode?: 'poll' | 'ping'
   enabled?: boolean
-  /** Attributes of accounts, each with the values of users who may use the client. */
+  /**
+   * Attributes of accounts, each with the values of users who may use the
+   * client.
+   */
   allow?: Record<string, string[]>
   required_scopes?: string[]
   lifetimes?: Partial<LifetimeSettings>
@@ -105,7 +112,9 @@ export interface ProviderSettings {
   clientAuthorities: string
 }
 
-/** A key that signs or decrypts, as a JWK: the private key, or the public part. */
+/**
+ * A key that signs or decrypts, as a JWK: the private key, or the public part.
+ */
 export type SigningKey = JWK & {
   kid: string
   alg: string
@@ -124,11 +133,14 @@ export interface User {
 /** The users of the product. */
 export interface Users<U extends User = User> {
   /**
-   * Returns the user if they may still sign in; undefined if they are gone, disabled, or if their access ended after
-   * `signedIn` (epoch seconds).
+   * Returns the user if they may still sign in; undefined if they are gone,
+   * disabled, or if their access ended after `signedIn` (epoch seconds).
    */
   findEnabled(id: string, signedIn?: number): Promise<U | undefined>
-  /** Returns the claims that a user has a value for, by name. The scopes decide which are returned to a client. */
+  /**
+   * Returns the claims that a user has a value for, by name. The scopes decide
+   * which are returned to a client.
+   */
   claimsOf(user: U): Record<string, unknown>
 }
 

@@ -1,15 +1,69 @@
-// Texts that people read: names, descriptions, translations. Some scripts need invisible characters to be written
-// correctly, so the rules of identifiers, such as usernames, do not apply here.
+// Texts that people read: names, descriptions, translations. Some scripts need
+// invisible characters to be written correctly, so the rules of identifiers,
+// such as usernames, do not apply here.
 
-/** Scripts whose letters change their form beside a joiner: those of Arabic, and those of India and its neighbours. */
+/**
+ * Scripts whose letters change their form beside a joiner: those of Arabic, and
+ * those of India and its neighbours.
+ */
 const JOINING_SCRIPTS = [
-  ...['Adlm', 'Arab', 'Mand', 'Mani', 'Mong', 'Nkoo', 'Phag', 'Rohg', 'Sogd', 'Syrc'],
-  ...['Beng', 'Cakm', 'Deva', 'Gran', 'Gujr', 'Guru', 'Knda', 'Kthi', 'Limb', 'Mlym', 'Modi'],
-  ...['Mtei', 'Newa', 'Orya', 'Saur', 'Sidd', 'Sinh', 'Takr', 'Taml', 'Telu', 'Tibt', 'Tirh'],
-  ...['Bali', 'Batk', 'Bugi', 'Cham', 'Java', 'Khmr', 'Lana', 'Mymr', 'Rjng', 'Sund', 'Tglg'],
+  ...[
+    'Adlm',
+    'Arab',
+    'Mand',
+    'Mani',
+    'Mong',
+    'Nkoo',
+    'Phag',
+    'Rohg',
+    'Sogd',
+    'Syrc',
+  ],
+  ...[
+    'Beng',
+    'Cakm',
+    'Deva',
+    'Gran',
+    'Gujr',
+    'Guru',
+    'Knda',
+    'Kthi',
+    'Limb',
+    'Mlym',
+    'Modi',
+  ],
+  ...[
+    'Mtei',
+    'Newa',
+    'Orya',
+    'Saur',
+    'Sidd',
+    'Sinh',
+    'Takr',
+    'Taml',
+    'Telu',
+    'Tibt',
+    'Tirh',
+  ],
+  ...[
+    'Bali',
+    'Batk',
+    'Bugi',
+    'Cham',
+    'Java',
+    'Khmr',
+    'Lana',
+    'Mymr',
+    'Rjng',
+    'Sund',
+    'Tglg',
+  ],
 ]
 const IN_JOINING_SCRIPT = `[[${JOINING_SCRIPTS.map(name => `\\p{scx=${name}}`).join('')}]&&[\\p{L}\\p{M}]]`
-/** Marks that remove the vowel of a letter: Canonical_Combining_Class 9 of Unicode, which JavaScript cannot name. */
+/**
+ * Marks that remove the vowel of a letter: Canonical_Combining_Class 9 of
+ * Unicode, which JavaScript cannot name.
+ */
 const VIRAMA = [
   String.raw`[\u094D\u09CD\u0A4D\u0ACD\u0B4D\u0BCD\u0C4D\u0CCD\u0D3B\u0D3C\u0D4D\u0DCA\u0E3A\u0EBA\u0F84\u1039`,
   String.raw`\u103A\u1714\u1715\u1734\u17D2\u1A60\u1B44\u1BAA\u1BAB\u1BF2\u1BF3\u2D7F\uA806\uA82C\uA8C4\uA953`,
@@ -18,7 +72,8 @@ const VIRAMA = [
 ].join('')
 
 /**
- * Invisible characters that a text needs. Each looks at its neighbours only, so that the time is linear.
+ * Invisible characters that a text needs. Each looks at its neighbours only, so
+ * that the time is linear.
  *
  *   joiners           between letters of a joining script, or after a virama (RFC 5892 A.1, A.2): Persian, Malayalam
  *   emoji             a joiner between two, and the tags of a flag
@@ -35,76 +90,112 @@ const NEEDED = [
 const NEEDED_CHARACTERS = new RegExp(NEEDED, 'gv')
 
 /**
- * Invisible characters, and those that change line or direction. DI: Default_Ignorable_Code_Point. The last
- * three are no spaces and show nothing: a Braille pattern, an object replacement and a musical symbol.
- * U+FE0E and U+FE0F say whether a symbol is shown as text or as an emoji.
+ * Invisible characters, and those that change line or direction. DI:
+ * Default_Ignorable_Code_Point. The last three are no spaces and show nothing:
+ * a Braille pattern, an object replacement and a musical symbol. U+FE0E and
+ * U+FE0F say whether a symbol is shown as text or as an emoji.
  */
-const INVISIBLE = /[[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800\uFFFC\u{1D159}]--[\uFE0E\uFE0F]]/v
+const INVISIBLE =
+  /[[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800\uFFFC\u{1D159}]--[\uFE0E\uFE0F]]/v
 
 /** Each of these finds what is needed first, as the group `needed`. */
-const orNeeded = (pattern: string) => new RegExp(`(?<needed>${NEEDED})|${pattern}`, 'gv')
+const orNeeded = (pattern: string) =>
+  new RegExp(`(?<needed>${NEEDED})|${pattern}`, 'gv')
 const INVISIBLE_OR_NEEDED = orNeeded(INVISIBLE.source)
 const CONTROL_OR_NEEDED = orNeeded(String.raw`[[\p{C}\p{Zl}\p{Zp}]--\n]`)
 
-/** Burmese and Tibetan put up to six marks on a letter. Marks for all scripts are put on others to cover lines. */
+/**
+ * Burmese and Tibetan put up to six marks on a letter. Marks for all scripts
+ * are put on others to cover lines.
+ */
 const MANY_MARKS = /[\p{M}&&\p{sc=Zinh}]{4}|\p{M}{8}/v
 
-/** The characters of a text, as Unicode counts them: an emoji is one or a few. */
+/**
+ * The characters of a text, as Unicode counts them: an emoji is one or a few.
+ */
 const countOf = (text: string) => [...text].length
 
 /**
- * Returns why users must not be shown this text, as the end of a sentence; undefined if they may be.
- * This is the rule for every text of a client that a page shows. Each pattern looks at a bounded
- * number of characters from each position, so that the time is linear.
+ * Returns why users must not be shown this text, as the end of a sentence;
+ * undefined if they may be. This is the rule for every text of a client that a
+ * page shows. Each pattern looks at a bounded number of characters from each
+ * position, so that the time is linear.
  */
-export function displayTextProblem(text: string, maxLength: number): string | undefined {
+export function displayTextProblem(
+  text: string,
+  maxLength: number,
+): string | undefined {
   if (!text) return 'must have at least one character'
   const isLong = text.length > maxLength
   // A character has at most two units.
   if (text.length > 2 * maxLength || (isLong && countOf(text) > maxLength)) {
     return `is at most ${maxLength} characters long`
   }
-  if (INVISIBLE.test(text) && INVISIBLE.test(text.replace(NEEDED_CHARACTERS, ''))) {
+  if (
+    INVISIBLE.test(text) &&
+    INVISIBLE.test(text.replace(NEEDED_CHARACTERS, ''))
+  ) {
     return 'has no control characters, line breaks or invisible characters'
   }
   if (/^[\p{Zs}\p{M}]|\p{Zs}{2}|\p{Zs}$/u.test(text)) {
     return 'has no space at its beginning or end, and no two spaces in a row'
   }
-  return MANY_MARKS.test(text) ? 'has at most three combining marks in a row' : undefined
+  return MANY_MARKS.test(text)
+    ? 'has at most three combining marks in a row'
+    : undefined
 }
 
-/** Joiners, direction marks, byte order marks: keyboards and directories add them unseen. */
+/**
+ * Joiners, direction marks, byte order marks: keyboards and directories add
+ * them unseen.
+ */
 const ZERO_WIDTH = String.raw`[\u00AD\u200B-\u200F\u2060\uFEFF]`
 const ALL_ZERO_WIDTH = new RegExp(ZERO_WIDTH, 'gv')
 const ZERO_WIDTH_OR_NEEDED = orNeeded(ZERO_WIDTH)
 
 const withoutSpareSpaces = (text: string) => text.replace(/\s+/g, ' ').trim()
 
-/** Returns an identifier as it is compared: without zero-width characters, and without spaces at its ends. */
-export const tidy = (text: string) => withoutSpareSpaces(text.replace(ALL_ZERO_WIDTH, ''))
+/**
+ * Returns an identifier as it is compared: without zero-width characters, and
+ * without spaces at its ends.
+ */
+export const tidy = (text: string) =>
+  withoutSpareSpaces(text.replace(ALL_ZERO_WIDTH, ''))
 
-/** Returns the name of a person or thing without spare spaces and zero-width characters that it does not need. */
+/**
+ * Returns the name of a person or thing without spare spaces and zero-width
+ * characters that it does not need.
+ */
 export const tidyName = (text: string) =>
   withoutSpareSpaces(text.replace(ZERO_WIDTH_OR_NEEDED, '$<needed>'))
 
 /**
- * Returns a text of users, clients or issuers that cannot control the terminal (CWE-150): `?` replaces what could.
- * Line breaks stay.
+ * Returns a text of users, clients or issuers that cannot control the terminal
+ * (CWE-150): `?` replaces what could. Line breaks stay.
  */
 export const forTerminal = (text: string) =>
   text.replace(CONTROL_OR_NEEDED, (_found, needed?: string) => needed ?? '?')
 
-/** Returns a name that a user typed, as pages show it: a space replaces what cannot be shown. */
+/**
+ * Returns a name that a user typed, as pages show it: a space replaces what
+ * cannot be shown.
+ */
 export const shownName = (text: string) =>
   withoutSpareSpaces(
-    tidyName(text).replace(INVISIBLE_OR_NEEDED, (_found, needed?: string) => needed ?? ' '),
+    tidyName(text).replace(
+      INVISIBLE_OR_NEEDED,
+      (_found, needed?: string) => needed ?? ' ',
+    ),
   )
 
 const graphemes = new Intl.Segmenter()
 /** The longest emoji, a family with skin colours, has fewer. */
 const MAX_GRAPHEME_UNITS = 64
 
-/** Returns the beginning of a text. It is at most `maxLength` units long, and ends with a whole character. */
+/**
+ * Returns the beginning of a text. It is at most `maxLength` units long, and
+ * ends with a whole character.
+ */
 export function beginningOf(text: string, maxLength: number): string {
   if (text.length <= maxLength) return text
   let end = 0

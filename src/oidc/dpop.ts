@@ -1,8 +1,16 @@
-// Access tokens bound to a key of the client, so that a stolen one cannot be used (DPoP, RFC 9449).
+// Access tokens bound to a key of the client, so that a stolen one cannot be
+// used (DPoP, RFC 9449).
 
 import { decodeJwt } from 'jose'
-import { type AccessToken, errors, type TokenEndpointGrantContext } from 'oidc-provider'
-import { checkDpopReplay, validateDpop } from 'oidc-provider/lib/helpers/grants.js'
+import {
+  type AccessToken,
+  errors,
+  type TokenEndpointGrantContext,
+} from 'oidc-provider'
+import {
+  checkDpopReplay,
+  validateDpop,
+} from 'oidc-provider/lib/helpers/grants.js'
 import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
 import { isMap, mapOf, readJson } from '../store/values.ts'
@@ -30,18 +38,25 @@ export function dpop(
 }
 
 /**
- * Returns the error for a JWT id that was used before, if it is that of the request's proof. The client repeats its
- * request with another proof. The library's `invalid_grant` or `invalid_token` would make it drop its tokens.
+ * Returns the error for a JWT id that was used before, if it is that of the
+ * request's proof. The client repeats its request with another proof. The
+ * library's `invalid_grant` or `invalid_token` would make it drop its tokens.
  */
 export const proofReplay = (jti: string) =>
-  isProof(jti) ? new errors.InvalidDpopProof('the proof was used before') : undefined
+  isProof(jti)
+    ? new errors.InvalidDpopProof('the proof was used before')
+    : undefined
 
-/** Throws `InvalidDpopProof` for a proof with a key whose signatures cost too much: anybody can send one. */
+/**
+ * Throws `InvalidDpopProof` for a proof with a key whose signatures cost too
+ * much: anybody can send one.
+ */
 function refuseCostlyProof(proof: string): void {
   const [header = ''] = proof.split('.')
   const { jwk } = mapOf(readJson(Buffer.from(header, 'base64url').toString()))
   const problem = costOf(mapOf(jwk))
-  if (problem) throw new errors.InvalidDpopProof(`the header DPoP: jwk: ${problem}`)
+  if (problem)
+    throw new errors.InvalidDpopProof(`the header DPoP: jwk: ${problem}`)
 }
 
 /** The key that a token is bound to. */
@@ -51,8 +66,9 @@ const isKnownConfirmation = ([name, value]: [string, unknown]) =>
   ['jkt', 'x5t#S256'].includes(name) && typeof value === 'string'
 
 /**
- * Returns the key in `cnf` of a JWT (RFC 7800 §3.1); undefined if the claim names the key in another way. The key would
- * not be proved, and the new token would be a bearer token: the caller refuses the JWT.
+ * Returns the key in `cnf` of a JWT (RFC 7800 §3.1); undefined if the claim
+ * names the key in another way. The key would not be proved, and the new token
+ * would be a bearer token: the caller refuses the JWT.
  */
 export function confirmationIn(cnf: unknown): Confirmation | undefined {
   if (cnf === undefined) return {}
@@ -62,11 +78,13 @@ export function confirmationIn(cnf: unknown): Confirmation | undefined {
 }
 
 /** The problem of a JWT for which `confirmationIn` returns no key. */
-export const CNF_PROBLEM = 'has a cnf that is not understood: jkt and x5t#S256 are'
+export const CNF_PROBLEM =
+  'has a cnf that is not understood: jkt and x5t#S256 are'
 
 /**
- * Binds a new token to the key of the request: that of its DPoP proof, or of its certificate (RFC 8705). `bound`:
- * the key of the token that was exchanged for it. Throws if the request does not prove that it has this key.
+ * Binds a new token to the key of the request: that of its DPoP proof, or of
+ * its certificate (RFC 8705). `bound`: the key of the token that was exchanged
+ * for it. Throws if the request does not prove that it has this key.
  */
 export async function bindToken(
   ctx: TokenEndpointGrantContext,
@@ -79,13 +97,23 @@ export async function bindToken(
     tlsClientCertificateBoundAccessTokens: isByCertificate,
   } = client
   const proof = await validateDpop(provider, ctx)
-  const certificate = (isByCertificate || bound['x5t#S256']) && ctx.state.clientCertificate
+  const certificate =
+    (isByCertificate || bound['x5t#S256']) && ctx.state.clientCertificate
   if (certificate) token.setThumbprint('x5t', certificate)
   if (proof) token.setThumbprint('jkt', proof.thumbprint)
-  const isSame = (name: keyof Confirmation) => [undefined, token[name]].includes(bound[name])
-  const lacksKey = (needsProof && !proof) || (isByCertificate && !token['x5t#S256'])
-  if (lacksKey || !isSame('jkt') || !isSame('x5t#S256')) throw new errors.InvalidRequest(NEEDS_KEY)
-  await checkDpopReplay(provider, ctx, proof, client.clientId, errors.InvalidDpopProof)
+  const isSame = (name: keyof Confirmation) =>
+    [undefined, token[name]].includes(bound[name])
+  const lacksKey =
+    (needsProof && !proof) || (isByCertificate && !token['x5t#S256'])
+  if (lacksKey || !isSame('jkt') || !isSame('x5t#S256'))
+    throw new errors.InvalidRequest(NEEDS_KEY)
+  await checkDpopReplay(
+    provider,
+    ctx,
+    proof,
+    client.clientId,
+    errors.InvalidDpopProof,
+  )
 }
 
 const NEEDS_KEY =

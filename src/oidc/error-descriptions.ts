@@ -1,5 +1,6 @@
-// Descriptions of protocol errors for client developers: the parameter, and what is expected. They replace
-// the library's where those name neither. The log keeps the library's text, which `config explain` shows.
+// Descriptions of protocol errors for client developers: the parameter, and
+// what is expected. They replace the library's where those name neither. The
+// log keeps the library's text, which `config explain` shows.
 
 import type { Context } from 'koa'
 import type { KoaContextWithOIDC } from 'oidc-provider'
@@ -16,7 +17,10 @@ export interface ErrorAnswer {
   error_description?: string
 }
 
-/** Descriptions by the library's `detail`, or its description, or its error where it has no description. */
+/**
+ * Descriptions by the library's `detail`, or its description, or its error
+ * where it has no description.
+ */
 export const DESCRIPTIONS: Record<string, string | undefined> = {
   ...descriptions.errors,
   [NOT_ALLOWED]: MAY_NOT_USE,
@@ -24,41 +28,64 @@ export const DESCRIPTIONS: Record<string, string | undefined> = {
   'request entity too large': `the body must have at most ${MAX_BODY_BYTES} bytes`,
 }
 
-/** The end of the library's `detail` when it does not accept a code or token (`invalid_grant`). */
-const INVALID_SOURCE = /(client mismatch|not found|is expired|already (used|consumed))$/
+/**
+ * The end of the library's `detail` when it does not accept a code or token
+ * (`invalid_grant`).
+ */
+const INVALID_SOURCE =
+  /(client mismatch|not found|is expired|already (used|consumed))$/
 
 /**
- * By grant type. A code or token of another client has the description of an unknown one: a public
- * client, which anyone can be, must not learn that it exists (RFC 6749 §5.2).
+ * By grant type. A code or token of another client has the description of an
+ * unknown one: a public client, which anyone can be, must not learn that it
+ * exists (RFC 6749 §5.2).
  */
-const INVALID_SOURCES: Record<string, string | undefined> = descriptions.invalid_grant
+const INVALID_SOURCES: Record<string, string | undefined> =
+  descriptions.invalid_grant
 
-/** Endpoints where clients send an access token. At others, the same texts are about their own authentication. */
+/**
+ * Endpoints where clients send an access token. At others, the same texts are
+ * about their own authentication.
+ */
 const WITH_TOKEN = /^(userinfo|registration|client)/
 const BASIC_FORMAT = 'invalid authorization header value format'
 const BEARER_FORMAT = 'Authorization must be: Bearer TOKEN'
 
-/** Returns an error answer of the library with a description that names the parameter. */
-export function described<T extends Partial<ErrorAnswer>>(ctx: Context, answer: T): T {
+/**
+ * Returns an error answer of the library with a description that names the
+ * parameter.
+ */
+export function described<T extends Partial<ErrorAnswer>>(
+  ctx: Context,
+  answer: T,
+): T {
   const { error, error_description: text = error } = answer
   const { route = '', params } = ctx.oidc ?? {}
   // The library checks this before it has read the scopes of APIs.
-  const isScope = /^openid scope must be requested/.test(String(text)) && !params?.resource
+  const isScope =
+    /^openid scope must be requested/.test(String(text)) && !params?.resource
   const error_description = isScope && scopeProblem(ctx as KoaContextWithOIDC)
   if (error_description) {
     ctx.state.log.error = 'invalid_scope'
     return { ...answer, error: 'invalid_scope', error_description }
   }
-  const bearer = text === BASIC_FORMAT && WITH_TOKEN.test(route) && BEARER_FORMAT
+  const bearer =
+    text === BASIC_FORMAT && WITH_TOKEN.test(route) && BEARER_FORMAT
   const texts = [ctx.state.log.detail, text].map(String)
-  const isInvalidSource = error === 'invalid_grant' && texts.some(text => INVALID_SOURCE.test(text))
+  const isInvalidSource =
+    error === 'invalid_grant' && texts.some(text => INVALID_SOURCE.test(text))
   const source = isInvalidSource && INVALID_SOURCES[String(params?.grant_type)]
   const isAsserted = error === 'invalid_client' && params?.client_assertion
   const wrong = isAsserted ? assertionProblem(ctx.oidc) : undefined
   const own = texts
     .map(text => DESCRIPTIONS[text] ?? DESCRIPTIONS[text.replace(/: .*/, '')])
     .find(Boolean)
-  if (error && ctx.state.keyProblem) return { ...answer, error_description: ctx.state.keyProblem }
-  const description = wrong ? `client_assertion: ${wrong}` : bearer || own || source
-  return error && description ? { ...answer, error_description: description } : answer
+  if (error && ctx.state.keyProblem)
+    return { ...answer, error_description: ctx.state.keyProblem }
+  const description = wrong
+    ? `client_assertion: ${wrong}`
+    : bearer || own || source
+  return error && description
+    ? { ...answer, error_description: description }
+    : answer
 }

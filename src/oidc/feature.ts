@@ -1,10 +1,16 @@
-// The members that optional features add to the wrapper. `app.ts` hands them over; no file of this folder imports one.
+// The members that optional features add to the wrapper. `app.ts` hands them
+// over; no file of this folder imports one.
 //
 //   Feature   members of which several features can have one: the wrapper goes through the list
 //   Parts     what exactly one feature does: the wrapper calls it by name
 
 import type { Context } from 'koa'
-import type { Configuration, interactionPolicy, KoaContextWithOIDC, Provider } from 'oidc-provider'
+import type {
+  Configuration,
+  interactionPolicy,
+  KoaContextWithOIDC,
+  Provider,
+} from 'oidc-provider'
 import type { AdapterPart } from './adapter/adapter.ts'
 import type { Oidc } from './dependencies.ts'
 
@@ -22,14 +28,18 @@ export type JwtClaims = Record<string, unknown>
 /** Changes an answer of the library, after the library has made it. */
 export type Finisher = (ctx: Context, oidc: Oidc) => Promise<void> | void
 
-/** Sends the authorization response (OAuth 2.0 Multiple Response Types §2.1). */
+/**
+ * Sends the authorization response (OAuth 2.0 Multiple Response Types §2.1).
+ */
 export type ResponseMode = Parameters<Provider['registerResponseMode']>[1]
 
 /** Answers a token request of one grant type; the client is authenticated. */
 export type GrantHandler = Parameters<Provider['registerGrantType']>[1]
 
 /** An access token, with or without a user, before it is issued. */
-export type IssuedToken = Parameters<NonNullable<Configuration['extraTokenClaims']>>[1]
+export type IssuedToken = Parameters<
+  NonNullable<Configuration['extraTokenClaims']>
+>[1]
 
 /** A JWT before it is signed. */
 type JwtParts = { header?: JwtClaims; payload: JwtClaims }
@@ -40,29 +50,48 @@ export interface Feature {
   settings?: Partial<LibraryFeatures>
 
   // Authorization
-  /** Called for each authorization request, pushed ones too, and for each token request. Throws to refuse it. */
+  /**
+   * Called for each authorization request, pushed ones too, and for each token
+   * request. Throws to refuse it.
+   */
   checkRequest?(ctx: KoaContextWithOIDC): void
-  /** Checks by prompt. They follow those of the core, in the order of the features. */
+  /**
+   * Checks by prompt. They follow those of the core, in the order of the
+   * features.
+   */
   checks?: Record<string, interactionPolicy.Check[]>
 
   // Tokens
-  /** Registers grant types that the library does not have. Called once, before clients are added. */
+  /**
+   * Registers grant types that the library does not have. Called once, before
+   * clients are added.
+   */
   register?(provider: Provider): void
-  /** Claims that the feature adds to an access token, in a JWT and at introspection. */
+  /**
+   * Claims that the feature adds to an access token, in a JWT and at
+   * introspection.
+   */
   tokenClaims?: Configuration['extraTokenClaims']
 
-  // Storage, handlers and answers, for `library-overrides.ts` and `endpoints.ts`
+  // Storage, handlers and answers, for `library-overrides.ts` and
+  // `endpoints.ts`
   /** By the library's model names. */
   adapters?: Record<string, AdapterPart>
   /** Wraps the library's handler of a grant type. */
   grantHandlers?: Record<string, (handler: GrantHandler) => GrantHandler>
   /** By the library's names of the endpoints. */
   answers?: Record<string, Finisher>
-  /** Members of the discovery document that the feature adds, changes or removes (`undefined`). */
+  /**
+   * Members of the discovery document that the feature adds, changes or removes
+   * (`undefined`).
+   */
   discovery?(document: Record<string, unknown>): Record<string, unknown>
 }
 
-/** Functions that one feature each has for the wrapper. A part is undefined where its feature is off. */
+/**
+ * Functions that one feature each has for the wrapper. A part is undefined
+ * where its feature is off.
+ */
 export interface Parts {
   factors?: FactorsPart
   registration?: RegistrationPart
@@ -73,43 +102,61 @@ export interface Parts {
 /** Second factors. */
 export interface FactorsPart {
   /**
-   * Whether the user need not sign in again for the requested `acr`: a prompt of the feature raises the session
-   * to it, or the session has a stronger one.
+   * Whether the user need not sign in again for the requested `acr`: a prompt
+   * of the feature raises the session to it, or the session has a stronger one.
    */
   meetsAcr(oidc: Oidc): Promise<boolean>
 }
 
 /** Dynamic client registration. */
 export interface RegistrationPart {
-  /** Prolongs a registered client, which expires without sign-ins. Called before a grant for the client is saved. */
+  /**
+   * Prolongs a registered client, which expires without sign-ins. Called before
+   * a grant for the client is saved.
+   */
   prolongClient(clientId: string): Promise<void>
 }
 
 /** Client-initiated backchannel authentication. */
 export interface CibaPart {
-  /** Says what is wrong with the claims of a request object (CIBA §7.1.1); undefined if nothing. */
+  /**
+   * Says what is wrong with the claims of a request object (CIBA §7.1.1);
+   * undefined if nothing.
+   */
   requestObjectProblem(oidc: Oidc, claims: JwtClaims): string | undefined
-  /** Returns the account of a `login_hint`, which need not exist; undefined in any other request. */
+  /**
+   * Returns the account of a `login_hint`, which need not exist; undefined in
+   * any other request.
+   */
   findHintedAccount: NonNullable<Configuration['findAccount']>
 }
 
 /** Token exchange. */
 export interface TokenExchangePart {
-  /** Changes the JWT of an assertion for another authorization server, before it is signed. Other tokens stay. */
+  /**
+   * Changes the JWT of an assertion for another authorization server, before it
+   * is signed. Other tokens stay.
+   */
   finishAssertion(token: IssuedToken, jwt: JwtParts): void
 }
 
-/** A prompt beside those of the library. Its page is shown while `stepAt` has it as the next step of a sign-in. */
+/**
+ * A prompt beside those of the library. Its page is shown while `stepAt` has it
+ * as the next step of a sign-in.
+ */
 export interface PromptSettings {
-  /** Whether it comes before the sign-in, or is a step of it; otherwise it comes before consent. */
+  /**
+   * Whether it comes before the sign-in, or is a step of it; otherwise it comes
+   * before consent.
+   */
   isFirst?: boolean
   /** Whether clients can request it with `prompt`. */
   requestable?: boolean
 }
 
 /**
- * Merges one part of all features into that of the core. Throws if two of them have the same key in it.
- * `what`: what a key is, for the error.
+ * Merges one part of all features into that of the core. Throws if two of them
+ * have the same key in it. `what`: what a key is, for the error.
  */
 export function merged<T extends object, F extends Feature>(
   features: F[],
@@ -121,6 +168,8 @@ export function merged<T extends object, F extends Feature>(
   const keys = parts.flatMap(part => Object.keys(part ?? {}))
   const twice = keys.find((key, i) => keys.indexOf(key) < i)
   if (twice !== undefined)
-    throw new Error(`two features, or the core and one, have the ${what} ${twice}`)
+    throw new Error(
+      `two features, or the core and one, have the ${what} ${twice}`,
+    )
   return Object.assign({}, ...parts)
 }

@@ -1,35 +1,65 @@
 // Grants: each authorization has its own, made from the recorded consent.
 
 import { hash } from 'node:crypto'
-import { type Client, errors, type Grant, type KoaContextWithOIDC } from 'oidc-provider'
+import {
+  type Client,
+  errors,
+  type Grant,
+  type KoaContextWithOIDC,
+} from 'oidc-provider'
 import type { Records } from '../store/records.ts'
 import { required } from '../store/values.ts'
 import { newTag, revokeGrant, signInOf } from './adapter/grants.ts'
 import { isTokenRequest } from './adapter/request.ts'
 import { claimsOfGrant, requestedScopes } from './claims.ts'
 import { refusalOf } from './clients.ts'
-import { type Consent, type Decision, type Detail, keyOf, readKey } from './consents.ts'
-import type { ClientMetadata, Oidc, ProviderDependencies, User } from './dependencies.ts'
+import {
+  type Consent,
+  type Decision,
+  type Detail,
+  keyOf,
+  readKey,
+} from './consents.ts'
+import type {
+  ClientMetadata,
+  Oidc,
+  ProviderDependencies,
+  User,
+} from './dependencies.ts'
 import type { LibraryProvider } from './feature.ts'
 import type { Outcome } from './interactions.ts'
 import { noteEvent } from './note.ts'
 import { ACCOUNT_CLIENT } from './vocabulary.ts'
 
-/** The answer to the consent page, when the user who is signed in now gave it. */
+/**
+ * The answer to the consent page, when the user who is signed in now gave it.
+ */
 export function decisionOf({ result, session }: Oidc): Decision | undefined {
   const { consent } = (result ?? {}) as Outcome
-  return consent?.accountId === session?.accountId ? consent?.decision : undefined
+  return consent?.accountId === session?.accountId
+    ? consent?.decision
+    : undefined
 }
 
-/** Returns the authorization details of the request (RFC 9396), whose JSON the library has checked. */
+/**
+ * Returns the authorization details of the request (RFC 9396), whose JSON the
+ * library has checked.
+ */
 export const sentDetails = ({ params }: Oidc): Detail[] =>
   JSON.parse(String(params?.authorization_details ?? '[]'))
 
-/** Whether this is the device flow: users consent each time, as the device may be another's (RFC 8628 §5.4). */
-export const isDevice = ({ entities }: Oidc) => entities.DeviceCode !== undefined
+/**
+ * Whether this is the device flow: users consent each time, as the device may
+ * be another's (RFC 8628 §5.4).
+ */
+export const isDevice = ({ entities }: Oidc) =>
+  entities.DeviceCode !== undefined
 
 /** `jti`, `iat`: those of the grant; see `signInOf`. */
-type Allowed = Pick<Consent, 'accountId' | 'scopes' | 'declined'> & { jti: string; iat?: number }
+type Allowed = Pick<Consent, 'accountId' | 'scopes' | 'declined'> & {
+  jti: string
+  iat?: number
+}
 
 /** A code or token of the library. */
 type Used = { accountId?: string; grantId?: string }
@@ -37,7 +67,10 @@ type Used = { accountId?: string; grantId?: string }
 /** See `createGrants`. */
 export type Grants<U extends User = User> = ReturnType<typeof createGrants<U>>
 
-/** Returns the functions that make grants from recorded consents: each authorization has its own grant. */
+/**
+ * Returns the functions that make grants from recorded consents: each
+ * authorization has its own grant.
+ */
 export function createGrants<U extends User>({
   records,
   users,
@@ -45,8 +78,9 @@ export function createGrants<U extends User>({
   settings,
 }: ProviderDependencies<U>) {
   /**
-   * Records the scopes of a client with `consent: implicit`. Returns false, and records nothing, if the request cannot
-   * succeed yet: it may be refused, or another user may sign in.
+   * Records the scopes of a client with `consent: implicit`. Returns false, and
+   * records nothing, if the request cannot succeed yet: it may be refused, or
+   * another user may sign in.
    */
   async function recordImplicit(
     accountId: string,
@@ -55,23 +89,41 @@ export function createGrants<U extends User>({
     needsAnswer: () => Promise<boolean>,
   ): Promise<boolean> {
     const { value, version } = await consents.read(accountId, clientId)
-    if (value && scopes.every(scope => value.scopes.includes(scope))) return true
+    if (value && scopes.every(scope => value.scopes.includes(scope)))
+      return true
     if (await needsAnswer()) return false
-    await consents.decide(accountId, clientId, { scopes, declined: [], version })
+    await consents.decide(accountId, clientId, {
+      scopes,
+      declined: [],
+      version,
+    })
     return true
   }
 
-  /** Returns a grant with the scopes and claims of a consent. It is not saved yet. */
-  function grantOf({ Grant }: LibraryProvider, client: Client, allowed: Allowed) {
+  /**
+   * Returns a grant with the scopes and claims of a consent. It is not saved
+   * yet.
+   */
+  function grantOf(
+    { Grant }: LibraryProvider,
+    client: Client,
+    allowed: Allowed,
+  ) {
     const { accountId, scopes, declined, jti, iat } = allowed
-    const needed = (client.required_scopes as ClientMetadata['required_scopes']) ?? []
-    const grant = Object.assign(new Grant({ accountId, clientId: client.clientId }), { jti, iat })
+    const needed =
+      (client.required_scopes as ClientMetadata['required_scopes']) ?? []
+    const grant = Object.assign(
+      new Grant({ accountId, clientId: client.clientId }),
+      { jti, iat },
+    )
     for (const { scope, resource } of scopes.map(readKey)) {
       if (resource === undefined) grant.addOIDCScope(scope)
       else grant.addResourceScope(resource, scope)
     }
     // Declined before the client required it: users are asked again.
-    const refusable = declined.map(readKey).filter(({ scope }) => !needed.includes(scope))
+    const refusable = declined
+      .map(readKey)
+      .filter(({ scope }) => !needed.includes(scope))
     for (const { scope, resource } of refusable) {
       if (resource === undefined) grant.rejectOIDCScope(scope)
       else grant.rejectResourceScope(resource, scope)
@@ -83,8 +135,8 @@ export function createGrants<U extends User>({
   }
 
   /**
-   * Makes a grant, which the caller saves; undefined without a consent. `signedIn`: epoch seconds of the
-   * sign-in. `id`: that of the grant.
+   * Makes a grant, which the caller saves; undefined without a consent.
+   * `signedIn`: epoch seconds of the sign-in. `id`: that of the grant.
    */
   async function make(
     provider: LibraryProvider,
@@ -94,41 +146,51 @@ export function createGrants<U extends User>({
     id = newTag(),
   ) {
     const consent = await consents.find(accountId, client.clientId)
-    if (!consent || consent.appearance !== appearanceOf(client)) return undefined
+    if (!consent || consent.appearance !== appearanceOf(client))
+      return undefined
     return grantOf(provider, client, { ...consent, jti: id, iat: signedIn })
   }
 
   /**
-   * Returns the account of a grant, if it is enabled and its consent covers the grant.
+   * Returns the account of a grant, if it is enabled and its consent covers the
+   * grant.
    *
-   * Ending access first writes that it ended and then looks for grants. Either it finds a grant that is saved
-   * meanwhile, or this finds that access has ended, before a token is issued.
+   * Ending access first writes that it ended and then looks for grants. Either
+   * it finds a grant that is saved meanwhile, or this finds that access has
+   * ended, before a token is issued.
    */
   async function accountOf(grant: Grant): Promise<U | undefined> {
     const { accountId = '', clientId = '', iat: signedIn } = grant
     await consents.readWithAccount(accountId, clientId)
     const account = await users.findEnabled(accountId, signedIn)
     const { scopes = [] } = (await consents.find(accountId, clientId)) ?? {}
-    return allowedBy(grant).every(key => scopes.includes(key)) ? account : undefined
+    return allowedBy(grant).every(key => scopes.includes(key))
+      ? account
+      : undefined
   }
 
   /**
-   * Returns the account of a code or token that is used, if its access has not ended since. Throws if the account
-   * may not use the client any more.
+   * Returns the account of a code or token that is used, if its access has not
+   * ended since. Throws if the account may not use the client any more.
    */
   async function accountOfToken({ client, entities }: Oidc, token: Used) {
     const account =
       isTokenRequest() && entities.Grant
         ? await accountOf(entities.Grant)
-        : await users.findEnabled(token.accountId ?? '', await signInOf(records, token))
+        : await users.findEnabled(
+            token.accountId ?? '',
+            await signInOf(records, token),
+          )
     const refusal = account && client && refusalOf(client, account)
     if (!refusal) return account
-    throw isTokenRequest() ? new errors.InvalidGrant(refusal) : new errors.InvalidToken(refusal)
+    throw isTokenRequest()
+      ? new errors.InvalidGrant(refusal)
+      : new errors.InvalidToken(refusal)
   }
 
   /**
-   * Returns the grant of an authorization request, after its consent is recorded. `needsAnswer`: whether a page
-   * precedes that of the consent.
+   * Returns the grant of an authorization request, after its consent is
+   * recorded. `needsAnswer`: whether a page precedes that of the consent.
    */
   async function fromConsent(
     ctx: KoaContextWithOIDC,
@@ -140,23 +202,42 @@ export function createGrants<U extends User>({
     const accountId = required(oidc.session?.accountId)
     // A page refuses the user: nothing is recorded.
     if (oidc.account?.refusal) return undefined
-    if (clientId === ACCOUNT_CLIENT) return grantOfAccountPages(oidc.provider, client, accountId)
+    if (clientId === ACCOUNT_CLIENT)
+      return grantOfAccountPages(oidc.provider, client, accountId)
     if (client.consent === 'implicit' && !isDevice(oidc)) {
       const scopes = requestedScopes(oidc, settings)
-      const isRecorded = await recordImplicit(accountId, clientId, scopes, needsAnswer)
+      const isRecorded = await recordImplicit(
+        accountId,
+        clientId,
+        scopes,
+        needsAnswer,
+      )
       if (!isRecorded) return undefined
     }
     const decision = decisionOf(oidc)
-    if (decision && oidc.account) await recordDecision(ctx, accountId, clientId, decision)
-    const grant = await make(oidc.provider, client, accountId, oidc.session?.loginTs)
+    if (decision && oidc.account)
+      await recordDecision(ctx, accountId, clientId, decision)
+    const grant = await make(
+      oidc.provider,
+      client,
+      accountId,
+      oidc.session?.loginTs,
+    )
     if (!grant) return undefined
     nameSession(records, oidc, clientId)
     await consents.touch(accountId, clientId)
     return grant
   }
 
-  /** The account pages need no consent. Their grant is not saved, because they redeem no code. */
-  function grantOfAccountPages(provider: LibraryProvider, client: Client, accountId: string) {
+  /**
+   * The account pages need no consent. Their grant is not saved, because they
+   * redeem no code.
+   */
+  function grantOfAccountPages(
+    provider: LibraryProvider,
+    client: Client,
+    accountId: string,
+  ) {
     return grantOf(provider, client, {
       accountId,
       scopes: ['openid'],
@@ -166,8 +247,9 @@ export function createGrants<U extends User>({
   }
 
   /**
-   * Records the answer to the consent page, which is final here. Records nothing when the access was removed while
-   * that page was open: the user is then asked again.
+   * Records the answer to the consent page, which is final here. Records
+   * nothing when the access was removed while that page was open: the user is
+   * then asked again.
    */
   async function recordDecision(
     ctx: KoaContextWithOIDC,
@@ -189,22 +271,31 @@ export function createGrants<U extends User>({
   }
 
   /**
-   * The implicit flow issues a token with its grant. Revokes the grant if access has ended meanwhile, and
-   * throws.
+   * The implicit flow issues a token with its grant. Revokes the grant if
+   * access has ended meanwhile, and throws.
    */
-  async function checkToken({ oidc: { grant } }: KoaContextWithOIDC): Promise<void> {
+  async function checkToken({
+    oidc: { grant },
+  }: KoaContextWithOIDC): Promise<void> {
     if (!grant || (await accountOf(grant))) return
     await revokeGrant(records, grant.jti)
-    throw new errors.AccessDenied(undefined, 'the consent or the sign-in ended meanwhile')
+    throw new errors.AccessDenied(
+      undefined,
+      'the consent or the sign-in ended meanwhile',
+    )
   }
 
   return { make, accountOfToken, fromConsent, checkToken }
 }
 
-/** The keys of the scopes in a grant, as in the consent that it was made from. */
+/**
+ * The keys of the scopes in a grant, as in the consent that it was made from.
+ */
 function allowedBy(grant: Grant): string[] {
   const ofApis = Object.keys(grant.resources ?? {}).flatMap(resource =>
-    wordsOf(grant.getResourceScope(resource)).map(scope => keyOf(scope, resource)),
+    wordsOf(grant.getResourceScope(resource)).map(scope =>
+      keyOf(scope, resource),
+    ),
   )
   return [...wordsOf(grant.getOIDCScope()), ...ofApis]
 }
@@ -212,8 +303,9 @@ function allowedBy(grant: Grant): string[] {
 const wordsOf = (text: string) => text.split(' ').filter(Boolean)
 
 /**
- * Sets the `sid` of the client in this session to a keyed hash. The library would take a random one, and
- * the ID tokens of two tabs that authorize a new client at once would differ in it.
+ * Sets the `sid` of the client in this session to a keyed hash. The library
+ * would take a random one, and the ID tokens of two tabs that authorize a new
+ * client at once would differ in it.
  */
 function nameSession(records: Records, { session }: Oidc, clientId: string) {
   if (!session || session.sidFor(clientId)) return
@@ -222,11 +314,22 @@ function nameSession(records: Records, { session }: Oidc, clientId: string) {
 }
 
 /**
- * Returns a hash of the name and hosts that users see of a client that is not in the config folder (its
- * metadata have no `consent`): after a change, users are asked again. Undefined for others.
+ * Returns a hash of the name and hosts that users see of a client that is not
+ * in the config folder (its metadata have no `consent`): after a change, users
+ * are asked again. Undefined for others.
  */
-export function appearanceOf({ clientName, redirectUris = [], consent }: Client) {
+export function appearanceOf({
+  clientName,
+  redirectUris = [],
+  consent,
+}: Client) {
   if (consent !== undefined) return undefined
-  const hosts = redirectUris.map(uri => new URL(uri)).map(({ protocol, host }) => protocol + host)
-  return hash('sha256', JSON.stringify([clientName, ...new Set(hosts.toSorted())]), 'base64url')
+  const hosts = redirectUris
+    .map(uri => new URL(uri))
+    .map(({ protocol, host }) => protocol + host)
+  return hash(
+    'sha256',
+    JSON.stringify([clientName, ...new Set(hosts.toSorted())]),
+    'base64url',
+  )
 }

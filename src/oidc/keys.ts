@@ -1,18 +1,26 @@
-// Keys of the provider, as the library reads them, and the algorithms that are accepted.
+// Keys of the provider, as the library reads them, and the algorithms that are
+// accepted.
 
 import { createPublicKey } from 'node:crypto'
 import { type Configuration, ExternalSigningKey } from 'oidc-provider'
 import { mapOf } from '../store/values.ts'
 import type { SigningKey } from './dependencies.ts'
 import { costOf } from './key-cost.ts'
-import { CONTENT_ENCRYPTION, ENCRYPTION_ALGORITHMS, SIGNING_ALGORITHMS } from './vocabulary.ts'
+import {
+  CONTENT_ENCRYPTION,
+  ENCRYPTION_ALGORITHMS,
+  SIGNING_ALGORITHMS,
+} from './vocabulary.ts'
 
 /**
- * Returns the accepted algorithms (RFC 8725 §3.1): never `none`, a shared secret (HS256, `dir`, A*KW) or
- * RSA-OAEP with SHA-1. The provider signs with the algorithms of its keys.
+ * Returns the accepted algorithms (RFC 8725 §3.1): never `none`, a shared
+ * secret (HS256, `dir`, A*KW) or RSA-OAEP with SHA-1. The provider signs with
+ * the algorithms of its keys.
  */
 export function algorithms(keys: SigningKey[]): Configuration['enabledJWA'] {
-  const ours = [...new Set(keys.filter(canSign).map(({ alg }) => alg as 'RS256'))]
+  const ours = [
+    ...new Set(keys.filter(canSign).map(({ alg }) => alg as 'RS256')),
+  ]
   const hasKeys = keys.some(({ use }) => use === 'enc')
   return {
     idTokenSigningAlgValues: ours,
@@ -33,7 +41,9 @@ export function algorithms(keys: SigningKey[]): Configuration['enabledJWA'] {
   }
 }
 
-/** Returns a key for the library, which refuses a JWK without private members. */
+/**
+ * Returns a key for the library, which refuses a JWK without private members.
+ */
 export function asLibraryKey(jwk: SigningKey) {
   if (jwk.d !== undefined) return jwk
   const key = createPublicKey({ key: jwk, format: 'jwk' })
@@ -52,8 +62,8 @@ export const canSign = ({ use, d, sign }: SigningKey) =>
   use === 'sig' && (d !== undefined || sign !== undefined)
 
 /**
- * A key or a key set of a client that is not used, because anybody could set its cost. The message is for the
- * developer of the client (RFC 8725 §3.5).
+ * A key or a key set of a client that is not used, because anybody could set
+ * its cost. The message is for the developer of the client (RFC 8725 §3.5).
  */
 export class KeyProblem extends Error {}
 

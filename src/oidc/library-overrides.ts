@@ -1,7 +1,12 @@
-// Every override of the library. Each says why it is there and what would remove it. Features pass
-// handlers; nothing else assigns to a prototype or a class of the library.
+// Every override of the library. Each says why it is there and what would
+// remove it. Features pass handlers; nothing else assigns to a prototype or a
+// class of the library.
 
-import { type Configuration, Provider, type TokenEndpointGrantContext } from 'oidc-provider'
+import {
+  type Configuration,
+  Provider,
+  type TokenEndpointGrantContext,
+} from 'oidc-provider'
 import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { currentRequest, issue } from './adapter/request.ts'
@@ -15,10 +20,16 @@ import { KeyProblem, refuseCostlyKeys } from './keys.ts'
 import { countStoredByClient } from './requests.ts'
 import { responseModes } from './response-modes.ts'
 
-/** The library accepts DPoP proofs from clocks that are ahead by this, but forgets their `jti` earlier. */
+/**
+ * The library accepts DPoP proofs from clocks that are ahead by this, but
+ * forgets their `jti` earlier.
+ */
 const CLOCK_SKEW_SECONDS = 300
 
-/** Functions that return the value of a code or token, by model. `id`: the value that the library has made. */
+/**
+ * Functions that return the value of a code or token, by model. `id`: the value
+ * that the library has made.
+ */
 type TokenIds = Record<string, (token: object, id: string) => string>
 
 /** Returns the provider with all overrides. */
@@ -30,10 +41,11 @@ export function createOverridden(
   { checkToken }: Pick<Grants, 'checkToken'>,
   handOver: ResponseMode,
 ): Provider {
-  // The constructor of the library registers its grant handlers and response modes. There is no option to
-  // wrap or replace them. Removed by: options for both.
-  // Response modes: the form_post page of the library needs JavaScript, and errors get our descriptions.
-  // Grant handlers: the commit of a token request comes last, and features answer `slow_down`.
+  // The constructor of the library registers its grant handlers and response
+  // modes. There is no option to wrap or replace them. Removed by: options for
+  // both. Response modes: the form_post page of the library needs JavaScript,
+  // and errors get our descriptions. Grant handlers: the commit of a token
+  // request comes last, and features answer `slow_down`.
   class Overridden extends Provider {
     override registerResponseMode(name: string, handler: ResponseMode) {
       const ours = responseModes(this, handOver)[name]
@@ -69,8 +81,9 @@ export function createOverridden(
 }
 
 /**
- * A client file has hashes of secrets, several during a change of secret; the library compares one plain
- * secret. Removed by: an asynchronous `compareClientSecret` option.
+ * A client file has hashes of secrets, several during a change of secret; the
+ * library compares one plain secret. Removed by: an asynchronous
+ * `compareClientSecret` option.
  */
 function compareHashes({ Client: { prototype } }: Provider): void {
   const { compareClientSecret } = prototype
@@ -78,20 +91,27 @@ function compareHashes({ Client: { prototype } }: Provider): void {
     const sent = currentRequest()?.get('Authorization')
       ? 'client_secret_basic'
       : 'client_secret_post'
-    if (!this.any_secret_method && sent !== this.tokenEndpointAuthMethod) return false
-    const hashes = this.client_secret_hashes as ClientMetadata['client_secret_hashes']
-    return hashes ? matchesHash(actual, hashes) : compareClientSecret.call(this, actual)
+    if (!this.any_secret_method && sent !== this.tokenEndpointAuthMethod)
+      return false
+    const hashes = this
+      .client_secret_hashes as ClientMetadata['client_secret_hashes']
+    return hashes
+      ? matchesHash(actual, hashes)
+      : compareClientSecret.call(this, actual)
   }
 }
 
 /**
- * The constructor copies all clients in one turn of the event loop. Returns a function that adds one client
- * to the provider. It throws for invalid metadata. Removed by: an option that makes clients one by one.
+ * The constructor copies all clients in one turn of the event loop. Returns a
+ * function that adds one client to the provider. It throws for invalid
+ * metadata. Removed by: an option that makes clients one by one.
  *
- * A client keeps the keys of its `jwks_uri` while one of them fits. Here they are fetched again, and removed keys end.
- * Removed by: a maximum age of fetched keys.
+ * A client keeps the keys of its `jwks_uri` while one of them fits. Here they
+ * are fetched again, and removed keys end. Removed by: a maximum age of fetched
+ * keys.
  *
- * Clients that are not in the config folder, which anybody can make, get the limits of `limitKeys`.
+ * Clients that are not in the config folder, which anybody can make, get the
+ * limits of `limitKeys`.
  */
 export function addLater({ Client }: Provider) {
   const find = Client.find.bind(Client)
@@ -101,13 +121,20 @@ export function addLater({ Client }: Provider) {
     const client = configured ?? (await find(id))
     const keys = client?.asymmetricKeyStore as ClientKeys | undefined
     if (keys && !configured) limitKeys(keys)
-    if (keys?.freshUntil !== undefined && keys.freshUntil + STALE_SECONDS <= now()) keys.clear()
+    if (
+      keys?.freshUntil !== undefined &&
+      keys.freshUntil + STALE_SECONDS <= now()
+    )
+      keys.clear()
     return client
   }
   return (metadata: { client_id: string }) => {
     const client = Reflect.construct(Client, [structuredClone(metadata)])
     // A client with a file cannot change its own registration.
-    added.set(metadata.client_id, Object.defineProperty(client, 'noManage', { value: true }))
+    added.set(
+      metadata.client_id,
+      Object.defineProperty(client, 'noManage', { value: true }),
+    )
   }
 }
 
@@ -120,8 +147,9 @@ interface ClientKeys {
 }
 
 /**
- * The library tries each key that fits a JWT, whatever its size. Here one key fits: where a client has several, its
- * JWT names one (OIDC Core §10.1). Removed by: options for the number and the size of the keys of clients.
+ * The library tries each key that fits a JWT, whatever its size. Here one key
+ * fits: where a client has several, its JWT names one (OIDC Core §10.1).
+ * Removed by: options for the number and the size of the keys of clients.
  */
 function limitKeys(keys: ClientKeys): void {
   // The library caches clients.
@@ -130,20 +158,27 @@ function limitKeys(keys: ClientKeys): void {
   keys.selectForVerify = header => {
     const fitting = select(header)
     refuseCostlyKeys(fitting)
-    if (fitting.length > 1) throw new KeyProblem(typeof header.kid === 'string' ? SAME_KID : NO_KID)
+    if (fitting.length > 1)
+      throw new KeyProblem(typeof header.kid === 'string' ? SAME_KID : NO_KID)
     return fitting
   }
 }
 
-const NO_KID = 'kid is required in the header of the JWT: this client has several keys'
-const SAME_KID = 'several keys of this client have the kid of the JWT: each needs its own'
+const NO_KID =
+  'kid is required in the header of the JWT: this client has several keys'
+const SAME_KID =
+  'several keys of this client have the kid of the JWT: each needs its own'
 
-/** How long keys are kept after `freshUntil`, which is at least a minute after they were fetched. */
+/**
+ * How long keys are kept after `freshUntil`, which is at least a minute after
+ * they were fetched.
+ */
 const STALE_SECONDS = 240
 
 /**
- * The library sends logout tokens and pings while the user waits, once, and forgets failures. Here a
- * queue delivers them. Removed by: a `deliver` option of backchannelLogout and ciba.
+ * The library sends logout tokens and pings while the user waits, once, and
+ * forgets failures. Here a queue delivers them. Removed by: a `deliver` option
+ * of backchannelLogout and ciba.
  */
 function deliverLater({ Client: { prototype } }: Provider): void {
   Object.assign(prototype, {
@@ -159,18 +194,24 @@ function deliverLater({ Client: { prototype } }: Provider): void {
 const REPLAY_BYTES = 512
 
 /** The records of used `jti`s. A record has no content: it exists. */
-export const replayRecords = (records: Records) => records.of<object>('ReplayDetection')
+export const replayRecords = (records: Records) =>
+  records.of<object>('ReplayDetection')
 
 /** The id of the record of a used `jti`. */
 export const replayId = (iss: string, jti: string) => `${iss}\0${jti}`
 
 /**
- * The library looks for a used `jti` and then writes it, so that two requests at once both pass. Here
- * the first write decides (RFC 7523 §3). Removed by: an adapter method that does both.
+ * The library looks for a used `jti` and then writes it, so that two requests
+ * at once both pass. Here the first write decides (RFC 7523 §3). Removed by: an
+ * adapter method that does both.
  */
 function detectReplays(provider: Provider, records: Records): void {
   const used = replayRecords(records)
-  provider.ReplayDetection.unique = async (iss: string, jti: string, exp: number) => {
+  provider.ReplayDetection.unique = async (
+    iss: string,
+    jti: string,
+    exp: number,
+  ) => {
     const ctx = currentRequest()
     if (ctx) countStoredByClient(ctx, REPLAY_BYTES)
     const options = { ttl: exp - now() + CLOCK_SKEW_SECONDS }
@@ -182,20 +223,22 @@ function detectReplays(provider: Provider, records: Records): void {
 }
 
 /**
- * The library answers a request with the `acr` of the session. A client that requested a weaker one as essential
- * gets that (OIDC Core §5.5.1.1), and the session keeps its own. Removed by: an option for the `acr` of a response.
+ * The library answers a request with the `acr` of the session. A client that
+ * requested a weaker one as essential gets that (OIDC Core §5.5.1.1), and the
+ * session keeps its own. Removed by: an option for the `acr` of a response.
  */
 export function answerWithAcr(oidc: object, value: string): void {
   Object.defineProperty(oidc, 'acr', { value, configurable: true })
 }
 
 /**
- * The value of a code or token begins with the id of its grant (oidc/adapter/grants.ts). Removed by: a
- * `generateTokenId` option.
+ * The value of a code or token begins with the id of its grant
+ * (oidc/adapter/grants.ts). Removed by: a `generateTokenId` option.
  */
 function assignTokenIds(provider: Provider, ids: TokenIds): void {
   for (const [model, idOf] of Object.entries(ids)) {
-    const { prototype }: { prototype: { generateTokenId(): string } } = Reflect.get(provider, model)
+    const { prototype }: { prototype: { generateTokenId(): string } } =
+      Reflect.get(provider, model)
     const { generateTokenId: generate } = prototype
     prototype.generateTokenId = function () {
       return idOf(this, generate.call(this))

@@ -1,5 +1,6 @@
-// Notes of the wrapper about a request, beside its answer: audit events, and the reason of a failure. Both are
-// kept in the state of the request; operation/log.ts writes them to the log when the request is over.
+// Notes of the wrapper about a request, beside its answer: audit events, and
+// the reason of a failure. Both are kept in the state of the request;
+// operation/log.ts writes them to the log when the request is over.
 
 import type { Context, ParameterizedContext } from 'koa'
 import type { errors } from 'oidc-provider'
@@ -10,9 +11,15 @@ declare module 'koa' {
   interface DefaultState {
     /** Audit events of the request, in order. */
     auditEvents: NotedEvent[]
-    /** Further fields of the log line. Never a secret, and never an id that gives access. */
+    /**
+     * Further fields of the log line. Never a secret, and never an id that
+     * gives access.
+     */
     log: Record<string, unknown>
-    /** An unavailable store or server that the library took for an error of the client. */
+    /**
+     * An unavailable store or server that the library took for an error of the
+     * client.
+     */
     outage?: Error
     /** An error that is a fault of Usher or its store. */
     fault?: unknown
@@ -32,19 +39,26 @@ export type ProtocolEvent =
 /** An audit event with its fields. */
 export type NotedEvent = { event: string } & Record<string, unknown>
 
-/** Adds an audit event to this request. An event with the same fields is added once. */
+/**
+ * Adds an audit event to this request. An event with the same fields is added
+ * once.
+ */
 export function noteEvent<Name extends string = ProtocolEvent>(
   { state }: Pick<ParameterizedContext, 'state'>,
   event: Name,
   about: Record<string, unknown>,
 ) {
   const added = { event, ...about }
-  const isSame = (other: NotedEvent) => JSON.stringify(other) === JSON.stringify(added)
+  const isSame = (other: NotedEvent) =>
+    JSON.stringify(other) === JSON.stringify(added)
   if (!state.auditEvents.some(isSame)) state.auditEvents.push(added)
 }
 
 /** Notes why a request was refused, for its log line. */
-export function logError(ctx: Context, thrown: Partial<errors.OIDCProviderError>): void {
+export function logError(
+  ctx: Context,
+  thrown: Partial<errors.OIDCProviderError>,
+): void {
   const outage = outageIn(thrown)
   // The library wrapped it in an error of the client.
   if (outage && outage !== thrown) ctx.state.outage = outage

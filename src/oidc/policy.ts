@@ -11,8 +11,9 @@
 //      (adapter/sessions.ts). If the session has ended meanwhile, the grant ends with it
 //   6  response-modes.ts sends the code to the client
 //
-// The prompts in the order in which they are checked: those that come first (a page of a switched-off client, a step of
-// a sign-in), select_account, login, those of features, consent.
+// The prompts in the order in which they are checked: those that come first (a
+// page of a switched-off client, a step of a sign-in), select_account, login,
+// those of features, consent.
 
 import { decodeJwt } from 'jose'
 import { interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
@@ -29,7 +30,10 @@ const { Check, Prompt, base } = interactionPolicy
 type Context = { oidc: Oidc }
 type Needed = (ctx: Context) => boolean | Promise<boolean>
 
-/** Returns the interaction policy: the library's prompts and checks, ours, and those of the features. */
+/**
+ * Returns the interaction policy: the library's prompts and checks, ours, and
+ * those of the features.
+ */
 export function createPolicy(
   { settings, consents }: ProviderDependencies,
   features: Feature[],
@@ -41,13 +45,17 @@ export function createPolicy(
   const policy = base()
   const consent = required(policy.get('consent'))
 
-  /** Whether a second factor meets the requested `acr` without a new sign-in. */
-  const isMet = async ({ oidc }: Context) => (await factors?.meetsAcr(oidc)) ?? false
+  /**
+   * Whether a second factor meets the requested `acr` without a new sign-in.
+   */
+  const isMet = async ({ oidc }: Context) =>
+    (await factors?.meetsAcr(oidc)) ?? false
   const lacksAcr = async (ctx: Context) => {
     const { params, acr, result } = ctx.oidc
     const asked = String(params?.acr_values ?? '').split(' ')
     const wanted = acrValues.filter(value => asked.includes(value))
-    const isLacking = wanted.length > 0 && !wanted.some(value => satisfies(acr, value))
+    const isLacking =
+      wanted.length > 0 && !wanted.some(value => satisfies(acr, value))
     return isLacking && !result?.login && !(await isMet(ctx))
   }
   const lacksMethod = ({ oidc: { client, session, params } }: Context) => {
@@ -59,25 +67,37 @@ export function createPolicy(
   policy.add(select, 0)
   for (const [name, { isFirst, requestable }] of Object.entries(prompts)) {
     if (policy.get(name)) continue
-    const isNext = ({ oidc: { result } }: Context) => stepAt(result, name) !== undefined
-    const step = new Check('step', 'the sign-in has a further step', 'interaction_required', isNext)
-    policy.add(new Prompt({ name, requestable }, step), isFirst ? 0 : policy.length - 1)
+    const isNext = ({ oidc: { result } }: Context) =>
+      stepAt(result, name) !== undefined
+    const step = new Check(
+      'step',
+      'the sign-in has a further step',
+      'interaction_required',
+      isNext,
+    )
+    policy.add(
+      new Prompt({ name, requestable }, step),
+      isFirst ? 0 : policy.length - 1,
+    )
   }
   consent.checks.remove('native_client_prompt')
-  // The library validates the hint of a new request. It does not read it again on the user code page, or when
-  // the request is resumed, and would then accept any user (OIDC Core §3.1.2.2).
+  // The library validates the hint of a new request. It does not read it again
+  // on the user code page, or when the request is resumed, and would then
+  // accept any user (OIDC Core §3.1.2.2).
   const login = required(policy.get('login'))
   const hint = required(login.checks.get('id_token_hint'))
   const { check } = hint
   hint.check = ctx => {
     const text = ctx.oidc.params?.id_token_hint
-    if (text) ctx.oidc.entity('IdTokenHint', { payload: decodeJwt(String(text)) })
+    if (text)
+      ctx.oidc.entity('IdTokenHint', { payload: decodeJwt(String(text)) })
     return check(ctx)
   }
   for (const name of ['essential_acr', 'essential_acrs']) {
     const essential = required(login.checks.get(name))
     const { check: isLacking } = essential
-    essential.check = async ctx => Boolean(await isLacking(ctx)) && !(await isMet(ctx))
+    essential.check = async ctx =>
+      Boolean(await isLacking(ctx)) && !(await isMet(ctx))
   }
 
   const signIn = (reason: string, description: string, isNeeded: Needed) =>
@@ -86,9 +106,21 @@ export function createPolicy(
     {
       login: [
         signIn('account_gone', 'the account can no longer sign in', isGone),
-        signIn('acr_values', 'the user has not signed in as acr_values has it', lacksAcr),
-        signIn('required_sign_in', 'the client requires another method of sign-in', lacksMethod),
-        signIn('another_account', 'the user wants to use another account', wantsOther),
+        signIn(
+          'acr_values',
+          'the user has not signed in as acr_values has it',
+          lacksAcr,
+        ),
+        signIn(
+          'required_sign_in',
+          'the client requires another method of sign-in',
+          lacksMethod,
+        ),
+        signIn(
+          'another_account',
+          'the user wants to use another account',
+          wantsOther,
+        ),
       ],
       select_account: [
         new Check(
@@ -112,13 +144,15 @@ export function createPolicy(
   for (const [prompt, more] of checks.flatMap(part => Object.entries(part))) {
     required(policy.get(prompt)).checks.push(...more)
   }
-  // An interaction keeps the parameters of its request. The library's details would repeat them, so
-  // that a request with a long login_hint would be stored twice.
+  // An interaction keeps the parameters of its request. The library's details
+  // would repeat them, so that a request with a long login_hint would be stored
+  // twice.
   for (const prompt of policy) {
     prompt.details = bind
     for (const check of prompt.checks) check.details = () => ({})
   }
-  // For the consent page: everything that is requested, and the consent that its answer builds on.
+  // For the consent page: everything that is requested, and the consent that
+  // its answer builds on.
   consent.details = async ctx => {
     const client = required(ctx.oidc.client)
     const accountId = required(ctx.oidc.session?.accountId)
@@ -145,21 +179,28 @@ export async function precedesConsent(
   return false
 }
 
-const isGone = ({ oidc: { session, account } }: Context) => Boolean(session?.accountId && !account)
-const wantsOther = ({ oidc: { result } }: Context) => wantsAnother(result) && !result?.login
+const isGone = ({ oidc: { session, account } }: Context) =>
+  Boolean(session?.accountId && !account)
+const wantsOther = ({ oidc: { result } }: Context) =>
+  wantsAnother(result) && !result?.login
 
-/** Users are not asked while they are signed out, or when they have just signed in. */
+/**
+ * Users are not asked while they are signed out, or when they have just signed
+ * in.
+ */
 const hasToSelect = ({ oidc }: Context) =>
   oidc.prompts.has('select_account') &&
   oidc.promptPending('select_account') &&
   Boolean(oidc.session?.accountId && !oidc.result?.login)
 
-// Whether another application can pass for this client: it has no secret, and its redirect URI is not https.
-// Users then consent each time (RFC 8252 §8.6), unless the client's file has `consent: implicit`.
+// Whether another application can pass for this client: it has no secret, and
+// its redirect URI is not https. Users then consent each time (RFC 8252 §8.6),
+// unless the client's file has `consent: implicit`.
 function isImpersonable({ oidc }: Context): boolean {
   const { client, params } = oidc
   if (!client || client.consent === 'implicit' || decisionOf(oidc)) return false
   const secretless =
-    client.applicationType === 'native' || client.tokenEndpointAuthMethod === 'none'
+    client.applicationType === 'native' ||
+    client.tokenEndpointAuthMethod === 'none'
   return secretless && !String(params?.redirect_uri).startsWith('https:')
 }

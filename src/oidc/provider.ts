@@ -1,5 +1,6 @@
-// The thin wrapper begins here: the library's configuration, one decision a line. Settings that are not here have their
-// defaults, on purpose; test/unit/library.test.ts pins the defaults that Usher relies on.
+// The thin wrapper begins here: the library's configuration, one decision a
+// line. Settings that are not here have their defaults, on purpose;
+// test/unit/library.test.ts pins the defaults that Usher relies on.
 //
 // To read the folder in order:
 //
@@ -16,8 +17,9 @@
 //   library-repairs.ts            what the library answers wrongly
 //   feature.ts                    what optional features add
 //
-// Three of the flows are drawn where they happen: an authorization in policy.ts, a code exchange in adapter/adapter.ts, a
-// refresh in adapter/refresh-tokens.ts. The fourth is short:
+// Three of the flows are drawn where they happen: an authorization in
+// policy.ts, a code exchange in adapter/adapter.ts, a refresh in
+// adapter/refresh-tokens.ts. The fourth is short:
 //
 //   UserInfo
 //     adapter/codes.ts    reads the access token, and its grant at the same time
@@ -60,8 +62,18 @@ import {
   USHER_METADATA,
 } from './clients.ts'
 import type { Consents } from './consents.ts'
-import { cookieNames, createSignatures, originCookie, pathCookie } from './cookies.ts'
-import type { Oidc, ProviderDependencies, ProviderSettings, User } from './dependencies.ts'
+import {
+  cookieNames,
+  createSignatures,
+  originCookie,
+  pathCookie,
+} from './cookies.ts'
+import type {
+  Oidc,
+  ProviderDependencies,
+  ProviderSettings,
+  User,
+} from './dependencies.ts'
 import { dpop } from './dpop.ts'
 import { fapi } from './fapi.ts'
 import {
@@ -77,16 +89,28 @@ import type { Grants } from './grants.ts'
 import { createBrowserBinding } from './interactions.ts'
 import { algorithms, asLibraryKey } from './keys.ts'
 import { addLater, createOverridden } from './library-overrides.ts'
-import { lifetimes, mayRevoke, requireScope, stateLifetimes } from './lifetimes.ts'
+import {
+  lifetimes,
+  mayRevoke,
+  requireScope,
+  stateLifetimes,
+} from './lifetimes.ts'
 import { routesOf } from './paths.ts'
 import { createPolicy, precedesConsent } from './policy.ts'
-import { checkRequest, countStoredByClient, requireResource } from './requests.ts'
+import {
+  checkRequest,
+  countStoredByClient,
+  requireResource,
+} from './requests.ts'
 import { ACCOUNT_CLIENT, flowOf, RESPONSE_TYPES } from './vocabulary.ts'
 
 /** The size of an access token in the store. */
 const TOKEN_BYTES = 1024
 
-/** The pages that the library shows to users, and the prompts at which it asks them. */
+/**
+ * The pages that the library shows to users, and the prompts at which it asks
+ * them.
+ */
 export interface LibraryPages {
   showError: ShowError
   /** A form that submits itself, for `response_mode=form_post`. */
@@ -99,7 +123,10 @@ export interface LibraryPages {
 
 type Dependencies = ProviderDependencies & { grants: Grants }
 
-/** Returns the provider. Throws `RefusedClients` with every client that the library refuses. */
+/**
+ * Returns the provider. Throws `RefusedClients` with every client that the
+ * library refuses.
+ */
 export async function createProvider(
   dependencies: Dependencies,
   features: Feature[],
@@ -108,11 +135,32 @@ export async function createProvider(
 ): Promise<Provider> {
   const { settings, records, sessions, grants } = dependencies
   const ours = { Interaction: inOneBrowser(settings) }
-  const adapters = merged(features, 'adapter', feature => feature.adapters, ours)
-  const { adapter, tokenIds } = createState(records, stateLifetimes(settings), adapters, sessions)
-  const setup = { ...configuration(dependencies, features, parts, pages), adapter }
-  const provider = createOverridden(setup, dependencies, features, tokenIds, grants, pages.handOver)
-  // Scheme, host and address of a request are those that the HTTP edge of the product set.
+  const adapters = merged(
+    features,
+    'adapter',
+    feature => feature.adapters,
+    ours,
+  )
+  const { adapter, tokenIds } = createState(
+    records,
+    stateLifetimes(settings),
+    adapters,
+    sessions,
+  )
+  const setup = {
+    ...configuration(dependencies, features, parts, pages),
+    adapter,
+  }
+  const provider = createOverridden(
+    setup,
+    dependencies,
+    features,
+    tokenIds,
+    grants,
+    pages.handOver,
+  )
+  // Scheme, host and address of a request are those that the HTTP edge of the
+  // product set.
   provider.proxy = true
   for (const { register } of features) register?.(provider)
   const add = addLater(provider)
@@ -128,14 +176,26 @@ function configuration(
 ): Configuration {
   const { settings, secrets, records, consents, grants } = dependencies
   const { issuer, acrValues, development, features: enabled } = settings
-  const keys = dependencies.keys.filter(({ use }) => enabled.encryption || use === 'sig')
-  const policy = createPolicy(dependencies, features, parts.factors, pages.prompts)
-  const known = { acrValues, claims: Object.values(claimsByScope(settings)).flat() }
+  const keys = dependencies.keys.filter(
+    ({ use }) => enabled.encryption || use === 'sig',
+  )
+  const policy = createPolicy(
+    dependencies,
+    features,
+    parts.factors,
+    pages.prompts,
+  )
+  const known = {
+    acrValues,
+    claims: Object.values(claimsByScope(settings)).flat(),
+  }
   return {
     // Endpoints and cookies
     routes: routesOf(enabled).paths,
     cookies: {
-      keys: createSignatures(secrets.map(secret => deriveKey(secret, 'cookies'))),
+      keys: createSignatures(
+        secrets.map(secret => deriveKey(secret, 'cookies')),
+      ),
       names: cookieNames(development),
       long: originCookie(development),
       short: pathCookie(development),
@@ -151,7 +211,8 @@ function configuration(
     extraClientMetadata: { properties: USHER_METADATA },
     clientBasedCORS: (_ctx, origin, client) => isOriginOf(client, origin),
     assertJwtClientAuthClaimsAndHeader: assertAssertion,
-    // `false`: the library does not fetch this URI. Only the trusted config folder can set it.
+    // `false`: the library does not fetch this URI. Only the trusted config
+    // folder can set it.
     sectorIdentifierUriValidate: () => false,
 
     // Authorization requests
@@ -159,10 +220,12 @@ function configuration(
     pkce: { required: (_ctx, client) => client.require_pkce !== false },
     allowOmittingSingleRegisteredRedirectUri: false,
     extraParams: {
-      // The parameter is ignored. Its validator is the one hook of the library for every authorization request, pushed
-      // ones too: it is called even if `audience` is absent.
+      // The parameter is ignored. Its validator is the one hook of the library
+      // for every authorization request, pushed ones too: it is called even if
+      // `audience` is absent.
       audience: ctx => checkRequest(ctx, features, known),
-      // The account pages act for a client that has these rules (features/ciba/).
+      // The account pages act for a client that has these rules
+      // (features/ciba/).
       require_sign_in: ctx => dropUnlessOfAccountPages(ctx, 'require_sign_in'),
       second_factor: ctx => dropUnlessOfAccountPages(ctx, 'second_factor'),
     },
@@ -173,7 +236,9 @@ function configuration(
     findAccount: accountFinder(dependencies, parts.ciba),
     scopes: Object.keys(settings.scopes),
     claims: claimsByScope(settings, namesGrants(settings) ? ['jti'] : []),
-    subjectTypes: enabled.pairwise_subjects ? ['public', 'pairwise'] : ['public'],
+    subjectTypes: enabled.pairwise_subjects
+      ? ['public', 'pairwise']
+      : ['public'],
     pairwiseIdentifier: pairwiseSubjects(records),
     loadExistingGrant: grantLoader(grants, policy, parts.registration),
 
@@ -185,21 +250,35 @@ function configuration(
     extraTokenClaims: tokenClaims(features),
     formats: {
       customizers: {
-        jwt: (_ctx, token, jwt) => parts.tokenExchange?.finishAssertion(token, jwt),
+        jwt: (_ctx, token, jwt) =>
+          parts.tokenExchange?.finishAssertion(token, jwt),
       },
     },
-    issueRefreshToken: (_ctx, client, code) => isRefreshable(client, code.scopes),
+    issueRefreshToken: (_ctx, client, code) =>
+      isRefreshable(client, code.scopes),
     rotateRefreshToken: ctx => useRefreshToken(ctx, consents),
-    // The library does not tie tokens to the session. At sign-out, oidc/adapter/sessions.ts revokes the grants of the
-    // session that have no refresh token.
+    // The library does not tie tokens to the session. At sign-out,
+    // oidc/adapter/sessions.ts revokes the grants of the session that have no
+    // refresh token.
     expiresWithSession: () => false,
 
-    features: merged(features, 'library feature', settingsOf, libraryFeatures(dependencies, parts)),
+    features: merged(
+      features,
+      'library feature',
+      settingsOf,
+      libraryFeatures(dependencies, parts),
+    ),
   }
 }
 
-/** The settings of the protocol that is always there, on or off. Features add those of their own. */
-function libraryFeatures({ settings, records }: Dependencies, { ciba }: Parts): LibraryFeatures {
+/**
+ * The settings of the protocol that is always there, on or off. Features add
+ * those of their own.
+ */
+function libraryFeatures(
+  { settings, records }: Dependencies,
+  { ciba }: Parts,
+): LibraryFeatures {
   const { acrValues, features: enabled } = settings
   return {
     devInteractions: { enabled: false },
@@ -207,7 +286,8 @@ function libraryFeatures({ settings, records }: Dependencies, { ciba }: Parts): 
     clientCredentials: { enabled: enabled.client_credentials },
     pushedAuthorizationRequests: {
       enabled: enabled.pushed_authorization_requests !== false,
-      requirePushedAuthorizationRequests: enabled.pushed_authorization_requests === 'required',
+      requirePushedAuthorizationRequests:
+        enabled.pushed_authorization_requests === 'required',
     },
     revocation: { enabled: enabled.revocation, allowedPolicy: mayRevoke },
     claimsParameter: {
@@ -228,10 +308,15 @@ function libraryFeatures({ settings, records }: Dependencies, { ciba }: Parts): 
   }
 }
 
-/** `object`: the library's type has pairs of settings that exclude each other. */
+/**
+ * `object`: the library's type has pairs of settings that exclude each other.
+ */
 const settingsOf = ({ settings }: Feature): object | undefined => settings
 
-/** Hides an interaction from other browsers. On pages, where `ctx` is absent, interactions.ts checks it. */
+/**
+ * Hides an interaction from other browsers. On pages, where `ctx` is absent,
+ * interactions.ts checks it.
+ */
 function inOneBrowser(settings: ProviderSettings): AdapterPart {
   const { isBound } = createBrowserBinding(settings)
   return ({ find }) => ({
@@ -243,7 +328,10 @@ function inOneBrowser(settings: ProviderSettings): AdapterPart {
   })
 }
 
-function discoveryMembers({ discovery, branding }: ProviderSettings, languages: string[]) {
+function discoveryMembers(
+  { discovery, branding }: ProviderSettings,
+  languages: string[],
+) {
   return {
     ...discovery,
     prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
@@ -279,28 +367,45 @@ function permittedResponseTypes({ compatibility }: ProviderSettings) {
 }
 
 /** Removes a parameter that only the account pages send. */
-function dropUnlessOfAccountPages({ oidc }: KoaContextWithOIDC, name: string): void {
+function dropUnlessOfAccountPages(
+  { oidc }: KoaContextWithOIDC,
+  name: string,
+): void {
   const { client, params } = oidc
   if (params && client?.clientId !== ACCOUNT_CLIENT) params[name] = undefined
 }
 
-/** Only the page of an expired interaction uses `client_id`: it links to this client. */
+/**
+ * Only the page of an expired interaction uses `client_id`: it links to this
+ * client.
+ */
 function interactionUrl(_ctx: unknown, { uid, params }: Interaction): string {
   return `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`
 }
 
-/** Whether ID tokens have a `jti`, which names their grant: a client may exchange them (features/token-exchange/). */
+/**
+ * Whether ID tokens have a `jti`, which names their grant: a client may
+ * exchange them (features/token-exchange/).
+ */
 const namesGrants = ({ resources }: ProviderSettings): boolean =>
   Object.values(resources).some(({ exchange }) => exchange)
 
-/** Returns the function that finds the user of a session, a code or a token, with their claims for the client. */
+/**
+ * Returns the function that finds the user of a session, a code or a token,
+ * with their claims for the client.
+ */
 function accountFinder(
   { settings, users, consents, grants }: Dependencies,
   ciba: Parts['ciba'],
 ): FindAccount {
   const hasJti = namesGrants(settings)
 
-  function libraryAccount({ oidc }: { oidc: Oidc }, id: string, user?: User, client?: Client) {
+  function libraryAccount(
+    { oidc }: { oidc: Oidc },
+    id: string,
+    user?: User,
+    client?: Client,
+  ) {
     if (!user) return undefined
     return {
       accountId: id,
@@ -309,7 +414,8 @@ function accountFinder(
       claims(use: string) {
         const named = claimsFor(oidc.client, users.claimsOf(user))
         const grantId = currentRequest()?.oidc.grant?.jti ?? ''
-        const jti = hasJti && use === 'id_token' ? { jti: jwtId(grantId) } : undefined
+        const jti =
+          hasJti && use === 'id_token' ? { jti: jwtId(grantId) } : undefined
         return { sub: id, ...named, ...jti }
       },
     }
@@ -318,36 +424,62 @@ function accountFinder(
   return async (ctx, id, token) => {
     const hinted = await ciba?.findHintedAccount(ctx, id)
     if (hinted) return hinted
-    if (token) return libraryAccount(ctx, id, await grants.accountOfToken(ctx.oidc, token))
+    if (token)
+      return libraryAccount(
+        ctx,
+        id,
+        await grants.accountOfToken(ctx.oidc, token),
+      )
     const { session, client } = ctx.oidc
     // The authorization endpoint reads the consent next.
     if (client && session) await consents.readWithAccount(id, client.clientId)
-    return libraryAccount(ctx, id, await users.findEnabled(id, session?.loginTs), client)
+    return libraryAccount(
+      ctx,
+      id,
+      await users.findEnabled(id, session?.loginTs),
+      client,
+    )
   }
 }
 
-/** Returns the function that makes the grant of an authorization request from the consent of the user. */
+/**
+ * Returns the function that makes the grant of an authorization request from
+ * the consent of the user.
+ */
 function grantLoader(
   grants: Grants,
   policy: interactionPolicy.DefaultPolicy,
   registration: Parts['registration'],
 ): NonNullable<Configuration['loadExistingGrant']> {
   return async ctx => {
-    const grant = await grants.fromConsent(ctx, () => precedesConsent(policy, ctx))
+    const grant = await grants.fromConsent(ctx, () =>
+      precedesConsent(policy, ctx),
+    )
     if (grant?.clientId) await registration?.prolongClient(grant.clientId)
     return grant
   }
 }
 
-/** Returns the function that adds claims to an access token. It is the last place where a token can be refused. */
-function tokenClaims(features: Feature[]): NonNullable<Configuration['extraTokenClaims']> {
-  const claimsOfFeatures = features.flatMap(feature => feature.tokenClaims ?? [])
+/**
+ * Returns the function that adds claims to an access token. It is the last
+ * place where a token can be refused.
+ */
+function tokenClaims(
+  features: Feature[],
+): NonNullable<Configuration['extraTokenClaims']> {
+  const claimsOfFeatures = features.flatMap(
+    feature => feature.tokenClaims ?? [],
+  )
   return async (ctx, token) => {
     requireScope(token)
     requireResource(ctx, token)
     if (ctx.oidc.route === 'token') countStoredByClient(ctx, TOKEN_BYTES)
-    const added = await Promise.all(claimsOfFeatures.map(claimsOf => claimsOf(ctx, token)))
-    const all = [authenticationOf(ctx.oidc), ...added].filter(claims => claims !== undefined)
+    const added = await Promise.all(
+      claimsOfFeatures.map(claimsOf => claimsOf(ctx, token)),
+    )
+    const all = [authenticationOf(ctx.oidc), ...added].filter(
+      claims => claims !== undefined,
+    )
     return all.length ? Object.assign({}, ...all) : undefined
   }
 }
@@ -357,8 +489,14 @@ const isRefreshable = (client: Client, scopes: Set<string>): boolean =>
   client.grantTypeAllowed('refresh_token') &&
   (scopes.has('offline_access') || client.refresh_tokens === 'always')
 
-/** Records that a refresh is a use of the consent, too. Returns whether the refresh token is rotated. */
-async function useRefreshToken({ oidc }: KoaContextWithOIDC, consents: Consents): Promise<boolean> {
+/**
+ * Records that a refresh is a use of the consent, too. Returns whether the
+ * refresh token is rotated.
+ */
+async function useRefreshToken(
+  { oidc }: KoaContextWithOIDC,
+  consents: Consents,
+): Promise<boolean> {
   const { accountId, clientId = '' } = required(oidc.entities.RefreshToken)
   await consents.touch(accountId, clientId)
   return rotates(oidc.client)

@@ -1,7 +1,11 @@
-// The values of the protocol that Usher accepts: grant types, response types and modes, algorithms, and the values of
-// `acr`. The schemas of config/ and the features take them from here.
+// The values of the protocol that Usher accepts: grant types, response types
+// and modes, algorithms, and the values of `acr`. The schemas of config/ and
+// the features take them from here.
 
-/** The client_id with which the account pages sign users in. It needs no consent. */
+/**
+ * The client_id with which the account pages sign users in. It needs no
+ * consent.
+ */
 export const ACCOUNT_CLIENT = 'usher-account'
 
 /** Grant type of the device flow (RFC 8628 §3.4). */
@@ -42,31 +46,49 @@ export const RESPONSE_MODES = [
   'fragment',
 ] as const
 
-/** Signing algorithms. All are asymmetric: clients share no key with the provider. */
+/**
+ * Signing algorithms. All are asymmetric: clients share no key with the
+ * provider.
+ */
 export const SIGNING_ALGORITHMS = ['RS256', 'PS256', 'ES256', 'EdDSA'] as const
 /** Key management algorithms of encrypted JWTs. */
 export const ENCRYPTION_ALGORITHMS = ['RSA-OAEP-256', 'ECDH-ES'] as const
 /** Content encryption algorithms of encrypted JWTs. */
-export const CONTENT_ENCRYPTION = ['A128CBC-HS256', 'A256CBC-HS512', 'A128GCM', 'A256GCM'] as const
+export const CONTENT_ENCRYPTION = [
+  'A128CBC-HS256',
+  'A256CBC-HS512',
+  'A128GCM',
+  'A256GCM',
+] as const
 
 /** Hosts of this machine, as `hostname` of a URL has them. */
 export const LOOPBACK_HOSTS = new Set(['localhost', '127.0.0.1', '[::1]'])
 
-/** The flow that a response type belongs to, as `compatibility` of usher.yaml names it; undefined for `code`. */
+/**
+ * The flow that a response type belongs to, as `compatibility` of usher.yaml
+ * names it; undefined for `code`.
+ */
 export function flowOf(responseType: string) {
   if (responseType === 'code') return undefined
   return responseType.includes('code') ? 'hybrid' : 'implicit'
 }
 
 /** The `acr` of a sign-in with a password. */
-export const PASSWORD_ACR = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
+export const PASSWORD_ACR =
+  'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
 /** The `acr` of a sign-in with two factors (REFEDS MFA profile). */
 export const TWO_FACTOR_ACR = 'https://refeds.org/profile/mfa'
-/** The `acr` of a sign-in with a passkey (OpenID Connect EAP ACR Values 1.0): phishing-resistant. */
+/**
+ * The `acr` of a sign-in with a passkey (OpenID Connect EAP ACR Values 1.0):
+ * phishing-resistant.
+ */
 export const PHISHING_RESISTANT_ACR = 'phr'
 const RANKED_ACRS = [PASSWORD_ACR, TWO_FACTOR_ACR, PHISHING_RESISTANT_ACR]
 
-/** Whether `acr` is the wanted value, or a stronger one. Values of upstreams have no order. */
+/**
+ * Whether `acr` is the wanted value, or a stronger one. Values of upstreams
+ * have no order.
+ */
 export function satisfies(acr: string | undefined, wanted: string): boolean {
   const rank = RANKED_ACRS.indexOf(wanted)
   return acr === wanted || (rank >= 0 && RANKED_ACRS.indexOf(acr ?? '') > rank)
@@ -77,7 +99,10 @@ export const PASSWORD = 'password'
 /** The method of sign-in with a passkey. */
 export const PASSKEY = 'passkey'
 
-/** Returns the method by which a session signed in: the first name in its `amr` (RFC 8176), or that of an upstream. */
+/**
+ * Returns the method by which a session signed in: the first name in its `amr`
+ * (RFC 8176), or that of an upstream.
+ */
 export function methodOf([first = '']: string[] = []): string {
   if (first === 'hwk' || first === 'swk') return PASSKEY
   return first === 'pwd' ? PASSWORD : first

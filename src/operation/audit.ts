@@ -1,5 +1,6 @@
-// Audit events: one log line each, on a logger of its own, written when the request is over. A line names
-// the account, the client and the address, and never contains a secret.
+// Audit events: one log line each, on a logger of its own, written when the
+// request is over. A line names the account, the client and the address, and
+// never contains a secret.
 
 import type { Logger } from 'pino'
 import { noteEvent } from '../oidc/note.ts'
@@ -7,7 +8,10 @@ import { noteEvent } from '../oidc/note.ts'
 /** An audit event with its fields. */
 export type AuditEvent = { event: AuditEventName } & Record<string, unknown>
 
-/** The names of the audit events. Log queries of operators contain them, so they never change. */
+/**
+ * The names of the audit events. Log queries of operators contain them, so they
+ * never change.
+ */
 export const AUDIT_EVENTS = [
   'access_refused',
   'access_removed',
@@ -76,11 +80,17 @@ export const AUDIT_EVENTS = [
 /** The name of an audit event. */
 export type AuditEventName = (typeof AUDIT_EVENTS)[number]
 
-/** True for events that anonymous requests can cause. In a flood they are counted instead of logged. */
+/**
+ * True for events that anonymous requests can cause. In a flood they are
+ * counted instead of logged.
+ */
 export const isFailure = (event: string) =>
   /^(sign_in|second_factor|device_code)_(failed|throttled)$/.test(event)
 
-/** Adds an audit event to this request. An event with the same fields is added once. */
+/**
+ * Adds an audit event to this request. An event with the same fields is added
+ * once.
+ */
 export const note = noteEvent<AuditEventName>
 
 /** The logger of audit events. Its lines have `"log":"audit"`. */

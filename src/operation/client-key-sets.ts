@@ -1,4 +1,5 @@
-// Key sets of clients (`jwks_uri`): they are cached, and the number of requests for them is limited.
+// Key sets of clients (`jwks_uri`): they are cached, and the number of requests
+// for them is limited.
 
 import type { Settings } from '../config/load.ts'
 import { currentRequest } from '../oidc/adapter/request.ts'
@@ -13,24 +14,36 @@ import { createQuota, createQuotas } from './limits.ts'
 /** The answer of an address, also an error, is cached for this time. */
 const CACHE_SECONDS = 30
 
-/** Errors of a connection. Others stay, such as that of an address that is not allowed. */
-const CONNECTION_ERROR = /^(E[A-Z]+|EAI_AGAIN|UND_ERR_SOCKET|UND_ERR_[A-Z]+_TIMEOUT)$/
+/**
+ * Errors of a connection. Others stay, such as that of an address that is not
+ * allowed.
+ */
+const CONNECTION_ERROR =
+  /^(E[A-Z]+|EAI_AGAIN|UND_ERR_SOCKET|UND_ERR_[A-Z]+_TIMEOUT)$/
 
-/** Throws `PeerUnavailable` where a later request may succeed: the client did nothing wrong. */
+/**
+ * Throws `PeerUnavailable` where a later request may succeed: the client did
+ * nothing wrong.
+ */
 function passing(fetch: Fetch): Fetch {
   return async (input, options) => {
-    const response = await fetch(input, options).catch((error: NodeJS.ErrnoException) => {
-      const { name, code = '' } = error
-      if (name !== 'TimeoutError' && !CONNECTION_ERROR.test(code)) throw error
-      throw new PeerUnavailable(reasonOf(error), { cause: error })
-    })
+    const response = await fetch(input, options).catch(
+      (error: NodeJS.ErrnoException) => {
+        const { name, code = '' } = error
+        if (name !== 'TimeoutError' && !CONNECTION_ERROR.test(code)) throw error
+        throw new PeerUnavailable(reasonOf(error), { cause: error })
+      },
+    )
     const { status } = response
     if (status < 500 && status !== 429) return response
     throw new PeerUnavailable(`answered ${status}`)
   }
 }
 
-/** The two ways in which the library fetches: the owner of the address decides which addresses are allowed. */
+/**
+ * The two ways in which the library fetches: the owner of the address decides
+ * which addresses are allowed.
+ */
 export interface ClientFetches {
   /** Public addresses and `egress.allow`. */
   forOperator: Fetch
@@ -39,12 +52,17 @@ export interface ClientFetches {
 }
 
 /**
- * Returns a `fetch` for the library. The library reads `jwks_uri` when no key of a client fits, which any request can
- * cause: key sets are cached, those of strangers are limited in number and checked. Other requests pass.
+ * Returns a `fetch` for the library. The library reads `jwks_uri` when no key
+ * of a client fits, which any request can cause: key sets are cached, those of
+ * strangers are limited in number and checked. Other requests pass.
  */
 export function cacheKeySets(
   { forOperator, forStrangers }: ClientFetches,
-  { clients, features, development }: Pick<Settings, 'clients' | 'features' | 'development'>,
+  {
+    clients,
+    features,
+    development,
+  }: Pick<Settings, 'clients' | 'features' | 'development'>,
 ): Fetch {
   const addresses = clients.flatMap(({ jwks_uri }) => jwks_uri ?? [])
   const configured = new Set(addresses.map(address => new URL(address).href))
@@ -54,22 +72,38 @@ export function cacheKeySets(
   const hasRoomForStrangers = createQuota(BOUNDS.keySets)
   const answers = new Map<string, { until: number; text: Promise<string> }>()
 
-  /** Documents of any host are everybody's: `egress.allow` is for those whose host the operator has listed. */
+  /**
+   * Documents of any host are everybody's: `egress.allow` is for those whose
+   * host the operator has listed.
+   */
   function fetchFor(document: string | undefined): Fetch {
-    const isListed = !document || hosts.includes(URL.parse(document)?.host ?? '')
+    const isListed =
+      !document || hosts.includes(URL.parse(document)?.host ?? '')
     return isListed || development ? forOperator : forStrangers
   }
 
-  /** Whether the address of a key set may be requested. An address in the config folder always may. */
+  /**
+   * Whether the address of a key set may be requested. An address in the config
+   * folder always may.
+   */
   function mayRequest(address: string, client: string): boolean {
     if (configured.has(address)) return true
     if (!isDocument(client)) return ofClient.take(client)
-    return ofNetwork.take(networkOf(currentRequest()?.ip ?? '')) && hasRoomForStrangers()
+    return (
+      ofNetwork.take(networkOf(currentRequest()?.ip ?? '')) &&
+      hasRoomForStrangers()
+    )
   }
 
-  async function read(address: string, client: string, options: RequestInit): Promise<string> {
+  async function read(
+    address: string,
+    client: string,
+    options: RequestInit,
+  ): Promise<string> {
     const isConfigured = configured.has(address)
-    const get = passing(fetchFor(!isConfigured && isDocument(client) ? client : undefined))
+    const get = passing(
+      fetchFor(!isConfigured && isDocument(client) ? client : undefined),
+    )
     const response = await get(address, { ...options, redirect: 'manual' })
     if (response.status !== 200) {
       await response.body?.cancel()
@@ -91,7 +125,8 @@ export function cacheKeySets(
     if (options.method !== 'GET') return forOperator(input, options)
     // The library follows redirects for key sets only.
     if (options.redirect) return passing(fetchFor(address))(input, options)
-    for (const [asked, { until }] of answers) if (until <= now()) answers.delete(asked)
+    for (const [asked, { until }] of answers)
+      if (until <= now()) answers.delete(asked)
     const kept = answers.get(address)
     if (kept) return new Response(await kept.text)
     const { clientId = '' } = currentRequest()?.oidc.client ?? {}

@@ -1,6 +1,7 @@
-// The edge: `edge` refuses a request for another host than the issuer's, because the library builds URLs from the
-// Host. `jsonHeaders` and `pageHeaders` give every response its security headers. This file alone reads the headers
-// of proxies (RFC 9700 §4.13).
+// The edge: `edge` refuses a request for another host than the issuer's,
+// because the library builds URLs from the Host. `jsonHeaders` and
+// `pageHeaders` give every response its security headers. This file alone reads
+// the headers of proxies (RFC 9700 §4.13).
 
 import { X509Certificate } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
@@ -13,18 +14,25 @@ import { among } from './client-info.ts'
 
 declare module 'koa' {
   interface DefaultState {
-    /** The certificate of the client, from this TLS connection or from the header of a trusted proxy. */
+    /**
+     * The certificate of the client, from this TLS connection or from the
+     * header of a trusted proxy.
+     */
     clientCertificate?: X509Certificate
   }
 }
 
-/** Headers with claims about the client or the request. They are removed, and then set again. */
-const CLAIM = /^(forwarded|x-forwarded-.*|x-original-url|x-real-ip|x-rewrite-url)$/
+/**
+ * Headers with claims about the client or the request. They are removed, and
+ * then set again.
+ */
+const CLAIM =
+  /^(forwarded|x-forwarded-.*|x-original-url|x-real-ip|x-rewrite-url)$/
 const MAX_SHOWN_HOST = 100
 
 /**
- * Refuses requests for another host or scheme than the issuer's with 421. `byCertificate`: paths that the
- * origin for client certificates serves, too.
+ * Refuses requests for another host or scheme than the issuer's with 421.
+ * `byCertificate`: paths that the origin for client certificates serves, too.
  */
 export function edge(
   { issuer, proxy, client_certificates }: Settings,
@@ -41,7 +49,9 @@ export function edge(
     const { headers, headersDistinct, socket } = ctx.req
     const peer = ipOf(socket.remoteAddress) ?? ''
     const isForwarded = isProxy(peer)
-    const { hosts, schemes, addresses } = isForwarded ? claimsIn(headers) : NO_CLAIMS
+    const { hosts, schemes, addresses } = isForwarded
+      ? claimsIn(headers)
+      : NO_CLAIMS
     const claimedHost = last(hosts) || headers.host || ''
     const claimedScheme = last(schemes) || schemeOf(socket)
     const ip = nearestOf(addresses, peer, isProxy)
@@ -53,20 +63,33 @@ export function edge(
     const at = hostFor(named, ctx.path)
 
     removeClaims(headers, header)
-    Object.assign(headers, { host: at, 'x-forwarded-proto': scheme, 'x-forwarded-for': ip })
+    Object.assign(headers, {
+      host: at,
+      'x-forwarded-proto': scheme,
+      'x-forwarded-for': ip,
+    })
 
     const hasSeveralHosts = (headersDistinct.host?.length ?? 0) > 1
-    if (named !== at || hasSeveralHosts) return refuseHost(ctx, claimedHost, hosts)
+    if (named !== at || hasSeveralHosts)
+      return refuseHost(ctx, claimedHost, hosts)
     if (claimedScheme.toLowerCase() === scheme) return next()
-    ctx.state.log.refused = isForwarded ? 'scheme' : 'not from a proxy in usher.yaml'
+    ctx.state.log.refused = isForwarded
+      ? 'scheme'
+      : 'not from a proxy in usher.yaml'
     return refuseScheme(ctx, schemes)
   }
 
   /** `sent`: the claims of the proxy; empty without any. */
   function refuseHost(ctx: Context, claimed: string, sent: string): never {
-    Object.assign(ctx.state.log, { refused: 'host', host: forErrorDescription(claimed) })
+    Object.assign(ctx.state.log, {
+      refused: 'host',
+      host: forErrorDescription(claimed),
+    })
     const shown = quoted(last(sent) ? sent : claimed)
-    ctx.throw(421, `the issuer is ${issuer}, and the request is for the host ${shown}`)
+    ctx.throw(
+      421,
+      `the issuer is ${issuer}, and the request is for the host ${shown}`,
+    )
   }
 
   /** `sent`: the claims of the proxy; empty without any. */
@@ -76,9 +99,14 @@ export function edge(
     ctx.throw(421, `${must}${instead}`)
   }
 
-  /** The other origin shows no pages: its cookies would differ from those of the issuer. */
+  /**
+   * The other origin shows no pages: its cookies would differ from those of the
+   * issuer.
+   */
   function hostFor(named: string, path: string): string {
-    return other && named === other && byCertificate.includes(path) ? other : host
+    return other && named === other && byCertificate.includes(path)
+      ? other
+      : host
   }
 }
 
@@ -93,37 +121,63 @@ const NO_CLAIMS: Claims = { hosts: '', schemes: '', addresses: '' }
 
 function claimsIn(headers: IncomingHttpHeaders): Claims {
   const claim = (name: string) => String(headers[`x-forwarded-${name}`] ?? '')
-  return { hosts: claim('host'), schemes: claim('proto'), addresses: claim('for') }
-}
-
-const schemeOf = (socket: Socket) => (socket instanceof TLSSocket ? 'https' : 'http')
-
-/** The certificate of the client of a TLS connection, if it sent one. */
-function certificateOf(socket: Socket) {
-  return socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined
-}
-
-/** Removes what a proxy has claimed, so that nothing behind this reads it. `certificate`: the header of a certificate. */
-function removeClaims(headers: IncomingHttpHeaders, certificate?: string): void {
-  for (const name of Object.keys(headers)) {
-    if (CLAIM.test(name) || name === certificate?.toLowerCase()) delete headers[name]
+  return {
+    hosts: claim('host'),
+    schemes: claim('proto'),
+    addresses: claim('for'),
   }
 }
 
-/** Rewrites the absolute form of a request line to a path, and refuses other forms with 400. Comes first. */
+const schemeOf = (socket: Socket) =>
+  socket instanceof TLSSocket ? 'https' : 'http'
+
+/** The certificate of the client of a TLS connection, if it sent one. */
+function certificateOf(socket: Socket) {
+  return socket instanceof TLSSocket
+    ? socket.getPeerX509Certificate()
+    : undefined
+}
+
+/**
+ * Removes what a proxy has claimed, so that nothing behind this reads it.
+ * `certificate`: the header of a certificate.
+ */
+function removeClaims(
+  headers: IncomingHttpHeaders,
+  certificate?: string,
+): void {
+  for (const name of Object.keys(headers)) {
+    if (CLAIM.test(name) || name === certificate?.toLowerCase())
+      delete headers[name]
+  }
+}
+
+/**
+ * Rewrites the absolute form of a request line to a path, and refuses other
+ * forms with 400. Comes first.
+ */
 export function originForm(issuer: string): Middleware {
   return (ctx, next) => {
     const { req } = ctx
-    // A server must accept the absolute form, though clients send it to proxies only (RFC 9112 §3.2.2).
-    if (req.url?.startsWith(`${issuer}/`)) req.url = req.url.slice(issuer.length)
+    // A server must accept the absolute form, though clients send it to proxies
+    // only (RFC 9112 §3.2.2).
+    if (req.url?.startsWith(`${issuer}/`))
+      req.url = req.url.slice(issuer.length)
     if (req.url?.startsWith('/')) return next()
     req.url = '/'
     ctx.throw(400, 'the request line must be a path')
   }
 }
 
-/** The last address in `X-Forwarded-For` that is no trusted proxy. A client can forge all before it. */
-function nearestOf(forwardedFor: string, peer: string, isProxy: (ip: string) => boolean) {
+/**
+ * The last address in `X-Forwarded-For` that is no trusted proxy. A client can
+ * forge all before it.
+ */
+function nearestOf(
+  forwardedFor: string,
+  peer: string,
+  isProxy: (ip: string) => boolean,
+) {
   const hops = forwardedFor.split(',').filter(hop => hop.trim())
   const addresses = hops.map(hop => ipOf(hop))
   const nearest = addresses.findLastIndex(ip => !ip || !isProxy(ip))
@@ -131,7 +185,10 @@ function nearestOf(forwardedFor: string, peer: string, isProxy: (ip: string) => 
   return addresses[Math.max(nearest, 0)] ?? peer
 }
 
-/** The IP address without port, brackets, zone and IPv4 prefix; undefined if the text is no address. */
+/**
+ * The IP address without port, brackets, zone and IPv4 prefix; undefined if the
+ * text is no address.
+ */
 function ipOf(text = ''): string | undefined {
   const [bare = ''] = text
     .trim()
@@ -145,23 +202,33 @@ function ipOf(text = ''): string | undefined {
 const forErrorDescription = (text: string) =>
   text.slice(0, MAX_SHOWN_HOST).replace(/[^\x21-\x7E]|["<>\\]/g, '?')
 
-/** A header of several proxies is a list. The nearest proxy added its last value. */
+/**
+ * A header of several proxies is a list. The nearest proxy added its last
+ * value.
+ */
 const quoted = (text: string) =>
   `"${forErrorDescription(text.replaceAll(/\s*,\s*/g, ','))}"${text.includes(',') ? ', of which the last value counts' : ''}`
 
 const last = (list: string) => list.split(',').at(-1)?.trim()
 
-/** PEM, as it is or URL-encoded, or base64 of DER, also between colons (RFC 9440). */
+/**
+ * PEM, as it is or URL-encoded, or base64 of DER, also between colons (RFC
+ * 9440).
+ */
 function certificateIn(headers: NodeJS.Dict<string[]>, name = '') {
   const values = headers[name.toLowerCase()] ?? []
   // With two headers, one may come from the client itself. Neither is used.
   const [value = ''] = values.length === 1 ? values : []
   try {
-    const text = decodeURIComponent(value).replace(/-----(BEGIN|END) CERTIFICATE-----|[\s:]/g, '')
+    const text = decodeURIComponent(value).replace(
+      /-----(BEGIN|END) CERTIFICATE-----|[\s:]/g,
+      '',
+    )
     if (!/^[\w+/]+=*$/.test(text)) return undefined
     const der = Buffer.from(text, 'base64')
     const certificate = new X509Certificate(der)
-    // Node reads only the first of several certificates. More than one is refused.
+    // Node reads only the first of several certificates. More than one is
+    // refused.
     return certificate.raw.length === der.length ? certificate : undefined
   } catch {
     return undefined
@@ -172,17 +239,20 @@ const YEAR_SECONDS = 365 * 24 * 3600
 const JSON_HEADERS = {
   'Cache-Control': 'no-store',
   'Content-Security-Policy': "default-src 'none';frame-ancestors 'none'",
-  // `no-referrer` would make browsers send `Origin: null` with the forms of the provider.
+  // `no-referrer` would make browsers send `Origin: null` with the forms of the
+  // provider.
   'Referrer-Policy': 'same-origin',
   'X-Content-Type-Options': 'nosniff',
 }
 const PAGE_HEADERS = {
   ...JSON_HEADERS,
-  // `script-src` is named, because the library adds the hash of its one script only where it finds it.
+  // `script-src` is named, because the library adds the hash of its one script
+  // only where it finds it.
   'Content-Security-Policy':
     "default-src 'none';script-src 'self';style-src 'self';img-src 'self';form-action 'self';base-uri 'none';frame-ancestors 'none'",
-  // A page that opened a pop-up to sign in could lead it elsewhere while a password is typed into it.
-  // Client libraries work without it; `same-origin-allow-popups` concerns windows that the provider opens.
+  // A page that opened a pop-up to sign in could lead it elsewhere while a
+  // password is typed into it. Client libraries work without it;
+  // `same-origin-allow-popups` concerns windows that the provider opens.
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Resource-Policy': 'same-origin',
   'Origin-Agent-Cluster': '?1',
@@ -192,12 +262,24 @@ const PAGE_HEADERS = {
   'X-XSS-Protection': '0',
 }
 
-const STRICT = ['Strict-Transport-Security', `max-age=${YEAR_SECONDS}; includeSubDomains`] as const
+const STRICT = [
+  'Strict-Transport-Security',
+  `max-age=${YEAR_SECONDS}; includeSubDomains`,
+] as const
 
-/** Sets headers with one call. An https issuer also tells browsers never to use http. */
-function headersOf(issuer: string, headers: Record<string, string>): Middleware {
+/**
+ * Sets headers with one call. An https issuer also tells browsers never to use
+ * http.
+ */
+function headersOf(
+  issuer: string,
+  headers: Record<string, string>,
+): Middleware {
   const isStrict = issuer.startsWith('https:')
-  const all = new Map([...Object.entries(headers), ...(isStrict ? [STRICT] : [])])
+  const all = new Map([
+    ...Object.entries(headers),
+    ...(isStrict ? [STRICT] : []),
+  ])
   return (ctx, next) => {
     ctx.res.setHeaders(all)
     return next()
@@ -211,11 +293,14 @@ export const pageHeaders = (issuer: string) => headersOf(issuer, PAGE_HEADERS)
 export const jsonHeaders = (issuer: string) => headersOf(issuer, JSON_HEADERS)
 
 /**
- * Removes `form-action` for the `form_post` page, whose form goes to a client. Browsers apply it to every
- * redirect that follows, and no list has all of these.
+ * Removes `form-action` for the `form_post` page, whose form goes to a client.
+ * Browsers apply it to every redirect that follows, and no list has all of
+ * these.
  */
 export function allowFormAnywhere(ctx: Context): void {
   const policy = ctx.response.get('Content-Security-Policy')
-  const kept = policy.split(';').filter(directive => !directive.trim().startsWith('form-action'))
+  const kept = policy
+    .split(';')
+    .filter(directive => !directive.trim().startsWith('form-action'))
   ctx.set('Content-Security-Policy', kept.join(';'))
 }

@@ -1,5 +1,6 @@
-// Events of the library are counted, and noted for the log lines of their request (operation/log.ts). Notifications to
-// clients (back-channel logout, CIBA pings) have lines of their own.
+// Events of the library are counted, and noted for the log lines of their
+// request (operation/log.ts). Notifications to clients (back-channel logout,
+// CIBA pings) have lines of their own.
 
 import type { EventEmitter } from 'node:events'
 import type { Context } from 'koa'
@@ -35,24 +36,36 @@ const ERROR_EVENTS = [
   'userinfo',
 ] as const
 
-/** Logs and counts events. Listeners must not throw, and log names only: their arguments hold tokens. */
+/**
+ * Logs and counts events. Listeners must not throw, and log names only: their
+ * arguments hold tokens.
+ */
 export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
   const emitter: EventEmitter = provider
   for (const name of ERROR_EVENTS) emitter.on(`${name}.error`, logError)
   emitter.on('grant.success', (ctx: KoaContextWithOIDC) => {
     metrics.tokenRequest(grantTypeOf(ctx), 'ok')
     logIgnored(ctx)
-    note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: grantTypeOf(ctx) })
+    note(ctx, 'tokens_issued', {
+      ...partiesOf(ctx),
+      grant_type: grantTypeOf(ctx),
+    })
   })
   // The reasons of the library and of policy.ts for which a user is asked.
-  emitter.on('interaction.started', ({ state }: Context, { name, reasons = [] }) => {
-    state.log.prompt = `${name}: ${reasons.join(', ')}`
-  })
+  emitter.on(
+    'interaction.started',
+    ({ state }: Context, { name, reasons = [] }) => {
+      state.log.prompt = `${name}: ${reasons.join(', ')}`
+    },
+  )
   // The device flow issues nothing here.
-  emitter.on('authorization.success', (ctx: KoaContextWithOIDC, answer = {}) => {
-    if (!('access_token' in answer || 'id_token' in answer)) return
-    note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: 'implicit' })
-  })
+  emitter.on(
+    'authorization.success',
+    (ctx: KoaContextWithOIDC, answer = {}) => {
+      if (!('access_token' in answer || 'id_token' in answer)) return
+      note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: 'implicit' })
+    },
+  )
   emitter.on('grant.error', (ctx: KoaContextWithOIDC) =>
     metrics.tokenRequest(grantTypeOf(ctx), String(ctx.state.log.error)),
   )
@@ -61,12 +74,16 @@ export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
   )
   emitter.on('server_error', (ctx: KoaContextWithOIDC, err: Error) => {
     ctx.state.fault = err
-    if (ctx.oidc.route === 'token') metrics.tokenRequest(grantTypeOf(ctx), 'server_error')
+    if (ctx.oidc.route === 'token')
+      metrics.tokenRequest(grantTypeOf(ctx), 'server_error')
   })
   emitter.on('error', logFaults(log))
 }
 
-/** A listener for errors that no middleware has caught. Broken connections are ignored. */
+/**
+ * A listener for errors that no middleware has caught. Broken connections are
+ * ignored.
+ */
 export function logFaults(log: Logger) {
   return (err: NodeJS.ErrnoException): void => {
     const isCallers = /^(HPE_|ECONN|EPIPE)/.test(err.code ?? '')
@@ -85,7 +102,10 @@ function grantTypeOf({ oidc }: KoaContextWithOIDC): string {
   return GRANT_TYPES.some(type => type === sent) ? sent : 'other'
 }
 
-/** Counts and logs one attempt to notify a client. Returns true when it has to be repeated. */
+/**
+ * Counts and logs one attempt to notify a client. Returns true when it has to
+ * be repeated.
+ */
 export type Attempt = (
   kind: 'logout' | 'mail' | 'ping',
   notification: { client_id?: string; accountId?: string; attempt: number },
@@ -99,20 +119,40 @@ export interface Notifier {
   deliver?(provider: Provider, queue: Queue, attempt: Attempt): Promise<void>
 }
 
-/** Returns the function that sends what is due in a queue, logs each attempt and counts it. */
-export function createDeliver(provider: Provider, features: Notifier[], environment: Environment) {
+/**
+ * Returns the function that sends what is due in a queue, logs each attempt and
+ * counts it.
+ */
+export function createDeliver(
+  provider: Provider,
+  features: Notifier[],
+  environment: Environment,
+) {
   const { log, metrics } = environment
   const audit = createAudit(log)
-  const deliverOnce: Attempt = async (kind, { client_id, accountId, attempt }, isLast, sent) => {
+  const deliverOnce: Attempt = async (
+    kind,
+    { client_id, accountId, attempt },
+    isLast,
+    sent,
+  ) => {
     const failure = await sent.then(() => undefined, failureOf)
     const outcome = outcomeOf(failure, isLast)
     const event = `${kind}_${outcome}` as const
     metrics.auditEvent(event)
-    audit.info({ event, client_id, account: accountId, attempt, reason: failure?.reason })
+    audit.info({
+      event,
+      client_id,
+      account: accountId,
+      attempt,
+      reason: failure?.reason,
+    })
     return outcome === 'failed'
   }
   return async (queue: Queue): Promise<void> => {
-    await Promise.all(features.map(({ deliver }) => deliver?.(provider, queue, deliverOnce)))
+    await Promise.all(
+      features.map(({ deliver }) => deliver?.(provider, queue, deliverOnce)),
+    )
   }
 }
 
@@ -121,16 +161,30 @@ function outcomeOf(failure: { isFinal: boolean } | undefined, isLast: boolean) {
   return failure.isFinal || isLast ? 'given_up' : 'failed'
 }
 
-/** `isFinal`: the sender knows that the receiver would refuse another attempt. */
+/**
+ * `isFinal`: the sender knows that the receiver would refuse another attempt.
+ */
 type DeliveryError = Partial<NodeJS.ErrnoException> & {
   response?: { status: number }
   isFinal?: boolean
 }
 
 /** For operators: without the URL, whose query may hold a secret. */
-function failureOf({ name, message, code, response, isFinal = false }: DeliveryError) {
-  // 400: the client will never accept this one (Back-Channel Logout §2.8); other answers may change.
-  if (response) return { isFinal: response.status === 400, reason: `answered ${response.status}` }
-  if (name === 'TimeoutError') return { isFinal: false, reason: 'no answer in time' }
+function failureOf({
+  name,
+  message,
+  code,
+  response,
+  isFinal = false,
+}: DeliveryError) {
+  // 400: the client will never accept this one (Back-Channel Logout §2.8);
+  // other answers may change.
+  if (response)
+    return {
+      isFinal: response.status === 400,
+      reason: `answered ${response.status}`,
+    }
+  if (name === 'TimeoutError')
+    return { isFinal: false, reason: 'no answer in time' }
   return { isFinal, reason: String(message || code) }
 }

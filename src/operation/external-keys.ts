@@ -1,5 +1,5 @@
-// Signing keys outside of Usher, in a KMS or an HSM. `keys.module` in usher.yaml names a module of the operator
-// with two exports:
+// Signing keys outside of Usher, in a KMS or an HSM. `keys.module` in
+// usher.yaml names a module of the operator with two exports:
 //
 //   keys              the public keys as JWKs, each with kid and alg, in the order in which they came into use
 //   sign(kid, data)   returns the signature of `data`, in the form of JWS (RFC 7518 §3): r and s of ES256 as 64 bytes
@@ -28,21 +28,34 @@ const IMPORT_TIMEOUT_MS = 10_000
 const SIGN_TIMEOUT_MS = 2_000
 
 /**
- * Returns the exports of a module of the operator, and what makes the error of a finding in it. Throws a
- * `ConfigError` if it cannot be imported, or if one of the functions is missing.
+ * Returns the exports of a module of the operator, and what makes the error of
+ * a finding in it. Throws a `ConfigError` if it cannot be imported, or if one
+ * of the functions is missing.
  */
-export async function importModule(file: string, rule: string, ...functions: string[]) {
+export async function importModule(
+  file: string,
+  rule: string,
+  ...functions: string[]
+) {
   const wrong = (message: string) => new ConfigError([{ file, rule, message }])
   const imported = () => import(pathToFileURL(file).href)
-  const exports = await withTimeout(IMPORT_TIMEOUT_MS, imported).catch((error: unknown) => {
-    throw wrong(`cannot be imported: ${reasonOf(error)}`)
-  })
+  const exports = await withTimeout(IMPORT_TIMEOUT_MS, imported).catch(
+    (error: unknown) => {
+      throw wrong(`cannot be imported: ${reasonOf(error)}`)
+    },
+  )
   const missing = functions.filter(name => typeof exports[name] !== 'function')
-  if (missing.length) throw wrong(`does not export a function ${missing.join(' and a function ')}`)
+  if (missing.length)
+    throw wrong(
+      `does not export a function ${missing.join(' and a function ')}`,
+    )
   return { exports, wrong }
 }
 
-/** Returns the keys of the module. Throws a `ConfigError` if it cannot sign with one of them. */
+/**
+ * Returns the keys of the module. Throws a `ConfigError` if it cannot sign with
+ * one of them.
+ */
 export async function loadExternalKeys(module: string): Promise<ExternalKey[]> {
   const { exports, wrong } = await importModule(module, 'keys-module', 'sign')
   const { keys, sign } = exports
@@ -50,28 +63,46 @@ export async function loadExternalKeys(module: string): Promise<ExternalKey[]> {
     throw wrong('does not export a list keys with at least one key')
   }
   if (!keys.some(key => mapOf(key).alg === 'RS256')) {
-    throw wrong('has no key for RS256, which clients use by default (OIDC Core §15.1)')
+    throw wrong(
+      'has no key for RS256, which clients use by default (OIDC Core §15.1)',
+    )
   }
   return Promise.all(
     keys.map(async (jwk, i) => {
-      const key = { ...mapOf(jwk), use: 'sig', sign: signing(sign, mapOf(jwk).kid) } as ExternalKey
-      const problem = await problemOf(key).catch((error: unknown) => reasonOf(error))
+      const key = {
+        ...mapOf(jwk),
+        use: 'sig',
+        sign: signing(sign, mapOf(jwk).kid),
+      } as ExternalKey
+      const problem = await problemOf(key).catch((error: unknown) =>
+        reasonOf(error),
+      )
       if (problem) throw wrong(`keys.${i} ${problem}`)
       return key
     }),
   )
 }
 
-/** Returns the function that signs with one key. It throws `PeerUnavailable` if the module does. */
-function signing(sign: (kid: unknown, data: Uint8Array) => unknown, kid: unknown) {
+/**
+ * Returns the function that signs with one key. It throws `PeerUnavailable` if
+ * the module does.
+ */
+function signing(
+  sign: (kid: unknown, data: Uint8Array) => unknown,
+  kid: unknown,
+) {
   return async (data: Uint8Array): Promise<Uint8Array> => {
-    const signature = await withTimeout(SIGN_TIMEOUT_MS, async () => sign(kid, data)).catch(
-      (error: unknown) => {
-        throw new PeerUnavailable(`keys.module: ${reasonOf(error)}`, { cause: error })
-      },
-    )
+    const signature = await withTimeout(SIGN_TIMEOUT_MS, async () =>
+      sign(kid, data),
+    ).catch((error: unknown) => {
+      throw new PeerUnavailable(`keys.module: ${reasonOf(error)}`, {
+        cause: error,
+      })
+    })
     if (signature instanceof Uint8Array) return signature
-    throw new PeerUnavailable('keys.module: sign returned something else than a Uint8Array')
+    throw new PeerUnavailable(
+      'keys.module: sign returned something else than a Uint8Array',
+    )
   }
 }
 
@@ -92,5 +123,7 @@ async function problemOf(jwk: ExternalKey): Promise<string | undefined> {
   const signature = await sign(Buffer.from(signed))
   const jws = `${signed}.${base64url.encode(signature)}`
   const isRight = await compactVerify(jws, key).then(Boolean, () => false)
-  return isRight ? undefined : `does not verify what sign returns for it (${alg} of RFC 7518)`
+  return isRight
+    ? undefined
+    : `does not verify what sign returns for it (${alg} of RFC 7518)`
 }

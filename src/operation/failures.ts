@@ -1,10 +1,14 @@
-// Failed requests and failed sign-ins, kept for a day for `config explain
-// REQUEST_ID` (commands/failure.ts): names of parameters, and the values that give no access.
+// Failed requests and failed sign-ins, kept for a day for
+// `config explain REQUEST_ID` (commands/failure.ts): names of parameters, and
+// the values that give no access.
 
 import { distance } from 'fastest-levenshtein'
 import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
-import { type ClientMetadata, describeSecrets } from '../config/schema/client.ts'
+import {
+  type ClientMetadata,
+  describeSecrets,
+} from '../config/schema/client.ts'
 import { allScopes } from '../config/schema/resource.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
 import { forTerminal } from '../oidc/display-text.ts'
@@ -19,7 +23,10 @@ import { createQuota, createQuotas } from './limits.ts'
 export interface FailedRequest {
   /** Epoch seconds. */
   at: number
-  /** The library's name of the endpoint, the route of a page, `none` or `sign-in`. */
+  /**
+   * The library's name of the endpoint, the route of a page, `none` or
+   * `sign-in`.
+   */
   endpoint: string
   status: number
   error: string
@@ -30,7 +37,10 @@ export interface FailedRequest {
   sent: Record<string, string>
   /** Parameters whose values are not stored. */
   names: string[]
-  /** Values that the provider compared the request with, the nearest first. Absent where nothing is compared. */
+  /**
+   * Values that the provider compared the request with, the nearest first.
+   * Absent where nothing is compared.
+   */
   registered?: string[]
 }
 
@@ -57,7 +67,10 @@ const SHOWN: string[] = [
   'ui_locales',
   'audience',
 ]
-/** Other parameters are stored by name only: each name is harmless on a terminal. */
+/**
+ * Other parameters are stored by name only: each name is harmless on a
+ * terminal.
+ */
 const PARAMETER_NAME = /^[a-z_]{1,40}$/
 const MAX_NAMES = 20
 /** Answers that are part of the protocol, not failures. */
@@ -71,7 +84,10 @@ const ANSWERS: string[] = [
   'slow_down',
 ]
 
-/** The registered value that a failed request is compared with: a key of the client, or ids of clients or APIs. */
+/**
+ * The registered value that a failed request is compared with: a key of the
+ * client, or ids of clients or APIs.
+ */
 export type Compared =
   | 'client_id'
   | 'authentication'
@@ -85,7 +101,10 @@ export type Compared =
 /** The compared value, by `ERROR: DETAIL`. The first that fits is used. */
 const COMPARED: [pattern: RegExp, compared: Compared][] = [
   [/^invalid_client: .*client not found/, 'client_id'],
-  [/^invalid_client: .*(registered client auth|invalid secret)/, 'authentication'],
+  [
+    /^invalid_client: .*(registered client auth|invalid secret)/,
+    'authentication',
+  ],
   // Details about `redirect_uris` are of registrations.
   [/^invalid_redirect_uri: (?!redirect_uris)/, 'redirect_uris'],
   [/^invalid_request: .*post_logout/, 'post_logout_redirect_uris'],
@@ -95,9 +114,13 @@ const COMPARED: [pattern: RegExp, compared: Compared][] = [
   [/^invalid_target: (?!.*(absolute URI|fragment))/, 'resource'],
 ]
 
-/** Returns what a failed request is compared with; undefined where its error is about the request alone. */
+/**
+ * Returns what a failed request is compared with; undefined where its error is
+ * about the request alone.
+ */
 export function comparedBy(error: string, detail = ''): Compared | undefined {
-  const [, compared] = COMPARED.find(([pattern]) => pattern.test(`${error}: ${detail}`)) ?? []
+  const [, compared] =
+    COMPARED.find(([pattern]) => pattern.test(`${error}: ${detail}`)) ?? []
   return compared
 }
 
@@ -108,32 +131,50 @@ export const ANY_SECRET = 'client_secret_basic or client_secret_post'
 type Registered = Pick<Settings, 'clients' | 'resources' | 'scopes'>
 
 /**
- * Returns the values that a request is compared with. `client`: its metadata; absent for an unknown client. Of a client
- * without `scope`, all scopes. For `authentication`, the method and a description of the secrets.
+ * Returns the values that a request is compared with. `client`: its metadata;
+ * absent for an unknown client. Of a client without `scope`, all scopes. For
+ * `authentication`, the method and a description of the secrets.
  */
 export function registeredValues(
   compared: Compared,
   settings: Registered,
   client?: Partial<ClientMetadata>,
 ): string[] {
-  if (compared === 'client_id') return settings.clients.map(({ client_id }) => client_id)
+  if (compared === 'client_id')
+    return settings.clients.map(({ client_id }) => client_id)
   if (compared === 'resource') return Object.keys(settings.resources)
   if (compared === 'authentication') {
-    const { token_endpoint_auth_method: method = ANY_SECRET, client_secret_hashes } = client ?? {}
-    return [method, `secrets: ${describeSecrets(client_secret_hashes) ?? 'none'}`]
+    const {
+      token_endpoint_auth_method: method = ANY_SECRET,
+      client_secret_hashes,
+    } = client ?? {}
+    return [
+      method,
+      `secrets: ${describeSecrets(client_secret_hashes) ?? 'none'}`,
+    ]
   }
   const values = client?.[compared] ?? []
-  if (compared === 'scope') return client?.scope ? [client.scope] : [allScopes(settings).join(' ')]
+  if (compared === 'scope')
+    return client?.scope ? [client.scope] : [allScopes(settings).join(' ')]
   return [values].flat()
 }
 
-/** A client can have thousands of redirect URIs, and a folder thousands of clients. */
+/**
+ * A client can have thousands of redirect URIs, and a folder thousands of
+ * clients.
+ */
 const MAX_REGISTERED = 20
 
-/** Returns the values that are most like the sent one, in their order where there are few. */
+/**
+ * Returns the values that are most like the sent one, in their order where
+ * there are few.
+ */
 function nearest(values: string[], sent = ''): string[] {
   if (values.length <= MAX_REGISTERED) return values
-  const byDistance = values.map(value => ({ value, apart: distance(value, sent) }))
+  const byDistance = values.map(value => ({
+    value,
+    apart: distance(value, sent),
+  }))
   byDistance.sort((one, other) => one.apart - other.apart)
   return byDistance.slice(0, MAX_REGISTERED).map(({ value }) => value)
 }
@@ -141,31 +182,44 @@ function nearest(values: string[], sent = ''): string[] {
 /** The `error` of a request that succeeded, and of which a part was ignored. */
 export const IGNORED = 'ignored'
 
-/** Returns the function that saves failed requests; it is called after each request. */
+/**
+ * Returns the function that saves failed requests; it is called after each
+ * request.
+ */
 export function createFailureLog(records: Records, settings: Registered) {
   const log = failures(records)
   const mayKeep = createShares(settings)
   const noteLeftOut = createLeftOut(records)
   return (ctx: Context): void => {
-    const signIns = ctx.state.auditEvents.map(event => failedSignIn({ ip: ctx.ip, ...event }))
+    const signIns = ctx.state.auditEvents.map(event =>
+      failedSignIn({ ip: ctx.ip, ...event }),
+    )
     const failed = signIns.find(Boolean) ?? failedRequest(ctx)
     if (!failed) return
     if (!mayKeep(ctx, failed)) {
       // `config explain -` reads it. Other lines have everything already.
-      if (![IGNORED, 'sign_in'].includes(failed.error)) ctx.state.log.not_kept = failed
+      if (![IGNORED, 'sign_in'].includes(failed.error))
+        ctx.state.log.not_kept = failed
       noteLeftOut()
       return
     }
     const registered = registeredFor(ctx, failed, settings)
-    const failure: FailedRequest = { at: now(), status: ctx.status, ...failed, registered }
-    // The request does not wait. If the store is unavailable, `config explain` does not find it.
+    const failure: FailedRequest = {
+      at: now(),
+      status: ctx.status,
+      ...failed,
+      registered,
+    }
+    // The request does not wait. If the store is unavailable, `config explain`
+    // does not find it.
     log.save(ctx.state.requestId, failure, { ttl: DAY_SECONDS }).catch(() => {})
   }
 }
 
 /**
- * Returns the function that decides whether a failure is kept: a flood does not fill the store, and a client that fails
- * in a loop leaves room for others. Each failure has about 400 bytes.
+ * Returns the function that decides whether a failure is kept: a flood does not
+ * fill the store, and a client that fails in a loop leaves room for others.
+ * Each failure has about 400 bytes.
  */
 function createShares({ clients }: Registered) {
   const ofClient = createQuotas(BOUNDS.failuresOfClient)
@@ -179,7 +233,8 @@ function createShares({ clients }: Registered) {
   const hasRoomForPages = createQuota(BOUNDS.failuresOfPages)
   return (ctx: Context, { client_id, error }: Described): boolean => {
     const network = networkOf(ctx.ip)
-    if (error === IGNORED) return ofIgnored.take(`${network} ${client_id}`) && hasRoomForIgnored()
+    if (error === IGNORED)
+      return ofIgnored.take(`${network} ${client_id}`) && hasRoomForIgnored()
     if (!endpointOf(ctx.path)) return ofPages.take(network) && hasRoomForPages()
     const isOfFile = clients.some(client => client.client_id === client_id)
     if (isOfFile) return ofClient.take(`${network} ${client_id}`) && hasRoom()
@@ -190,14 +245,20 @@ function createShares({ clients }: Registered) {
   }
 }
 
-/** A minute in which some failures were not kept. `at`: its beginning, in epoch seconds. */
+/**
+ * A minute in which some failures were not kept. `at`: its beginning, in epoch
+ * seconds.
+ */
 interface LeftOut {
   at: number
 }
-const leftOutMinutes = (records: Records) => records.of<LeftOut>('FailuresLeftOut')
+const leftOutMinutes = (records: Records) =>
+  records.of<LeftOut>('FailuresLeftOut')
 const LEFT_OUT_MINUTES: [string, string] = ['failures left out', 'all']
 
-/** Returns the function that notes, once a minute, that failures are not kept. */
+/**
+ * Returns the function that notes, once a minute, that failures are not kept.
+ */
 function createLeftOut(records: Records) {
   const minutes = leftOutMinutes(records)
   let noted = 0
@@ -210,7 +271,10 @@ function createLeftOut(records: Records) {
   }
 }
 
-/** Returns the minutes of the last day in which some failures were not kept, the latest first. */
+/**
+ * Returns the minutes of the last day in which some failures were not kept, the
+ * latest first.
+ */
 export async function minutesLeftOut(records: Records): Promise<number[]> {
   const all = await leftOutMinutes(records).list(...LEFT_OUT_MINUTES)
   return all.map(({ at }) => at).sort((one, other) => other - one)
@@ -222,28 +286,51 @@ function registeredFor(ctx: Context, failed: Described, settings: Registered) {
   const { error, detail, client_id, sent } = failed
   const compared = comparedBy(error, detail)
   if (!compared) return undefined
-  const values = registeredValues(compared, settings, clientOf(ctx, settings, client_id))
-  return nearest(values, compared === 'client_id' ? client_id : sent[parameterOf(compared)])
+  const values = registeredValues(
+    compared,
+    settings,
+    clientOf(ctx, settings, client_id),
+  )
+  return nearest(
+    values,
+    compared === 'client_id' ? client_id : sent[parameterOf(compared)],
+  )
 }
 
-/** Returns the metadata of a client. One without a file registered itself, or has a metadata document. */
-function clientOf(ctx: Context, { clients }: Registered, id: string | undefined) {
+/**
+ * Returns the metadata of a client. One without a file registered itself, or
+ * has a metadata document.
+ */
+function clientOf(
+  ctx: Context,
+  { clients }: Registered,
+  id: string | undefined,
+) {
   const ofFile = clients.find(({ client_id }) => client_id === id)
-  const ofLibrary: Partial<ClientMetadata> | undefined = ctx.oidc?.client?.metadata()
+  const ofLibrary: Partial<ClientMetadata> | undefined =
+    ctx.oidc?.client?.metadata()
   return ofFile ?? ofLibrary
 }
 
 const parameterOf = (compared: Compared) => compared.replace(/s$/, '')
 
-/** A parameter of a failed request beside the values that it was compared with. */
+/**
+ * A parameter of a failed request beside the values that it was compared with.
+ */
 export interface Comparison {
   parameter: string
   sent: string
   registered: string[]
 }
 
-/** Returns what a request sent, and what is registered; undefined where its error is about the request alone. */
-export function comparisonOf(ctx: Context, settings: Registered): Comparison | undefined {
+/**
+ * Returns what a request sent, and what is registered; undefined where its
+ * error is about the request alone.
+ */
+export function comparisonOf(
+  ctx: Context,
+  settings: Registered,
+): Comparison | undefined {
   const { error, detail } = ctx.state.log
   const compared = comparedBy(String(error), String(detail))
   if (!compared) return undefined
@@ -255,13 +342,35 @@ export function comparisonOf(ctx: Context, settings: Registered): Comparison | u
   return { parameter, sent: forTerminal(sent), registered }
 }
 
-/** Describes the sign-in of an audit event, which never has the typed name; undefined for other events. */
-export function failedSignIn(audit: Record<string, unknown>): Described | undefined {
-  const { event, account = 'unknown', ip, reason, upstream = 'password', factor = upstream } = audit
-  if (!/^(sign_in|second_factor)_(failed|throttled)$/.test(String(event))) return undefined
+/**
+ * Describes the sign-in of an audit event, which never has the typed name;
+ * undefined for other events.
+ */
+export function failedSignIn(
+  audit: Record<string, unknown>,
+): Described | undefined {
+  const {
+    event,
+    account = 'unknown',
+    ip,
+    reason,
+    upstream = 'password',
+    factor = upstream,
+  } = audit
+  if (!/^(sign_in|second_factor)_(failed|throttled)$/.test(String(event)))
+    return undefined
   const sent = { account: harmless(String(account)), ip: harmless(String(ip)) }
-  const about = { error: 'sign_in', detail: harmless(String(reason)), sent, names: [] }
-  return { endpoint: 'sign-in', ...about, authentication: harmless(String(factor)) }
+  const about = {
+    error: 'sign_in',
+    detail: harmless(String(reason)),
+    sent,
+    names: [],
+  }
+  return {
+    endpoint: 'sign-in',
+    ...about,
+    authentication: harmless(String(factor)),
+  }
 }
 
 /** Returns the failed request with this `request_id`; undefined after a day. */
@@ -271,7 +380,8 @@ export async function findFailure(records: Records, id: string) {
 }
 
 /** Whether the request succeeded, and a part of it had no effect. */
-const isIgnored = ({ state: { log } }: Context) => typeof log.ignored === 'string'
+const isIgnored = ({ state: { log } }: Context) =>
+  typeof log.ignored === 'string'
 
 function failedRequest(ctx: Context): Described | undefined {
   const { fault, log } = ctx.state
@@ -279,31 +389,47 @@ function failedRequest(ctx: Context): Described | undefined {
   const detail = error === IGNORED ? log.ignored : log.detail
   // An error page shows its reference, whatever the error is.
   const isPage = ctx.status >= 400 && ctx.response.is('html')
-  if (typeof error !== 'string' || (ANSWERS.includes(error) && !isPage)) return undefined
-  const all: Record<string, unknown> = { ...(ctx.oidc?.params ?? ctx.oidc?.body ?? ctx.query) }
-  const params = Object.fromEntries(Object.entries(all).filter(([, value]) => isText(value)))
+  if (typeof error !== 'string' || (ANSWERS.includes(error) && !isPage))
+    return undefined
+  const all: Record<string, unknown> = {
+    ...(ctx.oidc?.params ?? ctx.oidc?.body ?? ctx.query),
+  }
+  const params = Object.fromEntries(
+    Object.entries(all).filter(([, value]) => isText(value)),
+  )
   const authentication = authenticationOf(ctx, params)
   const given = Object.keys(params)
-  // An unavailable store takes no record. The command `usher doctor` writes nothing.
-  const isStoreGone = fault instanceof StoreUnavailable && fault !== ctx.state.outage
+  // An unavailable store takes no record. The command `usher doctor` writes
+  // nothing.
+  const isStoreGone =
+    fault instanceof StoreUnavailable && fault !== ctx.state.outage
   if (isStoreGone || ctx.get('Origin') === DOCTOR_ORIGIN) return undefined
   const sent = SHOWN.filter(name => given.includes(name))
-  const others = given.filter(name => !SHOWN.includes(name) && PARAMETER_NAME.test(name))
+  const others = given.filter(
+    name => !SHOWN.includes(name) && PARAMETER_NAME.test(name),
+  )
   return {
     endpoint: endpointOf(ctx.path) ?? String(ctx._matchedRoute ?? 'none'),
     error,
     ...(typeof detail === 'string' && { detail: harmless(detail) }),
-    client_id: typeof client_id === 'string' ? client_id : unknownClient(ctx, params),
+    client_id:
+      typeof client_id === 'string' ? client_id : unknownClient(ctx, params),
     authentication,
-    sent: Object.fromEntries(sent.map(name => [name, harmless([params[name]].flat().join(' '))])),
+    sent: Object.fromEntries(
+      sent.map(name => [name, harmless([params[name]].flat().join(' '))]),
+    ),
     names: others.slice(0, MAX_NAMES),
   }
 }
 
 /** JSON bodies can hold values that cannot be converted to text. */
-const isText = (value: unknown) => [value].flat().every(part => typeof part === 'string')
+const isText = (value: unknown) =>
+  [value].flat().every(part => typeof part === 'string')
 
-function unknownClient(ctx: Context, { client_id }: Record<string, unknown>): string | undefined {
+function unknownClient(
+  ctx: Context,
+  { client_id }: Record<string, unknown>,
+): string | undefined {
   if (typeof client_id === 'string') return harmless(client_id)
   const [, basic] = /^basic (\S+)$/i.exec(ctx.get('Authorization')) ?? []
   if (!basic) return undefined
@@ -311,10 +437,17 @@ function unknownClient(ctx: Context, { client_id }: Record<string, unknown>): st
 }
 
 const METHODS = new Map(
-  Object.entries({ basic: 'client_secret_basic', bearer: 'bearer', dpop: 'dpop' }),
+  Object.entries({
+    basic: 'client_secret_basic',
+    bearer: 'bearer',
+    dpop: 'dpop',
+  }),
 )
 
-function authenticationOf(ctx: Context, params: Record<string, unknown>): string {
+function authenticationOf(
+  ctx: Context,
+  params: Record<string, unknown>,
+): string {
   const [scheme = ''] = ctx.get('Authorization').toLowerCase().split(' ')
   const ways = [
     scheme && (METHODS.get(scheme) ?? 'an unknown Authorization header'),

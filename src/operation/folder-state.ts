@@ -1,11 +1,15 @@
-// How the config folder differs from what a running service uses. The service writes this record for the commands of
-// operators, which read the folder: only while there is a difference, and again before it expires.
+// How the config folder differs from what a running service uses. The service
+// writes this record for the commands of operators, which read the folder: only
+// while there is a difference, and again before it expires.
 
 import type { Finding } from '../config/report/finding.ts'
 import type { Records } from '../store/records.ts'
 
 const ID = 'current'
-/** The record outlives this by the slack of records. Then a service that ended without a word is forgotten. */
+/**
+ * The record outlives this by the slack of records. Then a service that ended
+ * without a word is forgotten.
+ */
 const TTL_SECONDS = 30
 /** `config check` has all findings. */
 const MAX_FINDINGS = 3
@@ -13,7 +17,10 @@ const MAX_FINDINGS = 3
 /** A finding without its excerpt. An error that is none has a message only. */
 export type Refusal = Partial<Finding> & Pick<Finding, 'message'>
 
-/** Differences between the folder and a running service. Times are epoch seconds. */
+/**
+ * Differences between the folder and a running service. Times are epoch
+ * seconds.
+ */
 export interface FolderState {
   /** The folder has errors, and the service uses what it read before. */
   refused?: { since: number; findings: Refusal[] }
@@ -21,7 +28,8 @@ export interface FolderState {
   restart?: { since: number; keys: string[] }
 }
 
-const folderStates = (records: Records) => records.of<FolderState>('FolderState')
+const folderStates = (records: Records) =>
+  records.of<FolderState>('FolderState')
 
 /** Returns the differences; none if no service runs. */
 export async function readFolderState(records: Records): Promise<FolderState> {
@@ -29,15 +37,23 @@ export async function readFolderState(records: Records): Promise<FolderState> {
   return value
 }
 
-/** Saves the differences. They expire, so that a running service repeats this. */
-export async function saveFolderState(records: Records, state: FolderState): Promise<void> {
+/**
+ * Saves the differences. They expire, so that a running service repeats this.
+ */
+export async function saveFolderState(
+  records: Records,
+  state: FolderState,
+): Promise<void> {
   const { refused } = state
   const findings = refused?.findings.slice(0, MAX_FINDINGS) ?? []
   const saved = { ...state, refused: refused && { ...refused, findings } }
   await folderStates(records).change(ID, () => saved, { ttl: TTL_SECONDS })
 }
 
-/** Removes what a service that has ended left. Another one that still runs writes its differences again. */
+/**
+ * Removes what a service that has ended left. Another one that still runs
+ * writes its differences again.
+ */
 export async function forgetFolderState(records: Records): Promise<void> {
   const { refused, restart } = await readFolderState(records)
   if (refused || restart) await saveFolderState(records, {})

@@ -12,7 +12,10 @@ export interface Readiness {
   probe: () => Promise<boolean>
   /** Results of the latest checks of the store. */
   checks: { name: string; state: 'ok' | 'warning' | 'wrong' }[]
-  /** `warning`: the folder has a configuration with an error, which is not in force. */
+  /**
+   * `warning`: the folder has a configuration with an error, which is not in
+   * force.
+   */
   config?: 'ok' | 'warning'
 }
 
@@ -23,12 +26,14 @@ export function health(readiness: Readiness): Middleware {
   let latest = Promise.resolve(true)
 
   return async (ctx, next) => {
-    // Makes clients reconnect, to another node. While the listener is still open they would reconnect here,
-    // and a connection that was not accepted yet is lost when the listener closes.
+    // Makes clients reconnect, to another node. While the listener is still
+    // open they would reconnect here, and a connection that was not accepted
+    // yet is lost when the listener closes.
     if (readiness.state === 'closing') ctx.set('Connection', 'close')
     const { path, method } = ctx
     const isReady = path === '/readyz'
-    if (!(isReady || path === '/livez') || !['GET', 'HEAD'].includes(method)) return next()
+    if (!(isReady || path === '/livez') || !['GET', 'HEAD'].includes(method))
+      return next()
     ctx.state.isQuiet = true
     ctx.set('Cache-Control', 'no-store')
     if (!isReady) {
@@ -49,11 +54,18 @@ export function health(readiness: Readiness): Middleware {
 
 /** Names and states only. `usher doctor` and the log have the findings. */
 function notes({ checks, config = 'ok' }: Readiness) {
-  const noted = [...checks, { name: 'config', state: config }].filter(({ state }) => state !== 'ok')
-  return noted.length ? { checks: Object.fromEntries(noted.map(c => [c.name, c.state])) } : {}
+  const noted = [...checks, { name: 'config', state: config }].filter(
+    ({ state }) => state !== 'ok',
+  )
+  return noted.length
+    ? { checks: Object.fromEntries(noted.map(c => [c.name, c.state])) }
+    : {}
 }
 
-/** The state that is known without the store; undefined if the store must be probed. */
+/**
+ * The state that is known without the store; undefined if the store must be
+ * probed.
+ */
 function stateOf({ state, checks }: Readiness): string | undefined {
   if (state !== 'ready') return 'draining'
   return checks.some(({ state }) => state === 'wrong') ? 'degraded' : undefined

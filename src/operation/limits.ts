@@ -1,17 +1,25 @@
-// Limits of requests: their size, their rate, and the records that anonymous requests may write.
+// Limits of requests: their size, their rate, and the records that anonymous
+// requests may write.
 
 import { hash } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
 import type { Settings } from '../config/load.ts'
 import { BOUNDS, type Quota } from '../oidc/bounds.ts'
 import { refuseLongUrl } from '../oidc/request-length.ts'
-import { countStored, type StoredByRequest, storedBytes } from '../oidc/stored-requests.ts'
+import {
+  countStored,
+  type StoredByRequest,
+  storedBytes,
+} from '../oidc/stored-requests.ts'
 import { networkOf } from './client-info.ts'
 
 const MINUTE_MS = 60_000
 /** Paths where requests are stored before a user signs in. */
 interface StoredPaths {
-  /** Browsers open them. The first may be in a frame, when it shows no page itself (`prompt=none`). */
+  /**
+   * Browsers open them. The first may be in a frame, when it shows no page
+   * itself (`prompt=none`).
+   */
   pages: string[]
   /** Programs call them. */
   programs: string[]
@@ -20,9 +28,11 @@ interface StoredPaths {
 }
 
 /**
- * Refuses a URL that is too long with 414. Refuses requests that a page sends as an image, a script or in a frame,
- * where users come by a link or form, with 400: a page that one user visits must not use up the limit of the
- * user's network. Browsers send both headers of Fetch Metadata; `fetch` of Node.js sends the mode `cors` alone.
+ * Refuses a URL that is too long with 414. Refuses requests that a page sends
+ * as an image, a script or in a frame, where users come by a link or form, with
+ * 400: a page that one user visits must not use up the limit of the user's
+ * network. Browsers send both headers of Fetch Metadata; `fetch` of Node.js
+ * sends the mode `cors` alone.
  */
 export function limits({ pages, programs, byClient }: StoredPaths): Middleware {
   return (ctx, next) => {
@@ -32,14 +42,19 @@ export function limits({ pages, programs, byClient }: StoredPaths): Middleware {
     const mode = ctx.get('Sec-Fetch-Mode')
     const dest = ctx.get('Sec-Fetch-Dest')
     const { prompt, request, request_uri } = ctx.query
-    // The provider refuses a pushed request or request object without `prompt=none` later.
-    const isSilent = ctx.path === pages[0] && (prompt === 'none' || request || request_uri)
+    // The provider refuses a pushed request or request object without
+    // `prompt=none` later.
+    const isSilent =
+      ctx.path === pages[0] && (prompt === 'none' || request || request_uri)
     const isPage = ['', 'document'].includes(dest) || isSilent
-    const isByUser = isPage && ['', 'navigate', dest ? '' : 'cors'].includes(mode)
-    const isByScript = ctx.method !== 'POST' || !['navigate', 'no-cors'].includes(mode)
+    const isByUser =
+      isPage && ['', 'navigate', dest ? '' : 'cors'].includes(mode)
+    const isByScript =
+      ctx.method !== 'POST' || !['navigate', 'no-cors'].includes(mode)
     if (isProgram ? isByScript : isByUser) return next()
     ctx.state.log.refused = 'fetch metadata'
-    const error_description = 'a page must not send this request so (Sec-Fetch-Mode, -Dest)'
+    const error_description =
+      'a page must not send this request so (Sec-Fetch-Mode, -Dest)'
     ctx.throw(400, { error: 'invalid_request', error_description })
   }
 }
@@ -55,8 +70,9 @@ interface StoredRequests extends StoredPaths {
 const ACCOUNT_FACTOR = BOUNDS.storedRequestsOfAccount.factor
 
 /**
- * Limits what strangers store: the requests of a network (/24, or /48 of IPv6) and the size of all their records, and
- * the requests of an account. Counts in memory, for each process. Here it counts the requests to `pages` and
+ * Limits what strangers store: the requests of a network (/24, or /48 of IPv6)
+ * and the size of all their records, and the requests of an account. Counts in
+ * memory, for each process. Here it counts the requests to `pages` and
  * `programs`. Others are counted by `countStored` where they store something.
  */
 export function limitStored(
@@ -67,15 +83,23 @@ export function limitStored(
   const bytes = createUsage(seconds * 1000)
   const maxRequests = shareOf(anonymous)
   const maxBytes = shareOf(anonymous_megabytes * 2 ** 20)
-  const isBusy = (account: string) => requests.of(account).current >= ACCOUNT_FACTOR * maxRequests
-  /** Until then an account may be over its limit. At other times the session is not read here. */
+  const isBusy = (account: string) =>
+    requests.of(account).current >= ACCOUNT_FACTOR * maxRequests
+  /**
+   * Until then an account may be over its limit. At other times the session is
+   * not read here.
+   */
   let busyUntil = 0
 
   const isOver = (network: string) => {
     const { sum, total, keys } = bytes.of(network)
-    // Networks that used more than an equal share of the limit are refused first.
+    // Networks that used more than an equal share of the limit are refused
+    // first.
     const hasShare = sum >= maxBytes / keys
-    return requests.of(network).current >= maxRequests || (total >= maxBytes && hasShare)
+    return (
+      requests.of(network).current >= maxRequests ||
+      (total >= maxBytes && hasShare)
+    )
   }
 
   function countForAccount(account: string): boolean {
@@ -115,13 +139,17 @@ export function limitStored(
 
   return async (ctx, next) => {
     ctx.state.stored = storedBy(ctx)
-    // A preflight stores nothing. A script learns nothing from one that is refused.
-    const isStored = [...pages, ...programs].includes(ctx.path) && ctx.method !== 'OPTIONS'
+    // A preflight stores nothing. A script learns nothing from one that is
+    // refused.
+    const isStored =
+      [...pages, ...programs].includes(ctx.path) && ctx.method !== 'OPTIONS'
     if (!isStored) return next()
     const isFull = isOver(networkOf(ctx.ip))
-    const account = isFull || performance.now() < busyUntil ? await accountOf(ctx) : undefined
+    const account =
+      isFull || performance.now() < busyUntil ? await accountOf(ctx) : undefined
     // The account counts at the end, when the session is known in any case.
-    if (account === undefined || isBusy(account)) countStored(ctx, storedBytes(ctx), account)
+    if (account === undefined || isBusy(account))
+      countStored(ctx, storedBytes(ctx), account)
     await next()
     settle(ctx)
   }
@@ -130,10 +158,12 @@ export function limitStored(
   function settle({ oidc, state: { stored } }: Context): void {
     const { route, session, entities = {} } = oidc ?? {}
     const accountId: string | undefined = session?.accountId
-    // A request that shows no page, such as one with `prompt=none`, stores no interaction.
+    // A request that shows no page, such as one with `prompt=none`, stores no
+    // interaction.
     const isUnstored = route === 'authorization' && !entities.Interaction
     // A short request that names a pushed one stores its parameters again.
-    const pushed: number = entities.PushedAuthorizationRequest?.request.length ?? 0
+    const pushed: number =
+      entities.PushedAuthorizationRequest?.request.length ?? 0
     if (isUnstored || accountId) stored.takeBack()
     else if (pushed > 0) stored.count(pushed)
     if (accountId) countForAccount(accountId)
@@ -153,9 +183,16 @@ interface Period {
   at: number
 }
 
-/** Sums by network or account. They expire after one to two periods. Keys are bounded in size and number. */
+/**
+ * Sums by network or account. They expire after one to two periods. Keys are
+ * bounded in size and number.
+ */
 function createUsage(periodMs: number, maxKeys = BOUNDS.countedKeys.max) {
-  const begin = (): Period => ({ sums: new Map(), total: 0, at: performance.now() })
+  const begin = (): Period => ({
+    sums: new Map(),
+    total: 0,
+    at: performance.now(),
+  })
   let current = begin()
   let before = begin()
   const turn = () => {
@@ -168,7 +205,8 @@ function createUsage(periodMs: number, maxKeys = BOUNDS.countedKeys.max) {
     const key = text.length > MAX_KEY_CHARS ? hash('sha256', text) : text
     return sums.has(key) || sums.size < maxKeys ? key : OTHERS
   }
-  const sumIn = (period: Period, text: string) => period.sums.get(keyIn(period, text)) ?? 0
+  const sumIn = (period: Period, text: string) =>
+    period.sums.get(keyIn(period, text)) ?? 0
   return {
     add(text: string, amount: number) {
       turn()
@@ -176,7 +214,9 @@ function createUsage(periodMs: number, maxKeys = BOUNDS.countedKeys.max) {
       current.sums.set(key, (current.sums.get(key) ?? 0) + amount)
       current.total += amount
     },
-    /** `current`: in the current period only. `total` and `keys`: of all keys. */
+    /**
+     * `current`: in the current period only. `total` and `keys`: of all keys.
+     */
     of(text: string) {
       turn()
       const now = sumIn(current, text)
@@ -191,7 +231,10 @@ function createUsage(periodMs: number, maxKeys = BOUNDS.countedKeys.max) {
 export interface Quotas {
   /** Whether the window has room for one more of a key. Adds nothing. */
   hasRoom(key: string): boolean
-  /** Counts one more of a key. Returns false, and adds nothing, when the window has no room. */
+  /**
+   * Counts one more of a key. Returns false, and adds nothing, when the window
+   * has no room.
+   */
   take(key: string): boolean
   /** The number of keys in memory. */
   size(): number
@@ -211,7 +254,10 @@ export function createQuotas({ max, seconds }: Quota): Quotas {
 
 let processes = 1
 
-/** Sets the number of processes that share the limits of this machine (`workers`). */
+/**
+ * Sets the number of processes that share the limits of this machine
+ * (`workers`).
+ */
 export function shareAmong(workers: number) {
   processes = workers
 }
@@ -220,10 +266,14 @@ export function shareAmong(workers: number) {
 export const shareOf = (limit: number) => Math.ceil(limit / processes)
 
 /**
- * Fixed-window rate limiter, per process. Returns a function that is true while the window has room for
- * one more. `report` gets the number of refusals after each window.
+ * Fixed-window rate limiter, per process. Returns a function that is true while
+ * the window has room for one more. `report` gets the number of refusals after
+ * each window.
  */
-export function createQuota({ max, seconds }: Quota, report?: (refused: number) => void) {
+export function createQuota(
+  { max, seconds }: Quota,
+  report?: (refused: number) => void,
+) {
   const ours = shareOf(max)
   let count = 0
   const begin = () => {

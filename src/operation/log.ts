@@ -1,6 +1,8 @@
-// The log: JSON lines on standard output. Each request has one line, and one for each audit event, with an id that
-// its response carries. The line has the route, never a path, query or body, because these can contain secrets. The
-// number of lines for failed requests is limited, so that a flood fills no disk; the metrics count all of them.
+// The log: JSON lines on standard output. Each request has one line, and one
+// for each audit event, with an id that its response carries. The line has the
+// route, never a path, query or body, because these can contain secrets. The
+// number of lines for failed requests is limited, so that a flood fills no
+// disk; the metrics count all of them.
 
 import { randomUUID } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
@@ -21,15 +23,27 @@ declare module 'koa' {
   }
 }
 
-/** POSIX does not interleave writes of at most 4 KB into a pipe that several processes share. */
-const DESTINATION = { sync: false, minLength: 3072, maxWrite: 4096, periodicFlush: 100 }
+/**
+ * POSIX does not interleave writes of at most 4 KB into a pipe that several
+ * processes share.
+ */
+const DESTINATION = {
+  sync: false,
+  minLength: 3072,
+  maxWrite: 4096,
+  periodicFlush: 100,
+}
 
 /**
- * The log of this process. `worker`: its number if there are several; 0 is the primary process. Also logs unhandled
- * rejections. They are faults of Usher, but must not end the other requests.
+ * The log of this process. `worker`: its number if there are several; 0 is the
+ * primary process. Also logs unhandled rejections. They are faults of Usher,
+ * but must not end the other requests.
  */
 export function createLog(worker?: number): Logger {
-  const options = { base: worker ? { worker } : null, timestamp: pino.stdTimeFunctions.isoTime }
+  const options = {
+    base: worker ? { worker } : null,
+    timestamp: pino.stdTimeFunctions.isoTime,
+  }
   const log = pino(options, pino.destination(DESTINATION))
   const hasRoom = lineQuota(log, 'rejected promises were not logged')
   process.on('unhandledRejection', error => {
@@ -43,13 +57,15 @@ const NOT_SYNCHRONISED = /^(EINVAL|ENOTSUP|EROFS)/
 /** Resolves when all lines are written, and rejects when they cannot be. */
 export const flushed = (log: Logger) =>
   new Promise<void>((resolve, reject) => {
-    const isWritten = (error?: Error) => !error || NOT_SYNCHRONISED.test(error.message)
+    const isWritten = (error?: Error) =>
+      !error || NOT_SYNCHRONISED.test(error.message)
     log.flush(error => (isWritten(error) ? resolve() : reject(error)))
   })
 
 /**
- * Returns the function that is true while a network may have one more line: for failed requests, and separately for
- * failed sign-ins and unhandled rejections. A line with `message` counts the others.
+ * Returns the function that is true while a network may have one more line: for
+ * failed requests, and separately for failed sign-ins and unhandled rejections.
+ * A line with `message` counts the others.
  */
 function lineQuota(log: Logger, message: string) {
   const ofNetwork = createQuotas(BOUNDS.logLinesOfNetwork)
@@ -61,13 +77,17 @@ function lineQuota(log: Logger, message: string) {
   }
   return (network: string): boolean => {
     if (ofNetwork.take(network) && hasRoom()) return true
-    if (left_out === 0) setTimeout(report, BOUNDS.logLines.seconds * 1000).unref()
+    if (left_out === 0)
+      setTimeout(report, BOUNDS.logLines.seconds * 1000).unref()
     left_out++
     return false
   }
 }
 
-/** Logs and counts each request. Calls `onFailure` for a failed one, and waits for nothing that it begins. */
+/**
+ * Logs and counts each request. Calls `onFailure` for a failed one, and waits
+ * for nothing that it begins.
+ */
 export function requestLog(
   log: Logger,
   metrics: Metrics,
@@ -80,7 +100,8 @@ export function requestLog(
 
   return async (ctx, next) => {
     const started = performance.now()
-    // Node makes 128 random UUIDs at once: far cheaper than random bytes for each request.
+    // Node makes 128 random UUIDs at once: far cheaper than random bytes for
+    // each request.
     const id = randomUUID().replaceAll('-', '').slice(0, 16)
     Object.assign(ctx.state, { requestId: id, log: {}, auditEvents: [] })
     ctx.res.setHeader('X-Request-Id', id)
@@ -93,22 +114,35 @@ export function requestLog(
     const { auditEvents, fault } = ctx.state
     const isFailed = status >= 400 || ctx.state.log.error !== undefined
     if (isFailed || ctx.state.log.ignored) onFailure(ctx)
-    // The pattern of the route, such as `/interaction/:uid`; null if no route matched.
+    // The pattern of the route, such as `/interaction/:uid`; null if no route
+    // matched.
     const route: string | null = ctx._matchedRoute?.toString() ?? null
     metrics.requests.observe({ route: route ?? 'none', status }, ms / 1000)
     const isLogged = !isFailed || hasRoomFor(ctx)
-    const about = { id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log }
+    const about = {
+      id,
+      method,
+      route,
+      status,
+      ms: Math.round(ms),
+      ip,
+      ...ctx.state.log,
+    }
     if (isLogged) writeLines(about, fault)
     for (const event of auditEvents) logAuditEvent(ctx, id, event, isLogged)
   }
 
   function writeLines(about: Record<string, unknown>, fault: unknown): void {
-    if (fault) log.error({ id: about.id, fault: faultOf(fault) }, 'request failed')
+    if (fault)
+      log.error({ id: about.id, fault: faultOf(fault) }, 'request failed')
     const level = about.warning ? 'warn' : 'info'
     log[level](printable(about))
   }
 
-  /** Whether the quota of failed requests, or that of failed sign-ins, has room for one more of this network. */
+  /**
+   * Whether the quota of failed requests, or that of failed sign-ins, has room
+   * for one more of this network.
+   */
   function hasRoomFor({ ip, state: { auditEvents } }: Context): boolean {
     const isSignIn = auditEvents.some(({ event }) => isFailure(event))
     const take = isSignIn ? hasRoomForSignIn : hasRoom
@@ -116,7 +150,12 @@ export function requestLog(
   }
 
   /** Failures that are not logged are counted. */
-  function logAuditEvent(ctx: Context, id: string, event: NotedEvent, isLogged: boolean): void {
+  function logAuditEvent(
+    ctx: Context,
+    id: string,
+    event: NotedEvent,
+    isLogged: boolean,
+  ): void {
     metrics.auditEvent(event.event as AuditEventName)
     if (!isLogged && isFailure(event.event)) return
     const user_agent = ctx.get('User-Agent').slice(0, 200)
@@ -127,11 +166,16 @@ export function requestLog(
 const MAX_TEXT_CHARACTERS = 1000
 
 /**
- * Returns fields whose texts cannot act on a terminal, hide, or reorder a line: a client, a browser or an
- * issuer may have written them.
+ * Returns fields whose texts cannot act on a terminal, hide, or reorder a line:
+ * a client, a browser or an issuer may have written them.
  */
-export function printable(fields: Record<string, unknown>): Record<string, unknown> {
-  const entries = Object.entries(fields).map(([name, value]) => [name, printableValue(value)])
+export function printable(
+  fields: Record<string, unknown>,
+): Record<string, unknown> {
+  const entries = Object.entries(fields).map(([name, value]) => [
+    name,
+    printableValue(value),
+  ])
   return Object.fromEntries(entries)
 }
 
@@ -139,12 +183,23 @@ function printableValue(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(printableValue)
   if (isMap(value)) return printable(value)
   if (typeof value !== 'string') return value
-  return value.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, ' ').slice(0, MAX_TEXT_CHARACTERS)
+  return value
+    .replace(/[\p{C}\p{Zl}\p{Zp}]/gu, ' ')
+    .slice(0, MAX_TEXT_CHARACTERS)
 }
 
-/** The fields of an error that are logged. Others can hold bytes of a request, or keys. */
+/**
+ * The fields of an error that are logged. Others can hold bytes of a request,
+ * or keys.
+ */
 export function faultOf(error: unknown) {
   if (!(error instanceof Error)) return { message: String(error) }
   const { name, message, code, stack, cause }: NodeJS.ErrnoException = error
-  return { name, message, code, stack, ...(cause instanceof Error && { because: cause.message }) }
+  return {
+    name,
+    message,
+    code,
+    stack,
+    ...(cause instanceof Error && { because: cause.message }),
+  }
 }

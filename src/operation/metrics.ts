@@ -1,5 +1,5 @@
-// Metrics in the format of Prometheus, on a port of their own. Labels are names and outcomes, never
-// accounts or clients.
+// Metrics in the format of Prometheus, on a port of their own. Labels are names
+// and outcomes, never accounts or clients.
 
 import { once } from 'node:events'
 import { createServer } from 'node:http'
@@ -8,7 +8,9 @@ import type { Settings } from '../config/load.ts'
 import { AUDIT_EVENTS, type AuditEventName } from './audit.ts'
 import HELP from './metrics.json' with { type: 'json' }
 
-const BUCKETS_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
+const BUCKETS_SECONDS = [
+  0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
+]
 
 /** The metrics. metrics.json has their descriptions. */
 type Name = keyof typeof HELP
@@ -16,13 +18,20 @@ type Name = keyof typeof HELP
 /** The metrics of one process. */
 export interface Metrics {
   text(): Promise<string>
-  /** In a worker: answers when the primary process collects the metrics of all. */
+  /**
+   * In a worker: answers when the primary process collects the metrics of all.
+   */
   answerPrimary(): void
   storeCommand(command: string, seconds: number, failed: boolean): void
-  /** The number of the configuration in force, and whether the latest one was accepted. */
+  /**
+   * The number of the configuration in force, and whether the latest one was
+   * accepted.
+   */
   configuration(number: number, ok: boolean): void
   /** `from`, `until`: epoch seconds. */
-  signingKeys(keys: { alg: string; state: string; from: number; until?: number }[]): void
+  signingKeys(
+    keys: { alg: string; state: string; from: number; until?: number }[],
+  ): void
   requests: prom.Histogram
   auditEvent(event: AuditEventName): void
   secondFactors: prom.Counter
@@ -37,7 +46,8 @@ export function createMetrics(): Metrics {
   }
   const timer = (name: Name, ...labels: string[]) =>
     new prom.Histogram({ ...of(name, labels), buckets: BUCKETS_SECONDS })
-  const counter = (name: Name, ...labels: string[]) => new prom.Counter(of(name, labels))
+  const counter = (name: Name, ...labels: string[]) =>
+    new prom.Counter(of(name, labels))
   const gauge = (aggregator: 'min' | 'max', name: Name, ...labels: string[]) =>
     new prom.Gauge({ ...of(name, labels), aggregator })
 
@@ -45,7 +55,11 @@ export function createMetrics(): Metrics {
   const requests = timer('usher_request_seconds', 'route', 'status')
   const auditEvents = counter('usher_audit_events_total', 'event')
   const grants = counter('usher_token_requests_total', 'grant_type', 'outcome')
-  const secondFactors = counter('usher_second_factors_total', 'factor', 'outcome')
+  const secondFactors = counter(
+    'usher_second_factors_total',
+    'factor',
+    'outcome',
+  )
   const generation = gauge('max', 'usher_config_generation')
   const isLatest = gauge('min', 'usher_config_last_reload_ok')
   const signingKeys = gauge('max', 'usher_signing_keys', 'alg', 'state')
@@ -69,8 +83,12 @@ export function createMetrics(): Metrics {
     signingKeys(keys) {
       signingKeys.reset()
       for (const { alg, state } of keys) signingKeys.inc({ alg, state })
-      const times = keys.map(({ state, from, until }) => (state === 'next' ? from : until))
-      const [next = 0] = times.filter(time => time !== undefined).toSorted((a, b) => a - b)
+      const times = keys.map(({ state, from, until }) =>
+        state === 'next' ? from : until,
+      )
+      const [next = 0] = times
+        .filter(time => time !== undefined)
+        .toSorted((a, b) => a - b)
       nextChange.set(next)
     },
     auditEvent: event => auditEvents.inc({ event }),
@@ -91,12 +109,19 @@ export function createClusterMetrics() {
   return {
     workerLost: () => lost.inc(),
     /** Rejects when a worker does not answer within 5 s. */
-    text: async () => `${await workers.clusterMetrics()}${await workers.metrics()}`,
+    text: async () =>
+      `${await workers.clusterMetrics()}${await workers.metrics()}`,
   }
 }
 
-/** Serves the metrics on their own port, if `metrics` in usher.yaml says so: `GET /metrics` and nothing else. */
-export async function serveMetrics({ metrics }: Settings, text: () => Promise<string>) {
+/**
+ * Serves the metrics on their own port, if `metrics` in usher.yaml says so:
+ * `GET /metrics` and nothing else.
+ */
+export async function serveMetrics(
+  { metrics }: Settings,
+  text: () => Promise<string>,
+) {
   const server = createServer(async ({ url, method }, res) => {
     const isKnown = url === '/metrics' && method === 'GET'
     // With several processes, this fails while a worker does not answer.

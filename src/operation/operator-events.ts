@@ -1,4 +1,5 @@
-// Audit events of the command line, in a queue until a node has written them to the audit log.
+// Audit events of the command line, in a queue until a node has written them to
+// the audit log.
 
 import { randomUUID } from 'node:crypto'
 import { userInfo } from 'node:os'
@@ -17,9 +18,19 @@ const queueOf = (records: Records) =>
   })
 
 /** Stores an audit event of the command line, until a node logs it. */
-export async function queueAuditEvent(records: Records, event: AuditEventName, about: object = {}) {
+export async function queueAuditEvent(
+  records: Records,
+  event: AuditEventName,
+  about: object = {},
+) {
   const at = new Date().toISOString()
-  await queueOf(records).enqueue({ id: randomUUID(), event, at, by: operator(), ...about })
+  await queueOf(records).enqueue({
+    id: randomUUID(),
+    event,
+    at,
+    by: operator(),
+    ...about,
+  })
 }
 
 interface Log {
@@ -29,13 +40,20 @@ interface Log {
   unreadable?: Unreadable
 }
 
-/** Passes the stored audit events to `write`, and removes each after `flush`. */
+/**
+ * Passes the stored audit events to `write`, and removes each after `flush`.
+ */
 export function takeAuditEvents(
   records: Records,
   write: (event: AuditEvent) => void,
   { flush, unreadable = () => {} }: Log = {},
 ): Promise<void> {
-  const log = async ({ id, attempt, due, ...event }: AuditEvent & Record<string, unknown>) => {
+  const log = async ({
+    id,
+    attempt,
+    due,
+    ...event
+  }: AuditEvent & Record<string, unknown>) => {
     write(event)
     await flush?.()
     return false

@@ -1,4 +1,5 @@
-// The error page for users, and the page that explains error codes to developers.
+// The error page for users, and the page that explains error codes to
+// developers.
 
 import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
@@ -15,7 +16,10 @@ export const CODES = Object.keys(shippedWords(ENGLISH)).flatMap(key => {
   return ['', 'title', 'intro'].includes(code) ? [] : [code]
 })
 
-/** Keys of titles for users: of an error, or else of a status. The key of the text ends in `_text`. */
+/**
+ * Keys of titles for users: of an error, or else of a status. The key of the
+ * text ends in `_text`.
+ */
 export const TITLES: Record<string, string> = {
   interaction_gone: 'interaction',
   another_browser: 'another_browser',
@@ -32,13 +36,19 @@ export const TITLES: Record<string, string> = {
 /** Titles of errors that no application caused. */
 const OWN = ['denied', 'form', 'link', 'not_found', 'too_many']
 
-/** Returns the pages for errors, and the address at which an error code is explained. */
+/**
+ * Returns the pages for errors, and the address at which an error code is
+ * explained.
+ */
 export function createErrorPages(settings: Settings, views: Views) {
   const { issuer } = settings
   const errorUri = (error: string) =>
     CODES.includes(error) ? `${issuer}/errors#${error}` : `${issuer}/errors`
 
-  /** Details as the JSON errors have them. A client that registered itself is named here only: it chose its name. */
+  /**
+   * Details as the JSON errors have them. A client that registered itself is
+   * named here only: it chose its name.
+   */
   function detailsOf(ctx: Context) {
     const { detail } = printable(ctx.state.log)
     return {
@@ -53,8 +63,12 @@ export function createErrorPages(settings: Settings, views: Views) {
 
     show(ctx: Context, { error, error_description }: ErrorAnswer) {
       const { status } = ctx
-      // An attacker may write the address. It can lead only to a client of the config folder.
-      const id = ctx.state.clientId ?? ctx.oidc?.client?.clientId ?? String(ctx.query.client_id)
+      // An attacker may write the address. It can lead only to a client of the
+      // config folder.
+      const id =
+        ctx.state.clientId ??
+        ctx.oidc?.client?.clientId ??
+        String(ctx.query.client_id)
       const client = views.configuredClient(ctx, id)
       const client_uri = client && views.startOf(client)
       const { t } = views.words(ctx)
@@ -62,7 +76,9 @@ export function createErrorPages(settings: Settings, views: Views) {
       const other = status >= 500 ? 'server_error' : 'request'
       ctx.state.log.error = error
       ctx.state.log.detail ??= error_description
-      const forDeveloper = isOfDeveloper(ctx, settings) ? detailsOf(ctx) : undefined
+      const forDeveloper = isOfDeveloper(ctx, settings)
+        ? detailsOf(ctx)
+        : undefined
       const data = {
         title: t(`error.${key}`),
         text: t(`error.${key}_text`) || t(`error.${other}_text`),
@@ -71,7 +87,10 @@ export function createErrorPages(settings: Settings, views: Views) {
         errorUri: errorUri(error),
         requestId: ctx.state.requestId,
         account: `${issuer}/account`,
-        client: client && client_uri ? { client_name: client.client_name, client_uri } : undefined,
+        client:
+          client && client_uri
+            ? { client_name: client.client_name, client_uri }
+            : undefined,
         isOfApplication: !OWN.includes(key),
         again: status >= 500 && ctx.method === 'GET',
         ...forDeveloper,

@@ -1,4 +1,5 @@
-// Data of the templates, which read it as `it`. An operator's template in place of Usher's gets the same.
+// Data of the templates, which read it as `it`. An operator's template in place
+// of Usher's gets the same.
 
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
@@ -26,9 +27,14 @@ export interface Area {
   isFor?(account: PageUser): boolean
 }
 
-/** Data of every page. `layout` also has the title and the `body` of the page. */
+/**
+ * Data of every page. `layout` also has the title and the `body` of the page.
+ */
 export interface Shared {
-  /** Returns the text of a key, with values for its placeholders: `it.t('sign_in.to_continue', { client })`. */
+  /**
+   * Returns the text of a key, with values for its placeholders:
+   * `it.t('sign_in.to_continue', { client })`.
+   */
   t: Translate
   /** Like `t`, as HTML with the values in bold: `<%~ it.strong(…) %>`. */
   strong: Translate
@@ -43,28 +49,50 @@ export interface Shared {
   signOut: string
   /** The token of the page's form. Forms of the library have `xsrf`. */
   csrf?: string
-  /** The signed-in user. Present on account pages; on others if a user is signed in. */
+  /**
+   * The signed-in user. Present on account pages; on others if a user is signed
+   * in.
+   */
   user?: { username: string; name?: string }
-  /** The first letters of the first and the last word of a name, at most two. */
+  /**
+   * The first letters of the first and the last word of a name, at most two.
+   */
   initials(name: string): string
   links: Settings['branding']['links']
-  /** `clientLogo` and `clientTheme`: on the sign-in and consent pages of a client with `branding`. */
-  assets: Record<'stylesheet' | 'submit' | 'reveal' | 'passkey' | 'icon', Asset> &
-    Partial<Record<'theme' | 'logo' | 'logoDark' | 'clientLogo' | 'clientTheme', Asset>>
+  /**
+   * `clientLogo` and `clientTheme`: on the sign-in and consent pages of a
+   * client with `branding`.
+   */
+  assets: Record<
+    'stylesheet' | 'submit' | 'reveal' | 'passkey' | 'icon',
+    Asset
+  > &
+    Partial<
+      Record<
+        'theme' | 'logo' | 'logoDark' | 'clientLogo' | 'clientTheme',
+        Asset
+      >
+    >
 }
 
 /** A time, as ISO 8601 and as text. */
 export type When = ReturnType<Words['date']>
 type Client = Pick<ClientMetadata, 'client_name' | 'client_uri'>
 
-/** Something worth knowing, on the home page of the account. `icon`: in icon.eta; `path`: the page about it. */
+/**
+ * Something worth knowing, on the home page of the account. `icon`: in
+ * icon.eta; `path`: the page about it.
+ */
 export interface Notice {
   icon: string
   text: string
   path: string
 }
 
-/** How a list shows a client: its logo, or the first letter of its name in a colour that stays the same. */
+/**
+ * How a list shows a client: its logo, or the first letter of its name in a
+ * colour that stays the same.
+ */
 export interface Mark {
   logo?: string
   initial: string
@@ -72,7 +100,10 @@ export interface Mark {
   tint: number
 }
 
-/** Paths of the account pages and of the page for a user code. A sign-in may return to these only. */
+/**
+ * Paths of the account pages and of the page for a user code. A sign-in may
+ * return to these only.
+ */
 export const PLACES = {
   home: '/account',
   applications: '/account/applications',
@@ -89,7 +120,10 @@ export const PLACES = {
   forgot: '/forgot-password',
 }
 
-/** Authorization details as text: a sentence with values, and the fields that it does not contain. */
+/**
+ * Authorization details as text: a sentence with values, and the fields that it
+ * does not contain.
+ */
 export interface DetailInWords {
   sentence: { text: string; isValue: boolean }[]
   facts: { label: string; value: string }[]
@@ -135,7 +169,10 @@ export interface PageData {
       details: (DetailInWords & { since: When })[]
       since: When
       lastUsed: When
-      /** The clients that act for the user through this one, as text; empty without any. */
+      /**
+       * The clients that act for the user through this one, as text; empty
+       * without any.
+       */
       actors: string
       inUse: string
       /** Path of the page that removes its access. */
@@ -155,9 +192,20 @@ export interface PageData {
     back: string
   }
   consent: {
-    /** `isUnchecked`: the client registered itself, and its metadata is unverified. */
-    client: { client_name: string; policy_uri?: string; tos_uri?: string; isUnchecked: boolean }
-    /** The host of the document of an unchecked client, and whether the client returns to loopback alone. */
+    /**
+     * `isUnchecked`: the client registered itself, and its metadata is
+     * unverified.
+     */
+    client: {
+      client_name: string
+      policy_uri?: string
+      tos_uri?: string
+      isUnchecked: boolean
+    }
+    /**
+     * The host of the document of an unchecked client, and whether the client
+     * returns to loopback alone.
+     */
     unchecked?: { publisher?: string; isLocal: boolean }
     /** The host to which the user returns. Absent for a device. */
     host?: string
@@ -177,7 +225,10 @@ export interface PageData {
     details: DetailInWords[]
     /** The lifetime of the access, as text, if no scope has it in its note. */
     lifetime?: string
-    /** The client's access was removed, or its name or hosts changed, while the page was open. */
+    /**
+     * The client's access was removed, or its name or hosts changed, while the
+     * page was open.
+     */
     withdrawn: boolean
   }
   device: {
@@ -198,13 +249,19 @@ export interface PageData {
     account: string
     /** The client to which the page leads back. */
     client?: Client
-    /** Whether an application sent the user here. If it is unknown, no button leads elsewhere. */
+    /**
+     * Whether an application sent the user here. If it is unknown, no button
+     * leads elsewhere.
+     */
     isOfApplication: boolean
     /** Whether the user can try the same request again. */
     again: boolean
     /** The name of the application that sent the request, if it is known. */
     application?: string
-    /** The value that the request sent, and the registered ones: for developers at a loopback issuer. */
+    /**
+     * The value that the request sent, and the registered ones: for developers
+     * at a loopback issuer.
+     */
     comparison?: Comparison
     /** The reason in the log: for developers at a loopback issuer. */
     detail?: string
@@ -213,18 +270,29 @@ export interface PageData {
   'hand-over': { action: string; fields: Record<string, unknown> }
   navigate: { url: string }
   /** Problems by field. */
-  password: { problems: { current?: string; password?: string; repeat?: string } }
+  password: {
+    problems: { current?: string; password?: string; repeat?: string }
+  }
   'password-changed': object
   'new-password': Pick<PageData['password'], 'problems'>
   requests: {
-    requests: { name: string; message?: string; since: When; until: When; answer: string }[]
+    requests: {
+      name: string
+      message?: string
+      since: When
+      until: When
+      answer: string
+    }[]
     /** The result of the last change. */
     done?: string
   }
   sessions: {
     /** This browser. */
     here?: SessionInWords
-    /** The others by browser, system and network: the group used last comes first. */
+    /**
+     * The others by browser, system and network: the group used last comes
+     * first.
+     */
     groups: {
       /** The number of sessions, as text. Absent if there is one. */
       count?: string
@@ -241,7 +309,10 @@ export interface PageData {
   'select-account': { client: string; isAccount?: boolean }
   'sign-in': {
     client: string
-    /** Whether the user continues to the account pages. `client` is then their title. */
+    /**
+     * Whether the user continues to the account pages. `client` is then their
+     * title.
+     */
     isAccount?: boolean
     /** Host of a client that registered itself. Absent for any other client. */
     uncheckedHost?: string
@@ -254,11 +325,19 @@ export interface PageData {
     expectsOther?: boolean
     /** Why the sign-in failed, as text. */
     problem?: string
-    /** The request id of a failed sign-in: `usher config explain` gives its reason. */
+    /**
+     * The request id of a failed sign-in: `usher config explain` gives its
+     * reason.
+     */
     failed?: string
-    /** Whether the username or the password was wrong: their fields are marked. */
+    /**
+     * Whether the username or the password was wrong: their fields are marked.
+     */
     passwordFailed?: boolean
-    /** A password was wrong, and no page leads to a new one: users have to ask the administrators. */
+    /**
+     * A password was wrong, and no page leads to a new one: users have to ask
+     * the administrators.
+     */
     mustAsk?: boolean
     /** Whether the user can sign in with a password here. */
     hasPassword: boolean
@@ -266,7 +345,10 @@ export interface PageData {
     canSignUp?: boolean
     /** Whether the user can enter an e-mail address instead of the username. */
     byEmail: boolean
-    /** The options of `navigator.credentials.get`, and a passkey that no account has, as JSON. */
+    /**
+     * The options of `navigator.credentials.get`, and a passkey that no account
+     * has, as JSON.
+     */
     passkey?: { options: string; unknown?: string }
     /** The other methods, each with the text of its button. */
     methods: { name: string; label: string; logo?: string }[]

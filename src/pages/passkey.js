@@ -3,7 +3,9 @@
 const { PublicKeyCredential } = window
 
 const bytesOf = text =>
-  Uint8Array.from(atob(text.replaceAll('-', '+').replaceAll('_', '/')), char => char.charCodeAt(0))
+  Uint8Array.from(atob(text.replaceAll('-', '+').replaceAll('_', '/')), char =>
+    char.charCodeAt(0),
+  )
 const textOf = bytes =>
   btoa(String.fromCharCode(...new Uint8Array(bytes)))
     .replaceAll('+', '-')
@@ -12,27 +14,55 @@ const textOf = bytes =>
 
 /** For browsers without parseRequestOptionsFromJSON and parseCreationOptionsFromJSON. */
 function parse(options) {
-  const withBytes = credential => ({ ...credential, id: bytesOf(credential.id) })
+  const withBytes = credential => ({
+    ...credential,
+    id: bytesOf(credential.id),
+  })
   const { user, allowCredentials, excludeCredentials } = options
   return {
     ...options,
     challenge: bytesOf(options.challenge),
     ...(user && { user: { ...user, id: bytesOf(user.id) } }),
-    ...(allowCredentials && { allowCredentials: allowCredentials.map(withBytes) }),
-    ...(excludeCredentials && { excludeCredentials: excludeCredentials.map(withBytes) }),
+    ...(allowCredentials && {
+      allowCredentials: allowCredentials.map(withBytes),
+    }),
+    ...(excludeCredentials && {
+      excludeCredentials: excludeCredentials.map(withBytes),
+    }),
   }
 }
 
 /** For browsers without PublicKeyCredential.toJSON. */
 function write({ id, type, response, authenticatorAttachment }) {
-  const { clientDataJSON, attestationObject, authenticatorData, signature, userHandle } = response
-  const parts = { clientDataJSON, attestationObject, authenticatorData, signature, userHandle }
+  const {
+    clientDataJSON,
+    attestationObject,
+    authenticatorData,
+    signature,
+    userHandle,
+  } = response
+  const parts = {
+    clientDataJSON,
+    attestationObject,
+    authenticatorData,
+    signature,
+    userHandle,
+  }
   const given = Object.entries(parts).filter(([, part]) => part)
-  const fields = Object.fromEntries(given.map(([name, part]) => [name, textOf(part)]))
+  const fields = Object.fromEntries(
+    given.map(([name, part]) => [name, textOf(part)]),
+  )
   const transports = response.getTransports?.()
   const clientExtensionResults = {}
   const answer = { ...fields, ...(transports && { transports }) }
-  return { id, rawId: id, type, authenticatorAttachment, clientExtensionResults, response: answer }
+  return {
+    id,
+    rawId: id,
+    type,
+    authenticatorAttachment,
+    clientExtensionResults,
+    response: answer,
+  }
 }
 
 /** The request that waits for autofill. The button ends it, because a browser answers one at a time. */
@@ -43,10 +73,17 @@ async function ask({ create, get }, mediation) {
   waiting.abort()
   waiting = new AbortController()
   const options = JSON.parse(create ?? get)
-  const native = create ? 'parseCreationOptionsFromJSON' : 'parseRequestOptionsFromJSON'
+  const native = create
+    ? 'parseCreationOptionsFromJSON'
+    : 'parseRequestOptionsFromJSON'
   const publicKey = PublicKeyCredential[native]?.(options) ?? parse(options)
-  const request = { publicKey, signal: waiting.signal, ...(mediation && { mediation }) }
-  const credential = await navigator.credentials[create ? 'create' : 'get'](request)
+  const request = {
+    publicKey,
+    signal: waiting.signal,
+    ...(mediation && { mediation }),
+  }
+  const credential =
+    await navigator.credentials[create ? 'create' : 'get'](request)
   // Some password managers have a toJSON that fails.
   try {
     return JSON.stringify(credential.toJSON())
@@ -73,7 +110,8 @@ function prepare(place) {
       send(form, await ask(place.dataset))
     } catch (error) {
       // InvalidStateError: the device has a passkey of this account.
-      failed.textContent = failed.dataset[error.name === 'InvalidStateError' ? 'known' : 'failed']
+      failed.textContent =
+        failed.dataset[error.name === 'InvalidStateError' ? 'known' : 'failed']
       failed.hidden = false
       button.disabled = false
       button.focus()
@@ -82,7 +120,8 @@ function prepare(place) {
     }
   })
   place.hidden = false
-  for (const without of document.querySelectorAll('[data-without-passkeys]')) without.hidden = true
+  for (const without of document.querySelectorAll('[data-without-passkeys]'))
+    without.hidden = true
   if ('focus' in place.dataset) button.focus()
   if ('autofill' in place.dataset) offer(form, place.dataset)
 }
@@ -106,7 +145,10 @@ function signal({ unknown, accepted }) {
 }
 
 if (PublicKeyCredential) {
-  for (const place of document.querySelectorAll('[data-get], [data-create]')) prepare(place)
-  for (const place of document.querySelectorAll('[data-unknown], [data-accepted]'))
+  for (const place of document.querySelectorAll('[data-get], [data-create]'))
+    prepare(place)
+  for (const place of document.querySelectorAll(
+    '[data-unknown], [data-accepted]',
+  ))
     signal(place.dataset)
 }

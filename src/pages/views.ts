@@ -1,5 +1,5 @@
-// Renders pages from templates and texts. Everything that a template prints is escaped; `it.t(key)` is a
-// text in the language of the user.
+// Renders pages from templates and texts. Everything that a template prints is
+// escaped; `it.t(key)` is a text in the language of the user.
 
 import { hash } from 'node:crypto'
 import type { Context } from 'koa'
@@ -24,7 +24,10 @@ import { createLanguages, type Translate, type Words } from './words.ts'
 
 declare module 'koa' {
   interface DefaultState {
-    /** `ui_locales` of the authorization request: language tags, the preferred first. */
+    /**
+     * `ui_locales` of the authorization request: language tags, the preferred
+     * first.
+     */
     uiLocales?: string
     words?: Words
     /** The token of the form on the page. */
@@ -37,28 +40,53 @@ declare module 'koa' {
 /** The password may be in an external source. */
 const hasPassword = ({ password }: PageUser) => password !== undefined
 
-/** The account navigation of the core, in order. The entries of features follow. */
+/**
+ * The account navigation of the core, in order. The entries of features follow.
+ */
 export const AREAS: Area[] = [
   { path: PLACES.home, icon: 'home', label: t => t('account.overview') },
-  { path: PLACES.applications, icon: 'applications', label: t => t('account.nav_applications') },
-  { path: PLACES.sessions, icon: 'monitor', label: t => t('account.nav_sessions') },
-  { path: PLACES.password, icon: 'key', label: t => t('account.password'), isFor: hasPassword },
+  {
+    path: PLACES.applications,
+    icon: 'applications',
+    label: t => t('account.nav_applications'),
+  },
+  {
+    path: PLACES.sessions,
+    icon: 'monitor',
+    label: t => t('account.nav_sessions'),
+  },
+  {
+    path: PLACES.password,
+    icon: 'key',
+    label: t => t('account.password'),
+    isFor: hasPassword,
+  },
 ]
 
-/** A client as pages show it. `isUnchecked`: it registered itself, and its metadata is unverified. */
+/**
+ * A client as pages show it. `isUnchecked`: it registered itself, and its
+ * metadata is unverified.
+ */
 type ShownClient = ClientMetadata & { isUnchecked: boolean }
 
 /** Renders the pages. */
 export interface Views extends ReturnType<typeof createLanguages> {
   /** Whether there is a page for a forgotten password. */
   canReset: boolean
-  /** Languages of the request (`ui_locales`) come before those of the browser. */
+  /**
+   * Languages of the request (`ui_locales`) come before those of the browser.
+   */
   words(ctx: Context): Words
   /** Any client. */
   client(ctx: Context, id: string): Promise<ShownClient | undefined>
-  /** A client of the config folder, with its names in the language of the user. */
+  /**
+   * A client of the config folder, with its names in the language of the user.
+   */
   configuredClient(ctx: Context, id: string): ShownClient | undefined
-  /** The name of a client, or its id if the client no longer exists. The account pages are a client, too. */
+  /**
+   * The name of a client, or its id if the client no longer exists. The account
+   * pages are a client, too.
+   */
   nameOf(ctx: Context, id: string): Promise<string>
   /** The account navigation. */
   areas(): Area[]
@@ -68,9 +96,15 @@ export interface Views extends ReturnType<typeof createLanguages> {
   buttonLogo(name: string): string | undefined
   /** The path of the logo of a client; undefined if it has none. */
   logoOf(id: string): string | undefined
-  /** The address at which users begin at a client: its home page, or else its sign-in (OIDC Core §4). */
+  /**
+   * The address at which users begin at a client: its home page, or else its
+   * sign-in (OIDC Core §4).
+   */
   startOf(client: Partial<ClientMetadata>): string | undefined
-  /** Returns the applications of the config folder that the user may open, by name. */
+  /**
+   * Returns the applications of the config folder that the user may open, by
+   * name.
+   */
   launcher(
     ctx: Context,
     account: PageUser,
@@ -78,7 +112,10 @@ export interface Views extends ReturnType<typeof createLanguages> {
   ): { name: string; url: string; mark: Mark }[]
   /** All static files. */
   assets: Asset[]
-  /** Returns a page as HTML. The template reads `data` and the shared data as `it`. */
+  /**
+   * Returns a page as HTML. The template reads `data` and the shared data as
+   * `it`.
+   */
   render<T extends Template>(
     words: Words,
     template: T,
@@ -86,24 +123,37 @@ export interface Views extends ReturnType<typeof createLanguages> {
     shown?: Partial<Shared>,
   ): string
   /** Answers with a page. */
-  page<T extends Template>(ctx: Context, template: T, data: PageData[T], status?: number): void
+  page<T extends Template>(
+    ctx: Context,
+    template: T,
+    data: PageData[T],
+    status?: number,
+  ): void
   /**
-   * Redirects a GET, and answers a POST with a small page that navigates on. Browsers would apply the
-   * `form-action` of the page with the form to a redirect, at every hop up to the application.
+   * Redirects a GET, and answers a POST with a small page that navigates on.
+   * Browsers would apply the `form-action` of the page with the form to a
+   * redirect, at every hop up to the application.
    */
   navigate(ctx: Context, url: string): void
   /**
-   * Answers with a form that submits itself, or at a button without JavaScript. A URL, not a path, is that
-   * of a client (`response_mode=form_post`), which may redirect anywhere.
+   * Answers with a form that submits itself, or at a button without JavaScript.
+   * A URL, not a path, is that of a client (`response_mode=form_post`), which
+   * may redirect anywhere.
    */
   handOver(ctx: Context, action: string, fields: Record<string, unknown>): void
 }
 
 type Template = keyof PageData
 /** Finds a client that registered itself. */
-type FindClient = (id: string, ctx: Context) => Promise<ClientMetadata | undefined>
+type FindClient = (
+  id: string,
+  ctx: Context,
+) => Promise<ClientMetadata | undefined>
 
-/** Additions of features to all pages. The features are made with the views, so that `app.ts` fills this in later. */
+/**
+ * Additions of features to all pages. The features are made with the views, so
+ * that `app.ts` fills this in later.
+ */
 export interface PageAdditions {
   /** The account navigation. */
   areas: Area[]
@@ -119,22 +169,36 @@ export function createViews(
   const { name: brand, links: given } = settings.branding
   const { mail, accounts } = settings
   const forgot_password =
-    given.forgot_password ?? (mail && !accounts.module ? PLACES.forgot : undefined)
+    given.forgot_password ??
+    (mail && !accounts.module ? PLACES.forgot : undefined)
   const links = { ...given, forgot_password }
   const eta = createTemplates(settings.pages)
   const shipped = createTemplates({})
   const languages = createLanguages(settings.locales)
   const { site, looks, buttons } = createAssets(settings)
   const signOut = routesOf(settings.features).paths.end_session
-  const base = { brand, links, assets: site, areas: AREAS, places: PLACES, signOut, initials }
+  const base = {
+    brand,
+    links,
+    assets: site,
+    areas: AREAS,
+    places: PLACES,
+    signOut,
+    initials,
+  }
 
   function words(ctx: Context): Words {
     const named = ctx.state.uiLocales ?? String(ctx.query.ui_locales ?? '')
-    ctx.state.words ??= named.split(' ').map(languages.find).find(Boolean) ?? languageOfBrowser(ctx)
+    ctx.state.words ??=
+      named.split(' ').map(languages.find).find(Boolean) ??
+      languageOfBrowser(ctx)
     return ctx.state.words
   }
 
-  /** The language that the browser prefers. Its dates and numbers are those of the region that the browser names. */
+  /**
+   * The language that the browser prefers. Its dates and numbers are those of
+   * the region that the browser names.
+   */
   function languageOfBrowser(ctx: Context): Words {
     const accepted = ctx.acceptsLanguages(languages.tags) || ''
     const found = languages.find(accepted) ?? languages.english
@@ -153,7 +217,10 @@ export function createViews(
     return found && { ...found, isUnchecked: true }
   }
 
-  function startOf({ client_uri, initiate_login_uri }: Partial<ClientMetadata>) {
+  function startOf({
+    client_uri,
+    initiate_login_uri,
+  }: Partial<ClientMetadata>) {
     if (client_uri || !initiate_login_uri) return client_uri
     const url = new URL(initiate_login_uri)
     url.searchParams.set('iss', settings.issuer)
@@ -165,11 +232,19 @@ export function createViews(
     // A client without `allow` is for everyone: many users never use it.
     const isOwn = ({ client_id, allow }: ClientMetadata) =>
       allow !== undefined || connected.includes(client_id)
-    const allowed = settings.clients.filter(client => isOwn(client) && !refusalOf(client, account))
+    const allowed = settings.clients.filter(
+      client => isOwn(client) && !refusalOf(client, account),
+    )
     const all = allowed.flatMap(client => {
-      const { client_id, client_name: name, ...addresses } = clientWords(language, client)
+      const {
+        client_id,
+        client_name: name,
+        ...addresses
+      } = clientWords(language, client)
       const url = client.redirect_uris.length ? startOf(addresses) : undefined
-      return url ? [{ name, url, mark: markOf(client_id, name, logoOf(client_id)) }] : []
+      return url
+        ? [{ name, url, mark: markOf(client_id, name, logoOf(client_id)) }]
+        : []
     })
     return all.toSorted((a, b) => a.name.localeCompare(b.name, language.lang))
   }
@@ -184,7 +259,10 @@ export function createViews(
   /** Returns texts as HTML, with the values in bold. */
   function strongly(t: Translate): Translate {
     return (key, values = {}) => {
-      const marked = Object.entries(values).map(([name, value]) => [name, `\x01${value}\x02`])
+      const marked = Object.entries(values).map(([name, value]) => [
+        name,
+        `\x01${value}\x02`,
+      ])
       const html = eta.config.escapeFunction(t(key, Object.fromEntries(marked)))
       return html.replaceAll('\x01', '<strong>').replaceAll('\x02', '</strong>')
     }
@@ -197,17 +275,31 @@ export function createViews(
     shown: Partial<Shared> = {},
     engine = eta,
   ) {
-    const shared: Shared = { ...base, t, strong: strongly(t), lang, dir, ...shown }
+    const shared: Shared = {
+      ...base,
+      t,
+      strong: strongly(t),
+      lang,
+      dir,
+      ...shown,
+    }
     return engine.render(template, { ...shared, ...data })
   }
 
-  function page<T extends Template>(ctx: Context, template: T, data: PageData[T], status = 200) {
+  function page<T extends Template>(
+    ctx: Context,
+    template: T,
+    data: PageData[T],
+    status = 200,
+  ) {
     const { account, csrf, clientId = '', log } = ctx.state
     ctx.status = status
     ctx.type = 'html'
     ctx.set('Cache-Control', 'no-store')
     const shown = {
-      areas: additions.areas.filter(({ isFor }) => !account || !isFor || isFor(account)),
+      areas: additions.areas.filter(
+        ({ isFor }) => !account || !isFor || isFor(account),
+      ),
       user: account && { username: account.username, name: account.name },
       csrf,
       assets: { ...site, ...looks.get(clientId) },
@@ -227,7 +319,11 @@ export function createViews(
     else ctx.redirect(url)
   }
 
-  function handOver(ctx: Context, action: string, fields: Record<string, unknown>) {
+  function handOver(
+    ctx: Context,
+    action: string,
+    fields: Record<string, unknown>,
+  ) {
     if (URL.canParse(action)) allowFormAnywhere(ctx)
     page(ctx, 'hand-over', { action, fields }, 'error' in fields ? 400 : 200)
   }
@@ -263,18 +359,29 @@ function initials(name: string): string {
 /** The colours of marks: `tint-0` and so on in the stylesheet. */
 const TINTS = 8
 
-/** Returns how a list shows a client. `id`: its client_id, which decides the colour. */
+/**
+ * Returns how a list shows a client. `id`: its client_id, which decides the
+ * colour.
+ */
 export function markOf(id: string, name: string, logo?: string): Mark {
   const [initial = ''] = name.trim()
   const [byte = 0] = hash('sha256', id, 'buffer')
   return { logo, initial: initial.toUpperCase(), tint: byte % TINTS }
 }
 
-/** Returns the client with its names and addresses in this language (RFC 7591 §2.2). */
+/**
+ * Returns the client with its names and addresses in this language (RFC 7591
+ * §2.2).
+ */
 function clientWords({ pick }: Words, client: ClientMetadata): ClientMetadata {
   const inLanguage = READ_BY_USERS.flatMap(key => {
-    const tagged = Object.entries(client).filter(([name]) => name.startsWith(`${key}#`))
-    const texts = tagged.map(([name, text]) => [name.slice(key.length + 1), String(text)])
+    const tagged = Object.entries(client).filter(([name]) =>
+      name.startsWith(`${key}#`),
+    )
+    const texts = tagged.map(([name, text]) => [
+      name.slice(key.length + 1),
+      String(text),
+    ])
     const text = pick(Object.fromEntries(texts))
     return text ? [[key, text]] : []
   })

@@ -1,10 +1,18 @@
-// The texts of the pages, by language; keys are `page.thing`. Each file of `locales/`, here and in the
-// operator's folder, is a language.
+// The texts of the pages, by language; keys are `page.thing`. Each file of
+// `locales/`, here and in the operator's folder, is a language.
 
-import { ENGLISH, type Locales, shippedTags, shippedWords } from '../config/schema/locale.ts'
+import {
+  ENGLISH,
+  type Locales,
+  shippedTags,
+  shippedWords,
+} from '../config/schema/locale.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
 
-/** Returns the text of a key. `{name}` in the text is replaced by the value of that name. */
+/**
+ * Returns the text of a key. `{name}` in the text is replaced by the value of
+ * that name.
+ */
 export type Translate = (key: string, values?: Record<string, string>) => string
 
 /** The texts and formats of one language. */
@@ -20,13 +28,19 @@ const DAY_MINUTES = 24 * 60
 /** Locales with formats of their own in memory. A format costs some 10 kB. */
 const MAX_LOCALES = BOUNDS.locales.max
 
-/** Returns the locale for dates and numbers: a language with the region of the tag, if that is of this language. */
+/**
+ * Returns the locale for dates and numbers: a language with the region of the
+ * tag, if that is of this language.
+ */
 function localeOf(lang: string, tag: string): string {
   try {
     const own = new Intl.Locale(lang)
     const reader = new Intl.Locale(tag)
-    const isRegion = !own.region && reader.region && reader.language === own.language
-    return isRegion ? new Intl.Locale(own, { region: reader.region }).toString() : lang
+    const isRegion =
+      !own.region && reader.region && reader.language === own.language
+    return isRegion
+      ? new Intl.Locale(own, { region: reader.region }).toString()
+      : lang
   } catch {
     // A reader may send any text as a tag.
     return lang
@@ -44,9 +58,12 @@ const MINUTE_FORMAT: Intl.DateTimeFormatOptions = {
 }
 
 /** Scripts that are written from right to left. */
-const RTL = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u
+const RTL =
+  /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u
 
-/** Returns the languages. `own`: the operator's texts, which replace Usher's. */
+/**
+ * Returns the languages. `own`: the operator's texts, which replace Usher's.
+ */
 export function createLanguages(own: Locales = {}) {
   const others = [...shippedTags, ...Object.keys(own)].toSorted()
   const tags = [...new Set([ENGLISH, ...others])]
@@ -54,16 +71,25 @@ export function createLanguages(own: Locales = {}) {
   const texts: Record<string, Record<string, string>> = {}
   const spoken: Record<string, Words> = {}
   const textsOf = (tag: string) => {
-    const layers = [ENGLISH, ...wider(tag).toReversed()].flatMap(name => written.get(name) ?? [])
-    return Object.assign({}, ...layers.flatMap(layer => [shippedWords(layer), own[layer]]))
+    const layers = [ENGLISH, ...wider(tag).toReversed()].flatMap(
+      name => written.get(name) ?? [],
+    )
+    return Object.assign(
+      {},
+      ...layers.flatMap(layer => [shippedWords(layer), own[layer]]),
+    )
   }
-  /** The texts of a language, with the dates and numbers of a reader's locale: `en` for `en-GB`. */
+  /**
+   * The texts of a language, with the dates and numbers of a reader's locale:
+   * `en` for `en-GB`.
+   */
   function speak(tag: string, reader = tag): Words {
     const locale = localeOf(tag, reader)
     const known = spoken[locale]
     if (known) return known
     // A reader may send any region.
-    if (locale !== tag && Object.keys(spoken).length >= MAX_LOCALES) return speak(tag)
+    if (locale !== tag && Object.keys(spoken).length >= MAX_LOCALES)
+      return speak(tag)
     const own = texts[tag] ?? textsOf(tag)
     texts[tag] = own
     const words = createWords(tag, own, locale)
@@ -73,12 +99,18 @@ export function createLanguages(own: Locales = {}) {
 
   return {
     tags,
-    /** The language of this tag or of a prefix: `de` for `de-CH`, with the dates and numbers of `de-CH`. */
+    /**
+     * The language of this tag or of a prefix: `de` for `de-CH`, with the dates
+     * and numbers of `de-CH`.
+     */
     find(tag: string) {
       const [known] = wider(tag).flatMap(name => written.get(name) ?? [])
       return known === undefined ? undefined : speak(known, tag)
     },
-    /** The same language with the dates and numbers of the first of these tags that names its region. */
+    /**
+     * The same language with the dates and numbers of the first of these tags
+     * that names its region.
+     */
     inRegionOf({ lang }: Words, tags: string[]) {
       const regional = tags.find(tag => localeOf(lang, tag) !== lang)
       return speak(lang, regional)
@@ -88,27 +120,41 @@ export function createLanguages(own: Locales = {}) {
 }
 
 /** `locale`: for dates and numbers. */
-function createWords(lang: string, words: Record<string, string>, locale: string) {
-  const dates = new Intl.DateTimeFormat(locale, { dateStyle: 'long', timeZone: 'UTC' })
+function createWords(
+  lang: string,
+  words: Record<string, string>,
+  locale: string,
+) {
+  const dates = new Intl.DateTimeFormat(locale, {
+    dateStyle: 'long',
+    timeZone: 'UTC',
+  })
   const minutes = new Intl.DateTimeFormat(locale, MINUTE_FORMAT)
   const recent = new Intl.RelativeTimeFormat(locale, { numeric: 'auto' })
   const numbers = new Intl.NumberFormat(locale, { maximumFractionDigits: 20 })
   const lists = new Intl.ListFormat(locale)
   const rules = new Intl.PluralRules(locale)
   const { direction: dir = 'ltr' } = new Intl.Locale(lang).getTextInfo()
-  // Isolates a value of the other direction, so that it does not reorder the sentence.
+  // Isolates a value of the other direction, so that it does not reorder the
+  // sentence.
   const isolated = (value = '') =>
-    value && RTL.test(value) !== (dir === 'rtl') ? `\u2068${value}\u2069` : value
+    value && RTL.test(value) !== (dir === 'rtl')
+      ? `\u2068${value}\u2069`
+      : value
   const t: Translate = (key, values = {}) => {
     const text = Object.hasOwn(words, key) ? (words[key] ?? '') : ''
-    return text.replaceAll(/\{(\w+)\}/g, (_, name: string) => isolated(values[name]))
+    return text.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
+      isolated(values[name]),
+    )
   }
   const date = (seconds: number) => {
     const time = new Date(seconds * 1000)
     return { iso: time.toISOString(), words: dates.format(time) }
   }
   const pick = (texts: Record<string, string>) => {
-    const byTag = new Map(Object.entries(texts).map(([tag, text]) => [tag.toLowerCase(), text]))
+    const byTag = new Map(
+      Object.entries(texts).map(([tag, text]) => [tag.toLowerCase(), text]),
+    )
     const found = wider(lang).map(tag => byTag.get(tag))
     return found.find(Boolean)
   }
@@ -119,10 +165,16 @@ function createWords(lang: string, words: Record<string, string>, locale: string
     /** Returns an empty text for an unknown key, which may come from data. */
     t,
 
-    /** The text of `key.one`, `key.other` or another plural form of the language, with `{count}`. */
+    /**
+     * The text of `key.one`, `key.other` or another plural form of the
+     * language, with `{count}`.
+     */
     plural(key: string, number: number) {
       const count = numbers.format(number)
-      return t(`${key}.${rules.select(number)}`, { count }) || t(`${key}.other`, { count })
+      return (
+        t(`${key}.${rules.select(number)}`, { count }) ||
+        t(`${key}.other`, { count })
+      )
     },
 
     /** The day (UTC) of a time in epoch seconds, as ISO 8601 and as text. */
@@ -131,12 +183,20 @@ function createWords(lang: string, words: Record<string, string>, locale: string
     /** A time in epoch seconds as text, with its minute and time zone (UTC). */
     minute: (seconds: number) => minutes.format(new Date(seconds * 1000)),
 
-    /** Like `date`. For the last 24 hours, the text says how long ago: the user's time zone is unknown. */
+    /**
+     * Like `date`. For the last 24 hours, the text says how long ago: the
+     * user's time zone is unknown.
+     */
     ago(seconds: number) {
-      const minutes = Math.max(0, Math.floor((Date.now() / 1000 - seconds) / 60))
+      const minutes = Math.max(
+        0,
+        Math.floor((Date.now() / 1000 - seconds) / 60),
+      )
       if (minutes >= DAY_MINUTES) return date(seconds)
       const hours = Math.floor(minutes / 60)
-      const words = hours ? recent.format(-hours, 'hour') : recent.format(-minutes, 'minute')
+      const words = hours
+        ? recent.format(-hours, 'hour')
+        : recent.format(-minutes, 'minute')
       return { ...date(seconds), words }
     },
 
@@ -149,7 +209,10 @@ function createWords(lang: string, words: Record<string, string>, locale: string
     /** Returns the text in this language, from texts by language tag. */
     pick,
 
-    /** Returns an operator's text in this language or in English; empty if neither exists. */
+    /**
+     * Returns an operator's text in this language or in English; empty if
+     * neither exists.
+     */
     textOf: (text: string | Record<string, string> = '') =>
       typeof text === 'string' ? text : pick(text) || text.en || '',
 

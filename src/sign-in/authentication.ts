@@ -1,7 +1,9 @@
-// Checks a password, for every page. The attempt is counted first, then the password is checked when a hashing thread
-// is free. Every failure gets the same answer after the same time.
+// Checks a password, for every page. The attempt is counted first, then the
+// password is checked when a hashing thread is free. Every failure gets the
+// same answer after the same time.
 //
-// The counters of an attempt, each with its limit. The attempt is refused if it comes too early for one of them.
+// The counters of an attempt, each with its limit. The attempt is refused if it
+// comes too early for one of them.
 //
 //   Attempt at                           Counter                  Limit
 //   a password                           account ID               perAccount
@@ -16,8 +18,8 @@
 //   A wrong secret leaves the counters as they are. A right password that a factor follows takes its attempt back. A
 //   whole sign-in also sets the first counter to zero.
 //
-// A name of accounts.module is counted as a name first. The source then says whose name it is, and the attempt is
-// counted for that account, too.
+// A name of accounts.module is counted as a name first. The source then says
+// whose name it is, and the attempt is counted for that account, too.
 
 import { randomBytes } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
@@ -30,7 +32,13 @@ import { PASSWORD_ACR } from '../oidc/vocabulary.ts'
 import { note } from '../operation/audit.ts'
 import { networkOf } from '../operation/client-info.ts'
 import { now } from '../store/store.ts'
-import { type Account, type Candidate, foldUsername, type Refusal, typedName } from './account.ts'
+import {
+  type Account,
+  type Candidate,
+  foldUsername,
+  type Refusal,
+  typedName,
+} from './account.ts'
 import type { FactorFacts } from './changes.ts'
 import type { Dependencies } from './dependencies.ts'
 import type { Flow } from './flow.ts'
@@ -52,11 +60,20 @@ interface Attempted {
   isFactor?: boolean
 }
 
-/** The limits of an account and of a network, as `security` in usher.yaml sets them. */
-export const signInLimits = ({ account_attempts, network_attempts }: Settings['security']) => ({
+/**
+ * The limits of an account and of a network, as `security` in usher.yaml sets
+ * them.
+ */
+export const signInLimits = ({
+  account_attempts,
+  network_attempts,
+}: Settings['security']) => ({
   /** In the long run, an account allows one guess every 15 minutes. */
   perAccount: { attempts: account_attempts, maxWaitSeconds: 15 * 60 },
-  /** Second factors, from all browsers together: remembered ones have counters of their own. */
+  /**
+   * Second factors, from all browsers together: remembered ones have counters
+   * of their own.
+   */
   perFactors: {
     attempts: BOUNDS.secondFactorsOfAccount.factor * account_attempts,
     maxWaitSeconds: 15 * 60,
@@ -64,13 +81,19 @@ export const signInLimits = ({ account_attempts, network_attempts }: Settings['s
   perNetwork: { attempts: network_attempts, maxWaitSeconds: 6 },
 })
 
-/** A failed sign-in takes a multiple of this time. The check of any hash that is accepted is shorter. */
+/**
+ * A failed sign-in takes a multiple of this time. The check of any hash that is
+ * accepted is shorter.
+ */
 const FAILURE_MS = 1000
 /** Random delay of a failure. It hides differences of a millisecond. */
 const JITTER_MS = 20
 /** The size of the counters of an attempt. */
 const ATTEMPT_BYTES = 1024
-/** Changes of a password, of one account or session: sixty, and then one a minute. */
+/**
+ * Changes of a password, of one account or session: sixty, and then one a
+ * minute.
+ */
 const FORMS: Limit = BOUNDS.passwordForms
 
 /** Name of the counter of an account. */
@@ -91,10 +114,16 @@ interface Failed {
   refusal?: Refusal | 'throttled'
 }
 
-/** Settles the counters of an attempt with a right secret; `part`: a second factor follows. */
+/**
+ * Settles the counters of an attempt with a right secret; `part`: a second
+ * factor follows.
+ */
 type Succeed = (done: 'part' | 'whole') => Promise<void>
 
-/** Returns the password check. Its failures count against an account or browser, and a network. */
+/**
+ * Returns the password check. Its failures count against an account or browser,
+ * and a network.
+ */
 export function createAuthentication(
   { records, directory, settings, attempts }: Dependencies,
   signatures: Signatures,
@@ -103,18 +132,32 @@ export function createAuthentication(
 ) {
   const { security, development, sign_in } = settings
   const latestAdded = factors ? factors.latestAdded : async () => 0
-  const browsers = createRememberedBrowsers(signatures, development, latestAdded)
+  const browsers = createRememberedBrowsers(
+    signatures,
+    development,
+    latestAdded,
+  )
   const { perAccount, perFactors, perNetwork } = signInLimits(security)
 
   /** Remembers the browser of a whole sign-in. `since`: epoch seconds. */
-  async function remember(ctx: Context, account: Account, since: number): Promise<void> {
-    // Only marks from before the factor are void, and the clock counts whole seconds.
+  async function remember(
+    ctx: Context,
+    account: Account,
+    since: number,
+  ): Promise<void> {
+    // Only marks from before the factor are void, and the clock counts whole
+    // seconds.
     const added = await latestAdded(account.id)
     browsers.remember(ctx, account, Math.max(since, added + 1))
   }
 
   /** Remembers the browser, and logs the sign-in. `since`: epoch seconds. */
-  async function complete(ctx: Context, account: Account, since: number, about: About) {
+  async function complete(
+    ctx: Context,
+    account: Account,
+    since: number,
+    about: About,
+  ) {
     await remember(ctx, account, since)
     note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
   }
@@ -134,8 +177,11 @@ export function createAuthentication(
     const result = await admit(() => attempt(ctx, username, password))
     if ('login' in result) return result
     const { known, refusal } = result
-    const who = known ? { account: known.id } : { name_hash: hashOfName(username) }
-    const event = refusal === 'throttled' ? 'sign_in_throttled' : 'sign_in_failed'
+    const who = known
+      ? { account: known.id }
+      : { name_hash: hashOfName(username) }
+    const event =
+      refusal === 'throttled' ? 'sign_in_throttled' : 'sign_in_failed'
     note(ctx, event, { ...about, ...who, reason: refusal })
     const left = FAILURE_MS - ((performance.now() - began) % FAILURE_MS)
     await setTimeout(left + Math.random() * JITTER_MS)
@@ -157,25 +203,38 @@ export function createAuthentication(
     const { account, refusal } = await candidate.authenticate(password)
     if (!account) return { known, refusal }
     const ts = Math.max(started, (account.ended ?? 0) + 1)
-    const login: Login = { accountId: account.id, ts, amr: ['pwd'], acr: PASSWORD_ACR }
+    const login: Login = {
+      accountId: account.id,
+      ts,
+      amr: ['pwd'],
+      acr: PASSWORD_ACR,
+    }
     const isPart = await needsFactor(account, login)
     await succeed(isPart ? 'part' : 'whole')
     return { account, login, isPart }
   }
 
-  /** Counts an attempt at a password. `succeed` is undefined if it comes too early. */
+  /**
+   * Counts an attempt at a password. `succeed` is undefined if it comes too
+   * early.
+   */
   async function countCandidate(
     ctx: Context,
     username: string,
     { known, identify }: Candidate,
   ): Promise<{ known?: Pick<Account, 'id'>; succeed?: Succeed }> {
     // All spellings of a name share one counter.
-    const name = known ? accountCounter(known.id) : `name ${foldUsername(username)}`
+    const name = known
+      ? accountCounter(known.id)
+      : `name ${foldUsername(username)}`
     const succeedOfName = await count(ctx, { name, account: known })
     if (!succeedOfName || !identify) return { known, succeed: succeedOfName }
     const account = await identify()
     if (!account) return { succeed: succeedOfName }
-    const succeedOfAccount = await count(ctx, { name: accountCounter(account.id), account })
+    const succeedOfAccount = await count(ctx, {
+      name: accountCounter(account.id),
+      account,
+    })
     if (!succeedOfAccount) return { known: account }
     const succeed: Succeed = async done => {
       await succeedOfName(done)
@@ -185,9 +244,11 @@ export function createAuthentication(
   }
 
   /**
-   * Counts an attempt at a secret of an account or name. Returns undefined if it comes too early; otherwise the
-   * function for a right secret. After a whole sign-in the counter of the account or browser is zero. A right
-   * password alone takes back its own attempt: it must not give new attempts at the second factor.
+   * Counts an attempt at a secret of an account or name. Returns undefined if
+   * it comes too early; otherwise the function for a right secret. After a
+   * whole sign-in the counter of the account or browser is zero. A right
+   * password alone takes back its own attempt: it must not give new attempts at
+   * the second factor.
    */
   async function count(
     ctx: Context,
@@ -195,9 +256,13 @@ export function createAuthentication(
   ): Promise<Succeed | undefined> {
     const browser = account && (await browsers.find(ctx, account))
     const own: Counter = [browser ? `device ${browser}` : name, perAccount]
-    const others: Counter[] = browser ? [] : [[networkCounter(ctx.ip), perNetwork]]
-    if (account && isFactor) others.push([`factors of ${account.id}`, perFactors])
-    // A counter of an unknown name is stored, too. All names are counted: an answer does not tell which exist.
+    const others: Counter[] = browser
+      ? []
+      : [[networkCounter(ctx.ip), perNetwork]]
+    if (account && isFactor)
+      others.push([`factors of ${account.id}`, perFactors])
+    // A counter of an unknown name is stored, too. All names are counted: an
+    // answer does not tell which exist.
     if (!browser && !ctx.state.stored.count(ATTEMPT_BYTES)) return undefined
     const all = [own, ...others]
     if (!(await attempts.count(all))) return undefined
@@ -209,18 +274,23 @@ export function createAuthentication(
   }
 
   /**
-   * Counts an attempt that cannot be a guess: an answer of a passkey that the account does not have. It counts for the
-   * network only, so that an attacker cannot make the user wait with it. Returns false if it comes too early.
+   * Counts an attempt that cannot be a guess: an answer of a passkey that the
+   * account does not have. It counts for the network only, so that an attacker
+   * cannot make the user wait with it. Returns false if it comes too early.
    */
   async function countNoGuess(ctx: Context): Promise<boolean> {
     if (!ctx.state.stored.count(ATTEMPT_BYTES)) return false
     return attempts.count([[networkCounter(ctx.ip), perNetwork]])
   }
 
-  /** Counts a form that leads to a hash, before the hash. Throws 429 if it comes too early. */
+  /**
+   * Counts a form that leads to a hash, before the hash. Throws 429 if it comes
+   * too early.
+   */
   async function countForm(ctx: Context, name: string): Promise<void> {
     if (await attempts.count([[`password forms of ${name}`, FORMS]])) return
-    const error_description = 'too many changes of the password; try again in a minute'
+    const error_description =
+      'too many changes of the password; try again in a minute'
     ctx.throw(429, { error: 'temporarily_unavailable', error_description })
   }
 
@@ -230,12 +300,15 @@ export function createAuthentication(
 /** Accounts of one browser. */
 const MAX_REMEMBERED_ACCOUNTS = 4
 const REMEMBERED_SECONDS = 180 * 24 * 3600
-const MARK = /^(?<nonce>[\w-]{12})\.(?<since>\d{1,12})\.(?<signature>[\w-]{43})$/
+const MARK =
+  /^(?<nonce>[\w-]{12})\.(?<since>\d{1,12})\.(?<signature>[\w-]{43})$/
 
 /**
- * Browsers in which an account has signed in before (OWASP: device cookies). Attempts from such a browser
- * have a counter of their own, so that an attacker elsewhere cannot make the user wait. The cookie gives
- * no access and identifies no account: it holds `NONCE.SECONDS.SIGNATURE` for each of a few accounts.
+ * Browsers in which an account has signed in before (OWASP: device cookies).
+ * Attempts from such a browser have a counter of their own, so that an attacker
+ * elsewhere cannot make the user wait. The cookie gives no access and
+ * identifies no account: it holds `NONCE.SECONDS.SIGNATURE` for each of a few
+ * accounts.
  */
 function createRememberedBrowsers(
   signatures: Signatures,
@@ -243,37 +316,55 @@ function createRememberedBrowsers(
   latestAdded: FactorFacts['latestAdded'],
 ) {
   const { device: name } = cookieNames(development)
-  const signedText = (id: string, nonce: string, since: string) => `${id} ${nonce} ${since}`
+  const signedText = (id: string, nonce: string, since: string) =>
+    `${id} ${nonce} ${since}`
   const fieldsOf = (mark: string) => MARK.exec(mark)?.groups ?? {}
-  // Each mark costs a verification, but only for accounts that exist. Without a limit, forged marks would
-  // delay other requests, and reveal by their time that the account exists.
+  // Each mark costs a verification, but only for accounts that exist. Without a
+  // limit, forged marks would delay other requests, and reveal by their time
+  // that the account exists.
   const marks = (ctx: Context) =>
-    (ctx.cookies.get(name, { signed: false }) ?? '').split('~', MAX_REMEMBERED_ACCOUNTS)
+    (ctx.cookies.get(name, { signed: false }) ?? '').split(
+      '~',
+      MAX_REMEMBERED_ACCOUNTS,
+    )
 
   /** A mark expires when all sessions of the account are ended. */
-  function isOf({ id, ended = 0 }: Pick<Account, 'id' | 'ended'>, mark: string): boolean {
+  function isOf(
+    { id, ended = 0 }: Pick<Account, 'id' | 'ended'>,
+    mark: string,
+  ): boolean {
     const { nonce = '', since = '', signature = '' } = fieldsOf(mark)
-    const isCurrent = Number(since) > ended && Number(since) > now() - REMEMBERED_SECONDS
-    return isCurrent && signatures.verify(signedText(id, nonce, since), signature)
+    const isCurrent =
+      Number(since) > ended && Number(since) > now() - REMEMBERED_SECONDS
+    return (
+      isCurrent && signatures.verify(signedText(id, nonce, since), signature)
+    )
   }
 
   /**
-   * Returns the mark of this browser for the account, unique among its browsers. A mark from before the latest factor is
-   * void: a thief of the password could make any number of them, and each would have a counter for codes.
+   * Returns the mark of this browser for the account, unique among its
+   * browsers. A mark from before the latest factor is void: a thief of the
+   * password could make any number of them, and each would have a counter for
+   * codes.
    */
   async function find(ctx: Context, account: Pick<Account, 'id' | 'ended'>) {
     const mark = marks(ctx).find(found => isOf(account, found))
     if (mark === undefined) return undefined
-    const isValid = Number(fieldsOf(mark).since) > (await latestAdded(account.id))
+    const isValid =
+      Number(fieldsOf(mark).since) > (await latestAdded(account.id))
     return isValid ? mark : undefined
   }
 
   /** `since`: when the user signed in (epoch seconds). */
   function remember(ctx: Context, account: Account, since: number): void {
     const nonce = randomBytes(9).toString('base64url')
-    const signature = signatures.sign(signedText(account.id, nonce, String(since)))
+    const signature = signatures.sign(
+      signedText(account.id, nonce, String(since)),
+    )
     const mark = `${nonce}.${since}.${signature}`
-    const others = marks(ctx).filter(other => MARK.test(other) && !isOf(account, other))
+    const others = marks(ctx).filter(
+      other => MARK.test(other) && !isOf(account, other),
+    )
     const kept = [mark, ...others].slice(0, MAX_REMEMBERED_ACCOUNTS)
     ctx.cookies.set(name, kept.join('~'), {
       ...originCookie(development),

@@ -1,9 +1,11 @@
-// Changes of what protects an account, and the proof that each needs. docs/trust-model.md has CHANGES as a table, which
-// `npm run reference` writes.
+// Changes of what protects an account, and the proof that each needs.
+// docs/trust-model.md has CHANGES as a table, which `npm run reference` writes.
 //
-// Proof: the user has signed in with the strongest factor of the account in the last 15 minutes. An account without a
-// factor has its password instead, which the user types for the change: a browser that is open, or a cookie that was
-// copied, is not enough (ASVS 5.0 6.2.3, 7.5.1). A user without a password signs in again at the upstream issuer.
+// Proof: the user has signed in with the strongest factor of the account in the
+// last 15 minutes. An account without a factor has its password instead, which
+// the user types for the change: a browser that is open, or a cookie that was
+// copied, is not enough (ASVS 5.0 6.2.3, 7.5.1). A user without a password
+// signs in again at the upstream issuer.
 //
 //   Proof SESSION-UID → { account, method, at }    the user of this session has signed in for a change
 
@@ -18,7 +20,12 @@ import type { FactorNeeds } from './flow.ts'
 /** A change of an account, in words of the table in docs/trust-model.md. */
 interface Change {
   what: string
-  proof: 'recent sign-in' | 'proof' | 'current password, and proof' | 'link, and proof' | 'operator'
+  proof:
+    | 'recent sign-in'
+    | 'proof'
+    | 'current password, and proof'
+    | 'link, and proof'
+    | 'operator'
   /** The mailbox that gets a notice. */
   notice: 'none' | 'address' | 'former address'
   ends: string
@@ -26,7 +33,12 @@ interface Change {
 
 /** Every change of what protects an account, by its audit event. */
 export const CHANGES = {
-  name_changed: { what: 'another name', proof: 'recent sign-in', notice: 'none', ends: 'nothing' },
+  name_changed: {
+    what: 'another name',
+    proof: 'recent sign-in',
+    notice: 'none',
+    ends: 'nothing',
+  },
   email_change_requested: {
     what: 'another address, at the request',
     proof: 'proof',
@@ -110,7 +122,10 @@ interface Proof {
   at: number
 }
 
-/** A session, as far as the guard reads it. `since`: epoch seconds of the sign-in. */
+/**
+ * A session, as far as the guard reads it. `since`: epoch seconds of the
+ * sign-in.
+ */
 export interface ProvenSession {
   uid: string
   since: number
@@ -119,37 +134,57 @@ export interface ProvenSession {
 }
 
 /**
- * Whether a session began with the strongest factor of the account. Undefined for an account without a factor.
+ * Whether a session began with the strongest factor of the account. Undefined
+ * for an account without a factor.
  */
-export type IsStrongest = (account: Account, session: ProvenSession) => Promise<boolean | undefined>
+export type IsStrongest = (
+  account: Account,
+  session: ProvenSession,
+) => Promise<boolean | undefined>
 
 /** Questions of the core to the second factors, a feature. */
 export interface FactorFacts extends FactorNeeds {
   isStrongest: IsStrongest
-  /** When the latest factor of an account was added (epoch seconds); 0 without one. */
+  /**
+   * When the latest factor of an account was added (epoch seconds); 0 without
+   * one.
+   */
   latestAdded(accountId: string): Promise<number>
 }
 
-/** Parameter of the authorization requests of the account pages: the sign-in is for a change. */
+/**
+ * Parameter of the authorization requests of the account pages: the sign-in is
+ * for a change.
+ */
 export const FOR_CHANGE = { second_factor: 'strongest' } as const
 
 /** Returns the sign-ins for a change: it remembers and finds them. */
-export function createProofs(records: Records, { sign_in }: Pick<Settings, 'sign_in'>) {
+export function createProofs(
+  records: Records,
+  { sign_in }: Pick<Settings, 'sign_in'>,
+) {
   const isPasswordUsed = sign_in.methods?.includes(PASSWORD) ?? true
-  const hasPassword = ({ password }: Account) => isPasswordUsed && password !== undefined
+  const hasPassword = ({ password }: Account) =>
+    isPasswordUsed && password !== undefined
   const signIns = records.of<Proof>('Proof')
 
   return {
     /** Whether the account has a password that users can sign in with. */
     hasPassword,
 
-    /** Remembers the sign-in of a request with `FOR_CHANGE`. `uid`: of the session. */
+    /**
+     * Remembers the sign-in of a request with `FOR_CHANGE`. `uid`: of the
+     * session.
+     */
     async remember(uid: string, { accountId, ts, amr }: Login) {
       const proof: Proof = { account: accountId, method: methodOf(amr), at: ts }
       await signIns.change(uid, () => proof, { ttl: RECENT_SECONDS })
     },
 
-    /** Whether the user has signed in for a change in this session: with the password, if there is one. */
+    /**
+     * Whether the user has signed in for a change in this session: with the
+     * password, if there is one.
+     */
     async has(account: Account, uid: string): Promise<boolean> {
       const { value: proof } = await signIns.read(uid)
       if (proof?.account !== account.id || !isRecent(proof.at)) return false
@@ -162,8 +197,9 @@ export function createProofs(records: Records, { sign_in }: Pick<Settings, 'sign
 export const isRecent = (at: number) => now() - at <= RECENT_SECONDS
 
 /**
- * Returns the guard of every change that a signed-in user can make. It returns the parameters of the sign-in that a
- * session needs before the change; undefined if it needs none.
+ * Returns the guard of every change that a signed-in user can make. It returns
+ * the parameters of the sign-in that a session needs before the change;
+ * undefined if it needs none.
  */
 export function createChangeGuard(
   proofs: ReturnType<typeof createProofs>,
@@ -177,12 +213,18 @@ export function createChangeGuard(
     const isStrong = await isStrongest(account, session)
     if (isStrong !== undefined) {
       const isProven = isStrong && isRecent(session.since)
-      return isProven ? undefined : { ...FOR_CHANGE, max_age: String(RECENT_SECONDS) }
+      return isProven
+        ? undefined
+        : { ...FOR_CHANGE, max_age: String(RECENT_SECONDS) }
     }
-    // The form for a new password has the current one: the proof of an account without a factor.
-    if (CHANGES[change].proof === 'current password, and proof') return undefined
+    // The form for a new password has the current one: the proof of an account
+    // without a factor.
+    if (CHANGES[change].proof === 'current password, and proof')
+      return undefined
     if (await proofs.has(account, session.uid)) return undefined
     const again = { ...FOR_CHANGE, prompt: 'login' }
-    return proofs.hasPassword(account) ? { ...again, require_sign_in: PASSWORD } : again
+    return proofs.hasPassword(account)
+      ? { ...again, require_sign_in: PASSWORD }
+      : again
   }
 }

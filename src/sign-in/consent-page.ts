@@ -1,4 +1,5 @@
-// The consent page: the scopes and authorization details that a client requests, and the user's answer.
+// The consent page: the scopes and authorization details that a client
+// requests, and the user's answer.
 
 import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
@@ -13,23 +14,36 @@ import type { DetailInWords, PageData } from '../pages/page-data.ts'
 import type { Words } from '../pages/words.ts'
 import type { Site } from './site.ts'
 
-/** Whether users cannot decline a scope: sign-in needs it, or `required_scopes` of the client file has it. */
+/**
+ * Whether users cannot decline a scope: sign-in needs it, or `required_scopes`
+ * of the client file has it.
+ */
 const isRequired = (key: string, required: string[] = []) =>
   key === 'openid' || required.includes(readKey(key).scope)
 const DAY_SECONDS = 24 * 3600
 
 /** A client has no redirect URIs while its document cannot be fetched. */
-const signsOf = ({ client_id, redirect_uris = [] }: Partial<ClientMetadata>) => ({
+const signsOf = ({
+  client_id,
+  redirect_uris = [],
+}: Partial<ClientMetadata>) => ({
   publisher: URL.parse(client_id ?? '')?.host,
   // Any program on the device can take its place.
-  isLocal: redirect_uris.every(uri => LOOPBACK_HOSTS.has(new URL(uri).hostname)),
+  isLocal: redirect_uris.every(uri =>
+    LOOPBACK_HOSTS.has(new URL(uri).hostname),
+  ),
 })
 
 /** A request for consent, as the prompt has it. */
 type Requested = Omit<Decision, 'declined'>
-type About = Pick<PageData['consent'], 'host' | 'device' | 'request'> & { withdrawn?: boolean }
+type About = Pick<PageData['consent'], 'host' | 'device' | 'request'> & {
+  withdrawn?: boolean
+}
 
-/** Returns the function that shows the consent page. `decisionIn` reads its form. */
+/**
+ * Returns the function that shows the consent page. `decisionIn` reads its
+ * form.
+ */
 export function createConsentPage({ settings, views, consents }: Site) {
   return async (
     ctx: Context,
@@ -38,9 +52,11 @@ export function createConsentPage({ settings, views, consents }: Site) {
     { withdrawn = false, ...about }: About,
   ) => {
     const words = views.words(ctx)
-    // Undefined for a client that was removed, and for the account pages, which need no consent.
+    // Undefined for a client that was removed, and for the account pages, which
+    // need no consent.
     const client =
-      (await views.client(ctx, clientId)) ?? ctx.throw(400, { error: 'interaction_gone' })
+      (await views.client(ctx, clientId)) ??
+      ctx.throw(400, { error: 'interaction_gone' })
     const before = await consents.find(accountId, clientId)
     const { refresh_token } = lifetimesOf(settings.lifetimes, client)
     const days = words.number(Math.ceil(refresh_token / DAY_SECONDS))
@@ -56,20 +72,32 @@ export function createConsentPage({ settings, views, consents }: Site) {
           name,
           required: isRequired(name, client.required_scopes),
           checked: !before?.declined.includes(name),
-          note: name === 'offline_access' ? words.t('consent.offline_note', { days }) : at,
+          note:
+            name === 'offline_access'
+              ? words.t('consent.offline_note', { days })
+              : at,
         }
       }),
       details: details.map(detail => detailWords(words, settings, detail)),
-      lifetime: scopes.includes('offline_access') ? undefined : lifetimeOf(words, client, days),
+      lifetime: scopes.includes('offline_access')
+        ? undefined
+        : lifetimeOf(words, client, days),
     })
   }
 }
 
-const lifetimeOf = ({ t }: Words, client: { refresh_tokens?: string }, days: string) =>
-  client.refresh_tokens === 'always' ? t('consent.lasting', { days }) : t('consent.lifetime')
+const lifetimeOf = (
+  { t }: Words,
+  client: { refresh_tokens?: string },
+  days: string,
+) =>
+  client.refresh_tokens === 'always'
+    ? t('consent.lasting', { days })
+    : t('consent.lifetime')
 
 /**
- * Returns undefined if the user denied. The form can only select from the requested scopes. `required`: of the client.
+ * Returns undefined if the user denied. The form can only select from the
+ * requested scopes. `required`: of the client.
  */
 export function decisionIn(
   form: Form,
@@ -78,9 +106,16 @@ export function decisionIn(
 ): Decision | undefined {
   if (form.value('decision') !== 'allow') return undefined
   const wanted = form.getAll('scope')
-  const isAllowed = (scope: string) => isRequired(scope, required) || wanted.includes(scope)
+  const isAllowed = (scope: string) =>
+    isRequired(scope, required) || wanted.includes(scope)
   const declined = scopes.filter(scope => !isAllowed(scope))
-  return { scopes: scopes.filter(isAllowed), declined, details, appearance, version }
+  return {
+    scopes: scopes.filter(isAllowed),
+    declined,
+    details,
+    appearance,
+    version,
+  }
 }
 
 /** Returns the page of the consent prompt. */
@@ -90,14 +125,24 @@ export function consentPage(site: Site) {
     show(ctx: Context, interaction: Interaction) {
       const { redirectUri, device, withdrawn } = interaction
       const host = redirectUri === undefined ? undefined : hostOf(redirectUri)
-      return ask(ctx, interaction, requestOf(interaction), { host, device, withdrawn })
+      return ask(ctx, interaction, requestOf(interaction), {
+        host,
+        device,
+        withdrawn,
+      })
     },
 
     async submit(ctx: Context, interaction: Interaction, form: Form) {
       const { accountId, clientId } = interaction
       const client = site.views.configuredClient(ctx, clientId)
-      const decision = decisionIn(form, requestOf(interaction), client?.required_scopes)
-      return decision ? { consent: { decision, accountId } } : { error: 'access_denied' }
+      const decision = decisionIn(
+        form,
+        requestOf(interaction),
+        client?.required_scopes,
+      )
+      return decision
+        ? { consent: { decision, accountId } }
+        : { error: 'access_denied' }
     },
   }
 }
@@ -105,13 +150,17 @@ export function consentPage(site: Site) {
 /** Returns what oidc/policy.ts stored with the prompt. */
 const requestOf = ({ prompt }: Interaction) => prompt.details as Requested
 
-/** Returns the host of a redirect URI, or the scheme of a native application. */
+/**
+ * Returns the host of a redirect URI, or the scheme of a native application.
+ */
 export function hostOf(redirectUri: string): string {
   const { host, protocol } = new URL(redirectUri)
   return host || protocol.slice(0, -1)
 }
 
-/** Icons of icon.eta for the scopes of OpenID Connect; others get the shield. */
+/**
+ * Icons of icon.eta for the scopes of OpenID Connect; others get the shield.
+ */
 export const SCOPE_ICONS: Record<string, string> = {
   openid: 'key',
   profile: 'person',
@@ -121,10 +170,17 @@ export const SCOPE_ICONS: Record<string, string> = {
   offline_access: 'clock',
 }
 
-/** Returns text and icon of a scope, by its key in a consent. `at`: the API of the scope, if any. */
+/**
+ * Returns text and icon of a scope, by its key in a consent. `at`: the API of
+ * the scope, if any.
+ */
 export function scopeWords(
   languages: Words,
-  { scopes, claims, resources }: Pick<Settings, 'scopes' | 'claims' | 'resources'>,
+  {
+    scopes,
+    claims,
+    resources,
+  }: Pick<Settings, 'scopes' | 'claims' | 'resources'>,
   key: string,
 ): { words: string; icon: string; at?: string } {
   const { t, list } = languages
@@ -132,17 +188,28 @@ export function scopeWords(
   if (resource !== undefined) {
     const file = resources[resource]
     const description = languages.textOf(file?.scopes[name]?.description)
-    return { words: description || name, icon: 'unlock', at: file?.resource_name ?? resource }
+    return {
+      words: description || name,
+      icon: 'unlock',
+      at: file?.resource_name ?? resource,
+    }
   }
-  const given = Object.keys(claims).filter(claim => claims[claim]?.scope === name)
+  const given = Object.keys(claims).filter(
+    claim => claims[claim]?.scope === name,
+  )
   const text =
     languages.textOf(scopes[name]?.description) ||
     t(`scope.${name}`) ||
-    t('scope.other', { claims: list(given.map(claim => claim.replaceAll('_', ' '))) || name })
+    t('scope.other', {
+      claims: list(given.map(claim => claim.replaceAll('_', ' '))) || name,
+    })
   return { words: text, icon: SCOPE_ICONS[name] ?? 'shield' }
 }
 
-/** Describes a detail on the pages: the operator's sentence, and each value that it leaves out with its label. */
+/**
+ * Describes a detail on the pages: the operator's sentence, and each value that
+ * it leaves out with its label.
+ */
 export function detailWords(
   words: Words,
   { details, resources }: Pick<Settings, 'details' | 'resources'>,
@@ -157,24 +224,29 @@ export function detailWords(
   function shown(path: string): string {
     const one = (value: unknown) => {
       if (typeof value === 'number') return number(value)
-      if (typeof value === 'boolean') return t(value ? 'detail.yes' : 'detail.no')
+      if (typeof value === 'boolean')
+        return t(value ? 'detail.yes' : 'detail.no')
       return label(`${path}.${value}`) || String(value)
     }
     return list([values.get(path) ?? ''].flat().map(one))
   }
 
   function nameOf(path: string): string {
-    const described = file && describedIn(file.schema).find(property => property.path === path)
+    const described =
+      file && describedIn(file.schema).find(property => property.path === path)
     return label(path) || described?.title || path
   }
 
-  // PLACE splits a sentence into texts and, between them, the names of properties.
+  // PLACE splits a sentence into texts and, between them, the names of
+  // properties.
   const parts = (words.textOf(file?.description) || detail.type).split(PLACE)
   const isPlace = (_: string, i: number) => i % 2 === 1
   const said = parts.filter(isPlace)
   return {
     sentence: parts.map((part, i) =>
-      isPlace(part, i) ? { text: shown(part), isValue: true } : { text: part, isValue: false },
+      isPlace(part, i)
+        ? { text: shown(part), isValue: true }
+        : { text: part, isValue: false },
     ),
     facts: [...values.keys()]
       .filter(path => !said.includes(path))

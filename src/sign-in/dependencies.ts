@@ -1,4 +1,5 @@
-// The objects that the pages and the features use. `app.ts` builds each of them once.
+// The objects that the pages and the features use. `app.ts` builds each of them
+// once.
 
 import type { Settings } from '../config/load.ts'
 import type { ProviderDependencies } from '../oidc/dependencies.ts'
@@ -9,7 +10,9 @@ import type { AccountStore } from './directory.ts'
 import type { RateLimit } from './rate-limit.ts'
 
 /** The objects that the provider and its features use. */
-export interface Dependencies extends Environment, ProviderDependencies<Account> {
+export interface Dependencies
+  extends Environment,
+    ProviderDependencies<Account> {
   settings: Settings
   directory: AccountStore
   /** Counts attempts at secrets, and forms that cost something. */

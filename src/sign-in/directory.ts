@@ -2,7 +2,11 @@
 //
 //   Account id → account        indexed under 'accounts'
 
-import { forEachGrant, revokeGrant, revokeGrants } from '../oidc/adapter/grants.ts'
+import {
+  forEachGrant,
+  revokeGrant,
+  revokeGrants,
+} from '../oidc/adapter/grants.ts'
 import { createSessions, type Sessions } from '../oidc/adapter/sessions.ts'
 import { type Consents, createConsents } from '../oidc/consents.ts'
 import type { Found, Records } from '../store/records.ts'
@@ -21,12 +25,15 @@ import { checkPassword, hashPassword, needsRehash } from './password.ts'
 import { createUniqueNames, linkName, usernameOf } from './unique-names.ts'
 
 /**
- * The accounts of a configuration. `isOwn` says what can be done with them: it is asked where a page, a feature or a
- * command is added.
+ * The accounts of a configuration. `isOwn` says what can be done with them: it
+ * is asked where a page, a feature or a command is added.
  */
 export type AccountStore = OwnAccounts | SourceAccounts
 
-/** Accounts that a source outside keeps, and changes (features/accounts-module.ts). */
+/**
+ * Accounts that a source outside keeps, and changes
+ * (features/accounts-module.ts).
+ */
 export interface SourceAccounts extends AccountFinder {
   isOwn: false
 }
@@ -34,49 +41,80 @@ export interface SourceAccounts extends AccountFinder {
 /** The functions that find accounts, wherever they are. */
 interface AccountFinder {
   find(id: string): Promise<Account | undefined>
-  /** Finds an enabled account whose sign-in at `signedIn` (epoch seconds) is valid. */
+  /**
+   * Finds an enabled account whose sign-in at `signedIn` (epoch seconds) is
+   * valid.
+   */
   findEnabled(id: string, signedIn?: number): Promise<Account | undefined>
   findByUsername(username: string): Promise<Account | undefined>
   /**
-   * `by`: as `sign_in.by` in usher.yaml. Usernames win over addresses. Accounts without a password cannot
-   * be meant, so that an issuer cannot take an address from its owner by giving it to a user of its own.
+   * `by`: as `sign_in.by` in usher.yaml. Usernames win over addresses. Accounts
+   * without a password cannot be meant, so that an issuer cannot take an
+   * address from its owner by giving it to a user of its own.
    */
   candidate(name: string, by: string[]): Promise<Candidate>
 }
 
-/** Accounts in the provider's own store. Passwords, links and profiles are changed here, and accounts are added. */
+/**
+ * Accounts in the provider's own store. Passwords, links and profiles are
+ * changed here, and accounts are added.
+ */
 export interface OwnAccounts extends AccountFinder {
   isOwn: true
   findByLink(link: Link): Promise<Account | undefined>
   findByEmail(email: string): Promise<Account[]>
   /** Yields every account, in no order. */
   all(): AsyncIterable<Account>
-  /** Throws `InvalidAccount` for a taken username, or a `ZodError` for an invalid profile. */
-  add(profile: unknown, password?: string, more?: Partial<Account>): Promise<Account>
   /**
-   * Imports an account. An existing account with its id (without an id: with its username) stays
-   * unchanged. Throws `InvalidAccount`.
+   * Throws `InvalidAccount` for a taken username, or a `ZodError` for an
+   * invalid profile.
+   */
+  add(
+    profile: unknown,
+    password?: string,
+    more?: Partial<Account>,
+  ): Promise<Account>
+  /**
+   * Imports an account. An existing account with its id (without an id: with
+   * its username) stays unchanged. Throws `InvalidAccount`.
    */
   transfer(account: Transfer): Promise<'added' | 'present'>
-  /** Returns undefined without a change. Throws `InvalidAccount` for a taken username or link. */
+  /**
+   * Returns undefined without a change. Throws `InvalidAccount` for a taken
+   * username or link.
+   */
   change(id: string, edit: Edit): Promise<Account | undefined>
   /**
-   * Sets the password and ends all access of the account. Returns a new session of `ttl` seconds for the
-   * browser of session `uid`. Throws 403, and changes nothing, if access ended since the sign-in there.
+   * Sets the password and ends all access of the account. Returns a new session
+   * of `ttl` seconds for the browser of session `uid`. Throws 403, and changes
+   * nothing, if access ended since the sign-in there.
    */
-  changePassword(id: string, password: string, uid: string, ttl: number): Promise<Successor>
+  changePassword(
+    id: string,
+    password: string,
+    uid: string,
+    ttl: number,
+  ): Promise<Successor>
   /**
-   * Returns false if the temporary password, or the sign-in with it (epoch seconds), is no longer valid. Can be
-   * repeated with the same password.
+   * Returns false if the temporary password, or the sign-in with it (epoch
+   * seconds), is no longer valid. Can be repeated with the same password.
    */
-  replaceTemporaryPassword(id: string, password: string, signedIn: number): Promise<boolean>
+  replaceTemporaryPassword(
+    id: string,
+    password: string,
+    signedIn: number,
+  ): Promise<boolean>
   /**
-   * Ends every session and every grant of the account, those with offline access too.
-   * Returns the earliest time of a valid new sign-in (epoch seconds); undefined if there is no account, or `edit`
-   * refused by returning undefined: nothing has ended then.
+   * Ends every session and every grant of the account, those with offline
+   * access too. Returns the earliest time of a valid new sign-in (epoch
+   * seconds); undefined if there is no account, or `edit` refused by returning
+   * undefined: nothing has ended then.
    */
   endAccess(id: string, edit?: Edit): Promise<number | undefined>
-  /** Ends the sessions that began with a method of sign-in, and every grant that was made in them. */
+  /**
+   * Ends the sessions that began with a method of sign-in, and every grant that
+   * was made in them.
+   */
   endSignIns(id: string, method: string): Promise<void>
   remove(account: Account): Promise<void>
 }
@@ -84,12 +122,20 @@ export interface OwnAccounts extends AccountFinder {
 /** The session in place of one that has ended. */
 type Successor = Awaited<ReturnType<Sessions['createSuccessor']>> | undefined
 
-/** Returns `findEnabled`. It finds an enabled account whose sign-in at `signedIn` (epoch seconds) is valid. */
+/**
+ * Returns `findEnabled`. It finds an enabled account whose sign-in at
+ * `signedIn` (epoch seconds) is valid.
+ */
 export const activeOf =
   (find: (id: string) => Promise<Account | undefined>) =>
-  async (id: string, signedIn = Number.POSITIVE_INFINITY): Promise<Account | undefined> => {
+  async (
+    id: string,
+    signedIn = Number.POSITIVE_INFINITY,
+  ): Promise<Account | undefined> => {
     const account = await find(id)
-    return account?.enabled && signedIn > (account.ended ?? 0) ? account : undefined
+    return account?.enabled && signedIn > (account.ended ?? 0)
+      ? account
+      : undefined
   }
 
 const ENDED = { status: 403, expose: true }
@@ -97,15 +143,20 @@ const ENDED = { status: 403, expose: true }
 /** Returns a changed account, or undefined to change nothing. */
 type Edit = (account: Account) => Account | undefined
 
-const emailIndex = (email: string): [string, string] => ['accounts by email', email.toLowerCase()]
-// An address that the account no longer has keeps its entry: `findByEmail` looks at the account.
+const emailIndex = (email: string): [string, string] => [
+  'accounts by email',
+  email.toLowerCase(),
+]
+// An address that the account no longer has keeps its entry: `findByEmail`
+// looks at the account.
 const indexes = ({ email }: Account): [string, string][] => [
   ['accounts', 'all'],
   ...(email === undefined ? [] : [emailIndex(email)]),
 ]
 
 /** Whether the account has a temporary password that has expired. */
-export const isExpired = ({ change_password_by: due }: Account) => due !== undefined && due <= now()
+export const isExpired = ({ change_password_by: due }: Account) =>
+  due !== undefined && due <= now()
 
 /** Returns the accounts in a store. */
 export function createDirectory(
@@ -127,20 +178,30 @@ export function createDirectory(
 
   async function findByEmail(email: string): Promise<Account[]> {
     const found = await accounts.list(...emailIndex(email))
-    return found.filter(account => account.email?.toLowerCase() === email.toLowerCase())
+    return found.filter(
+      account => account.email?.toLowerCase() === email.toLowerCase(),
+    )
   }
 
   const all = () => accounts.walk('accounts', 'all')
 
-  async function add(input: unknown, password?: string, more: Partial<Account> = {}) {
+  async function add(
+    input: unknown,
+    password?: string,
+    more: Partial<Account> = {},
+  ) {
     const profile = profileSchema.parse(input)
-    const hash = password === undefined ? {} : { password: await hashPassword(password) }
+    const hash =
+      password === undefined ? {} : { password: await hashPassword(password) }
     const [link] = more.links ?? []
-    const id = (link && (await names.reserved(linkName(link)))) ?? newAccountId()
+    const id =
+      (link && (await names.reserved(linkName(link)))) ?? newAccountId()
     return insert({ ...profile, ...hash, ...more, id, enabled: true })
   }
 
-  async function insert(fields: Omit<Account, 'created' | 'updated'>): Promise<Account> {
+  async function insert(
+    fields: Omit<Account, 'created' | 'updated'>,
+  ): Promise<Account> {
     const account = { created: now(), updated: now(), ...fields }
     await names.claim(account)
     const options = { indexes: indexes(account) }
@@ -171,12 +232,17 @@ export function createDirectory(
 
   async function candidate(name: string, by: string[]): Promise<Candidate> {
     const named = await findByUsername(name)
-    const holders = by.includes('email') ? await findByEmail(foldUsername(name)) : []
+    const holders = by.includes('email')
+      ? await findByEmail(foldUsername(name))
+      : []
     const verified = holders.filter(({ email_verified }) => email_verified)
-    const withPassword = verified.filter(({ password }) => password !== undefined)
+    const withPassword = verified.filter(
+      ({ password }) => password !== undefined,
+    )
     const [holder, ...others] = withPassword.length ? withPassword : verified
     const addressed = others.length ? undefined : holder
-    const known = named && (named.password || !addressed?.password) ? named : addressed
+    const known =
+      named && (named.password || !addressed?.password) ? named : addressed
     return { known, authenticate: password => authenticate(known, password) }
   }
 
@@ -192,7 +258,10 @@ export function createDirectory(
     return { account }
   }
 
-  async function rehash({ id, password: weak }: Account, password: string): Promise<void> {
+  async function rehash(
+    { id, password: weak }: Account,
+    password: string,
+  ): Promise<void> {
     const rehashed = await hashPassword(password)
     await change(id, current =>
       current.password === weak ? { ...current, password: rehashed } : current,
@@ -200,7 +269,8 @@ export function createDirectory(
   }
 
   async function endAccess(id: string, edit: Edit = account => account) {
-    // `ended` is written first, so that a sign-in in flight is invalid when it arrives.
+    // `ended` is written first, so that a sign-in in flight is invalid when it
+    // arrives.
     const account = await change(id, current => {
       const next = edit(current)
       return next && { ...next, ended: Math.max(now(), (next.ended ?? 0) + 1) }
@@ -212,40 +282,62 @@ export function createDirectory(
   }
 
   async function endSignIns(id: string, method: string): Promise<void> {
-    for (const { uid, amr, grants = {}, authorizations = {} } of await sessions.list(id)) {
+    for (const {
+      uid,
+      amr,
+      grants = {},
+      authorizations = {},
+    } of await sessions.list(id)) {
       if (!Array.isArray(amr) || !amr.includes(method)) continue
-      const latest = Object.values(authorizations).flatMap(({ grantId }) => grantId ?? [])
+      const latest = Object.values(authorizations).flatMap(
+        ({ grantId }) => grantId ?? [],
+      )
       const all = [...Object.keys(grants), ...latest]
       await forEachGrant(all, grantId => revokeGrant(records, grantId))
       await sessions.end(uid)
     }
   }
 
-  async function changePassword(id: string, password: string, uid: string, ttl: number) {
+  async function changePassword(
+    id: string,
+    password: string,
+    uid: string,
+    ttl: number,
+  ) {
     const { value: session } = await sessions.findByUid(uid)
     const hash = await hashPassword(password)
     const permanent = { password: hash, change_password_by: undefined }
-    // The password that the user typed may have been replaced meanwhile, which has ended this session.
+    // The password that the user typed may have been replaced meanwhile, which
+    // has ended this session.
     const isValid = ({ ended = 0 }: Account) => (session?.loginTs ?? 0) > ended
     const since = await endAccess(id, account =>
       isValid(account) ? { ...account, ...permanent } : undefined,
     )
     // A repetition after a fault finds the password that it has set.
-    const isSet = since || (await checkPassword(password, (await find(id))?.password))
+    const isSet =
+      since || (await checkPassword(password, (await find(id))?.password))
     const valid = since ?? (isSet ? await endAccess(id) : undefined)
     if (!valid) throw Object.assign(new Error('the session has ended'), ENDED)
     return session && sessions.createSuccessor(session, valid, ttl)
   }
 
-  async function replaceTemporaryPassword(id: string, password: string, signedIn: number) {
+  async function replaceTemporaryPassword(
+    id: string,
+    password: string,
+    signedIn: number,
+  ) {
     const hash = await hashPassword(password)
     const account = await change(id, current => {
       const { change_password_by: due = 0, ended = 0 } = current
       const isValid = due > now() && signedIn > ended
-      return isValid ? { ...current, password: hash, change_password_by: undefined } : current
+      return isValid
+        ? { ...current, password: hash, change_password_by: undefined }
+        : current
     })
     if (account?.password === hash) return true
-    return !account?.change_password_by && checkPassword(password, account?.password)
+    return (
+      !account?.change_password_by && checkPassword(password, account?.password)
+    )
   }
 
   async function remove(account: Account): Promise<void> {

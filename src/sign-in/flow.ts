@@ -1,7 +1,9 @@
-// The flow of a sign-in: `next` decides which step follows, and nothing else does.
+// The flow of a sign-in: `next` decides which step follows, and nothing else
+// does.
 //
-// A *step* is what the user has to do next. It has a page; the library calls it a prompt. A *method* is the means by
-// which a step proves who the user is: the password, a passkey, an app, a recovery code, an upstream issuer. The `amr`
+// A *step* is what the user has to do next. It has a page; the library calls it
+// a prompt. A *method* is the means by which a step proves who the user is: the
+// password, a passkey, an app, a recovery code, an upstream issuer. The `amr`
 // of a sign-in names its methods.
 //
 //                                                          ┌ SESSION ────────────────────────┐
@@ -20,35 +22,64 @@ import type { Login, Outcome } from '../oidc/interactions.ts'
 import { methodOf, PASSWORD } from '../oidc/vocabulary.ts'
 import type { Account } from './account.ts'
 
-/** A step, by the name of its prompt. `session`: no step is left before the session. */
-export type Step = 'login' | 'second_factor' | 'change_password' | 'session' | 'step_up' | 'consent'
+/**
+ * A step, by the name of its prompt. `session`: no step is left before the
+ * session.
+ */
+export type Step =
+  | 'login'
+  | 'second_factor'
+  | 'change_password'
+  | 'session'
+  | 'step_up'
+  | 'consent'
 
-/** The second factor that a sign-in lacks. `use`: the account has the factor; `add`: the user has to add it. */
+/**
+ * The second factor that a sign-in lacks. `use`: the account has the factor;
+ * `add`: the user has to add it.
+ */
 export type FactorNeed = 'none' | 'use' | 'add'
 
 /** The facts that decide the next step. */
 export type SignInState =
   /** No user has signed in. */
   | { at: 'start' }
-  /** The user has answered `answered`. `factor`: what the rules of the account still demand. */
-  | { at: 'login'; answered: Step; factor: FactorNeed; hasTemporaryPassword: boolean }
+  /**
+   * The user has answered `answered`. `factor`: what the rules of the account
+   * still demand.
+   */
+  | {
+      at: 'login'
+      answered: Step
+      factor: FactorNeed
+      hasTemporaryPassword: boolean
+    }
   /** The user has a session. `factor`: what the request demands beyond it. */
   | { at: 'session'; factor: FactorNeed; mayAddFactor: boolean }
 
 type At<P extends SignInState['at']> = Extract<SignInState, { at: P }>
 
-/** Returns the step that follows. The library skips `consent` if nothing is left to ask. */
+/**
+ * Returns the step that follows. The library skips `consent` if nothing is left
+ * to ask.
+ */
 export function next(state: SignInState): Step {
   if (state.at === 'start') return 'login'
   return state.at === 'login' ? beforeSession(state) : inSession(state)
 }
 
-function beforeSession({ answered, factor, hasTemporaryPassword }: At<'login'>): Step {
+function beforeSession({
+  answered,
+  factor,
+  hasTemporaryPassword,
+}: At<'login'>): Step {
   const isFirst = answered === 'login'
-  // Another browser may have added a factor while this one waited for the new password.
+  // Another browser may have added a factor while this one waited for the new
+  // password.
   const isAddedMeanwhile = answered === 'change_password' && factor === 'use'
   if (factor !== 'none' && (isFirst || isAddedMeanwhile)) return 'second_factor'
-  if (hasTemporaryPassword && answered !== 'change_password') return 'change_password'
+  if (hasTemporaryPassword && answered !== 'change_password')
+    return 'change_password'
   return 'session'
 }
 
@@ -61,7 +92,10 @@ function inSession({ factor, mayAddFactor }: At<'session'>): Step {
 
 /** Questions of the flow to the second factors, if they are on. */
 export interface FactorNeeds {
-  /** Returns what the rules of the account demand after a sign-in by these methods. */
+  /**
+   * Returns what the rules of the account demand after a sign-in by these
+   * methods.
+   */
   neededAfter(account: Account, login: Login): Promise<FactorNeed>
 }
 
@@ -70,13 +104,23 @@ export type Flow = ReturnType<typeof createFlow>
 
 /** Returns the functions that lead a sign-in to its session. */
 export function createFlow(factors?: FactorNeeds) {
-  async function neededFactor(account: Account, login: Login): Promise<FactorNeed> {
+  async function neededFactor(
+    account: Account,
+    login: Login,
+  ): Promise<FactorNeed> {
     return factors ? factors.neededAfter(account, login) : 'none'
   }
 
   return {
-    /** Returns the answer that leads from a step of a sign-in to the next one, or to the session. */
-    async completeSignIn(account: Account, login: Login, answered: Step): Promise<Outcome> {
+    /**
+     * Returns the answer that leads from a step of a sign-in to the next one,
+     * or to the session.
+     */
+    async completeSignIn(
+      account: Account,
+      login: Login,
+      answered: Step,
+    ): Promise<Outcome> {
       const factor = await neededFactor(account, login)
       const hasTemporaryPassword = signedInTemporarily(account, login)
       const name = next({ at: 'login', answered, factor, hasTemporaryPassword })
@@ -85,7 +129,10 @@ export function createFlow(factors?: FactorNeeds) {
       return { login: undefined, step: { name, login } }
     },
 
-    /** Whether a second factor follows the sign-in: limits and the audit log count it as incomplete before. */
+    /**
+     * Whether a second factor follows the sign-in: limits and the audit log
+     * count it as incomplete before.
+     */
     async needsFactor(account: Account, login: Login): Promise<boolean> {
       return (await neededFactor(account, login)) !== 'none'
     },
@@ -93,11 +140,17 @@ export function createFlow(factors?: FactorNeeds) {
 }
 
 /** Whether the user has signed in with a temporary password. */
-function signedInTemporarily({ change_password_by }: Account, { amr }: Login): boolean {
+function signedInTemporarily(
+  { change_password_by }: Account,
+  { amr }: Login,
+): boolean {
   return change_password_by !== undefined && methodOf(amr) === PASSWORD
 }
 
-/** Prompts of the core. The step `change_password` comes before the session; the library places the others. */
+/**
+ * Prompts of the core. The step `change_password` comes before the session; the
+ * library places the others.
+ */
 const CORE_PROMPTS: Record<string, PromptSettings> = {
   select_account: {},
   login: {},
@@ -110,14 +163,23 @@ interface PromptFeature extends Feature {
   prompts?: Record<string, PromptSettings>
 }
 
-/** Returns the prompts of the core and of the features, by name. Throws if two have one name. */
-export const promptsOf = (features: PromptFeature[]): Record<string, PromptSettings> =>
+/**
+ * Returns the prompts of the core and of the features, by name. Throws if two
+ * have one name.
+ */
+export const promptsOf = (
+  features: PromptFeature[],
+): Record<string, PromptSettings> =>
   merged(features, 'prompt', ({ prompts }) => prompts, CORE_PROMPTS)
 
 const MAX_HINT_CHARACTERS = 256
 
-/** Returns a login_hint that a form may show: none in which a stranger hid or reordered characters. */
+/**
+ * Returns a login_hint that a form may show: none in which a stranger hid or
+ * reordered characters.
+ */
 export function shownHint(hint: string | undefined): string | undefined {
-  const isShown = hint && displayTextProblem(hint.trim(), MAX_HINT_CHARACTERS) === undefined
+  const isShown =
+    hint && displayTextProblem(hint.trim(), MAX_HINT_CHARACTERS) === undefined
   return isShown ? hint : undefined
 }

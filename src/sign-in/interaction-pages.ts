@@ -1,5 +1,6 @@
-// Interactions: the pages of an authorization request. Each prompt has a page. This file finds the page of
-// the current prompt, and accepts only forms that the page itself sent.
+// Interactions: the pages of an authorization request. Each prompt has a page.
+// This file finds the page of the current prompt, and accepts only forms that
+// the page itself sent.
 
 import type { Context } from 'koa'
 import type { Interaction, Outcome } from '../oidc/interactions.ts'
@@ -13,14 +14,23 @@ import type { Site } from './site.ts'
 export interface PromptPage {
   show(ctx: Context, interaction: Interaction): Promise<void> | void
   /** Returns undefined if it answered with the page again. */
-  submit(ctx: Context, interaction: Interaction, form: Form): Promise<Outcome | undefined>
+  submit(
+    ctx: Context,
+    interaction: Interaction,
+    form: Form,
+  ): Promise<Outcome | undefined>
 }
 
-/** Whether the interaction proves who the user is, for a change of the account. */
+/**
+ * Whether the interaction proves who the user is, for a change of the account.
+ */
 export const isForChange = ({ params }: Interaction) =>
   params.second_factor === FOR_CHANGE.second_factor
 
-/** Returns the handlers of the interaction URL. `pages`: by the name of the prompt. */
+/**
+ * Returns the handlers of the interaction URL. `pages`: by the name of the
+ * prompt.
+ */
 export function createInteractionPages(
   { views, checkForm, directory, interactions, browserSession }: Site,
   pages: Record<string, PromptPage>,
@@ -39,15 +49,20 @@ export function createInteractionPages(
     if (!step) return { interaction, form }
     const { login } = step
     ctx.state.account = await directory.findEnabled(login.accountId, login.ts)
-    return ctx.state.account ? { interaction, form } : ctx.throw(400, { error: 'interaction_gone' })
+    return ctx.state.account
+      ? { interaction, form }
+      : ctx.throw(400, { error: 'interaction_gone' })
   }
 
   /**
-   * The Back button after a sign-in leads to an interaction that is finished. Redirects a browser with a
-   * session to the home page of the client, or to the account. Throws `error` again without a session.
+   * The Back button after a sign-in leads to an interaction that is finished.
+   * Redirects a browser with a session to the home page of the client, or to
+   * the account. Throws `error` again without a session.
    */
   async function leadOn(ctx: Context, error: unknown): Promise<undefined> {
-    const isElse = !['interaction_gone', 'another_browser'].includes(String(mapOf(error).error))
+    const isElse = !['interaction_gone', 'another_browser'].includes(
+      String(mapOf(error).error),
+    )
     if (isElse || !(await browserSession.read(ctx))) throw error
     const client = views.configuredClient(ctx, String(ctx.query.client_id))
     ctx.state.log.detail = mapOf(error).error_description
@@ -57,13 +72,15 @@ export function createInteractionPages(
 
   return {
     async show(ctx: Context) {
-      const { interaction } = (await read(ctx).catch(error => leadOn(ctx, error))) ?? {}
+      const { interaction } =
+        (await read(ctx).catch(error => leadOn(ctx, error))) ?? {}
       if (interaction) await pageOf(ctx, interaction).show(ctx, interaction)
     },
 
     async submit(ctx: Context) {
       const { interaction, form } = await read(ctx)
-      const submit = () => pageOf(ctx, interaction).submit(ctx, interaction, form)
+      const submit = () =>
+        pageOf(ctx, interaction).submit(ctx, interaction, form)
       const isCancelled = form.value('decision') === 'cancel'
       const outcome = isCancelled ? { error: 'access_denied' } : await submit()
       if (outcome) views.navigate(ctx, await interactions.finish(ctx, outcome))

@@ -1,6 +1,7 @@
-// Rate limit for attempts at a password or another secret. All nodes share the counters, and count before
-// the secret is checked. An attempt that comes too early is refused without a write, so that a flood
-// causes no contention. Accounts are never locked: the wait doubles, and attempts expire one by one.
+// Rate limit for attempts at a password or another secret. All nodes share the
+// counters, and count before the secret is checked. An attempt that comes too
+// early is refused without a write, so that a flood causes no contention.
+// Accounts are never locked: the wait doubles, and attempts expire one by one.
 
 import type { Records } from '../store/records.ts'
 
@@ -8,7 +9,10 @@ import type { Records } from '../store/records.ts'
 export interface Limit {
   /** Attempts without a wait. */
   attempts: number
-  /** The longest wait for the next attempt, and the time in which one attempt expires. */
+  /**
+   * The longest wait for the next attempt, and the time in which one attempt
+   * expires.
+   */
   maxWaitSeconds: number
 }
 
@@ -25,14 +29,20 @@ interface Count {
   at: number
 }
 
-/** The wait after the last attempt without one. Doubles with each further attempt. */
+/**
+ * The wait after the last attempt without one. Doubles with each further
+ * attempt.
+ */
 const FIRST_WAIT_SECONDS = 5
 
 /** Returns the rate limit, with counters by name in the store. */
 export function createRateLimit(records: Records) {
   const counts = records.of<Count>('Attempts')
 
-  /** A counter expires with its last attempt: names of strangers do not fill the store for long. */
+  /**
+   * A counter expires with its last attempt: names of strangers do not fill the
+   * store for long.
+   */
   function changeCount(
     [name, { maxWaitSeconds }]: Counter,
     decide: (found?: Count) => Count | undefined,
@@ -41,7 +51,10 @@ export function createRateLimit(records: Records) {
     return counts.change(name, ({ value }) => decide(value), options)
   }
 
-  /** Returns the time from which the next attempt is accepted (epoch milliseconds), possibly past. */
+  /**
+   * Returns the time from which the next attempt is accepted (epoch
+   * milliseconds), possibly past.
+   */
   async function dueTime([name, limit]: Counter): Promise<number> {
     const { value } = await counts.read(name)
     return dueTimeOf(value, limit)
@@ -58,8 +71,9 @@ export function createRateLimit(records: Records) {
   }
 
   /**
-   * Counts an attempt. Returns false without counting if it is too early for one of the counters. They are changed one
-   * after another, so that a parallel attempt that the first refuses costs nothing at the others.
+   * Counts an attempt. Returns false without counting if it is too early for
+   * one of the counters. They are changed one after another, so that a parallel
+   * attempt that the first refuses costs nothing at the others.
    */
   async function count(counters: Counter[]): Promise<boolean> {
     const due = await Promise.all(counters.map(dueTime))
@@ -74,7 +88,8 @@ export function createRateLimit(records: Records) {
 
   /** Removes one attempt, after a correct password. */
   async function takeBack(counters: Counter[]): Promise<void> {
-    const less = (found?: Count) => found && { ...found, count: Math.max(found.count - 1, 0) }
+    const less = (found?: Count) =>
+      found && { ...found, count: Math.max(found.count - 1, 0) }
     await Promise.all(counters.map(counter => changeCount(counter, less)))
   }
 
@@ -86,11 +101,16 @@ export function createRateLimit(records: Records) {
 
 /** Attempts that have not expired; a fraction. */
 function leftOf(found: Count | undefined, { maxWaitSeconds }: Limit): number {
-  return found ? Math.max(found.count - (Date.now() - found.at) / 1000 / maxWaitSeconds, 0) : 0
+  return found
+    ? Math.max(found.count - (Date.now() - found.at) / 1000 / maxWaitSeconds, 0)
+    : 0
 }
 
 /** After the wait, or when enough attempts have expired. */
-function dueTimeOf(found: Count | undefined, { attempts, maxWaitSeconds }: Limit): number {
+function dueTimeOf(
+  found: Count | undefined,
+  { attempts, maxWaitSeconds }: Limit,
+): number {
   if (!found) return 0
   const wait = FIRST_WAIT_SECONDS * 2 ** Math.round(found.count - attempts)
   const expiry = (found.count - attempts + 1) * maxWaitSeconds

@@ -1,5 +1,6 @@
-// Sign-in: the fields for a password, and a button for each other method. Every method reports the same, so that
-// `acr_values`, `max_age` and `prompt=login` do not depend on it, and answers with `completeSignIn` (flow.ts).
+// Sign-in: the fields for a password, and a button for each other method. Every
+// method reports the same, so that `acr_values`, `max_age` and `prompt=login`
+// do not depend on it, and answers with `completeSignIn` (flow.ts).
 
 import type { Context } from 'koa'
 import type { Upstream } from '../config/schema/upstream.ts'
@@ -14,7 +15,10 @@ import { shownHint } from './flow.ts'
 import { isForChange } from './interaction-pages.ts'
 import type { Site } from './site.ts'
 
-/** A method of sign-in that sends the browser elsewhere, and completes the interaction when it returns. */
+/**
+ * A method of sign-in that sends the browser elsewhere, and completes the
+ * interaction when it returns.
+ */
 export interface SignInMethod {
   /** The name in `sign_in.methods` of usher.yaml. */
   name: string
@@ -22,13 +26,21 @@ export interface SignInMethod {
   label: Upstream['label']
   /** The host where the user signs in. */
   host: string
-  /** Whether the browser goes there without the sign-in page. `isOnly`: no other method can be used. */
+  /**
+   * Whether the browser goes there without the sign-in page. `isOnly`: no other
+   * method can be used.
+   */
   isDirect(ctx: Context, about: { loginHint: string; isOnly: boolean }): boolean
   /**
-   * Returns the URL at which the user signs in. Throws if the method is unavailable. `uid`: of the
-   * interaction; `params`: of the authorization request; `another`: the user who is signed in is not wanted.
+   * Returns the URL at which the user signs in. Throws if the method is
+   * unavailable. `uid`: of the interaction; `params`: of the authorization
+   * request; `another`: the user who is signed in is not wanted.
    */
-  begin(at: { uid: string; another: boolean; params: Record<string, unknown> }): Promise<string>
+  begin(at: {
+    uid: string
+    another: boolean
+    params: Record<string, unknown>
+  }): Promise<string>
 }
 
 /** Problems that the page can show: texts `sign_in.PROBLEM`. */
@@ -54,22 +66,47 @@ interface Tried extends Unknown {
 
 /** The sign-in with a passkey alone, by a button on the page. */
 export interface PasskeySignIn {
-  /** Returns the options of `navigator.credentials.get`, as JSON. They are the same for every user. */
+  /**
+   * Returns the options of `navigator.credentials.get`, as JSON. They are the
+   * same for every user.
+   */
   options(interaction: Interaction): Promise<string>
-  /** Checks the answer of the browser. Returns the sign-in, or a passkey that no account has. */
-  signIn(ctx: Context, interaction: Interaction, answer: string): Promise<Signed | Unknown>
+  /**
+   * Checks the answer of the browser. Returns the sign-in, or a passkey that no
+   * account has.
+   */
+  signIn(
+    ctx: Context,
+    interaction: Interaction,
+    answer: string,
+  ): Promise<Signed | Unknown>
 }
 type Signed = { account: Account; login: Login }
 /** See `PageData`. */
 type Unknown = { unknown?: string }
 
-/** Returns the path of the sign-in page with the problem of a sign-in elsewhere. `method`: its name. */
-export function problemPath({ state }: Context, uid: string, problem: Problem, method = '') {
-  const about = { problem, reference: state.requestId, ...(method && { method }) }
+/**
+ * Returns the path of the sign-in page with the problem of a sign-in elsewhere.
+ * `method`: its name.
+ */
+export function problemPath(
+  { state }: Context,
+  uid: string,
+  problem: Problem,
+  method = '',
+) {
+  const about = {
+    problem,
+    reference: state.requestId,
+    ...(method && { method }),
+  }
   return `/interaction/${uid}?${new URLSearchParams(about)}`
 }
 
-/** Returns a function that logs an error of a method of sign-in. It throws an error of the store again. */
+/**
+ * Returns a function that logs an error of a method of sign-in. It throws an
+ * error of the store again.
+ */
 export const methodFailed =
   ({ state }: Context, name: string) =>
   (error: unknown): undefined => {
@@ -78,13 +115,22 @@ export const methodFailed =
     state.log.detail = `${name}: ${reasonOf(cause instanceof Error ? cause : error)}`
   }
 
-/** Returns the page of the login prompt. `passkeys`: absent unless users can sign in with one. */
-export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?: PasskeySignIn) {
+/**
+ * Returns the page of the login prompt. `passkeys`: absent unless users can
+ * sign in with one.
+ */
+export function signInPage(
+  site: Site,
+  signInMethods: SignInMethod[],
+  passkeys?: PasskeySignIn,
+) {
   const { views, records, authentication, settings, flow } = site
   function methodsFor(ctx: Context, { clientId, params }: Interaction) {
-    const { require_sign_in: only } = views.configuredClient(ctx, clientId) ?? params
+    const { require_sign_in: only } =
+      views.configuredClient(ctx, clientId) ?? params
     const { methods } = settings.sign_in
-    const isUsed = (name: string) => (only ? name === only : (methods?.includes(name) ?? true))
+    const isUsed = (name: string) =>
+      only ? name === only : (methods?.includes(name) ?? true)
     const others = signInMethods.filter(({ name }) => isUsed(name))
     return {
       hasPassword: isUsed(PASSWORD),
@@ -93,7 +139,11 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
     }
   }
 
-  async function render(ctx: Context, interaction: Interaction, tried?: Tried): Promise<undefined> {
+  async function render(
+    ctx: Context,
+    interaction: Interaction,
+    tried?: Tried,
+  ): Promise<undefined> {
     const { another, expectsOther, redirectUri, clientId } = interaction
     const loginHint = shownHint(interaction.loginHint)
     const { hasPassword, passkeys, others } = methodsFor(ctx, interaction)
@@ -104,11 +154,14 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
     const data = {
       client: await views.nameOf(ctx, clientId),
       isAccount: clientId === ACCOUNT_CLIENT,
-      uncheckedHost: client?.isUnchecked && redirectUri ? hostOf(redirectUri) : undefined,
+      uncheckedHost:
+        client?.isUnchecked && redirectUri ? hostOf(redirectUri) : undefined,
       again: Boolean(current),
       isForChange: isForChange(interaction),
       expectsOther,
-      problem: tried && words.t(`sign_in.${tried.problem}`, { host: tried.host ?? '' }),
+      problem:
+        tried &&
+        words.t(`sign_in.${tried.problem}`, { host: tried.host ?? '' }),
       failed: tried && (tried.reference ?? ctx.state.requestId),
       passwordFailed: tried?.problem === 'failed',
       mustAsk: tried?.problem === 'failed' && !views.canReset,
@@ -121,16 +174,33 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
       },
       byEmail: settings.sign_in.by.includes('email'),
       methods: others.map(({ name, label }) => {
-        return { name, label: words.textOf(label), logo: views.buttonLogo(name) }
+        return {
+          name,
+          label: words.textOf(label),
+          logo: views.buttonLogo(name),
+        }
       }),
     }
     views.page(ctx, 'sign-in', data, tried?.status)
   }
 
-  /** Sends the browser to another method. An error of the method becomes a problem on the page. */
-  async function begin(ctx: Context, interaction: Interaction, method: SignInMethod) {
-    const url = await method.begin(interaction).catch(methodFailed(ctx, method.name))
-    if (!url) return render(ctx, interaction, { problem: 'upstream_unavailable', status: 503 })
+  /**
+   * Sends the browser to another method. An error of the method becomes a
+   * problem on the page.
+   */
+  async function begin(
+    ctx: Context,
+    interaction: Interaction,
+    method: SignInMethod,
+  ) {
+    const url = await method
+      .begin(interaction)
+      .catch(methodFailed(ctx, method.name))
+    if (!url)
+      return render(ctx, interaction, {
+        problem: 'upstream_unavailable',
+        status: 503,
+      })
     views.navigate(ctx, url)
   }
 
@@ -141,17 +211,33 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
     answer: string,
   ) {
     const done = await passkeys.signIn(ctx, interaction, answer)
-    if ('login' in done) return flow.completeSignIn(done.account, done.login, 'login')
-    return render(ctx, interaction, { ...done, problem: 'passkey_failed', status: 400 })
+    if ('login' in done)
+      return flow.completeSignIn(done.account, done.login, 'login')
+    return render(ctx, interaction, {
+      ...done,
+      problem: 'passkey_failed',
+      status: 400,
+    })
   }
 
-  async function usePassword(ctx: Context, interaction: Interaction, form: Form) {
+  async function usePassword(
+    ctx: Context,
+    interaction: Interaction,
+    form: Form,
+  ) {
     const username = form.value('username')
     const credentials = { username, password: form.value('password') }
-    const id = records.keyedHash('interaction', interaction.uid).toString('base64url')
+    const id = records
+      .keyedHash('interaction', interaction.uid)
+      .toString('base64url')
     const about = { client_id: interaction.clientId, interaction: id }
     const checked = await authentication.check(ctx, credentials, about)
-    if (!checked) return render(ctx, interaction, { username, problem: 'failed', status: 400 })
+    if (!checked)
+      return render(ctx, interaction, {
+        username,
+        problem: 'failed',
+        status: 400,
+      })
     const { account, login, isPart } = checked
     if (!isPart) await authentication.complete(ctx, account, login.ts, about)
     return flow.completeSignIn(account, login, 'login')
@@ -163,13 +249,26 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
       const { another } = interaction
       const loginHint = shownHint(interaction.loginHint) ?? ''
       const problem = PROBLEMS.find(known => known === ctx.query.problem)
-      const [reference] = /^[0-9a-f]{16}$/.exec(String(ctx.query.reference)) ?? []
-      const { host } = others.find(({ name }) => name === ctx.query.method) ?? {}
-      if (problem) return render(ctx, interaction, { problem, reference, host, status: 200 })
+      const [reference] =
+        /^[0-9a-f]{16}$/.exec(String(ctx.query.reference)) ?? []
+      const { host } =
+        others.find(({ name }) => name === ctx.query.method) ?? {}
+      if (problem)
+        return render(ctx, interaction, {
+          problem,
+          reference,
+          host,
+          status: 200,
+        })
       const isOnly = others.length === 1 && !hasPassword && !passkeys
-      const direct = others.find(({ isDirect }) => isDirect(ctx, { loginHint, isOnly }))
-      // Without the page, an issuer that returns the same sign-in again would be an endless redirect.
-      return direct && !another ? begin(ctx, interaction, direct) : render(ctx, interaction)
+      const direct = others.find(({ isDirect }) =>
+        isDirect(ctx, { loginHint, isOnly }),
+      )
+      // Without the page, an issuer that returns the same sign-in again would
+      // be an endless redirect.
+      return direct && !another
+        ? begin(ctx, interaction, direct)
+        : render(ctx, interaction)
     },
 
     async submit(ctx: Context, interaction: Interaction, form: Form) {
@@ -179,8 +278,10 @@ export function signInPage(site: Site, signInMethods: SignInMethod[], passkeys?:
       if (method) return begin(ctx, interaction, method)
       if (decision === 'sign_up') return { create: { isWanted: true } }
       const answer = form.value('passkey')
-      if (passkeys && answer) return usePasskey(ctx, interaction, passkeys, answer)
-      if (!hasPassword) ctx.throw(400, 'this application requires another method of sign-in')
+      if (passkeys && answer)
+        return usePasskey(ctx, interaction, passkeys, answer)
+      if (!hasPassword)
+        ctx.throw(400, 'this application requires another method of sign-in')
       return usePassword(ctx, interaction, form)
     },
   }
@@ -191,11 +292,16 @@ export function selectAccountPage({ views }: Site) {
   return {
     async show(ctx: Context, { clientId }: Interaction) {
       const client = await views.nameOf(ctx, clientId)
-      views.page(ctx, 'select-account', { client, isAccount: clientId === ACCOUNT_CLIENT })
+      views.page(ctx, 'select-account', {
+        client,
+        isAccount: clientId === ACCOUNT_CLIENT,
+      })
     },
 
     async submit(_ctx: Context, _interaction: Interaction, form: Form) {
-      return { select_account: { another: form.value('decision') !== 'continue' } }
+      return {
+        select_account: { another: form.value('decision') !== 'continue' },
+      }
     },
   }
 }

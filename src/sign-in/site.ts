@@ -1,6 +1,7 @@
-// The objects that all pages use, and the guards of the account pages: they need a signed-in user, and a change of what
-// protects the account needs a proof (sign-in/changes.ts). Otherwise the browser goes to sign-in first, and comes back
-// afterwards.
+// The objects that all pages use, and the guards of the account pages: they
+// need a signed-in user, and a change of what protects the account needs a
+// proof (sign-in/changes.ts). Otherwise the browser goes to sign-in first, and
+// comes back afterwards.
 
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
@@ -35,7 +36,10 @@ import { createFlow, type Flow } from './flow.ts'
 /** The signed-in account, and the session of this browser. */
 export type SignedIn = { account: Account; session: Session }
 
-/** The user and the form of a POST, which the page of this URL has sent. It is empty for a GET. */
+/**
+ * The user and the form of a POST, which the page of this URL has sent. It is
+ * empty for a GET.
+ */
 export type Submitted = SignedIn & { form: Form }
 
 /** The page of a link (features/link-pages.ts). */
@@ -57,24 +61,43 @@ export interface Site extends Dependencies {
   flow: Flow
 
   /**
-   * Returns undefined after a redirect to sign-in. `maxAge`: seconds since the sign-in; `demands`: parameters of the
-   * sign-in of a user who has no session.
+   * Returns undefined after a redirect to sign-in. `maxAge`: seconds since the
+   * sign-in; `demands`: parameters of the sign-in of a user who has no session.
    */
-  enter(ctx: Context, maxAge?: number, demands?: Demands): Promise<SignedIn | undefined>
+  enter(
+    ctx: Context,
+    maxAge?: number,
+    demands?: Demands,
+  ): Promise<SignedIn | undefined>
 
   /**
-   * The guard of changes. False after a redirect to sign-in: the session does not prove enough for this change. `back`:
-   * the path to which the user returns, by default that of the request.
+   * The guard of changes. False after a redirect to sign-in: the session does
+   * not prove enough for this change. `back`: the path to which the user
+   * returns, by default that of the request.
    */
-  mayChange(ctx: Context, user: SignedIn, change: ChangeEvent, back?: string): Promise<boolean>
+  mayChange(
+    ctx: Context,
+    user: SignedIn,
+    change: ChangeEvent,
+    back?: string,
+  ): Promise<boolean>
 
-  /** Returns the value of a query parameter with the fields of a form, for a path that `mayChange` gets as `back`. */
+  /**
+   * Returns the value of a query parameter with the fields of a form, for a
+   * path that `mayChange` gets as `back`.
+   */
   keepForm(user: SignedIn, fields: Record<string, string>): string
 
-  /** Returns the fields that `keepForm` has written for this user; no fields for any other value. */
+  /**
+   * Returns the fields that `keepForm` has written for this user; no fields for
+   * any other value.
+   */
   keptForm(user: SignedIn, kept: unknown): Record<string, unknown>
 
-  /** Sends the browser to sign-in, and then back. `demands`: parameters of the authorization request. */
+  /**
+   * Sends the browser to sign-in, and then back. `demands`: parameters of the
+   * authorization request.
+   */
   signIn(ctx: Context, demands: Demands, back?: string): void
 
   /**
@@ -92,7 +115,10 @@ export interface Site extends Dependencies {
     handle: (ctx: Context, user: Submitted) => unknown,
   ): (ctx: Context) => Promise<void>
 
-  /** Returns from sign-in to the page in `state`. An attacker may set it: only known pages are accepted. */
+  /**
+   * Returns from sign-in to the page in `state`. An attacker may set it: only
+   * known pages are accepted.
+   */
   comeBack(ctx: Context): void
 }
 
@@ -104,7 +130,10 @@ export function createSite(
   factors?: FactorFacts,
 ): Site {
   const { settings, secrets, records, directory } = dependencies
-  const demandsOf = createChangeGuard(createProofs(records, settings), factors?.isStrongest)
+  const demandsOf = createChangeGuard(
+    createProofs(records, settings),
+    factors?.isStrongest,
+  )
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
   const checkForm = createCsrf(signatures('csrf'))
@@ -115,11 +144,16 @@ export function createSite(
 
   async function enter(ctx: Context, maxAge?: number, demands: Demands = {}) {
     const session = await browserSession.read(ctx)
-    const account = session && (await directory.findEnabled(session.accountId, session.since))
-    const isFresh = session && (maxAge === undefined || now() - session.since <= maxAge)
+    const account =
+      session && (await directory.findEnabled(session.accountId, session.since))
+    const isFresh =
+      session && (maxAge === undefined || now() - session.since <= maxAge)
     ctx.state.account = account
     if (account && isFresh) return { account, session }
-    signIn(ctx, { ...demands, ...(maxAge !== undefined && { max_age: String(maxAge) }) })
+    signIn(ctx, {
+      ...demands,
+      ...(maxAge !== undefined && { max_age: String(maxAge) }),
+    })
   }
 
   function signIn(ctx: Context, demands: Demands, back = ctx.url) {
@@ -139,13 +173,21 @@ export function createSite(
     views.navigate(ctx, `${AUTHORIZATION.path}?${query}`)
   }
 
-  async function mayChange(ctx: Context, user: SignedIn, change: ChangeEvent, back?: string) {
+  async function mayChange(
+    ctx: Context,
+    user: SignedIn,
+    change: ChangeEvent,
+    back?: string,
+  ) {
     const demands = await demandsOf(change, user.account, user.session)
     if (demands) signIn(ctx, demands, back)
     return demands === undefined
   }
 
-  /** Checks that the form comes from the page of this URL: the token is valid only for the change that it shows. */
+  /**
+   * Checks that the form comes from the page of this URL: the token is valid
+   * only for the change that it shows.
+   */
   function admitForm(ctx: Context, form: Form, { account, session }: SignedIn) {
     checkForm(ctx, form, `account ${session.uid} ${ctx.url}`)
     const { isFor } = views.areas().find(({ path }) => path === ctx.path) ?? {}
@@ -157,7 +199,12 @@ export function createSite(
     views,
     provider,
     checkForm,
-    authentication: createAuthentication(dependencies, signatures('devices'), flow, factors),
+    authentication: createAuthentication(
+      dependencies,
+      signatures('devices'),
+      flow,
+      factors,
+    ),
     browserSession,
     interactions,
     flow,
@@ -193,20 +240,30 @@ export function createSite(
       const user = await enter(ctx, undefined, FOR_CHANGE)
       if (!user) return
       admitForm(ctx, form, user)
-      if (await mayChange(ctx, user, change)) await handle(ctx, { ...user, form })
+      if (await mayChange(ctx, user, change))
+        await handle(ctx, { ...user, form })
     },
 
     comeBack(ctx) {
-      if (ctx.query.error) ctx.throw(403, { error: 'access_denied', expose: true })
+      if (ctx.query.error)
+        ctx.throw(403, { error: 'access_denied', expose: true })
       const place = URL.parse(String(ctx.query.state), settings.issuer)
-      const known = [...Object.values(PLACES), ...views.areas().map(({ path }) => path)]
-      const isKnown = place && (known.includes(place.pathname) || LINK_PAGE.test(place.pathname))
+      const known = [
+        ...Object.values(PLACES),
+        ...views.areas().map(({ path }) => path),
+      ]
+      const isKnown =
+        place &&
+        (known.includes(place.pathname) || LINK_PAGE.test(place.pathname))
       ctx.redirect(isKnown ? place.pathname + place.search : PLACES.home)
     },
   }
 }
 
-/** Returns the feature that remembers sign-ins for a change, when the library has the session. */
+/**
+ * Returns the feature that remembers sign-ins for a change, when the library
+ * has the session.
+ */
 export function changeProofs({ records, settings }: Dependencies): Feature {
   const proofs = createProofs(records, settings)
   return {
@@ -214,7 +271,8 @@ export function changeProofs({ records, settings }: Dependencies): Feature {
       async resume(_ctx, { params, session, result }) {
         const { login } = result ?? {}
         if (params?.second_factor !== FOR_CHANGE.second_factor) return
-        // Until a sign-in has replaced the former user, the session is of that one.
+        // Until a sign-in has replaced the former user, the session is of that
+        // one.
         if (!session || !login || session.accountId !== login.accountId) return
         await proofs.remember(session.uid, login as Login)
       },

@@ -1,10 +1,12 @@
-// Notifications to clients (back-channel logout, CIBA pings), delivered at least once, unless no node runs for a
-// week. A delivered notification is removed, and costs nothing afterwards.
+// Notifications to clients (back-channel logout, CIBA pings), delivered at
+// least once, unless no node runs for a week. A delivered notification is
+// removed, and costs nothing afterwards.
 //
 //   KIND `id attempt` → notification, attempt, due    one record an attempt, indexed as 'new' or 'again'
 //
-// A node claims a notification for some seconds before it sends it, and renews the claim until the receiver has
-// answered. If the node dies, another one claims it afterwards; a receiver can be notified twice then.
+// A node claims a notification for some seconds before it sends it, and renews
+// the claim until the receiver has answered. If the node dies, another one
+// claims it afterwards; a receiver can be notified twice then.
 
 import pLimit, { type LimitFunction } from 'p-limit'
 import type { Records, Unreadable } from './records.ts'
@@ -39,7 +41,9 @@ const WEEK_SECONDS = 7 * 24 * 3600
 const MAX_CONCURRENT_DELIVERIES = 50
 const MAX_STARTED_DELIVERIES = 200
 
-/** Epoch seconds, with their fraction: entries of one second keep their order. */
+/**
+ * Epoch seconds, with their fraction: entries of one second keep their order.
+ */
 const time = () => Date.now() / 1000
 
 /** Returns a queue of notifications of one kind. */
@@ -53,21 +57,32 @@ export function createDeliveryQueue<T extends object>(
   const keyOf = (entry: Entry) => `${idOf(entry)} ${entry.attempt}`
 
   async function put(entry: Entry) {
-    const indexes: [string, Queue][] = [[index, entry.attempt === 1 ? 'new' : 'again']]
+    const indexes: [string, Queue][] = [
+      [index, entry.attempt === 1 ? 'new' : 'again'],
+    ]
     await deliveries.save(keyOf(entry), entry, { ttl, indexes })
   }
 
-  /** Writes the end of a claim. Returns false for an entry that is gone, or that `isFree` refuses. */
-  async function claim(entry: Entry, isFree: (due: number) => boolean): Promise<boolean> {
+  /**
+   * Writes the end of a claim. Returns false for an entry that is gone, or that
+   * `isFree` refuses.
+   */
+  async function claim(
+    entry: Entry,
+    isFree: (due: number) => boolean,
+  ): Promise<boolean> {
     const decide = ({ value }: { value?: Entry }) =>
-      value && isFree(value.due) ? { ...value, due: time() + CLAIM_SECONDS } : undefined
+      value && isFree(value.due)
+        ? { ...value, due: time() + CLAIM_SECONDS }
+        : undefined
     const { isWritten } = await deliveries.change(keyOf(entry), decide, { ttl })
     return isWritten
   }
 
   /** Keeps a claim until the timer is cleared. */
   function renew(entry: Entry) {
-    // The store may be unavailable for a moment: the next renewal is soon enough.
+    // The store may be unavailable for a moment: the next renewal is soon
+    // enough.
     const again = () => claim(entry, () => true).catch(() => {})
     return setInterval(again, RENEW_CLAIM_MS).unref()
   }
@@ -91,11 +106,14 @@ export function createDeliveryQueue<T extends object>(
   }
 
   return {
-    enqueue: (notification: T) => put({ ...notification, attempt: 1, due: time() }),
+    enqueue: (notification: T) =>
+      put({ ...notification, attempt: 1, due: time() }),
 
     /**
-     * Enqueues a notification before the change that it is about, so that a crash after the change does not lose it. It
-     * is due when `confirm` is called, or after `CLAIM_SECONDS`: its delivery then finds out whether the change was made.
+     * Enqueues a notification before the change that it is about, so that a
+     * crash after the change does not lose it. It is due when `confirm` is
+     * called, or after `CLAIM_SECONDS`: its delivery then finds out whether the
+     * change was made.
      */
     announce: (notification: T) =>
       put({ ...notification, attempt: 1, due: time() + CLAIM_SECONDS }),
@@ -103,19 +121,27 @@ export function createDeliveryQueue<T extends object>(
     /** The announced change was made. */
     async confirm(notification: T) {
       const first = keyOf({ ...notification, attempt: 1, due: 0 })
-      const decide = ({ value }: { value?: Entry }) => value && { ...value, due: time() }
+      const decide = ({ value }: { value?: Entry }) =>
+        value && { ...value, due: time() }
       await deliveries.change(first, decide, { ttl })
     },
 
     /**
-     * Delivers entries that are due, in the order in which they became due. Resolves when all of them have an
-     * outcome. Another call may begin before: both together start at most `MAX_STARTED_DELIVERIES`. `deliver`
-     * returns true to request a retry. There is none after the last attempt. `unreadable` is called for an entry that
-     * no secret decrypts, which stays; see `walk`.
+     * Delivers entries that are due, in the order in which they became due.
+     * Resolves when all of them have an outcome. Another call may begin before:
+     * both together start at most `MAX_STARTED_DELIVERIES`. `deliver` returns
+     * true to request a retry. There is none after the last attempt.
+     * `unreadable` is called for an entry that no secret decrypts, which stays;
+     * see `walk`.
      */
-    async deliverDue(queue: Queue, deliver: Deliver, unreadable?: Unreadable): Promise<void> {
+    async deliverDue(
+      queue: Queue,
+      deliver: Deliver,
+      unreadable?: Unreadable,
+    ): Promise<void> {
       const limit = started[queue]
-      const room = MAX_STARTED_DELIVERIES - limit.activeCount - limit.pendingCount
+      const room =
+        MAX_STARTED_DELIVERIES - limit.activeCount - limit.pendingCount
       if (room <= 0) return
       const due: Entry[] = []
       for await (const entry of deliveries.walk(index, queue, unreadable)) {
@@ -137,7 +163,9 @@ export interface SignOut {
   sid: string
 }
 
-/** The queue of back-channel logout (OpenID Connect Back-Channel Logout 1.0). */
+/**
+ * The queue of back-channel logout (OpenID Connect Back-Channel Logout 1.0).
+ */
 export const signOutQueue = (records: Records) =>
   createDeliveryQueue<SignOut>(records, {
     names: ['SignOut', 'sign-outs'],

@@ -1,7 +1,14 @@
-// Opens the store that a configuration names, with the secrets that decrypt its records.
+// Opens the store that a configuration names, with the secrets that decrypt its
+// records.
 
 import { randomBytes } from 'node:crypto'
-import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  linkSync,
+  readFileSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname, join } from 'node:path'
 import { openRecords } from './records.ts'
 import { redisReason } from './redis/reasons.ts'
@@ -15,13 +22,20 @@ import { type Observer, reasonOf, type Store } from './store.ts'
 export type Installation = Awaited<ReturnType<typeof unlock>>
 
 /** Opens the store at a location, and its records. */
-export function openInstallation(location: string, secrets: Uint8Array[], redis?: RedisSettings) {
-  return openStore(location, redis).then(store => unlock(store, location, secrets))
+export function openInstallation(
+  location: string,
+  secrets: Uint8Array[],
+  redis?: RedisSettings,
+) {
+  return openStore(location, redis).then(store =>
+    unlock(store, location, secrets),
+  )
 }
 
 /**
- * Returns a store with its records and the secrets that decrypt them; the first one encrypts. `secrets` empty:
- * one is made and kept beside a new embedded store. Throws when none of them fits, and closes the store.
+ * Returns a store with its records and the secrets that decrypt them; the first
+ * one encrypts. `secrets` empty: one is made and kept beside a new embedded
+ * store. Throws when none of them fits, and closes the store.
  */
 export async function unlock(
   store: Store,
@@ -31,8 +45,14 @@ export async function unlock(
 ) {
   try {
     const file = storeFile(location) ?? ''
-    const known = secrets.length ? secrets : [await generatedSecret(store, file)]
-    return { store, secrets: known, records: await openRecords(store, known, currentRequest) }
+    const known = secrets.length
+      ? secrets
+      : [await generatedSecret(store, file)]
+    return {
+      store,
+      secrets: known,
+      records: await openRecords(store, known, currentRequest),
+    }
   } catch (error) {
     await store.close()
     throw error
@@ -40,19 +60,28 @@ export async function unlock(
 }
 
 /** The path of an embedded store; undefined for the others. */
-export const storeFile = (location: string) => /^sqlite:(.*)/s.exec(location)?.[1]
+export const storeFile = (location: string) =>
+  /^sqlite:(.*)/s.exec(location)?.[1]
 
 /** The file of the secret that is generated for an embedded store. */
-export const secretFile = (storeFile: string) => join(dirname(storeFile), 'usher.secret')
+export const secretFile = (storeFile: string) =>
+  join(dirname(storeFile), 'usher.secret')
 
-/** False where the file of an embedded store is missing. Opening the store would create it. */
+/**
+ * False where the file of an embedded store is missing. Opening the store would
+ * create it.
+ */
 export function storeExists(location: string): boolean {
   const file = storeFile(location)
   return !file || existsSync(file)
 }
 
 /** A Redis URL may hold a password, and is not repeated. */
-export async function openStore(location: string, redis?: RedisSettings, observe?: Observer) {
+export async function openStore(
+  location: string,
+  redis?: RedisSettings,
+  observe?: Observer,
+) {
   const file = storeFile(location)
   try {
     if (file) return await openSqliteStore(file, observe)
@@ -60,20 +89,26 @@ export async function openStore(location: string, redis?: RedisSettings, observe
     return await openRedisStore(location, redis, observe)
   } catch (error) {
     const message = reasonOf(error)
-    // No `cause`: it can contain the URL, or a command that was sent. ioredis takes the password of a
-    // cluster for a part of the host that it does not find.
+    // No `cause`: it can contain the URL, or a command that was sent. ioredis
+    // takes the password of a cluster for a part of the host that it does not
+    // find.
     const problem = file
       ? sqliteReason(message)
       : redisReason(location, message.replace(/\S*@/g, ''))
-    throw new Error(`${file ?? 'Redis'} cannot be opened as a store: ${problem}`)
+    throw new Error(
+      `${file ?? 'Redis'} cannot be opened as a store: ${problem}`,
+    )
   }
 }
 
 /** Messages of SQLite about a file, in words. */
 function sqliteReason(message: string): string {
-  if (/file is not a database/.test(message)) return 'it is no SQLite database, or damaged'
-  if (/malformed/.test(message)) return 'it is damaged: restore a backup into another file'
-  if (/unable to open/.test(message)) return 'this user may not read and write it, or its folder'
+  if (/file is not a database/.test(message))
+    return 'it is no SQLite database, or damaged'
+  if (/malformed/.test(message))
+    return 'it is damaged: restore a backup into another file'
+  if (/unable to open/.test(message))
+    return 'this user may not read and write it, or its folder'
   if (/readonly/.test(message)) return 'this user may not write it'
   return message
 }
@@ -81,12 +116,16 @@ function sqliteReason(message: string): string {
 const SECRET_BYTES = 32
 
 /** Processes that start together agree on the file that one of them makes. */
-async function generatedSecret(store: Store, storeFile: string): Promise<Uint8Array> {
+async function generatedSecret(
+  store: Store,
+  storeFile: string,
+): Promise<Uint8Array> {
   if (storeFile === ':memory:') return randomBytes(SECRET_BYTES)
   const file = secretFile(storeFile)
   // An installation has its secret already. Another one cannot decrypt it.
   if (!(await store.get(NAMING_KEY)) && !existsSync(file)) {
-    // The file is linked when it is complete: no process ever reads half a secret.
+    // The file is linked when it is complete: no process ever reads half a
+    // secret.
     const made = `${file}.${randomBytes(6).toString('hex')}`
     const secret = randomBytes(SECRET_BYTES).toString('base64url')
     writeFileSync(made, secret, { mode: 0o600, flag: 'wx' })
@@ -101,7 +140,10 @@ async function generatedSecret(store: Store, storeFile: string): Promise<Uint8Ar
   return readSecret(file)
 }
 
-/** Returns the secret in a file. Throws when the file is missing, or has fewer than 32 bytes. */
+/**
+ * Returns the secret in a file. Throws when the file is missing, or has fewer
+ * than 32 bytes.
+ */
 export function readSecret(file: string): Uint8Array {
   if (!existsSync(file)) {
     throw new Error(

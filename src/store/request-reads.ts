@@ -6,12 +6,21 @@
 //
 // Writes are not cached: each one is in the store when it resolves.
 //
-// After one StoreUnavailable, every further call of the request fails at once: the library goes on and
-// saves its session in any case, and the user should not wait for the time limit several times.
+// After one StoreUnavailable, every further call of the request fails at once:
+// the library goes on and saves its session in any case, and the user should
+// not wait for the time limit several times.
 
-import { type Change, type Entry, type Store, StoreUnavailable } from './store.ts'
+import {
+  type Change,
+  type Entry,
+  type Store,
+  StoreUnavailable,
+} from './store.ts'
 
-/** Returns an object that exists once for each request; undefined outside of requests, where nothing is cached. */
+/**
+ * Returns an object that exists once for each request; undefined outside of
+ * requests, where nothing is cached.
+ */
 export type CurrentRequest = () => object | undefined
 
 /** The latest read of one record. */
@@ -25,15 +34,18 @@ interface Reads {
   /** The latest read of each record, by its name. */
   latest: Map<string, Read>
   /**
-   * Counts the beginnings and ends of writes. A read of an earlier count is out of date: later reads, and reads in
-   * flight, must see the writes of others.
+   * Counts the beginnings and ends of writes. A read of an earlier count is out
+   * of date: later reads, and reads in flight, must see the writes of others.
    */
   writes: number
   /** Set once the store was unavailable. */
   failure?: StoreUnavailable
 }
 
-/** `keyOf` returns the key of a name. `guard` throws while the store must not be used. */
+/**
+ * `keyOf` returns the key of a name. `guard` throws while the store must not be
+ * used.
+ */
 export function createRequestReads(
   store: Store,
   keyOf: (name: string) => string,
@@ -42,7 +54,10 @@ export function createRequestReads(
 ) {
   const byRequest = new WeakMap<object, Reads>()
 
-  /** The reads of the current request. Outside of requests each call has its own. */
+  /**
+   * The reads of the current request. Outside of requests each call has its
+   * own.
+   */
   function currentReads(): Reads {
     const request = currentRequest()
     const known = request && byRequest.get(request)
@@ -65,14 +80,20 @@ export function createRequestReads(
     }
   }
 
-  /** Returns the entry of the first name. The others are read with it, for later reads of the request. */
-  async function read(names: [string, ...string[]]): Promise<Entry | undefined> {
+  /**
+   * Returns the entry of the first name. The others are read with it, for later
+   * reads of the request.
+   */
+  async function read(
+    names: [string, ...string[]],
+  ): Promise<Entry | undefined> {
     const { latest, writes } = currentReads()
     const outdated = names.filter(name => latest.get(name)?.writes !== writes)
     if (outdated.length) {
       const keys = outdated.map(keyOf)
       const entries = await call(() => store.getMany(keys))
-      for (const [i, name] of outdated.entries()) latest.set(name, { entry: entries[i], writes })
+      for (const [i, name] of outdated.entries())
+        latest.set(name, { entry: entries[i], writes })
     }
     return latest.get(names[0])?.entry
   }
@@ -97,7 +118,9 @@ export function createRequestReads(
   function tombstonesIn(request: object): Entry[] {
     const all = byRequest.get(request)?.latest.values() ?? []
     const entries = [...all].map(({ entry }) => entry)
-    return entries.filter(entry => entry !== undefined).filter(({ value }) => !value)
+    return entries
+      .filter(entry => entry !== undefined)
+      .filter(({ value }) => !value)
   }
 
   return { call, read, write, lastRead, tombstonesIn }

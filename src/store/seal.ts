@@ -1,6 +1,8 @@
-// Encryption of the store: AES-256-GCM for contents, keyed hashes for names. Without the secret, a copy of
-// the store is worthless. A sealed value is `key id (4) ‖ nonce (12) ‖ ciphertext ‖ tag (16)`. The name of its
-// record is associated data: a value that is copied to another record cannot be decrypted.
+// Encryption of the store: AES-256-GCM for contents, keyed hashes for names.
+// Without the secret, a copy of the store is worthless. A sealed value is
+// `key id (4) ‖ nonce (12) ‖ ciphertext ‖ tag (16)`. The name of its record is
+// associated data: a value that is copied to another record cannot be
+// decrypted.
 
 import {
   createCipheriv,
@@ -17,16 +19,23 @@ const ID_BYTES = 4
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 const NAME_HASH = 'sha512-256'
-/** Bytes of a hashed name: 128 bits, enough that no two names ever get the same. */
+/**
+ * Bytes of a hashed name: 128 bits, enough that no two names ever get the same.
+ */
 const NAME_BYTES = 16
 
-/** 32 bytes for one purpose from a secret (RFC 5869); purposes never share a key. */
+/**
+ * 32 bytes for one purpose from a secret (RFC 5869); purposes never share a key.
+ */
 export function deriveKey(secret: Uint8Array, purpose: string): Buffer {
   return Buffer.from(hkdfSync('sha256', secret, 'usher', purpose, 32))
 }
 
 let pool = Buffer.alloc(0)
-/** Returns random bytes from a pool. A call of Node for each takes a third of the time of an encryption. */
+/**
+ * Returns random bytes from a pool. A call of Node for each takes a third of
+ * the time of an encryption.
+ */
 export function pooledBytes(count: number): Buffer {
   if (pool.length < count) pool = randomBytes(4096)
   const bytes = pool.subarray(0, count)
@@ -45,29 +54,42 @@ export function createSeal(secrets: Uint8Array[]) {
     // Node takes five times as long with a key that is bytes.
     return { id, key: createSecretKey(key) }
   })
-  const keyOf = (value: Uint8Array) => keys.find(({ id }) => id.equals(value.subarray(0, ID_BYTES)))
+  const keyOf = (value: Uint8Array) =>
+    keys.find(({ id }) => id.equals(value.subarray(0, ID_BYTES)))
   const [current] = keys
   if (!current) throw new Error('a seal needs a secret')
 
   const seal = (name: string, plain: Uint8Array): Buffer => {
     const nonce = pooledBytes(NONCE_BYTES)
-    const cipher = createCipheriv('aes-256-gcm', current.key, nonce).setAAD(Buffer.from(name))
+    const cipher = createCipheriv('aes-256-gcm', current.key, nonce).setAAD(
+      Buffer.from(name),
+    )
     const sealed = [cipher.update(plain), cipher.final(), cipher.getAuthTag()]
     return Buffer.concat([current.id, nonce, ...sealed])
   }
 
-  /** Throws when no secret opens it: the wrong `USHER_SECRET`, or a value that was tampered with. */
+  /**
+   * Throws when no secret opens it: the wrong `USHER_SECRET`, or a value that
+   * was tampered with.
+   */
   const open = (name: string, sealed: Uint8Array): Buffer => {
     const found = keyOf(sealed)
-    if (!found) throw new Error('USHER_SECRET cannot decrypt this store or backup')
+    if (!found)
+      throw new Error('USHER_SECRET cannot decrypt this store or backup')
     const nonce = sealed.subarray(ID_BYTES, ID_BYTES + NONCE_BYTES)
-    const decipher = createDecipheriv('aes-256-gcm', found.key, nonce, { authTagLength: TAG_BYTES })
+    const decipher = createDecipheriv('aes-256-gcm', found.key, nonce, {
+      authTagLength: TAG_BYTES,
+    })
     decipher.setAAD(Buffer.from(name)).setAuthTag(sealed.subarray(-TAG_BYTES))
-    const plain = decipher.update(sealed.subarray(ID_BYTES + NONCE_BYTES, -TAG_BYTES))
+    const plain = decipher.update(
+      sealed.subarray(ID_BYTES + NONCE_BYTES, -TAG_BYTES),
+    )
     try {
       decipher.final()
     } catch (cause) {
-      throw new Error('a record in the store was changed by someone else', { cause })
+      throw new Error('a record in the store was changed by someone else', {
+        cause,
+      })
     }
     return plain
   }
@@ -79,50 +101,69 @@ export function createSeal(secrets: Uint8Array[]) {
 }
 
 /**
- * The key of the naming key, which is the identity of an installation. It is made once for each store and
- * kept in it, sealed, so that `USHER_SECRET` can be changed without losing any record. A store without one
- * is no installation yet.
+ * The key of the naming key, which is the identity of an installation. It is
+ * made once for each store and kept in it, sealed, so that `USHER_SECRET` can
+ * be changed without losing any record. A store without one is no installation
+ * yet.
  */
 export const NAMING_KEY = 'naming-key'
-/** Format version of the store: the byte before the naming key. Raise it for incompatible records. */
+/**
+ * Format version of the store: the byte before the naming key. Raise it for
+ * incompatible records.
+ */
 const FORMAT = 4
 const WRONG_FORMAT =
   'the store was written by another version of Usher, in a format that this one does not read; ' +
   'start with an empty store (another file, database or redis.key_prefix)'
 
 /**
- * Opens the identity of the installation in a store; nodes that start together on an empty store agree on
- * the first key written. Throws when no secret fits, or when the store has another format.
+ * Opens the identity of the installation in a store; nodes that start together
+ * on an empty store agree on the first key written. Throws when no secret fits,
+ * or when the store has another format.
  */
 export async function openIdentity(store: Store, seal: Seal) {
   let entry = await store.get(NAMING_KEY)
   if (!entry) {
-    const made = seal.seal(NAMING_KEY, Buffer.from([FORMAT, ...randomBytes(32)]))
+    const made = seal.seal(
+      NAMING_KEY,
+      Buffer.from([FORMAT, ...randomBytes(32)]),
+    )
     await store.write({ key: NAMING_KEY, value: made, version: 0 })
     entry = await store.get(NAMING_KEY)
   }
-  if (!entry?.value) throw new StoreUnavailable('the naming key could not be read back')
+  if (!entry?.value)
+    throw new StoreUnavailable('the naming key could not be read back')
   const { version, value } = entry
   const plain = seal.open(NAMING_KEY, value)
   if (plain.length !== 33 || plain[0] !== FORMAT) throw new Error(WRONG_FORMAT)
   if (!seal.isCurrent(value)) {
-    await store.write({ key: NAMING_KEY, value: seal.seal(NAMING_KEY, plain), version })
+    await store.write({
+      key: NAMING_KEY,
+      value: seal.seal(NAMING_KEY, plain),
+      version,
+    })
   }
 
   const namingKey = plain.toString('base64url', 1)
 
   return {
     /**
-     * Keyed hashes of ids and index names, as base64url: SHA-512/256 of the key and the name. A hash that is
-     * truncated in this way cannot be extended (FIPS 180-4), so that no HMAC is needed.
+     * Keyed hashes of ids and index names, as base64url: SHA-512/256 of the key
+     * and the name. A hash that is truncated in this way cannot be extended
+     * (FIPS 180-4), so that no HMAC is needed.
      */
     nameOf: (name: string) =>
-      hash(NAME_HASH, namingKey + name, 'buffer').toString('base64url', 0, NAME_BYTES),
+      hash(NAME_HASH, namingKey + name, 'buffer').toString(
+        'base64url',
+        0,
+        NAME_BYTES,
+      ),
 
     /** Why the store no longer has this identity. */
     async problem(): Promise<string | undefined> {
       const { value } = (await store.get(NAMING_KEY)) ?? {}
-      if (!value) return 'the store was emptied: the naming key of this installation is gone'
+      if (!value)
+        return 'the store was emptied: the naming key of this installation is gone'
       try {
         if (seal.open(NAMING_KEY, value).equals(plain)) return undefined
       } catch {
@@ -133,7 +174,10 @@ export async function openIdentity(store: Store, seal: Seal) {
   }
 }
 
-/** Whether two texts are the same. The time does not depend on where they differ. */
+/**
+ * Whether two texts are the same. The time does not depend on where they
+ * differ.
+ */
 export function isSameText(one: string, other: string): boolean {
   const bytes = Buffer.from(one)
   const others = Buffer.from(other)

@@ -1,4 +1,5 @@
-// A queue for each name: work on one name runs one at a time, in the order in which it came.
+// A queue for each name: work on one name runs one at a time, in the order in
+// which it came.
 
 import { StoreUnavailable } from './store.ts'
 
@@ -13,9 +14,10 @@ export class SerialQueue {
   }
 
   /**
-   * Runs work after all earlier work on the name, and returns its result. An error of the work is that of its caller
-   * alone, except StoreUnavailable: it fails everything that waits, which would otherwise wait for a store that does
-   * not answer, one after another.
+   * Runs work after all earlier work on the name, and returns its result. An
+   * error of the work is that of its caller alone, except StoreUnavailable: it
+   * fails everything that waits, which would otherwise wait for a store that
+   * does not answer, one after another.
    */
   async run<T>(name: string, work: () => Promise<T>): Promise<T> {
     const before = this.#ends.get(name) ?? Promise.resolve()
@@ -38,7 +40,8 @@ function endOf(work: Promise<unknown>): Promise<void> {
       if (error instanceof StoreUnavailable) throw error
     },
   )
-  // If no more work comes, nothing waits for the end: its rejection is no unhandled one.
+  // If no more work comes, nothing waits for the end: its rejection is no
+  // unhandled one.
   end.catch(() => {})
   return end
 }

@@ -1,11 +1,20 @@
-// The embedded store: one SQLite file (WAL), which the server and the CLI may hold open together.
+// The embedded store: one SQLite file (WAL), which the server and the CLI may
+// hold open together.
 //
-// Writes that arrive in one turn of the event loop are committed together. Each promise resolves after
-// the commit: one fsync serves them all, and a power cut takes nothing back (synchronous=FULL).
-// Reads run at once; a walk or a scan pauses after each page.
+// Writes that arrive in one turn of the event loop are committed together. Each
+// promise resolves after the commit: one fsync serves them all, and a power cut
+// takes nothing back (synchronous=FULL). Reads run at once; a walk or a scan
+// pauses after each page.
 
 import { setImmediate, setTimeout } from 'node:timers/promises'
-import { checkFile, entryOf, openFile, prepare, type Row, unlessBusy } from './sqlite-file.ts'
+import {
+  checkFile,
+  entryOf,
+  openFile,
+  prepare,
+  type Row,
+  unlessBusy,
+} from './sqlite-file.ts'
 import {
   type Change,
   type Entry,
@@ -16,14 +25,23 @@ import {
 } from './store.ts'
 
 const SWEEP_EVERY_MS = 10_000
-/** Rows deleted in one step, while nothing else runs, and the pause until the next step. */
+/**
+ * Rows deleted in one step, while nothing else runs, and the pause until the
+ * next step.
+ */
 const SWEEP_ROWS = 1_000
 const SWEEP_PAUSE_MS = 5
 const PAGE_ROWS = 500
-/** From this duration on, a process pauses between commits: else it would lock out all others. */
+/**
+ * From this duration on, a process pauses between commits: else it would lock
+ * out all others.
+ */
 const SLOW_COMMIT_MS = 5
 
-/** Opens a path, made with its folders when missing, or `:memory:`. Throws for another format. */
+/**
+ * Opens a path, made with its folders when missing, or `:memory:`. Throws for
+ * another format.
+ */
 export async function openSqliteStore(file: string, observe?: Observer) {
   const db = await openFile(file)
   const sql = prepare(db)
@@ -40,10 +58,13 @@ export async function openSqliteStore(file: string, observe?: Observer) {
   /** Deletes everything that has expired, a few rows at a time. */
   async function sweep(): Promise<void> {
     const step = () => sql.sweep.run(now(), SWEEP_ROWS).changes === SWEEP_ROWS
-    while (await commit(step)) await setTimeout(SWEEP_PAUSE_MS, undefined, { ref: false })
+    while (await commit(step))
+      await setTimeout(SWEEP_PAUSE_MS, undefined, { ref: false })
   }
 
-  async function* pages(readPage: (last: string) => unknown[]): AsyncGenerator<Entry> {
+  async function* pages(
+    readPage: (last: string) => unknown[],
+  ): AsyncGenerator<Entry> {
     for (let last = ''; ; ) {
       const rows = (await access('read', () => readPage(last))) as Row[]
       yield* rows.map(entryOf)
@@ -73,17 +94,24 @@ export async function openSqliteStore(file: string, observe?: Observer) {
     return true
   }
 
-  function put({ key, value, version, consumed, expires }: Entry, indexes: string[] = []) {
+  function put(
+    { key, value, version, consumed, expires }: Entry,
+    indexes: string[] = [],
+  ) {
     sql.put.run(key, value ?? null, version, consumed ?? null, expires ?? null)
     for (const name of indexes) sql.index.run(name, key)
   }
 
   const access = <T>(done: 'read' | 'written', work: () => T): Promise<T> =>
     unlessBusy(work).catch((cause: unknown) => {
-      throw new StoreUnavailable(`the SQLite file could not be ${done}`, { cause })
+      throw new StoreUnavailable(`the SQLite file could not be ${done}`, {
+        cause,
+      })
     })
 
-  /** Runs with everything that arrives in this turn; resolves after the commit. */
+  /**
+   * Runs with everything that arrives in this turn; resolves after the commit.
+   */
   async function commit<T>(run: () => T): Promise<T> {
     const position = writes.push(run) - 1
     committed ??= commitAll()
@@ -91,10 +119,15 @@ export async function openSqliteStore(file: string, observe?: Observer) {
     return results[position] as T
   }
 
-  /** While another process writes, this one does other work, and more writes join the commit. */
+  /**
+   * While another process writes, this one does other work, and more writes
+   * join the commit.
+   */
   async function commitAll(): Promise<unknown[]> {
     try {
-      await (lastCommitMs < SLOW_COMMIT_MS ? setImmediate() : setTimeout(lastCommitMs / 5))
+      await (lastCommitMs < SLOW_COMMIT_MS
+        ? setImmediate()
+        : setTimeout(lastCommitMs / 5))
       return await access('written', () => {
         db.exec('BEGIN IMMEDIATE')
         const began = performance.now()
@@ -104,7 +137,8 @@ export async function openSqliteStore(file: string, observe?: Observer) {
           lastCommitMs = performance.now() - began
           return results
         } finally {
-          // SQLite has ended it itself after some errors, as that of a full disk.
+          // SQLite has ended it itself after some errors, as that of a full
+          // disk.
           if (db.isTransaction) db.exec('ROLLBACK')
         }
       })
@@ -118,7 +152,8 @@ export async function openSqliteStore(file: string, observe?: Observer) {
     get: (key: string) => access('read', () => find(key)),
     getMany: (keys: string[]) => access('read', () => keys.map(find)),
     write: (change: Change) => commit(() => apply(change)),
-    walk: (index: string) => pages(last => sql.walk.all(index, now(), last, PAGE_ROWS)),
+    walk: (index: string) =>
+      pages(last => sql.walk.all(index, now(), last, PAGE_ROWS)),
     count: (index: string) =>
       access('read', () => Number(sql.count.get(index, now())?.records ?? 0)),
     scan: () => pages(last => sql.scan.all(now(), last, PAGE_ROWS)),

@@ -1,10 +1,14 @@
-// The contract of a store: versioned values with expiry and indexes, changed one at a time.
+// The contract of a store: versioned values with expiry and indexes, changed
+// one at a time.
 //
-// A store knows nothing of OpenID Connect. It sees neither ids nor contents: keys and index names are keyed
-// hashes, values are encrypted (records.ts). sqlite.ts and redis/store.ts implement the contract. Another
-// implementation, on PostgreSQL for example, needs this file, and passes storeSuite and raceSuite of
-// test/store (redis.test.ts calls both). open.ts chooses the implementation by the URL in USHER_STORE, whose
-// forms are in config/schema/usher.ts. A function opens the store; it rejects for data in another format.
+// A store knows nothing of OpenID Connect. It sees neither ids nor contents:
+// keys and index names are keyed hashes, values are encrypted (records.ts).
+// sqlite.ts and redis/store.ts implement the contract. Another implementation,
+// on PostgreSQL for example, needs this file, and passes storeSuite and
+// raceSuite of test/store (redis.test.ts calls both). open.ts chooses the
+// implementation by the URL in USHER_STORE, whose forms are in
+// config/schema/usher.ts. A function opens the store; it rejects for data in
+// another format.
 //
 // Records
 //   A key has a record, a tombstone, or nothing. A record has a value. A removal leaves a tombstone, which
@@ -51,14 +55,22 @@ export const now = () => Math.floor(Date.now() / 1000)
 /** A record or a tombstone. */
 export interface Entry {
   key: string
-  /** Present exactly when this is a record. The caller owns these bytes and may change them. */
+  /**
+   * Present exactly when this is a record. The caller owns these bytes and may
+   * change them.
+   */
   value?: Uint8Array
   version: number
-  /** Epoch seconds, as given by the change that marked the record as consumed. */
+  /**
+   * Epoch seconds, as given by the change that marked the record as consumed.
+   */
   consumed?: number
   /** Epoch seconds at which the entry expires; absent: kept until removed. */
   expires?: number
-  /** Indexes of the record, in no order; absent when there are none. Only `scan` has to return them. */
+  /**
+   * Indexes of the record, in no order; absent when there are none. Only `scan`
+   * has to return them.
+   */
   indexes?: string[]
 }
 
@@ -75,7 +87,10 @@ export interface Put {
   indexes?: string[]
 }
 
-/** Marks a record as consumed, and keeps all else. Refused without a record, or if it is marked. */
+/**
+ * Marks a record as consumed, and keeps all else. Refused without a record, or
+ * if it is marked.
+ */
 export interface Consumption {
   key: string
   /** Epoch seconds. */
@@ -106,46 +121,56 @@ export interface Store {
   write(change: Change): Promise<boolean>
 
   /**
-   * Yields the records under an index, each once, in no order. Finds every record that is under the index
-   * from the beginning to the end: operations that end access rely on it. Other records may be missing.
+   * Yields the records under an index, each once, in no order. Finds every
+   * record that is under the index from the beginning to the end: operations
+   * that end access rely on it. Other records may be missing.
    */
   walk(index: string): AsyncIterable<Entry>
 
   /**
-   * Returns how many records `walk` would yield, without reading their values. A removed record may count until its
-   * tombstone expires.
+   * Returns how many records `walk` would yield, without reading their values.
+   * A removed record may count until its tombstone expires.
    */
   count(index: string): Promise<number>
 
   /**
-   * Yields all records and tombstones, in no order. One that is written meanwhile may be missing, or come
-   * twice.
+   * Yields all records and tombstones, in no order. One that is written
+   * meanwhile may be missing, or come twice.
    */
   scan(): AsyncIterable<Entry>
 
   /**
-   * Replaces the entry of a key by exactly this one, with its version. An expired entry removes the key.
-   * Not atomic: only for a store without other writers.
+   * Replaces the entry of a key by exactly this one, with its version. An
+   * expired entry removes the key. Not atomic: only for a store without other
+   * writers.
    */
   restore(entry: Entry): Promise<void>
 
   /**
-   * Checks whether the store is safe for an installation: its settings, disk, clock, replicas. Rejects with
-   * StoreUnavailable if it cannot be reached. No check is named `identity`: records.ts adds it.
+   * Checks whether the store is safe for an installation: its settings, disk,
+   * clock, replicas. Rejects with StoreUnavailable if it cannot be reached. No
+   * check is named `identity`: records.ts adds it.
    */
   check(): Promise<Check[]>
 
-  /** Completes operations in flight. Rejects later ones with StoreUnavailable. May be called again. */
+  /**
+   * Completes operations in flight. Rejects later ones with StoreUnavailable.
+   * May be called again.
+   */
   close(): Promise<void>
 
   /**
-   * The latest period in which this process saw no write succeed. It extends the grace period of refresh
-   * tokens. Absent for a store that fails together with the process.
+   * The latest period in which this process saw no write succeed. It extends
+   * the grace period of refresh tokens. Absent for a store that fails together
+   * with the process.
    */
   readonly outage?: Outage
 }
 
-/** A period without successful writes, in epoch seconds; `to` is absent while it lasts. */
+/**
+ * A period without successful writes, in epoch seconds; `to` is absent while it
+ * lasts.
+ */
 export type Outage = { from: number; to?: number }
 
 /** One finding of `check`. */
@@ -160,7 +185,11 @@ export interface Check {
 }
 
 /** A finding that is in order. */
-export const ok = (name: string, found: string): Check => ({ name, state: 'ok', found })
+export const ok = (name: string, found: string): Check => ({
+  name,
+  state: 'ok',
+  found,
+})
 
 /** A finding that the operator should look at. */
 export const warning = (name: string, found: string, fix?: string): Check => {
@@ -175,22 +204,34 @@ export const wrong = (name: string, found: string, fix: string): Check => {
 /** Throws an error for the operator if a finding is `wrong`. */
 export function requireTrust(checks: Check[]) {
   const wrong = checks.filter(({ state }) => state === 'wrong')
-  const lines = wrong.map(({ name, found, fix }) => `\n  ${name}: ${found}\n    → ${fix}`)
-  if (wrong.length) throw new Error(`the store cannot be trusted${lines.join('')}`)
+  const lines = wrong.map(
+    ({ name, found, fix }) => `\n  ${name}: ${found}\n    → ${fix}`,
+  )
+  if (wrong.length)
+    throw new Error(`the store cannot be trusted${lines.join('')}`)
 }
 
-/** Called after each command to a store in another process, and after each sweep of the embedded one. */
-export type Observer = (command: string, seconds: number, failed: boolean) => void
+/**
+ * Called after each command to a store in another process, and after each sweep
+ * of the embedded one.
+ */
+export type Observer = (
+  command: string,
+  seconds: number,
+  failed: boolean,
+) => void
 
 /**
- * The store did not answer; a write may have happened. Koa and the library read status and error from
- * it, so that it becomes a 503 from anywhere (RFC 6749 has no better code than `temporarily_unavailable`);
- * operation/errors.ts adds `Retry-After`.
+ * The store did not answer; a write may have happened. Koa and the library read
+ * status and error from it, so that it becomes a 503 from anywhere (RFC 6749
+ * has no better code than `temporarily_unavailable`); operation/errors.ts adds
+ * `Retry-After`.
  */
 export class StoreUnavailable extends Error {
   override name = 'StoreUnavailable'
   error = 'temporarily_unavailable'
-  error_description = 'the service cannot reach its storage; nothing is wrong with the request'
+  error_description =
+    'the service cannot reach its storage; nothing is wrong with the request'
   error_detail: string
   status = 503
   statusCode = 503
@@ -203,13 +244,19 @@ export class StoreUnavailable extends Error {
   }
 }
 
-/** Another server that the answer depends on is unavailable: the accounts, an upstream issuer, a client. */
+/**
+ * Another server that the answer depends on is unavailable: the accounts, an
+ * upstream issuer, a client.
+ */
 export class PeerUnavailable extends StoreUnavailable {
   override name = 'PeerUnavailable'
-  override error_description = 'another server is unavailable; nothing is wrong with the request'
+  override error_description =
+    'another server is unavailable; nothing is wrong with the request'
 }
 
-/** Returns the unavailable store or server that an error is, or that caused it. */
+/**
+ * Returns the unavailable store or server that an error is, or that caused it.
+ */
 export function outageIn(error: unknown): StoreUnavailable | undefined {
   if (error instanceof StoreUnavailable) return error
   return error instanceof Error ? outageIn(error.cause) : undefined
@@ -238,6 +285,7 @@ export function reasonOf(error: unknown): string {
   const problem = syscall === undefined ? undefined : FILE_PROBLEMS[code]
   // Errors of connections have codes like these, and no such call.
   const isOfFile =
-    problem !== undefined && !/^(connect|getaddrinfo|listen|bind)/.test(syscall ?? '')
+    problem !== undefined &&
+    !/^(connect|getaddrinfo|listen|bind)/.test(syscall ?? '')
   return isOfFile ? `${path ?? 'the file'} ${problem}` : error.message
 }

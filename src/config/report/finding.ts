@@ -1,5 +1,6 @@
-// Findings: everything that is wrong or unwise in a configuration, each with its place and its rule. A
-// finding shows a part of a file only if that part cannot be a secret (yaml.ts).
+// Findings: everything that is wrong or unwise in a configuration, each with
+// its place and its rule. A finding shows a part of a file only if that part
+// cannot be a secret (yaml.ts).
 
 /** A mistake or a warning, at its place. */
 export interface Finding {
@@ -17,14 +18,25 @@ export interface Finding {
 }
 
 /** Makes a finding at a key of one file. */
-export type Locate = (path: PropertyKey[], rule: string, message: string) => Finding
+export type Locate = (
+  path: PropertyKey[],
+  rule: string,
+  message: string,
+) => Finding
 
 /** Makes a finding about an environment variable. */
-export function wrongVariable(key: string, rule: string, message: string): Finding {
+export function wrongVariable(
+  key: string,
+  rule: string,
+  message: string,
+): Finding {
   return { file: 'environment', key, rule, message }
 }
 
-/** Thrown for a configuration that cannot take effect. The message is the report. */
+/**
+ * Thrown for a configuration that cannot take effect. The message is the
+ * report.
+ */
 export class ConfigError extends Error {
   override name = 'ConfigError'
   findings: Finding[]
@@ -36,7 +48,10 @@ export class ConfigError extends Error {
 }
 
 /** Returns the report for operators, one block for each finding. */
-export function formatReport(findings: Finding[], noun: 'problem' | 'warning'): string {
+export function formatReport(
+  findings: Finding[],
+  noun: 'problem' | 'warning',
+): string {
   const all = inOrder(findings)
   const blocks = all.map(({ key, rule, message, excerpt, line, ...place }) => {
     const head = `  ${placeOf({ ...place, line })}  ${key ? `${key}: ` : ''}${message}  [${rule}]\n`
@@ -50,14 +65,25 @@ export function formatReport(findings: Finding[], noun: 'problem' | 'warning'): 
 export const toRecord = ({ excerpt: _, ...finding }: Finding) => finding
 
 /** Returns `file:line:column`, or the file alone. */
-export function placeOf({ file, line, column = 1 }: Pick<Finding, 'file' | 'line' | 'column'>) {
+export function placeOf({
+  file,
+  line,
+  column = 1,
+}: Pick<Finding, 'file' | 'line' | 'column'>) {
   return line === undefined ? file : `${file}:${line}:${column}`
 }
 
 const { compare } = new Intl.Collator('en', { numeric: true })
 
-/** Returns the findings sorted by their places, each once: several clients can have one about `defaults`. */
+/**
+ * Returns the findings sorted by their places, each once: several clients can
+ * have one about `defaults`.
+ */
 export function inOrder(findings: Finding[]): Finding[] {
-  const unique = new Map(findings.map(finding => [JSON.stringify(finding), finding]))
-  return [...unique.values()].toSorted((a, b) => compare(placeOf(a), placeOf(b)))
+  const unique = new Map(
+    findings.map(finding => [JSON.stringify(finding), finding]),
+  )
+  return [...unique.values()].toSorted((a, b) =>
+    compare(placeOf(a), placeOf(b)),
+  )
 }

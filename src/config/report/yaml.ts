@@ -1,8 +1,24 @@
-// YAML files: their text, their data, the place of each key, and the part that a finding may show.
+// YAML files: their text, their data, the place of each key, and the part that
+// a finding may show.
 
 import { isUtf8 } from 'node:buffer'
-import { type Dirent, lstatSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
-import { type Document, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from 'yaml'
+import {
+  type Dirent,
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import {
+  type Document,
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  parseDocument,
+  visit,
+} from 'yaml'
 import { mapOf } from '../../store/values.ts'
 import type { Finding } from './finding.ts'
 import { plainYamlError, slipInFirstLine } from './yaml-slips.ts'
@@ -15,10 +31,15 @@ const MAX_EXCERPT_CHARS = 90
 type Amend = (item: unknown) => unknown
 
 /**
- * Appends to a list in a file, and amends its items. Keeps the comments and the layout of the file. Returns
- * the whole list.
+ * Appends to a list in a file, and amends its items. Keeps the comments and the
+ * layout of the file. Returns the whole list.
  */
-export function appendToList(file: string, key: string, value: string, amend: Amend): unknown[] {
+export function appendToList(
+  file: string,
+  key: string,
+  value: string,
+  amend: Amend,
+): unknown[] {
   const doc = parseDocument(readFileSync(file, 'utf8'))
   const found = doc.get(key)
   const list = isSeq(found) ? found : doc.createNode([])
@@ -29,21 +50,31 @@ export function appendToList(file: string, key: string, value: string, amend: Am
     // Items get a line each: a list of maps in one line is hard to read.
     list.flow = false
     const { comment, commentBefore } = mapOf(list.items[i])
-    list.items[i] = Object.assign(doc.createNode(amended), { comment, commentBefore })
+    list.items[i] = Object.assign(doc.createNode(amended), {
+      comment,
+      commentBefore,
+    })
   }
   list.add(doc.createNode(value))
   doc.set(key, list)
-  writeFileSync(file, doc.toString({ lineWidth: 0, flowCollectionPadding: false }))
+  writeFileSync(
+    file,
+    doc.toString({ lineWidth: 0, flowCollectionPadding: false }),
+  )
   return list.toJS(doc)
 }
 
-/** Parses a file. Never throws: a missing file is an empty one, any other problem is a finding. */
+/**
+ * Parses a file. Never throws: a missing file is an empty one, any other
+ * problem is a finding.
+ */
 export function openYaml(file: string) {
   const lineCounter = new LineCounter()
   const { text = '', problem } = readText(file)
   const options = { uniqueKeys: false, prettyErrors: false, stringKeys: true }
   const doc = parseDocument(text, { ...options, lineCounter })
-  // Not kept: with the documents of thousands of files, garbage collection would block the event loop.
+  // Not kept: with the documents of thousands of files, garbage collection
+  // would block the event loop.
   const parsed = new WeakRef(doc)
   const place = (offset: number) => {
     const { line, col } = lineCounter.linePos(offset)
@@ -56,21 +87,32 @@ export function openYaml(file: string) {
   }
   const { data, wrong } = toPlain(doc, text)
   const problems: Finding[] = wrong
-    .map(([offset, rule, message]) => ({ file, ...place(offset), rule, message }))
+    .map(([offset, rule, message]) => ({
+      file,
+      ...place(offset),
+      rule,
+      message,
+    }))
     // Further errors of a line mostly follow from its first.
     .filter(({ line }, i, all) => line !== all[i - 1]?.line)
-  if (problem && problem !== NOT_FOUND) problems.unshift({ file, rule: 'file', message: problem })
+  if (problem && problem !== NOT_FOUND)
+    problems.unshift({ file, rule: 'file', message: problem })
   return { data, problems: problems.slice(0, MAX_SYNTAX_ERRORS), locate }
 }
 
 type Wrong = [offset: number, rule: string, message: string]
-const STRANGE_SPACE = 'a space before or in this key is another character: write ordinary spaces'
+const STRANGE_SPACE =
+  'a space before or in this key is another character: write ordinary spaces'
 const DUPLICATE = 'the same key is in this map above: delete one of them'
-const NO_ANCHOR = 'an alias names no anchor before it: put a text that begins with * in quotes'
+const NO_ANCHOR =
+  'an alias names no anchor before it: put a text that begins with * in quotes'
 const MAX_ALIASES = 20
 
 /** Returns the data of a document, or what is wrong with it. */
-function toPlain(doc: Document.Parsed, text: string): { data: unknown; wrong: Wrong[] } {
+function toPlain(
+  doc: Document.Parsed,
+  text: string,
+): { data: unknown; wrong: Wrong[] } {
   const wrong = [...syntaxErrors(doc, text), ...keyErrors(doc)]
   if (wrong.length) return { data: {}, wrong }
   try {
@@ -91,7 +133,10 @@ function syntaxErrors(doc: Document.Parsed, text: string): Wrong[] {
   return slip ? [[spanOf(doc.contents)[0], 'yaml', slip]] : []
 }
 
-/** Finds duplicate keys itself: the parser compares each key with each, which takes minutes. */
+/**
+ * Finds duplicate keys itself: the parser compares each key with each, which
+ * takes minutes.
+ */
 function keyErrors(doc: Document.Parsed): Wrong[] {
   const wrong: Wrong[] = []
   visit(doc, {
@@ -101,8 +146,10 @@ function keyErrors(doc: Document.Parsed): Wrong[] {
         const key = isScalar(node) ? node.value : node
         const [offset] = spanOf(node)
         if (seen.has(key)) wrong.push([offset, 'duplicate-key', DUPLICATE])
-        if (/[^\S ]/.test(String(key))) wrong.push([offset, 'yaml', STRANGE_SPACE])
-        if (key === '__proto__') wrong.push([offset, 'unknown-key', 'unknown key'])
+        if (/[^\S ]/.test(String(key)))
+          wrong.push([offset, 'yaml', STRANGE_SPACE])
+        if (key === '__proto__')
+          wrong.push([offset, 'unknown-key', 'unknown key'])
         seen.add(key)
       }
     },
@@ -110,7 +157,10 @@ function keyErrors(doc: Document.Parsed): Wrong[] {
   return wrong
 }
 
-/** Returns what is wrong with the aliases of a document, whose conversion has thrown `error`. */
+/**
+ * Returns what is wrong with the aliases of a document, whose conversion has
+ * thrown `error`.
+ */
 function aliasError(doc: Document.Parsed, { message }: Error): Wrong {
   if (!message.startsWith('Unresolved')) return [0, 'yaml', 'too many aliases']
   let offset = 0
@@ -123,8 +173,8 @@ function aliasError(doc: Document.Parsed, { message }: Error): Wrong {
 }
 
 /**
- * Returns where a key or item begins, and its source without and with its value; of the nearest one above
- * it if the file does not have it.
+ * Returns where a key or item begins, and its source without and with its
+ * value; of the nearest one above it if the file does not have it.
  */
 function placeIn(doc: Document.Parsed, text: string, path: PropertyKey[]) {
   let node: unknown = doc.contents
@@ -136,34 +186,53 @@ function placeIn(doc: Document.Parsed, text: string, path: PropertyKey[]) {
     const [start, end] = spanOf(child.key ?? child.value)
     const key = child.key ? text.slice(start, end) : ''
     const last = Math.max(end, spanOf(node)[1])
-    place = { offset: start, key, pair: isPlain(node) ? text.slice(start, last) : key }
+    place = {
+      offset: start,
+      key,
+      pair: isPlain(node) ? text.slice(start, last) : key,
+    }
   }
   return place
 }
 
 /** Returns a key of a map with its value, or an item of a list. */
-function childOf(node: unknown, name: PropertyKey): { key?: unknown; value: unknown } | undefined {
+function childOf(
+  node: unknown,
+  name: PropertyKey,
+): { key?: unknown; value: unknown } | undefined {
   if (isMap(node)) {
-    return node.items.find(({ key }) => isScalar(key) && String(key.value) === String(name))
+    return node.items.find(
+      ({ key }) => isScalar(key) && String(key.value) === String(name),
+    )
   }
   const item = isSeq(node) ? node.items[Number(name)] : undefined
   return item ? { value: item } : undefined
 }
 
-const isPlain = (node: unknown) => isScalar(node) || (isSeq(node) && node.items.every(isScalar))
+const isPlain = (node: unknown) =>
+  isScalar(node) || (isSeq(node) && node.items.every(isScalar))
 
 /** Random text, and parts of a URL that may be secret. Colours are excluded. */
 const SUSPECT =
   /(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{20,}|(?=[\w+/=-]*[A-Z])[\w+/=-]{40,}|[0-9a-f]{32,}|(?<=\/\/)[^/\s]*@|[?#](?!(?<=#)[\da-fA-F]{6}\b)[^\s,'"\]]+/g
 
-/** Returns the first line of a source text. Text that may be a secret is replaced by dots. */
+/**
+ * Returns the first line of a source text. Text that may be a secret is
+ * replaced by dots.
+ */
 export function excerpt(source: string): string {
   const [line = ''] = source.trim().split(/\r?\n/, 1)
-  const shown = line.replace(SUSPECT, found => '•'.repeat(found.length)).replaceAll(/\p{C}/gu, ' ')
-  return shown.length < MAX_EXCERPT_CHARS ? shown : `${shown.slice(0, MAX_EXCERPT_CHARS)} …`
+  const shown = line
+    .replace(SUSPECT, found => '•'.repeat(found.length))
+    .replaceAll(/\p{C}/gu, ' ')
+  return shown.length < MAX_EXCERPT_CHARS
+    ? shown
+    : `${shown.slice(0, MAX_EXCERPT_CHARS)} …`
 }
 
-/** Returns the offsets of a node; [0, 0] for one that the file does not have. */
+/**
+ * Returns the offsets of a node; [0, 0] for one that the file does not have.
+ */
 function spanOf(node: unknown): [start: number, end: number] {
   const { range } = mapOf(node)
   return Array.isArray(range) ? [range[0], range[1]] : [0, 0]
@@ -171,14 +240,20 @@ function spanOf(node: unknown): [start: number, end: number] {
 
 const NOT_FOUND = 'was not found'
 
-/** Returns the text of a file of at most 1 MiB, or what is wrong with the file. Never throws. */
+/**
+ * Returns the text of a file of at most 1 MiB, or what is wrong with the file.
+ * Never throws.
+ */
 export function readText(file: string): { text?: string; problem?: string } {
   const { bytes = Buffer.alloc(0), problem } = readBytes(file)
   if (!isUtf8(bytes)) return { problem: 'is not UTF-8 text' }
   return problem ? { problem } : { text: new TextDecoder().decode(bytes) }
 }
 
-/** Returns the bytes of a file of at most 1 MiB, or what is wrong with the file. Never throws. */
+/**
+ * Returns the bytes of a file of at most 1 MiB, or what is wrong with the file.
+ * Never throws.
+ */
 export function readBytes(file: string): { bytes?: Buffer; problem?: string } {
   try {
     const stat = statSync(file)
@@ -186,20 +261,27 @@ export function readBytes(file: string): { bytes?: Buffer; problem?: string } {
     if (stat.size > MAX_FILE_BYTES) return { problem: 'is larger than 1 MiB' }
     return { bytes: readFileSync(file) }
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') return { problem: 'cannot be read' }
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
+      return { problem: 'cannot be read' }
     const isLink = lstatSync(file, { throwIfNoEntry: false })
-    return { problem: isLink ? 'is a link to a file that does not exist' : NOT_FOUND }
+    return {
+      problem: isLink ? 'is a link to a file that does not exist' : NOT_FOUND,
+    }
   }
 }
 
-/** Returns the entries of a folder; none if the folder cannot be read, which is a finding if it exists. */
+/**
+ * Returns the entries of a folder; none if the folder cannot be read, which is
+ * a finding if it exists.
+ */
 export function entriesOf(folder: string, findings: Finding[] = []): Dirent[] {
   try {
     return readdirSync(folder, { withFileTypes: true })
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     const message = 'cannot be read as a folder'
-    if (code !== 'ENOENT') findings.push({ file: folder, rule: 'folder', message })
+    if (code !== 'ENOENT')
+      findings.push({ file: folder, rule: 'folder', message })
     return []
   }
 }

@@ -1,9 +1,14 @@
-// Rules about clients that look at several keys or files, where the library checks nothing. What the
-// library refuses itself is reported with its words (oidc/clients.ts).
+// Rules about clients that look at several keys or files, where the library
+// checks nothing. What the library refuses itself is reported with its words
+// (oidc/clients.ts).
 
 import { hashOf, isExpired, type SecretHash } from '../../oidc/client-secret.ts'
 import { lifetimesOf } from '../../oidc/lifetimes.ts'
-import { CIBA_GRANT, DEVICE_GRANT, LOOPBACK_HOSTS } from '../../oidc/vocabulary.ts'
+import {
+  CIBA_GRANT,
+  DEVICE_GRANT,
+  LOOPBACK_HOSTS,
+} from '../../oidc/vocabulary.ts'
 import { inClientFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import messages from '../report/messages.json' with { type: 'json' }
@@ -12,17 +17,31 @@ import { type ClientFile, clientSchema } from '../schema/client.ts'
 import { schemeProblem } from '../schema/redirect-uri.ts'
 import { allScopes, type ResourceFile } from '../schema/resource.ts'
 import type { UpstreamFile } from '../schema/upstream.ts'
-import { type ClaimsFile, PROTOCOL_CLAIMS, type UsherFile } from '../schema/usher.ts'
-import { ENCRYPTED_RESPONSES, featureFindings, profileFindings } from './client-features.ts'
+import {
+  type ClaimsFile,
+  PROTOCOL_CLAIMS,
+  type UsherFile,
+} from '../schema/usher.ts'
+import {
+  ENCRYPTED_RESPONSES,
+  featureFindings,
+  profileFindings,
+} from './client-features.ts'
 import { brokenRules, type Checked, itemsWhere, type Rule } from './rule.ts'
 import { isLong } from './usher.ts'
 
-/** A client whose content is checked: of a file, or of a registration. `written`: its content before defaults. */
+/**
+ * A client whose content is checked: of a file, or of a registration.
+ * `written`: its content before defaults.
+ */
 type CheckedClient = Checked<ClientFile> & { written: object }
 
 /** Settings that files are checked against. */
 export interface Context
-  extends Pick<UsherFile, 'accounts' | 'compatibility' | 'features' | 'lifetimes' | 'sign_in'>,
+  extends Pick<
+      UsherFile,
+      'accounts' | 'compatibility' | 'features' | 'lifetimes' | 'sign_in'
+    >,
     Pick<ClaimsFile, 'claims'> {
   issuer: string
   scopes: object
@@ -36,8 +55,14 @@ export interface Context
 
 type ClientRule = Rule<ClientFile, Context>
 
-/** Returns the findings about one client, with the warnings. A registration is answered with the first. */
-export function clientFindings(client: CheckedClient, settings: Context): Finding[] {
+/**
+ * Returns the findings about one client, with the warnings. A registration is
+ * answered with the first.
+ */
+export function clientFindings(
+  client: CheckedClient,
+  settings: Context,
+): Finding[] {
   return [
     ...brokenRules(RULES, client, settings),
     ...schemeFindings(client, settings.development),
@@ -48,8 +73,10 @@ export function clientFindings(client: CheckedClient, settings: Context): Findin
   ]
 }
 
-const hasMethod = ({ token_endpoint_auth_method }: ClientFile, ...methods: string[]) =>
-  methods.includes(String(token_endpoint_auth_method))
+const hasMethod = (
+  { token_endpoint_auth_method }: ClientFile,
+  ...methods: string[]
+) => methods.includes(String(token_endpoint_auth_method))
 
 const isPublic = (client: ClientFile) => hasMethod(client, 'none')
 
@@ -58,10 +85,13 @@ const usesSecret = (client: ClientFile) =>
   client.token_endpoint_auth_method === undefined ||
   hasMethod(client, 'client_secret_basic', 'client_secret_post')
 
-const hasHashes = ({ client_secret_hashes = [] }: ClientFile) => client_secret_hashes.length > 0
+const hasHashes = ({ client_secret_hashes = [] }: ClientFile) =>
+  client_secret_hashes.length > 0
 
-const hashesWhere = (client: ClientFile, fits: (entry: SecretHash) => boolean) =>
-  itemsWhere('client_secret_hashes', client.client_secret_hashes, fits)
+const hashesWhere = (
+  client: ClientFile,
+  fits: (entry: SecretHash) => boolean,
+) => itemsWhere('client_secret_hashes', client.client_secret_hashes, fits)
 
 /** Hash of the public secret of the shipped client `demo`. */
 const DEMO_SECRET = 'sha256:FoWR19LG3fXwJBV3R_vmwQGtKh4Q3swDuTWR06stEOI'
@@ -71,7 +101,10 @@ const SECRETS: ClientRule[] = [
   {
     rule: 'secret-missing',
     at: 'client_secret_hashes',
-    when: client => usesSecret(client) && client.client_secret === undefined && !hasHashes(client),
+    when: client =>
+      usesSecret(client) &&
+      client.client_secret === undefined &&
+      !hasHashes(client),
   },
   {
     rule: 'secret-unused',
@@ -81,7 +114,10 @@ const SECRETS: ClientRule[] = [
   {
     rule: 'secret-unused',
     at: 'client_secret_hashes',
-    when: client => !usesSecret(client) && client.client_secret === undefined && hasHashes(client),
+    when: client =>
+      !usesSecret(client) &&
+      client.client_secret === undefined &&
+      hasHashes(client),
   },
   {
     rule: 'secret-in-plain',
@@ -118,12 +154,14 @@ const GRANTS: ClientRule[] = [
   {
     rule: 'grant-public',
     at: 'grant_types',
-    when: client => isPublic(client) && hasGrant(client, 'client_credentials', CIBA_GRANT),
+    when: client =>
+      isPublic(client) && hasGrant(client, 'client_credentials', CIBA_GRANT),
   },
   {
     rule: 'grant-pairwise',
     at: 'subject_type',
-    when: client => isPairwise(client) && hasGrant(client, DEVICE_GRANT, CIBA_GRANT),
+    when: client =>
+      isPairwise(client) && hasGrant(client, DEVICE_GRANT, CIBA_GRANT),
   },
   {
     rule: 'sector-missing',
@@ -154,7 +192,8 @@ const RESPONSES: ClientRule[] = [
   {
     rule: 'response-modes',
     at: 'response_modes',
-    when: client => client.response_modes.includes('fragment') && !getsTokensInFront(client),
+    when: client =>
+      client.response_modes.includes('fragment') && !getsTokensInFront(client),
   },
   {
     rule: 'token-modes',
@@ -166,12 +205,14 @@ const RESPONSES: ClientRule[] = [
   {
     rule: 'no-redirect',
     at: 'redirect_uris',
-    when: client => hasGrant(client, 'authorization_code') && !client.redirect_uris.length,
+    when: client =>
+      hasGrant(client, 'authorization_code') && !client.redirect_uris.length,
   },
   {
     rule: 'plain-http',
     at: 'backchannel_logout_uri',
-    when: (client, settings) => isPlain(client.backchannel_logout_uri, settings),
+    when: (client, settings) =>
+      isPlain(client.backchannel_logout_uri, settings),
   },
 ]
 
@@ -185,18 +226,23 @@ const KEYS: ClientRule[] = [
   },
   {
     rule: 'client-key-missing',
-    where: client => ENCRYPTED_RESPONSES.filter(key => lacksKey(client, client[key])),
+    where: client =>
+      ENCRYPTED_RESPONSES.filter(key => lacksKey(client, client[key])),
   },
   {
     rule: 'certificate',
     at: 'token_endpoint_auth_method',
     when: (client, { features, clientAuthorities }) =>
-      hasMethod(client, 'tls_client_auth') && features.mtls && !clientAuthorities,
+      hasMethod(client, 'tls_client_auth') &&
+      features.mtls &&
+      !clientAuthorities,
   },
   {
     rule: 'assertion-alg',
     at: 'token_endpoint_auth_signing_alg',
-    when: client => client.token_endpoint_auth_signing_alg && !hasMethod(client, 'private_key_jwt'),
+    when: client =>
+      client.token_endpoint_auth_signing_alg &&
+      !hasMethod(client, 'private_key_jwt'),
   },
   {
     rule: 'certificate-missing',
@@ -219,7 +265,10 @@ const KEYS: ClientRule[] = [
 ]
 
 /** Whether a client has no key for an algorithm of encryption. */
-function lacksKey({ jwks, jwks_uri }: ClientFile, alg: string | undefined): boolean {
+function lacksKey(
+  { jwks, jwks_uri }: ClientFile,
+  alg: string | undefined,
+): boolean {
   if (!alg || jwks_uri) return false
   const type = alg === 'ECDH-ES' ? 'EC' : 'RSA'
   const isKeyFor = ({
@@ -238,7 +287,8 @@ const USERS: ClientRule[] = [
   {
     rule: 'second-factor-off',
     at: 'second_factor',
-    when: (client, { sign_in }) => client.second_factor && sign_in.second_factor === 'off',
+    when: (client, { sign_in }) =>
+      client.second_factor && sign_in.second_factor === 'off',
   },
   {
     rule: 'implicit-consent-public',
@@ -250,16 +300,23 @@ const USERS: ClientRule[] = [
     where: (client, settings) => {
       const attributes = attributesOf(settings)
       const names = Object.keys(client.allow ?? {})
-      const unmapped = names.filter(name => !attributes.has(`attributes.${name}`))
+      const unmapped = names.filter(
+        name => !attributes.has(`attributes.${name}`),
+      )
       return unmapped.map(name => `allow.${name}`)
     },
   },
 ]
 
-/** Returns the attributes that claims are made from, and those that upstreams set, as `attributes.NAME`. */
+/**
+ * Returns the attributes that claims are made from, and those that upstreams
+ * set, as `attributes.NAME`.
+ */
 function attributesOf({ claims, upstreams }: Context): Set<string> {
   const read = Object.values(claims).map(({ from }) => from)
-  const set = Object.values(upstreams).flatMap(upstream => Object.keys(upstream.claims))
+  const set = Object.values(upstreams).flatMap(upstream =>
+    Object.keys(upstream.claims),
+  )
   return new Set([...read, ...set])
 }
 
@@ -268,12 +325,15 @@ const PROFILE: ClientRule[] = [
     rule: 'fapi-dpop',
     at: 'profile',
     when: (client, { features }) =>
-      client.profile && !features.dpop && !client.tls_client_certificate_bound_access_tokens,
+      client.profile &&
+      !features.dpop &&
+      !client.tls_client_certificate_bound_access_tokens,
   },
   {
     rule: 'fapi-par',
     at: 'profile',
-    when: (client, { features }) => client.profile && !features.pushed_authorization_requests,
+    when: (client, { features }) =>
+      client.profile && !features.pushed_authorization_requests,
   },
 ]
 
@@ -288,17 +348,22 @@ function keysAboutRefreshTokens(client: ClientFile): string[] {
 }
 
 const isBearer = (client: ClientFile) =>
-  !client.dpop_bound_access_tokens && !client.tls_client_certificate_bound_access_tokens
+  !client.dpop_bound_access_tokens &&
+  !client.tls_client_certificate_bound_access_tokens
 
 const LIFETIMES: ClientRule[] = [
   {
     rule: 'refresh-grant',
-    where: client => (hasGrant(client, 'refresh_token') ? [] : keysAboutRefreshTokens(client)),
+    where: client =>
+      hasGrant(client, 'refresh_token') ? [] : keysAboutRefreshTokens(client),
   },
   {
     rule: 'rotation-public',
     at: 'rotate_refresh_tokens',
-    when: client => client.rotate_refresh_tokens === false && isPublic(client) && isBearer(client),
+    when: client =>
+      client.rotate_refresh_tokens === false &&
+      isPublic(client) &&
+      isBearer(client),
   },
   {
     rule: 'idle-unrotated',
@@ -311,8 +376,14 @@ const LIFETIMES: ClientRule[] = [
     rule: 'idle-longer',
     at: 'lifetimes.refresh_token_idle',
     when: (client, settings) => {
-      const { refresh_token, refresh_token_idle } = lifetimesOf(settings.lifetimes, client)
-      return client.lifetimes?.refresh_token_idle && refresh_token_idle > refresh_token
+      const { refresh_token, refresh_token_idle } = lifetimesOf(
+        settings.lifetimes,
+        client,
+      )
+      return (
+        client.lifetimes?.refresh_token_idle &&
+        refresh_token_idle > refresh_token
+      )
     },
   },
   {
@@ -322,12 +393,26 @@ const LIFETIMES: ClientRule[] = [
   },
 ]
 
-const RULES = [...SECRETS, ...GRANTS, ...RESPONSES, ...KEYS, ...USERS, ...PROFILE, ...LIFETIMES]
+const RULES = [
+  ...SECRETS,
+  ...GRANTS,
+  ...RESPONSES,
+  ...KEYS,
+  ...USERS,
+  ...PROFILE,
+  ...LIFETIMES,
+]
 
 const REDIRECTS = ['redirect_uris', 'post_logout_redirect_uris'] as const
 
-function schemeFindings({ value, at }: CheckedClient, development: boolean): Finding[] {
-  const client = { native: value.application_type === 'native', loopbackIssuer: development }
+function schemeFindings(
+  { value, at }: CheckedClient,
+  development: boolean,
+): Finding[] {
+  const client = {
+    native: value.application_type === 'native',
+    loopbackIssuer: development,
+  }
   return REDIRECTS.flatMap(key =>
     value[key].flatMap((uri, i) => {
       const problem = schemeProblem(uri, client)
@@ -337,50 +422,87 @@ function schemeFindings({ value, at }: CheckedClient, development: boolean): Fin
 }
 
 const UNKNOWN_SCOPE = 'there is no scope {name} in'
-const ANYWHERE = ['unknown-scope', `${UNKNOWN_SCOPE} claims.yaml or resources/`] as const
-const OF_THIS_FILE = ['unknown-scope', `${UNKNOWN_SCOPE} \`scope\` of this file`] as const
+const ANYWHERE = [
+  'unknown-scope',
+  `${UNKNOWN_SCOPE} claims.yaml or resources/`,
+] as const
+const OF_THIS_FILE = [
+  'unknown-scope',
+  `${UNKNOWN_SCOPE} \`scope\` of this file`,
+] as const
 
 /** Returns the findings about scopes of a client that are none of `scopes`. */
-function scopeFindings({ value, at }: CheckedClient, scopes: string[]): Finding[] {
+function scopeFindings(
+  { value, at }: CheckedClient,
+  scopes: string[],
+): Finding[] {
   const registered = value.scope?.split(' ')
   const written = [...new Set(registered)]
   const known = registered ?? scopes
   const message = registered ? OF_THIS_FILE : ANYWHERE
   return [
-    ...written.flatMap(name => unknownNames(at, ['scope'], name, scopes, ANYWHERE)),
-    ...unknownNames(at, ['required_scopes'], value.required_scopes, known, message),
+    ...written.flatMap(name =>
+      unknownNames(at, ['scope'], name, scopes, ANYWHERE),
+    ),
+    ...unknownNames(
+      at,
+      ['required_scopes'],
+      value.required_scopes,
+      known,
+      message,
+    ),
   ]
 }
 
 /** The rule about a claim that does not exist, and its message. */
-export const UNKNOWN_CLAIM = ['unknown-claim', 'there is no claim {name} in claims.yaml'] as const
+export const UNKNOWN_CLAIM = [
+  'unknown-claim',
+  'there is no claim {name} in claims.yaml',
+] as const
 /** The message about a claim that only the protocol sets. */
 export const OF_PROTOCOL = 'is set by the protocol, not here'
 
-/** Returns the findings about the claims that a client gets under other names. */
-function claimFindings({ value, at }: CheckedClient, known: string[]): Finding[] {
+/**
+ * Returns the findings about the claims that a client gets under other names.
+ */
+function claimFindings(
+  { value, at }: CheckedClient,
+  known: string[],
+): Finding[] {
   const { rename = {} } = value.claims ?? {}
   const left = known.filter(name => !Object.values(rename).includes(name))
   return Object.entries(rename).flatMap(([name, source]) => {
     const path = ['claims', 'rename', name]
-    if (PROTOCOL_CLAIMS.has(name)) return at(path, 'protocol-claim', OF_PROTOCOL)
-    if (left.includes(name)) return at(path, 'claim-taken', 'is already a claim of claims.yaml')
+    if (PROTOCOL_CLAIMS.has(name))
+      return at(path, 'protocol-claim', OF_PROTOCOL)
+    if (left.includes(name))
+      return at(path, 'claim-taken', 'is already a claim of claims.yaml')
     return unknownNames(at, path, source, known, UNKNOWN_CLAIM)
   })
 }
 
-/** Returns findings, in the client files, for the clients that the library refuses. */
+/**
+ * Returns findings, in the client files, for the clients that the library
+ * refuses.
+ */
 export function libraryFindings(
   refused: { client_id: string; message: string }[],
-  { folder, files }: { folder: string; files: { clients: Record<string, string> } },
+  {
+    folder,
+    files,
+  }: { folder: string; files: { clients: Record<string, string> } },
 ): Finding[] {
   return refused.flatMap(({ client_id, message }) => {
     const file = files.clients[client_id]
     if (!file) return []
     // Without a key in its message, the error is about authentication.
     const isNamed = (key: string) => new RegExp(`\\b${key}\\b`).test(message)
-    const key = Object.keys(clientSchema.shape).find(isNamed) ?? 'token_endpoint_auth_method'
-    const [, why = ''] = Object.entries(messages.library).find(([name]) => key.endsWith(name)) ?? []
+    const key =
+      Object.keys(clientSchema.shape).find(isNamed) ??
+      'token_endpoint_auth_method'
+    const [, why = ''] =
+      Object.entries(messages.library).find(([name]) => key.endsWith(name)) ??
+      []
     const at = inClientFile(file, folder)
     return [at([key], 'library', `${message.replace(`${key} `, '')}${why}`)]
   })

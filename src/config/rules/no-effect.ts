@@ -1,5 +1,6 @@
-// Warnings about files and keys that are valid and have no effect. Each row says why. Keys that need a feature are errors
-// of their own (client-features.ts, usher.ts).
+// Warnings about files and keys that are valid and have no effect. Each row
+// says why. Keys that need a feature are errors of their own
+// (client-features.ts, usher.ts).
 
 import { basename, join } from 'node:path'
 import { PASSWORD } from '../../oidc/vocabulary.ts'
@@ -40,7 +41,10 @@ interface IdleKey<Value, Context> {
 export function noEffectFindings(files: Files, folder: string): Finding[] {
   const { usher, clients, apis, details, upstreams, words, pages } = files
   const settings = usher.value
-  const tags = [...shippedTags, ...words.map(({ file }) => basename(file, '.yaml'))]
+  const tags = [
+    ...shippedTags,
+    ...words.map(({ file }) => basename(file, '.yaml')),
+  ]
   return [
     ...idleKeys(USHER, usher, undefined),
     ...clients.flatMap(file => idleKeys(CLIENT, file, settings)),
@@ -62,8 +66,15 @@ function idleKeys<Value, Context>(
   return idle.flatMap(({ at, because }) => idleKey(file, at, because))
 }
 
-/** Returns the warning about a key, if it is written in this file. A key of `defaults` is for other clients. */
-function idleKey(file: ValidFile<unknown>, key: string, because: string): Finding[] {
+/**
+ * Returns the warning about a key, if it is written in this file. A key of
+ * `defaults` is for other clients.
+ */
+function idleKey(
+  file: ValidFile<unknown>,
+  key: string,
+  because: string,
+): Finding[] {
   const path = key.split('.')
   const isWritten = file.origin(path)?.startsWith(`${file.file}:`)
   return isWritten ? [file.at(path, 'no-effect', noEffect(because))] : []
@@ -74,7 +85,8 @@ const USHER: IdleKey<UsherFile, undefined>[] = [
     at: 'redis',
     // The shipped file has the defaults.
     when: ({ store, redis }) =>
-      store.startsWith('sqlite:') && JSON.stringify(redis) !== JSON.stringify(REDIS_DEFAULTS),
+      store.startsWith('sqlite:') &&
+      JSON.stringify(redis) !== JSON.stringify(REDIS_DEFAULTS),
     because: 'the store is SQLite: `store`, or USHER_STORE',
   },
   {
@@ -100,7 +112,8 @@ const USHER: IdleKey<UsherFile, undefined>[] = [
   {
     at: 'sign_in.second_factor_grace',
     when: ({ sign_in }) =>
-      sign_in.second_factor === 'optional' && !sign_in.second_factor_required_for,
+      sign_in.second_factor === 'optional' &&
+      !sign_in.second_factor_required_for,
     because: 'no second factor is required of anyone',
   },
   {
@@ -135,7 +148,8 @@ const OF_CERTIFICATE = Object.keys(clientSchema.shape).filter(key =>
 const CLIENT: IdleKey<ClientFile, UsherFile>[] = [
   ...OF_CODE.map(at => ({
     at,
-    when: ({ grant_types }: ClientFile) => !grant_types.includes('authorization_code'),
+    when: ({ grant_types }: ClientFile) =>
+      !grant_types.includes('authorization_code'),
     because: 'grant_types has no authorization_code',
   })),
   {
@@ -155,23 +169,36 @@ const CLIENT: IdleKey<ClientFile, UsherFile>[] = [
   },
   {
     at: 'backchannel_client_notification_endpoint',
-    when: ({ backchannel_token_delivery_mode }) => backchannel_token_delivery_mode !== 'ping',
+    when: ({ backchannel_token_delivery_mode }) =>
+      backchannel_token_delivery_mode !== 'ping',
     because: 'backchannel_token_delivery_mode is not ping',
   },
   ...OF_CERTIFICATE.map(at => ({
     at,
-    when: (client: ClientFile) => client.token_endpoint_auth_method !== 'tls_client_auth',
+    when: (client: ClientFile) =>
+      client.token_endpoint_auth_method !== 'tls_client_auth',
     because: 'token_endpoint_auth_method is not tls_client_auth',
   })),
 ]
 
-/** Returns the warnings about texts in languages that no page has: `client_name#de`. */
-function unspokenLanguages(file: ValidFile<ClientFile>, tags: string[]): Finding[] {
+/**
+ * Returns the warnings about texts in languages that no page has:
+ * `client_name#de`.
+ */
+function unspokenLanguages(
+  file: ValidFile<ClientFile>,
+  tags: string[],
+): Finding[] {
   return Object.keys(file.written).flatMap(key => {
     const [, tag] = key.split('#')
-    const isSpoken = !tag || tags.some(known => isPartOf(known, tag) || isPartOf(tag, known))
+    const isSpoken =
+      !tag || tags.some(known => isPartOf(known, tag) || isPartOf(tag, known))
     if (isSpoken) return []
-    return idleKey(file, key, `no page is in ${tag}: locales/${tag}.yaml adds the language`)
+    return idleKey(
+      file,
+      key,
+      `no page is in ${tag}: locales/${tag}.yaml adds the language`,
+    )
   })
 }
 
@@ -195,8 +222,14 @@ const DETAIL: IdleKey<DetailFile, UsherFile>[] = [
   },
 ]
 
-/** An issuer at which no user can sign in, and whose assertions are not accepted. */
-function idleUpstream(file: ValidFile<UpstreamFile>, { sign_in }: UsherFile): Finding[] {
+/**
+ * An issuer at which no user can sign in, and whose assertions are not
+ * accepted.
+ */
+function idleUpstream(
+  file: ValidFile<UpstreamFile>,
+  { sign_in }: UsherFile,
+): Finding[] {
   const name = basename(file.file, '.yaml')
   const isNamed = sign_in.methods?.includes(name) ?? true
   if (isNamed || file.value.assertions) return []
@@ -210,7 +243,11 @@ function emptyFile({ isEmpty, at }: ValidFile<object>): Finding[] {
 }
 
 /** Templates of pages that need a setting. */
-const PAGES: { pages: string[]; isShown: (settings: UsherFile) => unknown; needs: string }[] = [
+const PAGES: {
+  pages: string[]
+  isShown: (settings: UsherFile) => unknown
+  needs: string
+}[] = [
   {
     pages: ['device', 'device-done'],
     isShown: ({ features }) => features.device_flow,
@@ -239,7 +276,11 @@ const PAGES: { pages: string[]; isShown: (settings: UsherFile) => unknown; needs
 ]
 
 /** A template of a page that is never shown. */
-function idlePage(file: string, settings: UsherFile, folder: string): Finding[] {
+function idlePage(
+  file: string,
+  settings: UsherFile,
+  folder: string,
+): Finding[] {
   const row = PAGES.find(({ pages }) => pages.includes(basename(file, '.eta')))
   if (!row || row.isShown(settings)) return []
   const message = noEffect(`its page needs a setting that is off: ${row.needs}`)

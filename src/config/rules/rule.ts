@@ -1,5 +1,6 @@
-// A rule about a file is a row: its name, the key that the finding is about, and the condition under which it is broken.
-// report/messages.json has the message of each rule.
+// A rule about a file is a row: its name, the key that the finding is about,
+// and the condition under which it is broken. report/messages.json has the
+// message of each rule.
 
 import type { Finding, Locate } from '../report/finding.ts'
 import { messageOf, type RuleName } from '../report/wording.ts'
@@ -26,8 +27,12 @@ interface RuleOfKeys<Value, Context> {
   where(value: Value, context: Context): string[]
 }
 
-/** A rule about the content of a file. `Context`: what else the rule looks at. */
-export type Rule<Value, Context = unknown> = RuleOfKey<Value, Context> | RuleOfKeys<Value, Context>
+/**
+ * A rule about the content of a file. `Context`: what else the rule looks at.
+ */
+export type Rule<Value, Context = unknown> =
+  | RuleOfKey<Value, Context>
+  | RuleOfKeys<Value, Context>
 
 /** Returns a finding for each broken rule, in the order of the rules. */
 export function brokenRules<Value, Context>(
@@ -37,7 +42,9 @@ export function brokenRules<Value, Context>(
 ): Finding[] {
   return rules.flatMap(row => {
     const keys = keysThatBreak(row, value, context)
-    return keys.map(key => at(key.split('.'), row.rule, messageOf(row.rule, file, key)))
+    return keys.map(key =>
+      at(key.split('.'), row.rule, messageOf(row.rule, file, key)),
+    )
   })
 }
 
@@ -51,6 +58,10 @@ function keysThatBreak<Value, Context>(
 }
 
 /** Returns the keys of the items of a list that fit, as `key.0`. */
-export function itemsWhere<Item>(key: string, items: Item[] = [], fits: (item: Item) => boolean) {
+export function itemsWhere<Item>(
+  key: string,
+  items: Item[] = [],
+  fits: (item: Item) => boolean,
+) {
   return items.flatMap((item, i) => (fits(item) ? [`${key}.${i}`] : []))
 }

@@ -1,4 +1,5 @@
-// Rules about the files of upstreams/, and about the methods of sign-in that other files name.
+// Rules about the files of upstreams/, and about the methods of sign-in that
+// other files name.
 
 import { isIP } from 'node:net'
 import { basename, resolve } from 'node:path'
@@ -9,7 +10,11 @@ import { unknownNames } from '../report/wording.ts'
 import { readText } from '../report/yaml.ts'
 import { type ClientFile, NO_VSCHARS } from '../schema/client.ts'
 import { schemeProblem } from '../schema/redirect-uri.ts'
-import { hasPasskeys, type Upstream, type UpstreamFile } from '../schema/upstream.ts'
+import {
+  hasPasskeys,
+  type Upstream,
+  type UpstreamFile,
+} from '../schema/upstream.ts'
 import type { UsherFile } from '../schema/usher.ts'
 import { VSCHARS } from '../schema/values.ts'
 import type { Context } from './client.ts'
@@ -44,22 +49,39 @@ const AMR = [
   'vbm',
   'wia',
 ]
-/** Names with another meaning: the password, buttons of the sign-in page, values of `amr`. */
+/**
+ * Names with another meaning: the password, buttons of the sign-in page, values
+ * of `amr`.
+ */
 const TAKEN_NAMES = [PASSWORD, PASSKEY, 'continue', 'cancel', ...AMR]
 
-/** Returns the upstreams by name, with the contents of the files that they name. */
-export function readUpstreams(files: File[], folder: string, findings: Finding[]) {
+/**
+ * Returns the upstreams by name, with the contents of the files that they name.
+ */
+export function readUpstreams(
+  files: File[],
+  folder: string,
+  findings: Finding[],
+) {
   const upstreams: Record<string, Upstream> = {}
   for (const { file, value, at } of files) {
     const name = basename(file, '.yaml')
     const secret = readSecret(value.client_secret_file, folder)
     if (secret.problem) {
-      findings.push(at(['client_secret_file'], 'file', `its file ${secret.problem}`))
+      findings.push(
+        at(['client_secret_file'], 'file', `its file ${secret.problem}`),
+      )
     }
     const pem = value.private_key_file
     const key = pem ? readPrivateKey(resolve(folder, pem)) : {}
-    if (key.problem) findings.push(at(['private_key_file'], 'signing-key', key.problem))
-    upstreams[name] = { ...value, name, clientSecret: secret.text, secretKey: key.pem }
+    if (key.problem)
+      findings.push(at(['private_key_file'], 'signing-key', key.problem))
+    upstreams[name] = {
+      ...value,
+      name,
+      clientSecret: secret.text,
+      secretKey: key.pem,
+    }
   }
   return upstreams
 }
@@ -85,7 +107,8 @@ export function upstreamFindings(file: File, context: Context): Finding[] {
   return brokenRules(RULES, file, { ...context, name })
 }
 
-const isName = (name: string) => /^[a-z][a-z\d-]*$/.test(name) && !TAKEN_NAMES.includes(name)
+const isName = (name: string) =>
+  /^[a-z][a-z\d-]*$/.test(name) && !TAKEN_NAMES.includes(name)
 
 /** Whether every user of the issuer may sign in. */
 const isOpen = ({ allow }: UpstreamFile) =>
@@ -117,7 +140,8 @@ const RULES: Rule<UpstreamFile, Context & { name: string }>[] = [
   {
     rule: 'upstream-email',
     at: 'link_by_verified_email',
-    when: ({ link_by_verified_email, allow }) => link_by_verified_email && !allow.email_domains,
+    when: ({ link_by_verified_email, allow }) =>
+      link_by_verified_email && !allow.email_domains,
   },
   {
     rule: 'upstream-addresses',
@@ -132,17 +156,39 @@ const RULES: Rule<UpstreamFile, Context & { name: string }>[] = [
   },
 ]
 
-const NO_METHOD = ['sign-in-method', 'there is no method of sign-in {name}'] as const
+const NO_METHOD = [
+  'sign-in-method',
+  'there is no method of sign-in {name}',
+] as const
 
-/** Returns the findings about `sign_in.methods`, and about `require_sign_in` of clients. */
-export function methodFindings(usher: Usher, clients: Client[], upstreams: object): Finding[] {
+/**
+ * Returns the findings about `sign_in.methods`, and about `require_sign_in` of
+ * clients.
+ */
+export function methodFindings(
+  usher: Usher,
+  clients: Client[],
+  upstreams: object,
+): Finding[] {
   const others = [PASSWORD, ...Object.keys(upstreams)]
   const { methods = others } = usher.value.sign_in
   return [
     ...brokenRules(METHOD_RULES, usher, { methods }),
-    ...unknownNames(usher.at, ['sign_in', 'methods'], methods, [...others, PASSKEY], NO_METHOD),
+    ...unknownNames(
+      usher.at,
+      ['sign_in', 'methods'],
+      methods,
+      [...others, PASSKEY],
+      NO_METHOD,
+    ),
     ...clients.flatMap(({ value, at }) =>
-      unknownNames(at, ['require_sign_in'], value.require_sign_in, methods, NO_METHOD),
+      unknownNames(
+        at,
+        ['require_sign_in'],
+        value.require_sign_in,
+        methods,
+        NO_METHOD,
+      ),
     ),
   ]
 }

@@ -1,4 +1,5 @@
-// Rules about usher.yaml that look at several keys, the environment, and the files that it names.
+// Rules about usher.yaml that look at several keys, the environment, and the
+// files that it names.
 
 import { hash } from 'node:crypto'
 import { resolve } from 'node:path'
@@ -23,8 +24,13 @@ interface Surroundings {
 
 type UsherRule = Rule<UsherFile, Surroundings>
 
-/** Returns the findings about usher.yaml and the environment, with the warnings. */
-export function usherFindings(usher: Usher, surroundings: Surroundings): Finding[] {
+/**
+ * Returns the findings about usher.yaml and the environment, with the warnings.
+ */
+export function usherFindings(
+  usher: Usher,
+  surroundings: Surroundings,
+): Finding[] {
   return [
     ...secretFindings(usher.value, surroundings),
     ...fileFindings(usher, surroundings),
@@ -37,30 +43,48 @@ const isSqlite = ({ store }: UsherFile) => store.startsWith('sqlite:')
 
 const NO_SECRET = `is required, or a file that contains it in USHER_SECRET_FILE: only a loopback http issuer with SQLite gets a generated one. It ${RANDOM}`
 
-function secretFindings(usher: UsherFile, { hasSecret, development }: Surroundings): Finding[] {
+function secretFindings(
+  usher: UsherFile,
+  { hasSecret, development }: Surroundings,
+): Finding[] {
   const isGenerated = development && isSqlite(usher)
   if (hasSecret || isGenerated) return []
   return [wrongVariable('USHER_SECRET', 'secret', NO_SECRET)]
 }
 
-/** Returns the findings about the files that usher.yaml names and that are used. */
-function fileFindings({ at, value }: Usher, { development }: Surroundings): Finding[] {
+/**
+ * Returns the findings about the files that usher.yaml names and that are used.
+ */
+function fileFindings(
+  { at, value }: Usher,
+  { development }: Surroundings,
+): Finding[] {
   const { redis, mail, listen, issuer = '' } = value
   const { password_file, sentinel_password_file } = redis
-  const findings = unreadable(at, ['mail', 'smtp'], { password_file: mail?.smtp.password_file })
+  const findings = unreadable(at, ['mail', 'smtp'], {
+    password_file: mail?.smtp.password_file,
+  })
   if (!isSqlite(value)) {
-    findings.push(...unreadable(at, ['redis'], { password_file, sentinel_password_file }))
+    findings.push(
+      ...unreadable(at, ['redis'], { password_file, sentinel_password_file }),
+    )
     findings.push(...certificateFindings(at, ['redis', 'tls'], redis.tls))
   }
   if (!development) {
     const host = URL.parse(issuer)?.hostname
-    findings.push(...certificateFindings(at, ['listen', 'tls'], listen.tls, host))
+    findings.push(
+      ...certificateFindings(at, ['listen', 'tls'], listen.tls, host),
+    )
   }
   return findings
 }
 
-/** Redis with TLS, on this machine, or by a name without a dot, which is one of a container network. */
-const SAFE_REDIS = /^rediss:|^redis\+unix:|(\/\/|@)(127\.|\[::1\]|[^.:/@]+(:\d+)?(\/|$))/
+/**
+ * Redis with TLS, on this machine, or by a name without a dot, which is one of
+ * a container network.
+ */
+const SAFE_REDIS =
+  /^rediss:|^redis\+unix:|(\/\/|@)(127\.|\[::1\]|[^.:/@]+(:\d+)?(\/|$))/
 
 const IN_MEMORY = 'sqlite::memory:'
 
@@ -73,7 +97,8 @@ const STORE: UsherRule[] = [
   {
     rule: 'redis-database',
     at: 'redis.database',
-    when: ({ redis, store }) => redis.database && store.startsWith('redis+cluster:'),
+    when: ({ redis, store }) =>
+      redis.database && store.startsWith('redis+cluster:'),
   },
   {
     rule: 'durability-primary',
@@ -84,7 +109,10 @@ const STORE: UsherRule[] = [
     rule: 'redis-plaintext',
     at: 'store',
     when: (usher, { development }) =>
-      !development && !isSqlite(usher) && !usher.redis.tls && !SAFE_REDIS.test(usher.store),
+      !development &&
+      !isSqlite(usher) &&
+      !usher.redis.tls &&
+      !SAFE_REDIS.test(usher.store),
   },
   {
     rule: 'memory-store',
@@ -98,14 +126,17 @@ const STORE: UsherRule[] = [
   },
 ]
 
-/** A range with half of all addresses or more, by its prefix of at most 7 bits. */
+/**
+ * A range with half of all addresses or more, by its prefix of at most 7 bits.
+ */
 const isAlmostEveryone = (range: string) => /\/[0-7]$/.test(range)
 
 const NETWORK: UsherRule[] = [
   {
     rule: 'issuer',
     at: 'issuer',
-    when: ({ issuer }, { development }) => issuer?.startsWith('http:') && !development,
+    when: ({ issuer }, { development }) =>
+      issuer?.startsWith('http:') && !development,
   },
   {
     rule: 'tls',
@@ -114,16 +145,21 @@ const NETWORK: UsherRule[] = [
   },
   {
     rule: 'proxy-everyone',
-    where: ({ proxy }) => itemsWhere('proxy', proxy, isAlmostEveryone).slice(0, 1),
+    where: ({ proxy }) =>
+      itemsWhere('proxy', proxy, isAlmostEveryone).slice(0, 1),
   },
   {
     rule: 'no-tls',
     at: 'proxy',
-    when: ({ proxy, listen }, { development }) => !development && !proxy.length && !listen.tls,
+    when: ({ proxy, listen }, { development }) =>
+      !development && !proxy.length && !listen.tls,
   },
 ]
 
-/** Every node has to have a new key, and then every copy of the JWKS, before the key signs. */
+/**
+ * Every node has to have a new key, and then every copy of the JWKS, before the
+ * key signs.
+ */
 const MIN_ANNOUNCE_SECONDS = 60
 const MAX_ACCESS_TOKEN_SECONDS = 3600
 
@@ -131,7 +167,9 @@ const TOKENS: UsherRule[] = [
   {
     rule: 'key-times',
     at: 'keys.announce',
-    when: ({ keys }) => keys.announce >= keys.rotate_every || keys.announce < MIN_ANNOUNCE_SECONDS,
+    when: ({ keys }) =>
+      keys.announce >= keys.rotate_every ||
+      keys.announce < MIN_ANNOUNCE_SECONDS,
   },
   {
     rule: 'access-token-lifetime',
@@ -141,7 +179,8 @@ const TOKENS: UsherRule[] = [
   {
     rule: 'registration-open',
     at: 'features.dynamic_registration',
-    when: ({ features: { dynamic_registration: set } }) => set && set.mode === 'open',
+    when: ({ features: { dynamic_registration: set } }) =>
+      set && set.mode === 'open',
   },
 ]
 
@@ -149,7 +188,8 @@ const CERTIFICATES: UsherRule[] = [
   {
     rule: 'certificate-header',
     at: 'client_certificates.header',
-    when: ({ client_certificates, proxy }) => client_certificates.header && !proxy.length,
+    when: ({ client_certificates, proxy }) =>
+      client_certificates.header && !proxy.length,
   },
   {
     rule: 'certificate-source',
@@ -164,13 +204,22 @@ const CERTIFICATES: UsherRule[] = [
   },
 ]
 
-/** Whether the origin for certificates would be that of the issuer, or of the listener. */
-function isSameListener({ issuer, client_certificates, listen }: UsherFile): boolean {
+/**
+ * Whether the origin for certificates would be that of the issuer, or of the
+ * listener.
+ */
+function isSameListener({
+  issuer,
+  client_certificates,
+  listen,
+}: UsherFile): boolean {
   const own = URL.parse(issuer ?? '')
   const other = URL.parse(client_certificates.origin ?? '')
   if (!own || !other) return false
   const isListener = listen.tls !== undefined && portOf(other) === listen.port
-  return other.protocol !== own.protocol || other.host === own.host || isListener
+  return (
+    other.protocol !== own.protocol || other.host === own.host || isListener
+  )
 }
 
 const isOnThisMachine = (host: string) => /^(localhost|127\.|\[?::1)/.test(host)
@@ -184,17 +233,20 @@ const ACCOUNTS: UsherRule[] = [
   {
     rule: 'sign-up-method',
     at: 'sign_in.methods',
-    when: ({ sign_up, sign_in }) => sign_up && sign_in.methods?.includes(PASSWORD) === false,
+    when: ({ sign_up, sign_in }) =>
+      sign_up && sign_in.methods?.includes(PASSWORD) === false,
   },
   {
     rule: 'mail-missing',
     at: 'accounts.self_service',
-    when: ({ accounts, mail }) => accounts.self_service.includes('email') && !mail,
+    when: ({ accounts, mail }) =>
+      accounts.self_service.includes('email') && !mail,
   },
   {
     rule: 'mail-plaintext',
     at: 'mail.smtp.tls',
-    when: ({ mail }) => mail?.smtp.tls === 'none' && !isOnThisMachine(mail.smtp.host),
+    when: ({ mail }) =>
+      mail?.smtp.tls === 'none' && !isOnThisMachine(mail.smtp.host),
   },
   {
     rule: 'own-accounts',
@@ -205,7 +257,8 @@ const ACCOUNTS: UsherRule[] = [
   {
     rule: 'second-factor-off',
     at: 'sign_in.second_factor_required_for',
-    when: ({ sign_in }) => sign_in.second_factor === 'off' && sign_in.second_factor_required_for,
+    when: ({ sign_in }) =>
+      sign_in.second_factor === 'off' && sign_in.second_factor_required_for,
   },
 ]
 
@@ -215,13 +268,22 @@ const RULES = [...STORE, ...NETWORK, ...TOKENS, ...CERTIFICATES, ...ACCOUNTS]
 const NEEDS = [
   { feature: 'jwt_introspection', needs: 'introspection' },
   { feature: 'rich_authorization_requests', needs: 'resource_indicators' },
-  { feature: 'rich_authorization_requests', needs: 'pushed_authorization_requests' },
+  {
+    feature: 'rich_authorization_requests',
+    needs: 'pushed_authorization_requests',
+  },
 ] as const
 
 function unmetFeatures({ value: { features }, at }: Usher): Finding[] {
-  const unmet = NEEDS.filter(({ feature, needs }) => features[feature] && !features[needs])
+  const unmet = NEEDS.filter(
+    ({ feature, needs }) => features[feature] && !features[needs],
+  )
   return unmet.map(({ feature, needs }) =>
-    at(['features', feature], 'feature-off', `needs \`features.${needs}\`, which is off`),
+    at(
+      ['features', feature],
+      'feature-off',
+      `needs \`features.${needs}\`, which is off`,
+    ),
   )
 }
 
@@ -231,7 +293,10 @@ export const isLong = (lifetime = 0) => lifetime > MAX_ACCESS_TOKEN_SECONDS
 /** Returns the port of a URL, 443 by default. */
 export const portOf = ({ port }: URL) => Number(port || 443)
 
-/** Returns the absolute path of the module under a key, and a digest that changes when the file does. */
+/**
+ * Returns the absolute path of the module under a key, and a digest that
+ * changes when the file does.
+ */
 export function readModule(
   { value, at }: FileResult<UsherFile>,
   key: 'accounts' | 'keys',

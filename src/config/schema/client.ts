@@ -1,7 +1,12 @@
-// Schema of clients/NAME.yaml. Keys are the names of RFC 7591 §2, and a few that Usher adds.
+// Schema of clients/NAME.yaml. Keys are the names of RFC 7591 §2, and a few
+// that Usher adds.
 
 import { z } from 'zod'
-import { hashSecret, isExpired, type SecretHash } from '../../oidc/client-secret.ts'
+import {
+  hashSecret,
+  isExpired,
+  type SecretHash,
+} from '../../oidc/client-secret.ts'
 import {
   ACCOUNT_CLIENT,
   CONTENT_ENCRYPTION,
@@ -30,12 +35,22 @@ import {
   words,
 } from './values.ts'
 
-/** An address that the provider sends requests to: a web URL without a fragment. */
-export const requestedUri = webUrl.refine(uri => !uri.includes('#'), 'has no fragment')
+/**
+ * An address that the provider sends requests to: a web URL without a fragment.
+ */
+export const requestedUri = webUrl.refine(
+  uri => !uri.includes('#'),
+  'has no fragment',
+)
 
-const hash = matching(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret {file}')
+const hash = matching(
+  /^sha256:[\w-]{43}$/,
+  'make one with: npm run usher -- clients secret {file}',
+)
 
-const until = z.string().refine(isTime, 'is a day, or a time in UTC: 2026-12-01T00:00Z')
+const until = z
+  .string()
+  .refine(isTime, 'is a day, or a time in UTC: 2026-12-01T00:00Z')
 /** An item of `client_secret_hashes`. */
 export const secretHash = z.union(
   [hash, z.strictObject({ hash, until })],
@@ -46,8 +61,14 @@ const clientId = nameLike(
   /^[\x21-\x7E]{1,255}$/,
   'a client_id is 1 to 255 visible ASCII characters',
 )
-  .refine(id => !/^usr_/.test(id), 'usr_ is how subjects begin; a client must not look like one')
-  .refine(id => id !== ACCOUNT_CLIENT, `${ACCOUNT_CLIENT} is the client of the account pages`)
+  .refine(
+    id => !/^usr_/.test(id),
+    'usr_ is how subjects begin; a client must not look like one',
+  )
+  .refine(
+    id => id !== ACCOUNT_CLIENT,
+    `${ACCOUNT_CLIENT} is the client of the account pages`,
+  )
 const METHODS = [
   'none',
   'client_secret_basic',
@@ -61,12 +82,16 @@ const METHODS = [
 /** Clients send a secret as it is, or in the Basic header. */
 export const NO_VSCHARS =
   'has characters that no client can send: only letters, digits, spaces and signs of ASCII (RFC 6749 A.2)'
-const ACR = 'an acr value is visible ASCII characters, without spaces (OIDC Core §3.1.2.1)'
+const ACR =
+  'an acr value is visible ASCII characters, without spaces (OIDC Core §3.1.2.1)'
 const SCOPES = 'must be one text with spaces between scopes: openid profile'
 
-const branding = z.strictObject({ logo: path, accent: colour, accent_dark: colour }).partial()
+const branding = z
+  .strictObject({ logo: path, accent: colour, accent_dark: colour })
+  .partial()
 const subject = z.string().min(1).optional()
-const ALLOW = 'names attributes of accounts, each with a list of values: { groups: [finance] }'
+const ALLOW =
+  'names attributes of accounts, each with a list of values: { groups: [finance] }'
 const allowed = z.array(z.string(ALLOW).min(1), ALLOW).min(1, ALLOW)
 const lifetimes = z
   .strictObject({
@@ -89,7 +114,9 @@ export const clientSchema = z.strictObject({
   client_id: clientId,
   client_name: words(80),
   client_uri: webUrl.optional(),
-  logo_uri: path.refine(name => !name.includes(':'), 'is a file in the config folder').optional(),
+  logo_uri: path
+    .refine(name => !name.includes(':'), 'is a file in the config folder')
+    .optional(),
   policy_uri: webUrl.optional(),
   tos_uri: webUrl.optional(),
   contacts: z.array(emailAddress).optional(),
@@ -102,21 +129,30 @@ export const clientSchema = z.strictObject({
   backchannel_client_notification_endpoint: requestedUri
     .regex(/^https:/, 'must be https, on loopback too')
     .optional(),
-  initiate_login_uri: webUrl.refine(uri => /^https:/i.test(uri), 'must be https').optional(),
+  initiate_login_uri: webUrl
+    .refine(uri => /^https:/i.test(uri), 'must be https')
+    .optional(),
   token_endpoint_auth_method: z.enum(METHODS).optional(),
   client_secret: matching(VSCHARS, NO_VSCHARS).optional(),
   client_secret_hashes: z.array(secretHash).optional(),
   jwks: jwks.optional(),
   jwks_uri: requestedUri.optional(),
   token_endpoint_auth_signing_alg: z.enum(SIGNING_ALGORITHMS).optional(),
-  grant_types: z.array(z.enum(GRANT_TYPES)).default(['authorization_code', 'refresh_token']),
+  grant_types: z
+    .array(z.enum(GRANT_TYPES))
+    .default(['authorization_code', 'refresh_token']),
   response_types: z
     .array(z.enum(RESPONSE_TYPES, `is one of: ${RESPONSE_TYPES.join(', ')}`))
     .min(1)
     .default(['code']),
-  response_modes: z.array(z.enum(RESPONSE_MODES)).min(1).default(['query', 'form_post']),
+  response_modes: z
+    .array(z.enum(RESPONSE_MODES))
+    .min(1)
+    .default(['query', 'form_post']),
   authorization_signed_response_alg: z.enum(SIGNING_ALGORITHMS).optional(),
-  authorization_encrypted_response_alg: z.enum(ENCRYPTION_ALGORITHMS).optional(),
+  authorization_encrypted_response_alg: z
+    .enum(ENCRYPTION_ALGORITHMS)
+    .optional(),
   authorization_encrypted_response_enc: z.enum(CONTENT_ENCRYPTION).optional(),
   request_object_signing_alg: z.enum(SIGNING_ALGORITHMS).optional(),
   request_object_encryption_alg: z.enum(ENCRYPTION_ALGORITHMS).optional(),
@@ -125,7 +161,9 @@ export const clientSchema = z.strictObject({
   scope: z.string(SCOPES).min(1).optional(),
   authorization_details_types: z.array(z.string()).min(1).optional(),
   introspection_signed_response_alg: z.enum(SIGNING_ALGORITHMS).optional(),
-  introspection_encrypted_response_alg: z.enum(ENCRYPTION_ALGORITHMS).optional(),
+  introspection_encrypted_response_alg: z
+    .enum(ENCRYPTION_ALGORITHMS)
+    .optional(),
   introspection_encrypted_response_enc: z.enum(CONTENT_ENCRYPTION).optional(),
   subject_type: z.enum(['public', 'pairwise']).default('public'),
   sector_identifier_uri: webUrl.optional(),
@@ -167,11 +205,22 @@ export const clientSchema = z.strictObject({
   claims: claims.optional(),
 })
 
-/** Keys that users read. Each can be given for a language too: `client_name#de` (RFC 7591 §2.2). */
-export const READ_BY_USERS = ['client_name', 'client_uri', 'policy_uri', 'tos_uri'] as const
+/**
+ * Keys that users read. Each can be given for a language too: `client_name#de`
+ * (RFC 7591 §2.2).
+ */
+export const READ_BY_USERS = [
+  'client_name',
+  'client_uri',
+  'policy_uri',
+  'tos_uri',
+] as const
 
 /** Returns the schema with the keys that `data` has for a language. */
-export function inLanguages<S extends z.ZodObject>(schema: S, data: unknown): S {
+export function inLanguages<S extends z.ZodObject>(
+  schema: S,
+  data: unknown,
+): S {
   const tagged = Object.keys(mapOf(data)).flatMap(name => {
     const [, base, tag = ''] = /^(\w+)#(.+)$/.exec(name) ?? []
     const key = READ_BY_USERS.find(key => key === base)
@@ -185,20 +234,40 @@ export type ClientFile = z.output<typeof clientSchema>
 /** A client as the provider uses it: the secret exists only as a hash. */
 export type ClientMetadata = Omit<ClientFile, 'client_secret'>
 
-/** Returns a client whose plain secret, which only a loopback issuer accepts, became a hash. */
-export function withoutSecret<T extends Partial<ClientFile>>({ client_secret, ...client }: T) {
+/**
+ * Returns a client whose plain secret, which only a loopback issuer accepts,
+ * became a hash.
+ */
+export function withoutSecret<T extends Partial<ClientFile>>({
+  client_secret,
+  ...client
+}: T) {
   if (client_secret === undefined) return client
-  const hashes = [...(client.client_secret_hashes ?? []), hashSecret(client_secret)]
+  const hashes = [
+    ...(client.client_secret_hashes ?? []),
+    hashSecret(client_secret),
+  ]
   return { ...client, client_secret_hashes: hashes }
 }
 
-/** Returns `1 for good, 1 until 2026-12-01 00:00 UTC, 1 expired`; undefined without secrets. */
-export function describeSecrets(entries: SecretHash[] = []): string | undefined {
+/**
+ * Returns `1 for good, 1 until 2026-12-01 00:00 UTC, 1 expired`; undefined
+ * without secrets.
+ */
+export function describeSecrets(
+  entries: SecretHash[] = [],
+): string | undefined {
   const groups = [...Map.groupBy(entries, lifetimeOf)]
-  return groups.map(([lifetime, { length }]) => `${length} ${lifetime}`).join(', ') || undefined
+  return (
+    groups
+      .map(([lifetime, { length }]) => `${length} ${lifetime}`)
+      .join(', ') || undefined
+  )
 }
 
 function lifetimeOf(entry: SecretHash): string {
   if (typeof entry === 'string') return 'for good'
-  return isExpired(entry) ? 'expired' : `until ${timeOf(Date.parse(entry.until) / 1000)}`
+  return isExpired(entry)
+    ? 'expired'
+    : `until ${timeOf(Date.parse(entry.until) / 1000)}`
 }

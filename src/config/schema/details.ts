@@ -1,6 +1,7 @@
-// A file of config/details/: a type of authorization details (RFC 9396), described by a JSON Schema
-// (2020-12), and the words in which the consent page shows one. The schema may use the keywords whose
-// values a page can show; zod validates against it.
+// A file of config/details/: a type of authorization details (RFC 9396),
+// described by a JSON Schema (2020-12), and the words in which the consent page
+// shows one. The schema may use the keywords whose values a page can show; zod
+// validates against it.
 
 import { z } from 'zod'
 import type { Detail } from '../../oidc/consents.ts'
@@ -18,7 +19,10 @@ const propertyName = nameLike(
 
 const ATOM = String.raw`(?:\\[dDwWsS]|\\[^\w\s]|\[(?:\\[dDwWsS]|\\[^\w\s]|[^\\[\]])+\]|[^\\^$*+?()[\]{}|])`
 const FIXED = `(?:${ATOM}(?:\\{\\d{1,3}\\})?)*`
-/** Clients send the text: with one quantifier of variable length, the time to match it is linear. */
+/**
+ * Clients send the text: with one quantifier of variable length, the time to
+ * match it is linear.
+ */
 const SAFE_PATTERN = new RegExp(
   `^\\^${FIXED}(?:${ATOM}(?:[?*+]|\\{\\d{1,3},\\d{0,3}\\}))?${FIXED}\\$$`,
 )
@@ -59,23 +63,33 @@ const flat = scalar.extend({
   uniqueItems: z.boolean().optional(),
   required: z.array(z.string()).default([]),
   additionalProperties: z
-    .literal(false, 'must be false: a detail with other properties is refused (RFC 9396 §5)')
+    .literal(
+      false,
+      'must be false: a detail with other properties is refused (RFC 9396 §5)',
+    )
     .default(false),
 })
 
 // zod ignores maxItems where there are no items.
-const hasItems = ({ type, items }: z.output<typeof flat>) => type !== 'array' || items !== undefined
+const hasItems = ({ type, items }: z.output<typeof flat>) =>
+  type !== 'array' || items !== undefined
 
 /** The JSON Schema of a property. */
-type Property = z.output<typeof flat> & { properties?: Record<string, Property> }
+type Property = z.output<typeof flat> & {
+  properties?: Record<string, Property>
+}
 
 const property: z.ZodType<Property> = z.lazy(() =>
   flat
     .extend({ properties: z.record(propertyName, property).optional() })
-    .refine(({ required, properties = {} }) => required.every(name => properties[name]), {
-      path: ['required'],
-      error: 'names a property that is not in properties',
-    })
+    .refine(
+      ({ required, properties = {} }) =>
+        required.every(name => properties[name]),
+      {
+        path: ['required'],
+        error: 'names a property that is not in properties',
+      },
+    )
     .refine(hasItems, { path: ['items'], error: 'is needed' }),
 )
 const schema = property.refine(
@@ -98,22 +112,35 @@ export type DetailFile = z.output<typeof detailSchema>
 /** Matches a property in a description. */
 export const PLACE = /\{([\w.-]+)\}/
 
-/** A property that holds a value. `path`: `amount.currency`. `isRequired`: every valid detail has it. */
+/**
+ * A property that holds a value. `path`: `amount.currency`. `isRequired`: every
+ * valid detail has it.
+ */
 type Described = Property & { path: string; isRequired: boolean }
 
 /** Returns all properties of a schema that hold a value, at every depth. */
-export function describedIn(node: Property, above = '', isAboveRequired = true): Described[] {
+export function describedIn(
+  node: Property,
+  above = '',
+  isAboveRequired = true,
+): Described[] {
   const { properties = {}, required } = node
   return Object.entries(properties).flatMap(([name, property]) => {
     const path = above + name
     const isRequired = isAboveRequired && required.includes(name)
-    if (property.type === 'object') return describedIn(property, `${path}.`, isRequired)
+    if (property.type === 'object')
+      return describedIn(property, `${path}.`, isRequired)
     return [{ ...property, path, isRequired }]
   })
 }
 
-/** Returns the values of a detail with their paths; an empty object is a value. */
+/**
+ * Returns the values of a detail with their paths; an empty object is a value.
+ */
 export const valuesIn = ({ type: _, ...values }: Detail) => leavesOf(values)
 
-/** Returns the schema of zod that validates the properties of a detail, except `type`. */
+/**
+ * Returns the schema of zod that validates the properties of a detail, except
+ * `type`.
+ */
 export const propertiesOf = ({ schema }: DetailFile) => z.fromJSONSchema(schema)

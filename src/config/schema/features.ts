@@ -1,5 +1,5 @@
-// Optional features: `features` and `compatibility` of usher.yaml. A feature that is off has no
-// endpoint, and discovery does not list it.
+// Optional features: `features` and `compatibility` of usher.yaml. A feature
+// that is off has no endpoint, and discovery does not list it.
 
 import { z } from 'zod'
 import { matching, section } from './values.ts'
@@ -11,8 +11,13 @@ const host = matching(
   /^[a-z\d.-]+(:\d+)?$/,
   'a host in lower case, with a port if it has one: claude.ai',
 )
-const refresh_tokens = z.enum(['offline_access', 'always']).default('offline_access')
-const documents = z.strictObject({ hosts: z.array(host).optional(), refresh_tokens })
+const refresh_tokens = z
+  .enum(['offline_access', 'always'])
+  .default('offline_access')
+const documents = z.strictObject({
+  hosts: z.array(host).optional(),
+  refresh_tokens,
+})
 const registrationMode = z.enum(['invited', 'open'])
 const registration = z.strictObject({
   mode: registrationMode.default('invited'),
@@ -29,7 +34,9 @@ export const featuresSchema = section({
   backchannel_logout: on,
   resource_indicators: on,
   client_credentials: on,
-  pushed_authorization_requests: z.union([z.boolean(), z.enum(['required'])]).default(true),
+  pushed_authorization_requests: z
+    .union([z.boolean(), z.enum(['required'])])
+    .default(true),
   device_flow: off,
   ciba: off,
   signed_userinfo: on,

@@ -1,5 +1,5 @@
-// Texts of the pages, and the schema of an operator's locales/XX.yaml. The English texts define which
-// keys there are.
+// Texts of the pages, and the schema of an operator's locales/XX.yaml. The
+// English texts define which keys there are.
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, parse } from 'node:path'
@@ -21,18 +21,24 @@ const MAX_TEXT_CHARS = 2000
 
 /** Plural categories (CLDR). Each language uses some of them. */
 const PLURALS = ['zero', 'one', 'two', 'few', 'many', 'other']
-const isPlural = (tree: Tree) => Object.keys(tree).every(key => PLURALS.includes(key))
+const isPlural = (tree: Tree) =>
+  Object.keys(tree).every(key => PLURALS.includes(key))
 
 /** Returns the placeholders of a text, sorted, each once. */
-export const placesIn = (text: string) => [...new Set(text.match(/\{\w+\}/g))].toSorted()
+export const placesIn = (text: string) =>
+  [...new Set(text.match(/\{\w+\}/g))].toSorted()
 
-/** A text with the placeholders of the English one. Those in `needed` must occur. */
+/**
+ * A text with the placeholders of the English one. Those in `needed` must
+ * occur.
+ */
 function textLike(english: string, needed = placesIn(english)) {
   const known = placesIn(english)
   const problemOf = (text: string) => {
     const places = placesIn(text)
     const strange = places.find(place => !known.includes(place))
-    if (strange) return `there is no value for ${strange}${didYouMean(strange, known)}`
+    if (strange)
+      return `there is no value for ${strange}${didYouMean(strange, known)}`
     const absent = needed.find(place => !places.includes(place))
     return absent && `must contain ${absent}`
   }
@@ -62,14 +68,19 @@ export const localeSchema = () => (made ??= schemaOf(readOurs(ENGLISH)))
 
 /** Returns the texts of a tree by their paths, as `page.thing`. */
 export const flatten = (tree: unknown): Record<string, string> =>
-  Object.fromEntries(leavesOf(mapOf(tree)).map(([path, text]) => [path, String(text)]))
+  Object.fromEntries(
+    leavesOf(mapOf(tree)).map(([path, text]) => [path, String(text)]),
+  )
 
 /** Languages that Usher ships. */
 export const shippedTags = readdirSync(FOLDER).map(file => parse(file).name)
 
 const shipped: Locales = {}
 
-/** Returns the texts of a language, if Usher ships it. A file is read once: it costs some 20 ms. */
+/**
+ * Returns the texts of a language, if Usher ships it. A file is read once: it
+ * costs some 20 ms.
+ */
 export function shippedWords(lang: string): Record<string, string> {
   shipped[lang] ??= shippedTags.includes(lang) ? flatten(readOurs(lang)) : {}
   return shipped[lang]

@@ -1,4 +1,5 @@
-// Schema of upstreams/NAME.yaml: an OpenID Connect issuer at which users sign in.
+// Schema of upstreams/NAME.yaml: an OpenID Connect issuer at which users sign
+// in.
 
 import { z } from 'zod'
 import {
@@ -7,23 +8,47 @@ import {
   PHISHING_RESISTANT_ACR,
   TWO_FACTOR_ACR,
 } from '../../oidc/vocabulary.ts'
-import { matching, path, scopeName, section, VSCHARS, wordsByLanguage } from './values.ts'
+import {
+  matching,
+  path,
+  scopeName,
+  section,
+  VSCHARS,
+  wordsByLanguage,
+} from './values.ts'
 
-const FIELD = 'an upstream claim becomes username, name, email or attributes.NAME'
+const FIELD =
+  'an upstream claim becomes username, name, email or attributes.NAME'
 const field = matching(/^(username|name|email|attributes\.\S+)$/, FIELD)
 const issuer = z
-  .url({ protocol: /^https?$/, error: 'is an https URL, as the iss of its ID tokens' })
+  .url({
+    protocol: /^https?$/,
+    error: 'is an https URL, as the iss of its ID tokens',
+  })
   .refine(url => !/[?#]/.test(url), 'an issuer has neither query nor fragment')
 /** The domain of e-mail addresses, in lower case. */
-export const domain = matching(/^[a-z\d-]+(\.[a-z\d-]+)+$/i, 'a domain: example.org').toLowerCase()
-const acrValue = matching(/^[\x21-\x7E]+$/, 'an acr value is visible ASCII characters')
+export const domain = matching(
+  /^[a-z\d-]+(\.[a-z\d-]+)+$/i,
+  'a domain: example.org',
+).toLowerCase()
+const acrValue = matching(
+  /^[\x21-\x7E]+$/,
+  'an acr value is visible ASCII characters',
+)
 const claimName = z.string().min(1)
-const OIDC_CLAIMS = { username: 'preferred_username', name: 'name', email: 'email' }
+const OIDC_CLAIMS = {
+  username: 'preferred_username',
+  name: 'name',
+  email: 'email',
+}
 
 /** Schema of an upstream file. */
 export const upstreamSchema = z.strictObject({
   issuer,
-  client_id: matching(VSCHARS, 'a client_id is visible ASCII characters (RFC 6749 A.1)'),
+  client_id: matching(
+    VSCHARS,
+    'a client_id is visible ASCII characters (RFC 6749 A.1)',
+  ),
   client_secret_file: path.optional(),
   private_key_file: path.optional(),
   scopes: z.array(scopeName).default(['openid', 'profile', 'email']),
@@ -50,7 +75,9 @@ export const hasPasskeys = ({ methods }: { methods?: string[] }) =>
 /** An upstream file with defaults. */
 export type UpstreamFile = z.output<typeof upstreamSchema>
 
-/** An upstream with its name, and the contents of the file with its credentials. */
+/**
+ * An upstream with its name, and the contents of the file with its credentials.
+ */
 export interface Upstream extends UpstreamFile {
   name: string
   clientSecret?: string
@@ -58,13 +85,20 @@ export interface Upstream extends UpstreamFile {
   secretKey?: string
 }
 
-/** For `acr_values_supported` in discovery: those of Usher's own sign-in, and those of upstreams. */
+/**
+ * For `acr_values_supported` in discovery: those of Usher's own sign-in, and
+ * those of upstreams.
+ */
 export function acrValuesOf(
   upstreams: Record<string, Pick<UpstreamFile, 'acr'>>,
   sign_in: { methods?: string[]; second_factor: string },
 ): string[] {
-  const passkeys = hasPasskeys(sign_in) ? [TWO_FACTOR_ACR, PHISHING_RESISTANT_ACR] : []
+  const passkeys = hasPasskeys(sign_in)
+    ? [TWO_FACTOR_ACR, PHISHING_RESISTANT_ACR]
+    : []
   const codes = sign_in.second_factor === 'off' ? [] : [TWO_FACTOR_ACR]
-  const theirs = Object.values(upstreams).flatMap(({ acr }) => Object.values(acr))
+  const theirs = Object.values(upstreams).flatMap(({ acr }) =>
+    Object.values(acr),
+  )
   return [...new Set([PASSWORD_ACR, ...codes, ...passkeys, ...theirs])]
 }

@@ -1,5 +1,5 @@
-// Schemas of usher.yaml and claims.yaml: types, defaults and validation. The descriptions of all keys are in
-// descriptions.yaml.
+// Schemas of usher.yaml and claims.yaml: types, defaults and validation. The
+// descriptions of all keys are in descriptions.yaml.
 
 import { availableParallelism } from 'node:os'
 import { z } from 'zod'
@@ -25,7 +25,8 @@ import {
   words,
 } from './values.ts'
 
-const CERTIFICATE_HEADER = 'must be the name of a header that contains cert: X-Client-Cert'
+const CERTIFICATE_HEADER =
+  'must be the name of a header that contains cert: X-Client-Cert'
 const PORTS = 'a port is 1 to 65535'
 
 function originProblem(text: string): string | undefined {
@@ -35,7 +36,10 @@ function originProblem(text: string): string | undefined {
   const right = isWeb ? origin : 'https://id.example.org'
   return `must be an origin, without path, query or trailing slash: ${right}`
 }
-const origin = z.string().superRefine(refusing(originProblem, 'issuer')).meta({ format: 'uri' })
+const origin = z
+  .string()
+  .superRefine(refusing(originProblem, 'issuer'))
+  .meta({ format: 'uri' })
 const port = z.int(PORTS).min(1, PORTS).max(65_535, PORTS)
 const address = z.union(
   [z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()],
@@ -70,7 +74,9 @@ const signInSchema = section({
   methods: z.array(z.string()).min(1).optional(),
   former_hosts: z.array(z.string()).default([]),
   second_factor: z.enum(['off', 'optional', 'required']).default('off'),
-  second_factor_required_for: z.record(z.string().min(1), z.array(z.string()).min(1)).optional(),
+  second_factor_required_for: z
+    .record(z.string().min(1), z.array(z.string()).min(1))
+    .optional(),
   second_factor_grace: duration('90 d', WRITTEN_OR_NONE).prefault('0 s'),
 })
 
@@ -83,8 +89,14 @@ const OWN = {
   jwks: true,
   redirect_uris: true,
 } as const
-/** Schema of `defaults`. The JSON Schema does not repeat the keys of a client file. */
-const clientDefaults = z.unknown().meta({ type: 'object' }).pipe(clientSchema.omit(OWN).partial())
+/**
+ * Schema of `defaults`. The JSON Schema does not repeat the keys of a client
+ * file.
+ */
+const clientDefaults = z
+  .unknown()
+  .meta({ type: 'object' })
+  .pipe(clientSchema.omit(OWN).partial())
 
 /** Schema of usher.yaml. */
 export const usherSchema = z.strictObject({
@@ -104,10 +116,15 @@ export const usherSchema = z.strictObject({
     sentinel_password_file: path.optional(),
     database: z.int().min(0).optional(),
     key_prefix: prefix.default('usher:'),
-    tls: z.strictObject({ ca: path, cert: path, key: path }).partial().optional(),
+    tls: z
+      .strictObject({ ca: path, cert: path, key: path })
+      .partial()
+      .optional(),
     durability: z.enum(['auto', 'replicated', 'primary']).default('auto'),
   }),
-  metrics: z.strictObject({ host: z.string().min(1).default('127.0.0.1'), port }).optional(),
+  metrics: z
+    .strictObject({ host: z.string().min(1).default('127.0.0.1'), port })
+    .optional(),
   lifetimes: section({
     code: duration('60 s').prefault('60 s'),
     access_token: duration('1 d').prefault('10 min'),
@@ -125,7 +142,9 @@ export const usherSchema = z.strictObject({
     import: z.array(path).min(1).optional(),
     module: path.optional(),
   }),
-  id_token: section({ claims: z.enum(['identity', 'minimal']).default('identity') }),
+  id_token: section({
+    claims: z.enum(['identity', 'minimal']).default('identity'),
+  }),
   discovery: section({
     service_documentation: webUrl.optional(),
     display_values_supported: z
@@ -138,7 +157,10 @@ export const usherSchema = z.strictObject({
   compatibility: compatibilitySchema,
   client_certificates: section({
     ca: path.optional(),
-    header: matching(/^[a-z\d-]*cert[a-z\d-]*$/i, CERTIFICATE_HEADER).optional(),
+    header: matching(
+      /^[a-z\d-]*cert[a-z\d-]*$/i,
+      CERTIFICATE_HEADER,
+    ).optional(),
     origin: origin.optional(),
   }),
   accounts: section({
@@ -154,7 +176,10 @@ export const usherSchema = z.strictObject({
         username: z.string().min(1).optional(),
         password_file: path.optional(),
         tls: z.enum(['starttls', 'implicit', 'none']).default('starttls'),
-        ehlo: matching(/^[a-z\d-]+(\.[a-z\d-]+)*$/i, 'a host name: id.example.org').optional(),
+        ehlo: matching(
+          /^[a-z\d-]+(\.[a-z\d-]+)*$/i,
+          'a host name: id.example.org',
+        ).optional(),
       }),
     })
     .optional(),
@@ -224,7 +249,9 @@ export type UsherFile = z.output<typeof usherSchema>
 /** claims.yaml with defaults. */
 export type ClaimsFile = z.output<typeof claimsSchema>
 
-const IN_LANGUAGES = { [`^(${READ_BY_USERS.join('|')})#.+$`]: { type: 'string' } }
+const IN_LANGUAGES = {
+  [`^(${READ_BY_USERS.join('|')})#.+$`]: { type: 'string' },
+}
 
 /** The schemas by kind of file. */
 export const SCHEMAS = {

@@ -3,7 +3,9 @@
 import { z } from 'zod'
 import { displayTextProblem } from '../../oidc/display-text.ts'
 
-/** Returns a refinement from a function that returns what is wrong with a value. */
+/**
+ * Returns a refinement from a function that returns what is wrong with a value.
+ */
 export const refusing =
   <T>(problemOf: (value: T) => string | undefined, rule = 'value') =>
   (value: T, ctx: z.core.$RefinementCtx) => {
@@ -15,31 +17,45 @@ export const refusing =
 export const section = <S extends z.ZodRawShape>(shape: S) =>
   z.strictObject(shape).prefault({} as z.input<z.ZodObject<S>>)
 
-/** Text that the parameters and the Basic header of OAuth can carry (RFC 6749 A). */
+/**
+ * Text that the parameters and the Basic header of OAuth can carry (RFC 6749
+ * A).
+ */
 export const VSCHARS = /^[\x20-\x7E]+$/
 
 /** Text that matches a pattern. */
-export const matching = (pattern: RegExp, message: string) => z.string().regex(pattern, message)
+export const matching = (pattern: RegExp, message: string) =>
+  z.string().regex(pattern, message)
 
 const LOCAL = "[\\w!#$%&'*+/=?^`{|}~-]+"
 const ADDRESS = new RegExp(
   `^(${LOCAL}(\\.${LOCAL})*|"([ !#-[\\]-~]|\\\\[ -~])*")@([\\w-]+(\\.[\\w-]+)*|\\[[!-Z^-~]+\\])$`,
 )
 
-/** An e-mail address: addr-spec of RFC 5322 §3.4.1, in ASCII, without comments. */
+/**
+ * An e-mail address: addr-spec of RFC 5322 §3.4.1, in ASCII, without comments.
+ */
 export const emailAddress = z.email({ pattern: ADDRESS }).max(254)
 
 const isFree = (name: string) => !(name in Object.prototype)
 
 /** A name that can be the key of an object. */
 export const nameLike = (pattern: RegExp, message: string) =>
-  matching(pattern, message).refine(isFree, 'is a name that JavaScript keeps for itself')
+  matching(pattern, message).refine(
+    isFree,
+    'is a name that JavaScript keeps for itself',
+  )
 
-/** Roughly the rule for `words`, for editors: a pattern of JSON Schema cannot look at neighbours. */
+/**
+ * Roughly the rule for `words`, for editors: a pattern of JSON Schema cannot
+ * look at neighbours.
+ */
 const WORDS_PATTERN =
   '^[^\\p{Cc}\\p{Cs}\\p{Co}\\p{Zl}\\p{Zp}\\u200B\\u202A-\\u202E\\u2060\\u2066-\\u2069\\uFEFF]+$'
 
-/** Text that pages show. The JSON Schema for editors has the members of `meta`. */
+/**
+ * Text that pages show. The JSON Schema for editors has the members of `meta`.
+ */
 export const words = (maxLength: number) =>
   z
     .string()
@@ -51,7 +67,10 @@ const isPlainUrl = (text: string) => {
   return !username && !password && /^[^\s\p{C}\\]+$/u.test(text)
 }
 
-/** An address that pages link to. Without user name: users would take it for the host. */
+/**
+ * An address that pages link to. Without user name: users would take it for the
+ * host.
+ */
 export const webUrl = z
   .url({ protocol: /^https?$/ })
   .refine(isPlainUrl, 'has no user name, password, spaces or backslashes')
@@ -62,13 +81,19 @@ export const scopeName = nameLike(
   'a scope has no spaces, quotes or backslashes (RFC 6749 §3.3)',
 )
 
-const NAMES = new Intl.DisplayNames('en', { type: 'language', fallback: 'none' })
+const NAMES = new Intl.DisplayNames('en', {
+  type: 'language',
+  fallback: 'none',
+})
 
-/** Returns what is wrong with a language tag (BCP 47); undefined if it is valid. */
+/**
+ * Returns what is wrong with a language tag (BCP 47); undefined if it is valid.
+ */
 export function tagProblem(tag: string): string | undefined {
   try {
     const [canonical = ''] = Intl.getCanonicalLocales(tag)
-    if (NAMES.of(canonical)) return canonical === tag ? undefined : `is written ${canonical}`
+    if (NAMES.of(canonical))
+      return canonical === tag ? undefined : `is written ${canonical}`
   } catch {
     // The tag has no valid syntax.
   }
@@ -97,12 +122,17 @@ const WRITTEN = /^[1-9]\d{0,5} ?(s|min|h|d)$/
 /** A duration, or 0 s. */
 export const WRITTEN_OR_NONE = /^(0|[1-9]\d{0,5}) ?(s|min|h|d)$/
 
-/** Returns the seconds of `10 min` or `14 d`; undefined if the text is no duration. */
-export const readDuration = (text: string) => (WRITTEN.test(text) ? seconds(text) : undefined)
+/**
+ * Returns the seconds of `10 min` or `14 d`; undefined if the text is no
+ * duration.
+ */
+export const readDuration = (text: string) =>
+  WRITTEN.test(text) ? seconds(text) : undefined
 
 /** Whether a text is a day or a time in UTC, such as `2026-12-01T00:00Z`. */
 export const isTime = (text: string) =>
-  /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?Z)?$/.test(text) && !Number.isNaN(Date.parse(text))
+  /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?Z)?$/.test(text) &&
+  !Number.isNaN(Date.parse(text))
 
 /** A duration such as `10 min` or `14 d`, as seconds. */
 export const duration = (longest: string, written = WRITTEN) =>
@@ -114,7 +144,8 @@ export const duration = (longest: string, written = WRITTEN) =>
 
 /** Returns the seconds of a valid duration. */
 export const seconds = (text: string) =>
-  Number.parseInt(text, 10) * UNITS[text.replace(/[\d ]/g, '') as keyof typeof UNITS]
+  Number.parseInt(text, 10) *
+  UNITS[text.replace(/[\d ]/g, '') as keyof typeof UNITS]
 
 /** The path of a file, relative to the config folder. */
 export const path = z.string().min(1)

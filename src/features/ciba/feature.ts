@@ -6,10 +6,12 @@
 //   4  the client is notified, in the delivery mode `ping`           sendPings
 //   5  the client polls the token endpoint                           polling.ts
 //
-// A client does not learn whether an account exists: a request for an unknown user stays open until it
-// expires, like a request to a user who does not look. An attacker cannot guess accounts, nor which username belongs
-// to a `sub`: the client is refused by the number of its requests with one hint, for every hint alike. The limit of the
-// user, who may be named by several hints, is not visible to the client.
+// A client does not learn whether an account exists: a request for an unknown
+// user stays open until it expires, like a request to a user who does not look.
+// An attacker cannot guess accounts, nor which username belongs to a `sub`: the
+// client is refused by the number of its requests with one hint, for every hint
+// alike. The limit of the user, who may be named by several hints, is not
+// visible to the client.
 
 import { randomUUID } from 'node:crypto'
 import {
@@ -58,11 +60,15 @@ export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
   const attempts = createRateLimit(records)
 
   /** Runs before any account is looked up. */
-  async function checkRequest({ oidc: { client, params } }: KoaContextWithOIDC) {
+  async function checkRequest({
+    oidc: { client, params },
+  }: KoaContextWithOIDC) {
     const expiry = params?.requested_expiry
     // CIBA §7.1. The library reads other spellings of numbers, too.
     if (expiry !== undefined && !/^[1-9]\d*$/.test(String(expiry))) {
-      throw new errors.InvalidRequest('requested_expiry must be a positive integer')
+      throw new errors.InvalidRequest(
+        'requested_expiry must be a positive integer',
+      )
     }
     // The requests of one client, for all users.
     const counter = `requests of ${client?.clientId}`
@@ -73,23 +79,33 @@ export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
   /** Returns the account of a `login_hint`. It need not exist. */
   async function findByHint(ctx: KoaContextWithOIDC, hint: string) {
     const { route, params } = ctx.oidc
-    if (route !== 'backchannel_authentication' || params?.login_hint === undefined) return undefined
+    if (
+      route !== 'backchannel_authentication' ||
+      params?.login_hint === undefined
+    )
+      return undefined
     const isSubject = SUBJECT.test(hint)
-    const account = await (isSubject ? directory.find(hint) : directory.findByUsername(hint))
+    const account = await (isSubject
+      ? directory.find(hint)
+      : directory.findByUsername(hint))
     if (!account) ctx.state.log.detail = 'no user has this login_hint'
     const unknownId = isSubject ? hint : `name ${foldUsername(hint)}`
     const accountId = account?.id ?? unknownId
     return { accountId, claims: () => ({ sub: accountId }) }
   }
 
-  /** Returns a request as its user will see it. `ended`: epoch seconds up to which access of the account has ended. */
+  /**
+   * Returns a request as its user will see it. `ended`: epoch seconds up to
+   * which access of the account has ended.
+   */
   async function accessRequestOf(
     oidc: Oidc,
     { jti: id, expiration }: BackchannelAuthenticationRequest,
     client_id: string,
     { id: accountId, ended = 0 }: { id: string; ended?: number },
   ) {
-    const { login_hint = accountId, binding_message: message } = oidc.params ?? {}
+    const { login_hint = accountId, binding_message: message } =
+      oidc.params ?? {}
     const acr = oidc.claims.id_token?.acr ?? {}
     const { version } = await consents.read(accountId, client_id)
     return {
@@ -108,7 +124,10 @@ export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
     }
   }
 
-  /** Adds a request to the list of its user. Throws 403 if too many requests of the client have its hint. */
+  /**
+   * Adds a request to the list of its user. Throws 403 if too many requests of
+   * the client have its hint.
+   */
   async function keepRequest(
     { oidc, state }: KoaContextWithOIDC,
     request: BackchannelAuthenticationRequest,
@@ -121,14 +140,21 @@ export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
     const kept = await accessRequestOf(oidc, request, client_id, ofUser)
     if (!(await requests.ask(kept.hint, kept))) {
       await request.destroy()
-      throw refused('too many requests of this client to this user are open, or were denied')
+      throw refused(
+        'too many requests of this client to this user are open, or were denied',
+      )
     }
-    // A user who may not use the client does not see the request. It takes the same time.
+    // A user who may not use the client does not see the request. It takes the
+    // same time.
     const refusal = account && refusalOf(client, account)
-    const isShown = await requests.ask(refusal ? `refused ${accountId}` : accountId, kept)
+    const isShown = await requests.ask(
+      refusal ? `refused ${accountId}` : accountId,
+      kept,
+    )
     if (refusal || !isShown) {
       // Like a request for an unknown user, it stays open until it expires.
-      state.log.detail = refusal ?? 'the user has too many requests of this client'
+      state.log.detail =
+        refusal ?? 'the user has too many requests of this client'
       return
     }
     const known = SUBJECT.test(accountId) ? accountId : undefined
@@ -138,7 +164,9 @@ export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
   const sendPings: PageFeature['deliver'] = (provider, queue, attempt) =>
     requests.pings.deliverDue(queue, async (ping, isLast) => {
       const client = await findClient(provider, ping.client_id)
-      const request = await provider.BackchannelAuthenticationRequest.find(ping.id)
+      const request = await provider.BackchannelAuthenticationRequest.find(
+        ping.id,
+      )
       const isForPing = client?.backchannelTokenDeliveryMode === 'ping'
       const hasResult = request?.grantId || request?.error
       // It has expired, or the client has polled.
@@ -165,16 +193,24 @@ export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
     },
     adapters: {
       [MODEL]: () => ({
-        upsert: answerOnce(records, MODEL, ({ grantId, error }) => grantId || error),
+        upsert: answerOnce(
+          records,
+          MODEL,
+          ({ grantId, error }) => grantId || error,
+        ),
       }),
     },
-    grantHandlers: { [CIBA_GRANT]: handler => limitCibaPolls(records, handler) },
+    grantHandlers: {
+      [CIBA_GRANT]: handler => limitCibaPolls(records, handler),
+    },
     answers: {
       // The library leaves it out, and clients then assume 5 (CIBA §7.3).
       backchannel_authentication(ctx) {
-        if (ctx.status === 200) ctx.body = { ...(ctx.body as object), interval: INTERVAL_SECONDS }
+        if (ctx.status === 200)
+          ctx.body = { ...(ctx.body as object), interval: INTERVAL_SECONDS }
       },
-      // FAPI-CIBA applies FAPI 1.0 to the API, which UserInfo is (Baseline §6.2.1).
+      // FAPI-CIBA applies FAPI 1.0 to the API, which UserInfo is (Baseline
+      // §6.2.1).
       userinfo(ctx) {
         const id = ctx.get(INTERACTION_ID)
         if (isOn) ctx.set(INTERACTION_ID, UUID.test(id) ? id : randomUUID())
@@ -187,10 +223,22 @@ export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
       const text = plural('account.waiting', waiting)
       return waiting ? [{ icon: 'bell', text, path: PLACES.requests }] : []
     },
-    areas: isOn ? [{ path: PLACES.requests, icon: 'bell', label: t => t('account.requests') }] : [],
+    areas: isOn
+      ? [
+          {
+            path: PLACES.requests,
+            icon: 'bell',
+            label: t => t('account.requests'),
+          },
+        ]
+      : [],
     addPages(pages, site) {
       if (!isOn) return
-      const { list, show, answer } = createRequestPages(site, requests, dependencies.grants)
+      const { list, show, answer } = createRequestPages(
+        site,
+        requests,
+        dependencies.grants,
+      )
       pages.get(PLACES.requests, site.signedIn(list))
       pages.get(PLACES.answer, site.signedIn(show, RECENT_SECONDS))
       pages.post(PLACES.answer, site.signedIn(answer, RECENT_SECONDS))
@@ -202,15 +250,22 @@ export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
 /** Checks of single parameters. */
 const PARAMETER_CHECKS: Pick<
   CIBAEnabledConfiguration,
-  'validateBindingMessage' | 'processLoginHintToken' | 'processLoginHint' | 'verifyUserCode'
+  | 'validateBindingMessage'
+  | 'processLoginHintToken'
+  | 'processLoginHint'
+  | 'verifyUserCode'
 > = {
   validateBindingMessage(_ctx, message) {
-    const problem = message !== undefined && displayTextProblem(message, MAX_MESSAGE_CHARS)
-    if (problem) throw new errors.InvalidBindingMessage(`binding_message ${problem}`)
+    const problem =
+      message !== undefined && displayTextProblem(message, MAX_MESSAGE_CHARS)
+    if (problem)
+      throw new errors.InvalidBindingMessage(`binding_message ${problem}`)
   },
 
   processLoginHintToken() {
-    throw new errors.InvalidRequest('login_hint_token is not supported: send login_hint')
+    throw new errors.InvalidRequest(
+      'login_hint_token is not supported: send login_hint',
+    )
   },
 
   processLoginHint(_ctx, sent = '') {
@@ -220,19 +275,28 @@ const PARAMETER_CHECKS: Pick<
   },
 
   verifyUserCode({ oidc }, _account, code) {
-    if (code !== undefined) throw new errors.InvalidRequest('user_code is not supported')
+    if (code !== undefined)
+      throw new errors.InvalidRequest('user_code is not supported')
     // The library would not compare it with the user of the hint.
     if (oidc.claims.id_token?.sub?.value !== undefined) {
-      throw new errors.InvalidRequest('claims must not name a user: login_hint, or id_token_hint')
+      throw new errors.InvalidRequest(
+        'claims must not name a user: login_hint, or id_token_hint',
+      )
     }
   },
 }
 
 /** CIBA §13: access_denied has the status 403. */
 const refused = (description: string) =>
-  Object.assign(new errors.AccessDenied(description), { status: 403, statusCode: 403 })
+  Object.assign(new errors.AccessDenied(description), {
+    status: 403,
+    statusCode: 403,
+  })
 
-/** The requested `acr` of those that sign-ins have; `acr_values` are voluntary (OIDC Core §5.5.1.1). */
+/**
+ * The requested `acr` of those that sign-ins have; `acr_values` are voluntary
+ * (OIDC Core §5.5.1.1).
+ */
 function requestedAcrs(
   { value, values = [value ?? ''] }: ClaimsParameterMember,
   { acrValues }: Settings,
@@ -240,8 +304,13 @@ function requestedAcrs(
   return acrValues.filter(acr => values.includes(acr))
 }
 
-/** Epoch seconds after which the user must have signed in, by `prompt=login` or `max_age`. */
+/**
+ * Epoch seconds after which the user must have signed in, by `prompt=login` or
+ * `max_age`.
+ */
 function earliestSignIn({ params, prompts }: Oidc): number | undefined {
   if (prompts.has('login')) return now()
-  return params?.max_age === undefined ? undefined : now() - Number(params.max_age)
+  return params?.max_age === undefined
+    ? undefined
+    : now() - Number(params.max_age)
 }

@@ -2,10 +2,15 @@
 //
 //   the list of open requests → the page of one request → its answer → the list, with the outcome
 //
-// The page of a request sends the user to a sign-in first, if the request demands one that the session has not.
+// The page of a request sends the user to a sign-in first, if the request
+// demands one that the session has not.
 
 import type { Context } from 'koa'
-import { type BackchannelAuthenticationRequest, type Client, errors } from 'oidc-provider'
+import {
+  type BackchannelAuthenticationRequest,
+  type Client,
+  errors,
+} from 'oidc-provider'
 import type { Settings } from '../../config/load.ts'
 import { revokeGrant } from '../../oidc/adapter/grants.ts'
 import { createSessions } from '../../oidc/adapter/sessions.ts'
@@ -23,11 +28,18 @@ import type { AccessRequest, AccessRequests } from './requests.ts'
 
 type Session = SignedIn['session']
 
-/** `gone`: nothing was left to answer. `withdrawn`: the user removed the client after it had asked. */
+/**
+ * `gone`: nothing was left to answer. `withdrawn`: the user removed the client
+ * after it had asked.
+ */
 type Outcome = 'allowed' | 'denied' | 'gone' | 'withdrawn'
 
 /** Returns the handlers of the pages. */
-export function createRequestPages(site: Site, requests: AccessRequests, grants: Grants) {
+export function createRequestPages(
+  site: Site,
+  requests: AccessRequests,
+  grants: Grants,
+) {
   const { views, signIn, provider, records, consents, settings } = site
   const { BackchannelAuthenticationRequest: LibraryRequests } = provider
   const showConsent = createConsentPage(site)
@@ -48,16 +60,29 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
     }
   }
 
-  async function list(ctx: Context, { account }: SignedIn, outcome?: Outcome, client = '') {
+  async function list(
+    ctx: Context,
+    { account }: SignedIn,
+    outcome?: Outcome,
+    client = '',
+  ) {
     const open = await requests.list(account.id, account.ended)
     views.page(ctx, 'requests', {
-      requests: await Promise.all(open.map(request => describeRequest(ctx, request))),
+      requests: await Promise.all(
+        open.map(request => describeRequest(ctx, request)),
+      ),
       done: outcome && views.words(ctx).t(`requests.${outcome}`, { client }),
     })
   }
 
-  /** Returns the open request of the address. Otherwise it answers: with the list, or a sign-in that the request demands. */
-  async function openRequest(ctx: Context, user: SignedIn): Promise<AccessRequest | undefined> {
+  /**
+   * Returns the open request of the address. Otherwise it answers: with the
+   * list, or a sign-in that the request demands.
+   */
+  async function openRequest(
+    ctx: Context,
+    user: SignedIn,
+  ): Promise<AccessRequest | undefined> {
     const { account, session } = user
     const open = await requests.list(account.id, account.ended)
     const request = open.find(({ handle }) => handle === ctx.query.request)
@@ -73,7 +98,9 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
   }
 
   /** Gives a request its result. Returns false if it has one already. */
-  async function finish(...result: Parameters<typeof provider.backchannelResult>) {
+  async function finish(
+    ...result: Parameters<typeof provider.backchannelResult>
+  ) {
     try {
       await provider.backchannelResult(...result)
       return true
@@ -83,7 +110,10 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
     }
   }
 
-  /** Finishes a request by the answer of its user. Without a decision the user denies it. */
+  /**
+   * Finishes a request by the answer of its user. Without a decision the user
+   * denies it.
+   */
   async function finishBy(
     user: SignedIn,
     { id, client_id }: AccessRequest,
@@ -102,7 +132,10 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
   }
 
   async function deny(id: string, outcome: Outcome): Promise<Outcome> {
-    const isDenied = await finish(id, new errors.AccessDenied('the user did not allow it'))
+    const isDenied = await finish(
+      id,
+      new errors.AccessDenied('the user did not allow it'),
+    )
     return isDenied ? outcome : 'gone'
   }
 
@@ -116,8 +149,11 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
     if (!grant) return 'gone'
     await grant.save()
     // After the grant, so that the end of the session finds it.
-    const isValid = await sessions.adopt(uid, { [grant.jti]: now() + grant.expiration })
-    if (isValid && (await finish(open, grant, { acr, amr, authTime: since }))) return 'allowed'
+    const isValid = await sessions.adopt(uid, {
+      [grant.jti]: now() + grant.expiration,
+    })
+    if (isValid && (await finish(open, grant, { acr, amr, authTime: since })))
+      return 'allowed'
     await revokeGrant(records, grant.jti)
     return 'gone'
   }
@@ -130,7 +166,12 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
       if (!request) return
       const { client_id: clientId, message } = request
       const about = { request: { message, ...times(ctx, request) } }
-      await showConsent(ctx, { clientId, accountId: user.account.id }, request, about)
+      await showConsent(
+        ctx,
+        { clientId, accountId: user.account.id },
+        request,
+        about,
+      )
     },
 
     async answer(ctx: Context, user: Submitted) {
@@ -149,7 +190,8 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
         const { scopes, declined } = decision
         note(ctx, 'consent_given', { client_id, account, scopes, declined })
       }
-      if (outcome === 'denied') note(ctx, 'access_refused', { client_id, account })
+      if (outcome === 'denied')
+        note(ctx, 'access_refused', { client_id, account })
       const end = outcome === 'allowed' ? 'allowed' : 'denied'
       await requests.close(account, id, end)
       if (request.hint) await requests.close(request.hint, id, end)
@@ -158,7 +200,10 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
   }
 }
 
-/** Returns what the session lacks for a request, as parameters of a new sign-in. Empty if it lacks nothing. */
+/**
+ * Returns what the session lacks for a request, as parameters of a new sign-in.
+ * Empty if it lacks nothing.
+ */
 function missingIn(
   session: Session,
   { signedIn = 0, since, acrs = [], isAcrEssential }: AccessRequest,
@@ -171,11 +216,15 @@ function missingIn(
   if (client.require_sign_in && client.require_sign_in !== method) {
     demands.require_sign_in = client.require_sign_in
   }
-  const hasTwoFactors = satisfies(session.acr, TWO_FACTOR_ACR) || isExempt(upstreams, session.amr)
-  if (client.second_factor && !hasTwoFactors) demands.second_factor = client.second_factor
+  const hasTwoFactors =
+    satisfies(session.acr, TWO_FACTOR_ACR) || isExempt(upstreams, session.amr)
+  if (client.second_factor && !hasTwoFactors)
+    demands.second_factor = client.second_factor
   const hasAcr = acrs.some(acr => satisfies(session.acr, acr))
-  // An `acr` that is not essential needs one attempt: any sign-in after the request.
+  // An `acr` that is not essential needs one attempt: any sign-in after the
+  // request.
   const hasTried = !isAcrEssential && session.since >= since
-  if (acrs.length > 0 && !hasAcr && !hasTried) demands.acr_values = acrs.join(' ')
+  if (acrs.length > 0 && !hasAcr && !hasTried)
+    demands.acr_values = acrs.join(' ')
   return demands
 }

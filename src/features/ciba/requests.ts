@@ -1,10 +1,12 @@
-// CIBA requests that wait for their user. One record lists the requests of each user:
+// CIBA requests that wait for their user. One record lists the requests of each
+// user:
 //
 //   AccessRequests accountId → [request]    open requests, and denied ones within their lifetime
 //   AccessRequests HINT → [request]         the same by the hint with which the client named the user
 //
-// `security.ciba_requests` limits both, even if a request ended early: no client can flood a user with
-// requests. The record of the library has the decision.
+// `security.ciba_requests` limits both, even if a request ended early: no
+// client can flood a user with requests. The record of the library has the
+// decision.
 
 import type { Settings } from '../../config/load.ts'
 import { createDeliveryQueue } from '../../store/delivery-queue.ts'
@@ -55,30 +57,49 @@ export function createAccessRequests(
   const ttl = lifetimes.interaction
 
   return {
-    /** Adds a request to a list. Returns false when it has too many requests of this client. */
+    /**
+     * Adds a request to a list. Returns false when it has too many requests of
+     * this client.
+     */
     async ask(list: string, request: AccessRequest): Promise<boolean> {
       const addRequest = ({ value: all = [] }: { value?: AccessRequest[] }) => {
         const counted = all.filter(({ since }) => since + ttl > now())
-        const ofClient = counted.filter(({ client_id }) => client_id === request.client_id)
-        return ofClient.length < security.ciba_requests ? [...counted, request] : undefined
+        const ofClient = counted.filter(
+          ({ client_id }) => client_id === request.client_id,
+        )
+        return ofClient.length < security.ciba_requests
+          ? [...counted, request]
+          : undefined
       }
       const { isWritten } = await lists.change(list, addRequest, { ttl })
       return isWritten
     },
 
-    /** Returns open requests; `ended`: epoch seconds up to which all access of this account has ended. */
+    /**
+     * Returns open requests; `ended`: epoch seconds up to which all access of
+     * this account has ended.
+     */
     async list(accountId: string, ended = 0): Promise<AccessRequest[]> {
       const { value: all = [] } = await lists.read(accountId)
-      return all.filter(({ isDenied, since, until }) => !isDenied && until > now() && since > ended)
+      return all.filter(
+        ({ isDenied, since, until }) =>
+          !isDenied && until > now() && since > ended,
+      )
     },
 
     /** Removes a request that was allowed. One that was denied still counts. */
     async close(list: string, id: string, outcome: 'allowed' | 'denied') {
-      const closeRequest = ({ value: all = [] }: { value?: AccessRequest[] }) =>
+      const closeRequest = ({
+        value: all = [],
+      }: {
+        value?: AccessRequest[]
+      }) =>
         outcome === 'allowed'
           ? all.filter(request => request.id !== id)
           : all.map(request =>
-              request.id === id ? { ...request, isDenied: true as const } : request,
+              request.id === id
+                ? { ...request, isDenied: true as const }
+                : request,
             )
       await lists.change(list, closeRequest, { ttl })
     },

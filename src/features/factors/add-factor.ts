@@ -1,4 +1,5 @@
-// Adds an app or a passkey to an account, from a form of the account page (page.ts) or of a sign-in (step.ts).
+// Adds an app or a passkey to an account, from a form of the account page
+// (page.ts) or of a sign-in (step.ts).
 //
 //             the page has                          its form has        the check
 //   app       a nonce; a secret made of it (QR)     nonce, code         the secret is made again; the code is of it
@@ -20,7 +21,10 @@ import { type Passkeys, Refused } from './passkeys.ts'
 import type { Rules } from './rules.ts'
 import { describeSecret, isClockWrong, secretText, useCode } from './totp.ts'
 
-/** Dependencies of the pages of this feature. `passkeys`: absent if they are off. */
+/**
+ * Dependencies of the pages of this feature. `passkeys`: absent if they are
+ * off.
+ */
 export interface Parts {
   settings: Settings
   factors: FactorStore
@@ -28,20 +32,33 @@ export interface Parts {
   rules: Rules
 }
 
-/** A random text on the page with a new secret. It also becomes the id of the factor. */
+/**
+ * A random text on the page with a new secret. It also becomes the id of the
+ * factor.
+ */
 const NONCE = /^[\w-]{16}$/
 const NONCE_BYTES = 12
 
 const MAX_NAME_CHARS = 60
 
-/** Returns the data of a page that shows a new secret. `given`: the nonce of a form with a wrong code. */
-export async function newSecret({ settings, factors }: Parts, account: Account, given = '') {
+/**
+ * Returns the data of a page that shows a new secret. `given`: the nonce of a
+ * form with a wrong code.
+ */
+export async function newSecret(
+  { settings, factors }: Parts,
+  account: Account,
+  given = '',
+) {
   const { factors: known } = await factors.read(account.id)
   // The key of an app that was added is never shown again: its nonce is its id.
   const isOpen = NONCE.test(given) && !known.some(({ id }) => id === given)
   const nonce = isOpen ? given : randomBytes(NONCE_BYTES).toString('base64url')
   const bytes = factors.secretOf(account.id, nonce)
-  return { nonce, ...describeSecret(bytes, settings.branding.name, account.username) }
+  return {
+    nonce,
+    ...describeSecret(bytes, settings.branding.name, account.username),
+  }
 }
 
 /** Why no factor was added: the end of the key of a text, `factors.PROBLEM`. */
@@ -110,4 +127,5 @@ function newApp(
 }
 
 /** Returns the name of a factor in a form. */
-const nameIn = (form: Form) => beginningOf(shownName(form.value('name')), MAX_NAME_CHARS)
+const nameIn = (form: Form) =>
+  beginningOf(shownName(form.value('name')), MAX_NAME_CHARS)

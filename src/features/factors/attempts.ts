@@ -1,4 +1,5 @@
-// Attempts at factors: their limits, their audit events, and the sign-in with a passkey alone.
+// Attempts at factors: their limits, their audit events, and the sign-in with a
+// passkey alone.
 
 import type { Context } from 'koa'
 import type { Interaction } from '../../oidc/interactions.ts'
@@ -13,18 +14,27 @@ import { now } from '../../store/store.ts'
 import type { Method } from './factors.ts'
 import { credentialIn, type Passkeys, Refused, raised } from './passkeys.ts'
 
-/** Returns the place in which a challenge is valid: one interaction, or one session. */
+/**
+ * Returns the place in which a challenge is valid: one interaction, or one
+ * session.
+ */
 export const placeOf = ({ uid }: { uid: string }) => `at ${uid}`
 
 /** Returns this request as the latest use of a factor. */
-export const useOf = (ctx: Context) => ({ at: now(), client: clientInfoOf(ctx) })
+export const useOf = (ctx: Context) => ({
+  at: now(),
+  client: clientInfoOf(ctx),
+})
 
 /** An attempt at a factor. */
 interface Attempt {
   factor: Method
   /** Absent if the attempt names no account that exists. */
   account?: Account
-  /** A passkey that the account does not have: its 256 random bits cannot be guessed. */
+  /**
+   * A passkey that the account does not have: its 256 random bits cannot be
+   * guessed.
+   */
   isForeign?: boolean
   /** Epoch seconds: a time before the attempt. */
   since: number
@@ -34,9 +44,17 @@ interface Attempt {
 /** The reason of an attempt that the limits do not allow. */
 const THROTTLED = 'throttled'
 
-/** Returns the check of attempts at factors, with the limits of the password. */
-export function createAttempts({ authentication, records }: Site, metrics: Metrics) {
-  /** Returns the result of `check`, if the limits allow the attempt. Throws `Refused` otherwise. */
+/**
+ * Returns the check of attempts at factors, with the limits of the password.
+ */
+export function createAttempts(
+  { authentication, records }: Site,
+  metrics: Metrics,
+) {
+  /**
+   * Returns the result of `check`, if the limits allow the attempt. Throws
+   * `Refused` otherwise.
+   */
   async function checkWithinLimits<T>(
     ctx: Context,
     isFactor: boolean,
@@ -55,7 +73,10 @@ export function createAttempts({ authentication, records }: Site, metrics: Metri
     return result
   }
 
-  /** Returns the result of `check`, or the `Refused` that it throws. Logs and counts both. */
+  /**
+   * Returns the result of `check`, or the `Refused` that it throws. Logs and
+   * counts both.
+   */
   return async function attempt<T>(
     ctx: Context,
     step: 'sign_in' | 'second_factor',
@@ -63,7 +84,9 @@ export function createAttempts({ authentication, records }: Site, metrics: Metri
     check: () => Promise<T>,
   ): Promise<T | Refused> {
     const { factor, account, since, interaction } = attempted
-    const uid = records.keyedHash('interaction', interaction.uid).toString('base64url')
+    const uid = records
+      .keyedHash('interaction', interaction.uid)
+      .toString('base64url')
     const about = { client_id: interaction.clientId, interaction: uid, factor }
     const isFactor = step === 'second_factor'
     try {
@@ -74,7 +97,8 @@ export function createAttempts({ authentication, records }: Site, metrics: Metri
     } catch (error) {
       if (!(error instanceof Refused)) throw error
       const { reason, message } = error
-      const event = `${step}_${reason === THROTTLED ? 'throttled' : 'failed'}` as const
+      const event =
+        `${step}_${reason === THROTTLED ? 'throttled' : 'failed'}` as const
       const detail = message || undefined
       note(ctx, event, { ...about, reason, detail, account: account?.id })
       metrics.secondFactors.inc({ factor, outcome: 'failed' })
@@ -106,16 +130,26 @@ export function createPasskeySignIn(
         interaction,
       }
       const login = await attempt(ctx, 'sign_in', attempted, async () => {
-        const answer = { text, place: placeOf(interaction), use: useOf(ctx), ctx }
-        const passkey = await passkeys.use(accountId, answer, { mustVerify: true })
+        const answer = {
+          text,
+          place: placeOf(interaction),
+          use: useOf(ctx),
+          ctx,
+        }
+        const passkey = await passkeys.use(accountId, answer, {
+          mustVerify: true,
+        })
         if (account && !account.enabled) throw new Refused('disabled')
         return raised({ accountId, ts, amr: [] }, passkey)
       })
       if (account && !(login instanceof Refused)) return { account, login }
-      const isUnknown = login instanceof Refused && login.reason === 'passkey_unknown'
+      const isUnknown =
+        login instanceof Refused && login.reason === 'passkey_unknown'
       if (!isUnknown) return {}
       // The browser may forget a passkey that was removed.
-      return { unknown: JSON.stringify({ rpId: passkeys.rpID, credentialId: id }) }
+      return {
+        unknown: JSON.stringify({ rpId: passkeys.rpID, credentialId: id }),
+      }
     },
   }
 }

@@ -1,4 +1,5 @@
-// Demands of a request on a session, beyond the sign-in: step-up to a second factor.
+// Demands of a request on a session, beyond the sign-in: step-up to a second
+// factor.
 //
 //   demand                        level                            a user without such a factor
 //   essential claim `acr`         the weakest of its values        adds one
@@ -9,7 +10,11 @@
 // A demand that the session meets is none. The strongest of the others counts.
 
 import type { Login } from '../../oidc/interactions.ts'
-import { PHISHING_RESISTANT_ACR, satisfies, TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
+import {
+  PHISHING_RESISTANT_ACR,
+  satisfies,
+  TWO_FACTOR_ACR,
+} from '../../oidc/vocabulary.ts'
 import type { Factors } from './factors.ts'
 import { isStrongest, strongestOf } from './rules.ts'
 
@@ -29,13 +34,19 @@ export interface StepUpRequest {
   /** The values of an essential claim `acr` (OIDC Core §5.5.1.1). */
   essentialAcrs: string[]
   acrValues: string[]
-  /** The client, or the request of it, needs a second factor, and none of an upstream is in its place. */
+  /**
+   * The client, or the request of it, needs a second factor, and none of an
+   * upstream is in its place.
+   */
   needsFactor: boolean
   /** The sign-in is for a change of the account. */
   isForChange: boolean
 }
 
-/** The step that a session lacks. `need`: whether the user uses a factor, or adds one. */
+/**
+ * The step that a session lacks. `need`: whether the user uses a factor, or
+ * adds one.
+ */
 export interface Lack {
   level: Level
   need: 'use' | 'add'
@@ -43,7 +54,9 @@ export interface Lack {
 
 /** Returns the levels that are on, from the weakest to the strongest. */
 export function levelsWith(hasPasskeys: boolean): Level[] {
-  return hasPasskeys ? [TWO_FACTOR_ACR, PHISHING_RESISTANT_ACR] : [TWO_FACTOR_ACR]
+  return hasPasskeys
+    ? [TWO_FACTOR_ACR, PHISHING_RESISTANT_ACR]
+    : [TWO_FACTOR_ACR]
 }
 
 /** Returns the demands that a session with this `acr` does not meet. */
@@ -52,7 +65,10 @@ export function demandsOf(
   acr: string | undefined,
   levels: Level[],
 ): Demand[] {
-  /** The level that one of these values demands; undefined if the session has one of them. */
+  /**
+   * The level that one of these values demands; undefined if the session has
+   * one of them.
+   */
   function levelFor(values: string[]): Level | undefined {
     if (values.some(value => satisfies(acr, value))) return undefined
     return levels.find(level => values.includes(level))
@@ -69,7 +85,10 @@ export function demandsOf(
   return demands
 }
 
-/** Returns the step that the strongest of the demands needs of a user with these factors; undefined if none. */
+/**
+ * Returns the step that the strongest of the demands needs of a user with these
+ * factors; undefined if none.
+ */
 export function strongestDemand(
   demands: Demand[],
   session: Pick<Login, 'acr' | 'amr'>,

@@ -1,9 +1,11 @@
-// Second factors of accounts: passkeys, one-time codes and recovery codes. One record for each account:
+// Second factors of accounts: passkeys, one-time codes and recovery codes. One
+// record for each account:
 //
 //   Factors accountId → Factors     indexed under 'factors'
 //   PasskeyHost host → { host }     indexed under 'passkey hosts': the hosts that passkeys of this store are for
 //
-// Every use of a factor is one compare-and-set of the record, so that it has exactly one winner on all nodes.
+// Every use of a factor is one compare-and-set of the record, so that it has
+// exactly one winner on all nodes.
 
 import { randomInt } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
@@ -32,7 +34,9 @@ export interface Totp extends FactorBase {
   type: 'totp'
   /** Base32. */
   secret: string
-  /** The time step of the latest code that was used. Codes up to it are refused. */
+  /**
+   * The time step of the latest code that was used. Codes up to it are refused.
+   */
   step: number
 }
 
@@ -47,17 +51,24 @@ export const TRANSPORTS = [
   'usb',
 ] as const
 
-/** A passkey (WebAuthn Level 3). Its id is the id of the credential, base64url. */
+/**
+ * A passkey (WebAuthn Level 3). Its id is the id of the credential, base64url.
+ */
 export interface Passkey extends FactorBase {
   type: 'passkey'
   /** The host of the issuer (RP ID). It works at no other. */
   host: string
   /** COSE key, base64url. */
   key: string
-  /** The signature counter of its latest use; 0 for passkeys that do not count. */
+  /**
+   * The signature counter of its latest use; 0 for passkeys that do not count.
+   */
   counter: number
   transports: (typeof TRANSPORTS)[number][]
-  /** Whether the key stays on one device: a password manager copies it to others. */
+  /**
+   * Whether the key stays on one device: a password manager copies it to
+   * others.
+   */
   isDeviceBound: boolean
 }
 
@@ -75,23 +86,31 @@ export interface Factors {
   factors: Factor[]
   /** Keyed hashes of the recovery codes that were not used. */
   recovery: string[]
-  /** The user can sign in without a second factor until then (epoch seconds). */
+  /**
+   * The user can sign in without a second factor until then (epoch seconds).
+   */
   due?: number
   /** A keyed hash of the interaction in which the latest factor was added. */
   addedIn?: string
 }
 
-/** The means by which a user passed the step: for the audit log and the metrics. */
+/**
+ * The means by which a user passed the step: for the audit log and the metrics.
+ */
 export type Method = Factor['type'] | 'recovery_code'
 
 /** Whether a factor is a passkey. */
-export const isPasskey = (factor: Factor): factor is Passkey => factor.type === 'passkey'
+export const isPasskey = (factor: Factor): factor is Passkey =>
+  factor.type === 'passkey'
 
 /** See `createFactors`. */
 export type FactorStore = ReturnType<typeof createFactors>
 
 const MAX_FACTORS = BOUNDS.factors.max
-/** The size of all factors of an account as JSON: 20 usual ones have 12 kB. Each use rewrites the record. */
+/**
+ * The size of all factors of an account as JSON: 20 usual ones have 12 kB. Each
+ * use rewrites the record.
+ */
 const MAX_FACTORS_CHARS = BOUNDS.factorsSize.max
 const RECOVERY_CODES = 10
 const TOTP_SECRET_BYTES = 20
@@ -105,7 +124,11 @@ interface RecoveryCodes {
 }
 
 /** The factors of an account that has none. */
-const noFactors = (accountId: string): Factors => ({ accountId, factors: [], recovery: [] })
+const noFactors = (accountId: string): Factors => ({
+  accountId,
+  factors: [],
+  recovery: [],
+})
 
 /** Returns the operations on the second factors in a store. */
 export function createFactors(records: Records) {
@@ -113,13 +136,19 @@ export function createFactors(records: Records) {
   const passkeyHosts = records.of<PasskeyHost>('PasskeyHost', { backup: true })
 
   /** Changes the factors of an account, unless `decide` returns undefined. */
-  function changeFactors(accountId: string, decide: (found: Factors) => Factors | undefined) {
-    const next = ({ value }: Found<Factors>) => decide(value ?? noFactors(accountId))
+  function changeFactors(
+    accountId: string,
+    decide: (found: Factors) => Factors | undefined,
+  ) {
+    const next = ({ value }: Found<Factors>) =>
+      decide(value ?? noFactors(accountId))
     return collection.change(accountId, next, { indexes: [['factors', 'all']] })
   }
 
   const recoveryHash = (accountId: string, code: string) =>
-    records.keyedHash('recovery code', `${accountId} ${plainCode(code)}`).toString('base64url')
+    records
+      .keyedHash('recovery code', `${accountId} ${plainCode(code)}`)
+      .toString('base64url')
 
   const interactionHash = (uid: string) =>
     records.keyedHash('factor added', uid).toString('base64url')
@@ -130,13 +159,17 @@ export function createFactors(records: Records) {
   }
 
   /**
-   * Returns the codes that come with a factor. Only this installation can make them: if the page with them was lost,
-   * it is shown again without a copy of them in the store.
+   * Returns the codes that come with a factor. Only this installation can make
+   * them: if the page with them was lost, it is shown again without a copy of
+   * them in the store.
    */
   function codesWith(accountId: string, factorId: string): RecoveryCodes {
     const codes: string[] = []
     for (let i = 0; i < RECOVERY_CODES; i++) {
-      const bytes = records.keyedHash('codes with a factor', `${accountId} ${factorId} ${i}`)
+      const bytes = records.keyedHash(
+        'codes with a factor',
+        `${accountId} ${factorId} ${i}`,
+      )
       codes.push(codeFrom(bytes))
     }
     return withHashes(accountId, codes)
@@ -150,10 +183,15 @@ export function createFactors(records: Records) {
     },
 
     /**
-     * Adds a factor, and recovery codes if there are none. Returns the new codes, which exist as hashes only
-     * from then on; undefined if the account has too many factors, or this one. `uid`: of the interaction.
+     * Adds a factor, and recovery codes if there are none. Returns the new
+     * codes, which exist as hashes only from then on; undefined if the account
+     * has too many factors, or this one. `uid`: of the interaction.
      */
-    async add(accountId: string, factor: Factor, uid?: string): Promise<string[] | undefined> {
+    async add(
+      accountId: string,
+      factor: Factor,
+      uid?: string,
+    ): Promise<string[] | undefined> {
       const fresh = codesWith(accountId, factor.id)
       const { before, isWritten } = await changeFactors(accountId, found => {
         const isKnown = found.factors.some(({ id }) => id === factor.id)
@@ -171,20 +209,28 @@ export function createFactors(records: Records) {
       return before?.recovery.length ? [] : fresh.codes
     },
 
-    /** Returns the recovery codes that came with a factor, while none of them was used or replaced. */
+    /**
+     * Returns the recovery codes that came with a factor, while none of them
+     * was used or replaced.
+     */
     codesOf({ accountId, recovery }: Factors, factorId: string): string[] {
       const known = codesWith(accountId, factorId)
       return isDeepStrictEqual(known.recovery, recovery) ? known.codes : []
     },
 
     /** Whether the interaction with this uid added the latest factor. */
-    isAddedIn: ({ addedIn }: Factors, uid: string) => addedIn === interactionHash(uid),
+    isAddedIn: ({ addedIn }: Factors, uid: string) =>
+      addedIn === interactionHash(uid),
 
     /**
-     * Removes a factor; with the last one also the recovery codes. Returns it. `isEnough`: whether the user may have
-     * the remaining factors only.
+     * Removes a factor; with the last one also the recovery codes. Returns it.
+     * `isEnough`: whether the user may have the remaining factors only.
      */
-    async remove(accountId: string, id: string, isEnough = (_remaining: Factors) => true) {
+    async remove(
+      accountId: string,
+      id: string,
+      isEnough = (_remaining: Factors) => true,
+    ) {
       const { before, isWritten } = await changeFactors(accountId, found => {
         const factors = found.factors.filter(factor => factor.id !== id)
         const isKnown = factors.length < found.factors.length
@@ -193,16 +239,26 @@ export function createFactors(records: Records) {
         // A sign-in that has just added the factor needs it again.
         return { ...found, factors, recovery, addedIn: undefined }
       })
-      return isWritten ? before?.factors.find(factor => factor.id === id) : undefined
+      return isWritten
+        ? before?.factors.find(factor => factor.id === id)
+        : undefined
     },
 
-    /** Removes everything: for a user who has lost it all. Returns the factors that there were. */
+    /**
+     * Removes everything: for a user who has lost it all. Returns the factors
+     * that there were.
+     */
     async reset(accountId: string): Promise<Factor[]> {
-      const { before } = await changeFactors(accountId, () => noFactors(accountId))
+      const { before } = await changeFactors(accountId, () =>
+        noFactors(accountId),
+      )
       return before?.factors ?? []
     },
 
-    /** Replaces the recovery codes. Returns undefined for an account without a factor. */
+    /**
+     * Replaces the recovery codes. Returns undefined for an account without a
+     * factor.
+     */
     async renewRecovery(accountId: string): Promise<string[] | undefined> {
       const fresh = Array.from({ length: RECOVERY_CODES }, newCode)
       const { codes, recovery } = withHashes(accountId, fresh)
@@ -217,13 +273,21 @@ export function createFactors(records: Records) {
       const hash = recoveryHash(accountId, typed)
       const { isWritten } = await changeFactors(accountId, found => {
         const recovery = found.recovery.filter(known => known !== hash)
-        return recovery.length < found.recovery.length ? { ...found, recovery } : undefined
+        return recovery.length < found.recovery.length
+          ? { ...found, recovery }
+          : undefined
       })
       return isWritten
     },
 
-    /** Replaces the factor for which `use` returns its next state. True for one caller. */
-    async use(accountId: string, use: (factor: Factor) => Factor | undefined): Promise<boolean> {
+    /**
+     * Replaces the factor for which `use` returns its next state. True for one
+     * caller.
+     */
+    async use(
+      accountId: string,
+      use: (factor: Factor) => Factor | undefined,
+    ): Promise<boolean> {
       const { isWritten } = await changeFactors(accountId, found => {
         const next = found.factors.map(factor => use(factor) ?? factor)
         const isUsed = next.some((factor, i) => factor !== found.factors[i])
@@ -232,7 +296,10 @@ export function createFactors(records: Records) {
       return isWritten
     },
 
-    /** Returns the end of the grace period (epoch seconds), which begins now if it has not begun. */
+    /**
+     * Returns the end of the grace period (epoch seconds), which begins now if
+     * it has not begun.
+     */
     async startGrace(accountId: string, seconds: number): Promise<number> {
       const due = now() + seconds
       const { before } = await changeFactors(accountId, found =>
@@ -241,11 +308,17 @@ export function createFactors(records: Records) {
       return before?.due ?? due
     },
 
-    /** A secret that only this installation can make, from a random text on the page that shows it. */
+    /**
+     * A secret that only this installation can make, from a random text on the
+     * page that shows it.
+     */
     secretOf(accountId: string, nonce: string): Buffer {
       const hashPart = (n: number) =>
         records.keyedHash('one-time codes', `${accountId} ${nonce} ${n}`)
-      return Buffer.concat([hashPart(1), hashPart(2)]).subarray(0, TOTP_SECRET_BYTES)
+      return Buffer.concat([hashPart(1), hashPart(2)]).subarray(
+        0,
+        TOTP_SECRET_BYTES,
+      )
     },
 
     /** The hosts that the passkeys of this store are for. */
@@ -253,27 +326,46 @@ export function createFactors(records: Records) {
 
     /** Adds a host, before its first passkey. */
     addPasskeyHost: (host: string) =>
-      passkeyHosts.save(host, { host }, { indexes: [['passkey hosts', 'all']] }),
+      passkeyHosts.save(
+        host,
+        { host },
+        { indexes: [['passkey hosts', 'all']] },
+      ),
   }
 }
 
-/** Returns the factors of a backup. No code that was used since is valid again; the user makes new recovery codes. */
+/**
+ * Returns the factors of a backup. No code that was used since is valid again;
+ * the user makes new recovery codes.
+ */
 export function restored(found: Factors): Factors {
   const step = Math.floor(now() / 30) + 1
-  const factors = found.factors.map(one => (one.type === 'totp' ? { ...one, step } : one))
+  const factors = found.factors.map(one =>
+    one.type === 'totp' ? { ...one, step } : one,
+  )
   return { ...found, factors, recovery: [] }
 }
 
 /** Factors without their secrets, for commands. */
 export const withoutSecrets = ({ factors, recovery }: Factors) => ({
-  factors: factors.map(({ id, type, name, created, used }) => ({ id, type, name, created, used })),
+  factors: factors.map(({ id, type, name, created, used }) => ({
+    id,
+    type,
+    name,
+    created,
+    used,
+  })),
   recovery_codes: recovery.length,
 })
 
-/** Returns a sentence about the second factors of an account; empty without any. */
+/**
+ * Returns a sentence about the second factors of an account; empty without any.
+ */
 export function describeFactors({ factors, recovery }: Factors): string {
   const types = factors.map(({ type }) => type).join(', ')
-  return types && ` Second factors: ${types}; recovery codes: ${recovery.length}.`
+  return (
+    types && ` Second factors: ${types}; recovery codes: ${recovery.length}.`
+  )
 }
 
 /** A recovery code has three groups of four characters: 59 bits. */
@@ -292,7 +384,8 @@ function codeFrom(bytes: Buffer): string {
 
 /** Returns the code with these characters of the alphabet. */
 function codeOf(nextIndex: () => number): string {
-  const group = () => Array.from({ length: 4 }, () => ALPHABET[nextIndex()]).join('')
+  const group = () =>
+    Array.from({ length: 4 }, () => ALPHABET[nextIndex()]).join('')
   return [group(), group(), group()].join('-')
 }
 
@@ -302,7 +395,10 @@ const plainCode = (typed: string) =>
     .toLowerCase()
     .replace(/[^a-z\d]/g, '')
 
-/** Returns a text with the decimal digits of any script as those of ASCII, and compatible characters as the usual ones. */
+/**
+ * Returns a text with the decimal digits of any script as those of ASCII, and
+ * compatible characters as the usual ones.
+ */
 export function asciiDigits(text: string): string {
   return text.normalize('NFKC').replace(/\p{Nd}/gu, digit => {
     // The ten digits of a script stand together, zero first.

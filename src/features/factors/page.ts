@@ -1,4 +1,5 @@
-// The account page of factors: passkeys, apps, and recovery codes. Every change needs a proof (sign-in/changes.ts).
+// The account page of factors: passkeys, apps, and recovery codes. Every change
+// needs a proof (sign-in/changes.ts).
 
 import type { Context } from 'koa'
 import { elsewhereOf } from '../../account/sessions.ts'
@@ -25,7 +26,10 @@ declare module '../../pages/page-data.ts' {
       }[]
       /** Whether the user can add an app. */
       hasApps: boolean
-      /** The passkeys that are valid, for `signalAllAcceptedCredentials`, as JSON; absent if they are off. */
+      /**
+       * The passkeys that are valid, for `signalAllAcceptedCredentials`, as
+       * JSON; absent if they are off.
+       */
       passkeys?: string
       /** The last factor of an account that needs one: it cannot be removed. */
       isLast: boolean
@@ -38,23 +42,37 @@ declare module '../../pages/page-data.ts' {
     /** The account page that adds an app for one-time codes, or a passkey. */
     'new-factor': Pick<PageData['add-factor'], 'app' | 'passkey' | 'problem'>
     /**
-     * The page of a sign-in that adds an app or a passkey. `later`: until when the user can go on without it, as
-     * text.
+     * The page of a sign-in that adds an app or a passkey. `later`: until when
+     * the user can go on without it, as text.
      */
-    'add-factor': { app?: NewApp; passkey?: string; problem?: string; later?: string }
-    /** Asks for a passkey or a code, with the reason. `failed`: the request id of a wrong one. */
+    'add-factor': {
+      app?: NewApp
+      passkey?: string
+      problem?: string
+      later?: string
+    }
+    /**
+     * Asks for a passkey or a code, with the reason. `failed`: the request id
+     * of a wrong one.
+     */
     'second-factor': Pick<PageData['add-factor'], 'passkey' | 'problem'> & {
       reason?: string
       failed?: string
       hasApp: boolean
       hasRecovery: boolean
     }
-    /** New recovery codes. `area`: the path of the account page; absent during a sign-in. */
+    /**
+     * New recovery codes. `area`: the path of the account page; absent during a
+     * sign-in.
+     */
     'recovery-codes': { codes: string[]; area?: string; elsewhere?: Elsewhere }
   }
 }
 
-/** The other browsers with a session, as text, and the path that ends them (ASVS 5.0 7.4.3). */
+/**
+ * The other browsers with a session, as text, and the path that ends them (ASVS
+ * 5.0 7.4.3).
+ */
 type Elsewhere = Awaited<ReturnType<typeof elsewhereOf>>
 
 /** `secret`: as text in groups; `qr`: as SVG, of the same. */
@@ -71,7 +89,10 @@ export const titleOf =
     return t(rules.isOff ? 'factors.passkeys' : 'factors.title_passkeys')
   }
 
-/** Returns the text for the result of the last change; undefined if there was none. */
+/**
+ * Returns the text for the result of the last change; undefined if there was
+ * none.
+ */
 function outcomeOf({ query }: Context, t: Translate): string | undefined {
   if (query.outcome === 'added') return t('factors.ready')
   if (query.outcome === 'removed') return t('factors.removed')
@@ -91,11 +112,17 @@ export function createFactorsPage(site: Site, parts: Parts) {
   const isLast = ({ account }: SignedIn, { factors: own }: Factors) =>
     own.length === 1 && rules.isRequired(account)
 
-  /** The passkeys of an account that are valid. The browser may forget its others. */
+  /**
+   * The passkeys of an account that are valid. The browser may forget its
+   * others.
+   */
   function accepted({ account }: SignedIn, { factors: own }: Factors) {
     const allAcceptedCredentialIds = own.filter(isPasskey).map(({ id }) => id)
     const userId = Buffer.from(account.id).toString('base64url')
-    return passkeys && JSON.stringify({ rpId: passkeys.rpID, userId, allAcceptedCredentialIds })
+    return (
+      passkeys &&
+      JSON.stringify({ rpId: passkeys.rpID, userId, allAcceptedCredentialIds })
+    )
   }
 
   async function showFactors(ctx: Context, user: SignedIn): Promise<void> {
@@ -109,7 +136,9 @@ export function createFactorsPage(site: Site, parts: Parts) {
       created: words.date(created),
       used: used && {
         ...words.ago(used.at),
-        where: [used.client?.browser, used.client?.system].filter(Boolean).join(', '),
+        where: [used.client?.browser, used.client?.system]
+          .filter(Boolean)
+          .join(', '),
       },
     })
     views.page(ctx, 'factors', {
@@ -124,23 +153,46 @@ export function createFactorsPage(site: Site, parts: Parts) {
     })
   }
 
-  /** Shows the page that adds an app, or a passkey. `problem`, `nonce`: of the form that failed. */
-  async function showNew(ctx: Context, user: SignedIn, problem = '', nonce = '') {
+  /**
+   * Shows the page that adds an app, or a passkey. `problem`, `nonce`: of the
+   * form that failed.
+   */
+  async function showNew(
+    ctx: Context,
+    user: SignedIn,
+    problem = '',
+    nonce = '',
+  ) {
     const isPasskeyPage = ctx.query.add === 'passkey'
     const found = await readUsable(user.account.id)
     const own = found.factors.filter(isPasskey)
     const shown = isPasskeyPage
-      ? { passkey: await passkeys?.addOptions(placeOf(user.session), user.account, own) }
+      ? {
+          passkey: await passkeys?.addOptions(
+            placeOf(user.session),
+            user.account,
+            own,
+          ),
+        }
       : { app: await newSecret(parts, user.account, nonce) }
     const text = problem && views.words(ctx).t(`factors.${problem}`)
-    views.page(ctx, 'new-factor', { ...shown, problem: text }, problem ? 400 : 200)
+    views.page(
+      ctx,
+      'new-factor',
+      { ...shown, problem: text },
+      problem ? 400 : 200,
+    )
   }
 
   const elsewhere = (ctx: Context, { account, session }: SignedIn) =>
     elsewhereOf(views.words(ctx), site.records, account.id, session.uid)
 
   async function showCodes(ctx: Context, user: SignedIn, codes: string[]) {
-    const shown = { codes, area: FACTORS_PAGE, elsewhere: await elsewhere(ctx, user) }
+    const shown = {
+      codes,
+      area: FACTORS_PAGE,
+      elsewhere: await elsewhere(ctx, user),
+    }
     views.page(ctx, 'recovery-codes', shown)
   }
 
@@ -149,7 +201,8 @@ export function createFactorsPage(site: Site, parts: Parts) {
     const { account, session, form } = user
     const at = { place: placeOf(session) }
     const result = await addFactor(ctx, parts, account.id, form, at)
-    if ('problem' in result) return showNew(ctx, user, result.problem, form.value('nonce'))
+    if ('problem' in result)
+      return showNew(ctx, user, result.problem, form.value('nonce'))
     await site.authentication.remember(ctx, account, now())
     if (result.codes.length) return showCodes(ctx, user, result.codes)
     ctx.redirect(`${FACTORS_PAGE}?outcome=added`)
@@ -166,23 +219,34 @@ export function createFactorsPage(site: Site, parts: Parts) {
   async function removeFactor(ctx: Context, { account, form }: Submitted) {
     const isEnough = (remaining: Factors) =>
       rules.usable(remaining).factors.length > 0 || !rules.isRequired(account)
-    const removed = await factors.remove(account.id, form.value('remove'), isEnough)
+    const removed = await factors.remove(
+      account.id,
+      form.value('remove'),
+      isEnough,
+    )
     if (!removed) return ctx.redirect(FACTORS_PAGE)
-    note(ctx, 'second_factor_removed', { account: account.id, factor: removed.type })
+    note(ctx, 'second_factor_removed', {
+      account: account.id,
+      factor: removed.type,
+    })
     ctx.redirect(`${FACTORS_PAGE}?outcome=removed`)
   }
 
   return {
     showFactors,
 
-    /** Whether the request is for the page that adds a factor of a kind that is on. */
+    /**
+     * Whether the request is for the page that adds a factor of a kind that is
+     * on.
+     */
     isNew: ({ query }: Context) => addable.some(type => type === query.add),
 
     showNew: (ctx: Context, user: SignedIn) => showNew(ctx, user),
 
     async submit(ctx: Context, user: Submitted) {
       const { form } = user
-      if (form.value('passkey') || form.value('nonce')) return submitNew(ctx, user)
+      if (form.value('passkey') || form.value('nonce'))
+        return submitNew(ctx, user)
       if (form.value('codes')) return renewCodes(ctx, user)
       await removeFactor(ctx, user)
     },

@@ -1,15 +1,18 @@
-// Passkeys (WebAuthn Level 3): what the browser needs to add or use one, and the checks of its answers.
+// Passkeys (WebAuthn Level 3): what the browser needs to add or use one, and
+// the checks of its answers.
 //
 //   add   page: addOptions → the browser makes a key pair → form: confirm → FactorStore.add (add-factor.ts)
 //   use   page: useOptions → the browser signs           → form: use → FactorStore.use stores the counter
 //
-// A challenge is the time, 12 random bytes, and a keyed hash of both and of the place where it is answered: an
-// interaction or a session, which are bound to a browser. It is stored when it was used, so that one of several
-// answers succeeds:
+// A challenge is the time, 12 random bytes, and a keyed hash of both and of the
+// place where it is answered: an interaction or a session, which are bound to a
+// browser. It is stored when it was used, so that one of several answers
+// succeeds:
 //
 //   PasskeyChallenge challenge → {}
 //
-// The user handle is the id of the account: a passkey leads to its account without an index.
+// The user handle is the id of the account: a passkey leads to its account
+// without an index.
 
 import { randomBytes } from 'node:crypto'
 import {
@@ -34,7 +37,13 @@ import type { Account } from '../../sign-in/account.ts'
 import type { Records } from '../../store/records.ts'
 import { now, reasonOf } from '../../store/store.ts'
 import { mapOf, readJson } from '../../store/values.ts'
-import { type FactorStore, isPasskey, type Passkey, TRANSPORTS, type Use } from './factors.ts'
+import {
+  type FactorStore,
+  isPasskey,
+  type Passkey,
+  TRANSPORTS,
+  type Use,
+} from './factors.ts'
 import { hostOf } from './rules.ts'
 
 /** Thrown for a wrong answer or code. The message is the cause, for the log. */
@@ -75,32 +84,51 @@ const MAX_INTERRUPTED = 1000
 /** A user handle has at most so many bytes (WebAuthn Level 3 §5.4.3). */
 const MAX_HANDLE_BYTES = 64
 
-const base64url = (bytes: Uint8Array) => Buffer.from(bytes).toString('base64url')
-/** Returns a member of an answer; empty if it is no text. Of a list or map, `Buffer.from` could make gigabytes. */
+const base64url = (bytes: Uint8Array) =>
+  Buffer.from(bytes).toString('base64url')
+/**
+ * Returns a member of an answer; empty if it is no text. Of a list or map,
+ * `Buffer.from` could make gigabytes.
+ */
 const textOf = (value: unknown) => (typeof value === 'string' ? value : '')
 
-/** The sign-in after the use of a passkey (RFC 8176). A passkey alone has two factors, too. */
+/**
+ * The sign-in after the use of a passkey (RFC 8176). A passkey alone has two
+ * factors, too.
+ */
 export function raised(login: Login, { isDeviceBound }: Passkey): Login {
   const amr = [...login.amr, isDeviceBound ? 'hwk' : 'swk', 'user', 'mfa']
   return { ...login, amr: [...new Set(amr)], acr: PHISHING_RESISTANT_ACR }
 }
 
-/** Returns the id of the passkey in an answer of the browser, and the account that it names. */
+/**
+ * Returns the id of the passkey in an answer of the browser, and the account
+ * that it names.
+ */
 export function credentialIn(answer: string): { id: string; account: string } {
   const { id, response } = mapOf(readJson(answer))
   const { userHandle } = mapOf(response)
-  const handle = Buffer.from(textOf(userHandle), 'base64url').subarray(0, MAX_HANDLE_BYTES)
+  const handle = Buffer.from(textOf(userHandle), 'base64url').subarray(
+    0,
+    MAX_HANDLE_BYTES,
+  )
   return { id: textOf(id), account: handle.toString() }
 }
 
 /** Returns the challenges of an issuer, which are valid for `ttl` seconds. */
 function createChallenges(records: Records, ttl: number) {
   const used = records.of<object>('PasskeyChallenge')
-  /** Challenges that were taken by requests that the store then interrupted: the same form is sent again. */
+  /**
+   * Challenges that were taken by requests that the store then interrupted: the
+   * same form is sent again.
+   */
   const interrupted = new Set<string>()
 
   const withHash = (place: string, start: Buffer) =>
-    Buffer.concat([start, records.keyedHash('passkey challenge', `${base64url(start)} ${place}`)])
+    Buffer.concat([
+      start,
+      records.keyedHash('passkey challenge', `${base64url(start)} ${place}`),
+    ])
 
   /** Remembers the challenge of a request that is answered with 503. */
   function watch(ctx: Context, challenge: string) {
@@ -127,10 +155,14 @@ function createChallenges(records: Records, ttl: number) {
     },
 
     /**
-     * Takes a challenge, which one answer can. `isRepeated`: a request that was answered with 503 had taken it. Throws
-     * `Refused` if it was taken otherwise.
+     * Takes a challenge, which one answer can. `isRepeated`: a request that was
+     * answered with 503 had taken it. Throws `Refused` if it was taken
+     * otherwise.
      */
-    async take(challenge: string, ctx?: Context): Promise<{ isRepeated: boolean }> {
+    async take(
+      challenge: string,
+      ctx?: Context,
+    ): Promise<{ isRepeated: boolean }> {
       if (ctx) watch(ctx, challenge)
       if (await used.save(challenge, {}, { ttl })) return { isRepeated: false }
       if (interrupted.delete(challenge)) return { isRepeated: true }
@@ -139,8 +171,14 @@ function createChallenges(records: Records, ttl: number) {
   }
 }
 
-/** Returns the functions for the passkeys of an issuer. The RP ID is its host. */
-export function createPasskeys(settings: Settings, records: Records, factors: FactorStore) {
+/**
+ * Returns the functions for the passkeys of an issuer. The RP ID is its host.
+ */
+export function createPasskeys(
+  settings: Settings,
+  records: Records,
+  factors: FactorStore,
+) {
   const { issuer, branding, lifetimes, sign_in } = settings
   const rpID = hostOf(settings)
   const timeout = lifetimes.interaction * 1000
@@ -172,7 +210,10 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
     return { ...verified, isRepeated }
   }
 
-  async function findPasskey(accountId: string, id: string): Promise<Passkey | undefined> {
+  async function findPasskey(
+    accountId: string,
+    id: string,
+  ): Promise<Passkey | undefined> {
     const { factors: known } = await factors.read(accountId)
     return known.filter(isPasskey).find(one => one.id === id)
   }
@@ -183,7 +224,10 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
   return {
     rpID,
 
-    /** Returns the options with which the browser uses one of these passkeys; by default any, with user verification. */
+    /**
+     * Returns the options with which the browser uses one of these passkeys; by
+     * default any, with user verification.
+     */
     async useOptions(place: string, own?: Passkey[]): Promise<string> {
       const options = await generateAuthenticationOptions({
         rpID,
@@ -196,7 +240,11 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
     },
 
     /** Returns the options with which the browser adds a passkey. */
-    async addOptions(place: string, account: Account, own: Passkey[]): Promise<string> {
+    async addOptions(
+      place: string,
+      account: Account,
+      own: Passkey[],
+    ): Promise<string> {
       const options = await generateRegistrationOptions({
         rpID,
         rpName: branding.name,
@@ -205,13 +253,18 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
         userDisplayName: account.name ?? account.username,
         challenge: challenges.create(place),
         timeout,
-        authenticatorSelection: { residentKey: wanted, userVerification: wanted },
+        authenticatorSelection: {
+          residentKey: wanted,
+          userVerification: wanted,
+        },
         excludeCredentials: own.map(descriptorOf),
       })
       return JSON.stringify(options)
     },
 
-    /** Returns the new passkey of an answer, with this name. Throws `Refused`. */
+    /**
+     * Returns the new passkey of an answer, with this name. Throws `Refused`.
+     */
     async confirm(answer: Answer, name: string): Promise<Passkey> {
       const registered = await check(answer, async expected => {
         const sent = readJson(answer.text)
@@ -235,7 +288,9 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
         host: rpID,
         key: base64url(publicKey),
         counter,
-        transports: TRANSPORTS.filter(known => [transports].flat().includes(known)),
+        transports: TRANSPORTS.filter(known =>
+          [transports].flat().includes(known),
+        ),
         isDeviceBound: registered.credentialDeviceType === 'singleDevice',
       }
     },
@@ -246,8 +301,9 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
     },
 
     /**
-     * Uses a passkey of an account, and returns it. `mustVerify`: the browser must have verified the user, because the
-     * passkey is the only factor. Throws `Refused`.
+     * Uses a passkey of an account, and returns it. `mustVerify`: the browser
+     * must have verified the user, because the passkey is the only factor.
+     * Throws `Refused`.
      */
     async use(
       accountId: string,
@@ -272,7 +328,8 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
       })
       const isUsed = await factors.use(accountId, factor => {
         if (factor.id !== id || !isPasskey(factor)) return undefined
-        if (!isCounterValid(factor.counter, newCounter, isRepeated)) return undefined
+        if (!isCounterValid(factor.counter, newCounter, isRepeated))
+          return undefined
         return { ...factor, counter: newCounter, used: answer.use }
       })
       if (!isUsed) throw new Refused('passkey_counter')
@@ -281,17 +338,25 @@ export function createPasskeys(settings: Settings, records: Records, factors: Fa
   }
 }
 
-/** Whether a signature counter is later than the stored one. An equal one: of a passkey that does not count, or a retry. */
-function isCounterValid(stored: number, sent: number, isRepeated: boolean): boolean {
+/**
+ * Whether a signature counter is later than the stored one. An equal one: of a
+ * passkey that does not count, or a retry.
+ */
+function isCounterValid(
+  stored: number,
+  sent: number,
+  isRepeated: boolean,
+): boolean {
   if (sent > stored) return true
   // Passkeys that do not count always have 0 (WebAuthn Level 3 §6.1.1).
   return sent === stored && (isRepeated || sent === 0)
 }
 
 /**
- * Returns the answer of a new passkey, without a statement of its maker. Usher asks for none, but some browsers send one
- * anyway. The package would fetch the revocation lists that its certificates name. A key that signs for itself (packed,
- * without certificates) keeps its statement, which is verified.
+ * Returns the answer of a new passkey, without a statement of its maker. Usher
+ * asks for none, but some browsers send one anyway. The package would fetch the
+ * revocation lists that its certificates name. A key that signs for itself
+ * (packed, without certificates) keeps its statement, which is verified.
  */
 function withoutCertificates(answer: unknown): RegistrationResponseJSON {
   const sent = answer as RegistrationResponseJSON
@@ -310,11 +375,17 @@ function withoutCertificates(answer: unknown): RegistrationResponseJSON {
   return { ...sent, response: { ...sent.response, attestationObject } }
 }
 
-/** Throws for an answer of a page that another origin has framed (WebAuthn Level 3 §7.1, §7.2). */
+/**
+ * Throws for an answer of a page that another origin has framed (WebAuthn Level
+ * 3 §7.1, §7.2).
+ */
 function refuseOtherOrigins(answer: unknown): void {
   const encoded = textOf(mapOf(mapOf(answer).response).clientDataJSON)
-  const { crossOrigin, topOrigin } = mapOf(readJson(Buffer.from(encoded, 'base64url').toString()))
-  if (crossOrigin === true || topOrigin !== undefined) throw new Error('a page of another origin')
+  const { crossOrigin, topOrigin } = mapOf(
+    readJson(Buffer.from(encoded, 'base64url').toString()),
+  )
+  if (crossOrigin === true || topOrigin !== undefined)
+    throw new Error('a page of another origin')
 }
 
 /** WebAuthn Level 3 §7.1. */
@@ -336,17 +407,34 @@ const PARAMETERS = new Map([
   [RSA, 4],
 ])
 
-/** Throws for a credential that costs too much to store or to use. A key has no other members (§6.5.1.1). */
-function refuseOddKeys({ id, publicKey }: { id: string; publicKey: Uint8Array<ArrayBuffer> }) {
-  if (Buffer.from(id, 'base64url').length > MAX_ID_BYTES) throw new Error('the id is too long')
-  const key = decodeCredentialPublicKey(publicKey) as unknown as Map<number, unknown>
+/**
+ * Throws for a credential that costs too much to store or to use. A key has no
+ * other members (§6.5.1.1).
+ */
+function refuseOddKeys({
+  id,
+  publicKey,
+}: {
+  id: string
+  publicKey: Uint8Array<ArrayBuffer>
+}) {
+  if (Buffer.from(id, 'base64url').length > MAX_ID_BYTES)
+    throw new Error('the id is too long')
+  const key = decodeCredentialPublicKey(publicKey) as unknown as Map<
+    number,
+    unknown
+  >
   const type = key.get(COSE.type)
-  if (key.size !== PARAMETERS.get(Number(type))) throw new Error('the key has other members')
+  if (key.size !== PARAMETERS.get(Number(type)))
+    throw new Error('the key has other members')
   if (type !== RSA) return
-  const sizeOf = (label: number) => Buffer.from(key.get(label) as Uint8Array).length
+  const sizeOf = (label: number) =>
+    Buffer.from(key.get(label) as Uint8Array).length
   const modulusBytes = sizeOf(COSE.rsaModulus)
   const isTooShort = modulusBytes < RSA_MODULUS_BYTES.min
   const isTooLong = modulusBytes > RSA_MODULUS_BYTES.max
-  if (isTooShort || isTooLong) throw new Error('the modulus of the key has an unusual length')
-  if (sizeOf(COSE.rsaExponent) > MAX_RSA_EXPONENT_BYTES) throw new Error('the exponent is too long')
+  if (isTooShort || isTooLong)
+    throw new Error('the modulus of the key has an unusual length')
+  if (sizeOf(COSE.rsaExponent) > MAX_RSA_EXPONENT_BYTES)
+    throw new Error('the exponent is too long')
 }

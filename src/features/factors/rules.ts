@@ -1,4 +1,5 @@
-// Which factors an account has to use: the rules of `sign_in` in usher.yaml, and the strength of factors.
+// Which factors an account has to use: the rules of `sign_in` in usher.yaml,
+// and the strength of factors.
 
 import { join } from 'node:path'
 import type { Settings } from '../../config/load.ts'
@@ -12,7 +13,12 @@ import {
   TWO_FACTOR_ACR,
 } from '../../oidc/vocabulary.ts'
 import type { Account } from '../../sign-in/account.ts'
-import { type Factor, type FactorStore, type Factors, isPasskey } from './factors.ts'
+import {
+  type Factor,
+  type FactorStore,
+  type Factors,
+  isPasskey,
+} from './factors.ts'
 
 /** The reason of a prompt that only a passkey answers. */
 export const PHISHING_RESISTANT = 'phishing_resistant'
@@ -20,41 +26,60 @@ export const PHISHING_RESISTANT = 'phishing_resistant'
 /** The value of Usher in `amr` for a recovery code: RFC 8176 has none. */
 export const RECOVERY_AMR = 'recovery_code'
 
-/** The `acr` of a sign-in with the strongest factor of an account; undefined without factors. */
+/**
+ * The `acr` of a sign-in with the strongest factor of an account; undefined
+ * without factors.
+ */
 export function strongestOf({ factors }: Factors): string | undefined {
   if (factors.some(isPasskey)) return PHISHING_RESISTANT_ACR
   return factors.length ? TWO_FACTOR_ACR : undefined
 }
 
 /**
- * Whether a session began with the strongest factor of the account, or with a recovery code in its place: only
- * then it may change factors.
+ * Whether a session began with the strongest factor of the account, or with a
+ * recovery code in its place: only then it may change factors.
  */
-export function isStrongest({ acr, amr = [] }: { acr?: string; amr?: string[] }, own: Factors) {
+export function isStrongest(
+  { acr, amr = [] }: { acr?: string; amr?: string[] },
+  own: Factors,
+) {
   const strongest = strongestOf(own)
-  const isRecovered = amr.includes(RECOVERY_AMR) && satisfies(acr, TWO_FACTOR_ACR)
+  const isRecovered =
+    amr.includes(RECOVERY_AMR) && satisfies(acr, TWO_FACTOR_ACR)
   return !strongest || isRecovered || satisfies(acr, strongest)
 }
 
 /** The host of an issuer: the RP ID of its passkeys. */
-export const hostOf = ({ issuer }: Pick<Settings, 'issuer'>) => new URL(issuer).hostname
+export const hostOf = ({ issuer }: Pick<Settings, 'issuer'>) =>
+  new URL(issuer).hostname
 
 /**
- * Throws a `ConfigError` if passkeys of the store are for another host than that of the issuer: no browser offers them
- * there, and users whose only factor they are would sign in without.
+ * Throws a `ConfigError` if passkeys of the store are for another host than
+ * that of the issuer: no browser offers them there, and users whose only factor
+ * they are would sign in without.
  */
-export async function requireHost(settings: Settings, factors: FactorStore): Promise<void> {
+export async function requireHost(
+  settings: Settings,
+  factors: FactorStore,
+): Promise<void> {
   if (!hasPasskeys(settings.sign_in)) return
   const known = [hostOf(settings), ...settings.sign_in.former_hosts]
   const hosts = await factors.passkeyHosts()
-  const lost = hosts.map(({ host }) => host).filter(host => !known.includes(host))
+  const lost = hosts
+    .map(({ host }) => host)
+    .filter(host => !known.includes(host))
   if (!lost.length) return
   const message = `users have passkeys for the host ${lost.join(', ')}, which work at no other. If it has changed, add it to sign_in.former_hosts: those passkeys are then not used`
   const file = join(settings.folder, 'usher.yaml')
-  throw new ConfigError([{ file, key: 'issuer', rule: 'passkey-host', message }])
+  throw new ConfigError([
+    { file, key: 'issuer', rule: 'passkey-host', message },
+  ])
 }
 
-/** Whether sign-ins by this method need no second factor here: the upstream has its own. */
+/**
+ * Whether sign-ins by this method need no second factor here: the upstream has
+ * its own.
+ */
 export const isExempt = (upstreams: Record<string, Upstream>, amr?: string[]) =>
   upstreams[methodOf(amr)]?.second_factor === 'exempt'
 
@@ -62,7 +87,9 @@ export const isExempt = (upstreams: Record<string, Upstream>, amr?: string[]) =>
 export type Rules = ReturnType<typeof createRules>
 
 /** Returns the rules of `sign_in`. */
-export function createRules(settings: Pick<Settings, 'issuer' | 'sign_in' | 'upstreams'>) {
+export function createRules(
+  settings: Pick<Settings, 'issuer' | 'sign_in' | 'upstreams'>,
+) {
   const { sign_in, upstreams } = settings
   const isOff = sign_in.second_factor === 'off'
   const arePasskeysOn = hasPasskeys(sign_in)
@@ -83,10 +110,18 @@ export function createRules(settings: Pick<Settings, 'issuer' | 'sign_in' | 'ups
   }
 
   return {
-    /** Whether a password is followed by a second factor. Otherwise passkeys replace the password only. */
+    /**
+     * Whether a password is followed by a second factor. Otherwise passkeys
+     * replace the password only.
+     */
     isOff,
-    /** Leaves out the factors whose type is off, and passkeys for a former host. */
-    usable: (found: Factors): Factors => ({ ...found, factors: found.factors.filter(isUsable) }),
+    /**
+     * Leaves out the factors whose type is off, and passkeys for a former host.
+     */
+    usable: (found: Factors): Factors => ({
+      ...found,
+      factors: found.factors.filter(isUsable),
+    }),
     /** Whether the account needs a second factor for each sign-in. */
     isRequired: (account: Account) =>
       sign_in.second_factor === 'required' || isRequiredFor(account),

@@ -1,4 +1,5 @@
-// The page of a second factor in a sign-in. It follows the password, or raises a session for a request.
+// The page of a second factor in a sign-in. It follows the password, or raises
+// a session for a request.
 //
 //   next       the page shows                                 its form leads to
 //   use        the means that the account has                 done; again `use` if the factor is wrong
@@ -6,8 +7,9 @@
 //   showCodes  the recovery codes of the factor just added    done
 //   done       nothing: `flow` has the next step of the sign-in, or the session
 //
-// Sign-in with an app: password → sign-in/flow.ts → GET (use) → POST with a code → attempts.ts counts the attempt →
-// totp.ts checks the code → FactorStore.use stores its time step, so that it works once → `proceed`.
+// Sign-in with an app: password → sign-in/flow.ts → GET (use) → POST with a
+// code → attempts.ts counts the attempt → totp.ts checks the code →
+// FactorStore.use stores its time step, so that it works once → `proceed`.
 
 import type { Context } from 'koa'
 import { elsewhereOf, endBrowsers } from '../../account/sessions.ts'
@@ -17,7 +19,10 @@ import { TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
 import type { Form } from '../../operation/forms.ts'
 import type { Metrics } from '../../operation/metrics.ts'
 import type { Account } from '../../sign-in/account.ts'
-import { isForChange, type PromptPage } from '../../sign-in/interaction-pages.ts'
+import {
+  isForChange,
+  type PromptPage,
+} from '../../sign-in/interaction-pages.ts'
 import type { Site } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
 import { required } from '../../store/values.ts'
@@ -42,14 +47,19 @@ export interface StepState {
   hasSeenCodes: boolean
 }
 
-/** Returns what the page does next. The head of this file explains the four answers. */
+/**
+ * Returns what the page does next. The head of this file explains the four
+ * answers.
+ */
 export function next(state: StepState): 'use' | 'add' | 'showCodes' | 'done' {
   const { isPasskeyOnly, login, own, added, hasSeenCodes } = state
-  const isAddedEnough = added !== undefined && (isPasskey(added) || !isPasskeyOnly)
+  const isAddedEnough =
+    added !== undefined && (isPasskey(added) || !isPasskeyOnly)
   if (isAddedEnough) return hasSeenCodes ? 'done' : 'showCodes'
   if (!own.factors.length) return 'add'
   const lacksPasskey = isPasskeyOnly && !own.factors.some(isPasskey)
-  // An account without a passkey adds one, after the use of the factor that it has.
+  // An account without a passkey adds one, after the use of the factor that it
+  // has.
   return lacksPasskey && isStrongest(login, own) ? 'add' : 'use'
 }
 
@@ -72,31 +82,48 @@ function meansOf({ isPasskeyOnly, own, interaction }: State) {
   }
 }
 
-/** Returns a sign-in with a second factor that is no passkey. `method`: for `amr`. */
+/**
+ * Returns a sign-in with a second factor that is no passkey. `method`: for
+ * `amr`.
+ */
 function withCode(login: Login, method: string): Login {
   const amr = new Set([...login.amr, method, 'mfa'])
   return { ...login, amr: [...amr], acr: TWO_FACTOR_ACR }
 }
 
 /** Returns the page. */
-export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }): PromptPage {
+export function createStepPage(
+  site: Site,
+  parts: Parts & { metrics: Metrics },
+): PromptPage {
   const { settings, factors, passkeys, rules, metrics } = parts
   const { views, flow, directory } = site
   const attempt = createAttempts(site, metrics)
 
-  /** Returns the sign-in whose step this is, or that of the session; undefined if another user is signed in. */
-  async function readLogin(ctx: Context, interaction: Interaction): Promise<Login | undefined> {
+  /**
+   * Returns the sign-in whose step this is, or that of the session; undefined
+   * if another user is signed in.
+   */
+  async function readLogin(
+    ctx: Context,
+    interaction: Interaction,
+  ): Promise<Login | undefined> {
     if (interaction.step) return interaction.step.login
     const session = await site.browserSession.read(ctx)
-    if (!session || session.accountId !== interaction.accountId) return undefined
+    if (!session || session.accountId !== interaction.accountId)
+      return undefined
     const { accountId, since, amr = [], acr } = session
     return { accountId, ts: since, amr, acr }
   }
 
   /** Returns the state. Throws 400 if the sign-in has ended. */
-  async function readState(ctx: Context, interaction: Interaction): Promise<State> {
+  async function readState(
+    ctx: Context,
+    interaction: Interaction,
+  ): Promise<State> {
     const login = await readLogin(ctx, interaction)
-    const account = login && (await directory.findEnabled(login.accountId, login.ts))
+    const account =
+      login && (await directory.findEnabled(login.accountId, login.ts))
     if (!account) return ctx.throw(400, { error: 'interaction_gone' })
     const own = rules.usable(await factors.read(account.id))
     const isAdded = factors.isAddedIn(own, interaction.uid)
@@ -110,7 +137,10 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
     }
   }
 
-  /** Returns the time until which the user may sign in without a factor (epoch seconds); zero if there is none. */
+  /**
+   * Returns the time until which the user may sign in without a factor (epoch
+   * seconds); zero if there is none.
+   */
   async function graceOf({ account, interaction }: State): Promise<number> {
     const seconds = settings.sign_in.second_factor_grace
     if (!interaction.step || !seconds || !rules.isRequired(account)) return 0
@@ -118,16 +148,24 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
     return due > now() ? due : 0
   }
 
-  async function showUse(ctx: Context, state: State, problem?: string): Promise<undefined> {
+  async function showUse(
+    ctx: Context,
+    state: State,
+    problem?: string,
+  ): Promise<undefined> {
     const { interaction } = state
     const { passkeys: own, hasApp, hasRecovery } = meansOf(state)
     const { t } = views.words(ctx)
-    const reason = own.length ? t('factors.for_change_passkey') : t('sign_in.for_change')
+    const reason = own.length
+      ? t('factors.for_change_passkey')
+      : t('sign_in.for_change')
     const data = {
       reason: isForChange(interaction) ? reason : undefined,
       problem: problem && t(`factors.${problem}`),
       failed: problem && ctx.state.requestId,
-      passkey: own.length ? await passkeys?.useOptions(placeOf(interaction), own) : undefined,
+      passkey: own.length
+        ? await passkeys?.useOptions(placeOf(interaction), own)
+        : undefined,
       hasApp,
       hasRecovery,
     }
@@ -149,14 +187,25 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
       app: hasApp ? await newSecret(parts, account, nonce) : undefined,
       passkey: await passkeys?.addOptions(placeOf(interaction), account, []),
       problem: problem && t(`factors.${problem}`),
-      later: until ? t('factors.later_until', { date: date(until).words }) : undefined,
+      later: until
+        ? t('factors.later_until', { date: date(until).words })
+        : undefined,
     }
     views.page(ctx, 'add-factor', data, problem ? 400 : 200)
   }
 
-  async function showCodes(ctx: Context, { id }: Account, codes: string[]): Promise<undefined> {
+  async function showCodes(
+    ctx: Context,
+    { id }: Account,
+    codes: string[],
+  ): Promise<undefined> {
     const session = await site.browserSession.read(ctx)
-    const elsewhere = await elsewhereOf(views.words(ctx), site.records, id, session?.uid)
+    const elsewhere = await elsewhereOf(
+      views.words(ctx),
+      site.records,
+      id,
+      session?.uid,
+    )
     views.page(ctx, 'recovery-codes', { codes, elsewhere })
   }
 
@@ -165,19 +214,39 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
     showCodes(ctx, account, factors.codesOf(own, required(added).id))
 
   /** Returns the answer that continues with this sign-in. */
-  async function proceed({ account, interaction }: State, login: Login): Promise<Outcome> {
-    return interaction.step ? flow.completeSignIn(account, login, 'second_factor') : { login }
+  async function proceed(
+    { account, interaction }: State,
+    login: Login,
+  ): Promise<Outcome> {
+    return interaction.step
+      ? flow.completeSignIn(account, login, 'second_factor')
+      : { login }
   }
 
   /** Checks the passkey or the code of a form. */
-  async function submitUse(ctx: Context, state: State, form: Form): Promise<Outcome | undefined> {
+  async function submitUse(
+    ctx: Context,
+    state: State,
+    form: Form,
+  ): Promise<Outcome | undefined> {
     const login = await useFactor(ctx, state, form)
     if (!(login instanceof Refused)) return proceed(state, login)
-    return showUse(ctx, state, form.value('passkey') ? 'passkey_failed' : 'wrong')
+    return showUse(
+      ctx,
+      state,
+      form.value('passkey') ? 'passkey_failed' : 'wrong',
+    )
   }
 
-  /** Checks a passkey, a recovery code, or a code of an app. Returns the sign-in with it. */
-  async function useFactor(ctx: Context, state: State, form: Form): Promise<Login | Refused> {
+  /**
+   * Checks a passkey, a recovery code, or a code of an app. Returns the sign-in
+   * with it.
+   */
+  async function useFactor(
+    ctx: Context,
+    state: State,
+    form: Form,
+  ): Promise<Login | Refused> {
     const { account, login, interaction } = state
     const { hasApp, hasRecovery } = meansOf(state)
     const about = { account, since: login.ts, interaction }
@@ -189,7 +258,10 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
       const passkey = { ...about, factor: 'passkey' as const, isForeign }
       return attempt(ctx, 'second_factor', passkey, async () => {
         const answer = { text, place: placeOf(interaction), use: used, ctx }
-        return raised(login, await passkeys.use(account.id, answer, { mustVerify: false }))
+        return raised(
+          login,
+          await passkeys.use(account.id, answer, { mustVerify: false }),
+        )
       })
     }
 
@@ -197,7 +269,8 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
     if (recovery) {
       const code = { ...about, factor: 'recovery_code' as const }
       return attempt(ctx, 'second_factor', code, async () => {
-        const isRight = hasRecovery && (await factors.useRecovery(account.id, recovery))
+        const isRight =
+          hasRecovery && (await factors.useRecovery(account.id, recovery))
         if (!isRight) throw new Refused('wrong_code')
         return withCode(login, RECOVERY_AMR)
       })
@@ -206,7 +279,9 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
     const app = { ...about, factor: 'totp' as const }
     return attempt(ctx, 'second_factor', app, async () => {
       const use = (factor: Factor) =>
-        isPasskey(factor) ? undefined : useCode(factor, form.value('code'), used)
+        isPasskey(factor)
+          ? undefined
+          : useCode(factor, form.value('code'), used)
       const isRight = hasApp && (await factors.use(account.id, use))
       if (!isRight) throw new Refused('wrong_code')
       return withCode(login, 'otp')
@@ -214,9 +289,14 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
   }
 
   /** Adds the factor of a form, or lets the user sign in without one. */
-  async function submitNew(ctx: Context, state: State, form: Form): Promise<Outcome | undefined> {
+  async function submitNew(
+    ctx: Context,
+    state: State,
+    form: Form,
+  ): Promise<Outcome | undefined> {
     const { account, login, interaction } = state
-    const isLater = form.value('decision') === 'later' && (await graceOf(state)) > 0
+    const isLater =
+      form.value('decision') === 'later' && (await graceOf(state)) > 0
     if (isLater) return proceed(state, login)
     const at = { place: placeOf(interaction), uid: interaction.uid }
     const result = await addFactor(ctx, parts, account.id, form, at)
@@ -225,19 +305,28 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
   }
 
   /** Completes the sign-in with the factor that was added. */
-  async function finish(ctx: Context, state: State, form: Form): Promise<Outcome> {
+  async function finish(
+    ctx: Context,
+    state: State,
+    form: Form,
+  ): Promise<Outcome> {
     const { account, login } = state
     const added = required(state.added)
     metrics.secondFactors.inc({ factor: added.type, outcome: 'ok' })
     await site.authentication.remember(ctx, account, added.created)
     if (form.value('others')) await endOthers(ctx, account)
-    return proceed(state, isPasskey(added) ? raised(login, added) : withCode(login, 'otp'))
+    return proceed(
+      state,
+      isPasskey(added) ? raised(login, added) : withCode(login, 'otp'),
+    )
   }
 
   /** Ends the other sessions, which began without the new factor. */
   async function endOthers(ctx: Context, { id }: Account) {
     const session = await site.browserSession.read(ctx)
-    const others = (await browsersOf(site.records, id)).filter(({ uid }) => uid !== session?.uid)
+    const others = (await browsersOf(site.records, id)).filter(
+      ({ uid }) => uid !== session?.uid,
+    )
     await endBrowsers(ctx, site.sessions, id, others)
   }
 
@@ -252,7 +341,8 @@ export function createStepPage(site: Site, parts: Parts & { metrics: Metrics }):
 
     async submit(ctx, interaction, form) {
       const state = await readState(ctx, interaction)
-      // A form with a factor that was added before was sent again, because its answer was lost.
+      // A form with a factor that was added before was sent again, because its
+      // answer was lost.
       const hasSeenCodes = !form.value('nonce') && !form.value('passkey')
       const action = next({ ...state, hasSeenCodes })
       if (action === 'done') return finish(ctx, state, form)

@@ -1,15 +1,21 @@
-// Mail: links for passwords and notices about changes. A mail is never sent while a user waits.
+// Mail: links for passwords and notices about changes. A mail is never sent
+// while a user waits.
 //
 //   1  a page or a command queues what to send         account/mail-queue.ts
 //   2  the queue delivers it: a letter, or nothing     letters.ts; links.ts makes its link
 //   3  the letter becomes a message in a language      message.ts
 //   4  the message is sent                             smtp.ts
 //
-// The page for a forgotten password stores what was typed, and nothing else. Whether an account has that name is
-// looked up later: the page and its time are the same for every name.
+// The page for a forgotten password stores what was typed, and nothing else.
+// Whether an account has that name is looked up later: the page and its time
+// are the same for every name.
 
 import type { Context } from 'koa'
-import { countForm, countFormOfNetwork, mailQueues } from '../../account/mail-queue.ts'
+import {
+  countForm,
+  countFormOfNetwork,
+  mailQueues,
+} from '../../account/mail-queue.ts'
 import type { PageFeature } from '../../account/page-feature.ts'
 import { BOUNDS } from '../../oidc/bounds.ts'
 import { createBrowserBinding } from '../../oidc/interactions.ts'
@@ -25,13 +31,23 @@ import { sendMessage } from './smtp.ts'
 
 declare module '../../pages/page-data.ts' {
   interface PageData {
-    /** The page on which users ask for a mail that confirms their address. `isSent`: after the form. */
+    /**
+     * The page on which users ask for a mail that confirms their address.
+     * `isSent`: after the form.
+     */
     'confirm-own-address': { email: string; isSent: boolean }
   }
 }
 
-/** Returns the feature: it sends mails, and has the page for a forgotten password. Off without `mail`. */
-export function mail(dependencies: Dependencies, views: Views, own?: Own): PageFeature {
+/**
+ * Returns the feature: it sends mails, and has the page for a forgotten
+ * password. Off without `mail`.
+ */
+export function mail(
+  dependencies: Dependencies,
+  views: Views,
+  own?: Own,
+): PageFeature {
   const { settings, records } = dependencies
   const { mail: set } = settings
   if (!set || !own) return {}
@@ -45,9 +61,17 @@ export function mail(dependencies: Dependencies, views: Views, own?: Own): PageF
         const letter = await letterOf(item)
         if (!letter) return false
         if (letter === 'later') return true
-        const about = { accountId: letter.account?.id ?? item.account, attempt: item.attempt }
+        const about = {
+          accountId: letter.account?.id ?? item.account,
+          attempt: item.attempt,
+        }
         const message = messageOf(letter, item, settings, views)
-        return attempt('mail', about, isLast, sendMessage(set, letter.to, message))
+        return attempt(
+          'mail',
+          about,
+          isLast,
+          sendMessage(set, letter.to, message),
+        )
       }),
     async notices({ t }, { account }) {
       const { email, email_verified } = account
@@ -64,14 +88,20 @@ export function mail(dependencies: Dependencies, views: Views, own?: Own): PageF
     },
   }
 
-  /** The page on which users confirm the address that they have, and its form. */
+  /**
+   * The page on which users confirm the address that they have, and its form.
+   */
   async function confirmAddress(ctx: Context, { account }: SignedIn) {
     const { id, email, email_verified } = account
     if (!email || email_verified) return ctx.redirect(PLACES.home)
     const isSent = ctx.method === 'POST'
     if (isSent) {
       await countForm(ctx, records, [`addresses of ${id}`, BOUNDS.newAddresses])
-      await queues.enqueue({ account: id, address: email, lang: views.words(ctx).lang })
+      await queues.enqueue({
+        account: id,
+        address: email,
+        lang: views.words(ctx).lang,
+      })
     }
     views.page(ctx, 'confirm-own-address', { email, isSent })
   }
@@ -80,7 +110,8 @@ export function mail(dependencies: Dependencies, views: Views, own?: Own): PageF
   async function forgot(ctx: Context, { checkForm }: Site) {
     const form = await readForm(ctx)
     checkForm(ctx, form, `forgot ${bind(ctx).browser}`)
-    if (ctx.method !== 'POST') return views.page(ctx, 'forgot', { isSent: false })
+    if (ctx.method !== 'POST')
+      return views.page(ctx, 'forgot', { isSent: false })
     await countFormOfNetwork(ctx, records, 'forgot')
     const typed = form.value('username').slice(0, 256)
     await queues.enqueue({ typed, lang: views.words(ctx).lang })

@@ -38,7 +38,8 @@ export function messageOf(
     headers: { 'Auto-Submitted': 'auto-generated' },
     text: [...paragraphs, link, end].join('\n\n'),
     html: views.render(words, 'mail', { subject, paragraphs, link, end }),
-    // Quoted-printable breaks long lines, such as links, for programs that do not decode it.
+    // Quoted-printable breaks long lines, such as links, for programs that do
+    // not decode it.
     textEncoding: 'base64',
   }
 }
@@ -49,7 +50,8 @@ function paragraphsOf(letter: Letter, words: Words, brand: string): string[] {
   const about = t(`mail.${key}_text`, { brand, date: dateIn(letter, words) })
   const changes = (notice?.changes ?? []).map(change => t(`notice.${change}`))
   // Users choose their names: no mailbox gets the text of a stranger.
-  const isOfOwner = key === 'invitation' || key === 'forgot' || notice?.isVerified
+  const isOfOwner =
+    key === 'invitation' || key === 'forgot' || notice?.isVerified
   if (!isOfOwner) return [about, ...changes]
   const { username = '', name = username } = account ?? {}
   const paragraphs = [
@@ -67,4 +69,5 @@ function lastLineOf(letter: Letter, words: Words): string {
 }
 
 /** The time of the change, or the one until which the link is open. */
-const dateIn = ({ notice, until }: Letter, words: Words) => words.minute(notice?.at ?? until ?? 0)
+const dateIn = ({ notice, until }: Letter, words: Words) =>
+  words.minute(notice?.at ?? until ?? 0)

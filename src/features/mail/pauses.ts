@@ -1,10 +1,12 @@
-// The pause between two mails to a mailbox that has not asked for them. Anyone can cause such a mail: with the forms
-// for a forgotten password and for a new account, with a new address of an account, and with changes of an account
-// whose address is not confirmed. All of them share the pause of the mailbox. It doubles with each mail until a link
-// is used.
+// The pause between two mails to a mailbox that has not asked for them. Anyone
+// can cause such a mail: with the forms for a forgotten password and for a new
+// account, with a new address of an account, and with changes of an account
+// whose address is not confirmed. All of them share the pause of the mailbox.
+// It doubles with each mail until a link is used.
 //
-// The link for a forgotten password has a pause of its own, and begins that of the mailbox, too: other mails, which
-// strangers can cause, do not keep it from the owner of the account.
+// The link for a forgotten password has a pause of its own, and begins that of
+// the mailbox, too: other mails, which strangers can cause, do not keep it from
+// the owner of the account.
 //
 //   MailPause `mailbox ADDRESS` → { mail, at, unused }
 //   MailPause `account ID`      → { mail, at, unused }    links for a forgotten password
@@ -29,8 +31,12 @@ const { maxWaitSeconds: MAX_OF_ACCOUNT_SECONDS } = BOUNDS.forgottenPasswords
 /** Unused mails are forgotten after this time without a mail. */
 const REMEMBERED_SECONDS = 7 * 24 * 3600
 
-/** The mailbox of an address: `ada+home@example.org` is that of `ada@example.org`. */
-export const mailboxOf = (address: string) => address.toLowerCase().replace(/(?<=.)\+.*(?=@)/, '')
+/**
+ * The mailbox of an address: `ada+home@example.org` is that of
+ * `ada@example.org`.
+ */
+export const mailboxOf = (address: string) =>
+  address.toLowerCase().replace(/(?<=.)\+.*(?=@)/, '')
 
 const ofMailbox = (address: string) => `mailbox ${mailboxOf(address)}`
 const ofAccount = (id: string) => `account ${id}`
@@ -43,31 +49,50 @@ const lengthOf = ({ unused }: MailPause, max: number) =>
 export function createMailPauses(records: Records) {
   const pauses = records.of<MailPause>('MailPause')
 
-  /** Begins a pause with a mail. Returns its length in seconds; undefined within the pause of another mail. */
-  async function begin(name: string, mail: string, max: number, when: 'over' | 'always' = 'over') {
+  /**
+   * Begins a pause with a mail. Returns its length in seconds; undefined within
+   * the pause of another mail.
+   */
+  async function begin(
+    name: string,
+    mail: string,
+    max: number,
+    when: 'over' | 'always' = 'over',
+  ) {
     const beginNext = ({ value: last }: Found<MailPause>) => {
       if (last?.mail === mail) return undefined
       const isOver = !last || last.at + lengthOf(last, max) <= now()
       if (!isOver && when === 'over') return undefined
       return { mail, at: now(), unused: (last?.unused ?? 0) + 1 }
     }
-    const { before, after } = await pauses.change(name, beginNext, { ttl: REMEMBERED_SECONDS })
+    const { before, after } = await pauses.change(name, beginNext, {
+      ttl: REMEMBERED_SECONDS,
+    })
     const pause = after ?? before
     return pause?.mail === mail ? lengthOf(pause, max) : undefined
   }
 
   return {
-    /** Begins the pause of a mailbox. Returns its length in seconds; undefined within the pause of another mail. */
+    /**
+     * Begins the pause of a mailbox. Returns its length in seconds; undefined
+     * within the pause of another mail.
+     */
     beginOfMailbox: (address: string, mail: string) =>
       begin(ofMailbox(address), mail, MAX_OF_MAILBOX_SECONDS),
 
     /**
-     * Begins the pause of an account whose user forgot the password, and that of its mailbox. Returns its length in
-     * seconds; undefined within the pause of another such mail.
+     * Begins the pause of an account whose user forgot the password, and that
+     * of its mailbox. Returns its length in seconds; undefined within the pause
+     * of another such mail.
      */
     async beginOfAccount(account: string, address: string, mail: string) {
-      const seconds = await begin(ofAccount(account), mail, MAX_OF_ACCOUNT_SECONDS)
-      if (seconds) await begin(ofMailbox(address), mail, MAX_OF_MAILBOX_SECONDS, 'always')
+      const seconds = await begin(
+        ofAccount(account),
+        mail,
+        MAX_OF_ACCOUNT_SECONDS,
+      )
+      if (seconds)
+        await begin(ofMailbox(address), mail, MAX_OF_MAILBOX_SECONDS, 'always')
       return seconds
     },
 

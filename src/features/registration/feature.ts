@@ -1,6 +1,7 @@
-// Dynamic client registration (RFC 7591) and its management (RFC 7592). The library serves the
-// protocol and makes secrets and tokens. Policies validate the metadata; adapters limit how many clients there are and
-// how long an unused one is kept.
+// Dynamic client registration (RFC 7591) and its management (RFC 7592). The
+// library serves the protocol and makes secrets and tokens. Policies validate
+// the metadata; adapters limit how many clients there are and how long an
+// unused one is kept.
 //
 //   POST /register    1  a request without an initial access token gets that of this process    open.ts
 //                     2  the policies of the token: open registration, and the rules            open.ts, registerMetadata
@@ -8,10 +9,16 @@
 //                     4  its registration access token; an invitation counts the client         completeRegistration
 //   GET, PUT, DELETE  the token finds its client; an update has the same policies               clientAdapter
 //
-// metadata.ts says what can be registered, registered-clients.ts how long it is kept. documents.ts has clients that
-// are not registered, but have a metadata document.
+// metadata.ts says what can be registered, registered-clients.ts how long it is
+// kept. documents.ts has clients that are not registered, but have a metadata
+// document.
 
-import { type Adapter, type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import {
+  type Adapter,
+  type Client,
+  errors,
+  type KoaContextWithOIDC,
+} from 'oidc-provider'
 import type { PageFeature } from '../../account/page-feature.ts'
 import type { ClientMetadata } from '../../config/schema/client.ts'
 import { currentRequest } from '../../oidc/adapter/request.ts'
@@ -26,8 +33,16 @@ import { now } from '../../store/store.ts'
 import { required } from '../../store/values.ts'
 import { createInvitations, RULES, WITHOUT_PKCE } from './invitations.ts'
 import { chooseMetadata, invalidMetadata, readMetadata } from './metadata.ts'
-import { createOpenRegistration, OPEN, type OpenRegistrationPart } from './open.ts'
-import { createRegisteredClients, isRegisteredId, newClientId } from './registered-clients.ts'
+import {
+  createOpenRegistration,
+  OPEN,
+  type OpenRegistrationPart,
+} from './open.ts'
+import {
+  createRegisteredClients,
+  isRegisteredId,
+  newClientId,
+} from './registered-clients.ts'
 
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post']
 
@@ -46,9 +61,18 @@ export function registration(
   const invitations = createInvitations(records)
 
   /** Replaces the sent metadata by those that are  */
-  function registerMetadata({ oidc }: KoaContextWithOIDC, properties: Properties) {
-    const { client_id, client_id_issued_at, client_secret, client_secret_expires_at } = properties
-    // An update has all metadata of the answer before it (RFC 7592 §2.2), also what an invitation set.
+  function registerMetadata(
+    { oidc }: KoaContextWithOIDC,
+    properties: Properties,
+  ) {
+    const {
+      client_id,
+      client_id_issued_at,
+      client_secret,
+      client_secret_expires_at,
+    } = properties
+    // An update has all metadata of the answer before it (RFC 7592 §2.2), also
+    // what an invitation set.
     const body = chooseMetadata({ ...oidc.body }, environment)
     for (const key of USHER_METADATA) {
       if (body[key] === oidc.client?.[key]) delete body[key]
@@ -61,30 +85,45 @@ export function registration(
     if (oidc.client) keepSubjects(oidc.client, read)
     // Only an operator sets these two.
     const { consent, require_pkce, ...metadata } = read
-    const hasSecret = SECRET_METHODS.includes(String(metadata.token_endpoint_auth_method))
+    const hasSecret = SECRET_METHODS.includes(
+      String(metadata.token_endpoint_auth_method),
+    )
     for (const key of Object.keys(properties)) delete properties[key]
     Object.assign(properties, metadata, { client_id_issued_at })
-    if (hasSecret) Object.assign(properties, { client_secret, client_secret_expires_at })
+    if (hasSecret)
+      Object.assign(properties, { client_secret, client_secret_expires_at })
   }
 
   function relaxPkce(_ctx: KoaContextWithOIDC, properties: Properties) {
-    if (properties.token_endpoint_auth_method !== 'none') properties.require_pkce = false
+    if (properties.token_endpoint_auth_method !== 'none')
+      properties.require_pkce = false
   }
 
-  const usedUp = () => new errors.InvalidToken('initial access token is used up or revoked')
+  const usedUp = () =>
+    new errors.InvalidToken('initial access token is used up or revoked')
 
-  async function addClient(client: Properties, { jti }: { jti: string }, ctx: KoaContextWithOIDC) {
+  async function addClient(
+    client: Properties,
+    { jti }: { jti: string },
+    ctx: KoaContextWithOIDC,
+  ) {
     const isOpen = jti === open.token
     const invitation = isOpen ? undefined : await invitations.find(jti)
     if (!isOpen && !invitation) throw usedUp()
     const isOver = isOpen && !open.hasRoom(networkOf(ctx.ip))
     if (isOver || (await clients.isFull(invitation))) {
-      throw new errors.InvalidRequest('as many applications as there may be have registered', 429)
+      throw new errors.InvalidRequest(
+        'as many applications as there may be have registered',
+        429,
+      )
     }
     await clients.add({ client, since: now(), invitation })
   }
 
-  /** The last writes of a registration. An interrupted one is not counted, and its client expires unknown. */
+  /**
+   * The last writes of a registration. An interrupted one is not counted, and
+   * its client expires unknown.
+   */
   async function completeRegistration(token: string, payload: Properties) {
     const ctx = required(currentRequest())
     const client_id = String(payload.clientId)
@@ -107,14 +146,18 @@ export function registration(
       const { InitialAccessToken: token } = ctx.oidc.entities
       if (token) return addClient(client, token, ctx)
       if (!(await clients.replace(client_id, client))) {
-        throw new errors.InvalidRequest('the client was changed or removed at the same time', 409)
+        throw new errors.InvalidRequest(
+          'the client was changed or removed at the same time',
+          409,
+        )
       }
       note(ctx, 'client_updated', { client_id })
     },
 
     async destroy(client_id) {
       const ctx = required(currentRequest())
-      if (await clients.remove(client_id)) note(ctx, 'client_removed', { client_id })
+      if (await clients.remove(client_id))
+        note(ctx, 'client_removed', { client_id })
     },
   }
 
@@ -123,10 +166,15 @@ export function registration(
       registration: {
         enabled,
         initialAccessToken: true,
-        policies: { ...open.policies, [RULES]: registerMetadata, [WITHOUT_PKCE]: relaxPkce },
+        policies: {
+          ...open.policies,
+          [RULES]: registerMetadata,
+          [WITHOUT_PKCE]: relaxPkce,
+        },
         idFactory: newClientId,
       },
-      // The token does not rotate: an update is one write, and a lost answer does no harm.
+      // The token does not rotate: an update is one write, and a lost answer
+      // does no harm.
       registrationManagement: { enabled, rotateRegistrationAccessToken: false },
     },
     adapters: {
@@ -138,31 +186,44 @@ export function registration(
     checkRequest({ oidc }) {
       const { clientId = '' } = oidc.client ?? {}
       const hasFile = Object.hasOwn(settings.files.clients, clientId)
-      if (isAlways && isRegisteredId(clientId) && !hasFile) addOfflineAccess(oidc)
+      if (isAlways && isRegisteredId(clientId) && !hasFile)
+        addOfflineAccess(oidc)
     },
     prolongClient: clients.touch,
-    describeClient: async (_provider, id) => (enabled ? clients.find(id) : undefined),
+    describeClient: async (_provider, id) =>
+      enabled ? clients.find(id) : undefined,
   }
 }
 
 /**
- * Refuses an update that would tell the client other subjects for the users that it knows: the
- * subjects of another sector belong to the clients of that sector (OpenID Connect Core §8.1).
+ * Refuses an update that would tell the client other subjects for the users
+ * that it knows: the subjects of another sector belong to the clients of that
+ * sector (OpenID Connect Core §8.1).
  */
-function keepSubjects(client: Client, { subject_type, redirect_uris }: ClientMetadata) {
+function keepSubjects(
+  client: Client,
+  { subject_type, redirect_uris }: ClientMetadata,
+) {
   if (subject_type !== client.subjectType) {
     throw invalidMetadata('subject_type stays as it was registered')
   }
   const { host } = new URL(redirect_uris[0] ?? '')
   if (subject_type === 'pairwise' && host !== client.sectorIdentifier) {
-    throw invalidMetadata(`redirect_uris stay at ${client.sectorIdentifier}: subjects are pairwise`)
+    throw invalidMetadata(
+      `redirect_uris stay at ${client.sectorIdentifier}: subjects are pairwise`,
+    )
   }
 }
 
-/** Throws `InvalidClientMetadata` for metadata that would be too long in the store. */
+/**
+ * Throws `InvalidClientMetadata` for metadata that would be too long in the
+ * store.
+ */
 function refuseLong(metadata: ClientMetadata, maxBytes: number): void {
   const bytes = Buffer.byteLength(JSON.stringify(metadata))
   if (bytes > maxBytes) {
-    throw invalidMetadata(`the metadata have ${bytes} bytes; at most ${maxBytes} are registered`)
+    throw invalidMetadata(
+      `the metadata have ${bytes} bytes; at most ${maxBytes} are registered`,
+    )
   }
 }

@@ -4,7 +4,10 @@ import { randomBytes } from 'node:crypto'
 import type { Found, Records } from '../../store/records.ts'
 import { now } from '../../store/store.ts'
 
-/** An initial access token, as it is stored. Operators see its handle; the library finds it by the token. */
+/**
+ * An initial access token, as it is stored. Operators see its handle; the
+ * library finds it by the token.
+ */
 export interface Invitation {
   /** The library's name of the model. */
   kind: 'InitialAccessToken'
@@ -33,7 +36,10 @@ const isOpen = ({ used, most }: Invitation) => used < most
 /** Returns the functions that make, list, use and revoke invitations. */
 export function createInvitations(records: Records) {
   const invitations = records.of<Invitation>('InitialAccessToken')
-  const optionsOf = ({ exp }: Invitation) => ({ ttl: exp - now(), indexes: [INVITATIONS] })
+  const optionsOf = ({ exp }: Invitation) => ({
+    ttl: exp - now(),
+    indexes: [INVITATIONS],
+  })
 
   async function make({
     exp,
@@ -65,7 +71,10 @@ export function createInvitations(records: Records) {
     return value && isOpen(value) ? value.handle : undefined
   }
 
-  /** Counts one client. Returns the handle; undefined if the invitation is used up or revoked. */
+  /**
+   * Counts one client. Returns the handle; undefined if the invitation is used
+   * up or revoked.
+   */
   async function use(token: string): Promise<string | undefined> {
     const countClient = ({ value }: Found<Invitation>) =>
       value && isOpen(value) ? { ...value, used: value.used + 1 } : undefined

@@ -1,4 +1,5 @@
-// Token exchange (RFC 8693): a client that received a token of a user gets one for the next API with it.
+// Token exchange (RFC 8693): a client that received a token of a user gets one
+// for the next API with it.
 //
 //   1  the request names an API, and a rule in the file of the API must name the client    findTarget
 //   2  the subject token is read, and where it comes from must suit a rule                 subject-tokens.ts, findRule
@@ -7,10 +8,15 @@
 //   4  the account, the sign-in and the consent of the user must be in force               findUser
 //   5  the new token gets a grant of its own                                               issueToken
 //
-// An API can have another authorization server. Then step 5 is an assertion for that server, which says who the
-// user is (Identity Assertion JWT Authorization Grant, a draft of the IETF; "cross-app access").
+// An API can have another authorization server. Then step 5 is an assertion for
+// that server, which says who the user is (Identity Assertion JWT Authorization
+// Grant, a draft of the IETF; "cross-app access").
 
-import { type Client, errors, type TokenEndpointGrantContext } from 'oidc-provider'
+import {
+  type Client,
+  errors,
+  type TokenEndpointGrantContext,
+} from 'oidc-provider'
 import { inResourceFile } from '../../config/files.ts'
 import type { Settings } from '../../config/load.ts'
 import { ConfigError, type Finding } from '../../config/report/finding.ts'
@@ -20,7 +26,11 @@ import { saveWithRequest } from '../../oidc/adapter/request.ts'
 import { scopeOf } from '../../oidc/clients.ts'
 import type { Oidc } from '../../oidc/dependencies.ts'
 import { bindToken } from '../../oidc/dpop.ts'
-import type { Feature, JwtClaims, TokenExchangePart } from '../../oidc/feature.ts'
+import type {
+  Feature,
+  JwtClaims,
+  TokenExchangePart,
+} from '../../oidc/feature.ts'
 import { EXCHANGE_GRANT } from '../../oidc/vocabulary.ts'
 import { note } from '../../operation/audit.ts'
 import type { Dependencies } from '../../sign-in/dependencies.ts'
@@ -44,7 +54,9 @@ import {
   type Subject,
 } from './subject-tokens.ts'
 
-const ISSUES_ASSERTIONS = { identity_chaining_requested_token_types_supported: [ID_JAG] }
+const ISSUES_ASSERTIONS = {
+  identity_chaining_requested_token_types_supported: [ID_JAG],
+}
 
 /** Claims of the ID token by which the other server may find its account. */
 const PASSED_ON = ['email', 'email_verified', 'acr', 'amr', 'auth_time']
@@ -63,9 +75,11 @@ const PARAMETERS = [
 ]
 
 const NO_CLIENT = `no confidential client in clients/ has grant_types with ${EXCHANGE_GRANT}:`
-const NO_RULE = 'resource or audience must be an API whose `exchange` names the client'
+const NO_RULE =
+  'resource or audience must be an API whose `exchange` names the client'
 const OPAQUE = `requested_token_type must be ${ACCESS_TOKEN}: the tokens of this API are no JWTs`
-const PAIRWISE = 'a pairwise client gets no assertion: only this provider knows its sub'
+const PAIRWISE =
+  'a pairwise client gets no assertion: only this provider knows its sub'
 const ENDED = 'is of access that has ended'
 
 /** A rule of `exchange` in the file of an API. */
@@ -87,10 +101,19 @@ interface Exchange {
   scope: string
 }
 
-/** Claims of a new token that other tokens lack. `client_id`: that of an assertion at its authorization server. */
-const exchanged = new WeakMap<object, { claims: JwtClaims; client_id?: string }>()
+/**
+ * Claims of a new token that other tokens lack. `client_id`: that of an
+ * assertion at its authorization server.
+ */
+const exchanged = new WeakMap<
+  object,
+  { claims: JwtClaims; client_id?: string }
+>()
 
-/** Returns the feature. It is on if the file of an API has `exchange`. Throws a `ConfigError` for wrong rules. */
+/**
+ * Returns the feature. It is on if the file of an API has `exchange`. Throws a
+ * `ConfigError` for wrong rules.
+ */
 export function tokenExchange(
   dependencies: Dependencies,
 ): (Feature & TokenExchangePart) | undefined {
@@ -100,9 +123,13 @@ export function tokenExchange(
   checkRules(settings)
   const handler = createHandler(dependencies)
   return {
-    register: provider => provider.registerGrantType(EXCHANGE_GRANT, handler, PARAMETERS),
-    discovery: () => (apis.some(api => api.authorization_server) ? ISSUES_ASSERTIONS : {}),
-    adapters: { Grant: () => ({ find: id => findExchangeGrant(dependencies, id) }) },
+    register: provider =>
+      provider.registerGrantType(EXCHANGE_GRANT, handler, PARAMETERS),
+    discovery: () =>
+      apis.some(api => api.authorization_server) ? ISSUES_ASSERTIONS : {},
+    adapters: {
+      Grant: () => ({ find: id => findExchangeGrant(dependencies, id) }),
+    },
     tokenClaims: (_ctx, token) => exchanged.get(token)?.claims,
     finishAssertion(token, jwt) {
       const { client_id } = exchanged.get(token) ?? {}
@@ -113,7 +140,10 @@ export function tokenExchange(
   }
 }
 
-/** Throws a `ConfigError` for rules that name what the config folder does not have. */
+/**
+ * Throws a `ConfigError` for rules that name what the config folder does not
+ * have.
+ */
 function checkRules({ resources, files, clients }: Settings): void {
   const apis = Object.values(resources)
   const clientIds = clients
@@ -124,10 +154,19 @@ function checkRules({ resources, files, clients }: Settings): void {
   const findings: Finding[] = []
   for (const { resource, scopes, exchange = [] } of apis) {
     const at = inResourceFile(required(files.resources[resource]))
-    for (const [i, { client, from = [], scopes: named }] of exchange.entries()) {
-      const check = (key: string, names: string[], valid: string[], problem: string) => {
+    for (const [
+      i,
+      { client, from = [], scopes: named },
+    ] of exchange.entries()) {
+      const check = (
+        key: string,
+        names: string[],
+        valid: string[],
+        problem: string,
+      ) => {
         const unknown = names.filter(name => !valid.includes(name))
-        const add = (name: string) => at(['exchange', i, key], 'exchange', `${problem} ${name}`)
+        const add = (name: string) =>
+          at(['exchange', i, key], 'exchange', `${problem} ${name}`)
         findings.push(...unknown.map(add))
       }
       check('client', [client], clientIds, NO_CLIENT)
@@ -144,7 +183,9 @@ function createHandler(dependencies: Dependencies) {
   const readSubject = createSubjectReader(dependencies)
 
   /** Steps 1 to 3: checks everything but the access of the user. */
-  async function readExchange(ctx: TokenEndpointGrantContext): Promise<Exchange> {
+  async function readExchange(
+    ctx: TokenEndpointGrantContext,
+  ): Promise<Exchange> {
     const client = required(ctx.oidc.client)
     const params = ctx.oidc.params as ExchangeParameters
     const { api, rules } = findTarget(settings, client, params)
@@ -153,19 +194,37 @@ function createHandler(dependencies: Dependencies) {
     if (source?.clientId !== subject.clientId) return refuseSubject(ENDED)
     const rule = findRule(rules, client, subject)
     const actors = [client.clientId, ...(source.actors ?? [])]
-    if (actors.length > MAX_ACTORS) return refuseSubject(`was exchanged ${MAX_ACTORS} times before`)
+    if (actors.length > MAX_ACTORS)
+      return refuseSubject(`was exchanged ${MAX_ACTORS} times before`)
     const given = { ...source.resources }
-    const own = Object.values(settings.resources).find(one => audienceOf(one) === subject.aud)
+    const own = Object.values(settings.resources).find(
+      one => audienceOf(one) === subject.aud,
+    )
     if (own) given[own.resource] = String(subject.scope)
-    const allowed = allowedScopes(rule, [given[api.resource], scopeOf(client)]).filter(
+    const allowed = allowedScopes(rule, [
+      given[api.resource],
+      scopeOf(client),
+    ]).filter(
       scope => !hasWord(source.rejected?.resources?.[api.resource], scope),
     )
     const scopes = params.scope?.split(' ') ?? allowed
     const excess = scopes.filter(scope => !allowed.includes(scope)).join(' ')
     if (excess || !scopes.length) {
-      throw new errors.InvalidScope('scope has more than the exchange allows', excess)
+      throw new errors.InvalidScope(
+        'scope has more than the exchange allows',
+        excess,
+      )
     }
-    return { client, api, rule, subject, source, actors, given, scope: scopes.join(' ') }
+    return {
+      client,
+      api,
+      rule,
+      subject,
+      source,
+      actors,
+      given,
+      scope: scopes.join(' '),
+    }
   }
 
   /** Step 4: returns the user, and the client where the user signed in. */
@@ -175,17 +234,27 @@ function createHandler(dependencies: Dependencies) {
     if (!root) return refuseSubject(ENDED)
     oidc.entity('Grant', root)
     const account = await dependencies.grants.accountOfToken(oidc, source)
-    if (!account || !(await mayUseAll(account, [root.clientId]))) return refuseSubject(ENDED)
+    if (!account || !(await mayUseAll(account, [root.clientId])))
+      return refuseSubject(ENDED)
     return { account: account.id, rootClient: required(root.clientId) }
   }
 
-  /** Notes the use of the consent. The account page shows the clients that act through an application. */
-  async function noteUse(account: string, rootClient: string, clientId: string) {
+  /**
+   * Notes the use of the consent. The account page shows the clients that act
+   * through an application.
+   */
+  async function noteUse(
+    account: string,
+    rootClient: string,
+    clientId: string,
+  ) {
     await consents.touch(account, rootClient)
     await consents.change(account, rootClient, ({ value: consent }) => {
       const known = consent?.actors ?? []
       const isNew = ![rootClient, ...known].includes(clientId)
-      return consent && isNew ? { ...consent, actors: [clientId, ...known] } : undefined
+      return consent && isNew
+        ? { ...consent, actors: [clientId, ...known] }
+        : undefined
     })
   }
 
@@ -209,15 +278,25 @@ function createHandler(dependencies: Dependencies) {
   }
 }
 
-/** Returns the API that a request names, and its rules for the client. Throws if there is none. */
-function findTarget({ resources }: Settings, client: Client, params: ExchangeParameters) {
+/**
+ * Returns the API that a request names, and its rules for the client. Throws if
+ * there is none.
+ */
+function findTarget(
+  { resources }: Settings,
+  client: Client,
+  params: ExchangeParameters,
+) {
   if (client.tokenEndpointAuthMethod === 'none') {
-    throw new errors.UnauthorizedClient('a public client cannot exchange tokens')
+    throw new errors.UnauthorizedClient(
+      'a public client cannot exchange tokens',
+    )
   }
   const problem = problemIn(params)
   if (problem) throw new errors.InvalidRequest(problem)
   const api = Object.values(resources).find(one => isTarget(one, params))
-  const rules = api?.exchange?.filter(rule => rule.client === client.clientId) ?? []
+  const rules =
+    api?.exchange?.filter(rule => rule.client === client.clientId) ?? []
   if (!api || !rules.length) throw new errors.InvalidTarget(NO_RULE)
   if (params.requested_token_type === JWT && api.token_format !== 'jwt') {
     throw new errors.InvalidRequest(OPAQUE)
@@ -225,21 +304,37 @@ function findTarget({ resources }: Settings, client: Client, params: ExchangePar
   return { api, rules }
 }
 
-/** Whether the request names the API. An assertion is for its authorization server, a token for the API itself. */
+/**
+ * Whether the request names the API. An assertion is for its authorization
+ * server, a token for the API itself.
+ */
 function isTarget(api: ResourceFile, params: ExchangeParameters): boolean {
-  const { resource = api.resource, audience = params.resource, requested_token_type } = params
+  const {
+    resource = api.resource,
+    audience = params.resource,
+    requested_token_type,
+  } = params
   if (resource !== api.resource) return false
   const { authorization_server: server } = api
-  if (requested_token_type === ID_JAG) return server !== undefined && params.audience === server
+  if (requested_token_type === ID_JAG)
+    return server !== undefined && params.audience === server
   if (server !== undefined || audience === undefined) return false
   return [api.resource, audienceOf(api)].includes(audience)
 }
 
-/** Returns the rule for a subject token: by its audience, and without `from` for a token of the client itself. */
+/**
+ * Returns the rule for a subject token: by its audience, and without `from` for
+ * a token of the client itself.
+ */
 function findRule(rules: Rule[], client: Client, subject: Subject): Rule {
   const isOwn = subject.clientId === client.clientId
-  const rule = rules.find(({ from }) => from?.includes(String(subject.aud)) ?? isOwn)
-  if (!rule) return refuseSubject('must be of the client, or for an API in `from` of exchange')
+  const rule = rules.find(
+    ({ from }) => from?.includes(String(subject.aud)) ?? isOwn,
+  )
+  if (!rule)
+    return refuseSubject(
+      'must be of the client, or for an API in `from` of exchange',
+    )
   const { may_act } = subject.claims
   if (may_act !== undefined && mapOf(may_act).sub !== client.clientId) {
     return refuseSubject('has another client in may_act')
@@ -247,13 +342,22 @@ function findRule(rules: Rule[], client: Client, subject: Subject): Rule {
   return rule
 }
 
-/** Returns the scopes of a rule that are within all limits. An absent limit allows every scope. */
+/**
+ * Returns the scopes of a rule that are within all limits. An absent limit
+ * allows every scope.
+ */
 const allowedScopes = ({ scopes }: Rule, limits: (string | undefined)[]) =>
-  scopes.filter(scope => limits.every(limit => limit === undefined || hasWord(limit, scope)))
+  scopes.filter(scope =>
+    limits.every(limit => limit === undefined || hasWord(limit, scope)),
+  )
 
-const hasWord = (words: string | undefined, word: string) => words?.split(' ').includes(word)
+const hasWord = (words: string | undefined, word: string) =>
+  words?.split(' ').includes(word)
 
-/** Step 5. The token is bound to the key that the client has proved, and ends with the subject token. */
+/**
+ * Step 5. The token is bound to the key that the client has proved, and ends
+ * with the subject token.
+ */
 async function issueToken(
   { settings, records }: Dependencies,
   ctx: TokenEndpointGrantContext,
@@ -277,10 +381,16 @@ async function issueToken(
     rejected,
     actors,
     resources: { ...given, [api.resource]: scope },
-    dependsOn: [...(source.dependsOn ?? [grantName(source.jti)]), ...subject.records],
+    dependsOn: [
+      ...(source.dependsOn ?? [grantName(source.jti)]),
+      ...subject.records,
+    ],
   }
-  await saveWithRequest(() => exchangeGrants(records).save(grantId, grant, { ttl }))
-  const { requested_token_type = ACCESS_TOKEN } = ctx.oidc.params as ExchangeParameters
+  await saveWithRequest(() =>
+    exchangeGrants(records).save(grantId, grant, { ttl }),
+  )
+  const { requested_token_type = ACCESS_TOKEN } = ctx.oidc
+    .params as ExchangeParameters
   return {
     access_token: await token.save(),
     issued_token_type: requested_token_type,
@@ -296,12 +406,15 @@ async function issueAssertion(
   ctx: TokenEndpointGrantContext,
   { client, api, rule, subject, source, scope }: Exchange,
 ) {
-  if (client.subjectType === 'pairwise') throw new errors.UnauthorizedClient(PAIRWISE)
+  if (client.subjectType === 'pairwise')
+    throw new errors.UnauthorizedClient(PAIRWISE)
   const about = { accountId: source.accountId, scope, grantId: newTag() }
   const token = tokenFor(ctx.oidc, api, about, settings)
   Object.assign(token, { expiresIn: ASSERTION_SECONDS })
   await bindToken(ctx, token, subject.cnf)
-  const known = Object.entries(subject.claims).filter(([name]) => PASSED_ON.includes(name))
+  const known = Object.entries(subject.claims).filter(([name]) =>
+    PASSED_ON.includes(name),
+  )
   const claims = { ...Object.fromEntries(known), resource: api.resource }
   exchanged.set(token, { claims, client_id: rule.client_id ?? client.clientId })
   return {

@@ -1,6 +1,8 @@
-// Assertions of an upstream issuer about its users (Identity Assertion JWT Authorization Grant, a draft): a client
-// gets a token for an API with one, without a page. The issuer has decided in place of the user, so that consent is
-// recorded: the user finds the application on the account page, and can remove it.
+// Assertions of an upstream issuer about its users (Identity Assertion JWT
+// Authorization Grant, a draft): a client gets a token for an API with one,
+// without a page. The issuer has decided in place of the user, so that consent
+// is recorded: the user finds the application on the account page, and can
+// remove it.
 //
 //   1  verify            signature, audience, client, age; and the assertion was not used
 //   2  apiOf, scopesOf   its API and scopes must be known, and allowed for the client
@@ -10,10 +12,15 @@
 //   6  writeGrant        the consent and the grant are written, then the token
 //   7  markAsUsed        the assertion is marked as used: the commit of the request
 //
-// Everything that can refuse the request comes before step 6. So a refused assertion restores no access that has ended.
+// Everything that can refuse the request comes before step 6. So a refused
+// assertion restores no access that has ended.
 
 import { decodeJwt, type JWTPayload, jwtVerify } from 'jose'
-import { type Client, errors, type TokenEndpointGrantContext } from 'oidc-provider'
+import {
+  type Client,
+  errors,
+  type TokenEndpointGrantContext,
+} from 'oidc-provider'
 import type { IDToken } from 'openid-client'
 import { type ResourceFile, scopesFor } from '../../config/schema/resource.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
@@ -50,11 +57,15 @@ export function createAssertionHandler(
   const { make, accountOfToken } = dependencies.grants
   const rules = createRules(settings)
 
-  /** Returns the claims of an assertion for a client. Throws if the assertion is not valid. */
+  /**
+   * Returns the claims of an assertion for a client. Throws if the assertion is
+   * not valid.
+   */
   async function verify(assertion: string, { clientId }: Client) {
     const { iss = '' } = decodeJwt(assertion)
     const from = trusted.find(({ upstream }) => upstream.issuer === iss)
-    if (!from) throw new Error(`${iss} has no file in upstreams/ with assertions`)
+    if (!from)
+      throw new Error(`${iss} has no file in upstreams/ with assertions`)
     const { payload } = await jwtVerify(assertion, from.issuer.key, {
       issuer: iss,
       audience: settings.issuer,
@@ -72,7 +83,9 @@ export function createAssertionHandler(
     if (payload.client_id !== clientId || [payload.aud].flat().length > 1) {
       throw new Error('is for another client')
     }
-    const { value: used } = await replayRecords(records).read(replayId(iss, jti))
+    const { value: used } = await replayRecords(records).read(
+      replayId(iss, jti),
+    )
     if (used) throw new Error(WAS_USED)
     const cnf = confirmationIn(payload.cnf)
     if (!cnf) throw new Error(CNF_PROBLEM)
@@ -80,21 +93,42 @@ export function createAssertionHandler(
   }
 
   /** Returns the API that the request and the assertion name. */
-  function apiOf({ resource: asked }: Parameters, { resource: given }: JWTPayload): ResourceFile {
+  function apiOf(
+    { resource: asked }: Parameters,
+    { resource: given }: JWTPayload,
+  ): ResourceFile {
     const resource = asked ?? given
-    const api = Object.values(settings.resources).find(one => one.resource === resource)
-    if (!api || api.authorization_server || ![given].flat().includes(resource)) {
-      throw new errors.InvalidTarget('resource must be an API of the assertion, and known here')
+    const api = Object.values(settings.resources).find(
+      one => one.resource === resource,
+    )
+    if (
+      !api ||
+      api.authorization_server ||
+      ![given].flat().includes(resource)
+    ) {
+      throw new errors.InvalidTarget(
+        'resource must be an API of the assertion, and known here',
+      )
     }
     return api
   }
 
-  /** Returns the scopes of the API that the request, the assertion and the client have. Throws if there are none. */
-  function scopesOf(api: ResourceFile, params: Parameters, claims: JWTPayload, client: Client) {
+  /**
+   * Returns the scopes of the API that the request, the assertion and the
+   * client have. Throws if there are none.
+   */
+  function scopesOf(
+    api: ResourceFile,
+    params: Parameters,
+    claims: JWTPayload,
+    client: Client,
+  ) {
     const given = String(claims.scope).split(' ')
     const asked = scopeIn(params, claims).split(' ')
     const about = { client_id: client.clientId, scope: scopeOf(client) }
-    const known = scopesFor(api, about).filter(name => asked.includes(name) && given.includes(name))
+    const known = scopesFor(api, about).filter(
+      name => asked.includes(name) && given.includes(name),
+    )
     if (!known.length) throw noScope(params, claims)
     return known
   }
@@ -109,29 +143,50 @@ export function createAssertionHandler(
     const found = await accountFor(directory, upstream, claims as IDToken, true)
     const { account, refusal, isLinked } = found
     if (!account) return refuse(`is about a user without access: ${refusal}`)
-    const about = { account: account.id, upstream: upstream.name, subject: claims.sub }
+    const about = {
+      account: account.id,
+      upstream: upstream.name,
+      subject: claims.sub,
+    }
     if (isLinked) note(ctx, 'account_linked', about)
-    const missing = refusalOf(client, account) ?? missingStep(upstream, client, account, claims)
-    return missing ? refuse(`is about a user without access: ${missing}`) : account
+    const missing =
+      refusalOf(client, account) ??
+      missingStep(upstream, client, account, claims)
+    return missing
+      ? refuse(`is about a user without access: ${missing}`)
+      : account
   }
 
-  /** Returns the requirement of a sign-in that the assertion does not meet; undefined if there is none. */
-  function missingStep(upstream: Upstream, client: Client, account: Account, claims: JWTPayload) {
+  /**
+   * Returns the requirement of a sign-in that the assertion does not meet;
+   * undefined if there is none.
+   */
+  function missingStep(
+    upstream: Upstream,
+    client: Client,
+    account: Account,
+    claims: JWTPayload,
+  ) {
     const { require_sign_in, second_factor } = client
     if (require_sign_in !== undefined && require_sign_in !== upstream.name) {
       return 'the client needs another sign-in'
     }
     const isRequired = second_factor === 'required' || rules.isRequired(account)
     const acr = acrOf(upstream, claims)
-    const isProven = upstream.second_factor === 'exempt' || satisfies(acr, TWO_FACTOR_ACR)
+    const isProven =
+      upstream.second_factor === 'exempt' || satisfies(acr, TWO_FACTOR_ACR)
     return isRequired && !isProven ? 'a second factor is needed' : undefined
   }
 
   /**
-   * Returns what the user has declined, and the version of the consent. Refuses an assertion that is older than the
-   * end of the access.
+   * Returns what the user has declined, and the version of the consent. Refuses
+   * an assertion that is older than the end of the access.
    */
-  async function findAccess(accountId: string, clientId: string, issuedAt: number) {
+  async function findAccess(
+    accountId: string,
+    clientId: string,
+    issuedAt: number,
+  ) {
     const found = await consents.read(accountId, clientId)
     const isCurrent = await directory.findEnabled(accountId, issuedAt)
     if (!isCurrent || issuedAt <= withdrawalOf(found)) return refuse(HAS_ENDED)
@@ -139,8 +194,8 @@ export function createAssertionHandler(
   }
 
   /**
-   * Writes the consent and the grant. Access that ended since `findAccess` does not come back: the version differs, or
-   * the account has no access.
+   * Writes the consent and the grant. Access that ended since `findAccess` does
+   * not come back: the version differs, or the account has no access.
    */
   async function writeGrant(
     { oidc }: TokenEndpointGrantContext,
@@ -150,8 +205,15 @@ export function createAssertionHandler(
     decision: Decision,
   ) {
     const client = required(oidc.client)
-    if (!(await consents.decide(accountId, client.clientId, decision))) return refuse(HAS_ENDED)
-    const grant = await make(oidc.provider, client, accountId, issuedAt, grantId)
+    if (!(await consents.decide(accountId, client.clientId, decision)))
+      return refuse(HAS_ENDED)
+    const grant = await make(
+      oidc.provider,
+      client,
+      accountId,
+      issuedAt,
+      grantId,
+    )
     if (!grant) return refuse(HAS_ENDED)
     await grant.save()
     oidc.entity('Grant', grant)
@@ -163,27 +225,47 @@ export function createAssertionHandler(
     const { oidc } = ctx
     const client = required(oidc.client)
     if (client.tokenEndpointAuthMethod === 'none') {
-      throw new errors.UnauthorizedClient('a public client cannot use assertions')
+      throw new errors.UnauthorizedClient(
+        'a public client cannot use assertions',
+      )
     }
     const params = mapOf(oidc.params)
-    const verified = await verify(String(params.assertion), client).catch(refuse)
+    const verified = await verify(String(params.assertion), client).catch(
+      refuse,
+    )
     const { upstream, claims, iss, jti, iat, exp, cnf } = verified
 
     const api = apiOf(params, claims)
     const known = scopesOf(api, params, claims, client)
     const { id: accountId } = await findAccount(ctx, upstream, claims)
-    const { declined, version } = await findAccess(accountId, client.clientId, iat)
-    const scopes = known.filter(name => !declined.includes(keyOf(name, api.resource)))
+    const { declined, version } = await findAccess(
+      accountId,
+      client.clientId,
+      iat,
+    )
+    const scopes = known.filter(
+      name => !declined.includes(keyOf(name, api.resource)),
+    )
     if (!scopes.length) throw noScope(params, claims)
 
     const grantId = newTag()
-    const token = tokenFor(oidc, api, { accountId, scope: scopes.join(' '), grantId }, settings)
+    const token = tokenFor(
+      oidc,
+      api,
+      { accountId, scope: scopes.join(' '), grantId },
+      settings,
+    )
     await bindToken(ctx, token, cnf)
 
     const keys = scopes.map(name => keyOf(name, api.resource))
-    await writeGrant(ctx, accountId, iat, grantId, { scopes: keys, declined: [], version })
+    await writeGrant(ctx, accountId, iat, grantId, {
+      scopes: keys,
+      declined: [],
+      version,
+    })
 
-    // The last write: after a fault the client can send the assertion again. Of several at once one succeeds.
+    // The last write: after a fault the client can send the assertion again. Of
+    // several at once one succeeds.
     async function markAsUsed() {
       if (await oidc.provider.ReplayDetection.unique(iss, jti, exp)) return
       await revokeGrant(records, grantId)
@@ -200,16 +282,26 @@ export function createAssertionHandler(
   }
 }
 
-/** Returns the scope that the request asks for: by default that of the assertion. */
-const scopeIn = (params: Parameters, claims: JWTPayload) => String(params.scope ?? claims.scope)
+/**
+ * Returns the scope that the request asks for: by default that of the
+ * assertion.
+ */
+const scopeIn = (params: Parameters, claims: JWTPayload) =>
+  String(params.scope ?? claims.scope)
 
 const noScope = (params: Parameters, claims: JWTPayload) =>
-  new errors.InvalidScope('scope must be of the assertion', scopeIn(params, claims))
+  new errors.InvalidScope(
+    'scope must be of the assertion',
+    scopeIn(params, claims),
+  )
 
 const WAS_USED = 'was used before'
 const HAS_ENDED = 'is about access that has ended'
 
-/** Refuses an assertion (RFC 7523 §3.1), unless the keys of its issuer cannot be read now. */
+/**
+ * Refuses an assertion (RFC 7523 §3.1), unless the keys of its issuer cannot be
+ * read now.
+ */
 function refuse(problem: unknown): never {
   const outage = outageIn(problem)
   if (outage) throw outage

@@ -1,5 +1,5 @@
-// The account of a user who signed in at an upstream issuer. Accounts are found by (issuer, sub), never by
-// an e-mail address alone.
+// The account of a user who signed in at an upstream issuer. Accounts are found
+// by (issuer, sub), never by an e-mail address alone.
 
 import { hash } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
@@ -10,7 +10,11 @@ import type { Upstream } from '../../config/schema/upstream.ts'
 import { isDeeper } from '../../oidc/claims.ts'
 import { tidy } from '../../oidc/display-text.ts'
 import type { Account, Link } from '../../sign-in/account.ts'
-import { foldUsername, InvalidAccount, profileSchema } from '../../sign-in/account.ts'
+import {
+  foldUsername,
+  InvalidAccount,
+  profileSchema,
+} from '../../sign-in/account.ts'
 import type { OwnAccounts } from '../../sign-in/directory.ts'
 
 /** Reason for a refused sign-in at an upstream issuer, for the log only. */
@@ -19,26 +23,36 @@ export type UpstreamRefusal = 'not_allowed' | 'not_linked' | 'username_taken'
 const MAX_ATTRIBUTE_DEPTH = 16
 
 /** Returns the `acr` that the file maps; undefined if it maps none. */
-export function acrOf({ acr: known }: Pick<Upstream, 'acr'>, { acr }: Record<string, unknown>) {
-  return typeof acr === 'string' && Object.hasOwn(known, acr) ? known[acr] : undefined
+export function acrOf(
+  { acr: known }: Pick<Upstream, 'acr'>,
+  { acr }: Record<string, unknown>,
+) {
+  return typeof acr === 'string' && Object.hasOwn(known, acr)
+    ? known[acr]
+    : undefined
 }
 
 /** The link of an account to a user of the issuer. */
-export const linkOf = ({ issuer }: Upstream, subject: string): Link => ({ issuer, subject })
+export const linkOf = ({ issuer }: Upstream, subject: string): Link => ({
+  issuer,
+  subject,
+})
 
 const linksBut = (links: Link[] = [], issuer: string) =>
   links.filter(link => link.issuer !== issuer)
 
 /**
- * Lets a user of an upstream issuer sign in to the account. Throws `InvalidAccount`, also for a second user
- * of the issuer: the account page could not tell them apart, and a hijacker could stay unnoticed.
+ * Lets a user of an upstream issuer sign in to the account. Throws
+ * `InvalidAccount`, also for a second user of the issuer: the account page
+ * could not tell them apart, and a hijacker could stay unnoticed.
  */
 export function addLink(directory: OwnAccounts, id: string, link: Link) {
   return directory.change(id, account => {
     const { links = [] } = account
     if (links.some(other => isDeepStrictEqual(other, link))) return account
     const others = linksBut(links, link.issuer)
-    if (others.length === links.length) return { ...account, links: [...links, link] }
+    if (others.length === links.length)
+      return { ...account, links: [...links, link] }
     throw new InvalidAccount(
       'The account has a link to another user of this issuer: unlink it first.',
     )
@@ -46,8 +60,9 @@ export function addLink(directory: OwnAccounts, id: string, link: Link) {
 }
 
 /**
- * Returns the account without any link to the issuer; undefined if that is its only way to sign in. With its last link
- * it loses an address that is not verified: it came from an issuer, and would keep its owner from an account.
+ * Returns the account without any link to the issuer; undefined if that is its
+ * only way to sign in. With its last link it loses an address that is not
+ * verified: it came from an issuer, and would keep its owner from an account.
  */
 export function withoutIssuer(
   account: Account,
@@ -72,8 +87,9 @@ export interface Outcome {
 }
 
 /**
- * Finds the account of a user of the issuer, or adds it, and updates its fields. `isAssertion`: the claims are those
- * of an assertion, which has few of them. It changes no account.
+ * Finds the account of a user of the issuer, or adds it, and updates its
+ * fields. `isAssertion`: the claims are those of an assertion, which has few of
+ * them. It changes no account.
  */
 export async function accountFor(
   directory: OwnAccounts,
@@ -89,43 +105,57 @@ export async function accountFor(
     const linked = await directory.findByLink(link)
     const known = linked ?? (await linkByEmail(directory, said, link))
     if (known?.enabled === false) return { refusal: 'disabled', ignored }
-    if (!known && upstream.accounts === 'link') return { refusal: 'not_linked', ignored }
+    if (!known && upstream.accounts === 'link')
+      return { refusal: 'not_linked', ignored }
     let account = known
     if (!known) account = await create(directory, said, upstream, link)
     else if (!isAssertion) account = await update(directory, known, said)
     if (!account) return { refusal: 'not_linked', ignored }
     return { account, isLinked: known && !linked, ignored }
   } catch (error) {
-    if (error instanceof InvalidAccount) return { refusal: 'username_taken', ignored }
+    if (error instanceof InvalidAccount)
+      return { refusal: 'username_taken', ignored }
     throw error
   }
 }
 
 /**
- * Decides what an ID token says about a user: which claim of this issuer may admit the user, and set,
- * change, verify or link what. docs/identity-providers/README.md has the same as a table.
+ * Decides what an ID token says about a user: which claim of this issuer may
+ * admit the user, and set, change, verify or link what.
+ * docs/identity-providers/README.md has the same as a table.
  */
 export function readClaims(upstream: Upstream, claims: IDToken) {
   const { allow, claims: sources, link_by_verified_email } = upstream
   const ignored: string[] = []
   /** A claim that is not valid counts as absent. */
-  function read(field: 'username' | 'name' | 'email', claim = sources[field] ?? '') {
+  function read(
+    field: 'username' | 'name' | 'email',
+    claim = sources[field] ?? '',
+  ) {
     const sent = claims[claim] ?? undefined
     if (claim === '' || sent === undefined) return undefined
-    const { data, error } = profileSchema.shape[field].safeParse(sent, { error: plainWords })
+    const { data, error } = profileSchema.shape[field].safeParse(sent, {
+      error: plainWords,
+    })
     const type =
-      typeof sent === 'string' ? error?.issues[0]?.message : `must be text, and is a ${typeof sent}`
+      typeof sent === 'string'
+        ? error?.issues[0]?.message
+        : `must be text, and is a ${typeof sent}`
     if (error) ignored.push(`${claim}: ${type}`)
     return data
   }
 
   const { email_verified: flag } = claims
   if (flag !== undefined && typeof flag !== 'boolean') {
-    ignored.push(`email_verified: must be true or false, and is a ${typeof flag}`)
+    ignored.push(
+      `email_verified: must be true or false, and is a ${typeof flag}`,
+    )
   }
   const address = read('email', 'email')
-  // Another issuer, or an operator, decides about the addresses of other domains.
-  const isVouched = flag === true && allow.email_domains?.includes(domainOf(address))
+  // Another issuer, or an operator, decides about the addresses of other
+  // domains.
+  const isVouched =
+    flag === true && allow.email_domains?.includes(domainOf(address))
   const email = sources.email === 'email' ? address : read('email')
   const name = read('name')
   const attributes = Object.entries(sources).flatMap(([field, claim]) => {
@@ -140,12 +170,15 @@ export function readClaims(upstream: Upstream, claims: IDToken) {
     ignored,
     isAllowed:
       (isVouched || !allow.email_domains) &&
-      Object.entries(allow.claims).every(([name, value]) => [claims[name]].flat().includes(value)),
+      Object.entries(allow.claims).every(([name, value]) =>
+        [claims[name]].flat().includes(value),
+      ),
     /** The address by which an account may be linked. */
     linkable: link_by_verified_email && isVouched ? address : undefined,
     /**
-     * The username of a new account; undefined if it has to be made. At sign-in a username wins over an
-     * address: only the owner of an address may have it as username.
+     * The username of a new account; undefined if it has to be made. At sign-in
+     * a username wins over an address: only the owner of an address may have it
+     * as username.
      */
     username() {
       const own = isVouched ? address : undefined
@@ -153,29 +186,46 @@ export function readClaims(upstream: Upstream, claims: IDToken) {
       if (wanted && (!wanted.includes('@') || wanted === own?.toLowerCase()))
         return read('username')
       if (wanted)
-        ignored.push(`${sources.username}: is an address that this issuer does not verify`)
+        ignored.push(
+          `${sources.username}: is an address that this issuer does not verify`,
+        )
       return profileSchema.shape.username.safeParse(own).data
     },
     profile: {
       ...(name !== undefined && { name }),
       ...(email !== undefined && { email }),
-      // `email_verified` is about the claim `email`. An address that is no longer sent stays, unverified.
-      ...(sources.email && { email_verified: sources.email === 'email' && isVouched === true }),
+      // `email_verified` is about the claim `email`. An address that is no
+      // longer sent stays, unverified.
+      ...(sources.email && {
+        email_verified: sources.email === 'email' && isVouched === true,
+      }),
     },
-    /** Undefined: the issuer has no such claim (any more), and the attribute is deleted. */
+    /**
+     * Undefined: the issuer has no such claim (any more), and the attribute is
+     * deleted.
+     */
     attributes: Object.fromEntries(attributes),
   }
 }
 type Said = ReturnType<typeof readClaims>
 
-/** Returns the domain of an e-mail address, in lower case; empty if there is none. */
-export const domainOf = (address = '') => /@([^@]*)$/.exec(tidy(address))?.[1]?.toLowerCase() ?? ''
+/**
+ * Returns the domain of an e-mail address, in lower case; empty if there is
+ * none.
+ */
+export const domainOf = (address = '') =>
+  /@([^@]*)$/.exec(tidy(address))?.[1]?.toLowerCase() ?? ''
 
 /**
- * Both sides must have verified the address, and only one account may have it. The address of an account
- * with a link came from an issuer, or belongs to a user who signs in there: its owner may be another.
+ * Both sides must have verified the address, and only one account may have it.
+ * The address of an account with a link came from an issuer, or belongs to a
+ * user who signs in there: its owner may be another.
  */
-async function linkByEmail(directory: OwnAccounts, { linkable }: Said, link: Link) {
+async function linkByEmail(
+  directory: OwnAccounts,
+  { linkable }: Said,
+  link: Link,
+) {
   if (linkable === undefined) return undefined
   const holders = await directory.findByEmail(linkable)
   // Another tab may just have added this link.
@@ -189,7 +239,11 @@ async function linkByEmail(directory: OwnAccounts, { linkable }: Said, link: Lin
 const present = (attributes: Said['attributes']): Account['attributes'] =>
   JSON.parse(JSON.stringify(attributes))
 
-async function update(directory: OwnAccounts, account: Account, { profile, attributes }: Said) {
+async function update(
+  directory: OwnAccounts,
+  account: Account,
+  { profile, attributes }: Said,
+) {
   const edit = (current: Account): Account => ({
     ...current,
     ...profile,
@@ -202,15 +256,27 @@ async function update(directory: OwnAccounts, account: Account, { profile, attri
 /** Pauses before each look for the account of a parallel first sign-in. */
 const WAITS_MS = [0, 10, 40, 160, 640]
 
-/** Adds an account. Of parallel first sign-ins of a user, one adds it, and the others find it. */
-async function create(directory: OwnAccounts, said: Said, { name }: Upstream, link: Link) {
+/**
+ * Adds an account. Of parallel first sign-ins of a user, one adds it, and the
+ * others find it.
+ */
+async function create(
+  directory: OwnAccounts,
+  said: Said,
+  { name }: Upstream,
+  link: Link,
+) {
   const digest = hash('sha256', `${link.issuer} ${link.subject}`, 'hex')
   const fallback = `${name.slice(0, 100)}-${digest.slice(0, 20)}`
   const wanted = said.username() ?? fallback
   const holders = await directory.findByEmail(foldUsername(wanted))
   const isTaken = holders.some(({ email_verified }) => email_verified)
   const username = isTaken ? fallback : wanted
-  const fields = { ...said.profile, attributes: present(said.attributes), username }
+  const fields = {
+    ...said.profile,
+    attributes: present(said.attributes),
+    username,
+  }
   try {
     return await directory.add(fields, undefined, { links: [link] })
   } catch (error) {

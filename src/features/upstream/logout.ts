@@ -1,4 +1,5 @@
-// Logout tokens of an upstream issuer (OpenID Connect Back-Channel Logout 1.0): end sessions of the user.
+// Logout tokens of an upstream issuer (OpenID Connect Back-Channel Logout 1.0):
+// end sessions of the user.
 
 import { type JWTPayload, jwtVerify } from 'jose'
 import type { Context } from 'koa'
@@ -24,8 +25,14 @@ export type UpstreamSession = { uid: string; account: string }
 export const upstreamSessionsOf = (records: Records) =>
   records.of<UpstreamSession>('UpstreamSession')
 
-/** The index of the sessions that began in one session of an issuer. `id`: its `iss` and `sid`. */
-export const upstreamIndex = (id: string): [string, string] => ['sessions of upstream', id]
+/**
+ * The index of the sessions that began in one session of an issuer. `id`: its
+ * `iss` and `sid`.
+ */
+export const upstreamIndex = (id: string): [string, string] => [
+  'sessions of upstream',
+  id,
+]
 
 /** Returns a claim, which may be absent. Throws if it is not text. */
 function textIn(payload: JWTPayload, name: string): string | undefined {
@@ -34,7 +41,10 @@ function textIn(payload: JWTPayload, name: string): string | undefined {
   throw new Error(`has a ${name} that is not text`)
 }
 
-/** Returns the handler of `backchannel_logout_uri`: 200, or 400 for a token that is not valid (§2.8). */
+/**
+ * Returns the handler of `backchannel_logout_uri`: 200, or 400 for a token that
+ * is not valid (§2.8).
+ */
 export function createLogoutReceiver(
   records: Records,
   sessions: Sessions,
@@ -57,14 +67,18 @@ export function createLogoutReceiver(
     const sid = textIn(payload, 'sid')
     const jti = textIn(payload, 'jti')
     const isLogout = isMap(events) && isMap(events[LOGOUT_EVENT])
-    if (!isLogout || nonce !== undefined) throw new Error('is not a logout token')
+    if (!isLogout || nonce !== undefined)
+      throw new Error('is not a logout token')
     const problem = headerProblem({ ...protectedHeader }, 'logout+jwt')
     if (problem) throw new Error(problem)
     if (!sub && !sid) throw new Error('has no sub and no sid')
     return { sub, sid, jti }
   }
 
-  /** Ends the sessions of a known `sid`, or else all of the user. Returns the id of the account. */
+  /**
+   * Ends the sessions of a known `sid`, or else all of the user. Returns the id
+   * of the account.
+   */
   async function endSessions({ sub, sid }: { sub?: string; sid?: string }) {
     const index = upstreamIndex(`${upstream.issuer} ${sid}`)
     const known = sid === undefined ? [] : await upstreamSessions.list(...index)
@@ -84,14 +98,18 @@ export function createLogoutReceiver(
       return ctx.throw(400, { error: 'invalid_request', error_description })
     }
     const form = await readForm(ctx)
-    const { jti, ...claims } = await verify(form.value('logout_token')).catch(refuse)
+    const { jti, ...claims } = await verify(form.value('logout_token')).catch(
+      refuse,
+    )
     const id = `${upstream.issuer} ${jti}`
     if ((await usedTokens.read(id)).value) refuse('was already used')
     const account = await endSessions(claims)
-    // The last write: after a fault the issuer can send the token again. Of several at once one succeeds.
+    // The last write: after a fault the issuer can send the token again. Of
+    // several at once one succeeds.
     const options = { ttl: REMEMBERED_SECONDS }
     if (!(await usedTokens.save(id, {}, options))) refuse('was already used')
-    if (account) note(ctx, 'session_ended', { account, upstream: upstream.name })
+    if (account)
+      note(ctx, 'session_ended', { account, upstream: upstream.name })
     ctx.body = ''
   }
 }

@@ -1,11 +1,16 @@
-// The account page with the ways to sign in: those that an account has, and those that it can add.
+// The account page with the ways to sign in: those that an account has, and
+// those that it can add.
 
 import type { Context } from 'koa'
 import type { IDToken } from 'openid-client'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import { note } from '../../operation/audit.ts'
 import { PLACES } from '../../pages/page-data.ts'
-import { type Account, InvalidAccount, type Link } from '../../sign-in/account.ts'
+import {
+  type Account,
+  InvalidAccount,
+  type Link,
+} from '../../sign-in/account.ts'
 import type { OwnAccounts } from '../../sign-in/directory.ts'
 import { methodFailed } from '../../sign-in/sign-in-page.ts'
 import type { SignedIn, Site, Submitted } from '../../sign-in/site.ts'
@@ -15,14 +20,18 @@ import type { Connection } from './issuer.ts'
 const OUTCOMES = ['added', 'removed', 'failed', 'taken'] as const
 type Outcome = (typeof OUTCOMES)[number]
 
-/** Returns the handlers of the page. `begin` returns the URL at which the user signs in at the issuer. */
+/**
+ * Returns the handlers of the page. `begin` returns the URL at which the user
+ * signs in at the issuer.
+ */
 export function createSignInsPage(
   { views }: Site,
   directory: OwnAccounts,
   connections: Connection[],
   begin: (connection: Connection, user: SignedIn) => Promise<string>,
 ) {
-  const isOf = ({ upstream }: Connection, { issuer }: Link) => issuer === upstream.issuer
+  const isOf = ({ upstream }: Connection, { issuer }: Link) =>
+    issuer === upstream.issuer
   const report = (ctx: Context, outcome: Outcome) =>
     ctx.redirect(`${PLACES.signIns}?outcome=${outcome}`)
 
@@ -31,13 +40,26 @@ export function createSignInsPage(
     connections.find(({ upstream }) => upstream.name === form.value(field))
 
   /** Sends the browser to the issuer; `add` has its response. */
-  async function startAdding(ctx: Context, user: Submitted, connection: Connection) {
-    const url = await begin(connection, user).catch(methodFailed(ctx, connection.upstream.name))
+  async function startAdding(
+    ctx: Context,
+    user: Submitted,
+    connection: Connection,
+  ) {
+    const url = await begin(connection, user).catch(
+      methodFailed(ctx, connection.upstream.name),
+    )
     return url ? views.navigate(ctx, url) : report(ctx, 'failed')
   }
 
-  /** Removes the links to an issuer. Changes nothing if the issuer is the only way to sign in. */
-  async function removeIssuer(ctx: Context, account: Account, upstream: Upstream) {
+  /**
+   * Removes the links to an issuer. Changes nothing if the issuer is the only
+   * way to sign in.
+   */
+  async function removeIssuer(
+    ctx: Context,
+    account: Account,
+    upstream: Upstream,
+  ) {
     let after: Account | undefined
     await directory.change(account.id, current => {
       after = withoutIssuer(current, upstream)
@@ -48,7 +70,11 @@ export function createSignInsPage(
     await directory.endSignIns(account.id, upstream.name)
     for (const { issuer, subject } of account.links ?? []) {
       if (issuer !== upstream.issuer) continue
-      note(ctx, 'account_unlinked', { account: account.id, upstream: upstream.name, subject })
+      note(ctx, 'account_unlinked', {
+        account: account.id,
+        upstream: upstream.name,
+        subject,
+      })
     }
     report(ctx, 'removed')
   }
@@ -60,7 +86,8 @@ export function createSignInsPage(
       const outcome = OUTCOMES.find(known => known === ctx.query.outcome)
       views.page(ctx, 'sign-ins', {
         hasPassword,
-        isLast: new Set(links.map(({ issuer }) => issuer)).size === 1 && !hasPassword,
+        isLast:
+          new Set(links.map(({ issuer }) => issuer)).size === 1 && !hasPassword,
         methods: connections.map(connection => ({
           name: connection.upstream.name,
           label: words.textOf(connection.upstream.label),
@@ -79,20 +106,38 @@ export function createSignInsPage(
       ctx.redirect(PLACES.signIns)
     },
 
-    /** Links the account to a user of the issuer; without claims, reports that it failed. */
-    async add(ctx: Context, { id }: Account, { upstream }: Connection, claims?: IDToken) {
+    /**
+     * Links the account to a user of the issuer; without claims, reports that
+     * it failed.
+     */
+    async add(
+      ctx: Context,
+      { id }: Account,
+      { upstream }: Connection,
+      claims?: IDToken,
+    ) {
       if (!claims) return report(ctx, 'failed')
       const link = linkOf(upstream, claims.sub)
-      const about = { account: id, upstream: upstream.name, subject: link.subject }
+      const about = {
+        account: id,
+        upstream: upstream.name,
+        subject: link.subject,
+      }
       const { isAllowed, ignored } = readClaims(upstream, claims)
       if (!isAllowed) {
-        note(ctx, 'sign_in_failed', { ...about, ignored, reason: 'not_allowed' })
+        note(ctx, 'sign_in_failed', {
+          ...about,
+          ignored,
+          reason: 'not_allowed',
+        })
         return report(ctx, 'failed')
       }
-      const account = await addLink(directory, id, link).catch((error: unknown) => {
-        if (!(error instanceof InvalidAccount)) throw error
-        note(ctx, 'sign_in_failed', { ...about, reason: error.message })
-      })
+      const account = await addLink(directory, id, link).catch(
+        (error: unknown) => {
+          if (!(error instanceof InvalidAccount)) throw error
+          note(ctx, 'sign_in_failed', { ...about, reason: error.message })
+        },
+      )
       if (!account) return report(ctx, 'taken')
       note(ctx, 'account_linked', about)
       report(ctx, 'added')

@@ -1,6 +1,8 @@
-// Sign-out at the issuer (OpenID Connect RP-Initiated Logout 1.0), and the cookie of a browser in which the
-// user has signed out. With this cookie no issuer is requested without a button, since the issuer could
-// sign the user in again without a question. Its value is the URL of the page after the sign-out.
+// Sign-out at the issuer (OpenID Connect RP-Initiated Logout 1.0), and the
+// cookie of a browser in which the user has signed out. With this cookie no
+// issuer is requested without a button, since the issuer could sign the user in
+// again without a question. Its value is the URL of the page after the
+// sign-out.
 
 import type { Context } from 'koa'
 import type { Settings } from '../../config/load.ts'
@@ -33,13 +35,23 @@ export function createSignOut(
     cookies.set(name, isTooLong ? encodeURIComponent(done) : value, options)
   }
 
-  /** Returns the URL at which the user of a session can sign out; undefined if that is not offered. */
-  async function urlOf(ctx: Context, session: Oidc['session']): Promise<URL | undefined> {
-    const isOf = ({ upstream }: Connection) => methodOf(session?.amr) === upstream.name
+  /**
+   * Returns the URL at which the user of a session can sign out; undefined if
+   * that is not offered.
+   */
+  async function urlOf(
+    ctx: Context,
+    session: Oidc['session'],
+  ): Promise<URL | undefined> {
+    const isOf = ({ upstream }: Connection) =>
+      methodOf(session?.amr) === upstream.name
     const { upstream, issuer } = connections.find(isOf) ?? {}
     if (!upstream || upstream.sign_out === 'none') return undefined
-    const { links = [] } = (await directory.find(session?.accountId ?? '')) ?? {}
-    const logout_hint = links.find(link => link.issuer === upstream.issuer)?.subject
+    const { links = [] } =
+      (await directory.find(session?.accountId ?? '')) ?? {}
+    const logout_hint = links.find(
+      link => link.issuer === upstream.issuer,
+    )?.subject
     const post_logout_redirect_uri = `${own}/sign-in/${upstream.name}/signed-out`
     const parameters: Record<string, string> = {}
     if (logout_hint) parameters.logout_hint = logout_hint
@@ -49,11 +61,15 @@ export function createSignOut(
     return issuer?.logoutUrl(parameters).catch(methodFailed(ctx, upstream.name))
   }
 
-  /** The library redirects to the client, or to the page that says that the user signed out. */
+  /**
+   * The library redirects to the client, or to the page that says that the user
+   * signed out.
+   */
   const signedOut: Finisher = async (ctx, { params, session }) => {
     const next = ctx.response.get('Location')
     if (!next || !params?.logout) return
-    const url = params.logout === 'upstream' ? await urlOf(ctx, session) : undefined
+    const url =
+      params.logout === 'upstream' ? await urlOf(ctx, session) : undefined
     mark(ctx, url ? next : done)
     if (url) ctx.redirect(url.href)
   }
@@ -65,9 +81,15 @@ export function createSignOut(
     forget(ctx: Context) {
       if (read(ctx)) ctx.cookies.set(name, null, options)
     },
-    /** Whether the user signed out in this browser, and did not sign in again since. */
+    /**
+     * Whether the user signed out in this browser, and did not sign in again
+     * since.
+     */
     isSignedOut: (ctx: Context) => read(ctx) !== undefined,
-    /** The browser returns from the issuer. Nothing in the request decides where it goes. */
+    /**
+     * The browser returns from the issuer. Nothing in the request decides where
+     * it goes.
+     */
     comeBack(ctx: Context) {
       const next = read(ctx)
       if (next) mark(ctx, done)

@@ -12,8 +12,9 @@
 //   PushedAuthorizationRequest          here               used once, at the end of the interaction
 //   others                              here               as the library asks
 //
-// The library calls `find` and `consume` separately, and ignores the result of the second. So a request that
-// loses a race must throw. The library also saves records that another request has removed.
+// The library calls `find` and `consume` separately, and ignores the result of
+// the second. So a request that loses a race must throw. The library also saves
+// records that another request has removed.
 //
 // A code becomes tokens
 //   1  oidc/grants.ts makes a grant from the consent. The authorization saves the code and the grant
@@ -30,8 +31,8 @@
 //      revokes the grant (codes.ts), which ends the opaque tokens of both requests (RFC 6749 §4.1.2). A request
 //      whose client has disconnected neither commits nor revokes.
 //
-// Within a request the library's context is ambient (request.ts), and a record is read once until the request writes
-// (store/request-reads.ts).
+// Within a request the library's context is ambient (request.ts), and a record
+// is read once until the request writes (store/request-reads.ts).
 //
 // Revocation of              removes                                        in
 //   an access token          its record                                     `destroy`
@@ -45,7 +46,12 @@
 
 import type { Adapter } from 'oidc-provider'
 import type { Collection, Found, Records } from '../../store/records.ts'
-import { CODES, createCodeAdapter, createTaggedAdapter, TAGGED } from './codes.ts'
+import {
+  CODES,
+  createCodeAdapter,
+  createTaggedAdapter,
+  TAGGED,
+} from './codes.ts'
 import {
   type GrantRecord,
   grantRecords,
@@ -71,16 +77,25 @@ import { alreadyUsed, answerOnce, noteReuse } from './reuse.ts'
 import type { SessionRecord } from './session-record.ts'
 import { createSessions, type Sessions } from './sessions.ts'
 
-/** Models whose records belong in a backup: clients that registered themselves, and what they are changed with. */
+/**
+ * Models whose records belong in a backup: clients that registered themselves,
+ * and what they are changed with.
+ */
 const MODELS_IN_BACKUP = ['Client', 'RegistrationAccessToken']
 
 /** Methods that replace those of the plain adapter. */
 export type AdapterPart = (plain: Adapter) => Partial<Adapter>
 
-/** A code or token that gets its value. `format`: `jwt` for an access token that is not stored. */
+/**
+ * A code or token that gets its value. `format`: `jwt` for an access token that
+ * is not stored.
+ */
 type NewToken = Partial<Record<'grantId' | 'format', string>>
 
-/** Returns the adapter, and functions that make token values, by model. `features`: adapter parts, by model. */
+/**
+ * Returns the adapter, and functions that make token values, by model.
+ * `features`: adapter parts, by model.
+ */
 export function createState(
   records: Records,
   lifetimes: Lifetimes,
@@ -96,17 +111,21 @@ export function createState(
       const { find, save, destroy } = refreshTokens
       return { find, upsert: save, destroy, consume: async () => {} }
     },
-    // The library looks for a token in every model. A value of another form is not read from the store.
+    // The library looks for a token in every model. A value of another form is
+    // not read from the store.
     ClientCredentials: ({ find }) => ({
       find: async id => (isTokenWithoutGrant(id) ? find(id) : undefined),
     }),
     Interaction: () => createInteractionAdapter(records),
     PushedAuthorizationRequest: ({ upsert }) => ({
-      upsert: (id, payload, ttl = 0) => upsert(id, payload, Math.max(ttl, lifetimes.pushedRequest)),
+      upsert: (id, payload, ttl = 0) =>
+        upsert(id, payload, Math.max(ttl, lifetimes.pushedRequest)),
     }),
   }
   const adapter = (model: string): Adapter => {
-    const ofModel = records.of<Payload>(model, { backup: MODELS_IN_BACKUP.includes(model) })
+    const ofModel = records.of<Payload>(model, {
+      backup: MODELS_IN_BACKUP.includes(model),
+    })
     const plain = createPlainAdapter(model, ofModel)
     const ofCore = {
       ...plain,
@@ -118,10 +137,14 @@ export function createState(
   }
   const tagged = ({ format, grantId = newTag() }: NewToken, id: string) =>
     format === 'jwt' ? jwtId(grantId, id) : taggedValue(grantId)
-  /** By model: returns the value of a token. `id` is the value that the library has made. */
+  /**
+   * By model: returns the value of a token. `id` is the value that the library
+   * has made.
+   */
   const tokenIds: Record<string, typeof tagged> = {
     ...Object.fromEntries(TAGGED.map(model => [model, tagged])),
-    // A rotation continues the family of the used token. Otherwise a new family begins.
+    // A rotation continues the family of the used token. Otherwise a new family
+    // begins.
     RefreshToken({ grantId = '' }) {
       const used = usedRefreshToken()
       return used ? refreshTokens.successor(used) : refreshTokens.first(grantId)
@@ -133,11 +156,14 @@ export function createState(
 /** Returns the default methods. */
 function createPlainAdapter(model: string, ofModel: Collection<Payload>) {
   return {
-    // Almost every record is new, and is not read before. A tombstone refuses it.
+    // Almost every record is new, and is not read before. A tombstone refuses
+    // it.
     async upsert(id: string, payload: Payload, ttl?: number) {
       const decide = ({ value, version }: Found<Payload>) =>
         value || version === 0 ? payload : undefined
-      await saveWithRequest(() => ofModel.change(id, decide, { ttl }, { version: 0 }))
+      await saveWithRequest(() =>
+        ofModel.change(id, decide, { ttl }, { version: 0 }),
+      )
     },
 
     async find(id: string): Promise<Payload | undefined> {
@@ -156,7 +182,8 @@ function createPlainAdapter(model: string, ofModel: Collection<Payload>) {
       await ofModel.remove(id)
     },
 
-    // Does nothing: the library also calls it to revoke one access token. `destroy` of the grant ends them all.
+    // Does nothing: the library also calls it to revoke one access token.
+    // `destroy` of the grant ends them all.
     revokeByGrantId: async () => {},
     findByUid: async () => undefined,
     findByUserCode: async () => undefined,
@@ -166,8 +193,9 @@ function createPlainAdapter(model: string, ofModel: Collection<Payload>) {
 function createGrantAdapter(records: Records, { grant }: Lifetimes) {
   const grants = grantRecords(records)
   return {
-    // A grant never replaces a record or a tombstone. With `offline_access` the record and its index have the
-    // long lifetime at once. `exp`, which the library checks, is short until a refresh token is issued.
+    // A grant never replaces a record or a tombstone. With `offline_access` the
+    // record and its index have the long lifetime at once. `exp`, which the
+    // library checks, is short until a refresh token is issued.
     async upsert(id: string, payload: Payload, shortTtl?: number) {
       const ttl = isForRefresh() ? grant.withRefreshToken : shortTtl
       const indexes = [grantsOfAccount(String(payload.accountId))]
@@ -176,7 +204,8 @@ function createGrantAdapter(records: Records, { grant }: Lifetimes) {
 
     find: async (id: string) => (await grants.read(id)).value,
 
-    // At the token endpoint the library revokes the grant of what was used before.
+    // At the token endpoint the library revokes the grant of what was used
+    // before.
     async destroy(id: string) {
       const grantType = currentRequest()?.oidc.params?.grant_type
       const isCodeReuse = isTokenRequest() && grantType !== 'refresh_token'
@@ -198,7 +227,8 @@ function createSessionAdapter(sessions: Sessions, { grant }: Lifetimes) {
     upsert: (_id: string, payload: object, ttl = 1) =>
       save(payload as SessionRecord, ttl, grant.withoutRefreshToken),
 
-    // The library calls this for a cookie value that it replaces, and at sign-out.
+    // The library calls this for a cookie value that it replaces, and at
+    // sign-out.
     async destroy(id: string) {
       const session = currentSession()
       if (session && session.jti !== id) return retire(id, session.uid)
@@ -216,7 +246,8 @@ function createInteractionAdapter(records: Records) {
   return {
     upsert: answerOnce(records, 'Interaction', isAnswered),
 
-    // Several requests can find an interaction. The one that removes it resumes it.
+    // Several requests can find an interaction. The one that removes it resumes
+    // it.
     async destroy(id: string) {
       if (!(await interactions.remove(id))) throw alreadyUsed('Interaction')
     },

@@ -3,15 +3,22 @@
 //   Grant TAG    one for each authorization, made from the consent; every use of an opaque token
 //                reads it
 //
-// Each authorization has a random tag. It is the id of the grant, and begins the authorization code and every
-// opaque access token: a code or token and its grant can be read at the same time. Tags differ between
-// authorizations, so that no two clients can link a user by them.
+// Each authorization has a random tag. It is the id of the grant, and begins
+// the authorization code and every opaque access token: a code or token and its
+// grant can be read at the same time. Tags differ between authorizations, so
+// that no two clients can link a user by them.
 //
-// Deleting a grant revokes all of its opaque tokens, however many there are; their records expire by
-// themselves. JWTs are not stored, and are valid until they expire.
+// Deleting a grant revokes all of its opaque tokens, however many there are;
+// their records expire by themselves. JWTs are not stored, and are valid until
+// they expire.
 
 import type { AdapterPayload } from 'oidc-provider'
-import { type Collection, type Name, openRecord, type Records } from '../../store/records.ts'
+import {
+  type Collection,
+  type Name,
+  openRecord,
+  type Records,
+} from '../../store/records.ts'
 import { pooledBytes, type Seal } from '../../store/seal.ts'
 import { now, type Store } from '../../store/store.ts'
 import { mapOf } from '../../store/values.ts'
@@ -50,49 +57,79 @@ export const newTag = () => random(TAG_BYTES)
 /** The value of a code or token: the tag, and 256 random bits. */
 export const taggedValue = (tag = newTag()) => tag + random(SECRET_BYTES)
 
-/** The tag of a value; undefined for a value that has another form, as those without a grant have. */
+/**
+ * The tag of a value; undefined for a value that has another form, as those
+ * without a grant have.
+ */
 export function tagOf(value: string): string | undefined {
-  return value.length === TAG_LENGTH + SECRET_LENGTH ? value.slice(0, TAG_LENGTH) : undefined
+  return value.length === TAG_LENGTH + SECRET_LENGTH
+    ? value.slice(0, TAG_LENGTH)
+    : undefined
 }
 
 /** Returns the `jti` of a JWT under a grant. The value gives no access. */
 export const jwtId = (tag: string, id = random(TAG_BYTES)) => `${tag}.${id}`
 
 /** Returns the tag of a `jti`; undefined for a JWT without a grant. */
-export const tagOfJwt = (jti: unknown) => /^([\w-]{22})\./.exec(String(jti))?.[1]
+export const tagOfJwt = (jti: unknown) =>
+  /^([\w-]{22})\./.exec(String(jti))?.[1]
 
-/** Whether a value has the form that the library gives opaque tokens by default. */
-export const isTokenWithoutGrant = (value: string) => value.length === SECRET_LENGTH
+/**
+ * Whether a value has the form that the library gives opaque tokens by default.
+ */
+export const isTokenWithoutGrant = (value: string) =>
+  value.length === SECRET_LENGTH
 
 /** Returns the records of grants; the id is the tag. */
-export const grantRecords = (records: Records) => records.of<GrantRecord>('Grant')
+export const grantRecords = (records: Records) =>
+  records.of<GrantRecord>('Grant')
 
 /** The kind and the record id of a grant. */
 export const grantName = (grantId: string): Name => ['Grant', grantId]
 
 /** The index of all grants of an account. */
-export const grantsOfAccount = (accountId: string): Name => ['grants of account', accountId]
+export const grantsOfAccount = (accountId: string): Name => [
+  'grants of account',
+  accountId,
+]
 
 /**
- * Returns the sign-in under which a code or token was issued (epoch seconds). The end of access compares it
- * with `ended` of the account. An access token has no other time: its own `iat` may be in the second in which
- * access ended. Undefined without a grant; the library refuses such a token.
+ * Returns the sign-in under which a code or token was issued (epoch seconds).
+ * The end of access compares it with `ended` of the account. An access token
+ * has no other time: its own `iat` may be in the second in which access ended.
+ * Undefined without a grant; the library refuses such a token.
  */
-export async function signInOf(records: Records, { grantId = '' }: { grantId?: string }) {
+export async function signInOf(
+  records: Records,
+  { grantId = '' }: { grantId?: string },
+) {
   const { value } = await grantRecords(records).read(grantId)
   return value?.iat
 }
 
-/** After this no code or opaque token of the grant is valid, and it cannot be written again. */
-export async function revokeGrant(records: Records, grantId: string): Promise<void> {
+/**
+ * After this no code or opaque token of the grant is valid, and it cannot be
+ * written again.
+ */
+export async function revokeGrant(
+  records: Records,
+  grantId: string,
+): Promise<void> {
   await grantRecords(records).remove(grantId, TOMBSTONE_SECONDS)
 }
 
 /** Kinds of records that end tokens when they are removed. */
 const ENDED = ['Grant', 'ClientCredentials']
 
-/** Revokes the tokens of a client for all accounts, and returns how many grants those had. Reads the whole store. */
-export async function revokeClient(store: Store, seal: Seal, clientId: string): Promise<number> {
+/**
+ * Revokes the tokens of a client for all accounts, and returns how many grants
+ * those had. Reads the whole store.
+ */
+export async function revokeClient(
+  store: Store,
+  seal: Seal,
+  clientId: string,
+): Promise<number> {
   const tombstone = now() + TOMBSTONE_SECONDS
   let count = 0
   for await (const entry of store.scan()) {
@@ -105,29 +142,49 @@ export async function revokeClient(store: Store, seal: Seal, clientId: string): 
 }
 
 /** Revokes the grants of a session that have no refresh token. */
-export function revokeWithSession(records: Records, grantIds: string[]): Promise<void> {
+export function revokeWithSession(
+  records: Records,
+  grantIds: string[],
+): Promise<void> {
   const grants = grantRecords(records)
   return forEachGrant(grantIds, id => revokeUnlessRefreshable(grants, id))
 }
 
-async function revokeUnlessRefreshable(grants: Collection<GrantRecord>, grantId: string) {
+async function revokeUnlessRefreshable(
+  grants: Collection<GrantRecord>,
+  grantId: string,
+) {
   const { value, version } = await grants.read(grantId)
   if (value?.hasRefreshToken) return
-  // A removal that was done before is repeated: it may not have reached a replica.
-  const isRemoved = await grants.remove(grantId, TOMBSTONE_SECONDS, value && version)
+  // A removal that was done before is repeated: it may not have reached a
+  // replica.
+  const isRemoved = await grants.remove(
+    grantId,
+    TOMBSTONE_SECONDS,
+    value && version,
+  )
   // The only change of a grant is that it gets a refresh token.
   if (value && !isRemoved) await revokeUnlessRefreshable(grants, grantId)
 }
 
 /** Revokes all grants of an account, or those to one client. */
-export async function revokeGrants(records: Records, accountId: string, clientId?: string) {
+export async function revokeGrants(
+  records: Records,
+  accountId: string,
+  clientId?: string,
+) {
   const all = await grantRecords(records).list(...grantsOfAccount(accountId))
-  const ended = all.filter(grant => clientId === undefined || grant.clientId === clientId)
+  const ended = all.filter(
+    grant => clientId === undefined || grant.clientId === clientId,
+  )
   const ids = ended.map(({ jti }) => jti)
   await forEachGrant(ids, id => revokeGrant(records, id))
 }
 
-/** Works on some grants at a time: an account can have more than the store takes operations at once. */
+/**
+ * Works on some grants at a time: an account can have more than the store takes
+ * operations at once.
+ */
 export async function forEachGrant(
   grantIds: string[],
   work: (grantId: string) => Promise<void>,

@@ -1,12 +1,15 @@
-// Refresh tokens, rotated at every use, in a way that survives a lost answer (RFC 9700 §4.14.2).
+// Refresh tokens, rotated at every use, in a way that survives a lost answer
+// (RFC 9700 §4.14.2).
 //
 //   token                 tag (16 bytes), family (32), generation (4), MAC (16), as base64url
 //   RefreshToken FAMILY   { payload of the latest generation, since when it is the latest }
 //
-// A family is one record however often it rotates, and rotation is one compare-and-set on it. The MAC
-// makes exactly one token of each generation. A client that repeats a use, because the answer was lost,
-// gets the same successor from any node, and nothing has to remember it. A token of a later generation
-// than the store knows was issued before a failover lost that write: it is valid.
+// A family is one record however often it rotates, and rotation is one
+// compare-and-set on it. The MAC makes exactly one token of each generation. A
+// client that repeats a use, because the answer was lost, gets the same
+// successor from any node, and nothing has to remember it. A token of a later
+// generation than the store knows was issued before a failover lost that write:
+// it is valid.
 //
 //   presented token                to refresh                     as subject token   at other endpoints
 //   the latest, or later           rotates                        valid              valid
@@ -17,7 +20,12 @@ import { randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Found, Records } from '../../store/records.ts'
 import { now } from '../../store/store.ts'
 import { required } from '../../store/values.ts'
-import { type GrantRecord, grantRecords, type Payload, revokeGrant } from './grants.ts'
+import {
+  type GrantRecord,
+  grantRecords,
+  type Payload,
+  revokeGrant,
+} from './grants.ts'
 import {
   assertClientConnected,
   commitRequest,
@@ -52,11 +60,17 @@ export interface Lifetimes {
   pushedRequest: number
 }
 
-/** Returns the functions that create, find, rotate and revoke refresh tokens. */
-export function createRefreshTokens(records: Records, { grace, grant }: Lifetimes) {
+/**
+ * Returns the functions that create, find, rotate and revoke refresh tokens.
+ */
+export function createRefreshTokens(
+  records: Records,
+  { grace, grant }: Lifetimes,
+) {
   const families = records.of<Family>(MODEL)
   const grants = grantRecords(records)
-  const macOf = (head: Buffer) => records.keyedHash('refresh token', head.toString('base64url'))
+  const macOf = (head: Buffer) =>
+    records.keyedHash('refresh token', head.toString('base64url'))
 
   function tokenOf(tagAndFamily: Buffer, generation: number): string {
     const head = Buffer.alloc(HEAD_BYTES, tagAndFamily)
@@ -67,9 +81,12 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
   /** Undefined for a value that was never issued, without reading the store. */
   function parse(token: string) {
     const bytes = Buffer.from(token, 'base64url')
-    const isWhole = bytes.length === HEAD_BYTES + MAC_BYTES && bytes.toString('base64url') === token
+    const isWhole =
+      bytes.length === HEAD_BYTES + MAC_BYTES &&
+      bytes.toString('base64url') === token
     const head = bytes.subarray(0, HEAD_BYTES)
-    if (!isWhole || !timingSafeEqual(macOf(head), bytes.subarray(HEAD_BYTES))) return undefined
+    if (!isWhole || !timingSafeEqual(macOf(head), bytes.subarray(HEAD_BYTES)))
+      return undefined
     const tag = head.subarray(0, TAG_BYTES).toString('base64url')
     const id = head.subarray(TAG_BYTES, GENERATION_AT).toString('base64url')
     return { head, tag, id, generation: head.readUInt32BE(GENERATION_AT) }
@@ -77,7 +94,13 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
 
   /** The first token of a new family under a grant. */
   const first = (grantId: string) =>
-    tokenOf(Buffer.concat([Buffer.from(grantId, 'base64url'), randomBytes(FAMILY_BYTES)]), 0)
+    tokenOf(
+      Buffer.concat([
+        Buffer.from(grantId, 'base64url'),
+        randomBytes(FAMILY_BYTES),
+      ]),
+      0,
+    )
 
   function successor(token: string): string {
     const { head, generation } = required(parse(token))
@@ -86,13 +109,20 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
 
   function isInGrace({ since }: Family): boolean {
     if (grace === 0) return false
-    // During an outage a client cannot retry. Its grace period begins when the outage ends.
-    const { from, to = now() } = records.outage() ?? { from: Number.POSITIVE_INFINITY, to: 0 }
+    // During an outage a client cannot retry. Its grace period begins when the
+    // outage ends.
+    const { from, to = now() } = records.outage() ?? {
+      from: Number.POSITIVE_INFINITY,
+      to: 0,
+    }
     const wasCutOff = since >= from - grace && since <= to
     return now() - (wasCutOff ? to : since) <= grace
   }
 
-  /** Whether a client may present the token of this generation again, because an answer was lost. */
+  /**
+   * Whether a client may present the token of this generation again, because an
+   * answer was lost.
+   */
   const isRetry = (generation: number, latest: Family) =>
     generation === latest.generation - 1 && isInGrace(latest)
 
@@ -105,12 +135,24 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     if (isTokenRequest()) await assertClientConnected()
     if (latest?.payload.grantId !== tag) return undefined
     const isUsable =
-      generation >= latest.generation || (isRefreshRequest() && isRetry(generation, latest))
-    return { ...latest.payload, jti: token, ...(!isUsable && { consumed: latest.since }) }
+      generation >= latest.generation ||
+      (isRefreshRequest() && isRetry(generation, latest))
+    return {
+      ...latest.payload,
+      jti: token,
+      ...(!isUsable && { consumed: latest.since }),
+    }
   }
 
-  /** The first of a family, or the successor of the token that this request presented. */
-  async function save(token: string, payload: Payload, ttl?: number): Promise<void> {
+  /**
+   * The first of a family, or the successor of the token that this request
+   * presented.
+   */
+  async function save(
+    token: string,
+    payload: Payload,
+    ttl?: number,
+  ): Promise<void> {
     const { id, tag, generation } = required(parse(token))
     const next: Family = { payload: lasting(payload), generation, since: now() }
     if (generation === 0) {
@@ -119,14 +161,17 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
       )
     }
     const found = families.lastRead(id)
-    // Within the grace period the client gets the same token again. Without one, the tokens of a crash between
-    // both writes would be lost.
-    await commitRequest(() => rotate(id, next, ttl, found), { afterSaves: grace === 0 })
+    // Within the grace period the client gets the same token again. Without
+    // one, the tokens of a crash between both writes would be lost.
+    await commitRequest(() => rotate(id, next, ttl, found), {
+      afterSaves: grace === 0,
+    })
   }
 
   /**
-   * The grant lives as long as its refresh tokens, and outlives the session. Another request with the same code
-   * may have prolonged it: the commit decides between them.
+   * The grant lives as long as its refresh tokens, and outlives the session.
+   * Another request with the same code may have prolonged it: the commit
+   * decides between them.
    */
   async function prolongGrant(grantId: string): Promise<void> {
     const ttl = grant.withRefreshToken
@@ -137,18 +182,30 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     if (!after) throw alreadyUsed(MODEL)
   }
 
-  async function rotate(id: string, next: Family, ttl?: number, found?: Found<Family>) {
+  async function rotate(
+    id: string,
+    next: Family,
+    ttl?: number,
+    found?: Found<Family>,
+  ) {
     const { generation, payload } = next
     const decide = ({ value }: Found<Family>) =>
       value && value.generation < generation ? next : undefined
-    const { before: latest, after } = await families.change(id, decide, { ttl }, found)
+    const { before: latest, after } = await families.change(
+      id,
+      decide,
+      { ttl },
+      found,
+    )
     if (after) return
     if (!latest) throw alreadyUsed(MODEL)
-    // `find` has checked the grace period. It is not checked again, because time has passed since.
+    // `find` has checked the grace period. It is not checked again, because
+    // time has passed since.
     if (grace > 0 && latest.generation === generation) {
       return noteReuse('refresh_replay', payload)
     }
-    // The token was the latest when this request read it: the client sent it in parallel requests.
+    // The token was the latest when this request read it: the client sent it in
+    // parallel requests.
     const wasLatest = found?.value && found.value.generation < generation
     if (grace === 0 || !wasLatest) await endReused(id, latest)
     throw alreadyUsed(MODEL)
@@ -168,7 +225,10 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     if (await end(id, family)) noteReuse('refresh_reuse', family.payload)
   }
 
-  /** Revokes the grant first: that ends every token. If the rest fails, a retry does both. */
+  /**
+   * Revokes the grant first: that ends every token. If the rest fails, a retry
+   * does both.
+   */
   async function end(id: string, { payload }: Family): Promise<boolean> {
     if (payload.grantId) await revokeGrant(records, payload.grantId)
     return families.remove(id)
@@ -178,7 +238,7 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
 }
 
 /**
- * Returns the fields that every generation has. The nonce belongs to the authorization request only, not
- * to refreshes (OIDC Core §12.2).
+ * Returns the fields that every generation has. The nonce belongs to the
+ * authorization request only, not to refreshes (OIDC Core §12.2).
  */
 const lasting = ({ nonce, ...payload }: Payload): Payload => payload

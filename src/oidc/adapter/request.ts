@@ -1,14 +1,25 @@
-// The request of the library that is in progress. Adapters and hooks of the library have no parameter for it, so
-// that it is ambient; no other file of `adapter/` reads `Provider.ctx`.
+// The request of the library that is in progress. Adapters and hooks of the
+// library have no parameter for it, so that it is ambient; no other file of
+// `adapter/` reads `Provider.ctx`.
 //
-// At its end, a token request saves what it issues, all at the same time, and then makes one change that makes it
-// count: the commit. No client knows a token that was never sent. A crash before the commit loses nothing: the client
-// repeats its request, and the tokens of the first one expire unknown. After the commit, a repeated request is a reuse.
+// At its end, a token request saves what it issues, all at the same time, and
+// then makes one change that makes it count: the commit. No client knows a
+// token that was never sent. A crash before the commit loses nothing: the
+// client repeats its request, and the tokens of the first one expire unknown.
+// After the commit, a repeated request is a reuse.
 
-import { errors, type Grant, type KoaContextWithOIDC, Provider } from 'oidc-provider'
+import {
+  errors,
+  type Grant,
+  type KoaContextWithOIDC,
+  Provider,
+} from 'oidc-provider'
 import { nextTurn } from '../../store/turns.ts'
 
-/** Returns the context of the request; undefined on pages, where the library is not called by its routes. */
+/**
+ * Returns the context of the request; undefined on pages, where the library is
+ * not called by its routes.
+ */
 export const currentRequest = (): KoaContextWithOIDC | undefined => Provider.ctx
 
 /** Returns the library's name of the endpoint. */
@@ -17,16 +28,27 @@ export const currentRoute = () => currentRequest()?.oidc.route
 /** Returns the session of the browser. */
 export const currentSession = () => currentRequest()?.oidc.session
 
-/** Whether the request is at the token endpoint. Other endpoints read a refresh token, and do not use it up. */
+/**
+ * Whether the request is at the token endpoint. Other endpoints read a refresh
+ * token, and do not use it up.
+ */
 export const isTokenRequest = () => currentRoute() === 'token'
 
-/** Returns the grant with this id that the request has made. A grant gets `exp` when it is saved. */
+/**
+ * Returns the grant with this id that the request has made. A grant gets `exp`
+ * when it is saved.
+ */
 export function unsavedGrant(grantId: string | undefined): Grant | undefined {
   const grant = currentRequest()?.oidc.grant
-  return grant && grant.jti === grantId && grant.exp === undefined ? grant : undefined
+  return grant && grant.jti === grantId && grant.exp === undefined
+    ? grant
+    : undefined
 }
 
-/** Whether a refresh token will be issued: the user has allowed it, or the client always gets one. */
+/**
+ * Whether a refresh token will be issued: the user has allowed it, or the
+ * client always gets one.
+ */
 export function isForRefresh(): boolean {
   const { oidc } = currentRequest() ?? {}
   if (oidc?.client?.refresh_tokens === 'always') return true
@@ -35,16 +57,22 @@ export function isForRefresh(): boolean {
 }
 
 /** Returns the refresh token that this request has used. */
-export const usedRefreshToken = () => currentRequest()?.oidc.entities.RotatedRefreshToken?.jti
-
-/** Whether the request refreshes tokens. Another grant type can name a refresh token as well (RFC 8693). */
-export const isRefreshRequest = () =>
-  isTokenRequest() && currentRequest()?.oidc.params?.grant_type === 'refresh_token'
+export const usedRefreshToken = () =>
+  currentRequest()?.oidc.entities.RotatedRefreshToken?.jti
 
 /**
- * Throws when the client has disconnected. Node closes its socket then (nginx does the same). The client may
- * have repeated its request elsewhere: what looks like reuse here is then its own request, and revokes
- * nothing. Yields once, so that a closed socket is noticed.
+ * Whether the request refreshes tokens. Another grant type can name a refresh
+ * token as well (RFC 8693).
+ */
+export const isRefreshRequest = () =>
+  isTokenRequest() &&
+  currentRequest()?.oidc.params?.grant_type === 'refresh_token'
+
+/**
+ * Throws when the client has disconnected. Node closes its socket then (nginx
+ * does the same). The client may have repeated its request elsewhere: what
+ * looks like reuse here is then its own request, and revokes nothing. Yields
+ * once, so that a closed socket is noticed.
  */
 export async function assertClientConnected() {
   const ctx = currentRequest()
@@ -69,10 +97,13 @@ function issuingNow(): Issuing | undefined {
 }
 
 /**
- * Runs the handler of a grant type, then its saves and its commit (called by oidc/library-overrides.ts). If the
- * handler throws, neither is made.
+ * Runs the handler of a grant type, then its saves and its commit (called by
+ * oidc/library-overrides.ts). If the handler throws, neither is made.
  */
-export async function issue(ctx: object, handler: () => Promise<void> | void): Promise<void> {
+export async function issue(
+  ctx: object,
+  handler: () => Promise<void> | void,
+): Promise<void> {
   const issuing: Issuing = { saves: [] }
   inProgress.set(ctx, issuing)
   await handler()
@@ -82,16 +113,22 @@ export async function issue(ctx: object, handler: () => Promise<void> | void): P
   await Promise.all([saved, commit?.change()])
 }
 
-/** Saves a code or token: in a token request with all that it issues (`issue`), in any other request at once. */
-export async function saveWithRequest(write: () => Promise<unknown>): Promise<void> {
+/**
+ * Saves a code or token: in a token request with all that it issues (`issue`),
+ * in any other request at once.
+ */
+export async function saveWithRequest(
+  write: () => Promise<unknown>,
+): Promise<void> {
   const issuing = issuingNow()
   if (issuing) issuing.saves.push(write)
   else await write()
 }
 
 /**
- * Makes the change that makes a request count: in a token request after its saves (`issue`), in any other request at
- * once. `afterSaves`: false for a change that the client can repeat, which is made with the saves.
+ * Makes the change that makes a request count: in a token request after its
+ * saves (`issue`), in any other request at once. `afterSaves`: false for a
+ * change that the client can repeat, which is made with the saves.
  */
 export async function commitRequest(
   change: () => Promise<void>,

@@ -1,4 +1,5 @@
-// Requests that present something that was used before: a code, a token, a page.
+// Requests that present something that was used before: a code, a token, a
+// page.
 
 import { errors } from 'oidc-provider'
 import type { Found, Records } from '../../store/records.ts'
@@ -6,18 +7,25 @@ import { noteEvent } from '../note.ts'
 import type { Payload } from './grants.ts'
 import { currentRequest } from './request.ts'
 
-/** Returns the error for a request that presents a record of this model, which was used before. */
+/**
+ * Returns the error for a request that presents a record of this model, which
+ * was used before.
+ */
 export function alreadyUsed(model: string) {
-  if (model === 'Interaction') return new errors.SessionNotFound('interaction session not found')
+  if (model === 'Interaction')
+    return new errors.SessionNotFound('interaction session not found')
   if (model === 'PushedAuthorizationRequest') {
-    return new errors.InvalidRequestUri('request_uri is invalid, expired, or was already used')
+    return new errors.InvalidRequestUri(
+      'request_uri is invalid, expired, or was already used',
+    )
   }
   return new errors.InvalidGrant('already used')
 }
 
 /**
- * Notes that a used code or refresh token was presented, and its grant was revoked; or, `refresh_replay`,
- * that a repeated refresh got the same refresh token.
+ * Notes that a used code or refresh token was presented, and its grant was
+ * revoked; or, `refresh_replay`, that a repeated refresh got the same refresh
+ * token.
  */
 export function noteReuse(
   event: 'code_reuse' | 'refresh_reuse' | 'refresh_replay',
@@ -28,8 +36,9 @@ export function noteReuse(
 }
 
 /**
- * Returns an upsert for what a user answers: nothing changes a record after its answer, or brings it back.
- * The library reads a record and writes it later, so that the store decides.
+ * Returns an upsert for what a user answers: nothing changes a record after its
+ * answer, or brings it back. The library reads a record and writes it later, so
+ * that the store decides.
  */
 export function answerOnce(
   records: Records,

@@ -1,4 +1,5 @@
-// The record of a session, and how two requests that change it at once are merged.
+// The record of a session, and how two requests that change it at once are
+// merged.
 //
 //   base      the session that this request read
 //   mine      the session as this request leaves it
@@ -41,20 +42,23 @@ export interface SessionRecord {
   /** Epoch seconds of the latest request of the library. */
   lastUsed?: number
   /**
-   * Grants that were made in this session, each with the epoch seconds until which it lives without a
-   * refresh token. With one it outlives the session.
+   * Grants that were made in this session, each with the epoch seconds until
+   * which it lives without a refresh token. With one it outlives the session.
    */
   grants?: Record<string, number>
   [key: string]: unknown
 }
 
 /** Whether the user has signed in since `base` was read. */
-export const isSignIn = (mine: SessionRecord, base: SessionRecord | undefined): boolean =>
-  mine.loginTs !== base?.loginTs
+export const isSignIn = (
+  mine: SessionRecord,
+  base: SessionRecord | undefined,
+): boolean => mine.loginTs !== base?.loginTs
 
 /**
- * Returns the session to store; undefined if it belongs to another account by now. `mine` has a new `signInId` if the
- * user has signed in, and the `grants` that this request has made.
+ * Returns the session to store; undefined if it belongs to another account by
+ * now. `mine` has a new `signInId` if the user has signed in, and the `grants`
+ * that this request has made.
  */
 export function mergeSession(
   base: SessionRecord | undefined,
@@ -88,7 +92,10 @@ function isTaken(
   return theirs.accountId !== mine.accountId
 }
 
-/** Returns the id of the sign-in of this request. Two sign-ins of one account at once have that of the first. */
+/**
+ * Returns the id of the sign-in of this request. Two sign-ins of one account at
+ * once have that of the first.
+ */
 function signInIdOf(
   base: SessionRecord | undefined,
   mine: SessionRecord,
@@ -100,7 +107,10 @@ function signInIdOf(
   return isTwice ? theirs?.signInId : mine.signInId
 }
 
-/** Three-way merge: fields that `mine` changed since `base` win. All others are those of `theirs`. */
+/**
+ * Three-way merge: fields that `mine` changed since `base` win. All others are
+ * those of `theirs`.
+ */
 function mergeFields<T extends Record<string, unknown>>(
   base: T | undefined,
   mine: T,

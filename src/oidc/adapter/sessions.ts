@@ -3,12 +3,14 @@
 //   Session UID            the session; merged at every write; a tombstone after sign-out
 //   SessionCookie VALUE    leads from the value of a cookie to the uid
 //
-// The library saves the whole session at the end of each request. Two requests at once would undo each
-// other's changes, so a write changes only what its request changed (session-record.ts).
+// The library saves the whole session at the end of each request. Two requests
+// at once would undo each other's changes, so a write changes only what its
+// request changed (session-record.ts).
 //
-// The library gives a session a new cookie value at every sign-in and every return from one of our
-// pages. The former value stays valid for 60 s, for requests on their way. No value from before a
-// sign-in leads to the session after it (session fixation).
+// The library gives a session a new cookie value at every sign-in and every
+// return from one of our pages. The former value stays valid for 60 s, for
+// requests on their way. No value from before a sign-in leads to the session
+// after it (session fixation).
 //
 // The end of a session, each step of which can be repeated:
 //   1. mark it as ended, whatever else writes to it; from then on nothing changes it
@@ -25,7 +27,12 @@ import { BOUNDS } from '../bounds.ts'
 import { ACCOUNT_CLIENT } from '../vocabulary.ts'
 import { revokeWithSession, TOMBSTONE_SECONDS } from './grants.ts'
 import { currentRequest, currentRoute } from './request.ts'
-import { type ClientInfo, isSignIn, mergeSession, type SessionRecord } from './session-record.ts'
+import {
+  type ClientInfo,
+  isSignIn,
+  mergeSession,
+  type SessionRecord,
+} from './session-record.ts'
 
 interface Pointer {
   uid: string
@@ -45,8 +52,9 @@ const SESSIONS_AT_ONCE = 10
 export type Sessions = ReturnType<typeof createSessions>
 
 /**
- * Returns the functions that find, save, list and end sessions. `isNotified`: whether a client is notified of
- * the end of a session. The command line knows no clients: the delivery leaves out those that are not. `clientInfoOf`: the
+ * Returns the functions that find, save, list and end sessions. `isNotified`:
+ * whether a client is notified of the end of a session. The command line knows
+ * no clients: the delivery leaves out those that are not. `clientInfoOf`: the
  * browser of a request, which a sign-in keeps in its session.
  */
 export function createSessions(
@@ -64,14 +72,18 @@ export function createSessions(
     if (!pointer || pointer.exp < now()) return undefined
     const { value, consumed } = await findByUid(pointer.uid)
     if (!value || value.signInId !== pointer.signInId) return undefined
-    // A sign-out failed half-way: only its repetition still gets the session. Any other request completes it
-    // when it saves its new session.
-    if (!consumed || currentRoute() === 'end_session_confirm') return { ...value, jti: cookie }
+    // A sign-out failed half-way: only its repetition still gets the session.
+    // Any other request completes it when it saves its new session.
+    if (!consumed || currentRoute() === 'end_session_confirm')
+      return { ...value, jti: cookie }
     const ctx = currentRequest()
     if (ctx) toEnd.set(ctx, value.uid)
   }
 
-  /** Completes the sign-out of the session to which the cookie of this request leads. */
+  /**
+   * Completes the sign-out of the session to which the cookie of this request
+   * leads.
+   */
   async function completeSignOut() {
     const ctx = currentRequest()
     const uid = ctx && toEnd.get(ctx)
@@ -81,10 +93,15 @@ export function createSessions(
   const findByUid = (uid: string) => sessions.read(uid)
 
   /**
-   * Writes what the request changed in the session. If the session has ended, revokes the new grants.
-   * `grantTtl`: seconds for which a grant of this request lives without a refresh token.
+   * Writes what the request changed in the session. If the session has ended,
+   * revokes the new grants. `grantTtl`: seconds for which a grant of this
+   * request lives without a refresh token.
    */
-  async function save(payload: SessionRecord, ttl: number, grantTtl = 0): Promise<void> {
+  async function save(
+    payload: SessionRecord,
+    ttl: number,
+    grantTtl = 0,
+  ): Promise<void> {
     await completeSignOut()
     const { uid, accountId } = payload
     const found = sessions.lastRead(uid)
@@ -92,19 +109,29 @@ export function createSessions(
     const mine = sessionOf(payload, base, grantTtl)
     const decide = ({ value, version, consumed }: Found<SessionRecord>) => {
       const hasEnded = consumed || (!value && version !== 0)
-      const merged = hasEnded ? undefined : mergeSession(base, mine, value ?? base)
+      const merged = hasEnded
+        ? undefined
+        : mergeSession(base, mine, value ?? base)
       return merged && { ...merged, grants: unexpired(merged.grants) }
     }
-    const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
+    const indexes: [string, string][] = accountId
+      ? [['sessions of account', accountId]]
+      : []
     const saved = await sessions.change(uid, decide, { ttl, indexes }, found)
     // The session ended meanwhile. Grants of this request must end with it.
-    if (!saved.after) return revokeWithSession(records, Object.keys(mine.grants ?? {}))
-    const signInId = isSignIn(mine, base) ? saved.after.signInId : base?.signInId
+    if (!saved.after)
+      return revokeWithSession(records, Object.keys(mine.grants ?? {}))
+    const signInId = isSignIn(mine, base)
+      ? saved.after.signInId
+      : base?.signInId
     await prolongPointer(mine.jti, { uid, signInId }, ttl, saved.before)
     if (accountId && isSignIn(mine, base)) await endOldest(accountId, uid)
   }
 
-  /** Returns the session as this request leaves it, with the grants that the request has made. */
+  /**
+   * Returns the session as this request leaves it, with the grants that the
+   * request has made.
+   */
   function sessionOf(
     payload: SessionRecord,
     base: SessionRecord | undefined,
@@ -126,9 +153,10 @@ export function createSessions(
   }
 
   /**
-   * Writes the pointer from a cookie value to its session, if it expires too soon, or if the value had been replaced:
-   * a slow request can set the cookie to such a value, which the browser then keeps. `before`: the session before the
-   * request.
+   * Writes the pointer from a cookie value to its session, if it expires too
+   * soon, or if the value had been replaced: a slow request can set the cookie
+   * to such a value, which the browser then keeps. `before`: the session before
+   * the request.
    */
   async function prolongPointer(
     cookie: string,
@@ -151,23 +179,38 @@ export function createSessions(
   /** Limits a replaced cookie value to `FORMER_COOKIE_SECONDS`. */
   async function retire(cookie: string, uid: string): Promise<void> {
     const { signInId } = sessions.lastRead(uid)?.value ?? {}
-    await savePointer(cookie, { uid, signInId, exp: now() + FORMER_COOKIE_SECONDS })
+    await savePointer(cookie, {
+      uid,
+      signInId,
+      exp: now() + FORMER_COOKIE_SECONDS,
+    })
   }
 
   /** The sessions in which an account is signed in. */
   async function list(accountId: string): Promise<SessionRecord[]> {
     const all = await sessions.list('sessions of account', accountId)
-    return all.filter(session => session.accountId === accountId && session.exp > now())
+    return all.filter(
+      session => session.accountId === accountId && session.exp > now(),
+    )
   }
 
   async function endOldest(accountId: string, latest: string): Promise<void> {
     const others = (await list(accountId)).filter(({ uid }) => uid !== latest)
-    const inOrder = others.toSorted((a, b) => (b.loginTs ?? 0) - (a.loginTs ?? 0))
+    const inOrder = others.toSorted(
+      (a, b) => (b.loginTs ?? 0) - (a.loginTs ?? 0),
+    )
     await endEach(inOrder.slice(MAX_SESSIONS - 1))
   }
 
-  /** Another session for the same browser, signed in at `loginTs`. `ttl`: seconds. */
-  async function createSuccessor(old: SessionRecord, loginTs: number, ttl: number) {
+  /**
+   * Another session for the same browser, signed in at `loginTs`. `ttl`:
+   * seconds.
+   */
+  async function createSuccessor(
+    old: SessionRecord,
+    loginTs: number,
+    ttl: number,
+  ) {
     const session = {
       ...old,
       uid: randomId(),
@@ -180,8 +223,14 @@ export function createSessions(
     return session
   }
 
-  /** Lists a grant that was made outside of a request of the session; false when the session has ended. */
-  async function adopt(uid: string, grants: Record<string, number>): Promise<boolean> {
+  /**
+   * Lists a grant that was made outside of a request of the session; false when
+   * the session has ended.
+   */
+  async function adopt(
+    uid: string,
+    grants: Record<string, number>,
+  ): Promise<boolean> {
     const decide = ({ value, consumed }: Found<SessionRecord>) =>
       value && !consumed
         ? { ...value, grants: unexpired({ ...value.grants, ...grants }) }
@@ -201,12 +250,21 @@ export function createSessions(
     await sessions.remove(uid, TOMBSTONE_SECONDS)
   }
 
-  /** Enqueues a notification for each client of a session, once for each session. */
-  async function notifyClients({ uid, accountId, authorizations = {} }: SessionRecord) {
-    const notifications = Object.entries(authorizations).map(async ([client_id, { sid }]) => {
-      const isDue = accountId && sid && isNotified(client_id)
-      if (isDue) await signOuts.enqueue({ uid, accountId, client_id, sid })
-    })
+  /**
+   * Enqueues a notification for each client of a session, once for each
+   * session.
+   */
+  async function notifyClients({
+    uid,
+    accountId,
+    authorizations = {},
+  }: SessionRecord) {
+    const notifications = Object.entries(authorizations).map(
+      async ([client_id, { sid }]) => {
+        const isDue = accountId && sid && isNotified(client_id)
+        if (isDue) await signOuts.enqueue({ uid, accountId, client_id, sid })
+      },
+    )
     await Promise.all(notifications)
   }
 
@@ -218,14 +276,30 @@ export function createSessions(
   /** Ends some sessions at a time: each can have many grants. */
   async function endEach(ended: Pick<SessionRecord, 'uid'>[]): Promise<void> {
     for (let i = 0; i < ended.length; i += SESSIONS_AT_ONCE) {
-      await Promise.all(ended.slice(i, i + SESSIONS_AT_ONCE).map(({ uid }) => end(uid)))
+      await Promise.all(
+        ended.slice(i, i + SESSIONS_AT_ONCE).map(({ uid }) => end(uid)),
+      )
     }
   }
 
-  return { find, findByUid, list, save, retire, createSuccessor, adopt, end, endEach, endAll }
+  return {
+    find,
+    findByUid,
+    list,
+    save,
+    retire,
+    createSuccessor,
+    adopt,
+    end,
+    endEach,
+    endAll,
+  }
 }
 
-/** Sessions whose sign-out failed half-way, by the request that presents their cookie. */
+/**
+ * Sessions whose sign-out failed half-way, by the request that presents their
+ * cookie.
+ */
 const toEnd = new WeakMap<object, string>()
 
 const isApplication = (clientId: string) => clientId !== ACCOUNT_CLIENT
@@ -233,9 +307,17 @@ const isApplication = (clientId: string) => clientId !== ACCOUNT_CLIENT
 const randomId = () => randomBytes(16).toString('base64url')
 
 const grantsIn = (session?: SessionRecord): string[] =>
-  Object.values(session?.authorizations ?? {}).flatMap(({ grantId }) => grantId ?? [])
+  Object.values(session?.authorizations ?? {}).flatMap(
+    ({ grantId }) => grantId ?? [],
+  )
 
-/** Drops grants whose time is over: they have expired, or have a refresh token. */
-function unexpired(grants: Record<string, number> = {}): Record<string, number> {
-  return Object.fromEntries(Object.entries(grants).filter(([, until]) => until > now()))
+/**
+ * Drops grants whose time is over: they have expired, or have a refresh token.
+ */
+function unexpired(
+  grants: Record<string, number> = {},
+): Record<string, number> {
+  return Object.fromEntries(
+    Object.entries(grants).filter(([, until]) => until > now()),
+  )
 }

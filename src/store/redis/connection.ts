@@ -1,5 +1,6 @@
-// Creates connections to Redis: a single server, a socket's path, Sentinel or a Cluster, with their
-// timeouts and secrets. Scripts (scripts/*.lua) are commands of a connection.
+// Creates connections to Redis: a single server, a socket's path, Sentinel or a
+// Cluster, with their timeouts and secrets. Scripts (scripts/*.lua) are
+// commands of a connection.
 
 import { readFileSync } from 'node:fs'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
@@ -13,13 +14,15 @@ const DEMOTED = /READONLY|^(LOADING|MASTERDOWN|NOAUTH|ERR WAIT cannot be used)/
 /** Times are in milliseconds. Commands have the limit of `inTime`. */
 const OPTIONS = {
   connectTimeout: 800,
-  // Longer than this process may be busy: a connection whose replies wait to be read must not be closed.
+  // Longer than this process may be busy: a connection whose replies wait to be
+  // read must not be closed.
   socketTimeout: 3000,
   disconnectTimeout: 100,
   keepAlive: 5000,
   enableOfflineQueue: false,
   maxRetriesPerRequest: 1,
-  // 2: sends the command again, which is safe, because the scripts recognise a repeated operation.
+  // 2: sends the command again, which is safe, because the scripts recognise a
+  // repeated operation.
   reconnectOnError: ({ message }) => (DEMOTED.test(message) ? 2 : false),
 } satisfies RedisOptions
 const pause = (times: number) => Math.min(50 * times, 500) + Math.random() * 100
@@ -29,7 +32,10 @@ const script = (name: string) => ({
 })
 const SCRIPTS = { usherWrite: script('write'), usherIndex: script('index') }
 /** Takes the number of keys, the keys, and arguments. */
-type Script<T> = (keys: number, ...args: (string | number | Uint8Array)[]) => Promise<T>
+type Script<T> = (
+  keys: number,
+  ...args: (string | number | Uint8Array)[]
+) => Promise<T>
 /** A connection with the commands of scripts/*.lua. */
 export type Connection = (Redis | Cluster) & {
   usherWrite: Script<[outcome: string, indexes?: string, listed?: number]>
@@ -37,16 +43,25 @@ export type Connection = (Redis | Cluster) & {
 }
 
 /**
- * Returns a connection that is not open yet. `url` is `redis://`, `rediss://`, `redis+unix:///PATH`,
- * `redis+sentinel://h:p,h:p/NAME` or `redis+cluster://h:p,h:p`, optionally with `user:password@`.
- * `settings` take precedence over it.
+ * Returns a connection that is not open yet. `url` is `redis://`, `rediss://`,
+ * `redis+unix:///PATH`, `redis+sentinel://h:p,h:p/NAME` or
+ * `redis+cluster://h:p,h:p`, optionally with `user:password@`. `settings` take
+ * precedence over it.
  */
-export function createConnection(url: string, settings: RedisSettings): Connection {
+export function createConnection(
+  url: string,
+  settings: RedisSettings,
+): Connection {
   const { hosts, kind, name, ...credentials } = parseUrl(url)
-  const options: RedisOptions = { ...OPTIONS, ...credentials, ...optionsOf(settings) }
+  const options: RedisOptions = {
+    ...OPTIONS,
+    ...credentials,
+    ...optionsOf(settings),
+  }
   const common = { lazyConnect: true, scripts: SCRIPTS }
   /** Reads the files again, for the next connection. */
-  const renew = ({ options }: Redis) => Object.assign(options, optionsOf(settings, options))
+  const renew = ({ options }: Redis) =>
+    Object.assign(options, optionsOf(settings, options))
 
   if (kind === 'cluster') {
     const cluster = new Cluster(hosts, {
@@ -71,20 +86,27 @@ export function createConnection(url: string, settings: RedisSettings): Connecti
   const redis = kind ? new Redis({ ...all, ...named }) : new Redis(url, all)
   // The options of a URL take precedence over others.
   renew(redis)
-  for (const event of ['close', 'sentinelError']) redis.on(event, () => renew(redis))
+  for (const event of ['close', 'sentinelError'])
+    redis.on(event, () => renew(redis))
   return redis as Connection
 }
 
-/** Connects, or rejects with the reason. A later failure is reported by the command that fails. */
+/**
+ * Connects, or rejects with the reason. A later failure is reported by the
+ * command that fails.
+ */
 export async function connect(connection: Connection): Promise<void> {
   let reason: unknown
   const keepFirst = (error: Error & { lastNodeError?: Error }) => {
     const { lastNodeError: last } = error
     reason ??= last
-      ? new Error(`no node of the cluster accepts the connection: ${last.message}`)
+      ? new Error(
+          `no node of the cluster accepts the connection: ${last.message}`,
+        )
       : error
   }
-  for (const event of ['sentinelError', 'error']) connection.on(event, keepFirst)
+  for (const event of ['sentinelError', 'error'])
+    connection.on(event, keepFirst)
   try {
     await inTime(CONNECT_TIMEOUT_MS, connection.connect())
   } catch (error) {
@@ -94,9 +116,10 @@ export async function connect(connection: Connection): Promise<void> {
 }
 
 /**
- * Rejects after `ms`, also for a command that waits behind others on its connection. Answers that arrived
- * while this process was busy are read first: Node reads sockets between a timer and `setImmediate`. The
- * `commandTimeout` of ioredis would reject them.
+ * Rejects after `ms`, also for a command that waits behind others on its
+ * connection. Answers that arrived while this process was busy are read first:
+ * Node reads sockets between a timer and `setImmediate`. The `commandTimeout`
+ * of ioredis would reject them.
  */
 export function inTime<T>(ms: number, answer: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
@@ -108,22 +131,42 @@ export function inTime<T>(ms: number, answer: Promise<T>): Promise<T> {
 
 function parseUrl(url: string) {
   const [, kind, userinfo = '', nodes = '', name] =
-    /^redis\+(sentinel|cluster|unix):\/\/(?:(.*)@)?([^/@]*)\/?(.*)$/.exec(url) ?? []
+    /^redis\+(sentinel|cluster|unix):\/\/(?:(.*)@)?([^/@]*)\/?(.*)$/.exec(
+      url,
+    ) ?? []
   const [username, password] = userinfo.split(/:(.*)/s).map(decodeURIComponent)
   const hosts = nodes.split(/, */).map(node => {
     const { hostname, port } = new URL(`redis://${node}`)
     // ioredis knows the usual ports.
-    return { host: hostname.replace(/^\[|\]$/g, ''), ...(port && { port: Number(port) }) }
+    return {
+      host: hostname.replace(/^\[|\]$/g, ''),
+      ...(port && { port: Number(port) }),
+    }
   })
-  return { kind, hosts, name, ...(username && { username }), ...(password && { password }) }
+  return {
+    kind,
+    hosts,
+    name,
+    ...(username && { username }),
+    ...(password && { password }),
+  }
 }
 
 /**
- * Returns the options of a connection from the settings, and from the files that they name. A file that cannot be
- * read keeps its value in `last`.
+ * Returns the options of a connection from the settings, and from the files
+ * that they name. A file that cannot be read keeps its value in `last`.
  */
-function optionsOf(settings: RedisSettings, last: RedisOptions = {}): RedisOptions {
-  const { username, database: db, password_file, sentinel_password_file, tls } = settings
+function optionsOf(
+  settings: RedisSettings,
+  last: RedisOptions = {},
+): RedisOptions {
+  const {
+    username,
+    database: db,
+    password_file,
+    sentinel_password_file,
+    tls,
+  } = settings
   const secret = (name: 'password' | 'sentinelPassword', file?: string) =>
     file && { [name]: orLast(last[name], () => readSecret(file)) }
   const certificates = tls && orLast(last.tls, () => readCertificates(tls))
@@ -136,7 +179,10 @@ function optionsOf(settings: RedisSettings, last: RedisOptions = {}): RedisOptio
   }
 }
 
-/** Returns what `read` returns, or the last value if it throws. Throws if there is no last value: at the start. */
+/**
+ * Returns what `read` returns, or the last value if it throws. Throws if there
+ * is no last value: at the start.
+ */
 function orLast<T>(last: T, read: () => T): T {
   try {
     return read()
@@ -152,9 +198,17 @@ function readSecret(file: string): string {
   return secret
 }
 
-/** Throws for a certificate without its key, which would end a connection for good. */
-function readCertificates(tls: NonNullable<RedisSettings['tls']>): SecureContextOptions {
-  const files = Object.entries(tls).map(([name, file]) => [name, readFileSync(file)])
+/**
+ * Throws for a certificate without its key, which would end a connection for
+ * good.
+ */
+function readCertificates(
+  tls: NonNullable<RedisSettings['tls']>,
+): SecureContextOptions {
+  const files = Object.entries(tls).map(([name, file]) => [
+    name,
+    readFileSync(file),
+  ])
   const options: SecureContextOptions = Object.fromEntries(files)
   createSecureContext(options)
   return options

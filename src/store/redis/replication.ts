@@ -1,9 +1,11 @@
-// Writes that succeed only when a replica has them too. Thus a failover loses none of them.
+// Writes that succeed only when a replica has them too. Thus a failover loses
+// none of them.
 //
-// WAIT blocks its connection, and confirms writes of this connection only. Writes therefore have a
-// connection of their own, and one WAIT serves all that were answered before it was sent. A write
-// that no replica confirms may have happened: it is refused as unavailable. From then on, until a
-// replica has caught up, nothing more is written.
+// WAIT blocks its connection, and confirms writes of this connection only.
+// Writes therefore have a connection of their own, and one WAIT serves all that
+// were answered before it was sent. A write that no replica confirms may have
+// happened: it is refused as unavailable. From then on, until a replica has
+// caught up, nothing more is written.
 
 import { Cluster, Command, type Redis } from 'ioredis'
 import type { Connection } from './connection.ts'
@@ -11,13 +13,17 @@ import type { Connection } from './connection.ts'
 /** How long a replica may take to confirm. */
 const CONFIRM_TIMEOUT_MS = 500
 
-/** Returns a function that runs a command on this connection, and resolves when a replica has confirmed it. */
+/**
+ * Returns a function that runs a command on this connection, and resolves when
+ * a replica has confirmed it.
+ */
 export function createReplication(connection: Connection) {
   const links = new WeakMap<Redis, Link>()
 
   /** Undefined while the cluster knows no primary for the slot of this key. */
   function linkOf(key: string): Link | undefined {
-    const node = connection instanceof Cluster ? nodeOf(connection, key) : connection
+    const node =
+      connection instanceof Cluster ? nodeOf(connection, key) : connection
     const link = node && (links.get(node) ?? createLink(node))
     if (node && link) links.set(node, link)
     return link
@@ -29,8 +35,10 @@ export function createReplication(connection: Connection) {
     if (before?.isLagging()) await before.confirm()
     const answer = await command()
     const link = linkOf(key)
-    // After a failover another node answers. In between, the node that answered is unknown.
-    if (!link || (before && link !== before)) throw new Error('the slot has moved meanwhile')
+    // After a failover another node answers. In between, the node that answered
+    // is unknown.
+    if (!link || (before && link !== before))
+      throw new Error('the slot has moved meanwhile')
     await link.confirm()
     return answer
   }
@@ -38,7 +46,9 @@ export function createReplication(connection: Connection) {
 
 function nodeOf(cluster: Cluster, key: string): Redis | undefined {
   const [name] = cluster.slots[new Command('get', [key]).getSlot()] ?? []
-  return cluster.nodes('master').find(({ options: { host, port } }) => `${host}:${port}` === name)
+  return cluster
+    .nodes('master')
+    .find(({ options: { host, port } }) => `${host}:${port}` === name)
 }
 
 type Link = ReturnType<typeof createLink>
@@ -57,11 +67,15 @@ function createLink(redis: Redis) {
     if (isLagging) throw new Error('no replica has confirmed the write')
   }
 
-  /** Resolves when a replica has everything that was answered on this connection before the call. */
+  /**
+   * Resolves when a replica has everything that was answered on this connection
+   * before the call.
+   */
   async function confirm(): Promise<void> {
     // After a reconnection, WAIT knows nothing of what was written before.
     const { stream } = redis
-    // The running WAIT may have been sent before the write, so this waits for the next one.
+    // The running WAIT may have been sent before the write, so this waits for
+    // the next one.
     next ??= running.then(() => {
       next = undefined
       const waiting = wait()

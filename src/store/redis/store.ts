@@ -1,17 +1,25 @@
-// The store for several nodes: Redis 6.2 or later, or Valkey. A single Redis, Sentinel and a Cluster run
-// the same commands.
+// The store for several nodes: Redis 6.2 or later, or Valkey. A single Redis,
+// Sentinel and a Cluster run the same commands.
 //
 //   key             type        holds                                            until
 //   PREFIXr:KEY     string      a record or a tombstone (scripts/write.lua)      `expires`
 //   PREFIXi:INDEX   sorted set  keys of records, by the time they expire in it   the last of them
 //
-// A record and its indexes can be on different servers of a Cluster: a record is added to an index first, by
-// a script of its own. A record that is written repeatedly is listed for longer than its lifetime. Thus
-// most writes need one command. A removed record is taken out of its indexes afterwards (scripts/index.lua).
+// A record and its indexes can be on different servers of a Cluster: a record
+// is added to an index first, by a script of its own. A record that is written
+// repeatedly is listed for longer than its lifetime. Thus most writes need one
+// command. A removed record is taken out of its indexes afterwards
+// (scripts/index.lua).
 
 import { Cluster } from 'ioredis'
 import { pooledBytes } from '../seal.ts'
-import { type Entry, now, type Observer, type Store, StoreUnavailable } from '../store.ts'
+import {
+  type Entry,
+  now,
+  type Observer,
+  type Store,
+  StoreUnavailable,
+} from '../store.ts'
 import { openServers } from './servers.ts'
 import { REDIS_DEFAULTS } from './settings.ts'
 
@@ -23,8 +31,8 @@ const INDEX_PAGE = 10_000
 const FOREVER = 1e12
 
 /**
- * A change. `indexed`: epoch seconds until which all of `indexes` list the record. `restored`: the version of an
- * entry that replaces any other.
+ * A change. `indexed`: epoch seconds until which all of `indexes` list the
+ * record. `restored`: the version of an entry that replaces any other.
  */
 type Write = Partial<Entry> & {
   key: string
@@ -46,7 +54,8 @@ export async function openRedisStore(
 
   async function readMany(keys: string[]): Promise<(Entry | undefined)[]> {
     const names = keys.map(recordKey)
-    const read = (name: string) => servers.send('get', () => reader.getBuffer(name))
+    const read = (name: string) =>
+      servers.send('get', () => reader.getBuffer(name))
     // The keys of a Cluster are on several servers.
     const all =
       reader instanceof Cluster
@@ -56,31 +65,42 @@ export async function openRedisStore(
   }
 
   const readEach = async (keys: string[]) =>
-    keys.length ? (await readMany(keys)).filter(entry => entry !== undefined) : []
+    keys.length
+      ? (await readMany(keys)).filter(entry => entry !== undefined)
+      : []
 
-  /** Yields the keys that an index lists, each once. Some of them may have no record. */
+  /**
+   * Yields the keys that an index lists, each once. Some of them may have no
+   * record.
+   */
   async function* keysOf(index: string): AsyncGenerator<string[]> {
     const name = indexKey(index)
     const pages = pagesOf(cursor =>
-      servers.send('zscan', () => reader.zscan(name, cursor, 'COUNT', INDEX_PAGE)),
+      servers.send('zscan', () =>
+        reader.zscan(name, cursor, 'COUNT', INDEX_PAGE),
+      ),
     )
     const seen = new Set<string>()
     const connects = servers.connects()
     for await (const page of pages) {
       if (servers.connects() !== connects) {
-        throw new StoreUnavailable('Redis: the server changed while an index was read')
+        throw new StoreUnavailable(
+          'Redis: the server changed while an index was read',
+        )
       }
       // Members and scores take turns. A later page may repeat a member.
       const keys = page.filter((key, i) => i % 2 === 0 && !seen.has(key))
       for (const key of keys) seen.add(key)
-      for (let i = 0; i < keys.length; i += BATCH) yield keys.slice(i, i + BATCH)
+      for (let i = 0; i < keys.length; i += BATCH)
+        yield keys.slice(i, i + BATCH)
     }
   }
 
   /** Returns how many of the keys have a record or a tombstone. */
   async function countExisting(keys: string[]): Promise<number> {
     const names = keys.map(recordKey)
-    const exist = (...some: string[]) => servers.send('exists', () => reader.exists(...some))
+    const exist = (...some: string[]) =>
+      servers.send('exists', () => reader.exists(...some))
     // The keys of a Cluster are on several servers.
     if (!(reader instanceof Cluster)) return exist(...names)
     const counts = await Promise.all(names.map(name => exist(name)))
@@ -90,11 +110,15 @@ export async function openRedisStore(
   /** The records that name the index. */
   async function members(keys: string[], index: string): Promise<Entry[]> {
     const found = await readEach(keys)
-    // A removal that was interrupted, or that no replica has confirmed: a caller that revokes all relies on it.
-    // Its repetition takes it out of the index. The version protects a record that was written over it meanwhile.
-    const repeat = ({ key, version }: Entry) => write({ key, version, tombstone: now() })
+    // A removal that was interrupted, or that no replica has confirmed: a
+    // caller that revokes all relies on it. Its repetition takes it out of the
+    // index. The version protects a record that was written over it meanwhile.
+    const repeat = ({ key, version }: Entry) =>
+      write({ key, version, tombstone: now() })
     await Promise.all(found.filter(({ value }) => !value).map(repeat))
-    return found.filter(({ value, indexes }) => value && indexes?.includes(index))
+    return found.filter(
+      ({ value, indexes }) => value && indexes?.includes(index),
+    )
   }
 
   async function write(change: Write): Promise<boolean> {
@@ -108,29 +132,42 @@ export async function openRedisStore(
     for (;;) {
       const { key, value = new Uint8Array(), indexes = [], ...rest } = next
       const head = JSON.stringify({ ...rest, indexes: indexes.join(' ') })
-      const [outcome, names = '', listed = 0] = await servers.write('write', name, () =>
-        writer.usherWrite(1, name, operation, Buffer.from(value), head),
+      const [outcome, names = '', listed = 0] = await servers.write(
+        'write',
+        name,
+        () => writer.usherWrite(1, name, operation, Buffer.from(value), head),
       )
       const found = names.split(' ').filter(Boolean)
       if (outcome === 'unindexed') {
         await addToIndexes(Object.assign(next, { indexes: found }))
         continue
       }
-      // Takes a removed record out of its indexes, once its removal is durable. `listed`: `n` of the record.
+      // Takes a removed record out of its indexes, once its removal is durable.
+      // `listed`: `n` of the record.
       for (const index of found.map(indexKey)) {
-        await servers.send('index', () => writer.usherIndex(1, index, key, listed, 'remove'))
+        await servers.send('index', () =>
+          writer.usherIndex(1, index, key, listed, 'remove'),
+        )
       }
       return outcome === 'written'
     }
   }
 
-  /** Adds a record to its indexes, for twice as long as it lives: it may be written again. */
+  /**
+   * Adds a record to its indexes, for twice as long as it lives: it may be
+   * written again.
+   */
   async function addToIndexes(write: Write): Promise<void> {
     const { key, indexes = [], expires } = write
-    const until = expires === undefined ? FOREVER : expires + Math.max(expires - now(), 0)
+    const until =
+      expires === undefined ? FOREVER : expires + Math.max(expires - now(), 0)
     const added = indexes
       .map(indexKey)
-      .map(name => servers.write('index', name, () => writer.usherIndex(1, name, key, until)))
+      .map(name =>
+        servers.write('index', name, () =>
+          writer.usherIndex(1, name, key, until),
+        ),
+      )
     await Promise.all(added)
     write.indexed = until
   }
@@ -146,7 +183,8 @@ export async function openRedisStore(
 
     async count(index: string) {
       let records = 0
-      for await (const keys of keysOf(index)) records += await countExisting(keys)
+      for await (const keys of keysOf(index))
+        records += await countExisting(keys)
       return records
     },
 
@@ -154,10 +192,14 @@ export async function openRedisStore(
       const pattern = recordKey('*')
       for (const node of servers.masters()) {
         const pages = pagesOf(cursor =>
-          servers.send('scan', () => node.scan(cursor, 'MATCH', pattern, 'COUNT', BATCH)),
+          servers.send('scan', () =>
+            node.scan(cursor, 'MATCH', pattern, 'COUNT', BATCH),
+          ),
         )
         for await (const names of pages) {
-          yield* await readEach(names.map(name => name.slice(pattern.length - 1)))
+          yield* await readEach(
+            names.map(name => name.slice(pattern.length - 1)),
+          )
         }
       }
     },
@@ -176,7 +218,9 @@ export async function openRedisStore(
 }
 
 /** Follows the cursor of SCAN or ZSCAN. */
-async function* pagesOf(ask: (cursor: string) => Promise<[next: string, page: string[]]>) {
+async function* pagesOf(
+  ask: (cursor: string) => Promise<[next: string, page: string[]]>,
+) {
   let cursor = '0'
   do {
     const [next, page] = await ask(cursor)
@@ -185,15 +229,28 @@ async function* pagesOf(ask: (cursor: string) => Promise<[next: string, page: st
   } while (cursor !== '0')
 }
 
-/** Throws for a value that another version of Usher, or another program, has written. */
-function entryOf(key: string, packed: Buffer | null | undefined): Entry | undefined {
+/**
+ * Throws for a value that another version of Usher, or another program, has
+ * written.
+ */
+function entryOf(
+  key: string,
+  packed: Buffer | null | undefined,
+): Entry | undefined {
   if (!packed) return undefined
   const lineEnd = packed.indexOf('\n')
   try {
     const { v, c, e, i, t } = JSON.parse(packed.toString('utf8', 0, lineEnd))
     if (t) return { key, version: v, expires: e }
     const value = packed.subarray(lineEnd + 1)
-    return { key, value, version: v, consumed: c, expires: e, indexes: i?.split(' ') }
+    return {
+      key,
+      value,
+      version: v,
+      consumed: c,
+      expires: e,
+      indexes: i?.split(' '),
+    }
   } catch {
     throw new StoreUnavailable(
       'Redis: a key holds no record of this version of Usher; ' +
