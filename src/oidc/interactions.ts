@@ -216,7 +216,8 @@ export function createInteractions(provider: Provider, settings: Deployment) {
 
     /**
      * Saves the answer to the prompt. Returns the URL where the browser goes
-     * on.
+     * on. It names the client: if the interaction expires on the way, the page
+     * that says so links to it.
      */
     async finish(ctx: Context, outcome: Outcome, uid?: string) {
       const interaction = await find(ctx, uid)
@@ -229,7 +230,10 @@ export function createInteractions(provider: Provider, settings: Deployment) {
           ? gone(ctx, 'it has another answer')
           : error
       })
-      return interaction.returnTo
+      const query = new URLSearchParams({
+        client_id: String(interaction.params.client_id),
+      })
+      return `${interaction.returnTo}?${query}`
     },
   }
 }

@@ -91,6 +91,17 @@ test('the URL that continues an authorization works once, and then shows a page 
   await expectWayForward(await send(browser, address, { method: 'GET' }))
 })
 
+test('an interaction that expires after its last answer leads back to the application', async () => {
+  const { browser } = await open(usher)
+  const form = fieldsOf(browser.page, credentials())
+  const answer = await send(browser, browser.page.url, { form })
+  const [, address = ''] = /content="0;url=([^"]+)"/.exec(await answer.text()) ?? []
+  await usher.records.of('Interaction').remove(uidOf(browser.page))
+  const expired = await send(browser, address.replaceAll('&amp;', '&'), { method: 'GET' })
+  expect(expired.status).toBe(400)
+  expect(await expired.text()).toContain('href="https://app.example.org/"')
+})
+
 test('an interaction expires', async () => {
   const { browser } = await open(usher)
   await usher.records
