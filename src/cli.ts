@@ -12,7 +12,8 @@ import {
   type Option,
 } from './commands/table.ts'
 import { didYouMean } from './config/report/wording.ts'
-import { reasonOf, StoreUnavailable } from './store/store.ts'
+import { reasonOf } from './store/reasons.ts'
+import { StoreUnavailable } from './store/store.ts'
 
 async function main(words: string[]): Promise<number> {
   const [noun = 'help', verb = ''] = words.filter(word => word !== '--help')

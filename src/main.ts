@@ -17,7 +17,7 @@ import { ConfigError } from './config/report/finding.ts'
 import { createLog } from './operation/log.ts'
 import { createClusterMetrics, serveMetrics } from './operation/metrics.ts'
 import { SIGNALS, serve } from './server.ts'
-import { reasonOf } from './store/store.ts'
+import { reasonOf } from './store/reasons.ts'
 
 /**
  * The wait before a worker is replaced. Doubles while the replacements end

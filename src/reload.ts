@@ -30,7 +30,8 @@ import {
 } from './operation/folder-state.ts'
 import type { Readiness } from './operation/health.ts'
 import { openSigningKeys } from './operation/signing-keys.ts'
-import { now, reasonOf, StoreUnavailable } from './store/store.ts'
+import { reasonOf } from './store/reasons.ts'
+import { now, StoreUnavailable } from './store/store.ts'
 import { pause } from './store/turns.ts'
 
 /** Interval of the checks of the signing keys. */

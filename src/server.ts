@@ -25,9 +25,9 @@ import { takeAuditEvents } from './operation/operator-events.ts'
 import { run, watchFolder } from './reload.ts'
 import { InvalidAccount } from './sign-in/account.ts'
 import { createDirectory } from './sign-in/directory.ts'
-import { openStore, unlock } from './store/open.ts'
+import { openStore, requireTrust, unlock } from './store/open.ts'
 import type { Records } from './store/records.ts'
-import { type Check, requireTrust } from './store/store.ts'
+import type { Check } from './store/store.ts'
 
 /** The signals that end the service. */
 export const SIGNALS = ['SIGTERM', 'SIGINT'] as const

@@ -17,18 +17,15 @@ import { usherSchema } from '../config/schema/usher.ts'
 import { queueAuditEvent } from '../operation/operator-events.ts'
 import {
   readSecret,
+  requireTrust,
   secretFile,
   storeExists,
   storeFile,
 } from '../store/open.ts'
+import { reasonOf } from '../store/reasons.ts'
 import { openRecords } from '../store/records.ts'
 import { createSeal, NAMING_KEY } from '../store/seal.ts'
-import {
-  type Entry,
-  reasonOf,
-  requireTrust,
-  type Store,
-} from '../store/store.ts'
+import type { Entry, Store } from '../store/store.ts'
 import { Failure, type Invocation, type Values } from './command.ts'
 import { openAt, openState, refuseMemory } from './open-store.ts'
 import { hint, recordsAre, reportProgress } from './output.ts'

@@ -15,8 +15,8 @@ import {
   type Transfer,
 } from '../sign-in/account.ts'
 import type { OwnAccounts } from '../sign-in/directory.ts'
+import { reasonOf } from '../store/reasons.ts'
 import type { Records } from '../store/records.ts'
-import { reasonOf } from '../store/store.ts'
 import { linesIn, readLine, writeLine } from './account-lines.ts'
 import { visible } from './accounts.ts'
 import { Failure, type Invocation, readStdin } from './command.ts'

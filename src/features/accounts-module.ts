@@ -34,8 +34,9 @@ import {
   type SourceAccounts,
 } from '../sign-in/directory.ts'
 import { isTooLong } from '../sign-in/password.ts'
+import { PeerUnavailable, reasonOf } from '../store/reasons.ts'
 import type { Records } from '../store/records.ts'
-import { now, PeerUnavailable, reasonOf } from '../store/store.ts'
+import { now } from '../store/store.ts'
 import { mapOf } from '../store/values.ts'
 
 /** Timeout of each call of the module. */

@@ -8,8 +8,8 @@ import {
   type ClientMetadata as LibraryClientMetadata,
   type Provider,
 } from 'oidc-provider'
+import { outageIn } from '../store/reasons.ts'
 import { isSameText } from '../store/seal.ts'
-import { outageIn } from '../store/store.ts'
 import { pause } from '../store/turns.ts'
 import { mapOf } from '../store/values.ts'
 import { hashOf, hashSecret, isExpired } from './client-secret.ts'

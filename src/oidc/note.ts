@@ -4,7 +4,7 @@
 
 import type { Context, ParameterizedContext } from 'koa'
 import type { errors } from 'oidc-provider'
-import { outageIn } from '../store/store.ts'
+import { outageIn } from '../store/reasons.ts'
 import { keyProblemIn } from './keys.ts'
 
 declare module 'koa' {

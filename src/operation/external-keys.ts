@@ -10,7 +10,7 @@ import { base64url, compactVerify, importJWK, type JWK } from 'jose'
 import { ConfigError } from '../config/report/finding.ts'
 import { weaknessOf } from '../config/rules/signing-keys.ts'
 import { SIGNING_ALGORITHMS } from '../oidc/vocabulary.ts'
-import { PeerUnavailable, reasonOf } from '../store/store.ts'
+import { PeerUnavailable, reasonOf } from '../store/reasons.ts'
 import { mapOf } from '../store/values.ts'
 import { withTimeout } from './egress.ts'
 

@@ -9,7 +9,7 @@ import { refusalOf } from '../oidc/clients.ts'
 import { routesOf } from '../oidc/paths.ts'
 import { ACCOUNT_CLIENT } from '../oidc/vocabulary.ts'
 import { allowFormAnywhere } from '../operation/edge.ts'
-import { reasonOf } from '../store/store.ts'
+import { reasonOf } from '../store/reasons.ts'
 import { type Asset, createAssets } from './assets.ts'
 import {
   type Area,

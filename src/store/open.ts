@@ -10,13 +10,14 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { reasonOf } from './reasons.ts'
 import { openRecords } from './records.ts'
 import { redisReason } from './redis/reasons.ts'
 import type { RedisSettings } from './redis/settings.ts'
 import type { CurrentRequest } from './request-reads.ts'
 import { NAMING_KEY } from './seal.ts'
 import { openSqliteStore } from './sqlite.ts'
-import { type Observer, reasonOf, type Store } from './store.ts'
+import type { Check, Observer, Store } from './store.ts'
 
 /** See `unlock`. */
 export type Installation = Awaited<ReturnType<typeof unlock>>
@@ -99,6 +100,16 @@ export async function openStore(
       `${file ?? 'Redis'} cannot be opened as a store: ${problem}`,
     )
   }
+}
+
+/** Throws an error for the operator if a finding is `wrong`. */
+export function requireTrust(checks: Check[]) {
+  const wrong = checks.filter(({ state }) => state === 'wrong')
+  const lines = wrong.map(
+    ({ name, found, fix }) => `\n  ${name}: ${found}\n    → ${fix}`,
+  )
+  if (wrong.length)
+    throw new Error(`the store cannot be trusted${lines.join('')}`)
 }
 
 /** Messages of SQLite about a file, in words. */

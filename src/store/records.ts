@@ -13,6 +13,7 @@
 //   const consents = records.of<Consent>('Consent', { backup: true })
 
 import { setTimeout } from 'node:timers/promises'
+import { reasonOf } from './reasons.ts'
 import { type CurrentRequest, createRequestReads } from './request-reads.ts'
 import { createSeal, openIdentity, type Seal } from './seal.ts'
 import { SerialQueue } from './serial-queue.ts'
@@ -22,7 +23,6 @@ import {
   now,
   type Outage,
   ok,
-  reasonOf,
   type Store,
   StoreUnavailable,
   wrong,

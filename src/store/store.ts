@@ -1,52 +1,65 @@
 // The contract of a store: versioned values with expiry and indexes, changed
 // one at a time.
 //
-// A store knows nothing of OpenID Connect. It sees neither ids nor contents:
-// keys and index names are keyed hashes, values are encrypted (records.ts).
-// sqlite.ts and redis/store.ts implement the contract. Another implementation,
-// on PostgreSQL for example, needs this file, and passes storeSuite and
-// raceSuite of test/store (redis.test.ts calls both). open.ts chooses the
-// implementation by the URL in USHER_STORE, whose forms are in
-// config/schema/usher.ts. A function opens the store; it rejects for data in
-// another format.
+//   oidc/adapter/, accounts, features   values of a type, by id
+//     records.ts                        JSON, read once a request, changed by
+//                                       compare-and-set
+//       seal.ts                         ids become keyed hashes, JSON is encrypted
+//         this contract                 one conditional change of one key
+//           sqlite.ts                   one file, for one host
+//           redis/store.ts              Redis or Valkey, Sentinel, Cluster
+//
+// A store knows nothing of OpenID Connect, and sees neither ids nor contents.
+// open.ts chooses the implementation by the URL in USHER_STORE. Another
+// implementation, on PostgreSQL for example, needs this file only, and passes
+// storeSuite and raceSuite of test/store (redis.test.ts calls both). A function
+// opens the store; it rejects for data in another format.
 //
 // Records
-//   A key has a record, a tombstone, or nothing. A record has a value. A removal leaves a tombstone, which
-//   refuses late writes of the removed record. Records and tombstones have a version. It rises by one with
-//   every change of the key: a write, a consumption or a removal. The version of nothing is 0.
-//   An entry expires when the clock reaches `expires`. Then it is nothing, to every operation; the store
-//   frees its space later. The clock is that of the store or of the process: `check` reports a difference.
-//   A record can be marked as consumed once (a used code, an ended session). The mark stays when the record
-//   is written again. A record that is written over a tombstone has no mark, and no indexes of the former
-//   record.
+//   A key has a record, a tombstone, or nothing. A record has a value. A removal
+//   leaves a tombstone, which refuses late writes of the removed record. Records
+//   and tombstones have a version. It rises by one with every change of the key:
+//   a write, a consumption or a removal. The version of nothing is 0.
+//   An entry expires when the clock reaches `expires`. Then it is nothing, to
+//   every operation; the store frees its space later. The clock is that of the
+//   store or of the process: `check` reports a difference.
+//   A record can be marked as consumed once (a used code, an ended session). The
+//   mark stays when the record is written again. A record that is written over a
+//   tombstone has no mark, and no indexes of the former record.
 //
 // Keys
-//   A key, and the name of an index, has up to 100 ASCII characters without spaces. A store can put each key
-//   on a server of its own, as Redis Cluster does: no operation depends on two keys at once.
+//   A key, and the name of an index, has up to 100 ASCII characters without
+//   spaces. A store can put each key on a server of its own, as Redis Cluster
+//   does: no operation depends on two keys at once.
 //
 // Indexes
-//   A write may name indexes. `walk` finds the record under them until it expires or is removed.
-//   A later write keeps the indexes of the record, and adds those it names. The cost of `walk` depends on the
-//   records under the index, not on those that were removed before: timers walk an index every second.
+//   A write may name indexes. `walk` finds the record under them until it expires
+//   or is removed. A later write keeps the indexes of the record, and adds those
+//   it names. The cost of `walk` depends on the records under the index, not on
+//   those that were removed before: timers walk an index every second.
 //
-// Refused changes, by the state of the key. X: always; `unless V`: if `version` is not V; blank: never
-//                                nothing   record              tombstone
-//   Put                          unless 0  unless its version  unless its version
-//   Consumption                  X         if consumed before  X
-//   Removal                      X                             X
-//   Removal with version         X         unless its version  X
+// Refused changes, by the state of the key. X: always; `unless V`: if `version`
+// is not V; blank: never
+//                          nothing     record              tombstone
+//   Put                    unless 0    unless its version  unless its version
+//   Consumption            X           if consumed before  X
+//   Removal                X                               X
+//   Removal with version   X           unless its version  X
 //
 // Guarantees
 //   Atomic: `write` happens in one step, for every process that shares the store.
-//   Durable: after `write` or `restore` has resolved, a crash does not lose the change, as far as the
-//   operator's settings of the database go (docs/redis.md). A removal that is refused by a
-//   tombstone also waits until that is durable: a caller can repeat a removal that no replica has confirmed.
+//   Durable: after `write` or `restore` has resolved, a crash does not lose the
+//   change, as far as the operator's settings of the database go
+//   (docs/redis.md). A removal that is refused by a tombstone also waits until
+//   that is durable: a caller can repeat a removal that no replica has confirmed.
 //   Current: a read sees every write that resolved before the read began.
-//   Repeatable: when the client of the database sends a write again because a reply was lost, `write`
-//   returns the first result, and does not apply the change again.
-//   Unavailable, not empty: an operation that fails rejects with StoreUnavailable, within about a second.
-//   It never returns undefined instead: the library would take that for an unknown token, and clients would
-//   discard theirs. A write that was rejected may have happened.
+//   Repeatable: when the client of the database sends a write again because a
+//   reply was lost, `write` returns the first result, and does not apply the
+//   change again.
+//   Unavailable, not empty: an operation that fails rejects with
+//   StoreUnavailable, within about a second. It never returns undefined instead:
+//   the library would take that for an unknown token, and clients would discard
+//   theirs. A write that was rejected may have happened.
 //   Removable: a store without space left still accepts removals.
 
 /** The current time in epoch seconds, rounded down. */
@@ -201,16 +214,6 @@ export const wrong = (name: string, found: string, fix: string): Check => {
   return { name, state: 'wrong', found, fix }
 }
 
-/** Throws an error for the operator if a finding is `wrong`. */
-export function requireTrust(checks: Check[]) {
-  const wrong = checks.filter(({ state }) => state === 'wrong')
-  const lines = wrong.map(
-    ({ name, found, fix }) => `\n  ${name}: ${found}\n    → ${fix}`,
-  )
-  if (wrong.length)
-    throw new Error(`the store cannot be trusted${lines.join('')}`)
-}
-
 /**
  * Called after each command to a store in another process, and after each sweep
  * of the embedded one.
@@ -242,50 +245,4 @@ export class StoreUnavailable extends Error {
     super('temporarily_unavailable', options)
     this.error_detail = detail
   }
-}
-
-/**
- * Another server that the answer depends on is unavailable: the accounts, an
- * upstream issuer, a client.
- */
-export class PeerUnavailable extends StoreUnavailable {
-  override name = 'PeerUnavailable'
-  override error_description =
-    'another server is unavailable; nothing is wrong with the request'
-}
-
-/**
- * Returns the unavailable store or server that an error is, or that caused it.
- */
-export function outageIn(error: unknown): StoreUnavailable | undefined {
-  if (error instanceof StoreUnavailable) return error
-  return error instanceof Error ? outageIn(error.cause) : undefined
-}
-
-/** Errors of files in words, by their codes. */
-const FILE_PROBLEMS: Record<string, string | undefined> = {
-  EACCES: 'cannot be opened: this user has no permission',
-  EPERM: 'cannot be opened: this user has no permission',
-  EISDIR: 'is a folder',
-  ENOENT: 'was not found',
-  ENOTDIR: 'was not found: a part of its path is a file',
-  ELOOP: 'is a link that leads to itself',
-  ENAMETOOLONG: 'has a name that is too long',
-  EROFS: 'cannot be written: the disk is read-only',
-  ENOSPC: 'cannot be written: the disk is full',
-  EDQUOT: 'cannot be written: the quota of the disk is used up',
-  EMFILE: 'cannot be opened: this process has too many open files',
-}
-
-/** The reason of an error for operators, who may see more than clients. */
-export function reasonOf(error: unknown): string {
-  if (error instanceof StoreUnavailable) return error.error_detail
-  if (!(error instanceof Error)) return String(error)
-  const { code = '', path, syscall } = error as NodeJS.ErrnoException
-  const problem = syscall === undefined ? undefined : FILE_PROBLEMS[code]
-  // Errors of connections have codes like these, and no such call.
-  const isOfFile =
-    problem !== undefined &&
-    !/^(connect|getaddrinfo|listen|bind)/.test(syscall ?? '')
-  return isOfFile ? `${path ?? 'the file'} ${problem}` : error.message
 }

@@ -3,9 +3,10 @@
 
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { reasonOf } from '../../src/store/reasons.ts'
 import { REDIS_DEFAULTS } from '../../src/store/redis/settings.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
-import { reasonOf, type Store, StoreUnavailable } from '../../src/store/store.ts'
+import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { consume, list, put, remove } from './operations.ts'
 import { bytes, fresh, now } from './store-suite.ts'

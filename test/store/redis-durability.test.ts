@@ -3,9 +3,10 @@
 import { Command, Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { openInstallation } from '../../src/store/open.ts'
+import { reasonOf } from '../../src/store/reasons.ts'
 import { REDIS_DEFAULTS } from '../../src/store/redis/settings.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
-import { reasonOf, type Store, StoreUnavailable } from '../../src/store/store.ts'
+import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { flakyLink } from '../support/flaky-link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import {

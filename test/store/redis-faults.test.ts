@@ -2,8 +2,9 @@
 
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { openInstallation } from '../../src/store/open.ts'
+import { reasonOf } from '../../src/store/reasons.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
-import { reasonOf, type Store, StoreUnavailable } from '../../src/store/store.ts'
+import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { type FlakyLink, flakyLink } from '../support/flaky-link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'

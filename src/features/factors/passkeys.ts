@@ -34,8 +34,9 @@ import { harmless } from '../../oidc/harmless.ts'
 import type { Login } from '../../oidc/interactions.ts'
 import { PHISHING_RESISTANT_ACR } from '../../oidc/vocabulary.ts'
 import type { Account } from '../../sign-in/account.ts'
+import { reasonOf } from '../../store/reasons.ts'
 import type { Records } from '../../store/records.ts'
-import { now, reasonOf } from '../../store/store.ts'
+import { now } from '../../store/store.ts'
 import { mapOf, readJson } from '../../store/values.ts'
 import {
   type FactorStore,

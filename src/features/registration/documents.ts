@@ -16,7 +16,7 @@ import { networkOf } from '../../operation/client-info.ts'
 import type { Environment } from '../../operation/environment.ts'
 import { createQuotas } from '../../operation/limits.ts'
 import { faultOf } from '../../operation/log.ts'
-import { outageIn, PeerUnavailable } from '../../store/store.ts'
+import { outageIn, PeerUnavailable } from '../../store/reasons.ts'
 import { mapOf, readJson, required } from '../../store/values.ts'
 import { invalidMetadata, readMetadata, usableMetadata } from './metadata.ts'
 

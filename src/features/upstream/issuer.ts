@@ -16,7 +16,8 @@ import { withTimeout } from '../../operation/egress.ts'
 import { faultOf } from '../../operation/log.ts'
 import { importKey } from '../../operation/signing-keys.ts'
 import { subjectSchema } from '../../sign-in/account.ts'
-import { now, PeerUnavailable, reasonOf } from '../../store/store.ts'
+import { PeerUnavailable, reasonOf } from '../../store/reasons.ts'
+import { now } from '../../store/store.ts'
 import { mapOf, readJson } from '../../store/values.ts'
 
 /** Time for all requests of one step. The user waits for it. */
