@@ -74,43 +74,31 @@ type MailOfLink = { id: string; at: number }
  * A link that was found by its token, with its account. One for a new account
  * has the account that it adds.
  */
-export type FoundLink = LinkState & {
+export interface FoundLink {
   account: Account
   link: AccountLink
   handle: string
+  isOpen: boolean
+  /**
+   * The account has the password that was chosen with the link. A fault has
+   * interrupted the use.
+   */
+  isUsed: boolean
 }
-
-/**
- * `isUsed`: the account has the password that was chosen with the link. A fault
- * has interrupted the use.
- */
-type LinkState = { isOpen: boolean; isUsed: boolean }
 
 /** Purposes that a stranger can cause. */
 const OF_STRANGERS: (Purpose | undefined)[] = ['forgot', 'sign_up']
-const mailsOf = (id: string): [string, string] => [
-  'mailed links of account',
-  id,
-]
+/** The index of the links that mails of strangers have, by account. */
+const MAILED = 'mailed links of account'
 /**
  * A token in the text that a user pasted, or that a mail program took for the
  * link: `TOKEN.`, `<TOKEN>`.
  */
 const TOKEN = /(?<![\w-])(([\w-]{22})[\w-]{43})(?![\w-])/
 /** The lifetime of a link by default. */
-export const LINK_SECONDS = 3 * 24 * 3600
+const LINK_SECONDS = 3 * 24 * 3600
 /** An expired link is remembered, so that the log can say so. */
 const EXPIRED_SECONDS = 7 * 24 * 3600
-
-/**
- * Whether an account keeps others from its address: not with one that an issuer
- * sent without verifying it.
- */
-export const holdsAddress = ({ email_verified, links = [] }: Account) =>
-  email_verified || !links.length
-
-const hashOf = (token: string) =>
-  createHash('sha256').update(token).digest('base64url')
 
 /** The functions that make, find and use links. */
 export type Links = ReturnType<typeof createLinks>
@@ -124,58 +112,207 @@ export interface Own {
 /** Returns the functions that make, find and use links. */
 export function createLinks(records: Records, directory: OwnAccounts) {
   const accountLinks = records.of<AccountLink>('AccountLink')
+  const pauses = createMailPauses(records)
 
-  function handleOf(id: string, purpose?: Purpose, mail?: string) {
+  /**
+   * Makes a link, which replaces the former one of its purpose. Returns its
+   * path; `until`: epoch seconds.
+   */
+  async function make(
+    account: LinkAccount,
+    seconds = LINK_SECONDS,
+    about: LinkOptions = {},
+  ) {
+    const handle = handleOf(account.id, about)
+    const token = handle + randomBytes(32).toString('base64url')
+    const link = newLink(account, token, seconds, about)
+    const options = { ttl: seconds + EXPIRED_SECONDS }
+    await accountLinks.change(handle, () => link, options)
+    return { path: pathOf(token), until: link.until }
+  }
+
+  /**
+   * Makes the link of a mail. All attempts to send the mail have the same path.
+   * Returns undefined if the link of an earlier attempt was used or closed
+   * since, or if a newer link was made.
+   */
+  async function makeForMail(
+    mail: MailOfLink,
+    account: LinkAccount,
+    seconds = LINK_SECONDS,
+    about: LinkOptions = {},
+  ) {
+    const handle = handleOf(account.id, about, mail.id)
+    const token = handle + secretOf(mail.id).toString('base64url')
+    const link = {
+      ...newLink(account, token, seconds, about),
+      mail: mail.id,
+    }
+    const isOfStranger = OF_STRANGERS.includes(about.purpose)
+    const { isWritten } = await accountLinks.change(
+      handle,
+      ({ value: last }) => nextOfMail(last, link, mail, account),
+      // A later attempt keeps the id that the first one has drawn for a new
+      // account.
+      next => ({
+        ttl: seconds + EXPIRED_SECONDS,
+        indexes: isOfStranger ? [[MAILED, next.account]] : [],
+      }),
+    )
+    return isWritten ? { path: pathOf(token), until: link.until } : undefined
+  }
+
+  /**
+   * Returns the handle of a link. A new account gets its id with the link: its
+   * handle is made of the address. `mail`: the id of the mail.
+   */
+  function handleOf(
+    accountId: string,
+    { purpose, email = '' }: LinkOptions,
+    mail?: string,
+  ): string {
+    const subject = purpose === 'sign_up' ? email.toLowerCase() : accountId
     const ofMail = OF_STRANGERS.includes(purpose) ? mail : undefined
-    const name = [purpose, id, ofMail].filter(Boolean).join(' ')
+    const name = [purpose, subject, ofMail].filter(Boolean).join(' ')
     return records.keyedHash('account link', name).toString('base64url')
   }
 
   /** 256 bits, which only the nodes of this installation can make. */
-  const secretOf = (mail: string) =>
-    Buffer.concat(
-      ['first', 'second'].map(half =>
-        records.keyedHash(`link, ${half} half`, mail),
-      ),
-    )
+  function secretOf(mail: string): Buffer {
+    const first = records.keyedHash('link, first half', mail)
+    const second = records.keyedHash('link, second half', mail)
+    return Buffer.concat([first, second])
+  }
 
-  function isOpen(link: AccountLink, account: Account): boolean {
-    const { purpose, since, until, email } = link
-    if (link.isClosed || until <= now()) return false
-    if (!account.enabled || since <= (account.ended ?? 0)) return false
-    return purpose === 'address' || (email ?? account.email) === account.email
+  /** Returns the links of an account that mails of strangers have. */
+  const mailedTo = (accountId: string) => accountLinks.list(MAILED, accountId)
+
+  /**
+   * Returns the open link of an account for this purpose, without its token.
+   */
+  async function openOf(
+    account: Account,
+    purpose?: Exclude<Purpose, 'sign_up'>,
+  ): Promise<AccountLink | undefined> {
+    const { value } = await accountLinks.read(handleOf(account.id, { purpose }))
+    if (value && isOpen(value, account)) return value
+    if (!OF_STRANGERS.includes(purpose)) return undefined
+    const mailed = await mailedTo(account.id)
+    return mailed.find(
+      link => link.purpose === purpose && isOpen(link, account),
+    )
   }
 
   /**
-   * The account that a link for a new one adds. The address is its username.
+   * Removes the links of an account, and the addresses in them. The link with
+   * which its user created it is one of them: while it is open, it would add
+   * the account again with the same `sub`.
    */
-  const newAccount = ({ account: id, email = '' }: AccountLink): Account => {
-    const profile = {
-      username: email,
-      email,
-      email_verified: true,
-      attributes: {},
+  async function removeAll({ id }: Account): Promise<void> {
+    for (const link of await mailedTo(id)) {
+      await accountLinks.remove(handleOf(id, link, link.mail))
     }
-    return { ...profile, id, enabled: true, created: now(), updated: now() }
+    for (const purpose of [undefined, 'forgot', 'address'] as const) {
+      await accountLinks.remove(handleOf(id, { purpose }))
+    }
   }
 
-  /** Whether another account keeps the address of the link from its account. */
-  const isTaken = async ({ email = '' }: AccountLink, { id }: LinkAccount) =>
-    (await directory.findByEmail(email)).some(
-      one => one.id !== id && holdsAddress(one),
+  /**
+   * Finds the link of a token, open or not; undefined if there is none, if it
+   * was used, or for a newer one.
+   */
+  async function find(text: string): Promise<FoundLink | undefined> {
+    const [, token, handle] = TOKEN.exec(text) ?? []
+    if (!token || !handle) return undefined
+    const { value: link } = await accountLinks.read(handle)
+    if (!link || link.isClosed) return undefined
+    if (!isSameText(link.hash, hashOfToken(token))) return undefined
+    const account = await accountOf(link)
+    if (!account) return undefined
+    return {
+      account,
+      link,
+      handle,
+      isOpen: isOpen(link, account),
+      isUsed: isUsed(link, account),
+    }
+  }
+
+  /** Returns the account of a link, or the one that its use adds. */
+  async function accountOf(link: AccountLink): Promise<Account | undefined> {
+    const account = await directory.find(link.account)
+    if (account || link.purpose !== 'sign_up') return account
+    return newAccount(link)
+  }
+
+  /**
+   * Sets the password, and ends all access of the account. Returns false if the
+   * link is not open any more. Can be repeated with the same password, until
+   * `finish` has resolved.
+   */
+  async function use(
+    found: FoundLink,
+    password: string,
+    finish = async () => {},
+  ): Promise<boolean> {
+    const { account, link } = found
+    const chosen = await hashFor(found, password)
+    if (!chosen) return false
+    // After the hash, which may be refused: no account stays without its
+    // password.
+    if (link.purpose === 'sign_up' && !(await addAccount(found))) return false
+    await remember(found, chosen)
+    const ended = await directory.endAccess(account.id, current =>
+      withPassword(current, link, chosen),
     )
+    if (ended === undefined) return false
+    await finish()
+    await close(found)
+    return true
+  }
+
+  /**
+   * Returns the hash of the password for a link: that of the account, if the
+   * use is repeated with the same password. Undefined if the link is not open
+   * any more.
+   */
+  async function hashFor(
+    { account, isOpen, isUsed }: FoundLink,
+    password: string,
+  ): Promise<string | undefined> {
+    const isRepeated =
+      isUsed && (await admit(() => checkPassword(password, account.password)))
+    if (isRepeated) return account.password
+    return isOpen ? admit(() => hashPassword(password)) : undefined
+  }
 
   /**
    * Adds the account, without a password. Returns false if another one has its
    * address. Can be repeated.
    */
-  async function add({ link, account }: FoundLink): Promise<boolean> {
+  async function addAccount({ link, account }: FoundLink): Promise<boolean> {
     if (await isTaken(link, account)) return false
     const added = await directory.transfer(account).catch(error => {
       if (!(error instanceof InvalidAccount)) throw error
     })
     // Another use of the link may have added it meanwhile.
     return Boolean(added ?? (await directory.find(account.id)))
+  }
+
+  /** Whether another account keeps the address of the link from its account. */
+  async function isTaken(
+    { email = '' }: AccountLink,
+    { id }: LinkAccount,
+  ): Promise<boolean> {
+    const holders = await directory.findByEmail(email)
+    return holders.some(one => one.id !== id && holdsAddress(one))
+  }
+
+  /** Writes the password of a use, before the account has it. */
+  async function remember({ link, handle }: FoundLink, chosen: string) {
+    const mark = ({ value }: Found<AccountLink>) =>
+      value?.hash === link.hash ? { ...value, chosen } : undefined
+    await accountLinks.change(handle, mark, { ttl: EXPIRED_SECONDS })
   }
 
   /**
@@ -185,214 +322,125 @@ export function createLinks(records: Records, directory: OwnAccounts) {
   async function close({ link, handle }: FoundLink) {
     const { email, chosen, ...rest } = link
     const closed: AccountLink = { ...rest, isClosed: true }
-    const decide = ({ value }: Found<AccountLink>) =>
+    const closeThis = ({ value }: Found<AccountLink>) =>
       value?.hash === link.hash ? closed : undefined
-    await accountLinks.change(handle, decide, { ttl: EXPIRED_SECONDS })
-    if (email) await createMailPauses(records).end(link.account, email)
+    await accountLinks.change(handle, closeThis, { ttl: EXPIRED_SECONDS })
+    if (email) await pauses.end(link.account, email)
   }
 
   /**
-   * The account of a link, or the address of an account that does not exist
-   * yet.
+   * Gives the account the address of the link, verified. Returns the account
+   * before; undefined if the link is not open any more, or another account has
+   * the address.
    */
-  const subjectOf = (
-    { id }: LinkAccount,
-    { purpose, email = '' }: LinkOptions,
-  ) => (purpose === 'sign_up' ? email.toLowerCase() : id)
-
-  /** Returns a link and its path. */
-  function draw(
-    { id, ended = 0 }: LinkAccount,
-    handle: string,
-    secret: Buffer,
-    { seconds, ...about }: LinkOptions & { seconds: number },
-  ) {
-    const token = handle + secret.toString('base64url')
-    const until = now() + seconds
-    const since = Math.max(now(), ended + 1)
-    const link: AccountLink = {
-      account: id,
-      hash: hashOf(token),
-      since,
-      until,
-      ...about,
-    }
-    return { path: `/welcome/${token}`, link }
+  async function confirm(found: FoundLink): Promise<Account | undefined> {
+    const { link } = found
+    if (await isTaken(link, found.account)) return undefined
+    let former: Account | undefined
+    const changed = await directory.change(link.account, current => {
+      former = current
+      if (!isOpen(link, current)) return undefined
+      return { ...current, email: link.email, email_verified: true }
+    })
+    if (!changed) return undefined
+    await close(found)
+    return former
   }
 
-  /** The links of an account that mails of strangers have. */
-  const mailedTo = (account: string) => accountLinks.list(...mailsOf(account))
+  return { make, makeForMail, openOf, removeAll, find, use, confirm }
+}
 
+/** Returns a link that is open from now on, for `seconds`. */
+function newLink(
+  { id, ended = 0 }: LinkAccount,
+  token: string,
+  seconds: number,
+  about: LinkOptions,
+): AccountLink {
   return {
-    /**
-     * Makes a link, which replaces the former one of its purpose. Returns its
-     * path; `until`: epoch seconds.
-     */
-    async make(
-      account: LinkAccount,
-      seconds = LINK_SECONDS,
-      about: LinkOptions = {},
-    ) {
-      const handle = handleOf(subjectOf(account, about), about.purpose)
-      const { path, link } = draw(account, handle, randomBytes(32), {
-        ...about,
-        seconds,
-      })
-      await accountLinks.change(handle, () => link, {
-        ttl: seconds + EXPIRED_SECONDS,
-      })
-      return { path, until: link.until }
-    },
-
-    /**
-     * Makes the link of a mail. All attempts to send the mail have the same
-     * path. Returns undefined if the link of an earlier attempt was used or
-     * closed since, or if a newer link was made.
-     */
-    async makeForMail(
-      mail: MailOfLink,
-      account: LinkAccount,
-      seconds = LINK_SECONDS,
-      about: LinkOptions = {},
-    ) {
-      const { purpose } = about
-      const handle = handleOf(subjectOf(account, about), purpose, mail.id)
-      const { path, link } = draw(account, handle, secretOf(mail.id), {
-        ...about,
-        seconds,
-      })
-      const { until } = link
-      const decide = ({ value: last }: Found<AccountLink>) => {
-        if (!last) return { ...link, mail: mail.id }
-        const isOfMail = last.hash === link.hash
-        if (!isOfMail)
-          return last.since > mail.at ? undefined : { ...link, mail: mail.id }
-        const isOver = last.isClosed || last.since <= (account.ended ?? 0)
-        return isOver ? undefined : { ...last, until }
-      }
-      // A later attempt keeps the id that the first one has drawn for a new
-      // account.
-      const optionsFor = (next: AccountLink) => ({
-        ttl: seconds + EXPIRED_SECONDS,
-        indexes: OF_STRANGERS.includes(purpose) ? [mailsOf(next.account)] : [],
-      })
-      const { isWritten } = await accountLinks.change(
-        handle,
-        decide,
-        optionsFor,
-      )
-      return isWritten ? { path, until } : undefined
-    },
-
-    /**
-     * Returns the open link of an account for this purpose, without its token.
-     */
-    async openOf(
-      account: Account,
-      purpose?: Purpose,
-    ): Promise<AccountLink | undefined> {
-      const { value } = await accountLinks.read(handleOf(account.id, purpose))
-      const mailed = OF_STRANGERS.includes(purpose)
-        ? await mailedTo(account.id)
-        : []
-      const ofPurpose = mailed.filter(link => link.purpose === purpose)
-      return [value, ...ofPurpose].find(link => link && isOpen(link, account))
-    },
-
-    /**
-     * Removes the links of an account, and the addresses in them. The link with
-     * which its user created it is one of them: while it is open, it would add
-     * the account again with the same `sub`.
-     */
-    async removeAll(account: Account) {
-      const { id } = account
-      for (const link of await mailedTo(id)) {
-        await accountLinks.remove(
-          handleOf(subjectOf(account, link), link.purpose, link.mail),
-        )
-      }
-      for (const purpose of [undefined, 'forgot', 'address'] as const)
-        await accountLinks.remove(handleOf(id, purpose))
-    },
-
-    /**
-     * Finds the link of a token, open or not; undefined if there is none, if it
-     * was used, or for a newer one.
-     */
-    async find(text: string): Promise<FoundLink | undefined> {
-      const [, token, handle] = TOKEN.exec(text) ?? []
-      if (!token || !handle) return undefined
-      const { value: link } = await accountLinks.read(handle)
-      if (!link || link.isClosed || !isSameText(link.hash, hashOf(token)))
-        return
-      const isNew = link.purpose === 'sign_up'
-      const account =
-        (await directory.find(link.account)) ??
-        (isNew ? newAccount(link) : undefined)
-      if (!account) return undefined
-      const isChosen =
-        link.chosen !== undefined && link.chosen === account.password
-      const isUsed = isChosen && link.until > now()
-      return { account, link, handle, isOpen: isOpen(link, account), isUsed }
-    },
-
-    /**
-     * Sets the password, and ends all access of the account. Returns false if
-     * the link is not open any more. Can be repeated with the same password,
-     * until `finish` has resolved.
-     */
-    async use(
-      found: FoundLink,
-      password: string,
-      finish = async () => {},
-    ): Promise<boolean> {
-      const { account, link, handle } = found
-      const isRepeated =
-        found.isUsed &&
-        (await admit(() => checkPassword(password, account.password)))
-      if (!isRepeated && !found.isOpen) return false
-      const chosen = isRepeated
-        ? account.password
-        : await admit(() => hashPassword(password))
-      // After the hash, which may be refused: no account stays without its
-      // password.
-      if (link.purpose === 'sign_up' && !(await add(found))) return false
-      const mark = ({ value }: Found<AccountLink>) =>
-        value?.hash === link.hash ? { ...value, chosen } : undefined
-      await accountLinks.change(handle, mark, { ttl: EXPIRED_SECONDS })
-      const permanent = { password: chosen, change_password_by: undefined }
-      const ended = await directory.endAccess(account.id, current => {
-        if (isRepeated && current.password === chosen) return current
-        if (!isOpen(link, current)) return undefined
-        const isProven =
-          link.email !== undefined && link.email === current.email
-        const email_verified = isProven || current.email_verified
-        // Not earlier than the link: the clock of another node may be ahead.
-        return { ...current, ...permanent, email_verified, ended: link.since }
-      })
-      if (ended === undefined) return false
-      await finish()
-      await close(found)
-      return true
-    },
-
-    /**
-     * Gives the account the address of the link, verified. Returns the account
-     * before; undefined if the link is not open any more, or another account
-     * has the address.
-     */
-    async confirm(found: FoundLink): Promise<Account | undefined> {
-      const { link } = found
-      if (await isTaken(link, found.account)) return undefined
-      let former: Account | undefined
-      const changed = await directory.change(link.account, current => {
-        former = current
-        const next = { ...current, email: link.email, email_verified: true }
-        return isOpen(link, current) ? next : undefined
-      })
-      if (!changed) return undefined
-      await close(found)
-      return former
-    },
+    account: id,
+    hash: hashOfToken(token),
+    since: Math.max(now(), ended + 1),
+    until: now() + seconds,
+    ...about,
   }
 }
+
+const hashOfToken = (token: string) =>
+  createHash('sha256').update(token).digest('base64url')
+
+const pathOf = (token: string) => `/welcome/${token}`
+
+/**
+ * Returns the link that an attempt to send a mail writes in place of the
+ * `last` one; undefined if that one stays.
+ */
+function nextOfMail(
+  last: AccountLink | undefined,
+  link: AccountLink,
+  mail: MailOfLink,
+  { ended = 0 }: LinkAccount,
+): AccountLink | undefined {
+  if (!last) return link
+  if (last.hash !== link.hash) return last.since > mail.at ? undefined : link
+  // An earlier attempt has made this link.
+  const isOver = last.isClosed || last.since <= ended
+  return isOver ? undefined : { ...last, until: link.until }
+}
+
+/** Whether a link of this account can be used; see the head of this file. */
+function isOpen(link: AccountLink, account: Account): boolean {
+  const { purpose, since, until, email } = link
+  if (link.isClosed || until <= now()) return false
+  if (!account.enabled || since <= (account.ended ?? 0)) return false
+  return purpose === 'address' || (email ?? account.email) === account.email
+}
+
+/** Whether a link that has not expired gave the account its password. */
+const isUsed = ({ chosen, until }: AccountLink, { password }: Account) =>
+  chosen !== undefined && chosen === password && until > now()
+
+/**
+ * Returns the account that a link for a new one adds. The address is its
+ * username.
+ */
+const newAccount = ({ account: id, email = '' }: AccountLink): Account => ({
+  id,
+  username: email,
+  email,
+  email_verified: true,
+  attributes: {},
+  enabled: true,
+  created: now(),
+  updated: now(),
+})
+
+/**
+ * Returns the account with the password that was chosen with a link; undefined
+ * if the link is not open any more.
+ */
+function withPassword(
+  current: Account,
+  link: AccountLink,
+  chosen: string,
+): Account | undefined {
+  // The use is repeated.
+  if (current.password === chosen) return current
+  if (!isOpen(link, current)) return undefined
+  const isProven = link.email !== undefined && link.email === current.email
+  return {
+    ...current,
+    password: chosen,
+    change_password_by: undefined,
+    email_verified: isProven || current.email_verified,
+    // Not earlier than the link: the clock of another node may be ahead.
+    ended: link.since,
+  }
+}
+
+/**
+ * Whether an account keeps others from its address: not with one that an issuer
+ * sent without verifying it.
+ */
+export const holdsAddress = ({ email_verified, links = [] }: Account) =>
+  email_verified || !links.length
