@@ -10,8 +10,7 @@ import { deriveKey } from '../store/seal.ts'
 import { mapOf } from '../store/values.ts'
 import type { ProviderSettings } from './dependencies.ts'
 import type { LibraryFeatures } from './feature.ts'
-import { costOf } from './key-cost.ts'
-import { KeyProblem } from './keys.ts'
+import { KeyProblem, keyCostProblem } from './keys.ts'
 
 /** Returns the library's setting. */
 export function clientAttestation(
@@ -29,7 +28,7 @@ export function clientAttestation(
     getAttestationSignaturePublicKey(_ctx, { alg, kid }, { cnf }, { jwks }) {
       // The library verifies the proof of the instance with this key: a user of
       // the application has made it.
-      const problem = costOf(mapOf(mapOf(cnf).jwk))
+      const problem = keyCostProblem(mapOf(mapOf(cnf).jwk))
       if (problem)
         throw new KeyProblem(`cnf.jwk of the attestation: ${problem}`)
       return createLocalJWKSet(jwks as JSONWebKeySet)({

@@ -17,7 +17,7 @@ import { isMap, mapOf, readJson } from '../store/values.ts'
 import { currentRequest } from './adapter/request.ts'
 import type { ProviderSettings } from './dependencies.ts'
 import type { LibraryFeatures } from './feature.ts'
-import { costOf } from './key-cost.ts'
+import { keyCostProblem } from './keys.ts'
 
 /** Returns the library's setting. */
 export function dpop(
@@ -54,7 +54,7 @@ export const proofReplay = (jti: string) =>
 function refuseCostlyProof(proof: string): void {
   const [header = ''] = proof.split('.')
   const { jwk } = mapOf(readJson(Buffer.from(header, 'base64url').toString()))
-  const problem = costOf(mapOf(jwk))
+  const problem = keyCostProblem(mapOf(jwk))
   if (problem)
     throw new errors.InvalidDpopProof(`the header DPoP: jwk: ${problem}`)
 }

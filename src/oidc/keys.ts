@@ -1,11 +1,10 @@
-// Keys of the provider, as the library reads them, and the algorithms that are
-// accepted.
+// Keys: those of the provider, as the library reads them, with the algorithms
+// that are accepted; and those of clients, whose signatures must not cost much.
 
 import { createPublicKey } from 'node:crypto'
 import { type Configuration, ExternalSigningKey } from 'oidc-provider'
 import { mapOf } from '../store/values.ts'
 import type { SigningKey } from './dependencies.ts'
-import { costOf } from './key-cost.ts'
 import {
   CONTENT_ENCRYPTION,
   ENCRYPTION_ALGORITHMS,
@@ -77,7 +76,7 @@ declare module 'koa' {
 /** Throws a `KeyProblem` for a key whose signatures cost too much. */
 export function refuseCostlyKeys(keys: unknown[]): void {
   for (const [i, key] of keys.entries()) {
-    const problem = costOf(mapOf(key))
+    const problem = keyCostProblem(mapOf(key))
     if (problem) throw new KeyProblem(`keys.${i} of this client: ${problem}`)
   }
 }
@@ -86,4 +85,35 @@ export function refuseCostlyKeys(keys: unknown[]): void {
 export function keyProblemIn(error: unknown): KeyProblem | undefined {
   if (error instanceof KeyProblem) return error
   return error instanceof Error ? keyProblemIn(error.cause) : undefined
+}
+
+/**
+ * A signature takes longer with the length of both (RFC 8017 §3.1): a usual
+ * exponent is 65537.
+ */
+const MAX_RSA_BITS = 4096
+const MAX_EXPONENT_BITS = 32
+
+/**
+ * Returns why signatures with a public key would cost too much; undefined if
+ * they do not.
+ */
+export function keyCostProblem({
+  kty,
+  n,
+  e,
+}: Record<string, unknown>): string | undefined {
+  if (kty !== 'RSA') return undefined
+  if (bytesOf(n) * 8 > MAX_RSA_BITS)
+    return `n: RSA has ${MAX_RSA_BITS} bits at most`
+  if (bytesOf(e) * 8 > MAX_EXPONENT_BITS)
+    return `e has ${MAX_EXPONENT_BITS} bits at most: AQAB`
+  return undefined
+}
+
+/** The length of a number in base64url, without zeros before it. */
+export function bytesOf(value: unknown): number {
+  const bytes = Buffer.from(typeof value === 'string' ? value : '', 'base64url')
+  const first = bytes.findIndex(byte => byte !== 0)
+  return first < 0 ? 0 : bytes.length - first
 }

@@ -2,7 +2,7 @@
 
 import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { costOf } from '../../src/oidc/key-cost.ts'
+import { keyCostProblem } from '../../src/oidc/keys.ts'
 import { forgedJwt, okpKey, rsaKey } from '../support/costly-keys.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { KEY_SITE_OPTIONS, type KeySite, startKeySite } from '../support/key-site.ts'
@@ -152,5 +152,6 @@ const sizes: [JWK, string | undefined][] = [
   [OWN, undefined],
 ]
 test('zeros before a number do not count for its length', () => {
-  for (const [jwk, problem] of sizes) expect([jwk, costOf({ ...jwk })]).toEqual([jwk, problem])
+  for (const [jwk, problem] of sizes)
+    expect([jwk, keyCostProblem({ ...jwk })]).toEqual([jwk, problem])
 })

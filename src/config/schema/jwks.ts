@@ -1,7 +1,7 @@
 // Schema of the public keys in client files.
 
 import { z } from 'zod'
-import { bytesOf, costOf } from '../../oidc/key-cost.ts'
+import { bytesOf, keyCostProblem } from '../../oidc/keys.ts'
 import { refusing } from './values.ts'
 
 const text = z.string().optional()
@@ -61,5 +61,5 @@ function jwkProblem(jwk: Record<string, unknown>): string | undefined {
   if (kty === 'RSA' && bytesOf(n) * 8 < MIN_RSA_BITS) {
     return `RSA needs ${MIN_RSA_BITS} bits or more`
   }
-  return costOf(jwk)
+  return keyCostProblem(jwk)
 }

@@ -11,7 +11,7 @@ import {
 import * as oidc from 'openid-client'
 import type { Logger } from 'pino'
 import type { Upstream } from '../../config/schema/upstream.ts'
-import { costOf } from '../../oidc/key-cost.ts'
+import { keyCostProblem } from '../../oidc/keys.ts'
 import { withTimeout } from '../../operation/egress.ts'
 import { faultOf } from '../../operation/log.ts'
 import { importKey } from '../../operation/signing-keys.ts'
@@ -69,7 +69,7 @@ function withoutCostlyKeys(send: typeof fetch, log: Logger): typeof fetch {
     const set = mapOf(readJson(await response.clone().text()))
     if (!Array.isArray(set.keys)) return response
     const keys = set.keys.filter(key => {
-      const problem = costOf(mapOf(key))
+      const problem = keyCostProblem(mapOf(key))
       if (problem)
         log.warn(
           { problem, kid: mapOf(key).kid },
