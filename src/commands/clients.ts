@@ -33,7 +33,8 @@ import {
   unusedSeconds,
 } from '../features/registration/registered-clients.ts'
 import { revokeClient } from '../oidc/adapter/grants.ts'
-import { hashOf, hashSecret, type SecretHash } from '../oidc/client-secret.ts'
+import { hashSecret, secretHashOf } from '../oidc/clients.ts'
+import type { SecretHash } from '../oidc/dependencies.ts'
 import { ANY_SECRET } from '../operation/failures.ts'
 import { createSeal } from '../store/seal.ts'
 import { now } from '../store/store.ts'
@@ -201,7 +202,7 @@ export async function makeSecret({
       if (!until || !isEntry(item)) return item
       const isSooner =
         typeof item === 'object' && Date.parse(item.until) <= Date.parse(until)
-      return isSooner ? item : { hash: hashOf(item), until }
+      return isSooner ? item : { hash: secretHashOf(item), until }
     },
   )
   if (given === undefined) process.stdout.write(`${secret}\n`)

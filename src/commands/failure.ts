@@ -7,9 +7,9 @@ import type { ValidFile } from '../config/files.ts'
 import { configFolder, type Settings } from '../config/load.ts'
 import { didYouMean, fill } from '../config/report/wording.ts'
 import { type ClientFile, withoutSecret } from '../config/schema/client.ts'
+import { CLOCK_TOLERANCE_SECONDS } from '../oidc/client-jwts.ts'
 import { DESCRIPTIONS } from '../oidc/error-descriptions.ts'
 import { harmless } from '../oidc/harmless.ts'
-import { CLOCK_TOLERANCE_SECONDS } from '../oidc/jwt-rules.ts'
 import {
   ANY_SECRET,
   type Compared,

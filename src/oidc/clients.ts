@@ -1,6 +1,6 @@
 // Clients, as the library reads them: their metadata and their secrets.
 
-import { randomBytes } from 'node:crypto'
+import { hash, randomBytes } from 'node:crypto'
 import {
   type BackchannelAuthenticationRequest,
   type Client,
@@ -12,9 +12,12 @@ import { outageIn } from '../store/reasons.ts'
 import { isSameText } from '../store/seal.ts'
 import { pause } from '../store/turns.ts'
 import { mapOf } from '../store/values.ts'
-import { hashOf, hashSecret, isExpired } from './client-secret.ts'
-import type { ClientMetadata, ProviderSettings, User } from './dependencies.ts'
-import { fapiMetadata } from './fapi.ts'
+import type {
+  ClientMetadata,
+  ProviderSettings,
+  SecretHash,
+  User,
+} from './dependencies.ts'
 import {
   ACCOUNT_CLIENT,
   CIBA_GRANT,
@@ -169,6 +172,26 @@ export function toLibrary(
 }
 
 /**
+ * Returns the metadata that `profile: fapi2` (FAPI 2.0 Security Profile) adds to
+ * a client, or changes in it. config/rules/client-features.ts refuses files that
+ * contradict it.
+ */
+function fapiMetadata(client: ClientMetadata): Record<string, unknown> {
+  if (client.profile !== 'fapi2') return {}
+  const alg = client.id_token_signed_response_alg
+  return {
+    authorization_signed_response_alg:
+      client.authorization_signed_response_alg ?? 'ES256',
+    require_pushed_authorization_requests: true,
+    dpop_bound_access_tokens:
+      !client.tls_client_certificate_bound_access_tokens,
+    id_token_signed_response_alg: alg === 'RS256' ? 'ES256' : alg,
+    // A token that is bound to a key needs no rotation (§5.3.2.1).
+    rotate_refresh_tokens: false,
+  }
+}
+
+/**
  * The client of the account pages: it leads through the sign-in page and back,
  * and redeems no code.
  */
@@ -283,12 +306,34 @@ export function isOriginOf(
   })
 }
 
-/** Compares with every hash that has not expired, in constant time for each. */
+/**
+ * Returns `sha256:BASE64URL` of a secret. Secrets are random, so that a slow
+ * hash is not needed.
+ */
+export function hashSecret(secret: string): string {
+  return `sha256:${hash('sha256', secret, 'base64url')}`
+}
+
+/** Returns the hash of a client file without its expiry. */
+export const secretHashOf = (entry: SecretHash) =>
+  typeof entry === 'string' ? entry : entry.hash
+
+/** Whether the secret of a client file has expired. */
+export const isSecretExpired = (entry: SecretHash) =>
+  typeof entry === 'object' && Date.parse(entry.until) <= Date.now()
+
+/**
+ * Whether a secret has one of the hashes that have not expired. Compares with
+ * each of them, in constant time.
+ */
 export function matchesHash(
-  actual: string,
+  secret: string,
   hashes: ClientMetadata['client_secret_hashes'] = [],
-) {
-  const offered = hashSecret(actual)
-  const known = hashes.filter(entry => !isExpired(entry))
-  return known.filter(entry => isSameText(hashOf(entry), offered)).length > 0
+): boolean {
+  const offered = hashSecret(secret)
+  const valid = hashes.filter(entry => !isSecretExpired(entry))
+  const fitting = valid.filter(entry =>
+    isSameText(secretHashOf(entry), offered),
+  )
+  return fitting.length > 0
 }

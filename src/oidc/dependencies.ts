@@ -6,7 +6,6 @@ import type { JWK } from 'jose'
 import type { Configuration, KoaContextWithOIDC } from 'oidc-provider'
 import type { Records } from '../store/records.ts'
 import type { Sessions } from './adapter/sessions.ts'
-import type { SecretHash } from './client-secret.ts'
 import type { Consents } from './consents.ts'
 
 /** Lifetimes that an operator sets, in seconds. */
@@ -47,6 +46,12 @@ export interface ProtocolFeatures {
   client_id_metadata_documents: object | boolean
   dynamic_registration: object | boolean
 }
+
+/**
+ * The hash of a secret in a client file (`hashSecret` in clients.ts), without or
+ * with the time at which it expires.
+ */
+export type SecretHash = string | { hash: string; until: string }
 
 /**
  * A client of the config folder: the metadata that the wrapper itself reads. It

@@ -4,9 +4,9 @@
 
 import type { Context } from 'koa'
 import type { KoaContextWithOIDC } from 'oidc-provider'
+import { assertionProblem } from './client-jwts.ts'
 import { MAY_NOT_USE, NOT_ALLOWED, SWITCHED_OFF } from './clients.ts'
 import descriptions from './error-descriptions.json' with { type: 'json' }
-import { assertionProblem } from './jwt-rules.ts'
 import { MAX_BODY_BYTES } from './request-length.ts'
 import { scopeProblem } from './requests.ts'
 

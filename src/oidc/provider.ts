@@ -43,7 +43,6 @@ import { required } from '../store/values.ts'
 import { type AdapterPart, createState } from './adapter/adapter.ts'
 import { jwtId } from './adapter/grants.ts'
 import { currentRequest } from './adapter/request.ts'
-import { clientAttestation } from './attestation.ts'
 import {
   assertClaims,
   authenticationOf,
@@ -51,7 +50,11 @@ import {
   claimsFor,
   pairwiseSubjects,
 } from './claims.ts'
-import { assertAssertion, assertRequestObject } from './client-jwts.ts'
+import {
+  checkAssertion,
+  checkRequestObject,
+  clientAttestation,
+} from './client-jwts.ts'
 import {
   accountClient,
   addClients,
@@ -75,7 +78,6 @@ import type {
   User,
 } from './dependencies.ts'
 import { dpop } from './dpop.ts'
-import { fapi } from './fapi.ts'
 import {
   type Feature,
   type LibraryFeatures,
@@ -210,7 +212,7 @@ function configuration(
     clientAuthMethods: authenticationMethods(settings),
     extraClientMetadata: { properties: USHER_METADATA },
     clientBasedCORS: (_ctx, origin, client) => isOriginOf(client, origin),
-    assertJwtClientAuthClaimsAndHeader: assertAssertion,
+    assertJwtClientAuthClaimsAndHeader: checkAssertion,
     // `false`: the library does not fetch this URI. Only the trusted config
     // folder can set it.
     sectorIdentifierUriValidate: () => false,
@@ -296,7 +298,8 @@ function libraryFeatures(
     },
     requestObjects: {
       enabled: enabled.request_objects,
-      assertJwtClaimsAndHeader: assertRequestObject(ciba),
+      assertJwtClaimsAndHeader: (ctx, claims, header) =>
+        checkRequestObject(ctx, claims, header, ciba),
     },
     jwtUserinfo: { enabled: enabled.signed_userinfo },
     encryption: { enabled: enabled.encryption },
@@ -304,7 +307,11 @@ function libraryFeatures(
     jwtResponseModes: { enabled: enabled.jwt_response_modes },
     dPoP: dpop(settings, records),
     attestClientAuth: clientAttestation(settings, records),
-    fapi,
+    fapi: {
+      enabled: true,
+      profile: (_ctx, client) =>
+        client?.profile === 'fapi2' ? '2.0' : undefined,
+    },
   }
 }
 

@@ -2,7 +2,7 @@
 
 import * as openid from 'openid-client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { hashSecret } from '../../src/oidc/client-secret.ts'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import { Browser } from '../support/browser.ts'
 import { tokens } from '../support/journey.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'

@@ -1,7 +1,7 @@
 // The removal of a registered client by itself or by an operator ends all of its tokens.
 
 import { expect } from 'vitest'
-import { hashSecret } from '../../src/oidc/client-secret.ts'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'

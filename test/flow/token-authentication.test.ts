@@ -1,6 +1,6 @@
 import * as openid from 'openid-client'
 import { describe, expect } from 'vitest'
-import { hashSecret } from '../../src/oidc/client-secret.ts'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import { signInWith } from '../support/client-library.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, post, redeem } from '../support/journey.ts'

@@ -1,6 +1,6 @@
 // Clients with backchannel authentication requests (CIBA), and users who answer them.
 
-import { hashSecret } from '../../src/oidc/client-secret.ts'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import type { Browser } from './browser.ts'
 import { newTab } from './people.ts'
 import { SECRET, type Usher } from './usher.ts'

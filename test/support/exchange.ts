@@ -1,6 +1,6 @@
 // APIs that call one another for a user, by token exchange (RFC 8693).
 
-import { hashSecret } from '../../src/oidc/client-secret.ts'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import { EXCHANGE_GRANT } from '../../src/oidc/vocabulary.ts'
 import { CALENDAR, FILES, tokensFor } from './apis.ts'
 import { type Answer, post } from './journey.ts'

@@ -1,6 +1,6 @@
 // Two Ushers: one is the upstream issuer of the other.
 
-import { hashSecret } from '../../src/oidc/client-secret.ts'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import { Browser, type Page } from './browser.ts'
 import { CLIENTS, PASSWORD, SECRET, startUsher, type UsherOptions } from './usher.ts'
 

@@ -1,7 +1,7 @@
 // The report as a whole: its content, positions and order. The shipped config folder is valid.
 
 import { expect, test } from 'vitest'
-import { hashSecret } from '../../src/oidc/client-secret.ts'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import { COMPLETE, client, places, read, readFolder } from '../support/config-folder.ts'
 
 const SHIPPED = `${import.meta.dirname}/../../config`

@@ -160,8 +160,8 @@ export function featureFindings(
 const SIGNED = ['PS256', 'ES256', 'EdDSA']
 
 /**
- * The values that FAPI 2.0 allows. An absent key is set by oidc/fapi.ts, except
- * the method.
+ * The values that FAPI 2.0 allows. An absent key is set by oidc/clients.ts,
+ * except the method.
  */
 const FAPI2: Partial<Record<Key, unknown[]>> = {
   token_endpoint_auth_method: [

@@ -2,7 +2,8 @@
 // checks nothing. What the library refuses itself is reported with its words
 // (oidc/clients.ts).
 
-import { hashOf, isExpired, type SecretHash } from '../../oidc/client-secret.ts'
+import { isSecretExpired, secretHashOf } from '../../oidc/clients.ts'
+import type { SecretHash } from '../../oidc/dependencies.ts'
 import { lifetimesOf } from '../../oidc/lifetimes.ts'
 import {
   CIBA_GRANT,
@@ -95,7 +96,7 @@ const hashesWhere = (
 
 /** Hash of the public secret of the shipped client `demo`. */
 const DEMO_SECRET = 'sha256:FoWR19LG3fXwJBV3R_vmwQGtKh4Q3swDuTWR06stEOI'
-const isDemoSecret = (entry: SecretHash) => hashOf(entry) === DEMO_SECRET
+const isDemoSecret = (entry: SecretHash) => secretHashOf(entry) === DEMO_SECRET
 
 const SECRETS: ClientRule[] = [
   {
@@ -131,7 +132,7 @@ const SECRETS: ClientRule[] = [
   },
   {
     rule: 'secret-expired',
-    where: client => hashesWhere(client, isExpired),
+    where: client => hashesWhere(client, isSecretExpired),
   },
 ]
 

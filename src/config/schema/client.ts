@@ -2,11 +2,8 @@
 // that Usher adds.
 
 import { z } from 'zod'
-import {
-  hashSecret,
-  isExpired,
-  type SecretHash,
-} from '../../oidc/client-secret.ts'
+import { hashSecret, isSecretExpired } from '../../oidc/clients.ts'
+import type { SecretHash } from '../../oidc/dependencies.ts'
 import {
   ACCOUNT_CLIENT,
   CONTENT_ENCRYPTION,
@@ -267,7 +264,7 @@ export function describeSecrets(
 
 function lifetimeOf(entry: SecretHash): string {
   if (typeof entry === 'string') return 'for good'
-  return isExpired(entry)
+  return isSecretExpired(entry)
     ? 'expired'
     : `until ${timeOf(Date.parse(entry.until) / 1000)}`
 }

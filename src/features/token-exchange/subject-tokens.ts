@@ -11,12 +11,12 @@ import {
   type RefreshToken,
 } from 'oidc-provider'
 import { tagOfJwt } from '../../oidc/adapter/grants.ts'
+import { headerProblem } from '../../oidc/client-jwts.ts'
 import {
   CNF_PROBLEM,
   type Confirmation,
   confirmationIn,
 } from '../../oidc/dpop.ts'
-import { headerProblem } from '../../oidc/jwt-rules.ts'
 import { SIGNING_ALGORITHMS } from '../../oidc/vocabulary.ts'
 import type { Environment } from '../../operation/environment.ts'
 import type { Name } from '../../store/records.ts'

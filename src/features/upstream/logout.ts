@@ -4,7 +4,7 @@
 import { type JWTPayload, jwtVerify } from 'jose'
 import type { Context } from 'koa'
 import type { Sessions } from '../../oidc/adapter/sessions.ts'
-import { headerProblem } from '../../oidc/jwt-rules.ts'
+import { headerProblem } from '../../oidc/client-jwts.ts'
 import { note } from '../../operation/audit.ts'
 import { readForm } from '../../operation/forms.ts'
 import type { OwnAccounts } from '../../sign-in/directory.ts'
