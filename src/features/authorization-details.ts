@@ -22,7 +22,7 @@ import type { Oidc } from '../oidc/dependencies.ts'
 import { displayTextProblem } from '../oidc/display-text.ts'
 import type { Feature } from '../oidc/feature.ts'
 import { decisionOf, sentDetails } from '../oidc/grants.ts'
-import { longParameter } from '../oidc/request-length.ts'
+import { longParameter } from '../oidc/requests.ts'
 
 const MAX_DETAILS = BOUNDS.details.max
 const MAX_TEXT_CHARS = 500

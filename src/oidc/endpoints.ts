@@ -5,13 +5,13 @@ import type { Context, Middleware } from 'koa'
 import { errors } from 'oidc-provider'
 import type { Records } from '../store/records.ts'
 import { mapOf } from '../store/values.ts'
+import { BOUNDS } from './bounds.ts'
 import type { Oidc, ProviderDependencies } from './dependencies.ts'
 import { described } from './error-descriptions.ts'
 import { type Feature, type Finisher, merged } from './feature.ts'
 import { clientErrorFor } from './library-repairs.ts'
 import { logError, noteEvent } from './note.ts'
 import { DISCOVERY, type Routes } from './paths.ts'
-import { MAX_JWT_CHARS } from './request-length.ts'
 import { listedResponseModes, withQuery } from './response-modes.ts'
 
 /** Discovery and JWKS: for how long clients may cache them. */
@@ -195,7 +195,7 @@ function cacheable(ctx: Context, seconds: number) {
  */
 function token({ body, state }: Context) {
   const { length } = String(mapOf(body).id_token ?? '')
-  if (length <= MAX_JWT_CHARS.id_token_hint) return
+  if (length <= BOUNDS.idTokenHints.max) return
   state.log.warning = `the ID token has ${length} characters: it is too long for id_token_hint. Map fewer claims, or set id_token.claims: minimal`
 }
 

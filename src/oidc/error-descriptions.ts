@@ -4,10 +4,10 @@
 
 import type { Context } from 'koa'
 import type { KoaContextWithOIDC } from 'oidc-provider'
+import { BOUNDS } from './bounds.ts'
 import { assertionProblem } from './client-jwts.ts'
 import { MAY_NOT_USE, NOT_ALLOWED, SWITCHED_OFF } from './clients.ts'
 import descriptions from './error-descriptions.json' with { type: 'json' }
-import { MAX_BODY_BYTES } from './request-length.ts'
 import { scopeProblem } from './requests.ts'
 
 /** The members of an error response (RFC 6749 §5.2). */
@@ -25,7 +25,7 @@ export const DESCRIPTIONS: Record<string, string | undefined> = {
   ...descriptions.errors,
   [NOT_ALLOWED]: MAY_NOT_USE,
   [SWITCHED_OFF]: SWITCHED_OFF,
-  'request entity too large': `the body must have at most ${MAX_BODY_BYTES} bytes`,
+  'request entity too large': `the body must have at most ${BOUNDS.bodies.max} bytes`,
 }
 
 /**

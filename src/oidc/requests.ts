@@ -1,102 +1,130 @@
-// Checks of authorization requests and token requests, beside those of the
-// library.
+// What refuses a request, beside the library: its parameters, its length, and
+// what it stores.
 
+import type { Context } from 'koa'
 import {
   type AccessToken,
   errors,
   type KoaContextWithOIDC,
 } from 'oidc-provider'
 import { mapOf, readJson } from '../store/values.ts'
+import { BOUNDS } from './bounds.ts'
 import { isKnown, scopeOf } from './clients.ts'
 import type { Oidc } from './dependencies.ts'
 import type { Feature } from './feature.ts'
 import { harmless } from './harmless.ts'
-import { lengthOf, longParameter, MAX_URL_BYTES } from './request-length.ts'
 import { checkResponseMode } from './response-modes.ts'
-import { countStored, storedBytes } from './stored-requests.ts'
 
 const OFFLINE_ACCESS = 'offline_access'
 
-/**
- * Values that a request can ask for: `acr` of sign-ins, and names of claims.
- */
-export type Known = { acrValues: string[]; claims: string[] }
+/** Values that a request can ask for. */
+export interface KnownValues {
+  /** `acr` of sign-ins. */
+  acrValues: string[]
+  /** Names of claims. */
+  claims: string[]
+}
 
 /**
- * Refuses an authorization request that is too long or that a feature refuses.
+ * Refuses an authorization request, pushed ones too, and puts back
+ * `offline_access`. Counts what it stores.
  */
 export function checkRequest(
   ctx: KoaContextWithOIDC,
   features: Feature[],
-  known: Known,
+  known: KnownValues,
 ): void {
-  const { oidc } = ctx
+  refuseLongRequest(ctx)
+  refusePageInFrame(ctx)
+  refuseRepeatedResponseType(ctx)
+  checkResponseMode(ctx)
+  for (const feature of features) feature.checkRequest?.(ctx)
+  keepOfflineAccess(ctx)
+  refuseScopes(ctx)
+  logIgnored(ctx, unknownIn(ctx, known))
+  // operation/limits.ts has counted an authorization request.
+  if (ctx.oidc.route !== 'authorization')
+    countStoredByClient(ctx, storedBytes(ctx))
+}
+
+function refuseLongRequest({ oidc, query }: KoaContextWithOIDC): void {
   const body = oidc.body ?? {}
   const params = { ...oidc.params }
-  const problem = [body, ctx.query, params].map(longParameter).find(Boolean)
+  const problem = [body, query, params].map(longParameter).find(Boolean)
   if (problem) throw new errors.InvalidRequest(problem)
-  // The length as sent, and as stored: JSON escapes a control character with
-  // six bytes, a URL with three.
   const sent = new URLSearchParams(body as Record<string, string>).toString()
-  const lengths = [
-    lengthOf(sent, body),
-    lengthOf(JSON.stringify(params), params),
-  ]
-  if (Math.max(...lengths) > MAX_URL_BYTES) {
+  // JSON escapes a control character with six bytes, a URL with three.
+  const stored = JSON.stringify(params)
+  const isLong =
+    lengthWithoutJwts(sent, body) > MAX_URL_BYTES ||
+    lengthWithoutJwts(stored, params) > MAX_URL_BYTES
+  if (isLong) {
     throw new errors.InvalidRequest(
       `the request is longer than ${MAX_URL_BYTES} bytes`,
     )
   }
+}
+
+/** A page of another site must not show ours in a frame. */
+function refusePageInFrame(ctx: KoaContextWithOIDC): void {
+  const { route, prompts } = ctx.oidc
   const isFramed = !['', 'document'].includes(ctx.get('Sec-Fetch-Dest'))
-  if (isFramed && oidc.route === 'authorization' && !oidc.prompts.has('none')) {
+  if (isFramed && route === 'authorization' && !prompts.has('none'))
     throw new errors.InvalidRequest('prompt must be none in a frame')
-  }
-  // A set of values (OAuth 2.0 Multiple Response Types §3). The library has
-  // removed what is repeated.
-  const types = sentWords(ctx, 'response_type')
-  if (new Set(types).size < types.length)
-    throw new errors.UnsupportedResponseType()
-  checkResponseMode(ctx)
-  for (const feature of features) feature.checkRequest?.(ctx)
-  // The library has just dropped `offline_access`, unless `prompt` has
-  // `consent`. OIDC Core §11 lets other conditions take the place of that, and
-  // here a recorded consent does: the scope is put back, and the consent page
-  // asks for it when it was never allowed. Only a code leads to a refresh
-  // token.
-  const isForCode = String(oidc.params?.response_type || 'code').includes(
-    'code',
-  )
-  if (isForCode && sentScopes(ctx).includes(OFFLINE_ACCESS))
-    putOfflineAccess(oidc)
-  const allowed = oidc.client && scopeOf(oidc.client)?.split(' ')
-  const refused = [...oidc.requestParamOIDCScopes].find(
-    name => allowed?.includes(name) === false,
-  )
-  if (refused)
-    throw new errors.InvalidScope('requested scope is not allowed', refused)
-  const scopes = scopeProblem(ctx)
-  if (scopes) throw new errors.InvalidScope(scopes, '')
-  logIgnored(ctx, unknownIn(ctx, known))
-  // operation/limits.ts has counted an authorization request.
-  if (oidc.route !== 'authorization') countStoredByClient(ctx, storedBytes(ctx))
 }
 
 /**
- * Counts what a request of a client stores, for its network, or for the user
- * that it has a token of. Throws 429 over the limit. Requests of known clients
- * are not counted. Called before anything is stored, when the client is
- * authenticated: requests of strangers use up no limit of a known client in
- * their network.
+ * A response type is a set of values (OAuth 2.0 Multiple Response Types §3). The
+ * library has removed what is repeated.
  */
-export function countStoredByClient(
-  ctx: KoaContextWithOIDC,
-  bytes: number,
-): void {
-  const { client, entities } = ctx.oidc
-  if (client && isKnown(client)) return
-  const { AccessToken, AuthorizationCode, DeviceCode, RefreshToken } = entities
-  const source = AccessToken ?? AuthorizationCode ?? DeviceCode ?? RefreshToken
-  countStored(ctx, bytes, source?.accountId)
+function refuseRepeatedResponseType(ctx: KoaContextWithOIDC): void {
+  const types = sentWords(ctx, 'response_type')
+  if (new Set(types).size < types.length)
+    throw new errors.UnsupportedResponseType()
+}
+
+/**
+ * The library drops `offline_access`, unless `prompt` has `consent`. OIDC Core
+ * §11 lets other conditions take the place of that, and here a recorded consent
+ * does: the scope is put back, and the consent page asks for it when it was
+ * never allowed. Only a code leads to a refresh token.
+ */
+function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
+  const responseType = String(ctx.oidc.params?.response_type || 'code')
+  const isForCode = responseType.includes('code')
+  if (isForCode && sentScopes(ctx).includes(OFFLINE_ACCESS))
+    putOfflineAccess(ctx.oidc)
+}
+
+/**
+ * Adds `offline_access` to an authorization request that is not OpenID Connect,
+ * of a client that can refresh: OAuth clients do not know this scope. The
+ * consent page shows it.
+ */
+export function addOfflineAccess(oidc: Oidc): void {
+  if (oidc.route !== 'token' && !oidc.requestParamScopes.has('openid'))
+    putOfflineAccess(oidc)
+}
+
+function putOfflineAccess({ client, params, requestParamScopes }: Oidc): void {
+  if (!params || !client?.grantTypeAllowed('refresh_token')) return
+  params.scope = [...requestParamScopes.add(OFFLINE_ACCESS)].join(' ')
+}
+
+/**
+ * Refuses a scope that the client may not request, and a request without a scope
+ * that could be granted.
+ */
+function refuseScopes(ctx: KoaContextWithOIDC): void {
+  const { client, requestParamOIDCScopes } = ctx.oidc
+  const allowed = client && scopeOf(client)?.split(' ')
+  const refused = [...requestParamOIDCScopes].find(
+    scope => allowed?.includes(scope) === false,
+  )
+  if (refused)
+    throw new errors.InvalidScope('requested scope is not allowed', refused)
+  const problem = scopeProblem(ctx)
+  if (problem) throw new errors.InvalidScope(problem, '')
 }
 
 /**
@@ -118,21 +146,6 @@ export function scopeProblem(ctx: KoaContextWithOIDC): string | undefined {
   if (/[A-Z]/.test(sent))
     return 'scope is case-sensitive: its values are spelled as in scopes_supported, such as openid'
   return 'scope must have a value that this client can get, of scopes_supported, or of an API: send resource=URL of the API, too'
-}
-
-/**
- * Adds `offline_access` to an authorization request that is not OpenID Connect,
- * of a client that can refresh: OAuth clients do not know this scope. The
- * consent page shows it.
- */
-export function addOfflineAccess(oidc: Oidc): void {
-  if (oidc.route !== 'token' && !oidc.requestParamScopes.has('openid'))
-    putOfflineAccess(oidc)
-}
-
-function putOfflineAccess({ client, params, requestParamScopes }: Oidc): void {
-  if (!params || !client?.grantTypeAllowed('refresh_token')) return
-  params.scope = [...requestParamScopes.add(OFFLINE_ACCESS)].join(' ')
 }
 
 /**
@@ -173,26 +186,30 @@ const PROTOCOL_CLAIMS = [
  * Returns the `acr_values`, claims and `resource` that the library ignores
  * (OIDC Core §3.1.2.1, §5.5).
  */
-function unknownIn(
-  ctx: KoaContextWithOIDC,
-  { acrValues, claims }: Known,
-): string[] {
-  const { params, client } = ctx.oidc
-  const { userinfo, id_token } = mapOf(readJson(String(params?.claims ?? '{}')))
-  const renamed = Object.keys(mapOf(mapOf(client?.claims).rename))
-  const names: string[] = [...claims, ...renamed, ...PROTOCOL_CLAIMS]
-  const asked = Object.keys({ ...mapOf(userinfo), ...mapOf(id_token) })
-  const isUnknown = (name: string) => !names.includes(name.replace(/#.*/s, ''))
+function unknownIn(ctx: KoaContextWithOIDC, known: KnownValues): string[] {
   const acrs = sentWords(ctx, 'acr_values').filter(
-    value => !acrValues.includes(value),
+    value => !known.acrValues.includes(value),
   )
   const isResourceOff =
-    params?.resource === undefined && sentWords(ctx, 'resource').length > 0
+    ctx.oidc.params?.resource === undefined &&
+    sentWords(ctx, 'resource').length > 0
   return [
     ...acrs.map(value => `acr_values ${harmless(value)}`),
-    ...asked.filter(isUnknown).map(name => `claim ${harmless(name)}`),
+    ...unknownClaims(ctx.oidc, known).map(name => `claim ${harmless(name)}`),
     ...(isResourceOff ? ['resource'] : []),
   ]
+}
+
+function unknownClaims(
+  { params, client }: Oidc,
+  { claims }: KnownValues,
+): string[] {
+  const { userinfo, id_token } = mapOf(readJson(String(params?.claims ?? '{}')))
+  const renamed = Object.keys(mapOf(mapOf(client?.claims).rename))
+  const known = new Set([...claims, ...renamed, ...PROTOCOL_CLAIMS])
+  const requested = Object.keys({ ...mapOf(userinfo), ...mapOf(id_token) })
+  // A name may end with a language: `name#de` (OIDC Core §5.2).
+  return requested.filter(name => !known.has(name.replace(/#.*/s, '')))
 }
 
 const NEEDS_RESOURCE =
@@ -245,3 +262,127 @@ function sentWords(
 }
 
 const sentScopes = (ctx: KoaContextWithOIDC) => sentWords(ctx, 'scope')
+
+const MAX_URL_BYTES = BOUNDS.urls.max
+
+/**
+ * Characters of single parameters, in the query, the body or a request object.
+ */
+const MAX_CHARS: Record<string, number> = {
+  state: BOUNDS.texts.max,
+  nonce: BOUNDS.texts.max,
+  scope: BOUNDS.texts.max,
+  claims: BOUNDS.texts.max,
+  authorization_details: BOUNDS.texts.max,
+  id_token_hint: BOUNDS.idTokenHints.max,
+  request: BOUNDS.requestObjects.max,
+}
+
+/** These may have an ID token, and do not count for `MAX_URL_BYTES`. */
+const JWT_PARAMETERS = ['id_token_hint', 'request']
+
+/**
+ * Says which parameter is too long; undefined if none is.
+ */
+export function longParameter(
+  parameters: Record<string, unknown>,
+): string | undefined {
+  const found = Object.entries(MAX_CHARS).find(([name, max]) =>
+    [parameters[name]].flat().some(value => String(value ?? '').length > max),
+  )
+  return found && `${found[0]} is longer than ${found[1]} characters`
+}
+
+/**
+ * Returns the bytes of a text that has these parameters, without those of
+ * `JWT_PARAMETERS`.
+ */
+function lengthWithoutJwts(
+  text: string,
+  parameters: Record<string, unknown>,
+): number {
+  const jwts = JWT_PARAMETERS.map(name => String(parameters[name] ?? '').length)
+  return jwts.reduce((rest, length) => rest - length, Buffer.byteLength(text))
+}
+
+/** Throws `status` for a path and query of more than `BOUNDS.urls` bytes. */
+export function refuseLongUrl(ctx: Context, status: number): void {
+  const isLong = Buffer.byteLength(ctx.url) > MAX_URL_BYTES
+  if (isLong && lengthWithoutJwts(ctx.url, ctx.query) > MAX_URL_BYTES)
+    ctx.throw(status, `longer than ${MAX_URL_BYTES} bytes`)
+}
+
+/**
+ * Counts what a request of a client stores, for its network, or for the user
+ * that it has a token of. Throws 429 over the limit. Requests of known clients
+ * are not counted. Called before anything is stored, when the client is
+ * authenticated: requests of strangers use up no limit of a known client in
+ * their network.
+ */
+export function countStoredByClient(
+  ctx: KoaContextWithOIDC,
+  bytes: number,
+): void {
+  const { client, entities } = ctx.oidc
+  if (client && isKnown(client)) return
+  const { AccessToken, AuthorizationCode, DeviceCode, RefreshToken } = entities
+  const source = AccessToken ?? AuthorizationCode ?? DeviceCode ?? RefreshToken
+  countStored(ctx, bytes, source?.accountId)
+}
+
+/** Bytes of a record beside the request: names, times, an index entry. */
+const RECORD_BYTES = 2 * 1024
+
+/**
+ * Counts what one request stores. Nothing is counted for clients that the
+ * operator knows; see `isKnown`.
+ */
+export interface StoredByRequest {
+  /**
+   * Counts bytes for the network of the request, or the request for an account.
+   * A request counts once, whatever it stores. Returns false, and counts
+   * nothing, over the limit.
+   */
+  count(bytes: number, account?: string): boolean
+  /**
+   * Takes back what was counted for the network: a user has signed in, or
+   * nothing was stored.
+   */
+  takeBack(): void
+}
+
+declare module 'koa' {
+  interface DefaultState {
+    stored: StoredByRequest
+  }
+}
+
+/**
+ * Counts what a request stores before it is stored; see `StoredByRequest`.
+ * Throws 429 over the limit.
+ */
+export function countStored(
+  ctx: Context,
+  bytes: number,
+  account?: string,
+): void {
+  const stored: StoredByRequest | undefined = ctx.state.stored
+  // Nothing limits the requests of a wrapper that stands alone.
+  if (!stored || stored.count(bytes, account)) return
+  ctx.state.log.refused =
+    account === undefined ? 'limits.anonymous' : 'limits.account'
+  const error = 'temporarily_unavailable'
+  const error_description =
+    'too many requests from this network or user; try again in a minute'
+  // The library answers with the message as `error`.
+  ctx.throw(429, error, { error, error_description })
+}
+
+/**
+ * The bytes of a record that holds the parameters of a request. The length of a
+ * chunked body is not known yet.
+ */
+export function storedBytes(ctx: Context): number {
+  const unknownBytes = ctx.get('Transfer-Encoding') ? MAX_URL_BYTES : 0
+  return RECORD_BYTES + ctx.url.length + (ctx.request.length ?? unknownBytes)
+}

@@ -3,8 +3,8 @@
 
 import type { Context } from 'koa'
 import readBody from 'raw-body'
+import { BOUNDS } from '../oidc/bounds.ts'
 import type { Signatures } from '../oidc/cookies.ts'
-import { MAX_BODY_BYTES } from '../oidc/request-length.ts'
 
 /** The fields of a form. */
 export class Form extends URLSearchParams {
@@ -24,14 +24,14 @@ export class Form extends URLSearchParams {
 
 /**
  * Reads the body of a POST; any other request has an empty form. Throws 415, or
- * 413 for more than `MAX_BODY_BYTES`.
+ * 413 for more than `BOUNDS.bodies.max`.
  */
 export async function readForm(ctx: Context): Promise<Form> {
   if (ctx.method !== 'POST') return new Form()
   if (!ctx.is('application/x-www-form-urlencoded'))
     ctx.throw(415, 'the body must be application/x-www-form-urlencoded')
   const options = {
-    limit: MAX_BODY_BYTES,
+    limit: BOUNDS.bodies.max,
     length: ctx.request.length,
     encoding: 'utf8',
   } as const

@@ -5,12 +5,12 @@ import { hash } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
 import type { Settings } from '../config/load.ts'
 import { BOUNDS, type Quota } from '../oidc/bounds.ts'
-import { refuseLongUrl } from '../oidc/request-length.ts'
 import {
   countStored,
+  refuseLongUrl,
   type StoredByRequest,
   storedBytes,
-} from '../oidc/stored-requests.ts'
+} from '../oidc/requests.ts'
 import { networkOf } from './client-info.ts'
 
 const MINUTE_MS = 60_000

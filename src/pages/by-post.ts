@@ -2,7 +2,7 @@
 
 import type { Middleware } from 'koa'
 import type { Routes } from '../oidc/paths.ts'
-import { refuseLongUrl } from '../oidc/request-length.ts'
+import { refuseLongUrl } from '../oidc/requests.ts'
 import { isSameOrigin, readForm } from '../operation/forms.ts'
 import type { Views } from './views.ts'
 

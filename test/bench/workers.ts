@@ -3,12 +3,12 @@
 // and the stores use the same cores in both cases. The measurements alternate. Requests a second depend on the
 // machine. The CPU time of a request comes from /proc, and includes the primary, which distributes connections.
 
-import { hashSecret } from '../../src/oidc/clients.ts'
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
 import { signInDemo } from '../support/sign-ins.ts'

@@ -1,6 +1,5 @@
 // docs/applications/sign-out.md: its client file, its code, and its statements, tested with Usher as a process.
 
-import { hashSecret } from '../../src/oidc/clients.ts'
 import { execFile, execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -14,6 +13,7 @@ import { promisify } from 'node:util'
 import * as client from 'openid-client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { parse } from 'yaml'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import { createDirectory } from '../../src/sign-in/directory.ts'
 import { openInstallation } from '../../src/store/open.ts'
 import { Browser } from '../support/browser.ts'

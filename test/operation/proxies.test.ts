@@ -1,6 +1,5 @@
 // The longest requests that Usher accepts, and the longest answers that it gives, through each proxy of docs/deploy.
 
-import { hashSecret } from '../../src/oidc/clients.ts'
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
@@ -8,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { startProxy, stopProxy } from '../support/proxies.ts'

@@ -1,7 +1,7 @@
 // Protected APIs, their clients for introspection, and requests for their tokens.
 
-import { hashSecret } from '../../src/oidc/clients.ts'
 import * as openid from 'openid-client'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import type { Browser } from './browser.ts'
 import { authorizationRequest, post, redeem, signInAndAllow } from './journey.ts'
 import { CLIENTS, SECRET, type Usher } from './usher.ts'

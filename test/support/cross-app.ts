@@ -1,8 +1,8 @@
 // Cross-app access (ID-JAG) between two Ushers: one is the identity provider, the other the authorization server of an
 // API.
 
-import { hashSecret } from '../../src/oidc/clients.ts'
 import { type AddressInfo, connect, createServer } from 'node:net'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import { ASSERTION_GRANT, EXCHANGE_GRANT } from '../../src/oidc/vocabulary.ts'
 import { DOWNSTREAM, startUpstream, type Upstream } from './upstream.ts'
 import { ADA, CLIENTS, GRACE, SECRET } from './usher.ts'

@@ -1,12 +1,12 @@
 // A back-channel logout endpoint of a client, on a port of its own. It validates logout tokens as OpenID
 // Connect Back-Channel Logout §2.6 requires.
 
-import { hashSecret } from '../../src/oidc/clients.ts'
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { createRemoteJWKSet, decodeProtectedHeader, type JWTPayload, jwtVerify } from 'jose'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import { SECRET } from './usher.ts'
 
 export type Receiver = Awaited<ReturnType<typeof startReceiver>>

@@ -1,11 +1,11 @@
 // A relying party on a port of its own, written with openid-client. It starts before the provider,
 // because the client file needs its redirect URI. Call `connect` when the provider runs.
 
-import { hashSecret } from '../../src/oidc/clients.ts'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import * as client from 'openid-client'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import { SECRET } from './usher.ts'
 
 export interface RelyingPartyOptions {

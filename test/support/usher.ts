@@ -1,6 +1,5 @@
 // Starts an Usher in this process, with a config folder on disk, a real store and a real socket.
 
-import { hashSecret } from '../../src/oidc/clients.ts'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -13,6 +12,7 @@ import { createApp } from '../../src/app.ts'
 import { readSettings, type Settings } from '../../src/config/load.ts'
 import { currentRequest } from '../../src/oidc/adapter/request.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import { createConsents } from '../../src/oidc/consents.ts'
 import type { SigningKey } from '../../src/oidc/dependencies.ts'
 import type { Readiness } from '../../src/operation/health.ts'

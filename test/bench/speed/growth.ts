@@ -1,10 +1,10 @@
 // Usher on a Redis with many entries: live tokens of other users, and one user with 200 connected applications.
 
-import { hashSecret } from '../../../src/oidc/clients.ts'
 import { pino } from 'pino'
 import { createApp } from '../../../src/app.ts'
 import { readSettings } from '../../../src/config/load.ts'
 import { newTag } from '../../../src/oidc/adapter/grants.ts'
+import { hashSecret } from '../../../src/oidc/clients.ts'
 import { createConsents } from '../../../src/oidc/consents.ts'
 import { createMetrics } from '../../../src/operation/metrics.ts'
 import { openSigningKeys } from '../../../src/operation/signing-keys.ts'

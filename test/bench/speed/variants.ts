@@ -1,10 +1,10 @@
 // The variants: each is a process with the same Node, and a Redis of its own if it uses Redis.
 
-import { hashSecret } from '../../../src/oidc/clients.ts'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { featuresSchema } from '../../../src/config/schema/features.ts'
+import { hashSecret } from '../../../src/oidc/clients.ts'
 import { createDirectory } from '../../../src/sign-in/directory.ts'
 import { openInstallation } from '../../../src/store/open.ts'
 import { type RedisServer, startRedis } from '../../support/redis.ts'
