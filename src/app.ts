@@ -5,19 +5,20 @@ import Koa, { type Middleware } from 'koa'
 import compose from 'koa-compose'
 import mount from 'koa-mount'
 import { activity, userEvents } from './account/activity.ts'
+import { createMailQueues } from './account/mail-queue.ts'
 import type { PageFeature } from './account/page-feature.ts'
 import type { Settings } from './config/load.ts'
 import { ConfigError } from './config/report/finding.ts'
 import { libraryFindings } from './config/rules/client.ts'
 import { hasPasskeys } from './config/schema/upstream.ts'
-import { openDirectory } from './features/accounts-module.ts'
+import { openSource } from './features/accounts-module.ts'
 import { applicationAccess } from './features/application-access.ts'
 import { authorizationDetails } from './features/authorization-details.ts'
 import { ciba } from './features/ciba/feature.ts'
 import { deviceFlow } from './features/device.ts'
 import { createFactors, type FactorStore } from './features/factors/factors.ts'
 import { accountLinks } from './features/link-pages.ts'
-import { createLinks } from './features/links.ts'
+import { createLinks, type Own } from './features/links.ts'
 import { logout, receivesLogoutTokens } from './features/logout.ts'
 import { mail } from './features/mail/feature.ts'
 import { mutualTls } from './features/mtls.ts'
@@ -68,8 +69,9 @@ import { checkOperatorTemplates } from './pages/templates.ts'
 import { AREAS, createViews, type PageAdditions } from './pages/views.ts'
 import { createPages } from './routes.ts'
 import { type Account, claimsOf } from './sign-in/account.ts'
+import { createProofs } from './sign-in/changes.ts'
 import type { Dependencies } from './sign-in/dependencies.ts'
-import type { OwnAccounts } from './sign-in/directory.ts'
+import { createDirectory, type OwnAccounts } from './sign-in/directory.ts'
 import { promptsOf } from './sign-in/flow.ts'
 import { createRateLimit } from './sign-in/rate-limit.ts'
 import { changeProofs, createSite } from './sign-in/site.ts'
@@ -115,7 +117,7 @@ export async function createApp(
   const all: (PageFeature | undefined)[] = [
     changeProofs(dependencies),
     selfService(dependencies, own),
-    signUp(dependencies),
+    signUp(dependencies, own),
     applicationAccess(),
     activity(records, views),
     resourceIndicators(dependencies),
@@ -192,7 +194,7 @@ export async function createApp(
   const forPages = compose([
     pageHeaders(settings.issuer),
     ...edges,
-    userEvents(settings, records, views),
+    userEvents(settings, records, views, own),
     byPost(views, routes),
     quota,
     pages.routes() as Middleware,
@@ -212,7 +214,12 @@ export async function createApp(
   /** Sends the queued notifications that are due, each to its client. */
   const deliver = createDeliver(provider, features, environment)
   // reload.ts calls the `handle` of the configuration in force.
-  return { provider, handle: app.callback(), deliver }
+  return {
+    provider,
+    accounts: dependencies.directory,
+    handle: app.callback(),
+    deliver,
+  }
 }
 
 /** Returns the objects that the provider and the features use. */
@@ -226,13 +233,10 @@ async function createDependencies(
     clientInfoOf,
   )
   const consents = createConsents(records)
-  const directory = await openDirectory(
-    settings,
-    records,
-    sessions,
-    consents,
-    log,
-  )
+  const { module } = settings.accounts
+  const directory = module
+    ? await openSource(module, records, sessions, log)
+    : createDirectory(records, sessions, consents)
   const ofProvider: ProviderDependencies<Account> = {
     ...environment,
     sessions,
@@ -244,8 +248,14 @@ async function createDependencies(
     fetch: fetchOf(settings),
   }
   const grants = createGrants(ofProvider)
-  const attempts = createRateLimit(records)
-  return { ...ofProvider, ...environment, directory, grants, attempts }
+  return {
+    ...ofProvider,
+    ...environment,
+    directory,
+    grants,
+    attempts: createRateLimit(records),
+    proofs: createProofs(records, settings),
+  }
 }
 
 /** Returns what sends the requests of the library to addresses of clients. */
@@ -260,13 +270,16 @@ function fetchOf(settings: Settings): Fetch {
 }
 
 /**
- * Returns the accounts of Usher and their links; undefined where a module of
+ * Returns the accounts of Usher, their links and mails; undefined where a module of
  * the operator has the accounts.
  */
-function ownAccounts({ directory, records }: Dependencies) {
-  return directory.isOwn
-    ? { directory, links: createLinks(records, directory) }
-    : undefined
+function ownAccounts({ directory, records }: Dependencies): Own | undefined {
+  if (!directory.isOwn) return undefined
+  return {
+    directory,
+    links: createLinks(records, directory),
+    mails: createMailQueues(records),
+  }
 }
 
 /**

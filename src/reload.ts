@@ -196,6 +196,7 @@ export async function run(
     repeat(NOTIFY_EVERY_MS[kind], round)
   }
   return {
+    accounts: inForce.accounts,
     handle: (...request: Parameters<RequestListener>) =>
       inForce.handle(...request),
     /**

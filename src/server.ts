@@ -24,7 +24,7 @@ import {
 import { takeAuditEvents } from './operation/operator-events.ts'
 import { run, watchFolder } from './reload.ts'
 import { InvalidAccount } from './sign-in/account.ts'
-import { createDirectory } from './sign-in/directory.ts'
+import type { AccountStore, OwnAccounts } from './sign-in/directory.ts'
 import { openStore, requireTrust, unlock } from './store/open.ts'
 import type { Records } from './store/records.ts'
 import type { Check } from './store/store.ts'
@@ -58,7 +58,7 @@ export async function serve(settings: Settings) {
   const probe = () => writeProbe().then(Boolean, () => false)
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
   await watchStore(records, readiness, audit, metrics)
-  const { handle, reload } = await run(
+  const { accounts, handle, reload } = await run(
     settings,
     { ...installation, log, metrics },
     readiness,
@@ -83,7 +83,7 @@ export async function serve(settings: Settings) {
   for (const { server, address } of listeners)
     await once(server.listen(address), 'listening')
   // The first worker reports for all.
-  if (!worker || worker === 1) await greet(settings, records)
+  if (!worker || worker === 1) await greet(settings, accounts)
 }
 
 /** Finishes the requests in flight. */
@@ -210,14 +210,14 @@ function stopAccepting(server: Server) {
   return once(server, 'close')
 }
 
-async function greet(settings: Settings, records: Records) {
-  const { issuer, listen, workers, development, accounts, clients } = settings
+async function greet(settings: Settings, accounts: AccountStore) {
+  const { issuer, listen, workers, development, clients } = settings
   const host = listen.host.includes(':') ? `[${listen.host}]` : listen.host
   const several = workers > 1 ? `, with ${workers} workers` : ''
   const lines = [
     `Usher is ready at ${issuer}, listening on ${host}:${listen.port}${several}`,
   ]
-  if (development && !accounts.module) lines.push(await addDemoAccount(records))
+  if (development && accounts.isOwn) lines.push(await addDemoAccount(accounts))
   if (development && clients.some(({ client_id }) => client_id === 'demo')) {
     const variable =
       issuer === 'http://localhost:3000' ? '' : `ISSUER=${issuer} `
@@ -232,8 +232,7 @@ async function greet(settings: Settings, records: Records) {
  * Adds the demo account to an empty store. Returns a sentence with its
  * password, which is not stored.
  */
-async function addDemoAccount(records: Records): Promise<string> {
-  const directory = createDirectory(records)
+async function addDemoAccount(directory: OwnAccounts): Promise<string> {
   for await (const _ of directory.all()) {
     return 'Sign in with an account of yours; a new password: npm run usher -- accounts password NAME'
   }

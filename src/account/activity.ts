@@ -20,7 +20,7 @@ import { PLACES } from '../pages/page-data.ts'
 import type { Views } from '../pages/views.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
-import { queueNotice } from './mail-queue.ts'
+import { type Notified, queueNotice } from './mail-queue.ts'
 import type { PageFeature } from './page-feature.ts'
 import { nameOf } from './sessions.ts'
 
@@ -208,6 +208,7 @@ export function userEvents(
   settings: Settings,
   records: Records,
   views: Views,
+  own?: Notified,
 ): Middleware {
   return async (ctx: Context, next) => {
     await next()
@@ -218,12 +219,8 @@ export function userEvents(
       )
       if (!isFailure(audit.event)) await kept
     }
-    if (!auditEvents.length) return
-    await queueNotice(
-      settings,
-      records,
-      auditEvents,
-      views.words(ctx).lang,
-    ).catch(() => {})
+    if (!own || !auditEvents.length) return
+    const { lang } = views.words(ctx)
+    await queueNotice(settings, own, auditEvents, lang).catch(() => {})
   }
 }

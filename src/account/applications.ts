@@ -20,7 +20,7 @@ export function createApplicationPages(site: Site) {
   async function list(ctx: Context, { account }: SignedIn, removed?: string) {
     const [all, browsers] = await Promise.all([
       consents.list(account.id),
-      browsersOf(site.records, account.id),
+      browsersOf(site, account.id),
     ])
     const inOrder = all.toSorted((a, b) => b.lastUsed - a.lastUsed)
     const applications = inOrder.map(consent =>

@@ -14,8 +14,8 @@ import { countStored } from '../oidc/requests.ts'
 import { networkOf } from '../operation/client-info.ts'
 import { type Account, InvalidAccount } from '../sign-in/account.ts'
 import type { ChangeEvent } from '../sign-in/changes.ts'
-import { createDirectory } from '../sign-in/directory.ts'
-import { type Counter, createRateLimit } from '../sign-in/rate-limit.ts'
+import type { OwnAccounts } from '../sign-in/directory.ts'
+import type { Counter, RateLimit } from '../sign-in/rate-limit.ts'
 import { createDeliveryQueue } from '../store/delivery-queue.ts'
 import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
@@ -79,11 +79,11 @@ const FORM_BYTES = 2048
  */
 export async function countFormOfNetwork(
   ctx: Context,
-  records: Records,
+  attempts: RateLimit,
   name: string,
 ) {
   countStored(ctx, FORM_BYTES)
-  await countForm(ctx, records, [
+  await countForm(ctx, attempts, [
     `${name} network ${networkOf(ctx.ip)}`,
     BOUNDS.mailForms,
   ])
@@ -92,10 +92,10 @@ export async function countFormOfNetwork(
 /** Counts a form that sends a mail. Throws 429 if it comes too early. */
 export async function countForm(
   ctx: Context,
-  records: Records,
+  attempts: RateLimit,
   counter: Counter,
 ) {
-  const isInTime = await createRateLimit(records).count([counter])
+  const isInTime = await attempts.count([counter])
   if (!isInTime) ctx.throw(429, 'too many mails were requested')
 }
 
@@ -104,8 +104,11 @@ type About = Pick<Mail, 'lang' | 'seconds' | 'resetFactors'>
 /** Five attempts within four hours or so. */
 const PAUSES_SECONDS = [30, 300, 1800, 10_800]
 
+/** See `createMailQueues`. */
+export type MailQueues = ReturnType<typeof createMailQueues>
+
 /** Returns the queues. A mail gets its id there. */
-export function mailQueues(records: Records) {
+export function createMailQueues(records: Records) {
   const queueOf = (names: [kind: string, index: string]) =>
     createDeliveryQueue<Mail>(records, {
       names,
@@ -142,14 +145,20 @@ type Receiver = Pick<Account, 'id' | 'username' | 'email'>
  * Throws `InvalidAccount` without `mail` in usher.yaml, or an address.
  */
 export async function queueLink(
-  { mail }: Settings,
-  records: Records,
+  { mail }: Pick<Settings, 'mail'>,
+  mails: MailQueues,
   { id: account, username, email }: Receiver,
   about: About,
 ) {
   if (!mail) throw new InvalidAccount('mail is not set in usher.yaml')
   if (!email) throw new InvalidAccount(`${username} has no e-mail address`)
-  await mailQueues(records).enqueue({ account, ...about })
+  await mails.enqueue({ account, ...about })
+}
+
+/** Accounts of Usher, and the queue of their mails. */
+export interface Notified {
+  directory: OwnAccounts
+  mails: MailQueues
 }
 
 /**
@@ -168,12 +177,12 @@ type Change = {
  * `mail`, or an address.
  */
 export async function queueNotice(
-  { mail, accounts }: Pick<Settings, 'mail' | 'accounts'>,
-  records: Records,
+  { mail }: Pick<Settings, 'mail'>,
+  { directory, mails }: Notified,
   events: Change[],
   lang?: string,
 ) {
-  if (!mail || accounts.module) return
+  if (!mail) return
   const about = events.filter(hasNotice)
   const changes = NOTICES.filter(change =>
     about.some(({ event }) => event === change),
@@ -181,14 +190,13 @@ export async function queueNotice(
   const { account, formerEmail } =
     about.find(({ event }) => event === changes[0]) ?? {}
   if (typeof account !== 'string') return
-  const { email, email_verified } =
-    (await createDirectory(records).find(account)) ?? {}
+  const { email, email_verified } = (await directory.find(account)) ?? {}
   const to = formerEmail ?? email
   // An account keeps an address that is not confirmed until its first change:
   // one notice at most goes there.
   const isVerified = formerEmail !== undefined || email_verified
   const notice = to && { changes, to, isVerified, at: now() }
-  if (notice) await mailQueues(records).enqueue({ account, lang, notice })
+  if (notice) await mails.enqueue({ account, lang, notice })
 }
 
 /**

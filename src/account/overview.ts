@@ -51,7 +51,7 @@ export function homePage(site: Site, ofFeatures: Notices[]) {
 
   /** Says in how many other browsers the user is signed in. */
   const elsewhere: Notices = async ({ plural }, { account, session }) => {
-    const all = await browsersOf(site.records, account.id)
+    const all = await browsersOf(site, account.id)
     const others = all.filter(({ uid }) => uid !== session.uid).length
     const text = plural('account.elsewhere', others)
     return others ? [{ icon: 'monitor', text, path: PLACES.sessions }] : []

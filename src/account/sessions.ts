@@ -8,7 +8,6 @@ import { note } from '../operation/audit.ts'
 import { PLACES, type SessionInWords } from '../pages/page-data.ts'
 import type { Words } from '../pages/words.ts'
 import type { SignedIn, Site } from '../sign-in/site.ts'
-import type { Records } from '../store/records.ts'
 import { browsersOf, type SignedInBrowser } from './signed-in-browsers.ts'
 
 /** Names all other browsers in place of a handle, which is hexadecimal. */
@@ -22,11 +21,11 @@ const pathOf = (session: string) =>
  */
 export async function elsewhereOf(
   { plural }: Words,
-  records: Records,
+  site: Site,
   id: string,
   uid?: string,
 ) {
-  const others = (await browsersOf(records, id)).filter(
+  const others = (await browsersOf(site, id)).filter(
     browser => browser.uid !== uid,
   )
   if (!others.length) return undefined
@@ -50,14 +49,16 @@ export async function endBrowsers(
 }
 
 /** Returns the handlers of the session pages. */
-export function createSessionPages({ views, records, sessions }: Site) {
+export function createSessionPages(site: Site) {
+  const { views, sessions } = site
+
   async function list(
     ctx: Context,
     { account, session }: SignedIn,
     done?: string,
   ) {
     const { t, number } = views.words(ctx)
-    const all = await browsersOf(records, account.id)
+    const all = await browsersOf(site, account.id)
     const own = all.find(({ uid }) => uid === session.uid)
     const others = all.filter(browser => browser !== own)
     const groups = [...Map.groupBy(others, browser => browser.group)].map(
@@ -103,7 +104,7 @@ export function createSessionPages({ views, records, sessions }: Site) {
    * all. The last two leave out this one.
    */
   async function named({ query }: Context, { account, session }: SignedIn) {
-    const all = await browsersOf(records, account.id)
+    const all = await browsersOf(site, account.id)
     return all.filter(({ uid, handle, group }) => {
       const names = uid === session.uid ? [handle] : [handle, group, OTHERS]
       return names.includes(String(query.session))

@@ -1,9 +1,16 @@
 // Signed-in browsers of an account and their applications, for the account page
 // and for operators.
 
-import { createSessions } from '../oidc/adapter/sessions.ts'
-import { createConsents } from '../oidc/consents.ts'
+import type { Sessions } from '../oidc/adapter/sessions.ts'
+import type { Consents } from '../oidc/consents.ts'
 import type { Records } from '../store/records.ts'
+
+/** The state from which signed-in browsers are read. */
+interface State {
+  records: Records
+  sessions: Sessions
+  consents: Consents
+}
 
 /** A browser in which an account is signed in. */
 export type SignedInBrowser = Awaited<ReturnType<typeof browsersOf>>[number]
@@ -12,10 +19,13 @@ export type SignedInBrowser = Awaited<ReturnType<typeof browsersOf>>[number]
  * Returns the browsers in which an account is signed in. The browser used last
  * comes first.
  */
-export async function browsersOf(records: Records, accountId: string) {
+export async function browsersOf(
+  { records, sessions, consents }: State,
+  accountId: string,
+) {
   const [all, allowed] = await Promise.all([
-    createSessions(records).list(accountId),
-    createConsents(records).list(accountId),
+    sessions.list(accountId),
+    consents.list(accountId),
   ])
   const allowedClients = new Set(allowed.map(({ client_id }) => client_id))
   const hashOf = (purpose: string, text: string) =>

@@ -6,8 +6,7 @@ import { queueLink } from '../account/mail-queue.ts'
 import { readSettings, type Settings } from '../config/load.ts'
 import type { Upstream } from '../config/schema/upstream.ts'
 import { readDuration, timeOf } from '../config/schema/values.ts'
-import { createFactors, describeFactors } from '../features/factors/factors.ts'
-import { createLinks } from '../features/links.ts'
+import { describeFactors } from '../features/factors/factors.ts'
 import { addLink, withoutIssuer } from '../features/upstream/identities.ts'
 import {
   type Account,
@@ -24,10 +23,9 @@ import {
   openOwnDirectory,
   warnIfShared,
 } from './open-account.ts'
+import type { State } from './open-store.ts'
 import { type Flags, hint, print } from './output.ts'
 import { addLines, readAccounts } from './transfer.ts'
-
-type Opened = Awaited<ReturnType<typeof openOwnDirectory>>
 
 const MAX_LINK_SECONDS = 30 * 24 * 3600
 
@@ -85,7 +83,7 @@ function readLifetime(given: string | undefined): number | undefined {
 async function inviteLines(
   content: string,
   options: LinkOptions,
-  opened: Opened,
+  opened: State,
 ) {
   let unconfirmed = 0
   try {
@@ -103,7 +101,7 @@ async function inviteLines(
 async function inviteOne(
   transfer: Transfer,
   options: LinkOptions,
-  opened: Opened,
+  opened: State,
 ) {
   const { directory } = opened
   const { id = newAccountId(), username } = transfer
@@ -161,15 +159,13 @@ type Invited = Pick<Account, 'id' | 'username' | 'email' | 'ended'>
  */
 async function giveLink(
   options: LinkOptions,
-  opened: Opened,
+  opened: State,
   account: Invited,
   head = '',
 ) {
   const settings = await readSettings()
   if (options.resetFactors) {
-    const own = describeFactors(
-      await createFactors(opened.records).read(account.id),
-    )
+    const own = describeFactors(await opened.factors.read(account.id))
     const { username } = account
     hint(
       `The use of the link removes the second factors of ${username}, not before.${own}`,
@@ -182,11 +178,11 @@ async function giveLink(
 /** Queues a mail, in which a running service sends a link. */
 async function mailLink(
   { lang, seconds, resetFactors }: LinkOptions,
-  { records, audit }: Opened,
+  { mails, audit }: State,
   account: Invited,
   settings: Settings,
 ) {
-  await queueLink(settings, records, account, { lang, seconds, resetFactors })
+  await queueLink(settings, mails, account, { lang, seconds, resetFactors })
   await audit('link_mailed', { account: account.id, ...auditOf(resetFactors) })
   hint(`A mail for ${account.username} is queued; a running service sends it.`)
 }
@@ -194,13 +190,12 @@ async function mailLink(
 /** Makes a link, and prints it after `head`. */
 async function printLink(
   { flags, seconds, resetFactors }: LinkOptions,
-  { records, directory, audit }: Opened,
+  { links, audit }: State,
   account: Invited,
   issuer: string,
   head: string,
 ) {
   const { id, username } = account
-  const links = createLinks(records, directory)
   const { path, until } = await links.make(account, seconds, { resetFactors })
   await audit('link_made', {
     account: id,

@@ -3,8 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import { plainWords } from '../config/report/wording.ts'
 import { timeOf } from '../config/schema/values.ts'
-import { createFactors, withoutSecrets } from '../features/factors/factors.ts'
-import { createLinks } from '../features/links.ts'
+import { withoutSecrets } from '../features/factors/factors.ts'
 import { valuesOf } from '../oidc/clients.ts'
 import { tidy } from '../oidc/display-text.ts'
 import {
@@ -176,7 +175,7 @@ export async function setPassword({ flags, args: [name = ''] }: Invocation) {
 
 /** `accounts remove ACCOUNT --yes`. */
 export async function removeAccount({ flags, args: [name = ''] }: Invocation) {
-  const { account, id, username, directory, records, audit } =
+  const { account, id, username, directory, links, audit } =
     await openOwnAccount(name)
   if (!flags.yes) {
     const instead = `npm run usher -- accounts disable ${username}`
@@ -184,7 +183,7 @@ export async function removeAccount({ flags, args: [name = ''] }: Invocation) {
       `This removes ${username} (${id}) for good. Add --yes, or: ${instead}`,
     )
   }
-  await createLinks(records, directory).removeAll(account)
+  await links.removeAll(account)
   await directory.remove(account)
   await audit('account_removed', { account: id })
   hint(`${username} is removed.`)
@@ -211,10 +210,10 @@ type Opened = Awaited<ReturnType<typeof openAccount>>
  * Prints the id, the type, when it was added and last used, and the name of
  * each.
  */
-async function listFactors(flags: Flags, { id: account, records }: Opened) {
-  const { factors, recovery_codes } = withoutSecrets(
-    await createFactors(records).read(account),
-  )
+async function listFactors(flags: Flags, opened: Opened) {
+  const { id: account } = opened
+  const found = await opened.factors.read(account)
+  const { factors, recovery_codes } = withoutSecrets(found)
   const lines = factors.map(
     ({ id, type, name, created, used = { at: created } }) =>
       [id, type, timeOf(created), timeOf(used.at), name].join('  ').trimEnd(),
@@ -223,8 +222,8 @@ async function listFactors(flags: Flags, { id: account, records }: Opened) {
   print(flags, { account, factors, recovery_codes }, lines)
 }
 
-async function removeAllFactors({ id, username, records, audit }: Opened) {
-  const removed = await createFactors(records).reset(id)
+async function removeAllFactors({ id, username, factors, audit }: Opened) {
+  const removed = await factors.reset(id)
   await audit('second_factors_reset', {
     account: id,
     factors: removed.map(({ type }) => type),
@@ -234,12 +233,11 @@ async function removeAllFactors({ id, username, records, audit }: Opened) {
 
 async function removeFactor(
   factorId: string,
-  { id, username, records, audit }: Opened,
+  { id, username, factors, audit }: Opened,
 ) {
-  const store = createFactors(records)
-  const { factors } = await store.read(id)
-  const factor = requireOne('Second factor', factorId, factors, 'id')
-  await store.remove(id, factor.id)
+  const own = await factors.read(id)
+  const factor = requireOne('Second factor', factorId, own.factors, 'id')
+  await factors.remove(id, factor.id)
   await audit('second_factor_removed', { account: id, factor: factor.type })
   hint(`This second factor of ${username} is removed.`)
 }

@@ -42,8 +42,7 @@ export async function writeBackup({ flags, args: [file = ''] }: Invocation) {
   // A device or a pipe would be replaced by a file.
   if (existsSync(file) && !statSync(file).isFile())
     throw new Failure(`${file} is not a file.`)
-  const { store, secrets } = await openState('refuse')
-  const seal = createSeal(secrets)
+  const { store, seal } = await openState('refuse')
   const partial = `${file}.partial`
   const seen = new Set<string>()
   let damaged = 0

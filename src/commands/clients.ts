@@ -21,13 +21,11 @@ import {
 } from '../config/schema/client.ts'
 import { timeOf, VSCHARS } from '../config/schema/values.ts'
 import {
-  createInvitations,
   type Invitation,
   RULES,
   WITHOUT_PKCE,
 } from '../features/registration/invitations.ts'
 import {
-  createRegisteredClients,
   isRegisteredId,
   type RegisteredClient,
   unusedSeconds,
@@ -36,7 +34,6 @@ import { revokeClient } from '../oidc/adapter/grants.ts'
 import { hashSecret, secretHashOf } from '../oidc/clients.ts'
 import type { SecretHash } from '../oidc/dependencies.ts'
 import { ANY_SECRET } from '../operation/failures.ts'
-import { createSeal } from '../store/seal.ts'
 import { now } from '../store/store.ts'
 import { mapOf } from '../store/values.ts'
 import {
@@ -72,8 +69,8 @@ async function readClients({
 }: Settings): Promise<Client[]> {
   if (!features.dynamic_registration || store === 'sqlite::memory:')
     return clients
-  const { records } = await openState()
-  return [...clients, ...(await createRegisteredClients(records).list())]
+  const { registeredClients } = await openState()
+  return [...clients, ...(await registeredClients.list())]
 }
 
 /** Returns the client of this id: from its file, or as it registered itself. */
@@ -239,12 +236,8 @@ export async function inviteClients({ values, flags }: Invocation) {
   }
   const policies = policy ? [RULES, WITHOUT_PKCE] : [RULES]
   const { features } = await readSettings()
-  const { records, audit } = await openState('create')
-  const invitation = await createInvitations(records).make({
-    exp,
-    most,
-    policies,
-  })
+  const { invitations, audit } = await openState('create')
+  const invitation = await invitations.make({ exp, most, policies })
   const { handle, jti } = invitation
   await audit('client_invited', {
     invitation: handle,
@@ -266,16 +259,15 @@ export async function inviteClients({ values, flags }: Invocation) {
 
 /** `clients invitations`. */
 export async function listInvitations({ flags }: Invocation) {
-  const { records } = await openState()
-  const all = (await createInvitations(records).list()).map(visible)
+  const { invitations } = await openState()
+  const all = (await invitations.list()).map(visible)
   const none = 'There are no invitations: npm run usher -- clients invite'
   printList(flags, all, describeInvitation, none)
 }
 
 /** `clients uninvite INVITATION`. */
 export async function revokeInvitation({ args: [handle = ''] }: Invocation) {
-  const { records, audit } = await openState()
-  const invitations = createInvitations(records)
+  const { invitations, audit } = await openState()
   const found = requireOne(
     'Invitation',
     handle,
@@ -301,12 +293,12 @@ export async function removeClient({ flags, args: [id = ''] }: Invocation) {
       `${id} has a file in ${join(configFolder(), 'clients')}: delete that.`,
     )
   }
-  const { records, audit } = await openState()
-  const clients = createRegisteredClients(records)
-  requireOne('Registered client', id, await clients.list(), 'client_id')
+  const { registeredClients, audit } = await openState()
+  const all = await registeredClients.list()
+  requireOne('Registered client', id, all, 'client_id')
   if (!flags.yes)
     throw new Failure(`This ends every token of ${id} for good. Add --yes.`)
-  await clients.remove(id)
+  await registeredClients.remove(id)
   await audit('client_removed', { client_id: id })
   hint(`${id} is removed, and its tokens are no longer valid.`)
 }
@@ -317,8 +309,8 @@ export async function removeClient({ flags, args: [id = ''] }: Invocation) {
  */
 export async function endClient({ args: [id = ''] }: Invocation) {
   requireOne('Client', id, await readClients(await readSettings()), 'client_id')
-  const { store, secrets, audit } = await openState('refuse')
-  const count = await revokeClient(store, createSeal(secrets), id)
+  const { store, seal, audit } = await openState('refuse')
+  const count = await revokeClient(store, seal, id)
   await audit('client_ended', { client_id: id, grants: count })
   hint(
     `Tokens of ${id} are revoked: ${count} grants. JWT access tokens expire by themselves.`,

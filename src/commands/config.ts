@@ -14,12 +14,11 @@ import {
 } from '../config/report/finding.ts'
 import { isAboutAttribute } from '../config/report/wording.ts'
 import { hasPasskeys } from '../config/schema/upstream.ts'
-import { createFactors } from '../features/factors/factors.ts'
 import { requireHost } from '../features/factors/rules.ts'
 import type { Readiness } from '../operation/health.ts'
 import { createMetrics } from '../operation/metrics.ts'
 import { openSigningKeys } from '../operation/signing-keys.ts'
-import { createDirectory, type OwnAccounts } from '../sign-in/directory.ts'
+import type { OwnAccounts } from '../sign-in/directory.ts'
 import { openInstallation } from '../store/open.ts'
 import { Failure, type Invocation } from './command.ts'
 import { folderNotes, printWithNotes } from './folder-notes.ts'
@@ -79,8 +78,8 @@ export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
     const state =
       isAsked && !folder ? await openState().catch(() => undefined) : undefined
     if (state) {
-      await requireHost(reading.settings, createFactors(state.records))
-      const used = await attributesIn(createDirectory(state.records))
+      await requireHost(reading.settings, state.factors)
+      const used = await attributesIn(state.directory)
       warnings = warnings.filter(
         one => !isAboutAttribute(one) || !used.has(one.key),
       )

@@ -1,17 +1,17 @@
 // `usher grants`: the access that a user has allowed applications.
 
 import { timeOf } from '../config/schema/values.ts'
-import { type Consent, createConsents } from '../oidc/consents.ts'
+import type { Consent } from '../oidc/consents.ts'
 import { type Invocation, requireOne } from './command.ts'
 import { openAccount } from './open-account.ts'
 import { hint, printList } from './output.ts'
 
 /** `grants list ACCOUNT`. */
 export async function listConsents({ flags, args: [name = ''] }: Invocation) {
-  const { id, username, records } = await openAccount(name)
-  const consents = await createConsents(records).list(id)
+  const { id, username, consents } = await openAccount(name)
+  const allowed = await consents.list(id)
   const none = `${username} has allowed no application access.`
-  printList(flags, consents, describeConsent, none)
+  printList(flags, allowed, describeConsent, none)
 }
 
 /**
@@ -21,8 +21,7 @@ export async function listConsents({ flags, args: [name = ''] }: Invocation) {
 export async function withdrawConsent({
   args: [name = '', clientId = ''],
 }: Invocation) {
-  const { id, username, records, audit } = await openAccount(name)
-  const consents = createConsents(records)
+  const { id, username, consents, audit } = await openAccount(name)
   const allowed = await consents.list(id)
   // Also when nothing is listed: an earlier attempt may have been interrupted.
   await consents.withdraw(id, clientId)

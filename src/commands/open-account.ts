@@ -3,13 +3,9 @@
 
 import { readStoreSettings } from '../config/load.ts'
 import { type Account, typedName } from '../sign-in/account.ts'
-import {
-  type AccountStore,
-  createDirectory,
-  type OwnAccounts,
-} from '../sign-in/directory.ts'
+import type { AccountStore, OwnAccounts } from '../sign-in/directory.ts'
 import { Failure, notFound } from './command.ts'
-import { openState } from './open-store.ts'
+import { openState, type State } from './open-store.ts'
 import { hint } from './output.ts'
 
 /**
@@ -23,8 +19,7 @@ export async function openOwnDirectory(ifEmpty?: 'create') {
         'These commands work here: accounts show, accounts why, sessions, grants.',
     )
   }
-  const state = await openState(ifEmpty)
-  return { ...state, directory: createDirectory(state.records) }
+  return openState(ifEmpty)
 }
 
 /**
@@ -39,10 +34,17 @@ export async function openOwnAccount(name: string) {
 /** Finds an account as `openOwnAccount` does, also one of `accounts.module`. */
 export async function openAccount(name: string) {
   const state = await openState()
+  const accounts = await openAccountStore(state)
+  return { ...state, ...(await requireAccount(accounts, name)) }
+}
+
+/** Returns the accounts of the configuration. */
+export async function openAccountStore(state: State): Promise<AccountStore> {
+  const { module } = readStoreSettings().accounts
+  if (!module) return state.directory
   // Loaded here: it brings undici, and most commands start without it.
-  const { openDirectory } = await import('../features/accounts-module.ts')
-  const directory = await openDirectory(readStoreSettings(), state.records)
-  return { ...state, ...(await requireAccount(directory, name)) }
+  const { openSource } = await import('../features/accounts-module.ts')
+  return openSource(module, state.records, state.sessions)
 }
 
 async function requireAccount(directory: AccountStore, name: string) {

@@ -1,11 +1,20 @@
 // The store of a command: that of the configuration, beside a running service,
-// or one that the operator names.
+// or one that the operator names. `openState` builds the objects of the
+// commands, each once, as app.ts does for the service.
 
 import { keepActivity } from '../account/activity.ts'
-import { queueNotice } from '../account/mail-queue.ts'
+import { createMailQueues, queueNotice } from '../account/mail-queue.ts'
 import { readStoreKeys, readStoreSettings } from '../config/load.ts'
+import { createFactors } from '../features/factors/factors.ts'
+import { createLinks } from '../features/links.ts'
+import { createInvitations } from '../features/registration/invitations.ts'
+import { createRegisteredClients } from '../features/registration/registered-clients.ts'
+import { createSessions } from '../oidc/adapter/sessions.ts'
+import { createConsents } from '../oidc/consents.ts'
 import type { AuditEventName } from '../operation/audit.ts'
 import { queueAuditEvent } from '../operation/operator-events.ts'
+import { createDirectory } from '../sign-in/directory.ts'
+import { createRateLimit } from '../sign-in/rate-limit.ts'
 import {
   openInstallation,
   openStore,
@@ -13,7 +22,7 @@ import {
   unlock,
 } from '../store/open.ts'
 import type { Records } from '../store/records.ts'
-import { NAMING_KEY } from '../store/seal.ts'
+import { createSeal, NAMING_KEY } from '../store/seal.ts'
 import type { Store } from '../store/store.ts'
 import { Failure } from './command.ts'
 
@@ -51,6 +60,9 @@ export function refuseMemory(name: string, location: string): void {
  */
 type IfEmpty = 'create' | 'keep' | 'refuse'
 
+/** What a command works with. */
+export type State = Awaited<ReturnType<typeof openState>>
+
 /**
  * Opens the store of the configuration, beside a running service. Throws a
  * `Failure` where `ifEmpty` says `refuse`.
@@ -62,7 +74,11 @@ export async function openState(ifEmpty: IfEmpty = 'keep') {
   if (!found && ifEmpty === 'refuse')
     throw new Failure('USHER_STORE holds no installation.')
   const installation = found ?? (await openInstallation(MEMORY, []))
-  const { records } = installation
+  const { records, secrets } = installation
+  const sessions = createSessions(records)
+  const consents = createConsents(records)
+  const directory = createDirectory(records, sessions, consents)
+  const mails = createMailQueues(records)
   /**
    * Records an audit event, which a running node writes to its log. It also
    * keeps the event for the activity of the user, and mails its notice, if
@@ -76,9 +92,25 @@ export async function openState(ifEmpty: IfEmpty = 'keep') {
   ) {
     await queueAuditEvent(records, event, about)
     await keepActivity(records, { ...about, event })
-    await queueNotice(settings, records, [{ ...about, event, formerEmail }])
+    if (settings.accounts.module) return
+    const change = { ...about, event, formerEmail }
+    await queueNotice(settings, { directory, mails }, [change])
   }
-  return { ...installation, audit }
+  return {
+    ...installation,
+    seal: createSeal(secrets),
+    sessions,
+    consents,
+    /** The accounts of Usher; none where `accounts.module` keeps them. */
+    directory,
+    links: createLinks(records, directory),
+    mails,
+    factors: createFactors(records),
+    attempts: createRateLimit(records),
+    invitations: createInvitations(records),
+    registeredClients: createRegisteredClients(records),
+    audit,
+  }
 }
 
 async function findInstallation(

@@ -5,15 +5,14 @@ import {
   type SignedInBrowser,
 } from '../account/signed-in-browsers.ts'
 import { timeOf } from '../config/schema/values.ts'
-import { createSessions } from '../oidc/adapter/sessions.ts'
 import { type Invocation, requireOne } from './command.ts'
 import { openAccount } from './open-account.ts'
 import { hint, printList } from './output.ts'
 
 /** `sessions list ACCOUNT`. */
 export async function listSessions({ flags, args: [name = ''] }: Invocation) {
-  const { id, username, records } = await openAccount(name)
-  const browsers = await browsersOf(records, id)
+  const { id, username, ...state } = await openAccount(name)
+  const browsers = await browsersOf(state, id)
   const shown = browsers.map(({ uid: _, ...browser }) => browser)
   printList(flags, shown, describeSession, `${username} is not signed in.`)
 }
@@ -23,8 +22,8 @@ export async function listSessions({ flags, args: [name = ''] }: Invocation) {
  * valid.
  */
 export async function endSessions({ args: [name = '', handle] }: Invocation) {
-  const { id, username, records, audit } = await openAccount(name)
-  const all = await browsersOf(records, id)
+  const { id, username, audit, ...state } = await openAccount(name)
+  const all = await browsersOf(state, id)
   const advice = ` List the sessions: npm run usher -- sessions list ${username}`
   // An empty handle, as of a variable that is not set, does not mean all of
   // them.
@@ -32,7 +31,7 @@ export async function endSessions({ args: [name = '', handle] }: Invocation) {
     handle === undefined
       ? all
       : [requireOne('Session', handle, all, 'handle', advice)]
-  for (const { uid } of ending) await createSessions(records).end(uid)
+  for (const { uid } of ending) await state.sessions.end(uid)
   if (ending.length)
     await audit('signed_out', { account: id, sessions: ending.length })
   hint(

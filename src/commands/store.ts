@@ -24,7 +24,7 @@ import {
 } from '../store/open.ts'
 import { reasonOf } from '../store/reasons.ts'
 import { openRecords } from '../store/records.ts'
-import { createSeal, NAMING_KEY } from '../store/seal.ts'
+import { NAMING_KEY, type Seal } from '../store/seal.ts'
 import type { Entry, Store } from '../store/store.ts'
 import { Failure, type Invocation, type Values } from './command.ts'
 import { openAt, openState, refuseMemory } from './open-store.ts'
@@ -40,8 +40,8 @@ export async function resealStore() {
       'Set USHER_SECRET, or USHER_SECRET_FILE, to the new secret and the former one.',
     )
   }
-  const { store, secrets, audit } = await openState('refuse')
-  const count = await resealAll(store, secrets)
+  const { store, seal, audit } = await openState('refuse')
+  const count = await resealAll(store, seal)
   await audit('store_resealed', { records: count })
   // A process with another first value goes on writing records that only that
   // one decrypts.
@@ -54,11 +54,7 @@ export async function resealStore() {
  * Encrypts all other records with the first secret, and returns their number.
  * Afterwards the other secrets decrypt nothing.
  */
-export async function resealAll(
-  store: Store,
-  secrets: Uint8Array[],
-): Promise<number> {
-  const seal = createSeal(secrets)
+export async function resealAll(store: Store, seal: Seal): Promise<number> {
   let [read, count] = [0, 0]
   for await (const scanned of store.scan()) {
     // Read again when another writer came in between.

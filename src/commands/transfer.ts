@@ -6,9 +6,8 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { recentActivity } from '../account/activity.ts'
 import { browsersOf } from '../account/signed-in-browsers.ts'
-import { createFactors, withoutSecrets } from '../features/factors/factors.ts'
+import { withoutSecrets } from '../features/factors/factors.ts'
 import { grantRecords, grantsOfAccount } from '../oidc/adapter/grants.ts'
-import { createConsents } from '../oidc/consents.ts'
 import {
   type Account,
   InvalidAccount,
@@ -16,11 +15,11 @@ import {
 } from '../sign-in/account.ts'
 import type { OwnAccounts } from '../sign-in/directory.ts'
 import { reasonOf } from '../store/reasons.ts'
-import type { Records } from '../store/records.ts'
 import { linesIn, readLine, writeLine } from './account-lines.ts'
 import { visible } from './accounts.ts'
 import { Failure, type Invocation, readStdin } from './command.ts'
 import { openAccount, openOwnDirectory, warnIfShared } from './open-account.ts'
+import type { State } from './open-store.ts'
 import { hint, printJson, showProgress } from './output.ts'
 
 /**
@@ -34,7 +33,6 @@ const CONCURRENCY = 100
 const TEXT_CHARACTERS = 64 * 1024
 const TEXTS_AHEAD = 4
 
-type Opened = Awaited<ReturnType<typeof openOwnDirectory>>
 /** Adds an account of a file. */
 type Add = (said: Transfer) => Promise<'added' | 'present'>
 
@@ -50,7 +48,7 @@ export async function importAccounts({ args: [file] }: Invocation) {
  */
 export async function addLines(
   content: string,
-  { directory, audit }: Opened,
+  { directory, audit }: State,
   add: Add = said => directory.transfer(said),
 ) {
   const lines = Readable.from(linesIn(content))
@@ -105,9 +103,9 @@ export async function exportAccounts({ args: [name] }: Invocation) {
 }
 
 async function exportOne(name: string) {
-  const { account, id, records, audit } = await openAccount(name)
-  await audit('accounts_exported', { account: id })
-  printJson(await personalData(records, account))
+  const { account, ...state } = await openAccount(name)
+  await state.audit('accounts_exported', { account: account.id })
+  printJson(await personalData(state, account))
 }
 
 /**
@@ -162,15 +160,16 @@ export async function readAccounts(file?: string): Promise<string> {
 }
 
 /** Returns everything that the store has about one user, without secrets. */
-async function personalData(records: Records, account: Account) {
+async function personalData(state: State, account: Account) {
   const { id } = account
-  const browsers = await browsersOf(records, id)
+  const { records, factors, consents } = state
+  const browsers = await browsersOf(state, id)
   const grants = await grantRecords(records).list(...grantsOfAccount(id))
   return {
     account: visible(account),
-    ...withoutSecrets(await createFactors(records).read(id)),
+    ...withoutSecrets(await factors.read(id)),
     activity: await recentActivity(records, id),
-    consents: await createConsents(records).list(id),
+    consents: await consents.list(id),
     sessions: browsers.map(({ uid: _, ...browser }) => browser),
     grants: grants.map(({ clientId: client_id, iat: since, exp }) => ({
       client_id,

@@ -5,15 +5,12 @@ import { isIP } from 'node:net'
 import { readSettings, type Settings } from '../config/load.ts'
 import { fill } from '../config/report/wording.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
-import { openDirectory } from '../features/accounts-module.ts'
 import {
-  createFactors,
   describeFactors,
   type Factors,
   isPasskey,
 } from '../features/factors/factors.ts'
 import { createRules } from '../features/factors/rules.ts'
-import { createLinks } from '../features/links.ts'
 import type { UpstreamRefusal } from '../features/upstream/identities.ts'
 import {
   missingAttributes,
@@ -31,14 +28,13 @@ import {
   networkCounter,
   signInLimits,
 } from '../sign-in/authentication.ts'
-import { createDirectory, isExpired } from '../sign-in/directory.ts'
-import { type Counter, createRateLimit } from '../sign-in/rate-limit.ts'
-import type { Records } from '../store/records.ts'
+import { isExpired } from '../sign-in/directory.ts'
+import type { Counter } from '../sign-in/rate-limit.ts'
 import { now } from '../store/store.ts'
 import { Failure, type Invocation, requireOne } from './command.ts'
 import { folderNotes, printWithNotes } from './folder-notes.ts'
-import { findAccount } from './open-account.ts'
-import { openState } from './open-store.ts'
+import { findAccount, openAccountStore } from './open-account.ts'
+import { openState, type State } from './open-store.ts'
 import { secondOf, shellWord } from './output.ts'
 import texts from './refusals.json' with { type: 'json' }
 
@@ -80,10 +76,10 @@ export async function explainSignIn({
     throw new Failure('--ip takes an IP address, as `ip` in the log: 192.0.2.7')
   }
   const settings = await readSettings()
-  const { records } = await openState()
-  const directory = await openDirectory(settings, records)
-  const account = await findAccount(directory, name, settings.sign_in.by)
-  const factors = await createFactors(records).read(account?.id ?? '')
+  const state = await openState()
+  const accounts = await openAccountStore(state)
+  const account = await findAccount(accounts, name, settings.sign_in.by)
+  const factors = await state.factors.read(account?.id ?? '')
   const upstreams = upstreamsOf(account, settings)
   const ways = waysToSignIn(account, factors, upstreams, settings)
 
@@ -95,7 +91,7 @@ export async function explainSignIn({
   const counter = account
     ? accountCounter(account.id)
     : `name ${foldUsername(typedName(name))}`
-  reasons.push(...(await rateLimits(records, settings, counter, ip)))
+  reasons.push(...(await rateLimits(state, settings, counter, ip)))
 
   const lines = reasons.flatMap(({ wrong, change }) => [wrong, `  → ${change}`])
   if (!reasons.length) {
@@ -103,7 +99,7 @@ export async function explainSignIn({
     const none = `Nothing prevents a sign-in ${ways.join(' or ')}.`
     lines.push(none + temporary + describeFactors(factors))
   }
-  const link = account && (await openLinkOf(records, account))
+  const link = account && (await openLinkOf(state, account))
   if (link)
     lines.push(`The link for a password is open until ${secondOf(link.until)}.`)
   const record = {
@@ -179,7 +175,7 @@ function obstacle(reason: Refusal, account = 'ACCOUNT'): Obstacle {
  * `ip` that of its network.
  */
 async function rateLimits(
-  records: Records,
+  { attempts }: State,
   { security }: Settings,
   counter: string,
   ip: string | undefined,
@@ -190,10 +186,9 @@ async function rateLimits(
   ]
   if (ip)
     limits.push([`the network of ${ip}`, [networkCounter(ip), perNetwork]])
-  const limiter = createRateLimit(records)
   const found: Obstacle[] = []
   for (const [where, counter] of limits) {
-    const until = Math.ceil((await limiter.dueTime(counter)) / 1000)
+    const until = Math.ceil((await attempts.dueTime(counter)) / 1000)
     if (until <= now()) continue
     const wrong = `throttled from ${where}, until ${secondOf(until)}`
     const change = 'wait; the limit expires by itself'
@@ -206,8 +201,7 @@ async function rateLimits(
  * Returns the link with which the user can choose a password: of an operator,
  * or of a forgotten password.
  */
-async function openLinkOf(records: Records, account: Account) {
-  const links = createLinks(records, createDirectory(records))
+async function openLinkOf({ links }: State, account: Account) {
   return (
     (await links.openOf(account)) ?? (await links.openOf(account, 'forgot'))
   )

@@ -11,11 +11,9 @@
 
 import type { Logger } from 'pino'
 import { z } from 'zod'
-import type { Settings } from '../config/load.ts'
 import { revokeGrants } from '../oidc/adapter/grants.ts'
-import { createSessions, type Sessions } from '../oidc/adapter/sessions.ts'
+import type { Sessions } from '../oidc/adapter/sessions.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
-import { createConsents } from '../oidc/consents.ts'
 import { tidy } from '../oidc/display-text.ts'
 import { withTimeout } from '../operation/egress.ts'
 import { importModule } from '../operation/external-keys.ts'
@@ -27,12 +25,7 @@ import {
   newAccountId,
   profileSchema,
 } from '../sign-in/account.ts'
-import {
-  type AccountStore,
-  activeOf,
-  createDirectory,
-  type SourceAccounts,
-} from '../sign-in/directory.ts'
+import { activeOf, type SourceAccounts } from '../sign-in/directory.ts'
 import { isTooLong } from '../sign-in/password.ts'
 import { PeerUnavailable, reasonOf } from '../store/reasons.ts'
 import type { Records } from '../store/records.ts'
@@ -112,20 +105,18 @@ export type Authenticate = (
 export type AccountsSource = { find: Find; authenticate: Authenticate }
 
 /**
- * Returns the accounts of a configuration. Throws a `ConfigError` for a module
+ * Returns the accounts of `accounts.module`. Throws a `ConfigError` for a module
  * that cannot be used.
  */
-export async function openDirectory(
-  { accounts }: Pick<Settings, 'accounts'>,
+export async function openSource(
+  module: string,
   records: Records,
-  sessions = createSessions(records),
-  consents = createConsents(records),
+  sessions: Sessions,
   log?: Logger,
-): Promise<AccountStore> {
-  if (!accounts.module) return createDirectory(records, sessions, consents)
+): Promise<SourceAccounts> {
   const functions = ['find', 'authenticate']
   const { exports } = await importModule(
-    accounts.module,
+    module,
     'accounts-module',
     ...functions,
   )

@@ -27,7 +27,7 @@ import { clientInfoOf, networkOf } from '../operation/client-info.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { Views } from '../pages/views.ts'
 import type { Dependencies } from '../sign-in/dependencies.ts'
-import { type Counter, createRateLimit } from '../sign-in/rate-limit.ts'
+import type { Counter } from '../sign-in/rate-limit.ts'
 import type { Site } from '../sign-in/site.ts'
 import type { Found, Records } from '../store/records.ts'
 import { StoreUnavailable } from '../store/store.ts'
@@ -46,7 +46,7 @@ const PROBLEMS: Record<string, string | undefined> = {
 
 /** Returns the device flow, with its page for the user code. */
 export function deviceFlow(
-  { settings, records }: Dependencies,
+  { settings, records, attempts }: Dependencies,
   views: Views,
   showError: ShowError,
 ): PageFeature {
@@ -85,7 +85,7 @@ export function deviceFlow(
     checks: { consent: [undecided] },
     adapters: { DeviceCode: deviceCodeAdapter(records) },
     grantHandlers: {
-      [DEVICE_GRANT]: handler => limitDevicePolls(records, handler),
+      [DEVICE_GRANT]: handler => limitDevicePolls(attempts, handler),
     },
     answers: { device_authorization: completeAnswer },
     addPages(pages, site) {
@@ -140,8 +140,7 @@ function showForm(
  * Runs before the library's page: only signed-in users enter codes, and not
  * many wrong ones.
  */
-function guardDevicePage({ enter, records, views }: Site): Middleware {
-  const attempts = createRateLimit(records)
+function guardDevicePage({ enter, attempts, views }: Site): Middleware {
   return async (ctx, next) => {
     const signedIn = await enter(ctx)
     if (!signedIn) return

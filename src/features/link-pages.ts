@@ -7,7 +7,7 @@ import type { Context } from 'koa'
 import { problemsOf } from '../account/overview.ts'
 import type { PageFeature } from '../account/page-feature.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
-import { createBrowserBinding } from '../oidc/interactions.ts'
+import { bindBrowser } from '../oidc/interactions.ts'
 import { countStored } from '../oidc/requests.ts'
 import { note } from '../operation/audit.ts'
 import { networkOf } from '../operation/client-info.ts'
@@ -53,7 +53,6 @@ export function accountLinks(
 ): PageFeature {
   if (!own) return {}
   const { links } = own
-  const { bind } = createBrowserBinding(settings)
 
   /**
    * Returns the open link of the request. Throws 410 without one, and 429 after
@@ -90,7 +89,7 @@ export function accountLinks(
   return {
     addPages(pages, site) {
       const password = passwordPage(site, links, factors)
-      const address = confirmAddressPage(site, links)
+      const address = confirmAddressPage(site, own)
       const pageOf = ({ link }: FoundLink) =>
         link.purpose === 'address' ? address : password
       async function answer(ctx: Context) {
@@ -98,7 +97,8 @@ export function accountLinks(
         const found = await openLink(ctx)
         ctx.state.account = found.account
         // The form is valid in this browser alone.
-        site.checkForm(ctx, form, `link ${found.handle} ${bind(ctx).browser}`)
+        const { browser } = bindBrowser(ctx, settings)
+        site.checkForm(ctx, form, `link ${found.handle} ${browser}`)
         if (ctx.method === 'POST') {
           const isUsed = await pageOf(found).submit(ctx, found, form)
           if (isUsed === false) gone(ctx, 'the link was used')

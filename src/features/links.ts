@@ -21,13 +21,14 @@
 // like that of any other link.
 
 import { createHash, randomBytes } from 'node:crypto'
+import type { Notified } from '../account/mail-queue.ts'
 import { type Account, InvalidAccount } from '../sign-in/account.ts'
 import type { OwnAccounts } from '../sign-in/directory.ts'
 import { admit, checkPassword, hashPassword } from '../sign-in/password.ts'
 import type { Found, Records } from '../store/records.ts'
 import { isSameText } from '../store/seal.ts'
 import { now } from '../store/store.ts'
-import { createMailPauses } from './mail/pauses.ts'
+import { endPauses } from './mail/pauses.ts'
 
 /**
  * The purpose of a link: a new password for a user who forgot it, the
@@ -103,16 +104,14 @@ const EXPIRED_SECONDS = 7 * 24 * 3600
 /** The functions that make, find and use links. */
 export type Links = ReturnType<typeof createLinks>
 
-/** The provider's own accounts, and the links to them. */
-export interface Own {
-  directory: OwnAccounts
+/** The provider's own accounts, the links to them and their mails. */
+export interface Own extends Notified {
   links: Links
 }
 
 /** Returns the functions that make, find and use links. */
 export function createLinks(records: Records, directory: OwnAccounts) {
   const accountLinks = records.of<AccountLink>('AccountLink')
-  const pauses = createMailPauses(records)
 
   /**
    * Makes a link, which replaces the former one of its purpose. Returns its
@@ -325,7 +324,7 @@ export function createLinks(records: Records, directory: OwnAccounts) {
     const closeThis = ({ value }: Found<AccountLink>) =>
       value?.hash === link.hash ? closed : undefined
     await accountLinks.change(handle, closeThis, { ttl: EXPIRED_SECONDS })
-    if (email) await pauses.end(link.account, email)
+    if (email) await endPauses(records, link.account, email)
   }
 
   /**

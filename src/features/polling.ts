@@ -5,8 +5,7 @@
 import { errors } from 'oidc-provider'
 import { BOUNDS } from '../oidc/bounds.ts'
 import type { GrantHandler } from '../oidc/feature.ts'
-import { createRateLimit } from '../sign-in/rate-limit.ts'
-import type { Records } from '../store/records.ts'
+import type { RateLimit } from '../sign-in/rate-limit.ts'
 import { mapOf } from '../store/values.ts'
 
 /** The `interval` that clients are given. */
@@ -18,11 +17,9 @@ const counterOf = (code: string) => `polls of ${code}`
  * Counts a poll. Throws `SlowDown` if the last accepted poll is less than an
  * interval ago.
  */
-async function countPoll(records: Records, code: string): Promise<void> {
+async function countPoll(attempts: RateLimit, code: string): Promise<void> {
   // A little less than the interval.
-  const isInTime = await createRateLimit(records).count([
-    [counterOf(code), BOUNDS.polls],
-  ])
+  const isInTime = await attempts.count([[counterOf(code), BOUNDS.polls]])
   if (!isInTime) throw new errors.SlowDown()
 }
 
@@ -31,7 +28,7 @@ async function countPoll(records: Records, code: string): Promise<void> {
  * others do not fill the store.
  */
 export function limitDevicePolls(
-  records: Records,
+  attempts: RateLimit,
   handler: GrantHandler,
 ): GrantHandler {
   return async ctx => {
@@ -40,7 +37,7 @@ export function limitDevicePolls(
     } catch (error) {
       const isPending = error instanceof errors.AuthorizationPending
       if (isPending)
-        await countPoll(records, String(mapOf(ctx.oidc.params).device_code))
+        await countPoll(attempts, String(mapOf(ctx.oidc.params).device_code))
       throw error
     }
   }
@@ -52,7 +49,7 @@ export function limitDevicePolls(
  * (§10.2). A used `auth_req_id` passes: the library then revokes its tokens.
  */
 export function limitCibaPolls(
-  records: Records,
+  attempts: RateLimit,
   handler: GrantHandler,
 ): GrantHandler {
   return async ctx => {
@@ -63,13 +60,13 @@ export function limitCibaPolls(
     const isAnswered = request?.grantId || request?.error
     const isPinged =
       isAnswered && client?.backchannelTokenDeliveryMode === 'ping'
-    if (isOpen && !isPinged) await countPoll(records, id)
+    if (isOpen && !isPinged) await countPoll(attempts, id)
     try {
       await handler(ctx)
     } catch (error) {
       // The client repeats the request at once, with a nonce.
       const isRepeated = isOpen && error instanceof errors.UseDpopNonce
-      if (isRepeated) await createRateLimit(records).forget(counterOf(id))
+      if (isRepeated) await attempts.forget(counterOf(id))
       throw error
     }
   }

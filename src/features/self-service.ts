@@ -13,7 +13,7 @@ import { interactionPolicy } from 'oidc-provider'
 import {
   countForm,
   countFormOfNetwork,
-  mailQueues,
+  type MailQueues,
   queueNotice,
 } from '../account/mail-queue.ts'
 import type { PageFeature } from '../account/page-feature.ts'
@@ -33,7 +33,7 @@ import type { PromptPage } from '../sign-in/interaction-pages.ts'
 import type { Limit } from '../sign-in/rate-limit.ts'
 import type { SignedIn, Site, Submitted } from '../sign-in/site.ts'
 import { mapOf } from '../store/values.ts'
-import type { FoundLink, Links, Own } from './links.ts'
+import type { FoundLink, Own } from './links.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
@@ -105,12 +105,12 @@ export function readAddress(typed: string): string | undefined {
 
 /** Returns the feature. Off without `accounts.self_service`. */
 export function selfService(
-  { settings, records }: Dependencies,
+  { settings, attempts }: Dependencies,
   own?: Own,
 ): PageFeature {
   const { accounts, upstreams } = settings
   if (!own || !accounts.self_service.length) return {}
-  const { directory, links } = own
+  const { directory, links, mails } = own
 
   /**
    * The fields that no upstream issuer of the account sets: a sign-in there
@@ -218,8 +218,8 @@ export function selfService(
       const back = `${PROFILE_PAGE}?kept=${site.keepForm(user, typed)}`
       if (!(await site.mayChange(ctx, user, 'email_change_requested', back)))
         return false
-      await countForm(ctx, records, [`addresses of ${account}`, OF_ACCOUNT])
-      await mailQueues(records).enqueue({
+      await countForm(ctx, attempts, [`addresses of ${account}`, OF_ACCOUNT])
+      await mails.enqueue({
         account,
         address,
         lang: views.words(ctx).lang,
@@ -253,8 +253,9 @@ export function selfService(
  * address of another user, who confirms it, and whose sign-in at an upstream
  * issuer with `link_by_verified_email` then leads to the account of a stranger.
  */
-export function confirmAddressPage(site: Site, links: Links) {
-  const { views, records, settings, directory, browserSession } = site
+export function confirmAddressPage(site: Site, own: Own) {
+  const { views, settings, browserSession } = site
+  const { directory, links } = own
 
   /** The user, if it is the account that asked for the address. */
   async function ownerOf(ctx: Context, { account: asking }: FoundLink) {
@@ -304,7 +305,7 @@ export function confirmAddressPage(site: Site, links: Links) {
         account: before.id,
         formerEmail,
       }
-      await queueNotice(settings, records, [change], views.words(ctx).lang)
+      await queueNotice(settings, own, [change], views.words(ctx).lang)
       await show(ctx, found, true)
     },
   }
@@ -320,8 +321,10 @@ export const isAdmitted = (
 ) => sign_up?.email_domains.includes(email.replace(/.*@/, ''))
 
 /** Returns the feature: users create accounts. Off without `sign_up`. */
-export function signUp({ settings }: Dependencies): PageFeature {
-  if (!settings.sign_up) return {}
+export function signUp({ settings }: Dependencies, own?: Own): PageFeature {
+  if (!own || !settings.sign_up) return {}
+  const { mails } = own
+  const page = (site: Site) => signUpPage(site, mails)
   const isWanted = ({ oidc: { result } }: { oidc: Oidc }) =>
     mapOf(result?.create).isWanted === true
   const check = new Check(
@@ -331,7 +334,7 @@ export function signUp({ settings }: Dependencies): PageFeature {
     isWanted,
   )
   return {
-    prompts: { create: { isFirst: true, requestable: true, page: signUpPage } },
+    prompts: { create: { isFirst: true, requestable: true, page } },
     checks: { create: [check] },
     discovery: ({ prompt_values_supported: known }) => ({
       prompt_values_supported: [known, 'create'].flat(),
@@ -340,7 +343,10 @@ export function signUp({ settings }: Dependencies): PageFeature {
 }
 
 /** Returns the page of the prompt: it asks for an address. */
-function signUpPage({ views, records, settings }: Site): PromptPage {
+function signUpPage(
+  { views, attempts, settings }: Site,
+  mails: MailQueues,
+): PromptPage {
   type Shown = Partial<PageData['sign-up']>
   async function render(
     ctx: Context,
@@ -377,9 +383,9 @@ function signUpPage({ views, records, settings }: Site): PromptPage {
       if (!isAdmitted(settings, newcomer)) {
         return render(ctx, interaction, { email, isWrong: true })
       }
-      await countFormOfNetwork(ctx, records, 'sign-up')
+      await countFormOfNetwork(ctx, attempts, 'sign-up')
       const mail = { newcomer, lang: views.words(ctx).lang }
-      await mailQueues(records).enqueue(mail)
+      await mails.enqueue(mail)
       return render(ctx, interaction, { isSent: true })
     },
   }

@@ -20,41 +20,46 @@ type Cookies = Pick<Context, 'cookies'>
 const BROWSER_COOKIE_SECONDS = 400 * 24 * 3600
 
 /**
- * Binds interactions to a browser, by a `__Host-` cookie. The library's
- * interaction cookies have a path and cannot be `__Host-` cookies, so that
- * another domain could plant those of its own sign-in (login CSRF). Pages
- * ignore them.
+ * Returns the cookie that binds interactions to a browser: a `__Host-` cookie.
+ * The library's interaction cookies have a path and cannot be `__Host-`
+ * cookies, so that another domain could plant those of its own sign-in (login
+ * CSRF). Pages ignore them.
  */
-export function createBrowserBinding({ development }: Deployment) {
-  const { browser: name } = cookieNames(development)
-  const read = ({ cookies }: Cookies) => cookies.get(name, { signed: true })
-  const hashOf = (value: string) =>
-    createHash('sha256').update(value).digest('base64url')
+const browserCookie = ({ cookies }: Cookies, { development }: Deployment) =>
+  cookies.get(cookieNames(development).browser, { signed: true })
 
-  return {
-    /**
-     * Sets the cookie. Returns the part of an interaction's details that names
-     * the browser.
-     */
-    bind(ctx: Cookies): { browser: string } {
-      const value = read(ctx) ?? randomBytes(24).toString('base64url')
-      const maxAge = BROWSER_COOKIE_SECONDS * 1000
-      ctx.cookies.set(name, value, { ...originCookie(development), maxAge })
-      return { browser: hashOf(value) }
-    },
+const browserHash = (cookie: string) =>
+  createHash('sha256').update(cookie).digest('base64url')
 
-    /** Whether the browser of the request sends the cookie. */
-    isKnown: (ctx: Cookies) => read(ctx) !== undefined,
+/**
+ * Sets the cookie of the browser. Returns the part of an interaction's details
+ * that names the browser.
+ */
+export function bindBrowser(
+  ctx: Cookies,
+  settings: Deployment,
+): { browser: string } {
+  const { development } = settings
+  const value =
+    browserCookie(ctx, settings) ?? randomBytes(24).toString('base64url')
+  ctx.cookies.set(cookieNames(development).browser, value, {
+    ...originCookie(development),
+    maxAge: BROWSER_COOKIE_SECONDS * 1000,
+  })
+  return { browser: browserHash(value) }
+}
 
-    /**
-     * Whether the interaction with these details began in the browser of the
-     * request.
-     */
-    isBound(ctx: Cookies, details: unknown): boolean {
-      const value = read(ctx)
-      return value !== undefined && mapOf(details).browser === hashOf(value)
-    },
-  }
+/**
+ * Whether the interaction with these details began in the browser of the
+ * request.
+ */
+export function isOfBrowser(
+  ctx: Cookies,
+  settings: Deployment,
+  details: unknown,
+): boolean {
+  const value = browserCookie(ctx, settings)
+  return value !== undefined && mapOf(details).browser === browserHash(value)
 }
 
 /** A sign-in, with the library's names. */
@@ -130,8 +135,6 @@ export type Interaction = Awaited<
  * this browser cannot answer.
  */
 export function createInteractions(provider: Provider, settings: Deployment) {
-  const { isBound, isKnown } = createBrowserBinding(settings)
-
   /**
    * Returns a pending interaction. Throws if it expired, its session ended, or
    * it belongs to another browser.
@@ -144,8 +147,9 @@ export function createInteractions(provider: Provider, settings: Deployment) {
     // browser has dropped the cookie that leads back to the request: what is
     // accepted now would be lost on a page without a way back.
     if ((found.exp ?? 0) <= now()) gone(ctx, 'it has expired')
-    if (!isBound(ctx, found.prompt.details)) {
-      const isNew = found.iat + FIRST_PAGE_SECONDS > now() && !isKnown(ctx)
+    if (!isOfBrowser(ctx, settings, found.prompt.details)) {
+      const isKnown = browserCookie(ctx, settings) !== undefined
+      const isNew = found.iat + FIRST_PAGE_SECONDS > now() && !isKnown
       gone(
         ctx,
         'it began with another cookie',

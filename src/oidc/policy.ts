@@ -22,7 +22,7 @@ import { requestedScopes } from './claims.ts'
 import type { Oidc, ProviderDependencies } from './dependencies.ts'
 import type { Feature, Parts, PromptSettings } from './feature.ts'
 import { appearanceOf, decisionOf, sentDetails } from './grants.ts'
-import { createBrowserBinding, stepAt, wantsAnother } from './interactions.ts'
+import { bindBrowser, stepAt, wantsAnother } from './interactions.ts'
 import { methodOf, satisfies } from './vocabulary.ts'
 
 const { Check, Prompt, base } = interactionPolicy
@@ -41,7 +41,6 @@ export function createPolicy(
   prompts: Record<string, PromptSettings>,
 ) {
   const { acrValues } = settings
-  const { bind } = createBrowserBinding(settings)
   const policy = base()
   const consent = required(policy.get('consent'))
 
@@ -148,7 +147,7 @@ export function createPolicy(
   // would repeat them, so that a request with a long login_hint would be stored
   // twice.
   for (const prompt of policy) {
-    prompt.details = bind
+    prompt.details = ctx => bindBrowser(ctx, settings)
     for (const check of prompt.checks) check.details = () => ({})
   }
   // For the consent page: everything that is requested, and the consent that
@@ -157,7 +156,7 @@ export function createPolicy(
     const client = required(ctx.oidc.client)
     const accountId = required(ctx.oidc.session?.accountId)
     return {
-      ...bind(ctx),
+      ...bindBrowser(ctx, settings),
       version: (await consents.read(accountId, client.clientId)).version,
       scopes: requestedScopes(ctx.oidc, settings),
       appearance: appearanceOf(client),

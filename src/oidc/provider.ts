@@ -88,7 +88,7 @@ import {
   type ShowError,
 } from './feature.ts'
 import type { Grants } from './grants.ts'
-import { createBrowserBinding } from './interactions.ts'
+import { isOfBrowser } from './interactions.ts'
 import { algorithms, asLibraryKey } from './keys.ts'
 import { addLater, createOverridden } from './library-overrides.ts'
 import {
@@ -325,12 +325,12 @@ const settingsOf = ({ settings }: Feature): object | undefined => settings
  * interactions.ts checks it.
  */
 function inOneBrowser(settings: ProviderSettings): AdapterPart {
-  const { isBound } = createBrowserBinding(settings)
   return ({ find }) => ({
     async find(id) {
       const found = await find(id)
       const ctx = currentRequest()
-      return !ctx || isBound(ctx, found?.prompt?.details) ? found : undefined
+      const isShown = !ctx || isOfBrowser(ctx, settings, found?.prompt?.details)
+      return isShown ? found : undefined
     },
   })
 }

@@ -158,6 +158,9 @@ export interface FactorFacts extends FactorNeeds {
  */
 export const FOR_CHANGE = { second_factor: 'strongest' } as const
 
+/** The sign-ins for a change. */
+export type Proofs = ReturnType<typeof createProofs>
+
 /** Returns the sign-ins for a change: it remembers and finds them. */
 export function createProofs(
   records: Records,
@@ -202,7 +205,7 @@ export const isRecent = (at: number) => now() - at <= RECENT_SECONDS
  * undefined if it needs none.
  */
 export function createChangeGuard(
-  proofs: ReturnType<typeof createProofs>,
+  proofs: Proofs,
   isStrongest: IsStrongest = async () => undefined,
 ) {
   return async function demandsOf(

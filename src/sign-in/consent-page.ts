@@ -40,50 +40,46 @@ type About = Pick<PageData['consent'], 'host' | 'device' | 'request'> & {
   withdrawn?: boolean
 }
 
-/**
- * Returns the function that shows the consent page. `decisionIn` reads its
- * form.
- */
-export function createConsentPage({ settings, views, consents }: Site) {
-  return async (
-    ctx: Context,
-    { clientId, accountId = '' }: { clientId: string; accountId?: string },
-    { scopes, details = [] }: Pick<Requested, 'scopes' | 'details'>,
-    { withdrawn = false, ...about }: About,
-  ) => {
-    const words = views.words(ctx)
-    // Undefined for a client that was removed, and for the account pages, which
-    // need no consent.
-    const client =
-      (await views.client(ctx, clientId)) ??
-      ctx.throw(400, { error: 'interaction_gone' })
-    const before = await consents.find(accountId, clientId)
-    const { refresh_token } = lifetimesOf(settings.lifetimes, client)
-    const days = words.number(Math.ceil(refresh_token / DAY_SECONDS))
-    views.page(ctx, 'consent', {
-      ...about,
-      withdrawn,
-      client,
-      unchecked: client.isUnchecked ? signsOf(client) : undefined,
-      scopes: scopes.map(name => {
-        const { at, ...shown } = scopeWords(words, settings, name)
-        return {
-          ...shown,
-          name,
-          required: isRequired(name, client.required_scopes),
-          checked: !before?.declined.includes(name),
-          note:
-            name === 'offline_access'
-              ? words.t('consent.offline_note', { days })
-              : at,
-        }
-      }),
-      details: details.map(detail => detailWords(words, settings, detail)),
-      lifetime: scopes.includes('offline_access')
-        ? undefined
-        : lifetimeOf(words, client, days),
-    })
-  }
+/** Shows the consent page. `decisionIn` reads its form. */
+export async function showConsent(
+  { settings, views, consents }: Site,
+  ctx: Context,
+  { clientId, accountId = '' }: { clientId: string; accountId?: string },
+  { scopes, details = [] }: Pick<Requested, 'scopes' | 'details'>,
+  { withdrawn = false, ...about }: About,
+) {
+  const words = views.words(ctx)
+  // Undefined for a client that was removed, and for the account pages, which
+  // need no consent.
+  const client =
+    (await views.client(ctx, clientId)) ??
+    ctx.throw(400, { error: 'interaction_gone' })
+  const before = await consents.find(accountId, clientId)
+  const { refresh_token } = lifetimesOf(settings.lifetimes, client)
+  const days = words.number(Math.ceil(refresh_token / DAY_SECONDS))
+  views.page(ctx, 'consent', {
+    ...about,
+    withdrawn,
+    client,
+    unchecked: client.isUnchecked ? signsOf(client) : undefined,
+    scopes: scopes.map(name => {
+      const { at, ...shown } = scopeWords(words, settings, name)
+      return {
+        ...shown,
+        name,
+        required: isRequired(name, client.required_scopes),
+        checked: !before?.declined.includes(name),
+        note:
+          name === 'offline_access'
+            ? words.t('consent.offline_note', { days })
+            : at,
+      }
+    }),
+    details: details.map(detail => detailWords(words, settings, detail)),
+    lifetime: scopes.includes('offline_access')
+      ? undefined
+      : lifetimeOf(words, client, days),
+  })
 }
 
 const lifetimeOf = (
@@ -120,12 +116,11 @@ export function decisionIn(
 
 /** Returns the page of the consent prompt. */
 export function consentPage(site: Site) {
-  const ask = createConsentPage(site)
   return {
     show(ctx: Context, interaction: Interaction) {
       const { redirectUri, device, withdrawn } = interaction
       const host = redirectUri === undefined ? undefined : hostOf(redirectUri)
-      return ask(ctx, interaction, requestOf(interaction), {
+      return showConsent(site, ctx, interaction, requestOf(interaction), {
         host,
         device,
         withdrawn,

@@ -6,6 +6,7 @@ import type { ProviderDependencies } from '../oidc/dependencies.ts'
 import type { Grants } from '../oidc/grants.ts'
 import type { Environment } from '../operation/environment.ts'
 import type { Account } from './account.ts'
+import type { Proofs } from './changes.ts'
 import type { AccountStore } from './directory.ts'
 import type { RateLimit } from './rate-limit.ts'
 
@@ -18,4 +19,6 @@ export interface Dependencies
   /** Counts attempts at secrets, and forms that cost something. */
   attempts: RateLimit
   grants: Grants<Account>
+  /** The sign-ins for a change of what protects an account. */
+  proofs: Proofs
 }

@@ -7,8 +7,8 @@ import {
   revokeGrant,
   revokeGrants,
 } from '../oidc/adapter/grants.ts'
-import { createSessions, type Sessions } from '../oidc/adapter/sessions.ts'
-import { type Consents, createConsents } from '../oidc/consents.ts'
+import type { Sessions } from '../oidc/adapter/sessions.ts'
+import type { Consents } from '../oidc/consents.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import {
@@ -161,8 +161,8 @@ export const isExpired = ({ change_password_by: due }: Account) =>
 /** Returns the accounts in a store. */
 export function createDirectory(
   records: Records,
-  sessions: Sessions = createSessions(records),
-  consents: Consents = createConsents(records),
+  sessions: Sessions,
+  consents: Consents,
 ): OwnAccounts {
   const accounts = records.of<Account>('Account', { backup: true })
   const activities = records.of('Activity')

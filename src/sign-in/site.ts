@@ -26,7 +26,6 @@ import { createAuthentication } from './authentication.ts'
 import {
   type ChangeEvent,
   createChangeGuard,
-  createProofs,
   type FactorFacts,
   FOR_CHANGE,
 } from './changes.ts'
@@ -129,11 +128,8 @@ export function createSite(
   provider: LibraryProvider,
   factors?: FactorFacts,
 ): Site {
-  const { settings, secrets, records, directory } = dependencies
-  const demandsOf = createChangeGuard(
-    createProofs(records, settings),
-    factors?.isStrongest,
-  )
+  const { settings, secrets, directory, proofs } = dependencies
+  const demandsOf = createChangeGuard(proofs, factors?.isStrongest)
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
   const checkForm = createCsrf(signatures('csrf'))
@@ -264,8 +260,7 @@ export function createSite(
  * Returns the feature that remembers sign-ins for a change, when the library
  * has the session.
  */
-export function changeProofs({ records, settings }: Dependencies): Feature {
-  const proofs = createProofs(records, settings)
+export function changeProofs({ proofs }: Dependencies): Feature {
   return {
     answers: {
       async resume(_ctx, { params, session, result }) {

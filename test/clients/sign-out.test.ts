@@ -14,9 +14,9 @@ import * as client from 'openid-client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { hashSecret } from '../../src/oidc/clients.ts'
-import { createDirectory } from '../../src/sign-in/directory.ts'
 import { openInstallation } from '../../src/store/open.ts'
 import { Browser } from '../support/browser.ts'
+import { directoryIn } from '../support/directory.ts'
 import { signInAndAllow } from '../support/journey.ts'
 import { type Service, startService } from '../support/service.ts'
 import { ADA, PASSWORD, SECRET, writeConfig } from '../support/usher.ts'
@@ -64,7 +64,7 @@ beforeAll(async () => {
   })
   const secrets = [Buffer.from(USHER_SECRET, 'base64url')]
   const installation = await openInstallation(store, secrets)
-  await createDirectory(installation.records).add(ADA, PASSWORD)
+  await directoryIn(installation.records).add(ADA, PASSWORD)
   await installation.store.close()
   service = await startService(environment)
 

@@ -7,8 +7,8 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createDirectory } from '../../src/sign-in/directory.ts'
 import { openInstallation } from '../../src/store/open.ts'
+import { directoryIn } from '../support/directory.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const folder = mkdtempSync(join(tmpdir(), 'usher-cli-'))
@@ -122,7 +122,7 @@ test('accounts find compares usernames, names and e-mail addresses, in any spell
 test('accounts list is in the order of the usernames', async () => {
   const USHER_STORE = `sqlite:${join(folder, 'several.db')}`
   const { store, records } = await openInstallation(USHER_STORE, [])
-  for (const username of ['grace', 'Alan', 'ada']) await createDirectory(records).add({ username })
+  for (const username of ['grace', 'Alan', 'ada']) await directoryIn(records).add({ username })
   await store.close()
   const { stdout } = await usher(['accounts', 'list', '--json'], '', { USHER_STORE })
   expect(JSON.parse(stdout)).toMatchObject(['ada', 'Alan', 'grace'].map(username => ({ username })))

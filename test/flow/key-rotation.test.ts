@@ -14,9 +14,9 @@ import { readSettings, type Settings } from '../../src/config/load.ts'
 import { createMetrics } from '../../src/operation/metrics.ts'
 import { openSigningKeys } from '../../src/operation/signing-keys.ts'
 import { run } from '../../src/reload.ts'
-import { createDirectory } from '../../src/sign-in/directory.ts'
 import { type Installation, openInstallation } from '../../src/store/open.ts'
 import { Browser } from '../support/browser.ts'
+import { directoryIn } from '../support/directory.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { JwksKeeper } from '../support/jwks-keeper.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -56,7 +56,7 @@ beforeAll(async () => {
     USHER_SECRET: Buffer.alloc(32, 'rotation').toString('base64url'),
   })
   installation = await openInstallation(redis.url, settings.secrets)
-  await createDirectory(installation.records).add(ADA, PASSWORD)
+  await directoryIn(installation.records).add(ADA, PASSWORD)
   vi.useFakeTimers({ toFake: ['Date', 'setInterval', 'clearInterval'], now: Date.now() })
   for (let i = 0; i < 3; i++) {
     nodes.push(await startNode(i === 0 ? port : undefined))

@@ -6,9 +6,9 @@ import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import type { SMTPServerOptions } from 'smtp-server'
 import { expect, test } from 'vitest'
-import { type Mail, mailQueues, queueLink } from '../../src/account/mail-queue.ts'
-import { createDirectory } from '../../src/sign-in/directory.ts'
+import { createMailQueues, type Mail, queueLink } from '../../src/account/mail-queue.ts'
 import { openInstallation } from '../../src/store/open.ts'
+import { directoryIn } from '../support/directory.ts'
 import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
 import { startService } from '../support/service.ts'
 import { ADA, startUsher, writeConfig } from '../support/usher.ts'
@@ -42,7 +42,7 @@ test.concurrent.for([...Object.keys(LATE), 'message'])(
     const usher = await startUsher({ usher: { mail: mailTo(server) } })
     onTestFinished(() => usher.close())
     const account = await usher.addAccount(ADA)
-    await queueLink(usher.settings, usher.records, account, { lang: 'en' })
+    await queueLink(usher.settings, usher.mails, account, { lang: 'en' })
     // Another round begins meanwhile.
     const first = usher.deliver('new')
     await setTimeout(LATE_MS / 2)
@@ -63,7 +63,7 @@ test('forms of strangers and a slow server do not delay the notices of users', {
   const { id } = await usher.addAccount(ADA)
   const { promise, resolve } = Promise.withResolvers<void>()
   server.state.isHeld = to => (to.endsWith('@flood.example') ? promise : undefined)
-  const queues = mailQueues(usher.records)
+  const queues = usher.mails
   for (let i = 0; i < 300; i++) await queues.enqueue({ newcomer: `a${i}@flood.example` })
   const flood = usher.deliver('new')
   const changes: ['password_changed'] = ['password_changed']
@@ -103,13 +103,13 @@ test('mails are sent again, with the same links, if the service dies while the s
   const location = `sqlite:${join(folder, 'usher.db')}`
   const secret = Buffer.alloc(32, 'crash')
   const { records, store } = await openInstallation(location, [secret])
-  const directory = createDirectory(records)
+  const directory = directoryIn(records)
   for (const name of NAMES) {
     const profile = { username: name, email_verified: name === 'forgotten' }
     const email = `${name}@example.org`
     const hasAccount = name !== 'newcomer'
     const account = hasAccount ? await directory.add({ ...profile, email }) : undefined
-    await mailQueues(records).enqueue(MAILS[name]?.(account?.id ?? '') ?? {})
+    await createMailQueues(records).enqueue(MAILS[name]?.(account?.id ?? '') ?? {})
   }
   await store.close()
 

@@ -70,7 +70,7 @@ async function invite(mail: ReturnType<typeof mailTo>) {
   const usher = await startUsher({ usher: { mail } })
   try {
     const account = await usher.addAccount(ADA)
-    await queueLink(usher.settings, usher.records, account, { lang: 'en' })
+    await queueLink(usher.settings, usher.mails, account, { lang: 'en' })
     await usher.deliver('new')
     const line = usher.output.find(one => /"event":"mail_(delivered|failed)"/.test(one)) ?? '{}'
     return JSON.parse(line) as { event?: string; reason?: string }

@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { mailQueues, NOTICES, queueLink, queueNotice } from '../../src/account/mail-queue.ts'
+import { NOTICES, queueLink, queueNotice } from '../../src/account/mail-queue.ts'
 import { createLinks } from '../../src/features/links.ts'
-import { createMailPauses } from '../../src/features/mail/pauses.ts'
+import { beginPauseOfAccount, endPauses } from '../../src/features/mail/pauses.ts'
 import { checkMail } from '../../src/features/mail/smtp.ts'
 import { createLanguages } from '../../src/pages/words.ts'
 import { newAccountId } from '../../src/sign-in/account.ts'
@@ -57,13 +57,13 @@ const accountOf = async (name: string) => {
 /** Ends the pause between two mails: closes the open link of the account. */
 const closeLink = async (name: string) => {
   const { id } = await accountOf(name)
-  await createMailPauses(usher.records).end(id, `${name}@example.org`)
+  await endPauses(usher.records, id, `${name}@example.org`)
   await usher.records
     .of('AccountLink')
     .remove(usher.records.keyedHash('account link', id).toString('base64url'), 1)
 }
 const invite = async (name: string, lang = 'en') =>
-  queueLink(usher.settings, usher.records, await accountOf(name), { lang })
+  queueLink(usher.settings, usher.mails, await accountOf(name), { lang })
 
 async function forgot(typed: string, browser = new Browser(usher.issuer)) {
   await browser.open(FORGOT)
@@ -99,7 +99,7 @@ test('an invitation is mailed, verifies the address, and no token waits in the s
 test('a mailed link can remove the second factors, and that of the form never does', async () => {
   const account = await accountOf('ada')
   const links = createLinks(usher.records, usher.directory)
-  await queueLink(usher.settings, usher.records, account, { lang: 'en', resetFactors: true })
+  await queueLink(usher.settings, usher.mails, account, { lang: 'en', resetFactors: true })
   await usher.deliver('new')
   expect(await links.openOf(account)).toMatchObject({ resetFactors: true })
   await closeLink('ada')
@@ -114,7 +114,7 @@ test('a mail for an account waits until the account is added', async () => {
   await startAnew()
   const id = newAccountId()
   const to = { id, username: 'late', email: 'late@example.org' }
-  await queueLink(usher.settings, usher.records, to, { lang: 'en' })
+  await queueLink(usher.settings, usher.mails, to, { lang: 'en' })
   await usher.deliver('new')
   expect(server.state.received).toEqual([])
   await usher.directory.transfer({ ...to, enabled: true, email_verified: false, attributes: {} })
@@ -187,7 +187,7 @@ test('an account without an address, and an installation without mail, get a cle
   await expect(invite('nomail')).rejects.toThrow('nomail has no e-mail address')
   const settings = { ...usher.settings, mail: undefined }
   const account = await accountOf('ada')
-  await expect(queueLink(settings, usher.records, account, { lang: 'en' })).rejects.toThrow(
+  await expect(queueLink(settings, usher.mails, account, { lang: 'en' })).rejects.toThrow(
     'mail is not set',
   )
 })
@@ -485,12 +485,12 @@ describe('the pause of a mailbox', () => {
   const MINUTES = 60
   beforeEach(startAnew)
   const typed = async (text: string) => {
-    await mailQueues(usher.records).enqueue({ typed: text, lang: 'en' })
+    await usher.mails.enqueue({ typed: text, lang: 'en' })
     await usher.deliver('new')
   }
   const newAddress = async (address: string, name = 'grace') => {
     const { id } = await accountOf(name)
-    await mailQueues(usher.records).enqueue({ account: id, address, lang: 'en' })
+    await usher.mails.enqueue({ account: id, address, lang: 'en' })
     await usher.deliver('new')
   }
   const opened = async () => {
@@ -533,7 +533,7 @@ describe('the pause of a mailbox', () => {
   })
 
   test('is one for all spellings of an address, and for all accounts and forms', async () => {
-    await createMailPauses(usher.records).end('none', 'boss@example.org')
+    await endPauses(usher.records, 'none', 'boss@example.org')
     const addresses = ['boss+1@example.org', 'Boss@example.org', 'boss+a+b@EXAMPLE.ORG']
     for (const address of addresses) await newAddress(address)
     for (const address of addresses) await newAddress(address, 'one')
@@ -553,10 +553,10 @@ describe('the pause of a mailbox', () => {
   })
 
   test('is begun again by a mail that a crash interrupted', async () => {
-    await mailQueues(usher.records).enqueue({ typed: 'ada', lang: 'en' })
+    await usher.mails.enqueue({ typed: 'ada', lang: 'en' })
     const [entry] = await usher.records.of<{ id: string }>('FormMail').list('form mails', 'new')
     const ada = await accountOf('ada')
-    await createMailPauses(usher.records).beginOfAccount(ada.id, 'ada@example.org', entry?.id ?? '')
+    await beginPauseOfAccount(usher.records, ada.id, 'ada@example.org', entry?.id ?? '')
     await usher.deliver('new')
     expect(server.state.received).toHaveLength(1)
   })
@@ -570,9 +570,7 @@ test('notices to an address that is not confirmed are few, without the text of a
     email: 'stranger@victim.example',
   })
   for (let i = 0; i < 20; i++) {
-    await queueNotice(usher.settings, usher.records, [
-      { event: 'recovery_codes_created', account: id },
-    ])
+    await queueNotice(usher.settings, usher, [{ event: 'recovery_codes_created', account: id }])
   }
   await usher.deliver('new')
   const mails = server.state.received
@@ -661,7 +659,7 @@ describe('a notice', () => {
 
   test('is not queued without mail', async () => {
     const settings = { ...service.settings, mail: undefined }
-    await queueNotice(settings, service.records, [{ event: 'password_changed', account: id }])
+    await queueNotice(settings, service, [{ event: 'password_changed', account: id }])
     expect(await noticesSent()).toEqual([])
   })
 

@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { createDirectory } from '../../src/sign-in/directory.ts'
 import { openInstallation } from '../../src/store/open.ts'
 import { mapOf } from '../../src/store/values.ts'
+import { directoryIn } from '../support/directory.ts'
 import { refresh, tokens } from '../support/journey.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
@@ -27,7 +27,7 @@ beforeAll(async () => {
   redis = await startRedis({ port: await freePort() })
   writeConfig(folder, { usher: { limits: UNLIMITED, lifetimes: { refresh_token_grace: '8s' } } })
   const { records, store } = await openInstallation(redis.url, [secret])
-  await createDirectory(records).add(ADA, PASSWORD)
+  await directoryIn(records).add(ADA, PASSWORD)
   await store.close()
   const env = {
     USHER_CONFIG: folder,

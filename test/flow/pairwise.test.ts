@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { decodeJwt } from 'jose'
 import { expect, onTestFinished } from 'vitest'
 import { resealAll } from '../../src/commands/store.ts'
+import { createSeal } from '../../src/store/seal.ts'
 import { Browser } from '../support/browser.ts'
 import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, post, redeem, userinfo } from '../support/journey.ts'
@@ -94,7 +95,7 @@ test('the subject survives a restart, and each step of a change of USHER_SECRET'
     const node = await startUsher({ clients, usher: usher_yaml, store, env })
     if (i === 0) await node.addAccount(ADA)
     subjects.push(await subjectOf('wiki', node, new Browser(node.issuer)))
-    if (i === 1) await resealAll(node.store, node.settings.secrets)
+    if (i === 1) await resealAll(node.store, createSeal(node.settings.secrets))
     await node.close()
   }
   rmSync(folder, { recursive: true })

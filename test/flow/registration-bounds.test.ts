@@ -10,6 +10,7 @@ import { createInvitations } from '../../src/features/registration/invitations.t
 import { MAX_CLIENTS } from '../../src/features/registration/registered-clients.ts'
 import { signOutQueue } from '../../src/store/delivery-queue.ts'
 import { openStore } from '../../src/store/open.ts'
+import { createSeal } from '../../src/store/seal.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
@@ -153,7 +154,7 @@ test('registered clients survive a copy to another store, and a change of the se
   const target = await openStore(to)
   await copyStore(one.store, target)
   const secrets = [next, old].map(secret => Buffer.from(secret, 'base64url'))
-  await resealAll(target, secrets)
+  await resealAll(target, createSeal(secrets))
   await target.close()
   const two = await start({ store: to, env: { USHER_SECRET: next } })
   expect((await manage(two, client)).json).toMatchObject(METADATA)

@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createDirectory } from '../../src/sign-in/directory.ts'
 import { openInstallation } from '../../src/store/open.ts'
+import { directoryIn } from '../support/directory.ts'
 import { block } from '../support/documents.ts'
 import { startLoad } from '../support/load.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -33,7 +33,7 @@ beforeAll(async () => {
   writeFileSync(secretFile, OLD)
   redis = await startRedis({ port: await freePort() })
   const { records, store } = await openInstallation(redis.url, [Buffer.from(OLD, 'base64url')])
-  await createDirectory(records).add(ADA, PASSWORD)
+  await directoryIn(records).add(ADA, PASSWORD)
   await store.close()
   ports = [await freePort(), await freePort()]
   for (const port of ports) await start(port)

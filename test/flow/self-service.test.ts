@@ -238,7 +238,7 @@ describe('a new address', () => {
   })
 
   test('closes links for a password that were mailed to the former one', async () => {
-    await queueLink(usher.settings, usher.records, await account(), { lang: 'en' })
+    await queueLink(usher.settings, usher.mails, await account(), { lang: 'en' })
     const [mail] = await mails()
     const old = mail ? linkIn(mail) : ''
     expect((await opened(old)).page.status).toBe(200)

@@ -1,7 +1,7 @@
 // Users create accounts by a mailed link (sign_up), with a real SMTP server.
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { createMailPauses } from '../../src/features/mail/pauses.ts'
+import { endPauses } from '../../src/features/mail/pauses.ts'
 import { admit } from '../../src/sign-in/password.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
@@ -150,7 +150,7 @@ describe('a known address', () => {
       expect(sent?.content).toContain(`${usher.issuer}/account`)
       expect(sent?.content).not.toContain('/welcome/')
       expect(sent?.content).not.toMatch(/Lovelace|Hopper/)
-      await createMailPauses(usher.records).end('none', email)
+      await endPauses(usher.records, 'none', email)
     },
   )
 

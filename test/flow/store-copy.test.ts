@@ -8,11 +8,11 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { copyStore } from '../../src/commands/store.ts'
-import { createDirectory } from '../../src/sign-in/directory.ts'
 import { openInstallation, openStore } from '../../src/store/open.ts'
 import { NAMING_KEY } from '../../src/store/seal.ts'
 import type { Store } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
+import { directoryIn } from '../support/directory.ts'
 import { authorize, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import { isSignedIn, silently } from '../support/people.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -66,7 +66,7 @@ async function using<T>(location: string, work: (store: Store) => Promise<T>): P
 async function installation(usernames: string[], secrets: Uint8Array[] = []) {
   const location = newFile('usher.db')
   const { records, store } = await openInstallation(location, secrets)
-  const directory = createDirectory(records)
+  const directory = directoryIn(records)
   for (const username of usernames) await directory.add({ username })
   await store.close()
   return location

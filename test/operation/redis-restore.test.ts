@@ -7,8 +7,8 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, expect, test } from 'vitest'
-import { createDirectory } from '../../src/sign-in/directory.ts'
 import { openInstallation } from '../../src/store/open.ts'
+import { directoryIn } from '../support/directory.ts'
 import { block } from '../support/documents.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePort, startService } from '../support/service.ts'
@@ -51,7 +51,7 @@ async function run(
 /** Adds an account. Returns the usernames of all accounts. */
 async function addAccount(url: string, username?: string): Promise<string[]> {
   const { store, records } = await openInstallation(url, [SECRET])
-  const directory = createDirectory(records)
+  const directory = directoryIn(records)
   if (username) await directory.add({ username })
   const accounts = await Array.fromAsync(directory.all())
   await store.close()

@@ -4,8 +4,9 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createDirectory, type OwnAccounts } from '../../src/sign-in/directory.ts'
+import type { OwnAccounts } from '../../src/sign-in/directory.ts'
 import { type Installation, openInstallation } from '../../src/store/open.ts'
+import { directoryIn } from '../support/directory.ts'
 import { type FlakyLink, flakyLink } from '../support/flaky-link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
@@ -102,7 +103,7 @@ export async function deploy(
   const nodes = services.map(({ env }) => ({ issuer, address: `http://127.0.0.1:${env.PORT}` }))
   const secret = Buffer.from(USHER_SECRET, 'base64url')
   const { records, store } = await openInstallation(stores[0] ?? '', [secret])
-  const directory = createDirectory(records)
+  const directory = directoryIn(records)
   for (const user of [ADA, GRACE]) await directory.add(user, PASSWORD)
   const sum = (pick: (log: Log) => number) => logs.reduce((total, log) => total + pick(log), 0)
 

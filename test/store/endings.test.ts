@@ -4,8 +4,8 @@ import { setImmediate, setTimeout } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { createConsents } from '../../src/oidc/consents.ts'
-import { createDirectory } from '../../src/sign-in/directory.ts'
 import { now } from '../../src/store/store.ts'
+import { directoryIn } from '../support/directory.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 
@@ -33,7 +33,7 @@ onEveryStore(records => {
 
     /** An account, and a write that changes its name. */
     async function setUp() {
-      const directory = createDirectory(records())
+      const directory = directoryIn(records())
       const { id } = await directory.add({ username: fresh() })
       const rename = () => directory.change(id, account => ({ ...account, name: fresh() }))
       return { directory, id, rename }

@@ -7,12 +7,12 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { createRegisteredClients } from '../../src/features/registration/registered-clients.ts'
 import { grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
-import { createDirectory } from '../../src/sign-in/directory.ts'
 import { signOutQueue } from '../../src/store/delivery-queue.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
+import { directoryIn } from '../support/directory.ts'
 import { startRedis } from '../support/redis.ts'
 import { fresh, now } from './store-suite.ts'
 
@@ -142,7 +142,7 @@ describe.each([
   })
 
   test('each of 3,000 accounts is listed, and is read once', async () => {
-    const directory = createDirectory(records)
+    const directory = directoryIn(records)
     await addMany(3_000, i => directory.add({ username: `user-${i}` }))
     const names = new Set<string>()
     const reads = await readsOf(async () => {

@@ -5,9 +5,9 @@ import { expect, test } from 'vitest'
 import { createLinks, type FoundLink } from '../../src/features/links.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { newAccountId } from '../../src/sign-in/account.ts'
-import { createDirectory } from '../../src/sign-in/directory.ts'
 import { checkPassword } from '../../src/sign-in/password.ts'
 import { now } from '../../src/store/store.ts'
+import { directoryIn } from '../support/directory.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 
@@ -16,7 +16,7 @@ const PASSWORDS = ['one battery, one staple', 'two batteries, two staples', 'thr
 
 onEveryStore(records => {
   async function setUp(password?: string) {
-    const directory = createDirectory(records())
+    const directory = directoryIn(records())
     const links = createLinks(records(), directory)
     const account = await directory.add({ username: fresh() }, password)
     const open = async (token: string): Promise<FoundLink> => {
@@ -31,7 +31,7 @@ onEveryStore(records => {
 
   test('of several uses at once on two nodes, one succeeds, and its password is the one of the account', async () => {
     const { links, account, open, passwordIs } = await setUp()
-    const other = createLinks(records(), createDirectory(records()))
+    const other = createLinks(records(), directoryIn(records()))
     const token = tokenOf(await links.make(account))
     const found = await open(token)
     const uses = PASSWORDS.map((password, i) => (i % 2 ? links : other).use(found, password))

@@ -10,6 +10,7 @@ import { createState } from '../../src/oidc/adapter/adapter.ts'
 import { createRefreshTokens } from '../../src/oidc/adapter/refresh-tokens.ts'
 import { currentRequest, issue } from '../../src/oidc/adapter/request.ts'
 import type { SessionRecord } from '../../src/oidc/adapter/session-record.ts'
+import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -72,7 +73,7 @@ export async function createLibrary(): Promise<Library> {
   return {
     store,
     records,
-    adapters: createState(records, lifetimes, parts).adapter,
+    adapters: createState(records, lifetimes, parts, createSessions(records)).adapter,
     refreshTokens: createRefreshTokens(records, lifetimes),
     request({ endsSession = false } = {}) {
       const route = endsSession ? 'end_session_confirm' : 'token'

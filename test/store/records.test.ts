@@ -8,6 +8,7 @@ import { setTimeout } from 'node:timers/promises'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { resealAll } from '../../src/commands/store.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
+import { createSeal } from '../../src/store/seal.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { fresh, now } from './store-suite.ts'
@@ -165,8 +166,8 @@ test('resealAll seals everything with the first secret, and keeps lifetimes and 
   await before.of('Kind').save('kept', { id: 'kept' })
   await before.of('Kind').save('gone', { id: 'gone' })
   await before.of('Kind').remove('gone')
-  expect(await resealAll(store, [fresh, old])).toBe(3)
-  expect(await resealAll(store, [fresh, old])).toBe(0)
+  expect(await resealAll(store, createSeal([fresh, old]))).toBe(3)
+  expect(await resealAll(store, createSeal([fresh, old]))).toBe(0)
   const after = await openRecords(store, [fresh])
   expect((await after.of('Kind').read('kept')).value).toEqual({ id: 'kept' })
   expect(await after.of('Kind').save('gone', {})).toBe(false)

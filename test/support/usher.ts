@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { pino } from 'pino'
+import { createMailQueues } from '../../src/account/mail-queue.ts'
 import type { PageFeature } from '../../src/account/page-feature.ts'
 import { browsersOf } from '../../src/account/signed-in-browsers.ts'
 import { createApp } from '../../src/app.ts'
@@ -155,7 +156,9 @@ export async function startUsher(options: UsherOptions = {}) {
   })
   handler = app.handle
 
-  const directory = createDirectory(records)
+  const sessions = createSessions(records)
+  const consents = createConsents(records)
+  const directory = createDirectory(records, sessions, consents)
   return {
     issuer: settings.issuer,
     address: `http://127.0.0.1:${port}`,
@@ -166,10 +169,11 @@ export async function startUsher(options: UsherOptions = {}) {
     records,
     metrics,
     directory,
-    consents: createConsents(records),
+    consents,
+    mails: createMailQueues(records),
     sessions: {
-      list: (id: string) => browsersOf(records, id),
-      end: (uid: string) => createSessions(records).end(uid),
+      list: (id: string) => browsersOf({ records, sessions, consents }, id),
+      end: (uid: string) => sessions.end(uid),
     },
     readiness,
     /** Sends the notifications of the delivery queue, as a running service does every second. */

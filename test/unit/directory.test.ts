@@ -10,16 +10,17 @@ import {
   InvalidAccount,
   newAccountId,
 } from '../../src/sign-in/account.ts'
-import { createDirectory, type OwnAccounts } from '../../src/sign-in/directory.ts'
+import type { OwnAccounts } from '../../src/sign-in/directory.ts'
 import { type Installation, openInstallation } from '../../src/store/open.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
+import { directoryIn } from '../support/directory.ts'
 import { ADA, PASSWORD } from '../support/usher.ts'
 
 let installation: Installation
 let directory: OwnAccounts
 beforeAll(async () => {
   installation = await openInstallation('sqlite::memory:', [])
-  directory = createDirectory(installation.records)
+  directory = directoryIn(installation.records)
 })
 afterAll(() => installation.store.close())
 

@@ -39,7 +39,6 @@ import { PLACES } from '../../pages/page-data.ts'
 import { foldUsername } from '../../sign-in/account.ts'
 import { RECENT_SECONDS } from '../../sign-in/changes.ts'
 import type { Dependencies } from '../../sign-in/dependencies.ts'
-import { createRateLimit } from '../../sign-in/rate-limit.ts'
 import { now } from '../../store/store.ts'
 import { INTERVAL_SECONDS, limitCibaPolls } from '../polling.ts'
 import { createRequestPages } from './pages.ts'
@@ -54,10 +53,9 @@ const MAX_MESSAGE_CHARS = 100
 
 /** Returns the feature CIBA, with its account pages. */
 export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
-  const { records, settings, directory, consents } = dependencies
+  const { records, settings, directory, consents, attempts } = dependencies
   const isOn = settings.features.ciba
   const requests = createAccessRequests(records, settings)
-  const attempts = createRateLimit(records)
 
   /** Runs before any account is looked up. */
   async function checkRequest({
@@ -201,7 +199,7 @@ export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
       }),
     },
     grantHandlers: {
-      [CIBA_GRANT]: handler => limitCibaPolls(records, handler),
+      [CIBA_GRANT]: handler => limitCibaPolls(attempts, handler),
     },
     answers: {
       // The library leaves it out, and clients then assume 5 (CIBA §7.3).

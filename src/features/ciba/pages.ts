@@ -13,14 +13,13 @@ import {
 } from 'oidc-provider'
 import type { Settings } from '../../config/load.ts'
 import { revokeGrant } from '../../oidc/adapter/grants.ts'
-import { createSessions } from '../../oidc/adapter/sessions.ts'
 import { findClient, MAY_NOT_USE, refusalOf } from '../../oidc/clients.ts'
 import type { Decision } from '../../oidc/consents.ts'
 import type { Grants } from '../../oidc/grants.ts'
 import { methodOf, satisfies, TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
 import { note } from '../../operation/audit.ts'
 import { PLACES } from '../../pages/page-data.ts'
-import { createConsentPage, decisionIn } from '../../sign-in/consent-page.ts'
+import { decisionIn, showConsent } from '../../sign-in/consent-page.ts'
 import type { SignedIn, Site, Submitted } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
 import { isExempt } from '../factors/rules.ts'
@@ -40,10 +39,9 @@ export function createRequestPages(
   requests: AccessRequests,
   grants: Grants,
 ) {
-  const { views, signIn, provider, records, consents, settings } = site
+  const { views, signIn, provider, records, sessions, consents, settings } =
+    site
   const { BackchannelAuthenticationRequest: LibraryRequests } = provider
-  const showConsent = createConsentPage(site)
-  const sessions = createSessions(records)
 
   function times(ctx: Context, { since, until }: AccessRequest) {
     const { ago, ahead } = views.words(ctx)
@@ -167,6 +165,7 @@ export function createRequestPages(
       const { client_id: clientId, message } = request
       const about = { request: { message, ...times(ctx, request) } }
       await showConsent(
+        site,
         ctx,
         { clientId, accountId: user.account.id },
         request,

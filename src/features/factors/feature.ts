@@ -14,7 +14,6 @@ import {
   TWO_FACTOR_ACR,
 } from '../../oidc/vocabulary.ts'
 import {
-  createProofs,
   type FactorFacts,
   FOR_CHANGE,
   isRecent,
@@ -53,11 +52,10 @@ type Context = { oidc: Oidc }
  * for another host.
  */
 export async function secondFactors(
-  { settings, records, metrics, directory }: Dependencies,
+  { settings, records, metrics, directory, proofs }: Dependencies,
   factors: FactorStore,
 ) {
   const rules = createRules(settings)
-  const proofs = createProofs(records, settings)
   await requireHost(settings, factors)
   const isOn = hasPasskeys(settings.sign_in)
   const passkeys = isOn ? createPasskeys(settings, records, factors) : undefined

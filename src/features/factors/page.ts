@@ -185,7 +185,7 @@ export function createFactorsPage(site: Site, parts: Parts) {
   }
 
   const elsewhere = (ctx: Context, { account, session }: SignedIn) =>
-    elsewhereOf(views.words(ctx), site.records, account.id, session.uid)
+    elsewhereOf(views.words(ctx), site, account.id, session.uid)
 
   async function showCodes(ctx: Context, user: SignedIn, codes: string[]) {
     const shown = {

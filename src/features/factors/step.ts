@@ -202,7 +202,7 @@ export function createStepPage(
     const session = await site.browserSession.read(ctx)
     const elsewhere = await elsewhereOf(
       views.words(ctx),
-      site.records,
+      site,
       id,
       session?.uid,
     )
@@ -324,7 +324,7 @@ export function createStepPage(
   /** Ends the other sessions, which began without the new factor. */
   async function endOthers(ctx: Context, { id }: Account) {
     const session = await site.browserSession.read(ctx)
-    const others = (await browsersOf(site.records, id)).filter(
+    const others = (await browsersOf(site, id)).filter(
       ({ uid }) => uid !== session?.uid,
     )
     await endBrowsers(ctx, site.sessions, id, others)

@@ -11,18 +11,15 @@
 // are the same for every name.
 
 import type { Context } from 'koa'
-import {
-  countForm,
-  countFormOfNetwork,
-  mailQueues,
-} from '../../account/mail-queue.ts'
+import { countForm, countFormOfNetwork } from '../../account/mail-queue.ts'
 import type { PageFeature } from '../../account/page-feature.ts'
 import { BOUNDS } from '../../oidc/bounds.ts'
-import { createBrowserBinding } from '../../oidc/interactions.ts'
+import { bindBrowser } from '../../oidc/interactions.ts'
 import { readForm } from '../../operation/forms.ts'
 import { PLACES } from '../../pages/page-data.ts'
 import type { Views } from '../../pages/views.ts'
 import type { Dependencies } from '../../sign-in/dependencies.ts'
+import type { Counter } from '../../sign-in/rate-limit.ts'
 import type { SignedIn, Site } from '../../sign-in/site.ts'
 import type { Own } from '../links.ts'
 import { createLetters } from './letters.ts'
@@ -48,16 +45,15 @@ export function mail(
   views: Views,
   own?: Own,
 ): PageFeature {
-  const { settings, records } = dependencies
+  const { settings, records, attempts } = dependencies
   const { mail: set } = settings
   if (!set || !own) return {}
-  const queues = mailQueues(records)
+  const { mails } = own
   const letterOf = createLetters(records, own)
-  const { bind } = createBrowserBinding(settings)
 
   return {
     deliver: (_provider, due, attempt) =>
-      queues.deliverDue(due, async (item, isLast) => {
+      mails.deliverDue(due, async (item, isLast) => {
         const letter = await letterOf(item)
         if (!letter) return false
         if (letter === 'later') return true
@@ -96,8 +92,9 @@ export function mail(
     if (!email || email_verified) return ctx.redirect(PLACES.home)
     const isSent = ctx.method === 'POST'
     if (isSent) {
-      await countForm(ctx, records, [`addresses of ${id}`, BOUNDS.newAddresses])
-      await queues.enqueue({
+      const counter: Counter = [`addresses of ${id}`, BOUNDS.newAddresses]
+      await countForm(ctx, attempts, counter)
+      await mails.enqueue({
         account: id,
         address: email,
         lang: views.words(ctx).lang,
@@ -109,12 +106,12 @@ export function mail(
   /** The page, and its form: the same for every name. */
   async function forgot(ctx: Context, { checkForm }: Site) {
     const form = await readForm(ctx)
-    checkForm(ctx, form, `forgot ${bind(ctx).browser}`)
+    checkForm(ctx, form, `forgot ${bindBrowser(ctx, settings).browser}`)
     if (ctx.method !== 'POST')
       return views.page(ctx, 'forgot', { isSent: false })
-    await countFormOfNetwork(ctx, records, 'forgot')
+    await countFormOfNetwork(ctx, attempts, 'forgot')
     const typed = form.value('username').slice(0, 256)
-    await queues.enqueue({ typed, lang: views.words(ctx).lang })
+    await mails.enqueue({ typed, lang: views.words(ctx).lang })
     views.page(ctx, 'forgot', { isSent: true })
   }
 }

@@ -15,7 +15,7 @@ import { PLACES } from '../../pages/page-data.ts'
 import { type Account, newAccountId, typedName } from '../../sign-in/account.ts'
 import type { Records } from '../../store/records.ts'
 import { holdsAddress, type Own } from '../links.ts'
-import { createMailPauses } from './pauses.ts'
+import { beginPauseOfAccount, beginPauseOfMailbox } from './pauses.ts'
 
 /** A mail with its receiver, before it is written in a language. */
 export interface Letter {
@@ -45,8 +45,6 @@ export type Queued = Mail & { attempt: number }
 
 /** Returns the function that makes the letter of a queued mail. */
 export function createLetters(records: Records, { directory, links }: Own) {
-  const pauses = createMailPauses(records)
-
   /**
    * Returns what to send; undefined if nothing, `later` for an account that is
    * not added yet.
@@ -91,7 +89,7 @@ export function createLetters(records: Records, { directory, links }: Own) {
    * `lifetimeIn`.
    */
   const dueTo = async (address: string, item: Queued) =>
-    lifetimeIn(await pauses.beginOfMailbox(address, item.id), item)
+    lifetimeIn(await beginPauseOfMailbox(records, address, item.id), item)
 
   /** Returns the mail of an operator: a link for a password. */
   async function invitationOf(
@@ -118,7 +116,7 @@ export function createLetters(records: Records, { directory, links }: Own) {
     if (!account) return noLink(item, typed)
     const { enabled, email } = account
     if (!enabled || !email) return undefined
-    const pause = await pauses.beginOfAccount(account.id, email, item.id)
+    const pause = await beginPauseOfAccount(records, account.id, email, item.id)
     const seconds = lifetimeIn(pause, item)
     if (!seconds) return undefined
     const link = await links.makeForMail(item, account, seconds, {

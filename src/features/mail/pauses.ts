@@ -45,61 +45,70 @@ const ofAccount = (id: string) => `account ${id}`
 const lengthOf = ({ unused }: MailPause, max: number) =>
   Math.min(FIRST_SECONDS * 2 ** (unused - 1), max)
 
-/** Returns the functions that begin and end pauses. */
-export function createMailPauses(records: Records) {
-  const pauses = records.of<MailPause>('MailPause')
+const pausesIn = (records: Records) => records.of<MailPause>('MailPause')
 
-  /**
-   * Begins a pause with a mail. Returns its length in seconds; undefined within
-   * the pause of another mail.
-   */
-  async function begin(
-    name: string,
-    mail: string,
-    max: number,
-    when: 'over' | 'always' = 'over',
-  ) {
-    const beginNext = ({ value: last }: Found<MailPause>) => {
-      if (last?.mail === mail) return undefined
-      const isOver = !last || last.at + lengthOf(last, max) <= now()
-      if (!isOver && when === 'over') return undefined
-      return { mail, at: now(), unused: (last?.unused ?? 0) + 1 }
-    }
-    const { before, after } = await pauses.change(name, beginNext, {
-      ttl: REMEMBERED_SECONDS,
-    })
-    const pause = after ?? before
-    return pause?.mail === mail ? lengthOf(pause, max) : undefined
+/**
+ * Begins a pause with a mail. Returns its length in seconds; undefined within
+ * the pause of another mail.
+ */
+async function beginPause(
+  records: Records,
+  name: string,
+  mail: string,
+  max: number,
+  when: 'over' | 'always' = 'over',
+) {
+  const beginNext = ({ value: last }: Found<MailPause>) => {
+    if (last?.mail === mail) return undefined
+    const isOver = !last || last.at + lengthOf(last, max) <= now()
+    if (!isOver && when === 'over') return undefined
+    return { mail, at: now(), unused: (last?.unused ?? 0) + 1 }
   }
+  const options = { ttl: REMEMBERED_SECONDS }
+  const { before, after } = await pausesIn(records).change(
+    name,
+    beginNext,
+    options,
+  )
+  const pause = after ?? before
+  return pause?.mail === mail ? lengthOf(pause, max) : undefined
+}
 
-  return {
-    /**
-     * Begins the pause of a mailbox. Returns its length in seconds; undefined
-     * within the pause of another mail.
-     */
-    beginOfMailbox: (address: string, mail: string) =>
-      begin(ofMailbox(address), mail, MAX_OF_MAILBOX_SECONDS),
+/**
+ * Begins the pause of a mailbox. Returns its length in seconds; undefined within
+ * the pause of another mail.
+ */
+export const beginPauseOfMailbox = (
+  records: Records,
+  address: string,
+  mail: string,
+) => beginPause(records, ofMailbox(address), mail, MAX_OF_MAILBOX_SECONDS)
 
-    /**
-     * Begins the pause of an account whose user forgot the password, and that
-     * of its mailbox. Returns its length in seconds; undefined within the pause
-     * of another such mail.
-     */
-    async beginOfAccount(account: string, address: string, mail: string) {
-      const seconds = await begin(
-        ofAccount(account),
-        mail,
-        MAX_OF_ACCOUNT_SECONDS,
-      )
-      if (seconds)
-        await begin(ofMailbox(address), mail, MAX_OF_MAILBOX_SECONDS, 'always')
-      return seconds
-    },
+/**
+ * Begins the pause of an account whose user forgot the password, and that of its
+ * mailbox. Returns its length in seconds; undefined within the pause of another
+ * such mail.
+ */
+export async function beginPauseOfAccount(
+  records: Records,
+  account: string,
+  address: string,
+  mail: string,
+) {
+  const name = ofAccount(account)
+  const mailbox = ofMailbox(address)
+  const seconds = await beginPause(records, name, mail, MAX_OF_ACCOUNT_SECONDS)
+  if (seconds)
+    await beginPause(records, mailbox, mail, MAX_OF_MAILBOX_SECONDS, 'always')
+  return seconds
+}
 
-    /** Ends the pauses: the owner of the mailbox has used a link. */
-    async end(account: string, address: string) {
-      await pauses.remove(ofAccount(account), 1)
-      await pauses.remove(ofMailbox(address), 1)
-    },
-  }
+/** Ends the pauses: the owner of the mailbox has used a link. */
+export async function endPauses(
+  records: Records,
+  account: string,
+  address: string,
+) {
+  await pausesIn(records).remove(ofAccount(account), 1)
+  await pausesIn(records).remove(ofMailbox(address), 1)
 }

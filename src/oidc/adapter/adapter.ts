@@ -75,7 +75,7 @@ import {
 } from './request.ts'
 import { alreadyUsed, answerOnce, noteReuse } from './reuse.ts'
 import type { SessionRecord } from './session-record.ts'
-import { createSessions, type Sessions } from './sessions.ts'
+import type { Sessions } from './sessions.ts'
 
 /**
  * Models whose records belong in a backup: clients that registered themselves,
@@ -100,7 +100,7 @@ export function createState(
   records: Records,
   lifetimes: Lifetimes,
   features: Record<string, AdapterPart>,
-  sessions = createSessions(records),
+  sessions: Sessions,
 ) {
   const refreshTokens = createRefreshTokens(records, lifetimes)
   const core: Record<string, AdapterPart> = {

@@ -8,8 +8,8 @@ import { hashSecret } from '../../../src/oidc/clients.ts'
 import { createConsents } from '../../../src/oidc/consents.ts'
 import { createMetrics } from '../../../src/operation/metrics.ts'
 import { openSigningKeys } from '../../../src/operation/signing-keys.ts'
-import { createDirectory } from '../../../src/sign-in/directory.ts'
 import { openInstallation } from '../../../src/store/open.ts'
+import { directoryIn } from '../../support/directory.ts'
 import { CLIENT, LIFETIME_SECONDS, ONLINE, SECRET } from './client.ts'
 import { type Connection, openConnection } from './connection.ts'
 import {
@@ -81,7 +81,7 @@ async function fill({ service }: Variant, live: number, template: string): Promi
     checks: [],
   })
 
-  const directory = createDirectory(records)
+  const directory = directoryIn(records)
   const consents = createConsents(records)
   const account = await directory.findByUsername(POPULAR)
   for (const client_id of APPLICATIONS) {

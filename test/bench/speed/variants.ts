@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { featuresSchema } from '../../../src/config/schema/features.ts'
 import { hashSecret } from '../../../src/oidc/clients.ts'
-import { createDirectory } from '../../../src/sign-in/directory.ts'
 import { openInstallation } from '../../../src/store/open.ts'
+import { directoryIn } from '../../support/directory.ts'
 import { type RedisServer, startRedis } from '../../support/redis.ts'
 import { freePort, type Service, startService } from '../../support/service.ts'
 import { PASSWORD, UNLIMITED, writeConfig } from '../../support/usher.ts'
@@ -121,7 +121,7 @@ export async function startUsher(
 async function addAccounts(location: string, usernames: string[]) {
   const secret = Buffer.from(USHER_SECRET, 'base64url')
   const { records, store } = await openInstallation(location, [secret])
-  const directory = createDirectory(records)
+  const directory = directoryIn(records)
   for (const username of usernames) {
     const email = `${username}@example.org`
     await directory.add({ username, name: username, email, email_verified: true }, PASSWORD)
