@@ -245,7 +245,7 @@ async function createDependencies(
       findEnabled: directory.findEnabled,
       claimsOf: account => claimsOf(account, settings.claims),
     },
-    fetch: fetchOf(settings),
+    fetch: fetchOf(environment),
   }
   const grants = createGrants(ofProvider)
   return {
@@ -259,10 +259,11 @@ async function createDependencies(
 }
 
 /** Returns what sends the requests of the library to addresses of clients. */
-function fetchOf(settings: Settings): Fetch {
+function fetchOf({ settings, failureTimes }: Environment): Fetch {
+  const { egress } = settings
   const senders = {
-    forOperator: createFetch(settings.egress),
-    forStrangers: createStrangersFetch(settings.egress),
+    forOperator: createFetch(egress, failureTimes?.requestMs),
+    forStrangers: createStrangersFetch(egress, failureTimes?.requestMs),
   }
   const fetch = cacheKeySets(senders, settings)
   const hasDocuments = settings.features.client_id_metadata_documents

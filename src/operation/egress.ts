@@ -99,8 +99,10 @@ export function createPlainFetch(
  * A `fetch` for addresses that anybody can name: without `egress.allow`, which
  * is for clients of the operator.
  */
-export const createStrangersFetch = ({ ports }: Settings['egress']) =>
-  createFetch({ ports, allow: [] }, NOT_FOR_STRANGERS)
+export const createStrangersFetch = (
+  { ports }: Settings['egress'],
+  failureMs = FAILURE_MS,
+) => createFetch({ ports, allow: [] }, failureMs, NOT_FOR_STRANGERS)
 
 const NOT_LISTED = 'and is not in egress.allow in usher.yaml'
 const NOT_FOR_STRANGERS =
@@ -108,10 +110,14 @@ const NOT_FOR_STRANGERS =
 
 /**
  * A `fetch` for the library, for addresses that clients name. The response to a
- * notification is not read. `why`: the end of the error for an address that is
- * not public.
+ * notification is not read. `failureMs`: every failure takes at least this time.
+ * `why`: the end of the error for an address that is not public.
  */
-export function createFetch(settings: Settings['egress'], why = NOT_LISTED) {
+export function createFetch(
+  settings: Settings['egress'],
+  failureMs = FAILURE_MS,
+  why = NOT_LISTED,
+) {
   const isRead = (method: string, status: number) =>
     method === 'GET' && status === 200
   const send = createPlainFetch(settings, isRead, why)
@@ -120,7 +126,7 @@ export function createFetch(settings: Settings['egress'], why = NOT_LISTED) {
     input: string | URL | Request,
     options: RequestInit = {},
   ): Promise<Response> => {
-    const waited = setTimeout(FAILURE_MS, undefined, { ref: false })
+    const waited = setTimeout(failureMs, undefined, { ref: false })
     const sent = withTimeout(REQUEST_TIMEOUT_MS, ({ signal }) =>
       send(input, { ...options, signal }),
     )

@@ -6,6 +6,16 @@ import type { SigningKey } from '../oidc/dependencies.ts'
 import type { Records } from '../store/records.ts'
 import type { Metrics } from './metrics.ts'
 
+/**
+ * Durations of failures. They are so long that they hide why something failed.
+ */
+export interface FailureTimes {
+  /** A failed sign-in takes a multiple of this time. */
+  signInMs?: number
+  /** A failed request to an address of a client takes at least this time. */
+  requestMs?: number
+}
+
 /** Everything that an app is built from. */
 export interface Environment {
   settings: Settings
@@ -16,4 +26,6 @@ export interface Environment {
   keys: SigningKey[]
   log: Logger
   metrics: Metrics
+  /** Default: the times of `authentication.ts` and `egress.ts`. */
+  failureTimes?: FailureTimes
 }

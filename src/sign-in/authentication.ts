@@ -125,12 +125,13 @@ type Succeed = (done: 'part' | 'whole') => Promise<void>
  * and a network.
  */
 export function createAuthentication(
-  { records, directory, settings, attempts }: Dependencies,
+  { records, directory, settings, attempts, failureTimes }: Dependencies,
   signatures: Signatures,
   { needsFactor }: Flow,
   factors?: FactorFacts,
 ) {
   const { security, development, sign_in } = settings
+  const failureMs = failureTimes?.signInMs ?? FAILURE_MS
   const latestAdded = factors ? factors.latestAdded : async () => 0
   const browsers = createRememberedBrowsers(
     signatures,
@@ -183,7 +184,7 @@ export function createAuthentication(
     const event =
       refusal === 'throttled' ? 'sign_in_throttled' : 'sign_in_failed'
     note(ctx, event, { ...about, ...who, reason: refusal })
-    const left = FAILURE_MS - ((performance.now() - began) % FAILURE_MS)
+    const left = failureMs - ((performance.now() - began) % failureMs)
     await setTimeout(left + Math.random() * JITTER_MS)
     return undefined
   }

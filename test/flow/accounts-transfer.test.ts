@@ -221,7 +221,7 @@ test(
       { username: 'alan', password_hash: `$pbkdf2-sha256$1$${b64(salt)}$${b64(pbkdf2Once(salt))}` },
     ]
     await usher('accounts import', lines(...users))
-    const service = await startUsher({ store })
+    const service = await startUsher({ store, failureTimes: {} })
     const signIn = async (username: string, password: string) => {
       const browser = new Browser(service.issuer)
       await browser.open('/account')

@@ -13,7 +13,7 @@ import { createFetch } from '../../src/operation/egress.ts'
 import { makeCertificate } from '../support/certificates.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { startNameServer } from '../support/name-server.ts'
-import { startUsher, type Usher } from '../support/usher.ts'
+import { SHORT_FAILURES, startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 /** A public address (example.com). The tests need no response from it. */
@@ -119,7 +119,7 @@ test('a name that changes to a private address after the check is refused', asyn
   await once(right.listen(0, '127.0.0.2'), 'listening')
   const { port } = right.address() as AddressInfo
   await once(wrong.listen(port, '127.0.0.1'), 'listening')
-  const fetch = createFetch({ allow: ['127.0.0.2'], ports: [443] })
+  const fetch = createFetch({ allow: ['127.0.0.2'], ports: [443] }, SHORT_FAILURES.requestMs)
   const notify = () => fetch(`http://moving.example.net:${port}/`, { method: 'POST', body: 'x' })
   expect((await notify()).status).toBe(204)
   await expect(notify()).rejects.toThrow('no public address')
@@ -129,7 +129,7 @@ test('a name that changes to a private address after the check is refused', asyn
 })
 
 test('a public address is requested on the ports of egress.ports only', async () => {
-  const fetch = createFetch({ allow: [], ports: [443] })
+  const fetch = createFetch({ allow: [], ports: [443] }, SHORT_FAILURES.requestMs)
   const ask = (port: number) => fetch(`https://${PUBLIC}:${port}/`, { method: 'GET' })
   await expect(ask(8443)).rejects.toThrow('port 8443 is not one of egress.ports')
   await expect(ask(80)).rejects.toThrow('port 80 is not one of egress.ports')
@@ -158,7 +158,7 @@ test('no TLS session is resumed, because its ticket could be sent to another ser
   const server = createTlsServer(tls, (_req, res) => res.setHeader('connection', 'close').end('{}'))
   server.on('secureConnection', (socket: TLSSocket) => reused.push(socket.isSessionReused()))
   await once(server.listen(0, '127.0.0.2'), 'listening')
-  const fetch = createFetch({ allow: ['127.0.0.2'], ports: [443] })
+  const fetch = createFetch({ allow: ['127.0.0.2'], ports: [443] }, SHORT_FAILURES.requestMs)
   const { port } = server.address() as AddressInfo
   for (let i = 0; i < 3; i++) {
     const answer = await fetch(`https://wiki.example.net:${port}/`, { method: 'GET' })
@@ -179,7 +179,7 @@ test('an answer is read up to 64 KiB', async () => {
   })
   await once(server.listen(0, '127.0.0.1'), 'listening')
   const { port } = server.address() as AddressInfo
-  const fetch = createFetch({ allow: ['127.0.0.1'], ports: [443] })
+  const fetch = createFetch({ allow: ['127.0.0.1'], ports: [443] }, SHORT_FAILURES.requestMs)
   await expect(fetch(`http://127.0.0.1:${port}/`, { method: 'GET' })).rejects.toThrow(/exceeded/)
   server.close()
 })

@@ -5,7 +5,8 @@ import { credentials, fieldsOf, isSignedIn, open, send, textOf, words } from '..
 import { ADA, ALAN, GRACE, PASSWORD } from '../support/usher.ts'
 
 const usher_yaml = { security: { account_attempts: 20 } }
-const test = usherTest({ usher: usher_yaml, accounts: [ADA, GRACE] })
+const accounts = [ADA, GRACE]
+const test = usherTest({ usher: usher_yaml, accounts, failureTimes: {} })
 test.beforeAll(async () => {
   await usher.directory.add(ALAN)
   await usher.directory.change(grace, account => ({ ...account, enabled: false }))

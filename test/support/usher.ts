@@ -16,6 +16,7 @@ import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { hashSecret } from '../../src/oidc/clients.ts'
 import { createConsents } from '../../src/oidc/consents.ts'
 import type { SigningKey } from '../../src/oidc/dependencies.ts'
+import type { FailureTimes } from '../../src/operation/environment.ts'
 import type { Readiness } from '../../src/operation/health.ts'
 import { createMetrics } from '../../src/operation/metrics.ts'
 import { ALGORITHMS, makeKey, openSigningKeys } from '../../src/operation/signing-keys.ts'
@@ -73,6 +74,9 @@ export const CLIENTS: Record<string, Client> = {
   },
 }
 
+/** Short failures, so that tests do not wait. `{}` has the times of the product. */
+export const SHORT_FAILURES: FailureTimes = { signInMs: 50, requestMs: 50 }
+
 /** Values for `limits`: all requests of a test come from one network. */
 export const UNLIMITED = { anonymous: 1_000_000, anonymous_megabytes: 100_000 }
 
@@ -90,6 +94,7 @@ export interface UsherOptions {
   host?: string
   /** Features beside those of Usher. */
   features?: PageFeature[]
+  failureTimes?: FailureTimes
 }
 
 export const CLAIMS = {
@@ -147,7 +152,8 @@ export async function startUsher(options: UsherOptions = {}) {
       .change('ready', () => ({}))
       .then(Boolean, () => false)
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
-  const context = { settings, secrets, records, keys, log, metrics }
+  const { failureTimes = SHORT_FAILURES } = options
+  const context = { settings, secrets, records, keys, log, metrics, failureTimes }
   const app = await createApp(context, readiness, options.features).catch(async error => {
     server.close()
     await store.close()
