@@ -5,6 +5,25 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
 /** Mocks a module, and must not share it with other files. */
 const ISOLATED = ['test/flow/interleavings.test.ts', 'test/flow/interrupted.test.ts']
 
+/** Read the source and the documents as text: `npm run test:sources`, a part of `npm run check`. */
+const SOURCES = ['architecture', 'documents', 'glossary', 'words'].map(
+  name => `test/unit/${name}.test.ts`,
+)
+
+/**
+ * Have long lists, of which `npm test` takes a part each day (support/some-of.ts). `npm run test:slow`
+ * takes whole lists.
+ */
+const LONG_LISTS = [
+  'authorize-anonymous',
+  'authorize-redirects',
+  'interleavings',
+  'interrupted',
+  'odd-json',
+  'session',
+  'sign-out-plan',
+].map(name => `test/flow/${name}.test.ts`)
+
 /** Compare durations: `npm run test:timed`, on a quiet machine. */
 const TIMED = [
   'test/bench/*.test.ts',
@@ -109,14 +128,17 @@ export default defineConfig({
     sequence: { sequencer: LongestFirst },
     env: { NODE_COMPILE_CACHE: join(import.meta.dirname, '../node_modules/.cache/usher') },
     projects: [
-      project('fast', ['test/**/*.test.ts'], {}, [
+      project('fast', ['test/**/*.test.ts'], { globalSetup: 'test/support/announce.ts' }, [
         ...ISOLATED,
+        ...SOURCES,
         ...TIMED,
         ...SLOW,
         ...CLIENTS,
         ...UPSTREAM,
       ]),
       project('isolated', ISOLATED, { isolate: true }),
+      project('sources', SOURCES),
+      ...(process.env.ALL === '1' ? [project('whole', LONG_LISTS, { isolate: true })] : []),
       project('timed', TIMED, { maxWorkers: 1, sequence: { groupOrder: 1 } }),
       project('slow', SLOW),
       project('upstream', UPSTREAM, { maxWorkers: 1 }),

@@ -4,11 +4,10 @@ import { type Attempt, anonymousRequest, createRandom } from '../support/anonymo
 import { EXCHANGING } from '../support/exchange.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
+import { isWhole, SEED } from '../support/some-of.ts'
 import { type Reply, send, talk } from '../support/wire.ts'
 
-/** Every run sends the same requests. `FUZZ_SEED=… npm test -- …` sends others. */
-const SEED = Number(process.env.FUZZ_SEED ?? 20_778)
-const REQUESTS = 4000
+const REQUESTS = isWhole ? 4000 : 1000
 const LEAST = 1000
 const LONGEST = 12_000
 const AT_ONCE = 8

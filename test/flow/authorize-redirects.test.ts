@@ -4,6 +4,7 @@ import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
 import { mutantsOf } from '../support/redirect-uris.ts'
+import { someOf } from '../support/some-of.ts'
 import { CLIENTS, startUsher, WEB } from '../support/usher.ts'
 import { type Reply, send } from '../support/wire.ts'
 
@@ -97,11 +98,11 @@ describe.each([
 
   test('no other spelling of the URI is ever a redirect or a link', async () => {
     expect(mutants.length).toBeGreaterThan(400)
-    expect(await problemsOf(client_id, mutants)).toEqual([])
+    expect(await problemsOf(client_id, someOf(mutants))).toEqual([])
   })
 
   test('no error is ever sent to another spelling of the URI', async () => {
-    const some = mutants.filter((_, i) => i % 4 === 0)
+    const some = someOf(mutants.filter((_, i) => i % 4 === 0))
     expect(await problemsOf(client_id, some, { response_type: 'token' })).toEqual([])
     expect(await problemsOf(client_id, some, { prompt: 'none' })).toEqual([])
   })

@@ -35,6 +35,7 @@ import {
   registered,
   registerNew,
 } from '../support/registration.ts'
+import { placesOf } from '../support/some-of.ts'
 import { stopping } from '../support/stopping.ts'
 import { PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 import * as wire from '../support/wire.ts'
@@ -545,7 +546,8 @@ describe.each([
     '%s can be interrupted at every write',
     async (_name, prepare) => {
       const faults: string[] = []
-      for (let n = 0, isOver = false; !isOver && n < 60; n++) {
+      const { first, step } = placesOf(3)
+      for (let n = first, isOver = false; !isOver && n < 60; n += step) {
         const { run, left, missing } = await prepare()
         isOver = await stopping(usher.store)(n, run).then(
           () => true,

@@ -24,6 +24,7 @@ import {
   register,
   registerNew,
 } from '../support/registration.ts'
+import { someOf } from '../support/some-of.ts'
 import { type Reply, send } from '../support/wire.ts'
 
 type Json = Record<string, unknown>
@@ -253,11 +254,10 @@ const PLACES: Place[] = [
 test.each(PLACES)('no value in %s causes a 5xx', async (_, right, members, send) => {
   expect((await send({})).text).toContain(right)
   const failed: string[] = []
-  for (const name of members) {
-    for (const value of VALUES) {
-      const { status } = await send({ [name]: value })
-      if (status >= 500) failed.push(`${status}: ${JSON.stringify({ [name]: value })}`)
-    }
+  const wrong: Json[] = members.flatMap(name => VALUES.map(value => ({ [name]: value })))
+  for (const member of someOf(wrong)) {
+    const { status } = await send(member)
+    if (status >= 500) failed.push(`${status}: ${JSON.stringify(member)}`)
   }
   expect(failed).toEqual([])
 })
