@@ -53,7 +53,7 @@ const HOMES: Record<string, RegExp> = {
   'oidc-provider': /^src\/(oidc|features|operation)\//,
   yaml: /^src\/config\//,
   zod: /^src\/(config\/|sign-in\/account\.ts$|features\/accounts-module\.ts$)/,
-  'node:sqlite': /^src\/store\/sqlite(-file)?\.ts$/,
+  'node:sqlite': /^src\/store\/sqlite\.ts$/,
   '@node-rs/bcrypt': /^src\/sign-in\/foreign-hash\.ts$/,
   ioredis: /^src\/store\/redis\//,
   nodemailer: /^src\/features\/mail\/smtp\.ts$/,
