@@ -1,12 +1,14 @@
-// JSON records over the store: names hashed, contents encrypted. All state of
+// JSON records over the store: ids hashed, contents encrypted. All state of
 // Usher is kept by this module.
 //
-// Names are hashed with the naming key, which is the identity of an
-// installation (seal.ts).
+//   records.of<Consent>('Consent').save(id, value)
+//     name    KIND\0id
+//     key     a keyed hash of the name; the key of the hash is the identity of an installation (seal.ts)
+//     value   two lines, encrypted for this key: KIND, or `KIND backup`; and the JSON of the value
+//     → one Put of the store, with the version that the caller has read
 //
-// A value is sealed text of two lines: a head, and the JSON of the value. The
-// head is the kind of the record, followed by ` backup` if records of the kind
-// belong in a backup: `usher store backup` knows it from the record alone.
+// ` backup` marks records that belong in a backup: `usher store backup` knows
+// it from the record alone.
 //
 // A kind is declared beside the type of its values, once:
 //
@@ -14,9 +16,8 @@
 
 import { setTimeout } from 'node:timers/promises'
 import { reasonOf } from './reasons.ts'
-import { type CurrentRequest, createRequestReads } from './request-reads.ts'
-import { createSeal, openIdentity, type Seal } from './seal.ts'
-import { SerialQueue } from './serial-queue.ts'
+import { type CurrentRequest, RequestReads } from './request-reads.ts'
+import { createSeal, type Identity, openIdentity, type Seal } from './seal.ts'
 import {
   type Check,
   type Entry,
@@ -36,7 +37,7 @@ import { readJson } from './values.ts'
 const SLACK_SECONDS = 60
 const MAX_TTL_SECONDS = 400 * 24 * 3600
 /**
- * Attempts of `update`. After ten it waits for some milliseconds, at random.
+ * Attempts of `change`. After ten it waits for some milliseconds, at random.
  */
 const MAX_ATTEMPTS = 100
 
@@ -77,82 +78,6 @@ export type Name = [kind: string, id: string]
 export type Unreadable = (key: string, reason: string) => void
 
 /**
- * The records of one kind. Their values have one type. `Records.of` makes a
- * collection.
- */
-export interface Collection<T extends object> {
-  /**
-   * Returns a record. Reads `others` at the same time, for later reads of this
-   * request.
-   */
-  read(id: string, ...others: Name[]): Promise<Found<T>>
-
-  /**
-   * Returns the record that this request read last; undefined if there was
-   * none, or none was read.
-   */
-  lastRead(id: string): Found<T> | undefined
-
-  /**
-   * Writes a record. Returns false, and writes nothing, where the record has
-   * another version than that of `options`. A tombstone refuses a new record.
-   */
-  save(id: string, value: T, options?: SaveOptions): Promise<boolean>
-
-  /**
-   * Reads, lets `decide` return the next value, and writes unless another
-   * writer came in between; then repeats this. Throws StoreUnavailable after
-   * MAX_ATTEMPTS. `decide` returns undefined to write nothing.
-   *
-   * `options` are those of `save`, or a function of the record that is to be
-   * written. The first attempt uses `known`, a record that was just read,
-   * instead of reading again.
-   *
-   * After such a repeat, later changes of the key in this process wait in a
-   * queue. An operation that ends access then competes with one writer of each
-   * other process, however many requests there are.
-   */
-  change(
-    id: string,
-    decide: Decide<T>,
-    options?: SaveOptions | ((next: T) => SaveOptions),
-    known?: Found<T>,
-  ): Promise<Change<T>>
-
-  /**
-   * Marks a record as consumed. True for exactly one caller in the life of a
-   * record.
-   */
-  consume(id: string): Promise<boolean>
-
-  /**
-   * Replaces a record by a tombstone, which lasts `seconds` (60 by default).
-   * True for one caller. With `version`, removes only that version.
-   */
-  remove(id: string, seconds?: number, version?: number): Promise<boolean>
-
-  /**
-   * Yields the records under an index, each once; see `Store`. Throws for a
-   * record that no secret decrypts, or calls `unreadable` and goes on.
-   */
-  walk(index: string, name: string, unreadable?: Unreadable): AsyncGenerator<T>
-
-  /** Returns the records of `walk`. */
-  list(index: string, name: string): Promise<T[]>
-
-  /**
-   * Returns how many records `walk` would yield. Reads and decrypts none of
-   * them.
-   */
-  count(index: string, name: string): Promise<number>
-
-  /**
-   * Returns the name of a record, which the `read` of another collection takes.
-   */
-  name(id: string): Name
-}
-
-/**
  * Returns the next value of a record, or undefined to leave it as it is. Must
  * be repeatable.
  */
@@ -171,8 +96,43 @@ export interface KindOptions {
   backup?: boolean
 }
 
-/** All records of an installation; see `openRecords`. */
-export interface Records {
+/**
+ * Opens the records of a store; throws when no secret fits, or when the store
+ * has another format. Each request that `currentRequest` names reads a record
+ * once.
+ */
+export async function openRecords(
+  store: Store,
+  secrets: Uint8Array[],
+  currentRequest: CurrentRequest = () => undefined,
+): Promise<Records> {
+  const seal = createSeal(secrets)
+  const identity = await openIdentity(store, seal)
+  const reads = new RequestReads(store, identity.hashName, currentRequest)
+  const waiting = new SerialQueue()
+  return new Records({ store, seal, identity, reads, waiting })
+}
+
+/** What the collections of an installation have in common. */
+interface Parts {
+  store: Store
+  seal: Seal
+  identity: Identity
+  reads: RequestReads
+  /** By record: changes that wait because another writer came in between. */
+  waiting: SerialQueue
+}
+
+/** All records of an installation; `openRecords` returns it. */
+export class Records {
+  readonly #parts: Parts
+  /** By kind: whether its records are in a backup. */
+  readonly #kinds = new Map<string, boolean>()
+
+  constructor(parts: Parts) {
+    this.#parts = parts
+  }
+
   /**
    * Returns the collection of a kind, for instance
    * `records.of<Consent>('Consent', { backup: true })`. Declare a kind beside
@@ -181,38 +141,270 @@ export interface Records {
    */
   of<T extends object = object>(
     kind: string,
-    options?: KindOptions,
-  ): Collection<T>
+    { backup = false }: KindOptions = {},
+  ): Collection<T> {
+    if ((this.#kinds.get(kind) ?? backup) !== backup) {
+      throw new Error(
+        `${kind} is declared twice, with and without { backup: true }`,
+      )
+    }
+    this.#kinds.set(kind, backup)
+    return new Collection(this.#parts, kind, backup)
+  }
 
   /**
    * Removes again what a request has found removed: the removal may not have
    * reached a replica. Resolves when it has.
    */
-  confirmRemovals(request: object): Promise<void>
+  async confirmRemovals(request: object): Promise<void> {
+    const { reads } = this.#parts
+    const tombstone = now() + SLACK_SECONDS
+    const again = reads
+      .tombstonesIn(request)
+      .map(({ key, version }) => reads.write({ key, version, tombstone }))
+    await Promise.all(again)
+  }
 
   /**
    * A keyed hash that only the nodes of this installation can make: 16 bytes.
    */
-  keyedHash(purpose: string, text: string): Buffer
+  keyedHash(purpose: string, text: string): Buffer {
+    const { identity } = this.#parts
+    const hashed = identity.hashName(nameOfRecord(`proof:${purpose}`, text))
+    return Buffer.from(hashed, 'base64url')
+  }
 
   /**
    * The latest time in which the store took no writes, as far as this process
    * knows.
    */
-  outage(): Outage | undefined
+  outage(): Outage | undefined {
+    return this.#parts.store.outage
+  }
 
   /**
    * Checks the store, and whether it still holds this installation. While it
    * does not, every other operation is rejected: two identities must never be
    * in use at once.
    */
-  check(): Promise<Check[]>
+  async check(): Promise<Check[]> {
+    const { store, identity, reads } = this.#parts
+    const [checks, lost] = await Promise.all([
+      store.check(),
+      identity.problem(),
+    ])
+    reads.lostIdentity = lost
+    const fix =
+      'stop every node; restore the store from a backup, or start anew with what it holds'
+    return [
+      ...checks,
+      lost ? wrong('identity', lost, fix) : ok('identity', 'as at the start'),
+    ]
+  }
 }
 
-const textOf = (kind: string, id: string) => `${kind}\0${id}`
+/** The records of one kind. Their values have one type. */
+export class Collection<T extends object> {
+  readonly #parts: Parts
+  readonly #kind: string
+  readonly #isInBackup: boolean
 
-const clamp = (ttl: number) =>
-  Math.ceil(Math.min(Math.max(ttl || 1, 1), MAX_TTL_SECONDS))
+  /** `Records.of` calls this. */
+  constructor(parts: Parts, kind: string, isInBackup: boolean) {
+    this.#parts = parts
+    this.#kind = kind
+    this.#isInBackup = isInBackup
+  }
+
+  /**
+   * Returns a record. Reads `others` at the same time, for later reads of this
+   * request.
+   */
+  async read(id: string, ...others: Name[]): Promise<Found<T>> {
+    const { reads } = this.#parts
+    const entry = await reads.readEntry(
+      nameOfRecord(this.#kind, id),
+      others.map(([kind, otherId]) => nameOfRecord(kind, otherId)),
+    )
+    return this.#open(entry)
+  }
+
+  /**
+   * Returns the record that this request read last; undefined if there was
+   * none, or none was read.
+   */
+  lastRead(id: string): Found<T> | undefined {
+    const { reads } = this.#parts
+    const entry = reads.lastRead(nameOfRecord(this.#kind, id))
+    return entry && this.#open(entry)
+  }
+
+  /**
+   * Writes a record. Returns false, and writes nothing, where the record has
+   * another version than that of `options`. A tombstone refuses a new record.
+   */
+  save(
+    id: string,
+    value: T,
+    { ttl, indexes, version = 0 }: SaveOptions = {},
+  ): Promise<boolean> {
+    const { seal, reads } = this.#parts
+    const kind = this.#kind
+    const isInBackup = this.#isInBackup
+    const key = this.#keyOfRecord(id)
+    return reads.write({
+      key,
+      version,
+      value: sealRecord(seal, key, { kind, isInBackup, value }),
+      expires: ttl === undefined ? undefined : expiry(ttl) + SLACK_SECONDS,
+      indexes: indexes?.map(([index, name]) => this.#keyOfIndex(index, name)),
+    })
+  }
+
+  /**
+   * Reads, lets `decide` return the next value, and writes unless another
+   * writer came in between; then repeats this. Throws StoreUnavailable after
+   * MAX_ATTEMPTS. `decide` returns undefined to write nothing.
+   *
+   * `options` are those of `save`, or a function of the record that is to be
+   * written. The first attempt uses `known`, a record that was just read,
+   * instead of reading again.
+   *
+   * After such a repeat, later changes of the key in this process wait in a
+   * queue. An operation that ends access then competes with one writer of each
+   * other process, however many requests there are.
+   */
+  async change(
+    id: string,
+    decide: Decide<T>,
+    options: SaveOptions | ((next: T) => SaveOptions) = {},
+    known?: Found<T>,
+  ): Promise<Change<T>> {
+    const { waiting } = this.#parts
+    const name = nameOfRecord(this.#kind, id)
+    const attempt = async (found: Found<T>) =>
+      this.#changeOnce(id, found, decide, options)
+
+    if (!waiting.isBusy(name)) {
+      const first = await attempt(known ?? (await this.read(id)))
+      if (first) return first
+    }
+    const change = await waiting.run(name, () =>
+      repeat(async () => attempt(await this.read(id))),
+    )
+    if (change) return change
+    throw new StoreUnavailable(
+      `a ${this.#kind} is written to by too many requests at once`,
+    )
+  }
+
+  /** Undefined when another writer came in between. */
+  async #changeOnce(
+    id: string,
+    found: Found<T>,
+    decide: Decide<T>,
+    options: SaveOptions | ((next: T) => SaveOptions),
+  ): Promise<Change<T> | undefined> {
+    const { value: before, version } = found
+    const after = await decide(found)
+    if (after === undefined) return { before, isWritten: false }
+    const given = typeof options === 'function' ? options(after) : options
+    const isWritten = await this.save(id, after, { ...given, version })
+    return isWritten ? { before, after, isWritten } : undefined
+  }
+
+  /**
+   * Marks a record as consumed. True for exactly one caller in the life of a
+   * record.
+   */
+  consume(id: string): Promise<boolean> {
+    const { reads } = this.#parts
+    return reads.write({ key: this.#keyOfRecord(id), consumed: now() })
+  }
+
+  /**
+   * Replaces a record by a tombstone, which lasts `seconds` (60 by default).
+   * True for one caller. With `version`, removes only that version.
+   */
+  remove(
+    id: string,
+    seconds = SLACK_SECONDS,
+    version?: number,
+  ): Promise<boolean> {
+    const { reads } = this.#parts
+    const key = this.#keyOfRecord(id)
+    return reads.write({ key, tombstone: expiry(seconds), version })
+  }
+
+  /**
+   * Yields the records under an index, each once; see `Store`. Throws for a
+   * record that no secret decrypts, or calls `unreadable` and goes on.
+   */
+  async *walk(
+    index: string,
+    name: string,
+    unreadable?: Unreadable,
+  ): AsyncGenerator<T> {
+    const { store, reads } = this.#parts
+    reads.assertIdentity()
+    for await (const entry of store.walk(this.#keyOfIndex(index, name))) {
+      let found: Found<T> | undefined
+      try {
+        found = this.#open(entry)
+      } catch (error) {
+        if (!unreadable) throw error
+        unreadable(entry.key, reasonOf(error))
+      }
+      if (found?.value) yield found.value
+    }
+  }
+
+  /** Returns the records of `walk`. */
+  list(index: string, name: string): Promise<T[]> {
+    const { reads } = this.#parts
+    return reads.call(() => Array.fromAsync(this.walk(index, name)))
+  }
+
+  /**
+   * Returns how many records `walk` would yield. Reads and decrypts none of
+   * them.
+   */
+  count(index: string, name: string): Promise<number> {
+    const { store, reads } = this.#parts
+    return reads.call(() => store.count(this.#keyOfIndex(index, name)))
+  }
+
+  /**
+   * Returns the name of a record, which the `read` of another collection takes.
+   */
+  name(id: string): Name {
+    return [this.#kind, id]
+  }
+
+  #keyOfRecord(id: string): string {
+    return this.#parts.identity.hashName(nameOfRecord(this.#kind, id))
+  }
+
+  /** An index belongs to no kind: its records can be of several. */
+  #keyOfIndex(index: string, name: string): string {
+    return this.#parts.identity.hashName(nameOfRecord(`index:${index}`, name))
+  }
+
+  /** Decrypts an entry once. Each caller gets an object of its own. */
+  #open(entry?: Opened): Found<T> {
+    if (!entry) return { version: 0 }
+    const { key, value, version, consumed } = entry
+    if (!value) return { version, tombstone: entry.expires }
+    entry.text ??= this.#parts.seal.open(key, value).toString()
+    return { version, consumed, value: JSON.parse(valueIn(entry.text)) }
+  }
+}
+
+const nameOfRecord = (kind: string, id: string) => `${kind}\0${id}`
+
+/** Epoch seconds at the end of a lifetime, which is clamped to 1 s … 400 d. */
+const expiry = (ttl: number) =>
+  now() + Math.ceil(Math.min(Math.max(ttl || 1, 1), MAX_TTL_SECONDS))
 
 const BACKUP_MARK = ' backup'
 
@@ -254,192 +446,6 @@ export function openRecord(
 const valueIn = (text: string) => text.slice(text.indexOf('\n') + 1)
 
 /**
- * Opens the records of a store; throws when no secret fits, or when the store
- * has another format. Each request that `currentRequest` names reads a record
- * once.
- */
-export async function openRecords(
-  store: Store,
-  secrets: Uint8Array[],
-  currentRequest: CurrentRequest = () => undefined,
-): Promise<Records> {
-  const seal = createSeal(secrets)
-  const { nameOf, problem } = await openIdentity(store, seal)
-  const keyOf = (kind: string, id: string) => nameOf(textOf(kind, id))
-  const indexOf = (index: string, name: string) => keyOf(`index:${index}`, name)
-
-  let lostIdentity: string | undefined
-  const guard = () => {
-    if (lostIdentity) throw new StoreUnavailable(lostIdentity)
-  }
-  const reads = createRequestReads(store, nameOf, guard, currentRequest)
-  /** By record: changes that wait because another writer came in between. */
-  const waiting = new SerialQueue()
-  /** By kind: whether its records are in a backup. */
-  const kinds = new Map<string, boolean>()
-
-  /** Decrypts an entry once. Each caller gets an object of its own. */
-  function foundIn<T>(entry?: Opened): Found<T> {
-    if (!entry) return { version: 0 }
-    if (!entry.value)
-      return { version: entry.version, tombstone: entry.expires }
-    const { key, value, version, consumed } = entry
-    entry.text ??= seal.open(key, value).toString()
-    return { version, consumed, value: JSON.parse(valueIn(entry.text)) }
-  }
-
-  async function* walk<T>(
-    index: string,
-    name: string,
-    unreadable?: Unreadable,
-  ): AsyncGenerator<T> {
-    guard()
-    for await (const entry of store.walk(indexOf(index, name))) {
-      let found: Found<T> | undefined
-      try {
-        found = foundIn<T>(entry)
-      } catch (error) {
-        if (!unreadable) throw error
-        unreadable(entry.key, reasonOf(error))
-      }
-      if (found?.value) yield found.value
-    }
-  }
-
-  function of<T extends object = object>(
-    kind: string,
-    { backup = false }: KindOptions = {},
-  ) {
-    if (kinds.has(kind) && kinds.get(kind) !== backup) {
-      throw new Error(
-        `${kind} is declared twice, with and without { backup: true }`,
-      )
-    }
-    kinds.set(kind, backup)
-    return createCollection<T>(kind, backup)
-  }
-
-  function createCollection<T extends object>(
-    kind: string,
-    isInBackup: boolean,
-  ): Collection<T> {
-    async function read(id: string, ...others: Name[]): Promise<Found<T>> {
-      const otherTexts = others.map(([otherKind, otherId]) =>
-        textOf(otherKind, otherId),
-      )
-      return foundIn<T>(await reads.read([textOf(kind, id), ...otherTexts]))
-    }
-
-    function save(
-      id: string,
-      value: T,
-      { ttl, indexes, version = 0 }: SaveOptions = {},
-    ) {
-      const key = keyOf(kind, id)
-      return reads.write({
-        key,
-        version,
-        value: sealRecord(seal, key, { kind, isInBackup, value }),
-        expires:
-          ttl === undefined ? undefined : now() + clamp(ttl) + SLACK_SECONDS,
-        indexes: indexes?.map(([index, name]) => indexOf(index, name)),
-      })
-    }
-
-    async function change(
-      id: string,
-      decide: Decide<T>,
-      options: SaveOptions | ((next: T) => SaveOptions) = {},
-      known?: Found<T>,
-    ): Promise<Change<T>> {
-      /** Undefined when another writer came in between. */
-      async function attempt(found: Found<T>): Promise<Change<T> | undefined> {
-        const before = found.value
-        const after = await decide(found)
-        if (after === undefined) return { before, isWritten: false }
-        const given = typeof options === 'function' ? options(after) : options
-        const isWritten = await save(id, after, {
-          ...given,
-          version: found.version,
-        })
-        return isWritten ? { before, after, isWritten } : undefined
-      }
-
-      const name = textOf(kind, id)
-      if (!waiting.isBusy(name)) {
-        const first = await attempt(known ?? (await read(id)))
-        if (first) return first
-      }
-      const change = await waiting.run(name, () =>
-        repeat(async () => attempt(await read(id))),
-      )
-      if (change) return change
-      throw new StoreUnavailable(
-        `a ${kind} is written to by too many requests at once`,
-      )
-    }
-
-    return {
-      read,
-      save,
-      change,
-      walk,
-
-      lastRead(id) {
-        const entry = reads.lastRead(textOf(kind, id))
-        return entry && foundIn<T>(entry)
-      },
-
-      consume: id => reads.write({ key: keyOf(kind, id), consumed: now() }),
-
-      remove: (id, seconds = SLACK_SECONDS, version) =>
-        reads.write({
-          key: keyOf(kind, id),
-          tombstone: now() + clamp(seconds),
-          version,
-        }),
-
-      list: (index, name) =>
-        reads.call(() => Array.fromAsync(walk<T>(index, name))),
-
-      count: (index, name) =>
-        reads.call(() => store.count(indexOf(index, name))),
-
-      name: id => [kind, id],
-    }
-  }
-
-  return {
-    of,
-
-    async confirmRemovals(request) {
-      const tombstone = now() + SLACK_SECONDS
-      const removed = reads.tombstonesIn(request)
-      const again = removed.map(({ key, version }) =>
-        reads.write({ key, version, tombstone }),
-      )
-      await Promise.all(again)
-    },
-
-    keyedHash: (purpose, text) =>
-      Buffer.from(keyOf(`proof:${purpose}`, text), 'base64url'),
-
-    outage: () => store.outage,
-
-    async check() {
-      const [checks, lost] = await Promise.all([store.check(), problem()])
-      lostIdentity = lost
-      const fix =
-        'stop every node; restore the store from a backup, or start anew with what it holds'
-      return [
-        ...checks,
-        lost ? wrong('identity', lost, fix) : ok('identity', 'as at the start'),
-      ]
-    },
-  }
-}
-
-/**
  * Repeats an attempt until it has an outcome; returns undefined after
  * MAX_ATTEMPTS.
  */
@@ -451,4 +457,47 @@ async function repeat<T>(
     const outcome = await attempt()
     if (outcome !== undefined) return outcome
   }
+}
+
+/** Queues of work by name. A name whose work is done takes no memory. */
+export class SerialQueue {
+  /** By name: the end of the work that came last. */
+  readonly #ends = new Map<string, Promise<void>>()
+
+  /** Whether work on the name runs or waits. */
+  isBusy(name: string): boolean {
+    return this.#ends.has(name)
+  }
+
+  /**
+   * Runs work after all earlier work on the name, and returns its result. An
+   * error of the work is that of its caller alone, except StoreUnavailable: it
+   * fails everything that waits, which would otherwise wait for a store that
+   * does not answer, one after another.
+   */
+  async run<T>(name: string, work: () => Promise<T>): Promise<T> {
+    const before = this.#ends.get(name) ?? Promise.resolve()
+    const result = before.then(work)
+    const end = endOf(result)
+    this.#ends.set(name, end)
+    try {
+      return await result
+    } finally {
+      if (this.#ends.get(name) === end) this.#ends.delete(name)
+    }
+  }
+}
+
+/** Resolves when the work has ended. Rejects if the store was unavailable. */
+function endOf(work: Promise<unknown>): Promise<void> {
+  const end = work.then(
+    () => {},
+    error => {
+      if (error instanceof StoreUnavailable) throw error
+    },
+  )
+  // If no more work comes, nothing waits for the end: its rejection is no
+  // unhandled one.
+  end.catch(() => {})
+  return end
 }

@@ -42,36 +42,74 @@ interface Reads {
   failure?: StoreUnavailable
 }
 
-/**
- * `keyOf` returns the key of a name. `guard` throws while the store must not be
- * used.
- */
-export function createRequestReads(
-  store: Store,
-  keyOf: (name: string) => string,
-  guard: () => void,
-  currentRequest: CurrentRequest,
-) {
-  const byRequest = new WeakMap<object, Reads>()
+/** The calls of requests to the store. */
+export class RequestReads {
+  /** Why the store must not be used: it has become another installation. */
+  lostIdentity?: string
+  readonly #store: Store
+  readonly #keyOf: (name: string) => string
+  readonly #currentRequest: CurrentRequest
+  readonly #byRequest = new WeakMap<object, Reads>()
+
+  /** `keyOf` returns the key of a name. */
+  constructor(
+    store: Store,
+    keyOf: (name: string) => string,
+    currentRequest: CurrentRequest,
+  ) {
+    this.#store = store
+    this.#keyOf = keyOf
+    this.#currentRequest = currentRequest
+  }
 
   /**
-   * The reads of the current request. Outside of requests each call has its
-   * own.
+   * Returns the entry of a name. `others` are read with it, for later reads of
+   * the request.
    */
-  function currentReads(): Reads {
-    const request = currentRequest()
-    const known = request && byRequest.get(request)
-    if (known) return known
-    const begun: Reads = { latest: new Map(), writes: 0 }
-    if (request) byRequest.set(request, begun)
-    return begun
+  async readEntry(name: string, others: string[]): Promise<Entry | undefined> {
+    const { latest, writes } = this.#currentReads()
+    const outdated = [name, ...others].filter(
+      each => latest.get(each)?.writes !== writes,
+    )
+    if (outdated.length) {
+      const keys = outdated.map(this.#keyOf)
+      const entries = await this.call(() => this.#store.getMany(keys))
+      for (const [i, each] of outdated.entries())
+        latest.set(each, { entry: entries[i], writes })
+    }
+    return latest.get(name)?.entry
+  }
+
+  /** Returns the entry that the request read last under a name. */
+  lastRead(name: string): Entry | undefined {
+    return this.#currentReads().latest.get(name)?.entry
+  }
+
+  /** Returns the tombstones that a request has read. */
+  tombstonesIn(request: object): Entry[] {
+    const all = this.#byRequest.get(request)?.latest.values() ?? []
+    const entries = [...all].map(({ entry }) => entry)
+    return entries
+      .filter(entry => entry !== undefined)
+      .filter(({ value }) => !value)
+  }
+
+  /** True if the change was made. */
+  async write(change: Change): Promise<boolean> {
+    const reads = this.#currentReads()
+    reads.writes++
+    try {
+      return await this.call(() => this.#store.write(change))
+    } finally {
+      reads.writes++
+    }
   }
 
   /** Calls the store, unless it has failed this request before. */
-  async function call<T>(work: () => Promise<T>): Promise<T> {
-    const reads = currentReads()
+  async call<T>(work: () => Promise<T>): Promise<T> {
+    const reads = this.#currentReads()
     if (reads.failure) throw reads.failure
-    guard()
+    this.assertIdentity()
     try {
       return await work()
     } catch (error) {
@@ -80,48 +118,21 @@ export function createRequestReads(
     }
   }
 
+  /** Throws while the store is another installation. */
+  assertIdentity(): void {
+    if (this.lostIdentity) throw new StoreUnavailable(this.lostIdentity)
+  }
+
   /**
-   * Returns the entry of the first name. The others are read with it, for later
-   * reads of the request.
+   * The reads of the current request. Outside of requests each call has its
+   * own.
    */
-  async function read(
-    names: [string, ...string[]],
-  ): Promise<Entry | undefined> {
-    const { latest, writes } = currentReads()
-    const outdated = names.filter(name => latest.get(name)?.writes !== writes)
-    if (outdated.length) {
-      const keys = outdated.map(keyOf)
-      const entries = await call(() => store.getMany(keys))
-      for (const [i, name] of outdated.entries())
-        latest.set(name, { entry: entries[i], writes })
-    }
-    return latest.get(names[0])?.entry
+  #currentReads(): Reads {
+    const request = this.#currentRequest()
+    const known = request && this.#byRequest.get(request)
+    if (known) return known
+    const begun: Reads = { latest: new Map(), writes: 0 }
+    if (request) this.#byRequest.set(request, begun)
+    return begun
   }
-
-  /** True if the change was made. */
-  async function write(change: Change): Promise<boolean> {
-    const reads = currentReads()
-    reads.writes++
-    try {
-      return await call(() => store.write(change))
-    } finally {
-      reads.writes++
-    }
-  }
-
-  /** Returns the entry that the request read last under a name. */
-  function lastRead(name: string): Entry | undefined {
-    return currentReads().latest.get(name)?.entry
-  }
-
-  /** Returns the tombstones that a request has read. */
-  function tombstonesIn(request: object): Entry[] {
-    const all = byRequest.get(request)?.latest.values() ?? []
-    const entries = [...all].map(({ entry }) => entry)
-    return entries
-      .filter(entry => entry !== undefined)
-      .filter(({ value }) => !value)
-  }
-
-  return { call, read, write, lastRead, tombstonesIn }
 }

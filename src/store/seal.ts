@@ -54,7 +54,7 @@ export function createSeal(secrets: Uint8Array[]) {
     // Node takes five times as long with a key that is bytes.
     return { id, key: createSecretKey(key) }
   })
-  const keyOf = (value: Uint8Array) =>
+  const keyThatSealed = (value: Uint8Array) =>
     keys.find(({ id }) => id.equals(value.subarray(0, ID_BYTES)))
   const [current] = keys
   if (!current) throw new Error('a seal needs a secret')
@@ -73,7 +73,7 @@ export function createSeal(secrets: Uint8Array[]) {
    * was tampered with.
    */
   const open = (name: string, sealed: Uint8Array): Buffer => {
-    const found = keyOf(sealed)
+    const found = keyThatSealed(sealed)
     if (!found)
       throw new Error('USHER_SECRET cannot decrypt this store or backup')
     const nonce = sealed.subarray(ID_BYTES, ID_BYTES + NONCE_BYTES)
@@ -95,7 +95,7 @@ export function createSeal(secrets: Uint8Array[]) {
   }
 
   /** False when it was sealed with a secret that is no longer the first. */
-  const isCurrent = (sealed: Uint8Array) => keyOf(sealed) === current
+  const isCurrent = (sealed: Uint8Array) => keyThatSealed(sealed) === current
 
   return { seal, open, isCurrent }
 }
@@ -115,6 +115,9 @@ const FORMAT = 4
 const WRONG_FORMAT =
   'the store was written by another version of Usher, in a format that this one does not read; ' +
   'start with an empty store (another file, database or redis.key_prefix)'
+
+/** The identity of an installation; see `openIdentity`. */
+export type Identity = Awaited<ReturnType<typeof openIdentity>>
 
 /**
  * Opens the identity of the installation in a store; nodes that start together
@@ -152,7 +155,7 @@ export async function openIdentity(store: Store, seal: Seal) {
      * and the name. A hash that is truncated in this way cannot be extended
      * (FIPS 180-4), so that no HMAC is needed.
      */
-    nameOf: (name: string) =>
+    hashName: (name: string) =>
       hash(NAME_HASH, namingKey + name, 'buffer').toString(
         'base64url',
         0,

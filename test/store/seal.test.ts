@@ -103,13 +103,13 @@ describe('at rest', () => {
 
   test('names are the first 128 bits of SHA-512/256 of the naming key and an id', async () => {
     const [store, seal] = [await storeOf(newFile()), createSeal([OLD])]
-    const { nameOf } = await openIdentity(store, seal)
+    const { hashName } = await openIdentity(store, seal)
     const { value = new Uint8Array() } = (await store.get(NAMING_KEY)) ?? {}
     const key = seal.open(NAMING_KEY, value).toString('base64url', 1)
     for (const length of [0, 1, 55, 56, 64, 65, 8192]) {
       const name = `${'\u00fc'.repeat(length)}\0`
       const digest = createHash('sha512-256').update(key).update(name).digest()
-      expect(nameOf(name)).toBe(digest.toString('base64url', 0, 16))
+      expect(hashName(name)).toBe(digest.toString('base64url', 0, 16))
     }
   })
 

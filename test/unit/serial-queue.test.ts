@@ -1,7 +1,7 @@
 // Work on one record runs in order, and a failure reaches the right callers.
 
 import { expect, test } from 'vitest'
-import { SerialQueue } from '../../src/store/serial-queue.ts'
+import { SerialQueue } from '../../src/store/records.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 
 /** Work that ends when the test says so. */
