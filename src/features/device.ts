@@ -15,9 +15,9 @@ import {
   type KoaContextWithOIDC,
 } from 'oidc-provider'
 import type { PageFeature } from '../account/page-feature.ts'
+import { answerOnce } from '../oidc/adapter/adapter.ts'
 import type { Payload } from '../oidc/adapter/grants.ts'
 import { currentSession, unsavedGrant } from '../oidc/adapter/request.ts'
-import { answerOnce } from '../oidc/adapter/reuse.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
 import type { Finisher, ShowError } from '../oidc/feature.ts'
 import { decisionOf, isDevice } from '../oidc/grants.ts'

@@ -9,7 +9,7 @@ import {
 } from 'oidc-provider'
 import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
-import { currentRequest, issue } from './adapter/request.ts'
+import { currentRequest, issueTokens } from './adapter/request.ts'
 import { matchesHash } from './clients.ts'
 import type { ClientMetadata, ProviderDependencies } from './dependencies.ts'
 import { proofReplay } from './dpop.ts'
@@ -64,7 +64,9 @@ export function createOverridden(
     ) {
       const committed: GrantHandler = ctx => {
         for (const { checkRequest } of features) checkRequest?.(ctx)
-        return issue(ctx, () => handler(ctx as TokenEndpointGrantContext<P>))
+        return issueTokens(ctx, () =>
+          handler(ctx as TokenEndpointGrantContext<P>),
+        )
       }
       const wrapped = features
         .flatMap(({ grantHandlers }) => grantHandlers?.[name] ?? [])

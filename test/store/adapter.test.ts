@@ -4,13 +4,17 @@ import type { Adapter } from 'oidc-provider'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 // @ts-expect-error the package has no types for its own adapter; `memoryAdapters` gives it ours
 import { createMemoryAdapter } from '../../node_modules/oidc-provider/lib/adapters/memory_adapter.js'
-import { CODES, TAGGED } from '../../src/oidc/adapter/codes.ts'
-import { alreadyUsed } from '../../src/oidc/adapter/reuse.ts'
+import { alreadyUsed } from '../../src/oidc/adapter/request.ts'
 import { type Adapters, adapterSuite, idFor } from './adapter-suite.ts'
 import { createLibrary, type Library, RETENTION } from './protocol.ts'
 import { fresh } from './store-suite.ts'
 
 const memoryAdapters = (): Adapters => createMemoryAdapter() as (model: string) => Adapter
+
+/** Models that work once, and become tokens. */
+const CODES = ['AuthorizationCode', 'DeviceCode', 'BackchannelAuthenticationRequest']
+/** Models whose values begin with the id of their grant. */
+const TAGGED = ['AuthorizationCode', 'AccessToken']
 
 let library: Library
 const adapterOf: Adapters = model => library.adapters(model)

@@ -3,7 +3,7 @@
 
 import { expect, test } from 'vitest'
 import { deviceCodeAdapter } from '../../src/features/device.ts'
-import { alreadyUsed } from '../../src/oidc/adapter/reuse.ts'
+import { alreadyUsed } from '../../src/oidc/adapter/request.ts'
 import { onEveryStore } from './every-store.ts'
 import { asRequest } from './protocol.ts'
 import { fresh } from './store-suite.ts'

@@ -2,7 +2,7 @@
 
 import type { Adapter } from 'oidc-provider'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { alreadyUsed } from '../../src/oidc/adapter/reuse.ts'
+import { alreadyUsed } from '../../src/oidc/adapter/request.ts'
 import { createLibrary, type Library } from './protocol.ts'
 import { fresh } from './store-suite.ts'
 

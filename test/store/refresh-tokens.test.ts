@@ -3,8 +3,7 @@
 
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { createRefreshTokens } from '../../src/oidc/adapter/refresh-tokens.ts'
-import { currentRequest } from '../../src/oidc/adapter/request.ts'
-import { alreadyUsed } from '../../src/oidc/adapter/reuse.ts'
+import { alreadyUsed, currentRequest } from '../../src/oidc/adapter/request.ts'
 import type { AuditEvent } from '../../src/operation/audit.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'

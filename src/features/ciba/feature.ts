@@ -25,7 +25,7 @@ import {
 } from 'oidc-provider'
 import type { PageFeature } from '../../account/page-feature.ts'
 import type { Settings } from '../../config/load.ts'
-import { answerOnce } from '../../oidc/adapter/reuse.ts'
+import { answerOnce } from '../../oidc/adapter/adapter.ts'
 import { BOUNDS } from '../../oidc/bounds.ts'
 import { requestedScopes } from '../../oidc/claims.ts'
 import { nbfProblem } from '../../oidc/client-jwts.ts'

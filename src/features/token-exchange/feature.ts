@@ -22,7 +22,7 @@ import type { Settings } from '../../config/load.ts'
 import { ConfigError, type Finding } from '../../config/report/finding.ts'
 import { audienceOf, type ResourceFile } from '../../config/schema/resource.ts'
 import { grantName, newTag } from '../../oidc/adapter/grants.ts'
-import { saveWithRequest } from '../../oidc/adapter/request.ts'
+import { deferSave } from '../../oidc/adapter/request.ts'
 import { scopeOf } from '../../oidc/clients.ts'
 import type { Oidc } from '../../oidc/dependencies.ts'
 import { bindToken } from '../../oidc/dpop.ts'
@@ -386,9 +386,7 @@ async function issueToken(
       ...subject.records,
     ],
   }
-  await saveWithRequest(() =>
-    exchangeGrants(records).save(grantId, grant, { ttl }),
-  )
+  await deferSave(() => exchangeGrants(records).save(grantId, grant, { ttl }))
   const { requested_token_type = ACCESS_TOKEN } = ctx.oidc
     .params as ExchangeParameters
   return {

@@ -25,7 +25,7 @@ import type { IDToken } from 'openid-client'
 import { type ResourceFile, scopesFor } from '../../config/schema/resource.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import { newTag, revokeGrant } from '../../oidc/adapter/grants.ts'
-import { commitRequest } from '../../oidc/adapter/request.ts'
+import { deferCommit } from '../../oidc/adapter/request.ts'
 import { refusalOf, scopeOf } from '../../oidc/clients.ts'
 import { type Decision, keyOf, withdrawalOf } from '../../oidc/consents.ts'
 import { bindToken, CNF_PROBLEM, confirmationIn } from '../../oidc/dpop.ts'
@@ -271,7 +271,7 @@ export function createAssertionHandler(
       await revokeGrant(records, grantId)
       refuse(WAS_USED)
     }
-    await commitRequest(markAsUsed, { afterSaves: true })
+    await deferCommit(markAsUsed)
     const access_token = await token.save()
     ctx.body = {
       access_token,

@@ -1,35 +1,41 @@
 // The library's Adapter over records, the same on every store.
 //
-//   model                               file               behaviour
-//   AuthorizationCode, AccessToken      codes.ts           read with their grant, which the library checks.
-//                                                          JWTs are not stored
+//   model                              behaviour
+//   AuthorizationCode, AccessToken     read with their grant, which the library checks. JWTs are not stored
 //   AuthorizationCode, DeviceCode,
-//   BackchannelAuthenticationRequest    codes.ts           work once
-//   RefreshToken                        refresh-tokens.ts  one record for all rotations of a token (family)
-//   Session                             here, sessions.ts  a save changes only what its request changed
-//   Grant                               here, grants.ts    deleting it revokes its opaque tokens
-//   Interaction                         here               answered once, resumed once, by one browser
-//   PushedAuthorizationRequest          here               used once, at the end of the interaction
-//   others                              here               as the library asks
+//   BackchannelAuthenticationRequest   work once
+//   RefreshToken                       one record for all rotations of a token (refresh-tokens.ts)
+//   Session                            a save changes only what its request changed (sessions.ts)
+//   Grant                              deleting it revokes its opaque tokens (grants.ts)
+//   Interaction                        answered once, resumed once, by one browser
+//   PushedAuthorizationRequest         used once, at the end of the interaction
+//   others                             as the library asks
 //
 // The library calls `find` and `consume` separately, and ignores the result of
 // the second. So a request that loses a race must throw. The library also saves
 // records that another request has removed.
 //
 // A code becomes tokens
-//   1  oidc/grants.ts makes a grant from the consent. The authorization saves the code and the grant
-//      at the same time, before its answer. Authorization codes and opaque tokens begin with the id of the grant.
-//   2  `find` reads the code and its grant at the same time, and changes nothing. Then the library checks
-//      client, expiry, grant, PKCE and redirect_uri: a request that fails one neither uses the code up nor revokes
-//      anything. If the code is consumed, the library revokes the grant (`destroy` of Grant).
-//   3  The library calls `consume`, which only registers the commit of the request (request.ts). The account
-//      and the consent, which are read at the same time, must still be in force (oidc/grants.ts).
-//   4  When the library's handler has returned (`issue` of request.ts), the request saves its tokens and prolongs
-//      the grant for a refresh token, at the same time. If one of these fails, there is no commit: the client can
-//      repeat its request, except after a removal of the grant.
-//   5  Then it marks the code as consumed, which one request can do: the commit. A request that loses this race
-//      revokes the grant (codes.ts), which ends the opaque tokens of both requests (RFC 6749 §4.1.2). A request
-//      whose client has disconnected neither commits nor revokes.
+//   1  oidc/grants.ts makes a grant from the consent. The authorization saves the
+//      code and the grant at the same time, before its answer. Authorization codes
+//      and opaque tokens begin with the id of the grant.
+//   2  `find` reads the code and its grant at the same time, and changes nothing.
+//      Then the library checks client, expiry, grant, PKCE and redirect_uri: a
+//      request that fails one neither uses the code up nor revokes anything. If
+//      the code is consumed, the library revokes the grant (`destroy` of Grant).
+//   3  The library calls `consume`, which defers the use of the code to the end of
+//      the request (`deferCommit` of request.ts), and `upsert`, which defers the
+//      tokens (`deferSave`). The account and the consent, which are read at the
+//      same time, must still be in force (oidc/grants.ts).
+//   4  When the library's handler has returned (`issueTokens` of request.ts), the
+//      request saves its tokens and prolongs the grant for a refresh token, at the
+//      same time. If one of these fails, there is no commit: the client can repeat
+//      its request, except after a removal of the grant.
+//   5  Then it marks the code as consumed: the commit, one conditional write
+//      (Consumption in store/store.ts), in which one request succeeds. A request
+//      that loses this race revokes the grant, which ends the opaque tokens of both
+//      requests (RFC 6749 §4.1.2). A request whose client has disconnected neither
+//      commits nor revokes.
 //
 // Within a request the library's context is ambient (request.ts), and a record
 // is read once until the request writes (store/request-reads.ts).
@@ -39,21 +45,17 @@
 //   a refresh token          the grant, then the family                     refresh-tokens.ts
 //   a consent (withdrawal)   the consent, and all grants for the client     oidc/consents.ts
 //   a session (sign-out)     the session; its grants without refresh token  sessions.ts
-// A removal leaves a tombstone, which refuses late writes. A withdrawal removes the consent, and a sign-out
-// marks the session as consumed, before it lists the grants. A grant that is saved too late for the list
-// issues no token (step 3), or is revoked when its request saves the session. Each use of an opaque token
+// A removal leaves a tombstone, which refuses late writes. A withdrawal removes
+// the consent, and a sign-out marks the session as consumed, before it lists the
+// grants. A grant that is saved too late for the list issues no token (step 3),
+// or is revoked when its request saves the session. Each use of an opaque token
 // reads its grant. JWT access tokens are valid until they expire.
 
 import type { Adapter } from 'oidc-provider'
 import type { Collection, Found, Records } from '../../store/records.ts'
 import {
-  CODES,
-  createCodeAdapter,
-  createTaggedAdapter,
-  TAGGED,
-} from './codes.ts'
-import {
   type GrantRecord,
+  grantName,
   grantRecords,
   grantsOfAccount,
   isTokenWithoutGrant,
@@ -62,18 +64,24 @@ import {
   type Payload,
   revokeGrant,
   taggedValue,
+  tagOf,
 } from './grants.ts'
-import { createRefreshTokens, type Lifetimes } from './refresh-tokens.ts'
 import {
+  createRefreshTokens,
+  type Lifetimes,
+  noteReuse,
+} from './refresh-tokens.ts'
+import {
+  alreadyUsed,
   assertClientConnected,
   currentRequest,
   currentSession,
+  deferCommit,
+  deferSave,
   isForRefresh,
   isTokenRequest,
-  saveWithRequest,
-  usedRefreshToken,
+  unsavedGrant,
 } from './request.ts'
-import { alreadyUsed, answerOnce, noteReuse } from './reuse.ts'
 import type { SessionRecord } from './session-record.ts'
 import type { Sessions } from './sessions.ts'
 
@@ -103,83 +111,108 @@ export function createState(
   sessions: Sessions,
 ) {
   const refreshTokens = createRefreshTokens(records, lifetimes)
-  const core: Record<string, AdapterPart> = {
-    Grant: () => createGrantAdapter(records, lifetimes),
-    Session: () => createSessionAdapter(sessions, lifetimes),
-    // `save` of the next token of the family marks the former one as used.
-    RefreshToken() {
-      const { find, save, destroy } = refreshTokens
-      return { find, upsert: save, destroy, consume: async () => {} }
-    },
-    // The library looks for a token in every model. A value of another form is
-    // not read from the store.
-    ClientCredentials: ({ find }) => ({
-      find: async id => (isTokenWithoutGrant(id) ? find(id) : undefined),
-    }),
-    Interaction: () => createInteractionAdapter(records),
-    PushedAuthorizationRequest: ({ upsert }) => ({
-      upsert: (id, payload, ttl = 0) =>
-        upsert(id, payload, Math.max(ttl, lifetimes.pushedRequest)),
-    }),
-  }
-  const adapter = (model: string): Adapter => {
-    const ofModel = records.of<Payload>(model, {
+
+  function adapter(model: string): Adapter {
+    const stored = records.of<Payload>(model, {
       backup: MODELS_IN_BACKUP.includes(model),
     })
-    const plain = createPlainAdapter(model, ofModel)
-    const ofCore = {
-      ...plain,
-      ...(TAGGED.includes(model) && createTaggedAdapter(ofModel, plain)),
-      ...(CODES.includes(model) && createCodeAdapter(model, ofModel, records)),
-      ...core[model]?.(plain),
-    }
-    return { ...ofCore, ...features[model]?.(ofCore) }
+    const plain = plainMethods(model, stored)
+    const own = { ...plain, ...methodsOf(model, stored, plain) }
+    return { ...own, ...features[model]?.(own) }
   }
-  const tagged = ({ format, grantId = newTag() }: NewToken, id: string) =>
-    format === 'jwt' ? jwtId(grantId, id) : taggedValue(grantId)
+
+  /** The methods in which a model differs from the plain ones. */
+  function methodsOf(
+    model: string,
+    stored: Collection<Payload>,
+    plain: Adapter,
+  ): Partial<Adapter> {
+    switch (model) {
+      case 'AuthorizationCode':
+        return {
+          ...methodsWithGrant(stored, plain),
+          consume: id => useCode(records, model, id),
+        }
+      case 'DeviceCode':
+      case 'BackchannelAuthenticationRequest':
+        return { consume: id => useCode(records, model, id) }
+      case 'AccessToken':
+        return methodsWithGrant(stored, plain)
+      case 'ClientCredentials':
+        // The library looks for a token in every model. A value of another form
+        // is not read from the store.
+        return {
+          find: async id =>
+            isTokenWithoutGrant(id) ? plain.find(id) : undefined,
+        }
+      case 'RefreshToken':
+        return {
+          find: refreshTokens.find,
+          upsert: refreshTokens.save,
+          destroy: refreshTokens.destroy,
+          // The next token of the family marks the former one as used.
+          consume: async () => {},
+        }
+      case 'Grant':
+        return grantMethods(records, lifetimes)
+      case 'Session':
+        return sessionMethods(sessions, lifetimes)
+      case 'Interaction':
+        return interactionMethods(records)
+      case 'PushedAuthorizationRequest':
+        return {
+          upsert: (id, payload, ttl = 0) =>
+            plain.upsert(id, payload, Math.max(ttl, lifetimes.pushedRequest)),
+        }
+      default:
+        return {}
+    }
+  }
+
   /**
    * By model: returns the value of a token. `id` is the value that the library
    * has made.
    */
-  const tokenIds: Record<string, typeof tagged> = {
-    ...Object.fromEntries(TAGGED.map(model => [model, tagged])),
+  const tokenIds = {
+    AuthorizationCode: valueWithTag,
+    AccessToken: valueWithTag,
     // A rotation continues the family of the used token. Otherwise a new family
     // begins.
-    RefreshToken({ grantId = '' }) {
-      const used = usedRefreshToken()
+    RefreshToken({ grantId = '' }: NewToken) {
+      const used = currentRequest()?.oidc.entities.RotatedRefreshToken?.jti
       return used ? refreshTokens.successor(used) : refreshTokens.first(grantId)
     },
   }
   return { adapter, tokenIds }
 }
 
+/** The value of a code or token; or the `jti` of a JWT, which is not stored. */
+function valueWithTag(
+  { format, grantId = newTag() }: NewToken,
+  id: string,
+): string {
+  return format === 'jwt' ? jwtId(grantId, id) : taggedValue(grantId)
+}
+
 /** Returns the default methods. */
-function createPlainAdapter(model: string, ofModel: Collection<Payload>) {
+function plainMethods(model: string, stored: Collection<Payload>): Adapter {
   return {
     // Almost every record is new, and is not read before. A tombstone refuses
     // it.
-    async upsert(id: string, payload: Payload, ttl?: number) {
-      const decide = ({ value, version }: Found<Payload>) =>
-        value || version === 0 ? payload : undefined
-      await saveWithRequest(() =>
-        ofModel.change(id, decide, { ttl }, { version: 0 }),
-      )
-    },
+    upsert: (id, payload, ttl) =>
+      deferSave(() =>
+        stored.change(id, unlessRemoved(payload), { ttl }, { version: 0 }),
+      ),
 
-    async find(id: string): Promise<Payload | undefined> {
-      const { value, consumed } = await ofModel.read(id)
-      if (consumed) await assertClientConnected()
-      return value && { ...value, ...(consumed && { consumed }) }
-    },
+    find: async id => payloadOf(await stored.read(id)),
 
-    // codes.ts replaces this: codes are marked at the commit.
-    async consume(id: string) {
+    async consume(id) {
       await assertClientConnected()
-      if (!(await ofModel.consume(id))) throw alreadyUsed(model)
+      if (!(await stored.consume(id))) throw alreadyUsed(model)
     },
 
-    async destroy(id: string) {
-      await ofModel.remove(id)
+    async destroy(id) {
+      await stored.remove(id)
     },
 
     // Does nothing: the library also calls it to revoke one access token.
@@ -190,7 +223,70 @@ function createPlainAdapter(model: string, ofModel: Collection<Payload>) {
   }
 }
 
-function createGrantAdapter(records: Records, { grant }: Lifetimes) {
+const unlessRemoved =
+  (payload: Payload) =>
+  ({ value, version }: Found<Payload>) =>
+    value || version === 0 ? payload : undefined
+
+/**
+ * The payload for the library, which treats one with `consumed` as a reuse. A
+ * client that has disconnected has sent that request again itself.
+ */
+async function payloadOf({
+  value,
+  consumed,
+}: Found<Payload>): Promise<Payload | undefined> {
+  if (!value || !consumed) return value
+  await assertClientConnected()
+  return { ...value, consumed }
+}
+
+/** Methods of models whose values begin with the id of their grant (the tag). */
+function methodsWithGrant(stored: Collection<Payload>, plain: Adapter) {
+  return {
+    async find(id: string): Promise<Payload | undefined> {
+      const grantId = tagOf(id)
+      if (!grantId) return undefined
+      // The library reads the grant next: the request remembers it.
+      const found = await stored.read(id, grantName(grantId))
+      const { grantId: stated = grantId } = found.value ?? {}
+      return stated === grantId ? payloadOf(found) : undefined
+    },
+
+    // The first code or token of a grant saves the grant, too.
+    async upsert(id: string, payload: Payload, ttl: number) {
+      await Promise.all([
+        unsavedGrant(payload.grantId)?.save(),
+        plain.upsert(id, payload, ttl),
+      ])
+    },
+  }
+}
+
+/** Makes the use of a code the commit of its token request. */
+async function useCode(
+  records: Records,
+  model: string,
+  id: string,
+): Promise<void> {
+  const codes = records.of<Payload>(model)
+  const { value: code } = await codes.read(id)
+  // The user has refused (device flow, CIBA): no token will be issued.
+  if (code?.error) return void (await codes.consume(id))
+  await deferCommit(async () => {
+    // No code is used up for a client that has disconnected.
+    await assertClientConnected()
+    if (await codes.consume(id)) return
+    await assertClientConnected()
+    if (code?.grantId) {
+      await revokeGrant(records, code.grantId)
+      noteReuse('code_reuse', code)
+    }
+    throw alreadyUsed(model)
+  })
+}
+
+function grantMethods(records: Records, { grant }: Lifetimes) {
   const grants = grantRecords(records)
   return {
     // A grant never replaces a record or a tombstone. With `offline_access` the
@@ -217,7 +313,7 @@ function createGrantAdapter(records: Records, { grant }: Lifetimes) {
   }
 }
 
-function createSessionAdapter(sessions: Sessions, { grant }: Lifetimes) {
+function sessionMethods(sessions: Sessions, { grant }: Lifetimes) {
   const { find, findByUid, save, retire, end } = sessions
   return {
     find,
@@ -238,7 +334,7 @@ function createSessionAdapter(sessions: Sessions, { grant }: Lifetimes) {
   }
 }
 
-function createInteractionAdapter(records: Records) {
+function interactionMethods(records: Records) {
   const interactions = records.of<Payload>('Interaction')
   // A double click sends the same answer twice.
   const isAnswered = ({ result }: Payload, next: Payload) =>
@@ -259,4 +355,23 @@ function isSameAnswer(one: unknown, other: unknown): boolean {
   const timeless = (answer: unknown) =>
     JSON.stringify(answer, (key, value) => (key === 'ts' ? 0 : value))
   return timeless(one) === timeless(other)
+}
+
+/**
+ * Returns an upsert for what a user answers: nothing changes a record after its
+ * answer, or brings it back. The library reads a record and writes it later, so
+ * that the store decides.
+ */
+export function answerOnce(
+  records: Records,
+  model: string,
+  isAnswered: (stored: Payload, next: Payload) => unknown,
+) {
+  const answers = records.of<Payload>(model)
+  return async (id: string, payload: Payload, ttl?: number): Promise<void> => {
+    const unlessAnswered = ({ value, version }: Found<Payload>) =>
+      (value ? isAnswered(value, payload) : version > 0) ? undefined : payload
+    const { after } = await answers.change(id, unlessAnswered, { ttl })
+    if (!after) throw alreadyUsed(model)
+  }
 }

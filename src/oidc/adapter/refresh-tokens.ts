@@ -4,6 +4,9 @@
 //   token                 tag (16 bytes), family (32), generation (4), MAC (16), as base64url
 //   RefreshToken FAMILY   { payload of the latest generation, since when it is the latest }
 //
+// The library's adapter calls `find`, then `save` with the successor, which is
+// the commit of a refresh; a reuse leads to `destroy`.
+//
 // A family is one record however often it rotates, and rotation is one
 // compare-and-set on it. The MAC makes exactly one token of each generation. A
 // client that repeats a use, because the answer was lost, gets the same
@@ -18,22 +21,25 @@
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Found, Records } from '../../store/records.ts'
-import { now } from '../../store/store.ts'
+import { now, type Outage } from '../../store/store.ts'
 import { required } from '../../store/values.ts'
+import { noteEvent } from '../note.ts'
 import {
   type GrantRecord,
+  grantName,
   grantRecords,
   type Payload,
   revokeGrant,
 } from './grants.ts'
 import {
+  alreadyUsed,
   assertClientConnected,
-  commitRequest,
+  currentRequest,
+  deferCommit,
+  deferSave,
   isRefreshRequest,
   isTokenRequest,
-  saveWithRequest,
 } from './request.ts'
-import { alreadyUsed, noteReuse } from './reuse.ts'
 
 interface Family {
   payload: Payload
@@ -61,21 +67,26 @@ export interface Lifetimes {
 }
 
 /**
- * Returns the functions that create, find, rotate and revoke refresh tokens.
+ * Returns the functions that make and read the values of tokens. `macOf`: a MAC
+ * that only this installation can make.
  */
-export function createRefreshTokens(
-  records: Records,
-  { grace, grant }: Lifetimes,
-) {
-  const families = records.of<Family>(MODEL)
-  const grants = grantRecords(records)
-  const macOf = (head: Buffer) =>
-    records.keyedHash('refresh token', head.toString('base64url'))
-
+function createTokenFormat(macOf: (head: Buffer) => Buffer) {
   function tokenOf(tagAndFamily: Buffer, generation: number): string {
     const head = Buffer.alloc(HEAD_BYTES, tagAndFamily)
     head.writeUInt32BE(generation, GENERATION_AT)
     return Buffer.concat([head, macOf(head)]).toString('base64url')
+  }
+
+  /** The first token of a new family under a grant. */
+  function first(grantId: string): string {
+    const tag = Buffer.from(grantId, 'base64url')
+    return tokenOf(Buffer.concat([tag, randomBytes(FAMILY_BYTES)]), 0)
+  }
+
+  /** The token of the next generation. */
+  function successor(token: string): string {
+    const { head, generation } = required(parse(token))
+    return tokenOf(head.subarray(0, GENERATION_AT), generation + 1)
   }
 
   /** Undefined for a value that was never issued, without reading the store. */
@@ -92,81 +103,29 @@ export function createRefreshTokens(
     return { head, tag, id, generation: head.readUInt32BE(GENERATION_AT) }
   }
 
-  /** The first token of a new family under a grant. */
-  const first = (grantId: string) =>
-    tokenOf(
-      Buffer.concat([
-        Buffer.from(grantId, 'base64url'),
-        randomBytes(FAMILY_BYTES),
-      ]),
-      0,
-    )
+  return { first, successor, parse }
+}
 
-  function successor(token: string): string {
-    const { head, generation } = required(parse(token))
-    return tokenOf(head.subarray(0, GENERATION_AT), generation + 1)
-  }
-
-  function isInGrace({ since }: Family): boolean {
-    if (grace === 0) return false
-    // During an outage a client cannot retry. Its grace period begins when the
-    // outage ends.
-    const { from, to = now() } = records.outage() ?? {
-      from: Number.POSITIVE_INFINITY,
-      to: 0,
-    }
-    const wasCutOff = since >= from - grace && since <= to
-    return now() - (wasCutOff ? to : since) <= grace
-  }
+/**
+ * Returns the functions that create, find, rotate and revoke refresh tokens.
+ */
+export function createRefreshTokens(
+  records: Records,
+  { grace, grant }: Lifetimes,
+) {
+  const families = records.of<Family>(MODEL)
+  const grants = grantRecords(records)
+  const { first, successor, parse } = createTokenFormat(head =>
+    records.keyedHash('refresh token', head.toString('base64url')),
+  )
 
   /**
    * Whether a client may present the token of this generation again, because an
    * answer was lost.
    */
   const isRetry = (generation: number, latest: Family) =>
-    generation === latest.generation - 1 && isInGrace(latest)
-
-  async function find(token: string): Promise<Payload | undefined> {
-    const parsed = parse(token)
-    if (!parsed) return undefined
-    const { tag, id, generation } = parsed
-    // The library reads the grant next: the request remembers it.
-    const { value: latest } = await families.read(id, grants.name(tag))
-    if (isTokenRequest()) await assertClientConnected()
-    if (latest?.payload.grantId !== tag) return undefined
-    const isUsable =
-      generation >= latest.generation ||
-      (isRefreshRequest() && isRetry(generation, latest))
-    return {
-      ...latest.payload,
-      jti: token,
-      ...(!isUsable && { consumed: latest.since }),
-    }
-  }
-
-  /**
-   * The first of a family, or the successor of the token that this request
-   * presented.
-   */
-  async function save(
-    token: string,
-    payload: Payload,
-    ttl?: number,
-  ): Promise<void> {
-    const { id, tag, generation } = required(parse(token))
-    const next: Family = { payload: lasting(payload), generation, since: now() }
-    if (generation === 0) {
-      return saveWithRequest(() =>
-        Promise.all([prolongGrant(tag), families.save(id, next, { ttl })]),
-      )
-    }
-    const found = families.lastRead(id)
-    // Within the grace period the client gets the same token again. Without
-    // one, the tokens of a crash between both writes would be lost.
-    await commitRequest(() => rotate(id, next, ttl, found), {
-      afterSaves: grace === 0,
-    })
-  }
+    generation === latest.generation - 1 &&
+    isInGrace(latest.since, grace, records.outage())
 
   /**
    * The grant lives as long as its refresh tokens, and outlives the session.
@@ -175,25 +134,26 @@ export function createRefreshTokens(
    */
   async function prolongGrant(grantId: string): Promise<void> {
     const ttl = grant.withRefreshToken
-    const decide = ({ value }: Found<GrantRecord>) =>
+    const prolonged = ({ value }: Found<GrantRecord>) =>
       value && { ...value, exp: now() + ttl, hasRefreshToken: true }
     const known = grants.lastRead(grantId)
-    const { after } = await grants.change(grantId, decide, { ttl }, known)
+    const { after } = await grants.change(grantId, prolonged, { ttl }, known)
     if (!after) throw alreadyUsed(MODEL)
   }
 
+  /** `found`: the family as this request has read it. */
   async function rotate(
     id: string,
     next: Family,
     ttl?: number,
     found?: Found<Family>,
-  ) {
+  ): Promise<void> {
     const { generation, payload } = next
-    const decide = ({ value }: Found<Family>) =>
+    const nextUnlessRotated = ({ value }: Found<Family>) =>
       value && value.generation < generation ? next : undefined
     const { before: latest, after } = await families.change(
       id,
-      decide,
+      nextUnlessRotated,
       { ttl },
       found,
     )
@@ -211,34 +171,96 @@ export function createRefreshTokens(
     throw alreadyUsed(MODEL)
   }
 
-  async function destroy(token: string): Promise<void> {
-    const { id, generation } = required(parse(token))
-    const { value } = families.lastRead(id) ?? (await families.read(id))
-    if (!value) return
-    // The client may have refreshed at the same time.
-    if (isTokenRequest() && isRetry(generation, value)) return
-    await (isTokenRequest() ? endReused(id, value) : end(id, value))
-  }
-
   async function endReused(id: string, family: Family): Promise<void> {
     await assertClientConnected()
-    if (await end(id, family)) noteReuse('refresh_reuse', family.payload)
+    if (await endFamily(id, family)) noteReuse('refresh_reuse', family.payload)
   }
 
   /**
    * Revokes the grant first: that ends every token. If the rest fails, a retry
    * does both.
    */
-  async function end(id: string, { payload }: Family): Promise<boolean> {
+  async function endFamily(id: string, { payload }: Family): Promise<boolean> {
     if (payload.grantId) await revokeGrant(records, payload.grantId)
     return families.remove(id)
   }
 
-  return { first, successor, find, save, destroy }
+  return {
+    first,
+    successor,
+
+    async find(token: string): Promise<Payload | undefined> {
+      const parsed = parse(token)
+      if (!parsed) return undefined
+      const { tag, id, generation } = parsed
+      // The library reads the grant next: the request remembers it.
+      const { value: latest } = await families.read(id, grantName(tag))
+      if (isTokenRequest()) await assertClientConnected()
+      if (latest?.payload.grantId !== tag) return undefined
+      const payload = { ...latest.payload, jti: token }
+      const isUsable =
+        generation >= latest.generation ||
+        (isRefreshRequest() && isRetry(generation, latest))
+      return isUsable ? payload : { ...payload, consumed: latest.since }
+    },
+
+    /**
+     * Saves the first of a family, or the successor of the token that this
+     * request presented.
+     */
+    async save(token: string, payload: Payload, ttl?: number): Promise<void> {
+      const { id, tag, generation } = required(parse(token))
+      // The nonce belongs to the authorization request only, not to refreshes
+      // (OIDC Core §12.2).
+      const { nonce, ...lasting } = payload
+      const next: Family = { payload: lasting, generation, since: now() }
+      if (generation === 0) {
+        return deferSave(() =>
+          Promise.all([prolongGrant(tag), families.save(id, next, { ttl })]),
+        )
+      }
+      const found = families.lastRead(id)
+      const rotation = () => rotate(id, next, ttl, found)
+      // Within the grace period the client gets the same token again: it can
+      // repeat a rotation. Without one, the tokens of a crash between both
+      // writes would be lost, so that the rotation comes last.
+      await (grace > 0 ? deferSave(rotation) : deferCommit(rotation))
+    },
+
+    async destroy(token: string): Promise<void> {
+      const { id, generation } = required(parse(token))
+      const { value } = families.lastRead(id) ?? (await families.read(id))
+      if (!value) return
+      // The client may have refreshed at the same time.
+      if (isTokenRequest() && isRetry(generation, value)) return
+      await (isTokenRequest() ? endReused(id, value) : endFamily(id, value))
+    },
+  }
 }
 
 /**
- * Returns the fields that every generation has. The nonce belongs to the
- * authorization request only, not to refreshes (OIDC Core §12.2).
+ * Whether a token may be used again whose successor was issued at `since`
+ * (epoch seconds). `grace`: seconds.
  */
-const lasting = ({ nonce, ...payload }: Payload): Payload => payload
+function isInGrace(since: number, grace: number, outage?: Outage): boolean {
+  if (grace === 0) return false
+  if (!outage) return now() - since <= grace
+  // During an outage a client cannot retry. Its grace period begins when the
+  // outage ends.
+  const { from, to = now() } = outage
+  const wasCutOff = since >= from - grace && since <= to
+  return now() - (wasCutOff ? to : since) <= grace
+}
+
+/**
+ * Notes that a used code or refresh token was presented, and its grant was
+ * revoked; or, `refresh_replay`, that a repeated refresh got the same refresh
+ * token.
+ */
+export function noteReuse(
+  event: 'code_reuse' | 'refresh_reuse' | 'refresh_replay',
+  { clientId, accountId }: Pick<Payload, 'clientId' | 'accountId'>,
+) {
+  const ctx = currentRequest()
+  if (ctx) noteEvent(ctx, event, { client_id: clientId, account: accountId })
+}

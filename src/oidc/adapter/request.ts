@@ -22,9 +22,6 @@ import { nextTurn } from '../../store/turns.ts'
  */
 export const currentRequest = (): KoaContextWithOIDC | undefined => Provider.ctx
 
-/** Returns the library's name of the endpoint. */
-export const currentRoute = () => currentRequest()?.oidc.route
-
 /** Returns the session of the browser. */
 export const currentSession = () => currentRequest()?.oidc.session
 
@@ -32,7 +29,7 @@ export const currentSession = () => currentRequest()?.oidc.session
  * Whether the request is at the token endpoint. Other endpoints read a refresh
  * token, and do not use it up.
  */
-export const isTokenRequest = () => currentRoute() === 'token'
+export const isTokenRequest = () => currentRequest()?.oidc.route === 'token'
 
 /**
  * Returns the grant with this id that the request has made. A grant gets `exp`
@@ -55,10 +52,6 @@ export function isForRefresh(): boolean {
   const scopes = oidc?.grant?.getOIDCScopeFiltered(oidc.requestParamScopes)
   return scopes?.split(' ').includes('offline_access') ?? false
 }
-
-/** Returns the refresh token that this request has used. */
-export const usedRefreshToken = () =>
-  currentRequest()?.oidc.entities.RotatedRefreshToken?.jti
 
 /**
  * Whether the request refreshes tokens. Another grant type can name a refresh
@@ -85,7 +78,7 @@ export async function assertClientConnected() {
 /** The writes of a token request, which run at its end. */
 interface Issuing {
   saves: (() => Promise<unknown>)[]
-  commit?: { change: () => Promise<void>; afterSaves: boolean }
+  commit?: () => Promise<void>
 }
 
 const inProgress = new WeakMap<object, Issuing>()
@@ -97,44 +90,52 @@ function issuingNow(): Issuing | undefined {
 }
 
 /**
- * Runs the handler of a grant type, then its saves and its commit (called by
- * oidc/library-overrides.ts). If the handler throws, neither is made.
+ * Runs the handler of a grant type, then its saves, all at the same time, and
+ * then its commit (called by oidc/library-overrides.ts). If one of them throws,
+ * the next is not made.
  */
-export async function issue(
+export async function issueTokens(
   ctx: object,
   handler: () => Promise<void> | void,
 ): Promise<void> {
   const issuing: Issuing = { saves: [] }
   inProgress.set(ctx, issuing)
   await handler()
-  const { saves, commit } = issuing
-  const saved = Promise.all(saves.map(save => save()))
-  if (commit?.afterSaves) await saved
-  await Promise.all([saved, commit?.change()])
+  await Promise.all(issuing.saves.map(save => save()))
+  await issuing.commit?.()
 }
 
 /**
- * Saves a code or token: in a token request with all that it issues (`issue`),
- * in any other request at once.
+ * Leaves a save to the end of a token request (`issueTokens`). Any other request
+ * saves at once.
  */
-export async function saveWithRequest(
-  write: () => Promise<unknown>,
-): Promise<void> {
+export async function deferSave(save: () => Promise<unknown>): Promise<void> {
   const issuing = issuingNow()
-  if (issuing) issuing.saves.push(write)
-  else await write()
+  if (issuing) issuing.saves.push(save)
+  else await save()
 }
 
 /**
- * Makes the change that makes a request count: in a token request after its
- * saves (`issue`), in any other request at once. `afterSaves`: false for a
- * change that the client can repeat, which is made with the saves.
+ * Leaves the change that makes a token request count to its end, after its saves
+ * (`issueTokens`). Any other request makes the change at once.
  */
-export async function commitRequest(
-  change: () => Promise<void>,
-  { afterSaves }: { afterSaves: boolean },
-) {
+export async function deferCommit(change: () => Promise<void>): Promise<void> {
   const issuing = issuingNow()
-  if (!issuing) return change()
-  issuing.commit = { change, afterSaves }
+  if (issuing) issuing.commit = change
+  else await change()
+}
+
+/**
+ * Returns the error for a request that presents a record of this model, which
+ * was used before.
+ */
+export function alreadyUsed(model: string) {
+  if (model === 'Interaction')
+    return new errors.SessionNotFound('interaction session not found')
+  if (model === 'PushedAuthorizationRequest') {
+    return new errors.InvalidRequestUri(
+      'request_uri is invalid, expired, or was already used',
+    )
+  }
+  return new errors.InvalidGrant('already used')
 }

@@ -26,7 +26,7 @@ import { now } from '../../store/store.ts'
 import { BOUNDS } from '../bounds.ts'
 import { ACCOUNT_CLIENT } from '../vocabulary.ts'
 import { revokeWithSession, TOMBSTONE_SECONDS } from './grants.ts'
-import { currentRequest, currentRoute } from './request.ts'
+import { currentRequest } from './request.ts'
 import {
   type ClientInfo,
   isSignIn,
@@ -74,9 +74,9 @@ export function createSessions(
     if (!value || value.signInId !== pointer.signInId) return undefined
     // A sign-out failed half-way: only its repetition still gets the session.
     // Any other request completes it when it saves its new session.
-    if (!consumed || currentRoute() === 'end_session_confirm')
-      return { ...value, jti: cookie }
     const ctx = currentRequest()
+    if (!consumed || ctx?.oidc.route === 'end_session_confirm')
+      return { ...value, jti: cookie }
     if (ctx) toEnd.set(ctx, value.uid)
   }
 
