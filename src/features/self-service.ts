@@ -1,7 +1,7 @@
 // Self-service: users change their name and their e-mail address
 // (`accounts.self_service`), and create an account (`sign_up`; OpenID Connect
 // Initiating User Registration 1.0). An address is in force when its mailbox
-// has confirmed it, with a link (links.ts).
+// has confirmed it, with a link (links.ts, link-pages.ts).
 //
 // The form for a new account stores the address, and nothing else. Whether an
 // account has it is looked up later: the page and its time are the same for
@@ -14,11 +14,11 @@ import {
   countForm,
   countFormOfNetwork,
   type MailQueues,
-  queueNotice,
 } from '../account/mail-queue.ts'
 import type { PageFeature } from '../account/page-feature.ts'
 import type { Settings } from '../config/load.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
+import { createSignatures } from '../oidc/cookies.ts'
 import type { Oidc } from '../oidc/dependencies.ts'
 import type { Interaction } from '../oidc/interactions.ts'
 import { ACCOUNT_CLIENT } from '../oidc/vocabulary.ts'
@@ -26,14 +26,15 @@ import { note } from '../operation/audit.ts'
 import type { Form } from '../operation/forms.ts'
 import type { PageData } from '../pages/page-data.ts'
 import { type Account, profileSchema } from '../sign-in/account.ts'
-import { FOR_CHANGE, RECENT_SECONDS } from '../sign-in/changes.ts'
+import { RECENT_SECONDS } from '../sign-in/changes.ts'
 import type { Dependencies } from '../sign-in/dependencies.ts'
 import { shownHint } from '../sign-in/flow.ts'
 import type { PromptPage } from '../sign-in/interaction-pages.ts'
 import type { Limit } from '../sign-in/rate-limit.ts'
 import type { SignedIn, Site, Submitted } from '../sign-in/site.ts'
-import { mapOf } from '../store/values.ts'
-import type { FoundLink, Own } from './links.ts'
+import { deriveKey } from '../store/seal.ts'
+import { mapOf, readJson } from '../store/values.ts'
+import type { Own } from './links.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
@@ -50,16 +51,6 @@ declare module '../pages/page-data.ts' {
       isSaved: boolean
       isUnconfirmed: boolean
       isUnchanged: boolean
-    }
-    /**
-     * The page of a link that confirms an address of the account `username`.
-     * `isOwner`: the browser is signed in to this account.
-     */
-    'confirm-address': {
-      email: string
-      username: string
-      isOwner: boolean
-      isDone: boolean
     }
     /**
      * The page of the prompt `create`. `domains`: those whose addresses get an
@@ -105,142 +96,21 @@ export function readAddress(typed: string): string | undefined {
 
 /** Returns the feature. Off without `accounts.self_service`. */
 export function selfService(
-  { settings, attempts }: Dependencies,
+  { settings }: Dependencies,
   own?: Own,
 ): PageFeature {
-  const { accounts, upstreams } = settings
-  if (!own || !accounts.self_service.length) return {}
-  const { directory, links, mails } = own
-
-  /**
-   * The fields that no upstream issuer of the account sets: a sign-in there
-   * would overwrite them.
-   */
-  function fieldsOf({ links: linked = [] }: Account): Field[] {
-    const issuers = linked.map(({ issuer }) => issuer)
-    const theirs = Object.values(upstreams).filter(({ issuer }) =>
-      issuers.includes(issuer),
-    )
-    return accounts.self_service.filter(
-      field => !theirs.some(({ claims }) => claims[field]),
-    )
-  }
-  const isFor = (account: Account) => fieldsOf(account).length > 0
-
-  /**
-   * Returns the fields that a form changes: as typed, those that are `wrong`,
-   * and the new values. Without a name, the user removes it; without an email,
-   * the address stays.
-   */
-  function readChanges(form: Form, account: Account) {
-    const textOf = (field: Field) => form.value(field).trim()
-    const isChanged = (field: Field) => textOf(field) !== (account[field] ?? '')
-    const changed = fieldsOf(account).filter(isChanged)
-    const name = profileSchema.shape.name.safeParse(textOf('name') || undefined)
-    const email = readAddress(textOf('email'))
-    const isWrong = { name: !name.success, email: !email }
-    return {
-      changed,
-      typed: Object.fromEntries(changed.map(field => [field, textOf(field)])),
-      wrong: changed.filter(field => isWrong[field]),
-      name: name.data,
-      email: changed.includes('email') ? email : undefined,
-    }
-  }
-
-  function pageOf(site: Site) {
-    const { views } = site
-    type Shown = Partial<PageData['profile']>
-    /**
-     * `typed`: the values of a form; by default those that the user left for a
-     * sign-in.
-     */
-    async function show(
-      ctx: Context,
-      user: SignedIn,
-      typed?: Fields,
-      more: Shown = {},
-    ) {
-      const { account } = user
-      ctx.state.account = account
-      const kept = typed ?? site.keptForm(user, ctx.query.kept)
-      const textOf = (field: Field) =>
-        String(kept[field] ?? account[field] ?? '')
-      const fields = Object.fromEntries(
-        fieldsOf(account).map(field => [field, textOf(field)]),
-      )
-      const { pending = (await links.openOf(account, 'address'))?.email } = more
-      const { email, email_verified } = account
-      const isUnconfirmed =
-        settings.mail !== undefined && Boolean(email) && !email_verified
-      const outcome = { wrong: [], isSaved: false, isUnchanged: false, ...more }
-      const data = { ...outcome, fields, pending, isUnconfirmed }
-      views.page(ctx, 'profile', data, data.wrong.length ? 400 : 200)
-    }
-
-    async function submit(ctx: Context, { form, ...user }: Submitted) {
-      const { id } = user.account
-      const { changed, typed, wrong, name, email } = readChanges(
-        form,
-        user.account,
-      )
-      if (wrong.length) return show(ctx, user, typed, { wrong })
-      if (email && !(await requestAddress(ctx, user, email, typed))) return
-      const rename = (current: Account) => ({ ...current, name })
-      const renamed = changed.includes('name')
-        ? await directory.change(id, rename)
-        : undefined
-      if (renamed) note(ctx, 'name_changed', { account: id })
-      const outcome = {
-        pending: email,
-        isSaved: renamed !== undefined,
-        isUnchanged: changed.length === 0,
-      }
-      await show(
-        ctx,
-        { ...user, account: renamed ?? user.account },
-        {},
-        outcome,
-      )
-    }
-
-    /**
-     * Queues the mail that confirms an address. False after a redirect to
-     * sign-in, which keeps what was typed.
-     */
-    async function requestAddress(
-      ctx: Context,
-      user: SignedIn,
-      address: string,
-      typed: Fields,
-    ) {
-      const { id: account } = user.account
-      const back = `${PROFILE_PAGE}?kept=${site.keepForm(user, typed)}`
-      if (!(await site.mayChange(ctx, user, 'email_change_requested', back)))
-        return false
-      await countForm(ctx, attempts, [`addresses of ${account}`, OF_ACCOUNT])
-      await mails.enqueue({
-        account,
-        address,
-        lang: views.words(ctx).lang,
-      })
-      note(ctx, 'email_change_requested', { account })
-      return true
-    }
-    return { show, submit }
-  }
-
+  if (!own || !settings.accounts.self_service.length) return {}
   return {
     areas: [
       {
         path: PROFILE_PAGE,
         icon: 'pen',
         label: t => t('profile.title'),
-        isFor,
+        isFor: (account: Account) => fieldsOf(settings, account).length > 0,
       },
     ],
     addPages(pages, site) {
-      const { show, submit } = pageOf(site)
+      const { show, submit } = createProfilePage(site, own)
       pages.get(PROFILE_PAGE, site.signedIn(show, RECENT_SECONDS))
       pages.post(PROFILE_PAGE, site.signedIn(submit, RECENT_SECONDS))
     },
@@ -248,65 +118,163 @@ export function selfService(
 }
 
 /**
- * Returns the page of a link that confirms an address. It needs a sign-in to
- * the account that asked for the address: otherwise anyone could ask for an
- * address of another user, who confirms it, and whose sign-in at an upstream
- * issuer with `link_by_verified_email` then leads to the account of a stranger.
+ * Returns the fields that the user may change: those that no upstream issuer of
+ * the account sets. A sign-in there would overwrite them.
  */
-export function confirmAddressPage(site: Site, own: Own) {
-  const { views, settings, browserSession } = site
-  const { directory, links } = own
+function fieldsOf(
+  { accounts, upstreams }: Settings,
+  { links = [] }: Account,
+): Field[] {
+  const issuers = links.map(({ issuer }) => issuer)
+  const theirs = Object.values(upstreams).filter(({ issuer }) =>
+    issuers.includes(issuer),
+  )
+  return accounts.self_service.filter(
+    field => !theirs.some(({ claims }) => claims[field]),
+  )
+}
 
-  /** The user, if it is the account that asked for the address. */
-  async function ownerOf(ctx: Context, { account: asking }: FoundLink) {
-    const session = await browserSession.read(ctx)
-    if (session?.accountId !== asking.id) return undefined
-    const account = await directory.findEnabled(asking.id, session.since)
-    return account && { account, session }
+/** Returns the handlers of the page. */
+function createProfilePage(site: Site, { directory, links, mails }: Own) {
+  const { views, attempts, settings } = site
+  const keptForms = createKeptForms(site.secrets)
+
+  async function show(ctx: Context, { account }: SignedIn) {
+    await render(ctx, account, keptForms.read(account, ctx.query.kept), {})
   }
 
-  async function show(ctx: Context, found: FoundLink, isDone = false) {
-    const { email = '' } = found.link
-    const { username } = found.account
-    const data = {
-      email,
-      username,
-      isOwner: isDone || Boolean(await ownerOf(ctx, found)),
-      isDone,
+  async function submit(ctx: Context, { form, ...user }: Submitted) {
+    const { account } = user
+    const fields = fieldsOf(settings, account)
+    const changes = readChanges(form, account, fields)
+    const { changed, typed, wrong, email } = changes
+    if (wrong.length) return render(ctx, account, typed, { wrong })
+    if (email && !(await requestAddress(ctx, user, email, typed))) return
+    const renamed = changed.includes('name')
+      ? await rename(ctx, account, changes.name)
+      : undefined
+    await render(
+      ctx,
+      renamed ?? account,
+      {},
+      {
+        pending: email,
+        isSaved: renamed !== undefined,
+        isUnchanged: changed.length === 0,
+      },
+    )
+  }
+
+  /**
+   * Queues the mail that confirms an address. False after a redirect to
+   * sign-in, which keeps what was typed.
+   */
+  async function requestAddress(
+    ctx: Context,
+    user: SignedIn,
+    address: string,
+    typed: Fields,
+  ): Promise<boolean> {
+    const { id: account } = user.account
+    const kept = keptForms.write(user.account, typed)
+    const back = `${PROFILE_PAGE}?kept=${kept}`
+    if (!(await site.mayChange(ctx, user, 'email_change_requested', back)))
+      return false
+    await countForm(ctx, attempts, [`addresses of ${account}`, OF_ACCOUNT])
+    const { lang } = views.words(ctx)
+    await mails.enqueue({ account, address, lang })
+    note(ctx, 'email_change_requested', { account })
+    return true
+  }
+
+  /** Returns the account with another name. Without one, it has none. */
+  async function rename(ctx: Context, { id }: Account, name?: string) {
+    const edit = (current: Account) => ({ ...current, name })
+    const renamed = await directory.change(id, edit)
+    if (renamed) note(ctx, 'name_changed', { account: id })
+    return renamed
+  }
+
+  /** `typed`: the values of a form, in place of those of the account. */
+  async function render(
+    ctx: Context,
+    account: Account,
+    typed: Partial<Record<Field, unknown>>,
+    outcome: Partial<PageData['profile']>,
+  ) {
+    ctx.state.account = account
+    const { email, email_verified } = account
+    const fields: Fields = {}
+    for (const field of fieldsOf(settings, account)) {
+      fields[field] = String(typed[field] ?? account[field] ?? '')
     }
-    views.page(ctx, 'confirm-address', data)
+    const pending =
+      outcome.pending ?? (await links.openOf(account, 'address'))?.email
+    const data = {
+      wrong: [],
+      isSaved: false,
+      isUnchanged: false,
+      ...outcome,
+      fields,
+      pending,
+      isUnconfirmed:
+        settings.mail !== undefined && Boolean(email) && !email_verified,
+    }
+    views.page(ctx, 'profile', data, data.wrong.length ? 400 : 200)
   }
 
+  return { show, submit }
+}
+
+/**
+ * Returns the fields that a form changes: as typed, those that are `wrong`, and
+ * the new values. Without a name, the user removes it; without an email, the
+ * address stays.
+ */
+function readChanges(form: Form, account: Account, fields: Field[]) {
+  const typedIn = (field: Field) => form.value(field).trim()
+  const changed = fields.filter(
+    field => typedIn(field) !== (account[field] ?? ''),
+  )
+  const typed: Fields = {}
+  for (const field of changed) typed[field] = typedIn(field)
+  const name = profileSchema.shape.name.safeParse(typedIn('name') || undefined)
+  const email = readAddress(typedIn('email'))
+  const isWrong = { name: !name.success, email: !email }
   return {
-    show,
-    async submit(ctx: Context, found: FoundLink) {
-      const owner = await ownerOf(ctx, found)
-      if (!owner) {
-        const { username } = found.account
-        return site.signIn(ctx, {
-          ...FOR_CHANGE,
-          prompt: 'login',
-          login_hint: username,
-        })
-      }
-      // Without a new address, the user confirms the one that the account has.
-      const isReplaced = owner.account.email !== found.link.email
-      // A factor may have been added since the request.
-      if (isReplaced && !(await site.mayChange(ctx, owner, 'email_changed')))
-        return
-      const before = await links.confirm(found)
-      if (!before) return false
-      note(ctx, 'email_changed', { account: before.id })
-      // The notice goes to the former address, which the audit log does not
-      // have.
-      const formerEmail = isReplaced ? before.email : undefined
-      const change = {
-        event: 'account_changed',
-        account: before.id,
-        formerEmail,
-      }
-      await queueNotice(settings, own, [change], views.words(ctx).lang)
-      await show(ctx, found, true)
+    changed,
+    typed,
+    wrong: changed.filter(field => isWrong[field]),
+    name: name.data,
+    email: changed.includes('email') ? email : undefined,
+  }
+}
+
+/**
+ * Returns the functions that keep a form during a sign-in: its fields stand in
+ * the URL to which the user returns. A stranger cannot fill a form in for a
+ * user, because the value is signed for the account.
+ */
+function createKeptForms(secrets: Uint8Array[]) {
+  const keys = secrets.map(secret => deriveKey(secret, 'kept forms'))
+  const signatures = createSignatures(keys)
+  return {
+    /** Returns the value of a query parameter. */
+    write({ id }: Account, fields: Fields): string {
+      const text = JSON.stringify(fields)
+      const signature = signatures.sign(`${id} ${text}`)
+      return `${Buffer.from(text).toString('base64url')}.${signature}`
+    },
+
+    /**
+     * Returns the fields that `write` has written for this account; no fields
+     * for any other value.
+     */
+    read({ id }: Account, kept: unknown): Record<string, unknown> {
+      const [encoded = '', signature = ''] = String(kept).split('.')
+      const text = Buffer.from(encoded, 'base64url').toString()
+      const isOurs = signatures.verify(`${id} ${text}`, signature)
+      return isOurs ? mapOf(readJson(text)) : {}
     },
   }
 }

@@ -20,7 +20,6 @@ import { PLACES } from '../pages/page-data.ts'
 import type { Views } from '../pages/views.ts'
 import { deriveKey } from '../store/seal.ts'
 import { now } from '../store/store.ts'
-import { mapOf, readJson } from '../store/values.ts'
 import type { Account } from './account.ts'
 import { createAuthentication } from './authentication.ts'
 import {
@@ -82,18 +81,6 @@ export interface Site extends Dependencies {
   ): Promise<boolean>
 
   /**
-   * Returns the value of a query parameter with the fields of a form, for a
-   * path that `mayChange` gets as `back`.
-   */
-  keepForm(user: SignedIn, fields: Record<string, string>): string
-
-  /**
-   * Returns the fields that `keepForm` has written for this user; no fields for
-   * any other value.
-   */
-  keptForm(user: SignedIn, kept: unknown): Record<string, unknown>
-
-  /**
    * Sends the browser to sign-in, and then back. `demands`: parameters of the
    * authorization request.
    */
@@ -136,7 +123,6 @@ export function createSite(
   const browserSession = createBrowserSession(provider, settings)
   const interactions = createInteractions(provider, settings)
   const flow = createFlow(factors)
-  const keptForms = signatures('kept forms')
 
   async function enter(ctx: Context, maxAge?: number, demands: Demands = {}) {
     const session = await browserSession.read(ctx)
@@ -207,19 +193,6 @@ export function createSite(
     enter,
     mayChange,
     signIn,
-
-    keepForm({ account }, fields) {
-      const text = JSON.stringify(fields)
-      const signature = keptForms.sign(`${account.id} ${text}`)
-      return `${Buffer.from(text).toString('base64url')}.${signature}`
-    },
-
-    keptForm({ account }, kept) {
-      const [encoded = '', signature = ''] = String(kept).split('.')
-      const text = Buffer.from(encoded, 'base64url').toString()
-      const isOurs = keptForms.verify(`${account.id} ${text}`, signature)
-      return isOurs ? mapOf(readJson(text)) : {}
-    },
 
     signedIn: (handle, maxAge) => async ctx => {
       // A slow body must not reach a session that has ended meanwhile.

@@ -33,6 +33,8 @@ declare module '../../pages/page-data.ts' {
      * `isSent`: after the form.
      */
     'confirm-own-address': { email: string; isSent: boolean }
+    /** `isSent`: after the form, for every name. */
+    forgot: { isSent: boolean }
   }
 }
 
