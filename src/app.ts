@@ -162,7 +162,7 @@ export async function createApp(
   // Two lanes: endpoints for programs, and pages
   const stored = storedPaths(routes)
   const edges = [
-    requestLog(log, metrics, createFailureLog(records, settings)),
+    requestLog(environment, createFailureLog(records, settings)),
     errors(errorPages, ERROR_FORMATS, settings.development),
     originForm(settings.issuer),
     health(readiness),

@@ -21,7 +21,6 @@ import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError, toRecord } from './config/report/finding.ts'
 import { isAboutAttribute } from './config/report/wording.ts'
 import type { SigningKey } from './oidc/dependencies.ts'
-import { createAudit } from './operation/audit.ts'
 import type { Environment } from './operation/environment.ts'
 import {
   type FolderState,
@@ -58,8 +57,7 @@ export async function run(
   context: Context,
   readiness: Readiness,
 ) {
-  const { log, metrics } = context
-  const audit = createAudit(log)
+  const { log, audit, metrics } = context
   let inForce = await build(first, context, readiness)
   // A report of a reload needs this list. It takes too long to make while
   // requests wait.

@@ -60,7 +60,7 @@ export async function serve(settings: Settings) {
   await watchStore(records, readiness, audit, metrics)
   const { accounts, handle, reload } = await run(
     settings,
-    { ...installation, log, metrics },
+    { ...installation, log, audit, metrics },
     readiness,
   )
   const listeners = createListeners(settings, handle, log)

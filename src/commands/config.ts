@@ -132,6 +132,7 @@ export async function checkSettings(settings: Settings): Promise<void> {
     ...installation,
     keys,
     log,
+    audit: log,
     metrics: createMetrics(),
   }
   const readiness: Readiness = {

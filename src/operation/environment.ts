@@ -25,6 +25,8 @@ export interface Environment {
   /** The first of an algorithm signs, all are published. */
   keys: SigningKey[]
   log: Logger
+  /** The log of audit events. */
+  audit: Logger
   metrics: Metrics
   /** Default: the times of `authentication.ts` and `egress.ts`. */
   failureTimes?: FailureTimes

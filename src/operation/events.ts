@@ -10,7 +10,7 @@ import { logError } from '../oidc/note.ts'
 import { logIgnored } from '../oidc/requests.ts'
 import { GRANT_TYPES } from '../oidc/vocabulary.ts'
 import type { Queue } from '../store/delivery-queue.ts'
-import { createAudit, note } from './audit.ts'
+import { note } from './audit.ts'
 import type { Environment } from './environment.ts'
 import { faultOf } from './log.ts'
 import type { Metrics } from './metrics.ts'
@@ -128,8 +128,7 @@ export function createDeliver(
   features: Notifier[],
   environment: Environment,
 ) {
-  const { log, metrics } = environment
-  const audit = createAudit(log)
+  const { audit, metrics } = environment
   const deliverOnce: Attempt = async (
     kind,
     { client_id, accountId, attempt },

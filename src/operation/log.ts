@@ -10,10 +10,10 @@ import { type Logger, pino } from 'pino'
 import { BOUNDS } from '../oidc/bounds.ts'
 import type { NotedEvent } from '../oidc/note.ts'
 import { isMap } from '../store/values.ts'
-import { type AuditEventName, createAudit, isFailure } from './audit.ts'
+import { type AuditEventName, isFailure } from './audit.ts'
 import { networkOf } from './client-info.ts'
+import type { Environment } from './environment.ts'
 import { createQuota, createQuotas } from './limits.ts'
-import type { Metrics } from './metrics.ts'
 
 declare module 'koa' {
   interface DefaultState {
@@ -89,11 +89,9 @@ function lineQuota(log: Logger, message: string) {
  * for nothing that it begins.
  */
 export function requestLog(
-  log: Logger,
-  metrics: Metrics,
+  { log, audit, metrics }: Environment,
   onFailure: (ctx: Context) => void,
 ): Middleware {
-  const audit = createAudit(log)
   const quota = () => lineQuota(log, 'failed requests were not logged')
   const hasRoom = quota()
   const hasRoomForSignIn = quota()

@@ -76,7 +76,7 @@ async function startNode(at = 0): Promise<Node> {
   const { records, secrets } = installation
   const log = pino({ enabled: false })
   const probe = async () => true
-  const environment = { records, secrets, log, metrics: createMetrics() }
+  const environment = { records, secrets, log, audit: log, metrics: createMetrics() }
   const { handle } = await run(settings, environment, { state: 'ready', probe, checks: [] })
   const server = createServer(handle)
   await new Promise<void>(resolve => server.listen(at, '127.0.0.1', resolve))

@@ -95,7 +95,8 @@ test('after a reload, or with another key, the response changes at once', async 
   const port = String((server.address() as AddressInfo).port)
   const settings = await readSettings({ USHER_CONFIG: folder, PORT: port })
   const { store, ...installation } = await openInstallation('sqlite::memory:', settings.secrets)
-  const environment = { ...installation, log: pino({ enabled: false }), metrics: createMetrics() }
+  const log = pino({ enabled: false })
+  const environment = { ...installation, log, audit: log, metrics: createMetrics() }
   const probe = async () => true
   const { handle, reload } = await run(settings, environment, { state: 'ready', probe, checks: [] })
   server.on('request', handle)

@@ -16,6 +16,7 @@ import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { hashSecret } from '../../src/oidc/clients.ts'
 import { createConsents } from '../../src/oidc/consents.ts'
 import type { SigningKey } from '../../src/oidc/dependencies.ts'
+import { createAudit } from '../../src/operation/audit.ts'
 import type { FailureTimes } from '../../src/operation/environment.ts'
 import type { Readiness } from '../../src/operation/health.ts'
 import { createMetrics } from '../../src/operation/metrics.ts'
@@ -146,6 +147,7 @@ export async function startUsher(options: UsherOptions = {}) {
 
   const output: string[] = []
   const log = pino({ base: null }, { write: line => output.push(line) })
+  const audit = createAudit(log)
   const probe = () =>
     records
       .of('Probe')
@@ -153,7 +155,7 @@ export async function startUsher(options: UsherOptions = {}) {
       .then(Boolean, () => false)
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
   const { failureTimes = SHORT_FAILURES } = options
-  const context = { settings, secrets, records, keys, log, metrics, failureTimes }
+  const context = { settings, secrets, records, keys, log, audit, metrics, failureTimes }
   const app = await createApp(context, readiness, options.features).catch(async error => {
     server.close()
     await store.close()

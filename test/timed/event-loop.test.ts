@@ -142,7 +142,7 @@ test(`a reload of ${CLIENTS} clients lets other work run every ${MAX_TURN_MS} ms
   const lines: string[] = []
   const log = pino({}, { write: (line: string) => lines.push(line) })
   const readiness: Readiness = { state: 'ready', probe: async () => true, checks: [] }
-  const context = { ...installation, log, metrics: createMetrics() }
+  const context = { ...installation, log, audit: log, metrics: createMetrics() }
   const { reload } = await run(await readSettings(), context, readiness)
   const edit = (content: object) =>
     writeFileSync(join(folder, 'clients/client7.yaml'), JSON.stringify(content))

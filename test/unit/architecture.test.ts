@@ -166,6 +166,36 @@ test('only app.ts imports features, except commands', () => {
   expect(found).toEqual([])
 })
 
+/** Factories that several files call. Each call makes an object of its own. */
+const FACTORIES_OF_MANY: Record<string, string> = {
+  createQuota: 'each limits something else',
+  createQuotas: 'each limits something else',
+  createDeliveryQueue: 'each is another queue',
+  createSignatures: 'each signs for another purpose',
+  createLog: 'main.ts logs in the primary process, server.ts in each worker',
+  createSeal: 'restore reads a backup before there is an installation',
+}
+
+test('each object is built in one file, and handed on; commands have one file of their own', () => {
+  const factories = source.flatMap(({ path, text }) =>
+    [...text.matchAll(/^export (?:async )?(?:function|const) (create[A-Z]\w*)/gm)].map(
+      ([, name = '']) => ({ name, path }),
+    ),
+  )
+  expect(factories.length).toBeGreaterThan(50)
+  const builders = factories.flatMap(({ name, path }) => {
+    const call = new RegExp(`^(?!\\s*(//|\\*)).*\\b${name}(<.*>)?\\(`, 'm')
+    const callers = source.filter(file => file.path !== path && call.test(file.text))
+    const isOfCommands = (file: { path: string }) => file.path.startsWith('src/commands/')
+    const groups = [callers.filter(isOfCommands), callers.filter(file => !isOfCommands(file))]
+    return groups.map(files => ({ name, files: files.map(file => file.path) }))
+  })
+  const repeated = builders.filter(({ files }) => files.length > 1)
+  expect(repeated.filter(({ name }) => !(name in FACTORIES_OF_MANY))).toEqual([])
+  const named = repeated.map(({ name }) => name)
+  expect(Object.keys(FACTORIES_OF_MANY).filter(name => !named.includes(name))).toEqual([])
+})
+
 /** The functions of the library for grant types that it does not have; the exact version is pinned. */
 const GRANT_HELPERS = 'oidc-provider/lib/helpers/grants.js'
 

@@ -83,6 +83,17 @@ export async function requireHost(
 export const isExempt = (upstreams: Record<string, Upstream>, amr?: string[]) =>
   upstreams[methodOf(amr)]?.second_factor === 'exempt'
 
+/** Whether an account needs a second factor for each sign-in. */
+export function isFactorRequired(
+  { second_factor, second_factor_required_for = {} }: Settings['sign_in'],
+  { attributes }: Account,
+): boolean {
+  if (second_factor === 'required') return true
+  return Object.entries(second_factor_required_for).some(([name, values]) =>
+    valuesOf(attributes, name).some(value => values.includes(value)),
+  )
+}
+
 /** See `createRules`. */
 export type Rules = ReturnType<typeof createRules>
 
@@ -94,15 +105,6 @@ export function createRules(
   const isOff = sign_in.second_factor === 'off'
   const arePasskeysOn = hasPasskeys(sign_in)
   const host = hostOf(settings)
-  /** Values by attribute: an account with one of them needs a second factor. */
-  const requiredFor = Object.entries(sign_in.second_factor_required_for ?? {})
-
-  /** Whether an attribute of the account demands a second factor. */
-  function isRequiredFor({ attributes }: Account): boolean {
-    return requiredFor.some(([name, values]) =>
-      valuesOf(attributes, name).some(value => values.includes(value)),
-    )
-  }
 
   function isUsable(factor: Factor): boolean {
     if (isPasskey(factor)) return arePasskeysOn && factor.host === host
@@ -122,9 +124,7 @@ export function createRules(
       ...found,
       factors: found.factors.filter(isUsable),
     }),
-    /** Whether the account needs a second factor for each sign-in. */
-    isRequired: (account: Account) =>
-      sign_in.second_factor === 'required' || isRequiredFor(account),
+    isRequired: (account: Account) => isFactorRequired(sign_in, account),
     /** Whether sign-ins with these methods need none here. */
     isExempt: (amr: string[]) => isExempt(upstreams, amr),
   }

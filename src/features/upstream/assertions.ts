@@ -37,7 +37,7 @@ import type { Dependencies } from '../../sign-in/dependencies.ts'
 import type { OwnAccounts } from '../../sign-in/directory.ts'
 import { outageIn, reasonOf } from '../../store/reasons.ts'
 import { mapOf, required } from '../../store/values.ts'
-import { createRules } from '../factors/rules.ts'
+import { isFactorRequired } from '../factors/rules.ts'
 import { tokenFor } from '../resources.ts'
 import { accountFor, acrOf } from './identities.ts'
 import type { Connection } from './issuer.ts'
@@ -55,7 +55,6 @@ export function createAssertionHandler(
 ) {
   const { settings, records, consents } = dependencies
   const { make, accountOfToken } = dependencies.grants
-  const rules = createRules(settings)
 
   /**
    * Returns the claims of an assertion for a client. Throws if the assertion is
@@ -171,7 +170,9 @@ export function createAssertionHandler(
     if (require_sign_in !== undefined && require_sign_in !== upstream.name) {
       return 'the client needs another sign-in'
     }
-    const isRequired = second_factor === 'required' || rules.isRequired(account)
+    const isRequired =
+      second_factor === 'required' ||
+      isFactorRequired(settings.sign_in, account)
     const acr = acrOf(upstream, claims)
     const isProven =
       upstream.second_factor === 'exempt' || satisfies(acr, TWO_FACTOR_ACR)

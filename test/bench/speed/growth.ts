@@ -74,7 +74,15 @@ async function fill({ service }: Variant, live: number, template: string): Promi
   const { records, store, secrets } = await openInstallation(location, settings.secrets, redis)
   const keys = await (await openSigningKeys(records, settings)).load()
   const log = pino({ enabled: false })
-  const environment = { settings, secrets, records, keys, log, metrics: createMetrics() }
+  const environment = {
+    settings,
+    secrets,
+    records,
+    keys,
+    log,
+    audit: log,
+    metrics: createMetrics(),
+  }
   const { provider: app } = await createApp(environment, {
     state: 'ready',
     probe: async () => true,
