@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { basename, join } from 'node:path'
+import type { ValidFile } from '../config/files.ts'
 import {
   configFolder,
   type Reading,
@@ -14,6 +15,7 @@ import {
 import { ConfigError } from '../config/report/finding.ts'
 import { appendToList, openYaml } from '../config/report/yaml.ts'
 import {
+  type ClientFile,
   type ClientMetadata,
   describeSecrets,
   NO_VSCHARS,
@@ -44,7 +46,6 @@ import {
   readUntil,
   requireOne,
 } from './command.ts'
-import type { ClientSource } from './failure.ts'
 import { hintFolderNotes } from './folder-notes.ts'
 import { openState } from './open-store.ts'
 import { hint, outline, print, printList, secondOf } from './output.ts'
@@ -72,6 +73,13 @@ async function readClients({
   const { registeredClients } = await openState()
   return [...clients, ...(await registeredClients.list())]
 }
+
+/** A client: its file, or its registration. */
+export type ClientSource = Pick<
+  ValidFile<ClientFile>,
+  'file' | 'value' | 'origin'
+> &
+  Partial<Pick<ValidFile<ClientFile>, 'written'>>
 
 /** Returns the client of this id: from its file, or as it registered itself. */
 export async function findClient(

@@ -18,18 +18,22 @@ import {
   variable,
 } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
+import type { ClientFile } from '../config/schema/client.ts'
 import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { scopesFor } from '../config/schema/resource.ts'
 import { claimsByScope } from '../oidc/claims.ts'
 import { DISCOVERY, routesOf } from '../oidc/paths.ts'
 import type { FailedRequest } from '../operation/failures.ts'
 import { mapOf } from '../store/values.ts'
-import { findClient } from './clients.ts'
+import { type ClientSource, findClient } from './clients.ts'
 import { type Invocation, notFound } from './command.ts'
-import { adviceWithoutRecord, findFailedRequest } from './failed-requests.ts'
-import { type ClientSource, explainFailure } from './failure.ts'
+import {
+  adviceWithoutRecord,
+  explainFailure,
+  findFailedRequest,
+} from './failure.ts'
 import { folderNotes, printWithNotes } from './folder-notes.ts'
-import { outline, shown } from './output.ts'
+import { type Flags, outline, shown } from './output.ts'
 import variables from './variables.json' with { type: 'json' }
 
 /** Variables that replace no key, with their descriptions. */
@@ -42,30 +46,46 @@ const OTHER_VARIABLES: Record<string, string> = variables
 export async function explain({ flags, args: [name = ''] }: Invocation) {
   const reading = await readFolder()
   const keys = effectiveKeys(reading)
-  const leaves = keys.filter(({ isMap }) => !isMap)
   const path = VARIABLES[name] ?? name
   const found = keys.find(({ key }) => key === path)
   const notes = await folderNotes()
-  if (found) {
-    const below = leaves.filter(
-      ({ file, key }) => file === found.file && key.startsWith(`${path}.`),
-    )
-    const lines = [
-      ...outline({ [found.key]: aboutKey(found) }),
-      ...below.map(lineOf),
-    ]
-    printWithNotes(flags, notes, { keys: [found, ...below] }, lines)
-  } else if (name) {
-    const record = await explainNamed(name, reading, keys)
-    printWithNotes(flags, notes, record, outline(record))
-  } else {
-    const files = [...Map.groupBy(leaves, ({ file }) => file)]
-    const parts = files.map(([file, keys]) =>
-      [`${file}:`, ...keys.map(lineOf)].join('\n  '),
-    )
-    printWithNotes(flags, notes, { keys: leaves }, [parts.join('\n\n')])
-  }
+  if (found) return explainKey(flags, notes, found, keys)
+  if (!name) return explainAllKeys(flags, notes, keys)
+  const record = await explainNamed(name, reading, keys)
+  printWithNotes(flags, notes, record, outline(record))
 }
+
+/** Explains a key, and lists those below it. */
+function explainKey(
+  flags: Flags,
+  notes: string[],
+  found: Effective,
+  keys: Effective[],
+): void {
+  const below = leavesOf(keys).filter(
+    ({ file, key }) => file === found.file && key.startsWith(`${found.key}.`),
+  )
+  const about = outline({ [found.key]: aboutKey(found) })
+  const lines = [...about, ...below.map(lineOf)]
+  printWithNotes(flags, notes, { keys: [found, ...below] }, lines)
+}
+
+/** Lists the keys of every file. */
+function explainAllKeys(
+  flags: Flags,
+  notes: string[],
+  keys: Effective[],
+): void {
+  const leaves = leavesOf(keys)
+  const parts: string[] = []
+  for (const [file, ofFile] of Map.groupBy(leaves, ({ file }) => file)) {
+    parts.push([`${file}:`, ...ofFile.map(lineOf)].join('\n  '))
+  }
+  printWithNotes(flags, notes, { keys: leaves }, [parts.join('\n\n')])
+}
+
+/** Returns the keys that have values of their own. */
+const leavesOf = (keys: Effective[]) => keys.filter(({ isMap }) => !isMap)
 
 const lineOf = ({ key, value, from }: Effective) =>
   `${key}: ${shown(value)}  (${from})`
@@ -128,68 +148,88 @@ function aboutKey({
     : { value: { value, from }, default: fallback ?? 'none', ...about }
 }
 
+/** What a client can do with this configuration. */
 function aboutClient(
   source: ClientSource,
   settings: Settings,
   keys: Effective[],
 ) {
-  const { issuer, scopes, claims, resources, details, features } = settings
-  const { value: client } = source
-  const {
-    client_id,
-    scope,
-    authorization_details_types: types = [],
-    grant_types,
-  } = client
-  const requested = (scope?.split(' ') ?? Object.keys(scopes)).filter(
-    name =>
-      Object.hasOwn(scopes, name) &&
-      (name !== 'offline_access' || grant_types.includes('refresh_token')),
-  )
-  const claimsOf = claimsByScope({ claims, clients: [client] })
-  claimsOf.offline_access = ['a refresh token']
-  const apis = Object.values(resources).map(
-    api => [api.resource, scopesFor(api, client)] as const,
-  )
-  const endpoints = Object.entries({
-    discovery: DISCOVERY[0],
-    ...routesOf(features).endpoints,
-  })
-  const lifetimes = keys.filter(({ key }) =>
-    /^lifetimes\.(code|\w+_token\w*)$/.test(key),
-  )
+  const { client_id, authorization_details_types = [] } = source.value
   return {
     client_id,
     file: source.file,
     metadata: clientMetadata(source),
-    endpoints: Object.fromEntries(
-      endpoints.map(([name, path]) => [name, `${issuer}${path}`]),
-    ),
-    scopes: Object.fromEntries(
-      requested.map(name => [name, claimsOf[name] ?? []]),
-    ),
-    resources: Object.fromEntries(apis.filter(([, names]) => names.length)),
+    endpoints: endpointsOf(settings),
+    scopes: claimsOfScopes(source.value, settings),
+    resources: scopesOfApis(source.value, settings),
     authorization_details: Object.fromEntries(
-      types.map(type => [type, aboutType(details[type])]),
+      authorization_details_types.map(type => [
+        type,
+        aboutType(settings.details[type]),
+      ]),
     ),
     lifetimes: {
-      ...Object.fromEntries(
-        lifetimes.map(({ key, value }) => [key.split('.')[1], value]),
-      ),
+      ...lifetimesIn(keys),
       ...mapOf(source.written?.lifetimes),
     },
   }
 }
 
+/** The URL of each endpoint. */
+function endpointsOf({ issuer, features }: Settings): Record<string, string> {
+  const { endpoints } = routesOf(features)
+  const paths = { discovery: DISCOVERY[0], ...endpoints }
+  const urls = Object.entries(paths).map(([name, path]) => [
+    name,
+    `${issuer}${path}`,
+  ])
+  return Object.fromEntries(urls)
+}
+
+/** The claims of each scope that the client may request. */
+function claimsOfScopes(client: ClientFile, { scopes, claims }: Settings) {
+  const ofScopes: Record<string, string[]> = {}
+  const claimsOf = claimsByScope({ claims, clients: [client] })
+  claimsOf.offline_access = ['a refresh token']
+  const mayRefresh = client.grant_types.includes('refresh_token')
+  for (const name of client.scope?.split(' ') ?? Object.keys(scopes)) {
+    if (!Object.hasOwn(scopes, name)) continue
+    if (name === 'offline_access' && !mayRefresh) continue
+    ofScopes[name] = claimsOf[name] ?? []
+  }
+  return ofScopes
+}
+
+/** The scopes of each API that the client may request. */
+function scopesOfApis(client: ClientFile, { resources }: Settings) {
+  const ofApis: Record<string, string[]> = {}
+  for (const api of Object.values(resources)) {
+    const scopes = scopesFor(api, client)
+    if (scopes.length) ofApis[api.resource] = scopes
+  }
+  return ofApis
+}
+
+/** The lifetimes of codes and tokens, by name. */
+function lifetimesIn(keys: Effective[]): Record<string, unknown> {
+  const ofTokens = /^lifetimes\.(code|\w+_token\w*)$/
+  const lifetimes: Record<string, unknown> = {}
+  for (const { key, value } of keys) {
+    const [, name] = ofTokens.exec(key) ?? []
+    if (name) lifetimes[name] = value
+  }
+  return lifetimes
+}
+
 /** Every key of a client that is set or has a default, with its place. */
 export function clientMetadata({ value, origin }: ClientSource) {
-  const keys = Object.entries(value).filter(([, value]) => value !== undefined)
-  const about = (path: string[], value: unknown) => {
-    return { value: visible(path, value), from: origin(path) ?? 'default' }
+  const metadata: Record<string, { value: unknown; from: string }> = {}
+  for (const [key, set] of Object.entries(value)) {
+    if (set === undefined) continue
+    const from = origin([key]) ?? 'default'
+    metadata[key] = { value: visible([key], set), from }
   }
-  return Object.fromEntries(
-    keys.map(([key, value]) => [key, about([key], value)]),
-  )
+  return metadata
 }
 
 /** The API of a type, and its properties; optional ones in brackets. */

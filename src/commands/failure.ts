@@ -1,34 +1,167 @@
-// Explains why a request failed: compares what was sent with what is
-// configured, and says what to change.
+// Why a request failed, for `config explain REQUEST_ID`:
+//
+//   1  findFailedRequest    the record in the store, or the same record made from lines of the log
+//   2  explainFailure       by a text of a table; by a comparison of what was sent with what is
+//                           registered; by the detail of the library
+//
+// Nothing else knows of log lines.
 
 import { basename, join } from 'node:path'
 import { closest } from 'fastest-levenshtein'
-import type { ValidFile } from '../config/files.ts'
 import { configFolder, type Settings } from '../config/load.ts'
 import { didYouMean, fill } from '../config/report/wording.ts'
 import { type ClientFile, withoutSecret } from '../config/schema/client.ts'
 import { CLOCK_TOLERANCE_SECONDS } from '../oidc/client-jwts.ts'
 import { DESCRIPTIONS } from '../oidc/error-descriptions.ts'
 import { harmless } from '../oidc/harmless.ts'
+import { endpointOf } from '../oidc/paths.ts'
 import {
   ANY_SECRET,
   type Compared,
   comparedBy,
   type FailedRequest,
+  failedSignIn,
+  findFailure,
   IGNORED,
+  minutesLeftOut,
   registeredValues,
 } from '../operation/failures.ts'
+import { mapOf, readJson } from '../store/values.ts'
+import type { ClientSource } from './clients.ts'
+import { Failure, readStdin } from './command.ts'
 import exchange from './exchange-refusals.json' with { type: 'json' }
-import { UNKNOWN } from './failed-requests.ts'
+import { openRecordsOfService, openState } from './open-store.ts'
 import texts from './refusals.json' with { type: 'json' }
 import { CLIENT_REFUSALS, type Said, SIGN_IN } from './why.ts'
 
-/** A client: its file, or its registration. */
-export type ClientSource = Pick<
-  ValidFile<ClientFile>,
-  'file' | 'value' | 'origin'
-> &
-  Partial<Pick<ValidFile<ClientFile>, 'written'>>
+/** A value that neither the store nor the log has. */
+const UNKNOWN = 'not known'
+
+const REQUEST_ID = /^[0-9a-f]{16}$/
+const MAX_MINUTES_SHOWN = 5
+
+/**
+ * Returns the failed request of an id, or, for `-`, of the log on standard
+ * input. Undefined: the store has none.
+ */
+export function findFailedRequest(
+  name: string,
+): Promise<FailedRequest | undefined> {
+  return name === '-' ? readFailureOfLog() : readFailureOfStore(name)
+}
+
+async function readFailureOfStore(
+  id: string,
+): Promise<FailedRequest | undefined> {
+  if (!REQUEST_ID.test(id)) return undefined
+  return findFailure(await openRecords(), id)
+}
+
+/**
+ * Opens the store with an error in usher.yaml, too: it may be the reason of a
+ * failure.
+ */
+async function openRecords() {
+  const records = await openRecordsOfService().catch(() => undefined)
+  return records ?? (await openState()).records
+}
+
+type LogLine = Record<string, unknown>
+
+/**
+ * Reads the last request of the log on standard input. Throws a `Failure` if it
+ * did not fail.
+ */
+async function readFailureOfLog(): Promise<FailedRequest> {
+  const lines = (await readStdin()).split('\n').map(readLogLine)
+  const line = lines.findLast(({ status }) => Number.isInteger(status))
+  if (!line)
+    throw new Failure('Standard input has no line of the log about a request.')
+  const stored = await readFailureOfStore(String(line.id)).catch(
+    () => undefined,
+  )
+  if (stored) return stored
+  const linesOfRequest = lines.filter(({ id }) => id === line.id)
+  const failure = signInOfLog(line, linesOfRequest) ?? failureOfLine(line)
+  if (!failure) throw new Failure(`This request did not fail: ${line.status}.`)
+  return failure
+}
+
+/** Usher's line begins at the brace; a collector may write a prefix. */
+const readLogLine = (line: string): LogLine =>
+  mapOf(readJson(line.slice(line.indexOf('{'))))
+
+/** Returns a failed sign-in: an audit event beside the line of the request. */
+function signInOfLog(
+  line: LogLine,
+  linesOfRequest: LogLine[],
+): FailedRequest | undefined {
+  const signIn = linesOfRequest
+    .map(failedSignIn)
+    .find(found => found !== undefined)
+  return signIn && { ...resultOf(line), ...signIn }
+}
+
+/**
+ * Returns the failure of a line. `not_kept`: what the record would have, if
+ * there had been room for it.
+ */
+function failureOfLine(line: LogLine): FailedRequest | undefined {
+  const isIgnored = line.error === undefined && line.ignored !== undefined
+  const error = isIgnored ? IGNORED : line.error
+  const detail = isIgnored ? line.ignored : line.detail
+  if (error === undefined) return undefined
+  const unkept = mapOf(line.not_kept)
+  const sent = Object.entries(mapOf(unkept.sent))
+  const { route = 'none' } = line
+  return {
+    ...resultOf(line),
+    endpoint: endpointOf(String(route)) ?? String(route),
+    error: harmless(String(error)),
+    detail: harmlessText(detail),
+    client_id: harmlessText(line.client_id ?? unkept.client_id),
+    authentication: harmlessText(unkept.authentication) ?? UNKNOWN,
+    sent: Object.fromEntries(
+      sent.map(([name, value]) => [name, harmless(String(value))]),
+    ),
+    names: Array.isArray(unkept.names) ? unkept.names.map(String) : [],
+  }
+}
+
+function resultOf({ time, status }: LogLine) {
+  const at = Math.floor(Date.parse(String(time)) / 1000)
+  return { at: at || 0, status: Number(status) }
+}
+
+function harmlessText(value: unknown): string | undefined {
+  return value === undefined ? undefined : harmless(String(value))
+}
+
+/** Returns advice about a request that the store does not have. */
+export async function adviceWithoutRecord(id: string): Promise<string> {
+  const isId = REQUEST_ID.test(id)
+  const leftOut = isId ? await describeLeftOut().catch(() => '') : ''
+  return `
+Failed requests and sign-ins are remembered for a day, up to 60 a minute of each client and network.${leftOut}
+The log has lines for others:
+grep '"id":"${isId ? id : 'REQUEST_ID'}"' LOG | npm run -s usher -- config explain -`
+}
+
+/**
+ * Says in which minutes failed requests were not kept; empty if there are none.
+ */
+async function describeLeftOut(): Promise<string> {
+  const minutes = await minutesLeftOut(await openRecords())
+  if (!minutes.length) return ''
+  const shown = minutes.slice(0, MAX_MINUTES_SHOWN).map(minuteOf)
+  const more = minutes.length - shown.length
+  if (more > 0) shown.push(`${more} others`)
+  return `\nSo many requests failed that some were not kept, at ${shown.join(', ')} (UTC).`
+}
+
+/** Returns epoch seconds as a minute, such as 2026-11-28 18:41. */
+const minuteOf = (seconds: number) =>
+  new Date(seconds * 1000).toISOString().slice(0, 16).replace('T', ' ')
 
 /**
  * A failed request, and the configuration as it is now; `settings` is absent
@@ -52,42 +185,19 @@ export interface Explanation {
   difference?: string
   change: string
 }
-type Reason = (facts: Facts) => Explanation
 
 /**
  * Returns the explanation; for an error that is in no table, the detail of the
  * library.
  */
 export function explainFailure(facts: Facts): Explanation {
-  const { error, detail = '', sent, names } = facts.failure
-  const row = rowsFor(error).find(({ detail: pattern = '' }) =>
-    new RegExp(pattern).test(detail),
-  )
-  if (row) {
-    const values = {
-      tolerance: `${CLOCK_TOLERANCE_SECONDS} s`,
-      client: nameOf(facts),
-      detail,
-      account: accountOf(facts),
-      upstream: facts.failure.authentication,
-    }
-    const client = facts.failure.client_id ?? 'CLIENT_ID'
-    return {
-      wrong: fill(row.wrong, values),
-      change: fill(row.change, { ...values, client }),
-    }
-  }
+  const { error, detail } = facts.failure
+  const row = rowFor(error, detail)
+  if (row) return explainByText(row, facts)
   const compared = comparedBy(error, detail)
-  if (compared) return REASONS[compared](facts)
-  if (error === IGNORED) return ignored(facts)
-  const page =
-    facts.settings &&
-    `; ${facts.settings.issuer}/errors#${error} explains ${error}`
-  return {
-    wrong: detail || error,
-    sent: [...Object.keys(sent), ...names].join(', ') || 'no parameter',
-    change: `${DESCRIPTIONS[detail] ?? 'the request of the application'}${page ?? ''}`,
-  }
+  if (compared) return explainComparison(compared, facts)
+  if (error === IGNORED) return explainIgnored(facts)
+  return explainByDetail(facts)
 }
 
 /**
@@ -99,41 +209,170 @@ const TABLES = [exchange, texts.errors].map(
   table => new Map<string, Row[]>(Object.entries(table)),
 )
 
-/** Returns the rows of an error. The first that fits is used. */
-function rowsFor(error: string): Row[] {
-  const reasons: Record<string, Said> =
-    error === 'sign_in' ? SIGN_IN : CLIENT_REFUSALS
-  const rows = Object.entries(reasons).map(([reason, said]) => ({
-    detail: `^${reason}`,
-    ...said,
-  }))
-  return [...TABLES.flatMap(table => table.get(error) ?? []), ...rows]
+/** Returns the first row that fits. */
+function rowFor(error: string, detail = ''): Row | undefined {
+  const rows = TABLES.flatMap(table => table.get(error) ?? [])
+  const reasons = error === 'sign_in' ? SIGN_IN : CLIENT_REFUSALS
+  for (const [reason, said] of Object.entries<Said>(reasons)) {
+    rows.push({ detail: `^${reason}`, ...said })
+  }
+  return rows.find(row => new RegExp(row.detail ?? '').test(detail))
+}
+
+function explainByText(row: Row, facts: Facts): Explanation {
+  const { client_id, detail = '', authentication } = facts.failure
+  const values = {
+    tolerance: `${CLOCK_TOLERANCE_SECONDS} s`,
+    client: clientIn(facts),
+    detail,
+    account: accountIn(facts),
+    upstream: authentication,
+  }
+  return {
+    wrong: fill(row.wrong, values),
+    change: fill(row.change, { ...values, client: client_id ?? 'CLIENT_ID' }),
+  }
 }
 
 /**
  * The account of a failed sign-in. ACCOUNT: the record does not have it, and
  * the reader writes it there.
  */
-function accountOf({ failure: { sent } }: Facts): string {
-  return sent.account === undefined || sent.account === 'unknown'
-    ? 'ACCOUNT'
-    : sent.account
+function accountIn({ failure: { sent } }: Facts): string {
+  const { account = 'unknown' } = sent
+  return account === 'unknown' ? 'ACCOUNT' : account
 }
 
-const nameOf = ({ failure }: Facts) => failure.client_id ?? 'the client'
-/**
- * The place of a key of the client: its line, its file, its registration or its
- * metadata document.
- */
-function placeOf({ client, failure }: Facts, key: string): string {
-  const isDocument = !client && failure.client_id?.startsWith('https://')
-  const elsewhere = isDocument
-    ? 'its metadata document'
-    : join(configFolder(), 'clients')
-  return `${key} in ${client?.origin([key]) ?? client?.file ?? elsewhere}`
+const clientIn = ({ failure }: Facts) => failure.client_id ?? 'the client'
+
+function explainByDetail({ failure, settings }: Facts): Explanation {
+  const { error, detail = '', sent, names } = failure
+  const page = settings
+    ? `; ${settings.issuer}/errors#${error} explains ${error}`
+    : ''
+  return {
+    wrong: detail || error,
+    sent: [...Object.keys(sent), ...names].join(', ') || 'no parameter',
+    change: `${DESCRIPTIONS[detail] ?? 'the request of the application'}${page}`,
+  }
 }
-const sentAs = ({ failure }: Facts, name: string) =>
-  failure.sent[name] ?? (failure.authentication === UNKNOWN ? UNKNOWN : 'none')
+
+/** Explains a request that sent another value than those registered. */
+function explainComparison(compared: Compared, facts: Facts): Explanation {
+  if (compared === 'client_id') return explainClientId(facts)
+  if (compared === 'authentication') return explainAuthentication(facts)
+  if (compared === 'resource') return explainResource(facts)
+  return explainUnregistered(compared, facts)
+}
+
+/**
+ * The remedy for a value that the folder has, and the provider did not have
+ * then.
+ */
+const ADDED_SINCE =
+  'send the request again, once the running service uses the folder'
+
+function explainClientId(facts: Facts): Explanation {
+  const { client, failure } = facts
+  const { client_id } = failure
+  const ids = registeredOf(facts, 'client_id')
+  const near = didYouMean(client_id ?? '', ids)
+  const when = client ? 'had this client_id then' : 'has this client_id'
+  const elsewhere = `the client_id in the application, or a file for it in ${clientsFolder()}`
+  return {
+    wrong: `no client ${when}${near}`,
+    sent: client_id ?? UNKNOWN,
+    registered: ids,
+    change: client ? `${client.file} has it now: ${ADDED_SINCE}` : elsewhere,
+  }
+}
+
+/**
+ * A client file without a method accepts the secret by Basic and in the body.
+ */
+function explainAuthentication(facts: Facts): Explanation {
+  const sent = facts.failure.authentication
+  const [method = ANY_SECRET, secrets = 'secrets: none'] = registeredOf(
+    facts,
+    'authentication',
+  )
+  if (sent !== UNKNOWN && !method.includes(sent)) {
+    return {
+      wrong: `${clientIn(facts)} does not authenticate by the method that is registered for it`,
+      sent,
+      registered: [method],
+      change: `${placeIn(facts, 'token_endpoint_auth_method')}, or the method in the application`,
+    }
+  }
+  return {
+    wrong: `the secret is not one that ${clientIn(facts)} has`,
+    registered: [secrets],
+    change: `the secret in the application; ${newSecretFor(facts)}`,
+  }
+}
+
+function newSecretFor({ client }: Facts): string {
+  const isRegistered = client !== undefined && client.written === undefined
+  if (isRegistered) return 'it gets another one when it registers again'
+  const name = basename(client?.file ?? 'NAME', '.yaml')
+  return `a new one: npm run usher -- clients secret ${name}`
+}
+
+function explainResource(facts: Facts): Explanation {
+  const registered = registeredOf(facts, 'resource')
+  return {
+    wrong: `${clientIn(facts)} may not use this resource here, or not beside another`,
+    sent: sentAs(facts, 'resource'),
+    registered,
+    difference: differenceOf(facts.failure.sent.resource, registered),
+    change: `the resource in the application; clients in the API's file; ${placeIn(facts, 'scope')}`,
+  }
+}
+
+/**
+ * The parameter has a value that the client does not have under `key`, which is
+ * its name or the plural of it.
+ */
+function explainUnregistered(
+  key: Compared & keyof ClientFile,
+  facts: Facts,
+): Explanation {
+  const parameter = key.replace(/s$/, '')
+  const sent = facts.failure.sent[parameter]
+  const registered = registeredOf(facts, key)
+  const known = wordsIn(registered)
+  const values = sent?.split(' ') ?? []
+  const refused = values.filter(value => !known.includes(value))
+  const isKnown = values.length > 0 && !refused.length
+  const isUri = key.endsWith('uris')
+  const which = isUri
+    ? '; they are compared byte for byte'
+    : `: ${refused.join(' ') || UNKNOWN}`
+  const unknown = `is none of those registered for ${clientIn(facts)}${which}`
+  const wrong = isKnown ? 'is registered now, and was not then' : unknown
+  return {
+    wrong: `the ${parameter} ${wrong}`,
+    sent: sentAs(facts, parameter),
+    registered,
+    difference: isUri ? differenceOf(sent, known) : undefined,
+    change: changeFor(key, refused, facts),
+  }
+}
+
+/** The remedy for values of a parameter that are not registered. */
+function changeFor(
+  key: Compared & keyof ClientFile,
+  refused: string[],
+  facts: Facts,
+): string {
+  const place = placeIn(facts, key)
+  const inForce = wordsIn(inFolder(facts, key))
+  const isAdded =
+    refused.length > 0 && refused.every(value => inForce.includes(value))
+  if (isAdded) return `${place} has it now: ${ADDED_SINCE}`
+  const what = key.endsWith('uris') ? 'URI' : key.replace(/s$/, '')
+  return `${place}, or the ${what} in the application`
+}
 
 /**
  * The values that the provider compared with. The folder has them only for a
@@ -143,6 +382,8 @@ function registeredOf(facts: Facts, compared: Compared): string[] {
   return facts.failure.registered ?? inFolder(facts, compared)
 }
 
+const NO_SETTINGS = { clients: [], resources: {}, scopes: {} }
+
 /** The values of the folder as it is now; none while it has errors. */
 function inFolder({ client, settings }: Facts, compared: Compared): string[] {
   const known = client && withoutSecret(client.value)
@@ -150,64 +391,23 @@ function inFolder({ client, settings }: Facts, compared: Compared): string[] {
   if (!settings && !isOfClient) return []
   return registeredValues(compared, settings ?? NO_SETTINGS, known)
 }
-const NO_SETTINGS = { clients: [], resources: {}, scopes: {} }
+
+const clientsFolder = () => join(configFolder(), 'clients')
 
 /**
- * The remedy for a value that the folder has, and the provider did not have
- * then.
+ * The place of a key of the client: its line, its file, its registration or its
+ * metadata document.
  */
-const ADDED_SINCE =
-  'send the request again, once the running service uses the folder'
-
-const unknownClient: Reason = facts => {
-  const { client, failure } = facts
-  const { client_id } = failure
-  const ids = registeredOf(facts, 'client_id')
-  const added = client && `${client.file} has it now: ${ADDED_SINCE}`
-  return {
-    wrong: `no client ${client ? 'had this client_id then' : 'has this client_id'}${didYouMean(client_id ?? '', ids)}`,
-    sent: client_id ?? UNKNOWN,
-    registered: ids,
-    change:
-      added ??
-      `the client_id in the application, or a file for it in ${join(configFolder(), 'clients')}`,
-  }
+function placeIn({ client, failure }: Facts, key: string): string {
+  const isDocument = failure.client_id?.startsWith('https://')
+  const elsewhere = isDocument ? 'its metadata document' : clientsFolder()
+  return `${key} in ${client?.origin([key]) ?? client?.file ?? elsewhere}`
 }
 
-/**
- * The parameter has a value that the client does not have under `key`, which is
- * its name or the plural of it.
- */
-function unregistered(key: Compared & keyof ClientFile): Reason {
-  const parameter = key.replace(/s$/, '')
-  const isUri = key.endsWith('uris')
-  return facts => {
-    const { failure } = facts
-    const registered = registeredOf(facts, key)
-    const known = wordsIn(registered)
-    const now = wordsIn(inFolder(facts, key))
-    const sent = failure.sent[parameter]?.split(' ') ?? []
-    const refused = sent.filter(value => !known.includes(value))
-    const isAdded =
-      refused.length > 0 && refused.every(value => now.includes(value))
-    const isKnown = sent.length > 0 && refused.length === 0
-    const hint = isUri
-      ? '; they are compared byte for byte'
-      : `: ${refused.join(' ') || UNKNOWN}`
-    const wrong = `is none of those registered for ${nameOf(facts)}${hint}`
-    const place = placeOf(facts, key)
-    return {
-      wrong: `the ${parameter} ${isKnown ? 'is registered now, and was not then' : wrong}`,
-      sent: sentAs(facts, parameter),
-      registered,
-      difference: isUri
-        ? differenceOf(failure.sent[parameter], known)
-        : undefined,
-      change: isAdded
-        ? `${place} has it now: ${ADDED_SINCE}`
-        : `${place}, or the ${isUri ? 'URI' : parameter} in the application`,
-    }
-  }
+/** A parameter as it was sent. */
+function sentAs({ failure }: Facts, name: string): string {
+  const isUnknown = failure.authentication === UNKNOWN
+  return failure.sent[name] ?? (isUnknown ? UNKNOWN : 'none')
 }
 
 /**
@@ -217,6 +417,7 @@ function unregistered(key: Compared & keyof ClientFile): Reason {
 const wordsIn = (values: string[]) =>
   values.flatMap(value => harmless(value).split(' '))
 
+/** The parts of a URI that are compared, with their names. */
 const URI_PARTS = [
   ['protocol', 'scheme'],
   ['host', 'host'],
@@ -232,84 +433,29 @@ function differenceOf(uris = '', known: string[]): string | undefined {
   const sent = uris.split(' ').find(uri => !known.includes(uri))
   if (!sent || !known.length) return undefined
   const near = closest(sent, known)
-  const [one, other] = [URL.parse(sent), URL.parse(near)]
-  if (!one || !other)
+  const sentUrl = URL.parse(sent)
+  const nearUrl = URL.parse(near)
+  if (!sentUrl || !nearUrl)
     return `${near} is nearest, and the sent value is not an absolute URI`
   const isSlash = `${sent}/` === near || sent === `${near}/`
-  const parts = URI_PARTS.filter(([part]) => one[part] !== other[part]).map(
-    ([part, name]) =>
-      `the ${name}: ${one[part] || 'none'} for ${other[part] || 'none'}`,
-  )
-  const named = isSlash
-    ? 'the / at the end'
-    : parts.join(', ') || 'the spelling'
+  if (isSlash) return `${near} is nearest; the / at the end differs`
+  const parts: string[] = []
+  for (const [part, name] of URI_PARTS) {
+    if (sentUrl[part] === nearUrl[part]) continue
+    const pair = `${sentUrl[part] || 'none'} for ${nearUrl[part] || 'none'}`
+    parts.push(`the ${name}: ${pair}`)
+  }
+  const named = parts.join(', ') || 'the spelling'
   return `${near} is nearest; ${named} differs`
-}
-
-const target: Reason = facts => {
-  const registered = registeredOf(facts, 'resource')
-  return {
-    wrong: `${nameOf(facts)} may not use this resource here, or not beside another`,
-    sent: sentAs(facts, 'resource'),
-    registered,
-    difference: differenceOf(facts.failure.sent.resource, registered),
-    change: `the resource in the application; clients in the API's file; ${placeOf(facts, 'scope')}`,
-  }
-}
-
-/**
- * A client file without a method accepts the secret by Basic and in the body.
- */
-const authentication: Reason = facts => {
-  const sent = facts.failure.authentication
-  const [method = ANY_SECRET, secrets = 'secrets: none'] = registeredOf(
-    facts,
-    'authentication',
-  )
-  if (sent !== UNKNOWN && !method.includes(sent)) {
-    return {
-      wrong: `${nameOf(facts)} does not authenticate by the method that is registered for it`,
-      sent,
-      registered: [method],
-      change: `${placeOf(facts, 'token_endpoint_auth_method')}, or the method in the application`,
-    }
-  }
-  const name = basename(facts.client?.file ?? 'NAME', '.yaml')
-  const isRegistered =
-    facts.client !== undefined && facts.client.written === undefined
-  const another = isRegistered
-    ? 'it gets another one when it registers again'
-    : `a new one: npm run usher -- clients secret ${name}`
-  return {
-    wrong: `the secret is not one that ${nameOf(facts)} has`,
-    registered: [secrets],
-    change: `the secret in the application; ${another}`,
-  }
 }
 
 /**
  * The request succeeded; the log names the parameters and scopes that had no
  * effect.
  */
-const ignored: Reason = ({ failure: { detail = '' }, settings }) => {
-  const { scopes = {}, resources = {} } = settings ?? {}
-  const reasons = detail.split(', ').map(part => {
-    const [, scope] = /^scope (.+)$/.exec(part) ?? []
-    if (part === 'audience')
-      return 'audience is not supported: send resource (RFC 8707)'
-    if (part === 'resource')
-      return 'resource is not supported: features.resource_indicators is off'
-    if (/^acr_values /.test(part))
-      return `${part} is the acr of no sign-in: see acr_values_supported`
-    if (/^claim /.test(part)) return `${part} is in no claims.yaml`
-    if (!scope) return `${part} is not supported`
-    const api = Object.values(resources).find(({ scopes }) =>
-      Object.hasOwn(scopes, scope),
-    )
-    if (api)
-      return `${part} belongs to an API: send resource=${api.resource} with it`
-    return `${part} is in no file of the folder${didYouMean(scope, Object.keys(scopes))}`
-  })
+function explainIgnored({ failure, settings }: Facts): Explanation {
+  const { detail = '' } = failure
+  const reasons = detail.split(', ').map(part => whyIgnored(part, settings))
   return {
     wrong: 'the request succeeded, and a part of it was ignored',
     sent: detail,
@@ -319,14 +465,22 @@ const ignored: Reason = ({ failure: { detail = '' }, settings }) => {
   }
 }
 
-/** Reasons that compare the request with the configuration. */
-const REASONS: Record<Compared, Reason> = {
-  client_id: unknownClient,
-  authentication,
-  redirect_uris: unregistered('redirect_uris'),
-  post_logout_redirect_uris: unregistered('post_logout_redirect_uris'),
-  response_types: unregistered('response_types'),
-  grant_types: unregistered('grant_types'),
-  scope: unregistered('scope'),
-  resource: target,
+/** Says why a part of a request had no effect. */
+function whyIgnored(part: string, settings?: Settings): string {
+  if (part === 'audience')
+    return 'audience is not supported: send resource (RFC 8707)'
+  if (part === 'resource')
+    return 'resource is not supported: features.resource_indicators is off'
+  if (part.startsWith('acr_values '))
+    return `${part} is the acr of no sign-in: see acr_values_supported`
+  if (part.startsWith('claim ')) return `${part} is in no claims.yaml`
+  const [, scope] = /^scope (.+)$/.exec(part) ?? []
+  if (!scope) return `${part} is not supported`
+  const { scopes = {}, resources = {} } = settings ?? {}
+  const api = Object.values(resources).find(({ scopes }) =>
+    Object.hasOwn(scopes, scope),
+  )
+  if (api)
+    return `${part} belongs to an API: send resource=${api.resource} with it`
+  return `${part} is in no file of the folder${didYouMean(scope, Object.keys(scopes))}`
 }
