@@ -108,8 +108,8 @@ export async function accountFor(
     if (!known && upstream.accounts === 'link')
       return { refusal: 'not_linked', ignored }
     let account = known
-    if (!known) account = await create(directory, said, upstream, link)
-    else if (!isAssertion) account = await update(directory, known, said)
+    if (!known) account = await addAccount(directory, said, link)
+    else if (!isAssertion) account = await updateFields(directory, known, said)
     if (!account) return { refusal: 'not_linked', ignored }
     return { account, isLinked: known && !linked, ignored }
   } catch (error) {
@@ -119,95 +119,140 @@ export async function accountFor(
   }
 }
 
+/** The claims of an ID token, and the file of their issuer. */
+interface Sent {
+  upstream: Upstream
+  claims: IDToken
+  /** Claims that count as absent, each with the reason, for the log. */
+  ignored: string[]
+}
+
 /**
- * Decides what an ID token says about a user: which claim of this issuer may
- * admit the user, and set, change, verify or link what.
+ * What an ID token says about a user: which claim of this issuer may admit the
+ * user, and set, change, verify or link what.
  * docs/identity-providers/README.md has the same as a table.
  */
-export function readClaims(upstream: Upstream, claims: IDToken) {
-  const { allow, claims: sources, link_by_verified_email } = upstream
-  const ignored: string[] = []
-  /** A claim that is not valid counts as absent. */
-  function read(
-    field: 'username' | 'name' | 'email',
-    claim = sources[field] ?? '',
-  ) {
-    const sent = claims[claim] ?? undefined
-    if (claim === '' || sent === undefined) return undefined
-    const { data, error } = profileSchema.shape[field].safeParse(sent, {
-      error: plainWords,
-    })
-    const type =
-      typeof sent === 'string'
-        ? error?.issues[0]?.message
-        : `must be text, and is a ${typeof sent}`
-    if (error) ignored.push(`${claim}: ${type}`)
-    return data
-  }
+interface Said extends Sent {
+  isAllowed: boolean
+  /** The address that the issuer has verified, and decides about. */
+  vouched?: string
+  /** Fields that the account gets. An absent one stays as it is. */
+  profile: Partial<Pick<Account, 'name' | 'email' | 'email_verified'>>
+  /**
+   * Undefined: the issuer has no such claim (any more), and the attribute is
+   * deleted.
+   */
+  attributes: Record<string, unknown>
+}
 
-  const { email_verified: flag } = claims
-  if (flag !== undefined && typeof flag !== 'boolean') {
-    ignored.push(
-      `email_verified: must be true or false, and is a ${typeof flag}`,
-    )
-  }
-  const address = read('email', 'email')
+/** Reads the claims of an ID token. A claim that is not valid counts as absent. */
+export function readClaims(upstream: Upstream, claims: IDToken): Said {
+  const { allow, claims: sources } = upstream
+  const sent: Sent = { upstream, claims, ignored: [] }
+  const isVerified = readVerified(sent)
+  const address = readText(sent, 'email', 'email')
   // Another issuer, or an operator, decides about the addresses of other
   // domains.
   const isVouched =
-    flag === true && allow.email_domains?.includes(domainOf(address))
-  const email = sources.email === 'email' ? address : read('email')
-  const name = read('name')
-  const attributes = Object.entries(sources).flatMap(([field, claim]) => {
-    const [, attribute] = /^attributes\.(.+)$/.exec(field) ?? []
-    if (!attribute) return []
-    // JSON of thousands of levels cannot be written or compared.
-    const isValid = !isDeeper(claims[claim], MAX_ATTRIBUTE_DEPTH)
-    if (!isValid) ignored.push(`${claim}: is nested too deeply`)
-    return [[attribute, isValid ? (claims[claim] ?? undefined) : undefined]]
-  })
+    isVerified && allow.email_domains?.includes(domainOf(address))
+  const vouched = isVouched ? address : undefined
+  const email =
+    sources.email === 'email' ? address : readText(sent, 'email', sources.email)
+  const name = readText(sent, 'name', sources.name)
   return {
-    ignored,
-    isAllowed:
-      (isVouched || !allow.email_domains) &&
-      Object.entries(allow.claims).every(([name, value]) =>
-        [claims[name]].flat().includes(value),
-      ),
-    /** The address by which an account may be linked. */
-    linkable: link_by_verified_email && isVouched ? address : undefined,
-    /**
-     * The username of a new account; undefined if it has to be made. At sign-in
-     * a username wins over an address: only the owner of an address may have it
-     * as username.
-     */
-    username() {
-      const own = isVouched ? address : undefined
-      const wanted = foldUsername(read('username') ?? '')
-      if (wanted && (!wanted.includes('@') || wanted === own?.toLowerCase()))
-        return read('username')
-      if (wanted)
-        ignored.push(
-          `${sources.username}: is an address that this issuer does not verify`,
-        )
-      return profileSchema.shape.username.safeParse(own).data
-    },
-    profile: {
-      ...(name !== undefined && { name }),
-      ...(email !== undefined && { email }),
-      // `email_verified` is about the claim `email`. An address that is no
-      // longer sent stays, unverified.
-      ...(sources.email && {
-        email_verified: sources.email === 'email' && isVouched === true,
-      }),
-    },
-    /**
-     * Undefined: the issuer has no such claim (any more), and the attribute is
-     * deleted.
-     */
-    attributes: Object.fromEntries(attributes),
+    ...sent,
+    isAllowed: isAllowed(sent, vouched),
+    vouched,
+    profile: profileOf(sources, { name, email, vouched }),
+    attributes: readAttributes(sent),
   }
 }
-type Said = ReturnType<typeof readClaims>
+
+function readVerified({ claims, ignored }: Sent): boolean {
+  const { email_verified: flag } = claims
+  if (flag === undefined || typeof flag === 'boolean') return flag === true
+  const problem = `must be true or false, and is a ${typeof flag}`
+  ignored.push(`email_verified: ${problem}`)
+  return false
+}
+
+/** Returns the text of a claim; undefined if it is not valid for the field. */
+function readText(
+  { claims, ignored }: Sent,
+  field: 'username' | 'name' | 'email',
+  claim = '',
+): string | undefined {
+  const value = claims[claim] ?? undefined
+  if (claim === '' || value === undefined) return undefined
+  const schema = profileSchema.shape[field]
+  const { data, error } = schema.safeParse(value, { error: plainWords })
+  if (!error) return data
+  const problem =
+    typeof value === 'string'
+      ? error.issues[0]?.message
+      : `must be text, and is a ${typeof value}`
+  ignored.push(`${claim}: ${problem}`)
+  return undefined
+}
+
+/** Returns the attributes of the account, each from its claim. */
+function readAttributes({ upstream, claims, ignored }: Sent) {
+  const attributes: [name: string, value: unknown][] = []
+  for (const [field, claim] of Object.entries(upstream.claims)) {
+    const [, attribute] = /^attributes\.(.+)$/.exec(field) ?? []
+    if (!attribute) continue
+    // JSON of thousands of levels cannot be written or compared.
+    const isTooDeep = isDeeper(claims[claim], MAX_ATTRIBUTE_DEPTH)
+    if (isTooDeep) ignored.push(`${claim}: is nested too deeply`)
+    const value = isTooDeep ? undefined : (claims[claim] ?? undefined)
+    attributes.push([attribute, value])
+  }
+  return Object.fromEntries(attributes)
+}
+
+/** Whether `allow` admits the user. */
+function isAllowed(
+  { upstream: { allow }, claims }: Sent,
+  vouched?: string,
+): boolean {
+  if (allow.email_domains && vouched === undefined) return false
+  return Object.entries(allow.claims).every(([name, value]) =>
+    [claims[name]].flat().includes(value),
+  )
+}
+
+function profileOf(
+  sources: Upstream['claims'],
+  { name, email, vouched }: { name?: string; email?: string; vouched?: string },
+): Said['profile'] {
+  const profile: Said['profile'] = {}
+  if (name !== undefined) profile.name = name
+  if (email !== undefined) profile.email = email
+  // `email_verified` is about the claim `email`. An address that is no longer
+  // sent stays, unverified.
+  if (sources.email) {
+    profile.email_verified = sources.email === 'email' && vouched !== undefined
+  }
+  return profile
+}
+
+/**
+ * Returns the username of a new account; undefined if it has to be made. At
+ * sign-in a username wins over an address: only the owner of an address may
+ * have it as username.
+ */
+function usernameIn(said: Said): string | undefined {
+  const { upstream, vouched, ignored } = said
+  const sent = readText(said, 'username', upstream.claims.username)
+  const wanted = foldUsername(sent ?? '')
+  const isOwn = !wanted.includes('@') || wanted === vouched?.toLowerCase()
+  if (wanted && isOwn) return sent
+  if (wanted) {
+    const problem = 'is an address that this issuer does not verify'
+    ignored.push(`${upstream.claims.username}: ${problem}`)
+  }
+  return profileSchema.shape.username.safeParse(vouched).data
+}
 
 /**
  * Returns the domain of an e-mail address, in lower case; empty if there is
@@ -223,11 +268,12 @@ export const domainOf = (address = '') =>
  */
 async function linkByEmail(
   directory: OwnAccounts,
-  { linkable }: Said,
+  { upstream, vouched }: Said,
   link: Link,
 ) {
-  if (linkable === undefined) return undefined
-  const holders = await directory.findByEmail(linkable)
+  if (!upstream.link_by_verified_email || vouched === undefined)
+    return undefined
+  const holders = await directory.findByEmail(vouched)
   // Another tab may just have added this link.
   const [account, ...others] = holders.filter(({ links = [] }) =>
     links.every(other => isDeepStrictEqual(other, link)),
@@ -239,7 +285,8 @@ async function linkByEmail(
 const present = (attributes: Said['attributes']): Account['attributes'] =>
   JSON.parse(JSON.stringify(attributes))
 
-async function update(
+/** Updates the fields that the issuer decides about. */
+async function updateFields(
   directory: OwnAccounts,
   account: Account,
   { profile, attributes }: Said,
@@ -260,15 +307,10 @@ const WAITS_MS = [0, 10, 40, 160, 640]
  * Adds an account. Of parallel first sign-ins of a user, one adds it, and the
  * others find it.
  */
-async function create(
-  directory: OwnAccounts,
-  said: Said,
-  { name }: Upstream,
-  link: Link,
-) {
+async function addAccount(directory: OwnAccounts, said: Said, link: Link) {
   const digest = hash('sha256', `${link.issuer} ${link.subject}`, 'hex')
-  const fallback = `${name.slice(0, 100)}-${digest.slice(0, 20)}`
-  const wanted = said.username() ?? fallback
+  const fallback = `${said.upstream.name.slice(0, 100)}-${digest.slice(0, 20)}`
+  const wanted = usernameIn(said) ?? fallback
   const holders = await directory.findByEmail(foldUsername(wanted))
   const isTaken = holders.some(({ email_verified }) => email_verified)
   const username = isTaken ? fallback : wanted
