@@ -26,7 +26,7 @@ export function codeOf(secret: string, steps = 0): string {
 export const factorsOf = (usher: Usher, id: string) => createFactors(usher.records).read(id)
 
 /** The current code of the app of an account, which it accepts again if it was used before. */
-export async function nextCode(usher: Usher, id: string): Promise<string> {
+export async function nextCode(usher: Pick<Usher, 'records'>, id: string): Promise<string> {
   let secret = ''
   await usher.records.of<Factors>('Factors', { backup: true }).change(id, ({ value }) => {
     if (!value) return undefined
@@ -45,7 +45,7 @@ export const codesOn = (browser: Browser): string[] =>
   browser.page.html.querySelectorAll('.recovery code').map(code => code.text)
 
 /** Adds an app on the account page. Returns the browser, at the page of the recovery codes. */
-export async function addApp(usher: Usher, username = 'ada', name = '') {
+export async function addApp(usher: Pick<Usher, 'issuer'>, username = 'ada', name = '') {
   const browser = await signedIn(usher, username)
   await browser.open(`${FACTORS}?add=totp`)
   await confirmed(browser)

@@ -1,7 +1,10 @@
-// Reads the memory of a service through Node's inspector: start it with --inspect=127.0.0.1:0.
+// Reads the memory of a service through Node's inspector, and which functions it runs: start it with
+// --inspect=127.0.0.1:0.
 
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
+import { relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import type { Service } from './service.ts'
 
 export interface Memory {
@@ -21,9 +24,9 @@ async function inspect(service: Service) {
   const socket = new WebSocket(url)
   await once(socket, 'open')
   let id = 0
-  async function ask(method: string, params: object) {
+  async function ask<T = Answer>(method: string, params: object): Promise<T> {
     const sent = ++id
-    const answer = Promise.withResolvers<Answer>()
+    const answer = Promise.withResolvers<T>()
     const onMessage = ({ data }: { data: unknown }) => {
       const message = JSON.parse(String(data))
       if (message.id === sent) answer.resolve(message.result)
@@ -66,6 +69,44 @@ export async function memoryOf(service: Service): Promise<Memory> {
   const { result: heap } = await ask('Runtime.evaluate', { expression })
   close()
   return { heap: Number(heap?.value), providers: Number(count?.value) }
+}
+
+/** The functions that ran, by file of `src`: `NAME@PLACE`, or `@PLACE` for one without a name. */
+export type Ran = Map<string, Set<string>>
+
+const SOURCE = fileURLToPath(new URL('../../src/', import.meta.url))
+
+/** Counts the functions of `src` that a service runs. `take` returns those since its last call. */
+export async function countFunctions(service: Service) {
+  const { ask, close } = await inspect(service)
+  await ask('Profiler.enable', {})
+  await ask('Profiler.startPreciseCoverage', { callCount: true, detailed: false })
+  async function take(): Promise<Ran> {
+    const { result: scripts } = await ask<Coverage>('Profiler.takePreciseCoverage', {})
+    const own = scripts.filter(({ url }) => url.startsWith(`file://${SOURCE}`))
+    const ran = own.map(({ url, functions }): [string, Set<string>] => {
+      return [relative(SOURCE, fileURLToPath(url)), new Set(functions.flatMap(nameAndPlace))]
+    })
+    return new Map(ran.filter(([, names]) => names.size > 0))
+  }
+  await take()
+  return { take, close }
+}
+
+/** The name of a function that ran, which can be empty, and its place. */
+function nameAndPlace({ functionName, ranges }: CountedFunction): string[] {
+  const [whole] = ranges
+  return whole?.count ? [`${functionName}@${whole.startOffset}`] : []
+}
+
+interface CountedFunction {
+  functionName: string
+  /** The first range is the whole function. */
+  ranges: { startOffset: number; count: number }[]
+}
+
+interface Coverage {
+  result: { url: string; functions: CountedFunction[] }[]
 }
 
 interface Answer {

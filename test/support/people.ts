@@ -38,7 +38,11 @@ export function credentials(username = 'ada', password = PASSWORD) {
 }
 
 /** A browser in which the user is signed in, without any consent. */
-export async function signedIn(usher: Usher, username = 'ada', password = PASSWORD) {
+export async function signedIn(
+  usher: Pick<Usher, 'issuer'>,
+  username = 'ada',
+  password = PASSWORD,
+) {
   const browser = new Browser(usher.issuer)
   await browser.open('/account')
   await browser.submit(credentials(username, password))
