@@ -159,19 +159,20 @@ export class Records {
   async confirmRemovals(request: object): Promise<void> {
     const { reads } = this.#parts
     const tombstone = now() + SLACK_SECONDS
-    const again = reads
-      .tombstonesIn(request)
-      .map(({ key, version }) => reads.write({ key, version, tombstone }))
-    await Promise.all(again)
+    const removed = reads.tombstonesIn(request)
+    await Promise.all(
+      removed.map(({ key, version }) =>
+        reads.write({ key, version, tombstone }),
+      ),
+    )
   }
 
   /**
    * A keyed hash that only the nodes of this installation can make: 16 bytes.
    */
   keyedHash(purpose: string, text: string): Buffer {
-    const { identity } = this.#parts
-    const hashed = identity.hashName(nameOfRecord(`proof:${purpose}`, text))
-    return Buffer.from(hashed, 'base64url')
+    const name = nameOfRecord(`proof:${purpose}`, text)
+    return Buffer.from(this.#parts.identity.hashName(name), 'base64url')
   }
 
   /**
@@ -221,8 +222,7 @@ export class Collection<T extends object> {
    * request.
    */
   async read(id: string, ...others: Name[]): Promise<Found<T>> {
-    const { reads } = this.#parts
-    const entry = await reads.readEntry(
+    const entry = await this.#parts.reads.readEntry(
       nameOfRecord(this.#kind, id),
       others.map(([kind, otherId]) => nameOfRecord(kind, otherId)),
     )
@@ -234,8 +234,7 @@ export class Collection<T extends object> {
    * none, or none was read.
    */
   lastRead(id: string): Found<T> | undefined {
-    const { reads } = this.#parts
-    const entry = reads.lastRead(nameOfRecord(this.#kind, id))
+    const entry = this.#parts.reads.lastRead(nameOfRecord(this.#kind, id))
     return entry && this.#open(entry)
   }
 
@@ -248,14 +247,13 @@ export class Collection<T extends object> {
     value: T,
     { ttl, indexes, version = 0 }: SaveOptions = {},
   ): Promise<boolean> {
-    const { seal, reads } = this.#parts
+    const key = this.#keyOfRecord(id)
     const kind = this.#kind
     const isInBackup = this.#isInBackup
-    const key = this.#keyOfRecord(id)
-    return reads.write({
+    return this.#parts.reads.write({
       key,
       version,
-      value: sealRecord(seal, key, { kind, isInBackup, value }),
+      value: sealRecord(this.#parts.seal, key, { kind, isInBackup, value }),
       expires: ttl === undefined ? undefined : expiry(ttl) + SLACK_SECONDS,
       indexes: indexes?.map(([index, name]) => this.#keyOfIndex(index, name)),
     })
@@ -282,15 +280,15 @@ export class Collection<T extends object> {
   ): Promise<Change<T>> {
     const { waiting } = this.#parts
     const name = nameOfRecord(this.#kind, id)
-    const attempt = async (found: Found<T>) =>
-      this.#changeOnce(id, found, decide, options)
-
     if (!waiting.isBusy(name)) {
-      const first = await attempt(known ?? (await this.read(id)))
+      const found = known ?? (await this.read(id))
+      const first = await this.#changeOnce(id, found, decide, options)
       if (first) return first
     }
     const change = await waiting.run(name, () =>
-      repeat(async () => attempt(await this.read(id))),
+      repeat(async () =>
+        this.#changeOnce(id, await this.read(id), decide, options),
+      ),
     )
     if (change) return change
     throw new StoreUnavailable(
@@ -318,8 +316,8 @@ export class Collection<T extends object> {
    * record.
    */
   consume(id: string): Promise<boolean> {
-    const { reads } = this.#parts
-    return reads.write({ key: this.#keyOfRecord(id), consumed: now() })
+    const key = this.#keyOfRecord(id)
+    return this.#parts.reads.write({ key, consumed: now() })
   }
 
   /**
@@ -331,9 +329,9 @@ export class Collection<T extends object> {
     seconds = SLACK_SECONDS,
     version?: number,
   ): Promise<boolean> {
-    const { reads } = this.#parts
     const key = this.#keyOfRecord(id)
-    return reads.write({ key, tombstone: expiry(seconds), version })
+    const tombstone = expiry(seconds)
+    return this.#parts.reads.write({ key, tombstone, version })
   }
 
   /**
@@ -361,8 +359,7 @@ export class Collection<T extends object> {
 
   /** Returns the records of `walk`. */
   list(index: string, name: string): Promise<T[]> {
-    const { reads } = this.#parts
-    return reads.call(() => Array.fromAsync(this.walk(index, name)))
+    return this.#parts.reads.call(() => Array.fromAsync(this.walk(index, name)))
   }
 
   /**

@@ -131,11 +131,11 @@ export function createState(
       case 'AuthorizationCode':
         return {
           ...methodsWithGrant(stored, plain),
-          consume: id => useCode(records, model, id),
+          consume: id => useCode(records, model, stored, id),
         }
       case 'DeviceCode':
       case 'BackchannelAuthenticationRequest':
-        return { consume: id => useCode(records, model, id) }
+        return { consume: id => useCode(records, model, stored, id) }
       case 'AccessToken':
         return methodsWithGrant(stored, plain)
       case 'ClientCredentials':
@@ -267,9 +267,9 @@ function methodsWithGrant(stored: Collection<Payload>, plain: Adapter) {
 async function useCode(
   records: Records,
   model: string,
+  codes: Collection<Payload>,
   id: string,
 ): Promise<void> {
-  const codes = records.of<Payload>(model)
   const { value: code } = await codes.read(id)
   // The user has refused (device flow, CIBA): no token will be issued.
   if (code?.error) return void (await codes.consume(id))
