@@ -24,7 +24,7 @@ export async function browsersOf(
   accountId: string,
 ) {
   const [all, allowed] = await Promise.all([
-    sessions.list(accountId),
+    sessions.listOfAccount(accountId),
     consents.list(accountId),
   ])
   const allowedClients = new Set(allowed.map(({ client_id }) => client_id))

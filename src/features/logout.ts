@@ -5,11 +5,11 @@
 import type { Context } from 'koa'
 import type { PageFeature } from '../account/page-feature.ts'
 import type { Settings } from '../config/load.ts'
+import { signOutQueue } from '../oidc/adapter/sessions.ts'
 import { pairwiseSubjects } from '../oidc/claims.ts'
 import { findClient } from '../oidc/clients.ts'
 import type { Oidc } from '../oidc/dependencies.ts'
 import type { Views } from '../pages/views.ts'
-import { signOutQueue } from '../store/delivery-queue.ts'
 import type { Records } from '../store/records.ts'
 import { mapOf } from '../store/values.ts'
 

@@ -287,7 +287,7 @@ export function createDirectory(
       amr,
       grants = {},
       authorizations = {},
-    } of await sessions.list(id)) {
+    } of await sessions.listOfAccount(id)) {
       if (!Array.isArray(amr) || !amr.includes(method)) continue
       const latest = Object.values(authorizations).flatMap(
         ({ grantId }) => grantId ?? [],

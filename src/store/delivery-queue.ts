@@ -9,7 +9,7 @@
 // claims it afterwards; a receiver can be notified twice then.
 
 import pLimit, { type LimitFunction } from 'p-limit'
-import type { Records, Unreadable } from './records.ts'
+import type { Found, Records, Unreadable } from './records.ts'
 
 /** State of a notification in the queue. */
 interface Delivery {
@@ -44,7 +44,7 @@ const MAX_STARTED_DELIVERIES = 200
 /**
  * Epoch seconds, with their fraction: entries of one second keep their order.
  */
-const time = () => Date.now() / 1000
+const preciseNow = () => Date.now() / 1000
 
 /** Returns a queue of notifications of one kind. */
 export function createDeliveryQueue<T extends object>(
@@ -54,60 +54,63 @@ export function createDeliveryQueue<T extends object>(
   type Entry = T & Delivery
   type Deliver = (entry: Entry, isLast: boolean) => Promise<boolean>
   const deliveries = records.of<Entry>(kind)
-  const keyOf = (entry: Entry) => `${idOf(entry)} ${entry.attempt}`
+  const recordId = (entry: Entry) => `${idOf(entry)} ${entry.attempt}`
+  const started: Record<Queue, LimitFunction> = {
+    new: pLimit(MAX_CONCURRENT_DELIVERIES),
+    again: pLimit(MAX_CONCURRENT_DELIVERIES),
+  }
 
-  async function put(entry: Entry) {
-    const indexes: [string, Queue][] = [
-      [index, entry.attempt === 1 ? 'new' : 'again'],
-    ]
-    await deliveries.save(keyOf(entry), entry, { ttl, indexes })
+  async function saveEntry(entry: Entry): Promise<void> {
+    const queue: Queue = entry.attempt === 1 ? 'new' : 'again'
+    const indexes: [string, Queue][] = [[index, queue]]
+    await deliveries.save(recordId(entry), entry, { ttl, indexes })
+  }
+
+  async function attemptDelivery(
+    entry: Entry,
+    deliver: Deliver,
+  ): Promise<void> {
+    if (!(await claimEntry(entry, due => due <= preciseNow()))) return
+    const pause = pauses[entry.attempt - 1]
+    const renewal = renewClaim(entry)
+    const isRetried = await deliver(entry, pause === undefined).finally(() =>
+      clearInterval(renewal),
+    )
+    if (isRetried && pause !== undefined) {
+      const due = preciseNow() + pause
+      await saveEntry({ ...entry, attempt: entry.attempt + 1, due })
+    }
+    await deliveries.remove(recordId(entry))
   }
 
   /**
    * Writes the end of a claim. Returns false for an entry that is gone, or that
    * `isFree` refuses.
    */
-  async function claim(
+  async function claimEntry(
     entry: Entry,
     isFree: (due: number) => boolean,
   ): Promise<boolean> {
-    const decide = ({ value }: { value?: Entry }) =>
+    const claimed = ({ value }: Found<Entry>) =>
       value && isFree(value.due)
-        ? { ...value, due: time() + CLAIM_SECONDS }
+        ? { ...value, due: preciseNow() + CLAIM_SECONDS }
         : undefined
-    const { isWritten } = await deliveries.change(keyOf(entry), decide, { ttl })
+    const id = recordId(entry)
+    const { isWritten } = await deliveries.change(id, claimed, { ttl })
     return isWritten
   }
 
   /** Keeps a claim until the timer is cleared. */
-  function renew(entry: Entry) {
+  function renewClaim(entry: Entry) {
     // The store may be unavailable for a moment: the next renewal is soon
     // enough.
-    const again = () => claim(entry, () => true).catch(() => {})
-    return setInterval(again, RENEW_CLAIM_MS).unref()
-  }
-
-  async function attempt(entry: Entry, deliver: Deliver) {
-    if (!(await claim(entry, due => due <= time()))) return
-    const pause = pauses[entry.attempt - 1]
-    const renewal = renew(entry)
-    const isRetried = await deliver(entry, pause === undefined).finally(() =>
-      clearInterval(renewal),
-    )
-    if (isRetried && pause !== undefined) {
-      await put({ ...entry, attempt: entry.attempt + 1, due: time() + pause })
-    }
-    await deliveries.remove(keyOf(entry))
-  }
-
-  const started: Record<Queue, LimitFunction> = {
-    new: pLimit(MAX_CONCURRENT_DELIVERIES),
-    again: pLimit(MAX_CONCURRENT_DELIVERIES),
+    const renew = () => claimEntry(entry, () => true).catch(() => {})
+    return setInterval(renew, RENEW_CLAIM_MS).unref()
   }
 
   return {
     enqueue: (notification: T) =>
-      put({ ...notification, attempt: 1, due: time() }),
+      saveEntry({ ...notification, attempt: 1, due: preciseNow() }),
 
     /**
      * Enqueues a notification before the change that it is about, so that a
@@ -115,15 +118,17 @@ export function createDeliveryQueue<T extends object>(
      * called, or after `CLAIM_SECONDS`: its delivery then finds out whether the
      * change was made.
      */
-    announce: (notification: T) =>
-      put({ ...notification, attempt: 1, due: time() + CLAIM_SECONDS }),
+    announce(notification: T) {
+      const due = preciseNow() + CLAIM_SECONDS
+      return saveEntry({ ...notification, attempt: 1, due })
+    },
 
     /** The announced change was made. */
     async confirm(notification: T) {
-      const first = keyOf({ ...notification, attempt: 1, due: 0 })
-      const decide = ({ value }: { value?: Entry }) =>
-        value && { ...value, due: time() }
-      await deliveries.change(first, decide, { ttl })
+      const first = recordId({ ...notification, attempt: 1, due: 0 })
+      const dueNow = ({ value }: Found<Entry>) =>
+        value && { ...value, due: preciseNow() }
+      await deliveries.change(first, dueNow, { ttl })
     },
 
     /**
@@ -145,31 +150,11 @@ export function createDeliveryQueue<T extends object>(
       if (room <= 0) return
       const due: Entry[] = []
       for await (const entry of deliveries.walk(index, queue, unreadable)) {
-        if (entry.due <= time()) due.push(entry)
+        if (entry.due <= preciseNow()) due.push(entry)
         if (due.length === room) break
       }
       const inOrder = due.toSorted((one, other) => one.due - other.due)
-      await limit.map(inOrder, entry => attempt(entry, deliver))
+      await limit.map(inOrder, entry => attemptDelivery(entry, deliver))
     },
   }
 }
-
-/** A session has ended; one of its clients has to be notified. */
-export interface SignOut {
-  uid: string
-  accountId: string
-  client_id: string
-  /** The name of the session for the client. */
-  sid: string
-}
-
-/**
- * The queue of back-channel logout (OpenID Connect Back-Channel Logout 1.0).
- */
-export const signOutQueue = (records: Records) =>
-  createDeliveryQueue<SignOut>(records, {
-    names: ['SignOut', 'sign-outs'],
-    idOf: ({ uid, client_id }) => `${uid} ${client_id}`,
-    // Five attempts within an hour or so.
-    pauses: [60, 300, 900, 2400],
-  })

@@ -2,8 +2,7 @@
 
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import type { SessionRecord } from '../../src/oidc/adapter/session-record.ts'
-import { createSessions } from '../../src/oidc/adapter/sessions.ts'
-import { type SignOut, signOutQueue } from '../../src/store/delivery-queue.ts'
+import { createSessions, type SignOut, signOutQueue } from '../../src/oidc/adapter/sessions.ts'
 import { openInstallation } from '../../src/store/open.ts'
 import type { Records } from '../../src/store/records.ts'
 import { startRedis } from '../support/redis.ts'

@@ -11,10 +11,9 @@ import { createAccessRequests } from '../../src/features/ciba/requests.ts'
 import { createInvitations } from '../../src/features/registration/invitations.ts'
 import { createRegisteredClients } from '../../src/features/registration/registered-clients.ts'
 import { grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
-import { createSessions } from '../../src/oidc/adapter/sessions.ts'
+import { createSessions, signOutQueue } from '../../src/oidc/adapter/sessions.ts'
 import { createConsents } from '../../src/oidc/consents.ts'
 import { queueAuditEvent, takeAuditEvents } from '../../src/operation/operator-events.ts'
-import { signOutQueue } from '../../src/store/delivery-queue.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
@@ -117,12 +116,12 @@ const WORK: Record<string, (records: Records) => Work> = {
     return { add, finish: () => take().then(take), round: take }
   },
   'the sessions of an account'(records) {
-    const { save, list, endAll } = createSessions(records)
+    const { save, listOfAccount, endAll } = createSessions(records)
     const accountId = fresh()
     const session = () => ({ uid: fresh(), jti: fresh(), exp: now() + 3600, accountId })
     // Not a sign-in, which would end the oldest of many.
     const add = () => save(session(), 3600)
-    return { add, finish: () => endAll(accountId), round: () => list(accountId) }
+    return { add, finish: () => endAll(accountId), round: () => listOfAccount(accountId) }
   },
   'the grants of an account'(records) {
     const accountId = fresh()

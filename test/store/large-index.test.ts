@@ -6,8 +6,7 @@ import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { createRegisteredClients } from '../../src/features/registration/registered-clients.ts'
 import { grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
-import { createSessions } from '../../src/oidc/adapter/sessions.ts'
-import { signOutQueue } from '../../src/store/delivery-queue.ts'
+import { createSessions, signOutQueue } from '../../src/oidc/adapter/sessions.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
@@ -219,6 +218,6 @@ describe.each([
     })
     await sessions.endAll(accountId)
     for (const id of ids) expect(await isAlive(id)).toBe(false)
-    expect(await sessions.list(accountId)).toEqual([])
+    expect(await sessions.listOfAccount(accountId)).toEqual([])
   })
 })

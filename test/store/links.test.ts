@@ -128,6 +128,6 @@ onEveryStore(records => {
     ])
     expect([used, changed].filter(Boolean)).toHaveLength(1)
     expect(await passwordIs(PASSWORDS[used ? 1 : 2] ?? '')).toBe(true)
-    expect((await sessions.list(account.id)).length).toBe(used ? 0 : 1)
+    expect((await sessions.listOfAccount(account.id)).length).toBe(used ? 0 : 1)
   })
 })

@@ -314,9 +314,9 @@ function grantMethods(records: Records, { grant }: Lifetimes) {
 }
 
 function sessionMethods(sessions: Sessions, { grant }: Lifetimes) {
-  const { find, findByUid, save, retire, end } = sessions
+  const { findByCookie, findByUid, save, retire, end } = sessions
   return {
-    find,
+    find: findByCookie,
 
     findByUid: async (uid: string) => (await findByUid(uid)).value,
 
@@ -328,7 +328,7 @@ function sessionMethods(sessions: Sessions, { grant }: Lifetimes) {
     async destroy(id: string) {
       const session = currentSession()
       if (session && session.jti !== id) return retire(id, session.uid)
-      const uid = session?.uid ?? (await find(id))?.uid
+      const uid = session?.uid ?? (await findByCookie(id))?.uid
       if (uid) await end(uid)
     },
   }

@@ -20,7 +20,7 @@
 
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
-import { signOutQueue } from '../../store/delivery-queue.ts'
+import { createDeliveryQueue } from '../../store/delivery-queue.ts'
 import type { Found, Records } from '../../store/records.ts'
 import { now } from '../../store/store.ts'
 import { BOUNDS } from '../bounds.ts'
@@ -41,6 +41,26 @@ interface Pointer {
   /** Epoch seconds. */
   exp: number
 }
+
+/** A session has ended; one of its clients has to be notified. */
+export interface SignOut {
+  uid: string
+  accountId: string
+  client_id: string
+  /** The name of the session for the client. */
+  sid: string
+}
+
+/**
+ * The queue of back-channel logout (OpenID Connect Back-Channel Logout 1.0).
+ */
+export const signOutQueue = (records: Records) =>
+  createDeliveryQueue<SignOut>(records, {
+    names: ['SignOut', 'sign-outs'],
+    idOf: ({ uid, client_id }) => `${uid} ${client_id}`,
+    // Five attempts within an hour or so.
+    pauses: [60, 300, 900, 2400],
+  })
 
 /** Lifetime of a replaced cookie value, for requests on their way. */
 const FORMER_COOKIE_SECONDS = 60
@@ -67,7 +87,9 @@ export function createSessions(
   const signOuts = signOutQueue(records)
 
   /** The session to which a cookie value leads. */
-  async function find(cookie: string): Promise<SessionRecord | undefined> {
+  async function findByCookie(
+    cookie: string,
+  ): Promise<SessionRecord | undefined> {
     const { value: pointer } = await cookies.read(cookie)
     if (!pointer || pointer.exp < now()) return undefined
     const { value, consumed } = await findByUid(pointer.uid)
@@ -107,7 +129,7 @@ export function createSessions(
     const found = sessions.lastRead(uid)
     const base = found?.value
     const mine = sessionOf(payload, base, grantTtl)
-    const decide = ({ value, version, consumed }: Found<SessionRecord>) => {
+    const mergedWith = ({ value, version, consumed }: Found<SessionRecord>) => {
       const hasEnded = consumed || (!value && version !== 0)
       const merged = hasEnded
         ? undefined
@@ -117,7 +139,12 @@ export function createSessions(
     const indexes: [string, string][] = accountId
       ? [['sessions of account', accountId]]
       : []
-    const saved = await sessions.change(uid, decide, { ttl, indexes }, found)
+    const saved = await sessions.change(
+      uid,
+      mergedWith,
+      { ttl, indexes },
+      found,
+    )
     // The session ended meanwhile. Grants of this request must end with it.
     if (!saved.after)
       return revokeWithSession(records, Object.keys(mine.grants ?? {}))
@@ -187,7 +214,7 @@ export function createSessions(
   }
 
   /** The sessions in which an account is signed in. */
-  async function list(accountId: string): Promise<SessionRecord[]> {
+  async function listOfAccount(accountId: string): Promise<SessionRecord[]> {
     const all = await sessions.list('sessions of account', accountId)
     return all.filter(
       session => session.accountId === accountId && session.exp > now(),
@@ -195,7 +222,9 @@ export function createSessions(
   }
 
   async function endOldest(accountId: string, latest: string): Promise<void> {
-    const others = (await list(accountId)).filter(({ uid }) => uid !== latest)
+    const others = (await listOfAccount(accountId)).filter(
+      ({ uid }) => uid !== latest,
+    )
     const inOrder = others.toSorted(
       (a, b) => (b.loginTs ?? 0) - (a.loginTs ?? 0),
     )
@@ -231,12 +260,12 @@ export function createSessions(
     uid: string,
     grants: Record<string, number>,
   ): Promise<boolean> {
-    const decide = ({ value, consumed }: Found<SessionRecord>) =>
+    const withGrants = ({ value, consumed }: Found<SessionRecord>) =>
       value && !consumed
         ? { ...value, grants: unexpired({ ...value.grants, ...grants }) }
         : undefined
     const ttl = ({ exp }: SessionRecord) => ({ ttl: exp - now() })
-    const { isWritten } = await sessions.change(uid, decide, ttl)
+    const { isWritten } = await sessions.change(uid, withGrants, ttl)
     return isWritten
   }
 
@@ -283,9 +312,9 @@ export function createSessions(
   }
 
   return {
-    find,
+    findByCookie,
     findByUid,
-    list,
+    listOfAccount,
     save,
     retire,
     createSuccessor,
