@@ -34,7 +34,14 @@ import { createSessions } from './oidc/adapter/sessions.ts'
 import { RefusedClients } from './oidc/clients.ts'
 import { createConsents } from './oidc/consents.ts'
 import type { Fetch, ProviderDependencies } from './oidc/dependencies.ts'
-import { canonicalPaths, finishAnswers } from './oidc/endpoints.ts'
+import {
+  canonicalPaths,
+  ERROR_FORMATS,
+  finishAnswers,
+  isEndpointForPrograms,
+  routesOf,
+  storedPaths,
+} from './oidc/endpoints.ts'
 import { described } from './oidc/error-descriptions.ts'
 import {
   type LibraryProvider,
@@ -44,12 +51,6 @@ import {
 } from './oidc/feature.ts'
 import { createGrants } from './oidc/grants.ts'
 import { stateLifetimes } from './oidc/lifetimes.ts'
-import {
-  ERROR_FORMATS,
-  isEndpointForPrograms,
-  routesOf,
-  storedPaths,
-} from './oidc/paths.ts'
 import { createProvider } from './oidc/provider.ts'
 import { clientInfoOf } from './operation/client-info.ts'
 import { cacheKeySets } from './operation/client-key-sets.ts'

@@ -12,9 +12,9 @@ import { configFolder, type Settings } from '../config/load.ts'
 import { didYouMean, fill } from '../config/report/wording.ts'
 import { type ClientFile, withoutSecret } from '../config/schema/client.ts'
 import { CLOCK_TOLERANCE_SECONDS } from '../oidc/client-jwts.ts'
+import { redact } from '../oidc/display-text.ts'
+import { endpointOf } from '../oidc/endpoints.ts'
 import { DESCRIPTIONS } from '../oidc/error-descriptions.ts'
-import { harmless } from '../oidc/harmless.ts'
-import { endpointOf } from '../oidc/paths.ts'
 import {
   ANY_SECRET,
   type Compared,
@@ -117,12 +117,12 @@ function failureOfLine(line: LogLine): FailedRequest | undefined {
   return {
     ...resultOf(line),
     endpoint: endpointOf(String(route)) ?? String(route),
-    error: harmless(String(error)),
-    detail: harmlessText(detail),
-    client_id: harmlessText(line.client_id ?? unkept.client_id),
-    authentication: harmlessText(unkept.authentication) ?? UNKNOWN,
+    error: redact(String(error)),
+    detail: redactedText(detail),
+    client_id: redactedText(line.client_id ?? unkept.client_id),
+    authentication: redactedText(unkept.authentication) ?? UNKNOWN,
     sent: Object.fromEntries(
-      sent.map(([name, value]) => [name, harmless(String(value))]),
+      sent.map(([name, value]) => [name, redact(String(value))]),
     ),
     names: Array.isArray(unkept.names) ? unkept.names.map(String) : [],
   }
@@ -133,8 +133,8 @@ function resultOf({ time, status }: LogLine) {
   return { at: at || 0, status: Number(status) }
 }
 
-function harmlessText(value: unknown): string | undefined {
-  return value === undefined ? undefined : harmless(String(value))
+function redactedText(value: unknown): string | undefined {
+  return value === undefined ? undefined : redact(String(value))
 }
 
 /** Returns advice about a request that the store does not have. */
@@ -415,7 +415,7 @@ function sentAs({ failure }: Facts, name: string): string {
  * may be secret.
  */
 const wordsIn = (values: string[]) =>
-  values.flatMap(value => harmless(value).split(' '))
+  values.flatMap(value => redact(value).split(' '))
 
 /** The parts of a URI that are compared, with their names. */
 const URI_PARTS = [

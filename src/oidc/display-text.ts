@@ -1,63 +1,55 @@
-// Texts that people read: names, descriptions, translations. Some scripts need
-// invisible characters to be written correctly, so the rules of identifiers,
-// such as usernames, do not apply here.
+// Texts that people read: names, descriptions, translations, and the texts of
+// clients in logs. Some scripts need invisible characters to be written
+// correctly, so the rules of identifiers, such as usernames, do not apply here.
 
 /**
  * Scripts whose letters change their form beside a joiner: those of Arabic, and
  * those of India and its neighbours.
  */
 const JOINING_SCRIPTS = [
-  ...[
-    'Adlm',
-    'Arab',
-    'Mand',
-    'Mani',
-    'Mong',
-    'Nkoo',
-    'Phag',
-    'Rohg',
-    'Sogd',
-    'Syrc',
-  ],
-  ...[
-    'Beng',
-    'Cakm',
-    'Deva',
-    'Gran',
-    'Gujr',
-    'Guru',
-    'Knda',
-    'Kthi',
-    'Limb',
-    'Mlym',
-    'Modi',
-  ],
-  ...[
-    'Mtei',
-    'Newa',
-    'Orya',
-    'Saur',
-    'Sidd',
-    'Sinh',
-    'Takr',
-    'Taml',
-    'Telu',
-    'Tibt',
-    'Tirh',
-  ],
-  ...[
-    'Bali',
-    'Batk',
-    'Bugi',
-    'Cham',
-    'Java',
-    'Khmr',
-    'Lana',
-    'Mymr',
-    'Rjng',
-    'Sund',
-    'Tglg',
-  ],
+  'Adlm',
+  'Arab',
+  'Mand',
+  'Mani',
+  'Mong',
+  'Nkoo',
+  'Phag',
+  'Rohg',
+  'Sogd',
+  'Syrc',
+  'Beng',
+  'Cakm',
+  'Deva',
+  'Gran',
+  'Gujr',
+  'Guru',
+  'Knda',
+  'Kthi',
+  'Limb',
+  'Mlym',
+  'Modi',
+  'Mtei',
+  'Newa',
+  'Orya',
+  'Saur',
+  'Sidd',
+  'Sinh',
+  'Takr',
+  'Taml',
+  'Telu',
+  'Tibt',
+  'Tirh',
+  'Bali',
+  'Batk',
+  'Bugi',
+  'Cham',
+  'Java',
+  'Khmr',
+  'Lana',
+  'Mymr',
+  'Rjng',
+  'Sund',
+  'Tglg',
 ]
 const IN_JOINING_SCRIPT = `[[${JOINING_SCRIPTS.map(name => `\\p{scx=${name}}`).join('')}]&&[\\p{L}\\p{M}]]`
 /**
@@ -206,4 +198,35 @@ export function beginningOf(text: string, maxLength: number): string {
     end = index + segment.length
   }
   return text.slice(0, end)
+}
+
+const MAX_REDACTED_CHARS = 200
+
+/**
+ * User name and password of a URL, values of its query, and runs that may be
+ * random.
+ */
+const SUSPECT = /(?<=:\/\/)[^/\s]*@|(?<=[?&#][^=&#\s]*=)[^&#\s]+|([\w-]{20,})/g
+
+/**
+ * A long run with a digit and a capital may be random; each run is read once,
+ * as a whole.
+ */
+const hideSecret = (_found: string, run = '') =>
+  run && !(/\d/.test(run) && /[A-Z]/.test(run))
+    ? run.replace(/[0-9a-f]{32,}/g, '•')
+    : '•'
+
+/**
+ * Returns a text of a client as logs and terminals may show it: without what may
+ * be a secret, and at most `MAX_REDACTED_CHARS` long. Compare it with other
+ * redacted texts only.
+ */
+export function redact(value: string): string {
+  const shown = value
+    .replace(SUSPECT, hideSecret)
+    .replace(/[\p{C}\p{Zl}\p{Zp}]/gu, ' ')
+  return shown.length > MAX_REDACTED_CHARS
+    ? `${beginningOf(shown, MAX_REDACTED_CHARS)}…`
+    : shown
 }

@@ -28,7 +28,7 @@ import type {
 } from './dependencies.ts'
 import type { LibraryProvider } from './feature.ts'
 import type { Outcome } from './interactions.ts'
-import { noteEvent } from './note.ts'
+import { noteEvent } from './log.ts'
 import { ACCOUNT_CLIENT } from './vocabulary.ts'
 
 /**

@@ -78,6 +78,7 @@ import type {
   User,
 } from './dependencies.ts'
 import { dpop } from './dpop.ts'
+import { routesOf } from './endpoints.ts'
 import {
   type Feature,
   type LibraryFeatures,
@@ -97,7 +98,6 @@ import {
   requireScope,
   stateLifetimes,
 } from './lifetimes.ts'
-import { routesOf } from './paths.ts'
 import { createPolicy, precedesConsent } from './policy.ts'
 import {
   checkRequest,

@@ -11,8 +11,8 @@ import { mapOf, readJson } from '../store/values.ts'
 import { BOUNDS } from './bounds.ts'
 import { isKnown, scopeOf } from './clients.ts'
 import type { Oidc } from './dependencies.ts'
+import { redact } from './display-text.ts'
 import type { Feature } from './feature.ts'
-import { harmless } from './harmless.ts'
 import { checkResponseMode } from './response-modes.ts'
 
 const OFFLINE_ACCESS = 'offline_access'
@@ -158,12 +158,12 @@ export function logIgnored(
   others: string[] = [],
 ): void {
   const { scopes, audience } = ignoredIn(ctx)
-  const ofScopes = scopes.map(scope => `scope ${harmless(scope)}`)
+  const ofScopes = scopes.map(scope => `scope ${redact(scope)}`)
   const ofAudience = audience === undefined ? [] : ['audience']
   const ignored = [...ofAudience, ...ofScopes, ...others]
   const { log } = ctx.state
   if (ignored.length) log.ignored = ignored.join(', ')
-  if (scopes.length) log.scope_ignored = scopes.map(harmless).join(' ')
+  if (scopes.length) log.scope_ignored = scopes.map(redact).join(' ')
   if (scopes.length || ofAudience.length) log.detail = NEEDS_RESOURCE
 }
 
@@ -194,8 +194,8 @@ function unknownIn(ctx: KoaContextWithOIDC, known: KnownValues): string[] {
     ctx.oidc.params?.resource === undefined &&
     sentWords(ctx, 'resource').length > 0
   return [
-    ...acrs.map(value => `acr_values ${harmless(value)}`),
-    ...unknownClaims(ctx.oidc, known).map(name => `claim ${harmless(name)}`),
+    ...acrs.map(value => `acr_values ${redact(value)}`),
+    ...unknownClaims(ctx.oidc, known).map(name => `claim ${redact(name)}`),
     ...(isResourceOff ? ['resource'] : []),
   ]
 }

@@ -3,7 +3,7 @@
 // never contains a secret.
 
 import type { Logger } from 'pino'
-import { noteEvent } from '../oidc/note.ts'
+import { noteEvent } from '../oidc/log.ts'
 
 /** An audit event with its fields. */
 export type AuditEvent = { event: AuditEventName } & Record<string, unknown>

@@ -11,9 +11,8 @@ import {
 } from '../config/schema/client.ts'
 import { allScopes } from '../config/schema/resource.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
-import { forTerminal } from '../oidc/display-text.ts'
-import { harmless } from '../oidc/harmless.ts'
-import { endpointOf } from '../oidc/paths.ts'
+import { forTerminal, redact } from '../oidc/display-text.ts'
+import { endpointOf } from '../oidc/endpoints.ts'
 import type { Records } from '../store/records.ts'
 import { now, StoreUnavailable } from '../store/store.ts'
 import { networkOf } from './client-info.ts'
@@ -68,7 +67,7 @@ const SHOWN: string[] = [
   'audience',
 ]
 /**
- * Other parameters are stored by name only: each name is harmless on a
+ * Other parameters are stored by name only: each name is redact on a
  * terminal.
  */
 const PARAMETER_NAME = /^[a-z_]{1,40}$/
@@ -359,17 +358,17 @@ export function failedSignIn(
   } = audit
   if (!/^(sign_in|second_factor)_(failed|throttled)$/.test(String(event)))
     return undefined
-  const sent = { account: harmless(String(account)), ip: harmless(String(ip)) }
+  const sent = { account: redact(String(account)), ip: redact(String(ip)) }
   const about = {
     error: 'sign_in',
-    detail: harmless(String(reason)),
+    detail: redact(String(reason)),
     sent,
     names: [],
   }
   return {
     endpoint: 'sign-in',
     ...about,
-    authentication: harmless(String(factor)),
+    authentication: redact(String(factor)),
   }
 }
 
@@ -411,12 +410,12 @@ function failedRequest(ctx: Context): Described | undefined {
   return {
     endpoint: endpointOf(ctx.path) ?? String(ctx._matchedRoute ?? 'none'),
     error,
-    ...(typeof detail === 'string' && { detail: harmless(detail) }),
+    ...(typeof detail === 'string' && { detail: redact(detail) }),
     client_id:
       typeof client_id === 'string' ? client_id : unknownClient(ctx, params),
     authentication,
     sent: Object.fromEntries(
-      sent.map(name => [name, harmless([params[name]].flat().join(' '))]),
+      sent.map(name => [name, redact([params[name]].flat().join(' '))]),
     ),
     names: others.slice(0, MAX_NAMES),
   }
@@ -430,10 +429,10 @@ function unknownClient(
   ctx: Context,
   { client_id }: Record<string, unknown>,
 ): string | undefined {
-  if (typeof client_id === 'string') return harmless(client_id)
+  if (typeof client_id === 'string') return redact(client_id)
   const [, basic] = /^basic (\S+)$/i.exec(ctx.get('Authorization')) ?? []
   if (!basic) return undefined
-  return harmless(Buffer.from(basic, 'base64').toString().replace(/:.*/s, ''))
+  return redact(Buffer.from(basic, 'base64').toString().replace(/:.*/s, ''))
 }
 
 const METHODS = new Map(

@@ -1,7 +1,7 @@
 // Authorization requests and sign-outs by POST, where the library expects GET.
 
 import type { Middleware } from 'koa'
-import type { Routes } from '../oidc/paths.ts'
+import type { Routes } from '../oidc/endpoints.ts'
 import { refuseLongUrl } from '../oidc/requests.ts'
 import { isSameOrigin, readForm } from '../operation/forms.ts'
 import type { Views } from './views.ts'

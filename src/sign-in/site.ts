@@ -6,6 +6,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import { createSignatures } from '../oidc/cookies.ts'
+import { AUTHORIZATION } from '../oidc/endpoints.ts'
 import type { Feature, LibraryProvider } from '../oidc/feature.ts'
 import {
   createBrowserSession,
@@ -13,7 +14,6 @@ import {
   type Login,
   type Session,
 } from '../oidc/interactions.ts'
-import { AUTHORIZATION } from '../oidc/paths.ts'
 import { ACCOUNT_CLIENT } from '../oidc/vocabulary.ts'
 import { createCsrf, type Form, readForm } from '../operation/forms.ts'
 import { PLACES } from '../pages/page-data.ts'

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { pino } from 'pino'
 import { expect, test } from 'vitest'
 import { readSettings } from '../../src/config/load.ts'
-import { harmless } from '../../src/oidc/harmless.ts'
+import { redact } from '../../src/oidc/display-text.ts'
 import { clientInfoOf } from '../../src/operation/client-info.ts'
 import type { Readiness } from '../../src/operation/health.ts'
 import { createMetrics } from '../../src/operation/metrics.ts'
@@ -38,7 +38,7 @@ const fill = (filling: string, length: number) =>
 const HARMLESS_MS = 50
 const TRIES = 3
 
-/** The CPU time of the fastest try. A harmless try is not repeated. */
+/** The CPU time of the fastest try. A redact try is not repeated. */
 async function fastest(run: () => unknown): Promise<number> {
   let best = Infinity
   for (let i = 0; i < TRIES && best > HARMLESS_MS; i++) {
@@ -107,7 +107,7 @@ test.each(PLACES)(
 
 /** Functions that match patterns in text of strangers, with the maximum length and the repetitions. */
 const READERS: [string, (text: string) => unknown, longest: number, times: number][] = [
-  ['the text of a failed request', harmless, 56_000, 1],
+  ['the text of a failed request', redact, 56_000, 1],
   ['client info', text => clientInfoOf({ ip: '::1', get: () => text }), 512, 500],
 ]
 

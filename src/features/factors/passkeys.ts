@@ -30,7 +30,7 @@ import {
 } from '@simplewebauthn/server/helpers'
 import type { Context } from 'koa'
 import type { Settings } from '../../config/load.ts'
-import { harmless } from '../../oidc/harmless.ts'
+import { redact } from '../../oidc/display-text.ts'
 import type { Login } from '../../oidc/interactions.ts'
 import { PHISHING_RESISTANT_ACR } from '../../oidc/vocabulary.ts'
 import type { Account } from '../../sign-in/account.ts'
@@ -204,7 +204,7 @@ export function createPasskeys(
     }
     // The package throws for most wrong answers, whatever is wrong.
     const verified = await verify(expected).catch(error => {
-      throw new Refused('passkey_wrong', harmless(reasonOf(error)))
+      throw new Refused('passkey_wrong', redact(reasonOf(error)))
     })
     if (!verified) throw new Refused('passkey_wrong', 'wrong signature')
     const { isRepeated } = await challenges.take(challenge, ctx)

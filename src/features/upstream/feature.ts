@@ -33,8 +33,8 @@ import type { IDToken } from 'openid-client'
 import type { Pages } from '../../account/page-feature.ts'
 import type { Settings } from '../../config/load.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
+import { redact } from '../../oidc/display-text.ts'
 import type { Feature, Finisher } from '../../oidc/feature.ts'
-import { harmless } from '../../oidc/harmless.ts'
 import { ASSERTION_GRANT } from '../../oidc/vocabulary.ts'
 import { note } from '../../operation/audit.ts'
 import { createPlainFetch } from '../../operation/egress.ts'
@@ -429,7 +429,7 @@ function describeFailure(error: unknown): string {
   const { error: name, code, message, cause } = mapOf(error)
   // The cause may be JSON of the issuer, with members of any type.
   const parts = [name, code, message, mapOf(cause).message].filter(isText)
-  return harmless(parts.filter(Boolean).join(': '))
+  return redact(parts.filter(Boolean).join(': '))
 }
 
 /** Returns the sign-in of a user of the issuer. */

@@ -1,6 +1,6 @@
-// Notes of the wrapper about a request, beside its answer: audit events, and
-// the reason of a failure. Both are kept in the state of the request;
-// operation/log.ts writes them to the log when the request is over.
+// The log of a request, beside its answer: audit events, and the reason of a
+// failure. Both are kept in the state of the request; operation/log.ts writes
+// them to the log when the request is over.
 
 import type { Context, ParameterizedContext } from 'koa'
 import type { errors } from 'oidc-provider'
