@@ -50,8 +50,8 @@ import {
   type ShowError,
 } from './oidc/feature.ts'
 import { createGrants } from './oidc/grants.ts'
-import { stateLifetimes } from './oidc/lifetimes.ts'
 import { createProvider } from './oidc/provider.ts'
+import { stateLifetimes } from './oidc/tokens.ts'
 import { clientInfoOf } from './operation/client-info.ts'
 import { cacheKeySets } from './operation/client-key-sets.ts'
 import { edge, jsonHeaders, originForm, pageHeaders } from './operation/edge.ts'

@@ -3,7 +3,7 @@
 
 import type { Context } from 'koa'
 import { type Consent, readKey } from '../oidc/consents.ts'
-import { lifetimeOf, lifetimesOf } from '../oidc/lifetimes.ts'
+import { lifetimeOf, lifetimesOf } from '../oidc/tokens.ts'
 import { note } from '../operation/audit.ts'
 import { PLACES } from '../pages/page-data.ts'
 import { markOf } from '../pages/views.ts'

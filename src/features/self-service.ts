@@ -18,7 +18,7 @@ import {
 import type { PageFeature } from '../account/page-feature.ts'
 import type { Settings } from '../config/load.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
-import { createSignatures } from '../oidc/cookies.ts'
+import { createSignatures } from '../oidc/browser.ts'
 import type { Oidc } from '../oidc/dependencies.ts'
 import type { Interaction } from '../oidc/interactions.ts'
 import { ACCOUNT_CLIENT } from '../oidc/vocabulary.ts'

@@ -83,6 +83,13 @@ export function claimsByScope(
 }
 
 /**
+ * Whether ID tokens have a `jti`, which names their grant: a client may exchange
+ * them (features/token-exchange/).
+ */
+export const namesGrants = ({ resources }: ProviderSettings): boolean =>
+  Object.values(resources).some(({ exchange }) => exchange)
+
+/**
  * Returns claims of a user with the names and in the form that the file of the
  * client has.
  */

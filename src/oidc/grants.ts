@@ -9,22 +9,19 @@ import {
 } from 'oidc-provider'
 import type { Records } from '../store/records.ts'
 import { required } from '../store/values.ts'
-import { newTag, revokeGrant, signInOf } from './adapter/grants.ts'
-import { isTokenRequest } from './adapter/request.ts'
+import { accountOfGrant } from './accounts.ts'
+import { newTag, revokeGrant } from './adapter/grants.ts'
 import { claimsOfGrant, requestedScopes } from './claims.ts'
-import { refusalOf } from './clients.ts'
 import {
   type Consent,
   type Decision,
   type Detail,
-  keyOf,
   readKey,
 } from './consents.ts'
 import type {
   ClientMetadata,
   Oidc,
   ProviderDependencies,
-  User,
 } from './dependencies.ts'
 import type { LibraryProvider } from './feature.ts'
 import type { Outcome } from './interactions.ts'
@@ -61,22 +58,16 @@ type Allowed = Pick<Consent, 'accountId' | 'scopes' | 'declined'> & {
   iat?: number
 }
 
-/** A code or token of the library. */
-type Used = { accountId?: string; grantId?: string }
-
 /** See `createGrants`. */
-export type Grants<U extends User = User> = ReturnType<typeof createGrants<U>>
+export type Grants = ReturnType<typeof createGrants>
 
 /**
  * Returns the functions that make grants from recorded consents: each
  * authorization has its own grant.
  */
-export function createGrants<U extends User>({
-  records,
-  users,
-  consents,
-  settings,
-}: ProviderDependencies<U>) {
+export function createGrants(dependencies: ProviderDependencies) {
+  const { records, consents, settings } = dependencies
+
   /**
    * Records the scopes of a client with `consent: implicit`. Returns false, and
    * records nothing, if the request cannot succeed yet: it may be refused, or
@@ -149,43 +140,6 @@ export function createGrants<U extends User>({
     if (!consent || consent.appearance !== appearanceOf(client))
       return undefined
     return grantOf(provider, client, { ...consent, jti: id, iat: signedIn })
-  }
-
-  /**
-   * Returns the account of a grant, if it is enabled and its consent covers the
-   * grant.
-   *
-   * Ending access first writes that it ended and then looks for grants. Either
-   * it finds a grant that is saved meanwhile, or this finds that access has
-   * ended, before a token is issued.
-   */
-  async function accountOf(grant: Grant): Promise<U | undefined> {
-    const { accountId = '', clientId = '', iat: signedIn } = grant
-    await consents.readWithAccount(accountId, clientId)
-    const account = await users.findEnabled(accountId, signedIn)
-    const { scopes = [] } = (await consents.find(accountId, clientId)) ?? {}
-    return allowedBy(grant).every(key => scopes.includes(key))
-      ? account
-      : undefined
-  }
-
-  /**
-   * Returns the account of a code or token that is used, if its access has not
-   * ended since. Throws if the account may not use the client any more.
-   */
-  async function accountOfToken({ client, entities }: Oidc, token: Used) {
-    const account =
-      isTokenRequest() && entities.Grant
-        ? await accountOf(entities.Grant)
-        : await users.findEnabled(
-            token.accountId ?? '',
-            await signInOf(records, token),
-          )
-    const refusal = account && client && refusalOf(client, account)
-    if (!refusal) return account
-    throw isTokenRequest()
-      ? new errors.InvalidGrant(refusal)
-      : new errors.InvalidToken(refusal)
   }
 
   /**
@@ -277,7 +231,7 @@ export function createGrants<U extends User>({
   async function checkToken({
     oidc: { grant },
   }: KoaContextWithOIDC): Promise<void> {
-    if (!grant || (await accountOf(grant))) return
+    if (!grant || (await accountOfGrant(dependencies, grant))) return
     await revokeGrant(records, grant.jti)
     throw new errors.AccessDenied(
       undefined,
@@ -285,22 +239,8 @@ export function createGrants<U extends User>({
     )
   }
 
-  return { make, accountOfToken, fromConsent, checkToken }
+  return { make, fromConsent, checkToken }
 }
-
-/**
- * The keys of the scopes in a grant, as in the consent that it was made from.
- */
-function allowedBy(grant: Grant): string[] {
-  const ofApis = Object.keys(grant.resources ?? {}).flatMap(resource =>
-    wordsOf(grant.getResourceScope(resource)).map(scope =>
-      keyOf(scope, resource),
-    ),
-  )
-  return [...wordsOf(grant.getOIDCScope()), ...ofApis]
-}
-
-const wordsOf = (text: string) => text.split(' ').filter(Boolean)
 
 /**
  * Sets the `sid` of the client in this session to a keyed hash. The library

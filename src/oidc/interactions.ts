@@ -1,66 +1,18 @@
-// Interactions and sessions of the library, for the pages, and the browser that
-// each interaction began in.
+// Interactions: what a page is shown for, and the answer of the user. The
+// library keeps them as records; no other browser can answer one.
 
-import { createHash, randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
-import { errors, type Provider } from 'oidc-provider'
+import {
+  errors,
+  type Interaction as LibraryInteraction,
+  type Provider,
+} from 'oidc-provider'
 import { now } from '../store/store.ts'
 import { mapOf } from '../store/values.ts'
+import type { AdapterPart } from './adapter/adapter.ts'
+import { currentRequest } from './adapter/request.ts'
+import { browserCookie, type Deployment, isOfBrowser } from './browser.ts'
 import type { Decision } from './consents.ts'
-import { cookieNames, originCookie } from './cookies.ts'
-import type { ProviderSettings } from './dependencies.ts'
-
-type Deployment = Pick<ProviderSettings, 'development'>
-type Cookies = Pick<Context, 'cookies'>
-
-/**
- * Long: two tabs that open at once in a browser without this cookie overwrite
- * each other's.
- */
-const BROWSER_COOKIE_SECONDS = 400 * 24 * 3600
-
-/**
- * Returns the cookie that binds interactions to a browser: a `__Host-` cookie.
- * The library's interaction cookies have a path and cannot be `__Host-`
- * cookies, so that another domain could plant those of its own sign-in (login
- * CSRF). Pages ignore them.
- */
-const browserCookie = ({ cookies }: Cookies, { development }: Deployment) =>
-  cookies.get(cookieNames(development).browser, { signed: true })
-
-const browserHash = (cookie: string) =>
-  createHash('sha256').update(cookie).digest('base64url')
-
-/**
- * Sets the cookie of the browser. Returns the part of an interaction's details
- * that names the browser.
- */
-export function bindBrowser(
-  ctx: Cookies,
-  settings: Deployment,
-): { browser: string } {
-  const { development } = settings
-  const value =
-    browserCookie(ctx, settings) ?? randomBytes(24).toString('base64url')
-  ctx.cookies.set(cookieNames(development).browser, value, {
-    ...originCookie(development),
-    maxAge: BROWSER_COOKIE_SECONDS * 1000,
-  })
-  return { browser: browserHash(value) }
-}
-
-/**
- * Whether the interaction with these details began in the browser of the
- * request.
- */
-export function isOfBrowser(
-  ctx: Cookies,
-  settings: Deployment,
-  details: unknown,
-): boolean {
-  const value = browserCookie(ctx, settings)
-  return value !== undefined && mapOf(details).browser === browserHash(value)
-}
 
 /** A sign-in, with the library's names. */
 export type Login = {
@@ -123,12 +75,10 @@ export function stepAt(
 const FIRST_PAGE_SECONDS = 10
 
 /** Checks of the login prompt that fail for every user but one. */
-const USER_CHECKS = /^(id_token_hint|claims_id_token_sub_value)$/
+const USER_CHECKS = ['id_token_hint', 'claims_id_token_sub_value']
 
 /** A pending interaction. Nothing in it comes from the browser. */
-export type Interaction = Awaited<
-  ReturnType<ReturnType<typeof createInteractions>['read']>
->
+export type Interaction = Awaited<ReturnType<typeof describeInteraction>>
 
 /**
  * Interactions for the interaction pages. All functions throw 400 for one that
@@ -139,10 +89,12 @@ export function createInteractions(provider: Provider, settings: Deployment) {
    * Returns a pending interaction. Throws if it expired, its session ended, or
    * it belongs to another browser.
    */
-  async function find(ctx: Context, uid = String(ctx.params.uid)) {
-    const found =
-      (await provider.Interaction.find(uid)) ??
-      gone(ctx, 'it is finished or expired')
+  async function findPending(
+    ctx: Context,
+    uid = String(ctx.params.uid),
+  ): Promise<LibraryInteraction> {
+    const found = await provider.Interaction.find(uid)
+    if (!found) return gone(ctx, 'it is finished or expired')
     // The library tolerates a difference of clocks for some seconds, but the
     // browser has dropped the cookie that leads back to the request: what is
     // accepted now would be lost on a page without a way back.
@@ -150,72 +102,24 @@ export function createInteractions(provider: Provider, settings: Deployment) {
     if (!isOfBrowser(ctx, settings, found.prompt.details)) {
       const isKnown = browserCookie(ctx, settings) !== undefined
       const isNew = found.iat + FIRST_PAGE_SECONDS > now() && !isKnown
-      gone(
-        ctx,
-        'it began with another cookie',
-        isNew ? 'cookie_missing' : 'another_browser',
-      )
+      const error = isNew ? 'cookie_missing' : 'another_browser'
+      gone(ctx, 'it began with another cookie', error)
     }
-    const { uid: ofSession, accountId } = found.session ?? {}
-    const current = ofSession
-      ? await provider.Session.findByUid(ofSession)
-      : found.session
-    return current?.accountId === accountId
-      ? found
-      : gone(ctx, 'its session has ended')
+    if (!(await hasItsSession(provider, found)))
+      gone(ctx, 'its session has ended')
+    return found
   }
 
   return {
     /** Returns the interaction of the request. */
-    async read(ctx: Context) {
-      const { uid, prompt, params, session, lastSubmission, deviceCode } =
-        await find(ctx)
-      const { login_hint, ui_locales } = params
-      const expectsOther =
-        session?.accountId !== undefined &&
-        prompt.reasons.some(name => USER_CHECKS.test(name))
-      return {
-        uid,
-        prompt,
-        /** Parameters of the authorization request. */
-        params,
-        clientId: String(params.client_id),
-        device: deviceCode
-          ? await readDevice(ctx, provider, deviceCode)
-          : undefined,
-        // A device polls the token endpoint.
-        redirectUri: deviceCode ? undefined : String(params.redirect_uri),
-        ...(typeof login_hint === 'string' && { loginHint: login_hint }),
-        /** Language tags, the preferred first. */
-        ...(typeof ui_locales === 'string' && { uiLocales: ui_locales }),
-        /** The account that is signed in in this browser. */
-        accountId: session?.accountId,
-        /** The step of a sign-in that this prompt is. */
-        step: stepAt(lastSubmission, prompt.name),
-        /** The client expects another user than the one who is signed in. */
-        expectsOther,
-        /**
-         * Another sign-in is needed: the user has chosen it, or the last one is
-         * not what the client demands.
-         */
-        another:
-          expectsOther ||
-          Boolean(lastSubmission?.login) ||
-          wantsAnother(lastSubmission),
-        /**
-         * The client's access was removed, or its name or hosts changed, while
-         * the page was open.
-         */
-        withdrawn:
-          prompt.name === 'consent' &&
-          mapOf(lastSubmission?.consent).accountId === session?.accountId,
-      }
+    async read(ctx: Context): Promise<Interaction> {
+      return describeInteraction(ctx, provider, await findPending(ctx))
     },
 
     /** Throws unless the interaction waits for a sign-in in this browser. */
-    async assertSignIn(ctx: Context, uid: string) {
-      if ((await find(ctx, uid)).prompt.name !== 'login')
-        gone(ctx, 'it waits for no sign-in')
+    async assertSignIn(ctx: Context, uid: string): Promise<void> {
+      const { prompt } = await findPending(ctx, uid)
+      if (prompt.name !== 'login') gone(ctx, 'it waits for no sign-in')
     },
 
     /**
@@ -223,12 +127,14 @@ export function createInteractions(provider: Provider, settings: Deployment) {
      * on. It names the client: if the interaction expires on the way, the page
      * that says so links to it.
      */
-    async finish(ctx: Context, outcome: Outcome, uid?: string) {
-      const interaction = await find(ctx, uid)
-      interaction.result = {
-        ...(!outcome.error && interaction.lastSubmission),
-        ...outcome,
-      }
+    async finish(
+      ctx: Context,
+      outcome: Outcome,
+      uid?: string,
+    ): Promise<string> {
+      const interaction = await findPending(ctx, uid)
+      const before = outcome.error ? undefined : interaction.lastSubmission
+      interaction.result = { ...before, ...outcome }
       await interaction.persist().catch(error => {
         throw error instanceof errors.SessionNotFound
           ? gone(ctx, 'it has another answer')
@@ -242,13 +148,75 @@ export function createInteractions(provider: Provider, settings: Deployment) {
   }
 }
 
+/** Whether the session in which an interaction began is still that of its user. */
+async function hasItsSession(
+  provider: Provider,
+  { session }: LibraryInteraction,
+): Promise<boolean> {
+  const current = session?.uid
+    ? await provider.Session.findByUid(session.uid)
+    : session
+  return current?.accountId === session?.accountId
+}
+
+/** Returns an interaction as the pages see it. */
+async function describeInteraction(
+  ctx: Context,
+  provider: Provider,
+  interaction: LibraryInteraction,
+) {
+  const { uid, prompt, params, session, lastSubmission, deviceCode } =
+    interaction
+  const { login_hint, ui_locales } = params
+  const expectsOther =
+    session?.accountId !== undefined &&
+    prompt.reasons.some(name => USER_CHECKS.includes(name))
+  return {
+    uid,
+    prompt,
+    /** Parameters of the authorization request. */
+    params,
+    clientId: String(params.client_id),
+    device: deviceCode
+      ? await readDevice(ctx, provider, deviceCode)
+      : undefined,
+    // A device polls the token endpoint.
+    redirectUri: deviceCode ? undefined : String(params.redirect_uri),
+    ...(typeof login_hint === 'string' && { loginHint: login_hint }),
+    /** Language tags, the preferred first. */
+    ...(typeof ui_locales === 'string' && { uiLocales: ui_locales }),
+    /** The account that is signed in in this browser. */
+    accountId: session?.accountId,
+    /** The step of a sign-in that this prompt is. */
+    step: stepAt(lastSubmission, prompt.name),
+    /** The client expects another user than the one who is signed in. */
+    expectsOther,
+    /**
+     * Another sign-in is needed: the user has chosen it, or the last one is not
+     * what the client demands.
+     */
+    another:
+      expectsOther ||
+      Boolean(lastSubmission?.login) ||
+      wantsAnother(lastSubmission),
+    /**
+     * The client's access was removed, or its name or hosts changed, while the
+     * page was open.
+     */
+    withdrawn:
+      prompt.name === 'consent' &&
+      mapOf(lastSubmission?.consent).accountId === session?.accountId,
+  }
+}
+
 /**
  * Returns the user code as the user entered it, and the network of the device
  * in CIDR notation.
  */
 async function readDevice(ctx: Context, { DeviceCode }: Provider, id: string) {
-  const { userCode, deviceInfo } =
-    (await DeviceCode.find(id)) ?? gone(ctx, 'its code has expired')
+  const found = await DeviceCode.find(id)
+  if (!found) return gone(ctx, 'its code has expired')
+  const { userCode, deviceInfo } = found
   return {
     code: String(userCode).replace(/(?=.{4}$)/, '-'),
     network: String(deviceInfo?.network),
@@ -265,34 +233,17 @@ const gone = (ctx: Context, why: string, error = 'interaction_gone'): never =>
     error_description: `this interaction cannot be answered: ${why}`,
   })
 
-/** The session of a signed-in user. */
-export type Session = NonNullable<
-  Awaited<ReturnType<ReturnType<typeof createBrowserSession>['read']>>
->
-
-/** The session of a browser, for the account pages. */
-export function createBrowserSession(
-  provider: Provider,
-  { development }: Deployment,
-) {
-  const name = provider.cookieName('session')
-  return {
-    /**
-     * Undefined when no user is signed in. `since`: epoch seconds of the
-     * sign-in.
-     */
-    async read(ctx: Context) {
-      const id = ctx.cookies.get(name, { signed: true })
-      const session = id ? await provider.Session.find(id) : undefined
-      if (!session?.accountId || session.loginTs === undefined) return undefined
-      const { uid, accountId, loginTs: since, amr, acr } = session
-      return { uid, accountId, since, amr, acr }
+/**
+ * Returns the adapter part that hides an interaction from other browsers. On
+ * pages, where the library has no request, `createInteractions` checks it.
+ */
+export function interactionsInOneBrowser(settings: Deployment): AdapterPart {
+  return ({ find }) => ({
+    async find(id) {
+      const found = await find(id)
+      const ctx = currentRequest()
+      const isShown = !ctx || isOfBrowser(ctx, settings, found?.prompt?.details)
+      return isShown ? found : undefined
     },
-
-    /** Gives the browser the id of another session. `exp`: epoch seconds. */
-    replace(ctx: Context, { jti, exp }: { jti: string; exp: number }) {
-      const expires = new Date(exp * 1000)
-      ctx.cookies.set(name, jti, { ...originCookie(development), expires })
-    },
-  }
+  })
 }

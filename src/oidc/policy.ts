@@ -2,12 +2,12 @@
 //
 // An authorization request of a browser with a session
 //   1  requests.ts checks the parameters, beside the library
-//   2  the library reads the session (adapter/sessions.ts). `accountFinder` (provider.ts) reads the account, and the
-//      consent at the same time: the account may still sign in
+//   2  the library reads the session (adapter/sessions.ts). accounts.ts reads the account, and the consent at
+//      the same time: the account may still sign in
 //   3  grants.ts makes a grant from the consent, and saves nothing yet. Without a consent there is no grant
 //   4  this policy: the first check that fails begins an interaction (interactions.ts), whose page asks the user. The
 //      browser returns with the answer, and the request begins again at step 2
-//   5  the library saves the code and the grant at the same time (adapter/adapter.ts), and the session with the grant
+//   5  the library saves the code and the grant at the same time (adapter/codes.ts), and the session with the grant
 //      (adapter/sessions.ts). If the session has ended meanwhile, the grant ends with it
 //   6  response-modes.ts sends the code to the client
 //
@@ -18,168 +18,190 @@
 import { decodeJwt } from 'jose'
 import { interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
 import { required } from '../store/values.ts'
+import { bindBrowser } from './browser.ts'
 import { requestedScopes } from './claims.ts'
-import type { Oidc, ProviderDependencies } from './dependencies.ts'
+import type {
+  Oidc,
+  ProviderDependencies,
+  ProviderSettings,
+} from './dependencies.ts'
 import type { Feature, Parts, PromptSettings } from './feature.ts'
 import { appearanceOf, decisionOf, sentDetails } from './grants.ts'
-import { bindBrowser, stepAt, wantsAnother } from './interactions.ts'
+import { stepAt, wantsAnother } from './interactions.ts'
 import { methodOf, satisfies } from './vocabulary.ts'
 
 const { Check, Prompt, base } = interactionPolicy
 
 type Context = { oidc: Oidc }
+type Policy = interactionPolicy.DefaultPolicy
+type Checks = Record<string, interactionPolicy.Check[]>
 type Needed = (ctx: Context) => boolean | Promise<boolean>
 
 /**
  * Returns the interaction policy: the library's prompts and checks, ours, and
- * those of the features.
+ * those of the features. The first check that is true begins an interaction.
  */
 export function createPolicy(
-  { settings, consents }: ProviderDependencies,
+  dependencies: ProviderDependencies,
   features: Feature[],
   factors: Parts['factors'],
   prompts: Record<string, PromptSettings>,
-) {
-  const { acrValues } = settings
+): Policy {
   const policy = base()
-  const consent = required(policy.get('consent'))
+  addSelectAccount(policy)
+  addPrompts(policy, prompts)
+  changeLibraryChecks(policy, factors)
+  addChecks(policy, checksOfCore(dependencies.settings, factors))
+  for (const { checks } of features) addChecks(policy, checks ?? {})
+  setDetails(policy, dependencies)
+  return policy
+}
 
-  /**
-   * Whether a second factor meets the requested `acr` without a new sign-in.
-   */
-  const isMet = async ({ oidc }: Context) =>
-    (await factors?.meetsAcr(oidc)) ?? false
-  const lacksAcr = async (ctx: Context) => {
-    const { params, acr, result } = ctx.oidc
-    const asked = String(params?.acr_values ?? '').split(' ')
-    const wanted = acrValues.filter(value => asked.includes(value))
-    const isLacking =
-      wanted.length > 0 && !wanted.some(value => satisfies(acr, value))
-    return isLacking && !result?.login && !(await isMet(ctx))
-  }
-  const lacksMethod = ({ oidc: { client, session, params } }: Context) => {
-    const only = client?.require_sign_in ?? params?.require_sign_in
-    return Boolean(session?.accountId && only && only !== methodOf(session.amr))
-  }
+/** The prompt comes first. Its check is one of `checksOfCore`. */
+function addSelectAccount(policy: Policy): void {
   const select = new Prompt({ name: 'select_account', requestable: true })
   select.checks.clear()
   policy.add(select, 0)
+}
+
+/** Adds the prompts that are steps of a sign-in, and those of features. */
+function addPrompts(
+  policy: Policy,
+  prompts: Record<string, PromptSettings>,
+): void {
   for (const [name, { isFirst, requestable }] of Object.entries(prompts)) {
     if (policy.get(name)) continue
-    const isNext = ({ oidc: { result } }: Context) =>
-      stepAt(result, name) !== undefined
     const step = new Check(
       'step',
       'the sign-in has a further step',
       'interaction_required',
-      isNext,
+      ({ oidc: { result } }) => stepAt(result, name) !== undefined,
     )
-    policy.add(
-      new Prompt({ name, requestable }, step),
-      isFirst ? 0 : policy.length - 1,
-    )
+    const place = isFirst ? 0 : policy.length - 1
+    policy.add(new Prompt({ name, requestable }, step), place)
   }
+}
+
+/** Changes checks of the library, each for its own reason. */
+function changeLibraryChecks(policy: Policy, factors: Parts['factors']): void {
+  const login = required(policy.get('login'))
+  const consent = required(policy.get('consent'))
+  // `isImpersonable` takes its place.
   consent.checks.remove('native_client_prompt')
   // The library validates the hint of a new request. It does not read it again
   // on the user code page, or when the request is resumed, and would then
   // accept any user (OIDC Core §3.1.2.2).
-  const login = required(policy.get('login'))
-  const hint = required(login.checks.get('id_token_hint'))
-  const { check } = hint
-  hint.check = ctx => {
-    const text = ctx.oidc.params?.id_token_hint
-    if (text)
-      ctx.oidc.entity('IdTokenHint', { payload: decodeJwt(String(text)) })
+  wrapCheck(login, 'id_token_hint', (ctx, check) => {
+    readIdTokenHint(ctx)
     return check(ctx)
+  })
+  // A second factor raises the session to an essential `acr` without a new
+  // sign-in (OIDC Core §5.5.1.1).
+  for (const reason of ['essential_acr', 'essential_acrs']) {
+    wrapCheck(login, reason, async (ctx, check) => {
+      const isLacking = Boolean(await check(ctx))
+      return isLacking && !(await meetsAcr(ctx, factors))
+    })
   }
-  for (const name of ['essential_acr', 'essential_acrs']) {
-    const essential = required(login.checks.get(name))
-    const { check: isLacking } = essential
-    essential.check = async ctx =>
-      Boolean(await isLacking(ctx)) && !(await isMet(ctx))
-  }
+}
 
-  const signIn = (reason: string, description: string, isNeeded: Needed) =>
-    new Check(reason, description, 'login_required', isNeeded)
-  const checks = [
-    {
-      login: [
-        signIn('account_gone', 'the account can no longer sign in', isGone),
-        signIn(
-          'acr_values',
-          'the user has not signed in as acr_values has it',
-          lacksAcr,
-        ),
-        signIn(
-          'required_sign_in',
-          'the client requires another method of sign-in',
-          lacksMethod,
-        ),
-        signIn(
-          'another_account',
-          'the user wants to use another account',
-          wantsOther,
-        ),
-      ],
-      select_account: [
-        new Check(
-          'select_account_prompt',
-          'the user has to choose an account',
-          'account_selection_required',
-          hasToSelect,
-        ),
-      ],
-      consent: [
-        new Check(
-          'impersonation',
-          'nothing proves that the answer reaches the application that requested it',
-          'interaction_required',
-          isImpersonable,
-        ),
-      ],
-    },
-    ...features.map(({ checks = {} }) => checks),
-  ]
-  for (const [prompt, more] of checks.flatMap(part => Object.entries(part))) {
+/** Replaces a check of the library by one that may call it. */
+function wrapCheck(
+  prompt: interactionPolicy.Prompt,
+  reason: string,
+  wrapper: (
+    ctx: KoaContextWithOIDC,
+    check: interactionPolicy.Check['check'],
+  ) => ReturnType<interactionPolicy.Check['check']>,
+): void {
+  const found = required(prompt.checks.get(reason))
+  const { check } = found
+  found.check = ctx => wrapper(ctx, check)
+}
+
+function readIdTokenHint({ oidc }: Context): void {
+  const hint = oidc.params?.id_token_hint
+  if (hint) oidc.entity('IdTokenHint', { payload: decodeJwt(String(hint)) })
+}
+
+/** Whether a second factor meets the requested `acr` without a new sign-in. */
+const meetsAcr = async ({ oidc }: Context, factors: Parts['factors']) =>
+  (await factors?.meetsAcr(oidc)) ?? false
+
+/** Adds checks, by prompt, after those that the prompt has. */
+function addChecks(policy: Policy, checks: Checks): void {
+  for (const [prompt, more] of Object.entries(checks))
     required(policy.get(prompt)).checks.push(...more)
-  }
-  // An interaction keeps the parameters of its request. The library's details
-  // would repeat them, so that a request with a long login_hint would be stored
-  // twice.
-  for (const prompt of policy) {
-    prompt.details = ctx => bindBrowser(ctx, settings)
-    for (const check of prompt.checks) check.details = () => ({})
-  }
-  // For the consent page: everything that is requested, and the consent that
-  // its answer builds on.
-  consent.details = async ctx => {
-    const client = required(ctx.oidc.client)
-    const accountId = required(ctx.oidc.session?.accountId)
-    return {
-      ...bindBrowser(ctx, settings),
-      version: (await consents.read(accountId, client.clientId)).version,
-      scopes: requestedScopes(ctx.oidc, settings),
-      appearance: appearanceOf(client),
-      details: sentDetails(ctx.oidc),
-    }
-  }
-  return policy
 }
 
-/** Whether the user has to answer a prompt before that of consent. */
-export async function precedesConsent(
-  policy: ReturnType<typeof createPolicy>,
-  ctx: KoaContextWithOIDC,
-): Promise<boolean> {
-  for (const { name, checks } of policy) {
-    if (name === 'consent') return false
-    for (const { check } of checks) if (await check(ctx)) return true
+/** Returns our checks. Each says why the user is asked. */
+function checksOfCore(
+  { acrValues }: ProviderSettings,
+  factors: Parts['factors'],
+): Checks {
+  return {
+    login: [
+      signIn('account_gone', 'the account can no longer sign in', isGone),
+      signIn(
+        'acr_values',
+        'the user has not signed in as acr_values has it',
+        ctx => lacksAcr(ctx, acrValues, factors),
+      ),
+      signIn(
+        'required_sign_in',
+        'the client requires another method of sign-in',
+        lacksMethod,
+      ),
+      signIn(
+        'another_account',
+        'the user wants to use another account',
+        wantsOther,
+      ),
+    ],
+    select_account: [
+      new Check(
+        'select_account_prompt',
+        'the user has to choose an account',
+        'account_selection_required',
+        hasToSelect,
+      ),
+    ],
+    consent: [
+      new Check(
+        'impersonation',
+        'nothing proves that the answer reaches the application that requested it',
+        'interaction_required',
+        isImpersonable,
+      ),
+    ],
   }
-  return false
 }
+
+const signIn = (reason: string, description: string, isNeeded: Needed) =>
+  new Check(reason, description, 'login_required', isNeeded)
 
 const isGone = ({ oidc: { session, account } }: Context) =>
   Boolean(session?.accountId && !account)
+
+/** Whether the session has none of the requested `acr_values`, nor a stronger. */
+async function lacksAcr(
+  ctx: Context,
+  acrValues: string[],
+  factors: Parts['factors'],
+): Promise<boolean> {
+  const { params, acr, result } = ctx.oidc
+  const requested = String(params?.acr_values ?? '').split(' ')
+  const wanted = acrValues.filter(value => requested.includes(value))
+  const isLacking =
+    wanted.length > 0 && !wanted.some(value => satisfies(acr, value))
+  return isLacking && !result?.login && !(await meetsAcr(ctx, factors))
+}
+
+function lacksMethod({ oidc: { client, session, params } }: Context): boolean {
+  const only = client?.require_sign_in ?? params?.require_sign_in
+  return Boolean(session?.accountId && only && only !== methodOf(session.amr))
+}
+
 const wantsOther = ({ oidc: { result } }: Context) =>
   wantsAnother(result) && !result?.login
 
@@ -192,9 +214,11 @@ const hasToSelect = ({ oidc }: Context) =>
   oidc.promptPending('select_account') &&
   Boolean(oidc.session?.accountId && !oidc.result?.login)
 
-// Whether another application can pass for this client: it has no secret, and
-// its redirect URI is not https. Users then consent each time (RFC 8252 §8.6),
-// unless the client's file has `consent: implicit`.
+/**
+ * Whether another application can pass for this client: it has no secret, and
+ * its redirect URI is not https. Users then consent each time (RFC 8252 §8.6),
+ * unless the client's file has `consent: implicit`.
+ */
 function isImpersonable({ oidc }: Context): boolean {
   const { client, params } = oidc
   if (!client || client.consent === 'implicit' || decisionOf(oidc)) return false
@@ -202,4 +226,46 @@ function isImpersonable({ oidc }: Context): boolean {
     client.applicationType === 'native' ||
     client.tokenEndpointAuthMethod === 'none'
   return secretless && !String(params?.redirect_uri).startsWith('https:')
+}
+
+/**
+ * Sets the details that an interaction keeps: the browser, and for the consent
+ * page everything that is requested, with the consent that its answer builds on.
+ */
+function setDetails(
+  policy: Policy,
+  { settings, consents }: ProviderDependencies,
+): void {
+  for (const prompt of policy) {
+    prompt.details = ctx => bindBrowser(ctx, settings)
+    // An interaction keeps the parameters of its request. The library's details
+    // would repeat them, so that a request with a long login_hint would be
+    // stored twice.
+    for (const check of prompt.checks) check.details = () => ({})
+  }
+  required(policy.get('consent')).details = async ctx => {
+    const client = required(ctx.oidc.client)
+    const accountId = required(ctx.oidc.session?.accountId)
+    const { browser } = bindBrowser(ctx, settings)
+    const { version } = await consents.read(accountId, client.clientId)
+    return {
+      browser,
+      version,
+      scopes: requestedScopes(ctx.oidc, settings),
+      appearance: appearanceOf(client),
+      details: sentDetails(ctx.oidc),
+    }
+  }
+}
+
+/** Whether the user has to answer a prompt before that of consent. */
+export async function precedesConsent(
+  policy: Policy,
+  ctx: KoaContextWithOIDC,
+): Promise<boolean> {
+  for (const { name, checks } of policy) {
+    if (name === 'consent') return false
+    for (const { check } of checks) if (await check(ctx)) return true
+  }
+  return false
 }

@@ -4,50 +4,56 @@
 //
 // To read the folder in order:
 //
-//   dependencies.ts               what the wrapper needs of the product; test/oidc/wrapper.test.ts has stand-ins for it
-//   provider.ts                   this file
-//   paths.ts, clients.ts          where the endpoints are, and who may call them
-//   requests.ts, policy.ts        an authorization request: what refuses it, and when users are asked
-//   interactions.ts               the pages on which users are asked
-//   grants.ts, consents.ts        what users allow becomes a grant
-//   adapter/adapter.ts            the grant becomes a code, and the code becomes tokens
-//   claims.ts, lifetimes.ts       what is in the tokens, and how long they last
-//   endpoints.ts                  the answers
-//   library-overrides.ts          what the library does not let us configure
-//   library-repairs.ts            what the library answers wrongly
-//   feature.ts                    what optional features add
+//   dependencies.ts                what the wrapper needs of the product; test/oidc/wrapper.test.ts has stand-ins for it
+//   feature.ts                     what optional features add
+//   provider.ts                    this file
+//   endpoints.ts                   where the endpoints are, and what completes their answers
+//   clients.ts, client-jwts.ts     who may call them
+//   requests.ts, policy.ts         an authorization request: what refuses it, and when users are asked
+//   browser.ts, interactions.ts    the pages on which users are asked, and their answers
+//   consents.ts, grants.ts         what users allow becomes a grant
+//   response-modes.ts              how the code reaches the client
+//   adapter/adapter.ts             the grant becomes a code, and the code becomes tokens
+//   accounts.ts                    whose code or token it is
+//   claims.ts, tokens.ts           what is in the tokens, and how long they last
+//   keys.ts, dpop.ts               what signs them, and what they are bound to
+//   error-descriptions.ts, log.ts  what the client and the operator read about a failure
+//   library-overrides.ts           what the library does not let us configure, or answers wrongly
+//   bounds.ts                      how much strangers can send and make
+//   display-text.ts, vocabulary.ts texts and values of the protocol
 //
 // Three of the flows are drawn where they happen: an authorization in
 // policy.ts, a code exchange in adapter/adapter.ts, a refresh in
 // adapter/refresh-tokens.ts. The fourth is short:
 //
 //   UserInfo
-//     adapter/adapter.ts  reads the access token, and its grant at the same time
+//     adapter/codes.ts    reads the access token, and its grant at the same time
 //     the library         refuses an expired token, one without its grant, and one that another key is bound to
-//     accountFinder       below: the account may still sign in, and may use the client (grants.ts)
+//     accounts.ts         the account may still sign in, and may use the client
 //     claims.ts           the library returns those of the scopes
 //     endpoints.ts        completes the answer
 
 import type {
-  Client,
   ClientAuthMethod,
   Configuration,
-  FindAccount,
   Interaction,
   interactionPolicy,
   KoaContextWithOIDC,
   Provider,
 } from 'oidc-provider'
 import { deriveKey } from '../store/seal.ts'
-import { required } from '../store/values.ts'
-import { type AdapterPart, createState } from './adapter/adapter.ts'
-import { jwtId } from './adapter/grants.ts'
-import { currentRequest } from './adapter/request.ts'
+import { accountFinder } from './accounts.ts'
+import { createState } from './adapter/adapter.ts'
+import {
+  cookieNames,
+  createSignatures,
+  originCookie,
+  pathCookie,
+} from './browser.ts'
 import {
   assertClaims,
-  authenticationOf,
   claimsByScope,
-  claimsFor,
+  namesGrants,
   pairwiseSubjects,
 } from './claims.ts'
 import {
@@ -59,24 +65,10 @@ import {
   accountClient,
   addClients,
   isOriginOf,
-  refusalOf,
-  rotates,
   toLibrary,
   USHER_METADATA,
 } from './clients.ts'
-import type { Consents } from './consents.ts'
-import {
-  cookieNames,
-  createSignatures,
-  originCookie,
-  pathCookie,
-} from './cookies.ts'
-import type {
-  Oidc,
-  ProviderDependencies,
-  ProviderSettings,
-  User,
-} from './dependencies.ts'
+import type { ProviderDependencies, ProviderSettings } from './dependencies.ts'
 import { dpop } from './dpop.ts'
 import { routesOf } from './endpoints.ts'
 import {
@@ -89,25 +81,20 @@ import {
   type ShowError,
 } from './feature.ts'
 import type { Grants } from './grants.ts'
-import { isOfBrowser } from './interactions.ts'
+import { interactionsInOneBrowser } from './interactions.ts'
 import { algorithms, asLibraryKey } from './keys.ts'
 import { addLater, createOverridden } from './library-overrides.ts'
+import { createPolicy, precedesConsent } from './policy.ts'
+import { checkRequest } from './requests.ts'
 import {
+  accessTokenClaims,
+  isRefreshable,
   lifetimes,
   mayRevoke,
-  requireScope,
   stateLifetimes,
-} from './lifetimes.ts'
-import { createPolicy, precedesConsent } from './policy.ts'
-import {
-  checkRequest,
-  countStoredByClient,
-  requireResource,
-} from './requests.ts'
+  useRefreshToken,
+} from './tokens.ts'
 import { ACCOUNT_CLIENT, flowOf, RESPONSE_TYPES } from './vocabulary.ts'
-
-/** The size of an access token in the store. */
-const TOKEN_BYTES = 1024
 
 /**
  * The pages that the library shows to users, and the prompts at which it asks
@@ -136,25 +123,17 @@ export async function createProvider(
   pages: LibraryPages,
 ): Promise<Provider> {
   const { settings, records, sessions, grants } = dependencies
-  const ours = { Interaction: inOneBrowser(settings) }
-  const adapters = merged(
-    features,
-    'adapter',
-    feature => feature.adapters,
-    ours,
-  )
+  const adapters = merged(features, 'adapter', feature => feature.adapters, {
+    Interaction: interactionsInOneBrowser(settings),
+  })
   const { adapter, tokenIds } = createState(
     records,
     stateLifetimes(settings),
     adapters,
     sessions,
   )
-  const setup = {
-    ...configuration(dependencies, features, parts, pages),
-    adapter,
-  }
   const provider = createOverridden(
-    setup,
+    { ...configuration(dependencies, features, parts, pages), adapter },
     dependencies,
     features,
     tokenIds,
@@ -181,6 +160,7 @@ function configuration(
   const keys = dependencies.keys.filter(
     ({ use }) => enabled.encryption || use === 'sig',
   )
+  const cookieSecrets = secrets.map(secret => deriveKey(secret, 'cookies'))
   const policy = createPolicy(
     dependencies,
     features,
@@ -195,9 +175,7 @@ function configuration(
     // Endpoints and cookies
     routes: routesOf(enabled).paths,
     cookies: {
-      keys: createSignatures(
-        secrets.map(secret => deriveKey(secret, 'cookies')),
-      ),
+      keys: createSignatures(cookieSecrets),
       names: cookieNames(development),
       long: originCookie(development),
       short: pathCookie(development),
@@ -242,14 +220,14 @@ function configuration(
       ? ['public', 'pairwise']
       : ['public'],
     pairwiseIdentifier: pairwiseSubjects(records),
-    loadExistingGrant: grantLoader(grants, policy, parts.registration),
+    loadExistingGrant: ctx => loadGrant(ctx, grants, policy, parts),
 
     // Tokens
     ttl: lifetimes(settings),
     jwks: { keys: keys.map(asLibraryKey) },
     enabledJWA: algorithms(keys),
     conformIdTokenClaims: settings.id_token.claims === 'minimal',
-    extraTokenClaims: tokenClaims(features),
+    extraTokenClaims: (ctx, token) => accessTokenClaims(ctx, token, features),
     formats: {
       customizers: {
         jwt: (_ctx, token, jwt) =>
@@ -264,32 +242,25 @@ function configuration(
     // refresh token.
     expiresWithSession: () => false,
 
-    features: merged(
-      features,
-      'library feature',
-      settingsOf,
-      libraryFeatures(dependencies, parts),
-    ),
+    features: libraryFeatures(dependencies, features, parts),
   }
 }
 
-/**
- * The settings of the protocol that is always there, on or off. Features add
- * those of their own.
- */
+/** Returns the parts of the protocol that are on, and those of the features. */
 function libraryFeatures(
   { settings, records }: Dependencies,
+  features: Feature[],
   { ciba }: Parts,
 ): LibraryFeatures {
   const { acrValues, features: enabled } = settings
-  return {
+  const pushed = enabled.pushed_authorization_requests
+  const always: LibraryFeatures = {
     devInteractions: { enabled: false },
     externalSigningSupport: { enabled: true, ack: 'experimental-01' },
     clientCredentials: { enabled: enabled.client_credentials },
     pushedAuthorizationRequests: {
-      enabled: enabled.pushed_authorization_requests !== false,
-      requirePushedAuthorizationRequests:
-        enabled.pushed_authorization_requests === 'required',
+      enabled: pushed !== false,
+      requirePushedAuthorizationRequests: pushed === 'required',
     },
     revocation: { enabled: enabled.revocation, allowedPolicy: mayRevoke },
     claimsParameter: {
@@ -313,26 +284,9 @@ function libraryFeatures(
         client?.profile === 'fapi2' ? '2.0' : undefined,
     },
   }
-}
-
-/**
- * `object`: the library's type has pairs of settings that exclude each other.
- */
-const settingsOf = ({ settings }: Feature): object | undefined => settings
-
-/**
- * Hides an interaction from other browsers. On pages, where `ctx` is absent,
- * interactions.ts checks it.
- */
-function inOneBrowser(settings: ProviderSettings): AdapterPart {
-  return ({ find }) => ({
-    async find(id) {
-      const found = await find(id)
-      const ctx = currentRequest()
-      const isShown = !ctx || isOfBrowser(ctx, settings, found?.prompt?.details)
-      return isShown ? found : undefined
-    },
-  })
+  // `object`: the library's type has pairs of settings that exclude each other.
+  const added = (feature: Feature): object | undefined => feature.settings
+  return merged(features, 'library feature', added, always)
 }
 
 function discoveryMembers(
@@ -383,128 +337,27 @@ function dropUnlessOfAccountPages(
 }
 
 /**
- * Only the page of an expired interaction uses `client_id`: it links to this
- * client.
+ * Returns the address of a page. Only the page of an expired interaction uses
+ * `client_id`: it links to this client.
  */
 function interactionUrl(_ctx: unknown, { uid, params }: Interaction): string {
-  return `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`
+  const clientId = encodeURIComponent(String(params.client_id))
+  return `/interaction/${uid}?client_id=${clientId}`
 }
 
 /**
- * Whether ID tokens have a `jti`, which names their grant: a client may
- * exchange them (features/token-exchange/).
+ * Returns the grant of an authorization request, made from the consent of the
+ * user; undefined if the user has to be asked first.
  */
-const namesGrants = ({ resources }: ProviderSettings): boolean =>
-  Object.values(resources).some(({ exchange }) => exchange)
-
-/**
- * Returns the function that finds the user of a session, a code or a token,
- * with their claims for the client.
- */
-function accountFinder(
-  { settings, users, consents, grants }: Dependencies,
-  ciba: Parts['ciba'],
-): FindAccount {
-  const hasJti = namesGrants(settings)
-
-  function libraryAccount(
-    { oidc }: { oidc: Oidc },
-    id: string,
-    user?: User,
-    client?: Client,
-  ) {
-    if (!user) return undefined
-    return {
-      accountId: id,
-      /** A page refuses the user (features/application-access.ts). */
-      refusal: client && refusalOf(client, user),
-      claims(use: string) {
-        const named = claimsFor(oidc.client, users.claimsOf(user))
-        const grantId = currentRequest()?.oidc.grant?.jti ?? ''
-        const jti =
-          hasJti && use === 'id_token' ? { jti: jwtId(grantId) } : undefined
-        return { sub: id, ...named, ...jti }
-      },
-    }
-  }
-
-  return async (ctx, id, token) => {
-    const hinted = await ciba?.findHintedAccount(ctx, id)
-    if (hinted) return hinted
-    if (token)
-      return libraryAccount(
-        ctx,
-        id,
-        await grants.accountOfToken(ctx.oidc, token),
-      )
-    const { session, client } = ctx.oidc
-    // The authorization endpoint reads the consent next.
-    if (client && session) await consents.readWithAccount(id, client.clientId)
-    return libraryAccount(
-      ctx,
-      id,
-      await users.findEnabled(id, session?.loginTs),
-      client,
-    )
-  }
-}
-
-/**
- * Returns the function that makes the grant of an authorization request from
- * the consent of the user.
- */
-function grantLoader(
+async function loadGrant(
+  ctx: KoaContextWithOIDC,
   grants: Grants,
   policy: interactionPolicy.DefaultPolicy,
-  registration: Parts['registration'],
-): NonNullable<Configuration['loadExistingGrant']> {
-  return async ctx => {
-    const grant = await grants.fromConsent(ctx, () =>
-      precedesConsent(policy, ctx),
-    )
-    if (grant?.clientId) await registration?.prolongClient(grant.clientId)
-    return grant
-  }
-}
-
-/**
- * Returns the function that adds claims to an access token. It is the last
- * place where a token can be refused.
- */
-function tokenClaims(
-  features: Feature[],
-): NonNullable<Configuration['extraTokenClaims']> {
-  const claimsOfFeatures = features.flatMap(
-    feature => feature.tokenClaims ?? [],
+  { registration }: Parts,
+) {
+  const grant = await grants.fromConsent(ctx, () =>
+    precedesConsent(policy, ctx),
   )
-  return async (ctx, token) => {
-    requireScope(token)
-    requireResource(ctx, token)
-    if (ctx.oidc.route === 'token') countStoredByClient(ctx, TOKEN_BYTES)
-    const added = await Promise.all(
-      claimsOfFeatures.map(claimsOf => claimsOf(ctx, token)),
-    )
-    const all = [authenticationOf(ctx.oidc), ...added].filter(
-      claims => claims !== undefined,
-    )
-    return all.length ? Object.assign({}, ...all) : undefined
-  }
-}
-
-/** Whether a code becomes a refresh token, too. */
-const isRefreshable = (client: Client, scopes: Set<string>): boolean =>
-  client.grantTypeAllowed('refresh_token') &&
-  (scopes.has('offline_access') || client.refresh_tokens === 'always')
-
-/**
- * Records that a refresh is a use of the consent, too. Returns whether the
- * refresh token is rotated.
- */
-async function useRefreshToken(
-  { oidc }: KoaContextWithOIDC,
-  consents: Consents,
-): Promise<boolean> {
-  const { accountId, clientId = '' } = required(oidc.entities.RefreshToken)
-  await consents.touch(accountId, clientId)
-  return rotates(oidc.client)
+  if (grant?.clientId) await registration?.prolongClient(grant.clientId)
+  return grant
 }

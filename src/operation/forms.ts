@@ -4,7 +4,7 @@
 import type { Context } from 'koa'
 import readBody from 'raw-body'
 import { BOUNDS } from '../oidc/bounds.ts'
-import type { Signatures } from '../oidc/cookies.ts'
+import type { Signatures } from '../oidc/browser.ts'
 
 /** The fields of a form. */
 export class Form extends URLSearchParams {

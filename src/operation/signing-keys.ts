@@ -16,7 +16,7 @@ import {
 } from 'jose'
 import type { Settings } from '../config/load.ts'
 import type { SigningKey } from '../oidc/dependencies.ts'
-import { lifetimesOf, MAX_JWT_SECONDS } from '../oidc/lifetimes.ts'
+import { lifetimesOf, MAX_JWT_SECONDS } from '../oidc/tokens.ts'
 import { ENCRYPTION_ALGORITHMS } from '../oidc/vocabulary.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'

@@ -18,7 +18,7 @@ export interface Dependencies
   directory: AccountStore
   /** Counts attempts at secrets, and forms that cost something. */
   attempts: RateLimit
-  grants: Grants<Account>
+  grants: Grants
   /** The sign-ins for a change of what protects an account. */
   proofs: Proofs
 }

@@ -5,15 +5,14 @@
 
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
-import { createSignatures } from '../oidc/cookies.ts'
-import { AUTHORIZATION } from '../oidc/endpoints.ts'
-import type { Feature, LibraryProvider } from '../oidc/feature.ts'
 import {
   createBrowserSession,
-  createInteractions,
-  type Login,
+  createSignatures,
   type Session,
-} from '../oidc/interactions.ts'
+} from '../oidc/browser.ts'
+import { AUTHORIZATION } from '../oidc/endpoints.ts'
+import type { Feature, LibraryProvider } from '../oidc/feature.ts'
+import { createInteractions, type Login } from '../oidc/interactions.ts'
 import { ACCOUNT_CLIENT } from '../oidc/vocabulary.ts'
 import { createCsrf, type Form, readForm } from '../operation/forms.ts'
 import { PLACES } from '../pages/page-data.ts'

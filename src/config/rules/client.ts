@@ -4,7 +4,7 @@
 
 import { isSecretExpired, secretHashOf } from '../../oidc/clients.ts'
 import type { SecretHash } from '../../oidc/dependencies.ts'
-import { lifetimesOf } from '../../oidc/lifetimes.ts'
+import { lifetimesOf } from '../../oidc/tokens.ts'
 import {
   CIBA_GRANT,
   DEVICE_GRANT,

@@ -1,7 +1,7 @@
 // Rules about APIs and their types of authorization details that look at
 // several keys or files.
 
-import { MAX_JWT_SECONDS } from '../../oidc/lifetimes.ts'
+import { MAX_JWT_SECONDS } from '../../oidc/tokens.ts'
 import { leavesOf } from '../../store/values.ts'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'

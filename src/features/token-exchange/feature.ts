@@ -21,6 +21,7 @@ import { inResourceFile } from '../../config/files.ts'
 import type { Settings } from '../../config/load.ts'
 import { ConfigError, type Finding } from '../../config/report/finding.ts'
 import { audienceOf, type ResourceFile } from '../../config/schema/resource.ts'
+import { accountOfToken } from '../../oidc/accounts.ts'
 import { grantName, newTag } from '../../oidc/adapter/grants.ts'
 import { deferSave } from '../../oidc/adapter/request.ts'
 import { scopeOf } from '../../oidc/clients.ts'
@@ -233,7 +234,7 @@ function createHandler(dependencies: Dependencies) {
     const root = await oidc.provider.Grant.find(rootId)
     if (!root) return refuseSubject(ENDED)
     oidc.entity('Grant', root)
-    const account = await dependencies.grants.accountOfToken(oidc, source)
+    const account = await accountOfToken(dependencies, oidc, source)
     if (!account || !(await mayUseAll(account, [root.clientId])))
       return refuseSubject(ENDED)
     return { account: account.id, rootClient: required(root.clientId) }

@@ -24,6 +24,7 @@ import {
 import type { IDToken } from 'openid-client'
 import { type ResourceFile, scopesFor } from '../../config/schema/resource.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
+import { accountOfToken } from '../../oidc/accounts.ts'
 import { newTag, revokeGrant } from '../../oidc/adapter/grants.ts'
 import { deferCommit } from '../../oidc/adapter/request.ts'
 import { refusalOf, scopeOf } from '../../oidc/clients.ts'
@@ -54,7 +55,7 @@ export function createAssertionHandler(
   trusted: Connection[],
 ) {
   const { settings, records, consents } = dependencies
-  const { make, accountOfToken } = dependencies.grants
+  const { make } = dependencies.grants
 
   /**
    * Returns the claims of an assertion for a client. Throws if the assertion is
@@ -218,7 +219,8 @@ export function createAssertionHandler(
     if (!grant) return refuse(HAS_ENDED)
     await grant.save()
     oidc.entity('Grant', grant)
-    if (!(await accountOfToken(oidc, grant))) return refuse(HAS_ENDED)
+    if (!(await accountOfToken(dependencies, oidc, grant)))
+      return refuse(HAS_ENDED)
     oidc.entity('Account', { accountId, claims: () => ({ sub: accountId }) })
   }
 

@@ -6,7 +6,7 @@
 
 import type { Context } from 'koa'
 import type { Settings } from '../../config/load.ts'
-import { cookieNames, originCookie } from '../../oidc/cookies.ts'
+import { cookieNames, originCookie } from '../../oidc/browser.ts'
 import type { Oidc } from '../../oidc/dependencies.ts'
 import { routesOf } from '../../oidc/endpoints.ts'
 import type { Finisher } from '../../oidc/feature.ts'

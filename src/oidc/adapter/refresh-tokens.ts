@@ -19,11 +19,11 @@
 //   its predecessor, within grace  the same successor again       consumed           consumed
 //   any other                      reuse: revokes the family and its grant           consumed
 
-import { noteEvent } from '../log.ts'
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Found, Records } from '../../store/records.ts'
 import { now, type Outage } from '../../store/store.ts'
 import { required } from '../../store/values.ts'
+import { noteEvent } from '../log.ts'
 import {
   type GrantRecord,
   grantName,

@@ -1,16 +1,25 @@
-// Tokens: how long they and other records last, and who may revoke them.
+// Tokens: how long they and other records last, which claims they have, and who
+// may revoke them.
 
 import {
   type AccessToken,
   type Client,
   type Configuration,
   errors,
+  type KoaContextWithOIDC,
 } from 'oidc-provider'
 import { now } from '../store/store.ts'
-import { mapOf } from '../store/values.ts'
+import { mapOf, required } from '../store/values.ts'
 import type { Lifetimes } from './adapter/refresh-tokens.ts'
+import { authenticationOf } from './claims.ts'
 import { isKnown, rotates } from './clients.ts'
+import type { Consents } from './consents.ts'
 import type { Api, ProviderSettings } from './dependencies.ts'
+import type { Feature, IssuedToken } from './feature.ts'
+import { countStoredByClient, requireResource } from './requests.ts'
+
+/** The size of an access token in the store. */
+const TOKEN_BYTES = 1024
 
 /**
  * Returns `set`, the lifetimes of usher.yaml in seconds, with those that the
@@ -130,14 +139,51 @@ export function mayRevoke(
   )
 }
 
+/** Whether a code becomes a refresh token, too. */
+export const isRefreshable = (client: Client, scopes: Set<string>): boolean =>
+  client.grantTypeAllowed('refresh_token') &&
+  (scopes.has('offline_access') || client.refresh_tokens === 'always')
+
+/**
+ * Records that a refresh is a use of the consent, too. Returns whether the
+ * refresh token is rotated.
+ */
+export async function useRefreshToken(
+  { oidc }: KoaContextWithOIDC,
+  consents: Consents,
+): Promise<boolean> {
+  const { accountId, clientId = '' } = required(oidc.entities.RefreshToken)
+  await consents.touch(accountId, clientId)
+  return rotates(oidc.client)
+}
+
+/**
+ * Returns the claims of an access token beside those of the library. It is the
+ * last place where a token can be refused: throws to refuse it.
+ */
+export async function accessTokenClaims(
+  ctx: KoaContextWithOIDC,
+  token: IssuedToken,
+  features: Feature[],
+): Promise<Record<string, unknown> | undefined> {
+  requireScope(token)
+  requireResource(ctx, token)
+  if (ctx.oidc.route === 'token') countStoredByClient(ctx, TOKEN_BYTES)
+  const added = await Promise.all(
+    features.map(feature => feature.tokenClaims?.(ctx, token)),
+  )
+  const all = [authenticationOf(ctx.oidc), ...added].filter(
+    claims => claims !== undefined,
+  )
+  return all.length ? Object.assign({}, ...all) : undefined
+}
+
 /**
  * Refuses a token for an API without scopes or details: the user allowed none,
  * or none were requested.
  */
-export function requireScope(
-  token: Pick<AccessToken, 'aud' | 'scope' | 'rar'>,
-): void {
-  if (token.aud === undefined || token.scope || token.rar) return
+function requireScope({ aud, scope, rar }: IssuedToken): void {
+  if (aud === undefined || scope || rar) return
   throw new errors.InvalidScope(
     'no scope of the resource was asked for, or allowed',
     '',

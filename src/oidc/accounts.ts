@@ -1,0 +1,128 @@
+// The account behind a session, a code or a token: whether its access has ended,
+// whether it may use the client, and its claims.
+//
+// Ending access first writes that it ended, and then looks for grants. Either it
+// finds a grant that is saved meanwhile, or `accountOfGrant` finds that access
+// has ended, before a token is issued.
+
+import { errors, type FindAccount, type Grant } from 'oidc-provider'
+import { jwtId, signInOf } from './adapter/grants.ts'
+import { currentRequest, isTokenRequest } from './adapter/request.ts'
+import { claimsFor, namesGrants } from './claims.ts'
+import { refusalOf } from './clients.ts'
+import { keyOf } from './consents.ts'
+import type { Oidc, ProviderDependencies, User } from './dependencies.ts'
+import type { Parts } from './feature.ts'
+
+/** A code or token of the library. */
+type Used = { accountId?: string; grantId?: string }
+
+/**
+ * Returns the function that finds the account of a session, a code or a token,
+ * with the claims for the client.
+ */
+export function accountFinder(
+  dependencies: ProviderDependencies,
+  ciba: Parts['ciba'],
+): FindAccount {
+  return async (ctx, id, token) => {
+    const hinted = await ciba?.findHintedAccount(ctx, id)
+    if (hinted) return hinted
+    const { oidc } = ctx
+    const { client } = oidc
+    if (token) {
+      const user = await accountOfToken(dependencies, oidc, token)
+      return user && asLibraryAccount(dependencies, oidc, id, user)
+    }
+    const user = await accountOfSession(dependencies, oidc, id)
+    if (!user) return undefined
+    const account = asLibraryAccount(dependencies, oidc, id, user)
+    // A page refuses the user (features/application-access.ts).
+    return { ...account, refusal: client && refusalOf(client, user) }
+  }
+}
+
+/** Returns an account in the form of the library. `id`: its subject. */
+function asLibraryAccount(
+  { settings, users }: ProviderDependencies,
+  oidc: Oidc,
+  id: string,
+  user: User,
+) {
+  return {
+    accountId: id,
+    claims(use: string) {
+      const claims = claimsFor(oidc.client, users.claimsOf(user))
+      const isNamed = use === 'id_token' && namesGrants(settings)
+      const grantId = currentRequest()?.oidc.grant?.jti ?? ''
+      return { sub: id, ...claims, ...(isNamed && { jti: jwtId(grantId) }) }
+    },
+  }
+}
+
+async function accountOfSession(
+  { users, consents }: ProviderDependencies,
+  { session, client }: Oidc,
+  id: string,
+): Promise<User | undefined> {
+  // The authorization endpoint reads the consent next.
+  if (client && session) await consents.readWithAccount(id, client.clientId)
+  return users.findEnabled(id, session?.loginTs)
+}
+
+/**
+ * Returns the account of a code or token that is used, if its access has not
+ * ended since. Throws if the account may not use the client any more.
+ */
+export async function accountOfToken<U extends User>(
+  dependencies: ProviderDependencies<U>,
+  { client, entities }: Oidc,
+  token: Used,
+): Promise<U | undefined> {
+  const isGranted = isTokenRequest() && entities.Grant
+  const user = isGranted
+    ? await accountOfGrant(dependencies, entities.Grant)
+    : await accountAtSignIn(dependencies, token)
+  const refusal = user && client && refusalOf(client, user)
+  if (!refusal) return user
+  throw isTokenRequest()
+    ? new errors.InvalidGrant(refusal)
+    : new errors.InvalidToken(refusal)
+}
+
+/** Returns the account if its access has not ended since the sign-in. */
+async function accountAtSignIn<U extends User>(
+  { records, users }: ProviderDependencies<U>,
+  token: Used,
+): Promise<U | undefined> {
+  const signedIn = await signInOf(records, token)
+  return users.findEnabled(token.accountId ?? '', signedIn)
+}
+
+/**
+ * Returns the account of a grant, if its access has not ended since the sign-in
+ * and its consent covers the grant.
+ */
+export async function accountOfGrant<U extends User>(
+  { users, consents }: Pick<ProviderDependencies<U>, 'users' | 'consents'>,
+  grant: Grant,
+): Promise<U | undefined> {
+  const { accountId = '', clientId = '', iat: signedIn } = grant
+  await consents.readWithAccount(accountId, clientId)
+  const user = await users.findEnabled(accountId, signedIn)
+  const consent = await consents.find(accountId, clientId)
+  const allowed = consent?.scopes ?? []
+  return scopesOf(grant).every(key => allowed.includes(key)) ? user : undefined
+}
+
+/** Returns the scopes of a grant, as a consent names them. */
+function scopesOf(grant: Grant): string[] {
+  const ofApis = Object.keys(grant.resources ?? {}).flatMap(resource =>
+    wordsOf(grant.getResourceScope(resource)).map(scope =>
+      keyOf(scope, resource),
+    ),
+  )
+  return [...wordsOf(grant.getOIDCScope()), ...ofApis]
+}
+
+const wordsOf = (text: string) => text.split(' ').filter(Boolean)
