@@ -49,7 +49,6 @@ import {
   type Parts,
   type ShowError,
 } from './oidc/feature.ts'
-import { createGrants } from './oidc/grants.ts'
 import { createProvider } from './oidc/provider.ts'
 import { stateLifetimes } from './oidc/tokens.ts'
 import { clientInfoOf } from './operation/client-info.ts'
@@ -248,12 +247,10 @@ async function createDependencies(
     },
     fetch: fetchOf(environment),
   }
-  const grants = createGrants(ofProvider)
   return {
     ...ofProvider,
     ...environment,
     directory,
-    grants,
     attempts: createRateLimit(records),
     proofs: createProofs(records, settings),
   }

@@ -22,6 +22,7 @@ import type {
   ClientMetadata,
   Oidc,
   ProviderDependencies,
+  ProviderSettings,
 } from './dependencies.ts'
 import type { LibraryProvider } from './feature.ts'
 import type { Outcome } from './interactions.ts'
@@ -52,194 +53,163 @@ export const sentDetails = ({ params }: Oidc): Detail[] =>
 export const isDevice = ({ entities }: Oidc) =>
   entities.DeviceCode !== undefined
 
-/** `jti`, `iat`: those of the grant; see `signInOf`. */
-type Allowed = Pick<Consent, 'accountId' | 'scopes' | 'declined'> & {
-  jti: string
-  iat?: number
-}
-
-/** See `createGrants`. */
-export type Grants = ReturnType<typeof createGrants>
+type ConsentSource = Pick<ProviderDependencies, 'consents' | 'settings'>
 
 /**
- * Returns the functions that make grants from recorded consents: each
- * authorization has its own grant.
+ * Returns the grant of an authorization request, after its consent is recorded;
+ * undefined if the user has to be asked first. Saves nothing. `needsAnswer`:
+ * whether a page precedes that of the consent.
  */
-export function createGrants(dependencies: ProviderDependencies) {
+export async function grantFromConsent(
+  dependencies: ProviderDependencies,
+  ctx: KoaContextWithOIDC,
+  needsAnswer: () => Promise<boolean>,
+): Promise<Grant | undefined> {
   const { records, consents, settings } = dependencies
-
-  /**
-   * Records the scopes of a client with `consent: implicit`. Returns false, and
-   * records nothing, if the request cannot succeed yet: it may be refused, or
-   * another user may sign in.
-   */
-  async function recordImplicit(
-    accountId: string,
-    clientId: string,
-    scopes: string[],
-    needsAnswer: () => Promise<boolean>,
-  ): Promise<boolean> {
-    const { value, version } = await consents.read(accountId, clientId)
-    if (value && scopes.every(scope => value.scopes.includes(scope)))
-      return true
-    if (await needsAnswer()) return false
-    await consents.decide(accountId, clientId, {
-      scopes,
-      declined: [],
-      version,
-    })
-    return true
+  const { oidc } = ctx
+  const client = required(oidc.client)
+  const accountId = required(oidc.session?.accountId)
+  // A page refuses the user: nothing is recorded.
+  if (oidc.account?.refusal) return undefined
+  // The account pages need no consent. Their grant is not saved, because they
+  // redeem no code.
+  if (client.clientId === ACCOUNT_CLIENT) {
+    const openid = { scopes: ['openid'], declined: [] }
+    return grantOf(oidc.provider, settings, { client, accountId }, openid)
   }
+  const isImplicit = client.consent === 'implicit' && !isDevice(oidc)
+  if (isImplicit && !(await recordImplicit(dependencies, oidc, needsAnswer)))
+    return undefined
+  const decision = decisionOf(oidc)
+  if (decision && oidc.account)
+    await recordDecision(dependencies, ctx, accountId, decision)
+  const signedIn = oidc.session?.loginTs
+  const grant = await makeGrant(dependencies, oidc.provider, {
+    client,
+    accountId,
+    signedIn,
+  })
+  if (!grant) return undefined
+  nameSession(records, oidc, client.clientId)
+  await consents.touch(accountId, client.clientId)
+  return grant
+}
 
-  /**
-   * Returns a grant with the scopes and claims of a consent. It is not saved
-   * yet.
-   */
-  function grantOf(
-    { Grant }: LibraryProvider,
-    client: Client,
-    allowed: Allowed,
-  ) {
-    const { accountId, scopes, declined, jti, iat } = allowed
-    const needed =
-      (client.required_scopes as ClientMetadata['required_scopes']) ?? []
-    const grant = Object.assign(
-      new Grant({ accountId, clientId: client.clientId }),
-      { jti, iat },
-    )
-    for (const { scope, resource } of scopes.map(readKey)) {
-      if (resource === undefined) grant.addOIDCScope(scope)
-      else grant.addResourceScope(resource, scope)
-    }
+/**
+ * Records the scopes of a client with `consent: implicit`. Returns false, and
+ * records nothing, if the request cannot succeed yet: it may be refused, or
+ * another user may sign in.
+ */
+async function recordImplicit(
+  { consents, settings }: ConsentSource,
+  oidc: Oidc,
+  needsAnswer: () => Promise<boolean>,
+): Promise<boolean> {
+  const { clientId } = required(oidc.client)
+  const accountId = required(oidc.session?.accountId)
+  const scopes = requestedScopes(oidc, settings)
+  const { value, version } = await consents.read(accountId, clientId)
+  if (value && scopes.every(scope => value.scopes.includes(scope))) return true
+  if (await needsAnswer()) return false
+  const decision = { scopes, declined: [], version }
+  await consents.decide(accountId, clientId, decision)
+  return true
+}
+
+/**
+ * Records the answer to the consent page, which is final here. Records nothing
+ * when the access was removed while that page was open: the user is then asked
+ * again.
+ */
+async function recordDecision(
+  { consents }: ConsentSource,
+  ctx: KoaContextWithOIDC,
+  accountId: string,
+  decision: Decision,
+): Promise<void> {
+  const { clientId } = required(ctx.oidc.client)
+  const isRecorded = await consents.decide(accountId, clientId, decision)
+  if (!isRecorded) return
+  const { scopes, declined, details = [] } = decision
+  const types = details.map(({ type }) => type)
+  noteEvent(ctx, 'consent_given', {
+    client_id: clientId,
+    account: accountId,
+    scopes,
+    declined,
+    authorization_details: types.length ? types : undefined,
+  })
+}
+
+/** Whom a grant is for. */
+interface GrantFor {
+  client: Client
+  accountId: string
+  /** Epoch seconds of the sign-in. */
+  signedIn?: number | undefined
+  /** The id of the grant; absent for a new one. */
+  id?: string
+}
+
+/**
+ * Makes a grant from the recorded consent; undefined without one, or if users
+ * saw another name or other hosts of the client. The caller saves it.
+ */
+export async function makeGrant(
+  { consents, settings }: ConsentSource,
+  provider: LibraryProvider,
+  grantFor: GrantFor,
+): Promise<Grant | undefined> {
+  const { client, accountId } = grantFor
+  const consent = await consents.find(accountId, client.clientId)
+  if (!consent || consent.appearance !== appearanceOf(client)) return undefined
+  return grantOf(provider, settings, grantFor, consent)
+}
+
+/** Returns a grant with the scopes and claims of a consent. */
+function grantOf(
+  { Grant }: LibraryProvider,
+  settings: ProviderSettings,
+  { client, accountId, signedIn, id = newTag() }: GrantFor,
+  consent: Pick<Consent, 'scopes' | 'declined'>,
+): Grant {
+  const grant = Object.assign(
+    new Grant({ accountId, clientId: client.clientId }),
+    // `iat`: see `signInOf`.
+    { jti: id, iat: signedIn },
+  )
+  for (const { scope, resource } of consent.scopes.map(readKey)) {
+    if (resource === undefined) grant.addOIDCScope(scope)
+    else grant.addResourceScope(resource, scope)
+  }
+  const needed =
+    (client.required_scopes as ClientMetadata['required_scopes']) ?? []
+  for (const { scope, resource } of consent.declined.map(readKey)) {
     // Declined before the client required it: users are asked again.
-    const refusable = declined
-      .map(readKey)
-      .filter(({ scope }) => !needed.includes(scope))
-    for (const { scope, resource } of refusable) {
-      if (resource === undefined) grant.rejectOIDCScope(scope)
-      else grant.rejectResourceScope(resource, scope)
-    }
-    const { granted, refused } = claimsOfGrant(client, allowed, settings)
-    if (granted.length) grant.addOIDCClaims(granted)
-    if (refused.length) grant.rejectOIDCClaims(refused)
-    return grant
+    if (needed.includes(scope)) continue
+    if (resource === undefined) grant.rejectOIDCScope(scope)
+    else grant.rejectResourceScope(resource, scope)
   }
+  const { granted, refused } = claimsOfGrant(client, consent, settings)
+  if (granted.length) grant.addOIDCClaims(granted)
+  if (refused.length) grant.rejectOIDCClaims(refused)
+  return grant
+}
 
-  /**
-   * Makes a grant, which the caller saves; undefined without a consent.
-   * `signedIn`: epoch seconds of the sign-in. `id`: that of the grant.
-   */
-  async function make(
-    provider: LibraryProvider,
-    client: Client,
-    accountId: string,
-    signedIn?: number,
-    id = newTag(),
-  ) {
-    const consent = await consents.find(accountId, client.clientId)
-    if (!consent || consent.appearance !== appearanceOf(client))
-      return undefined
-    return grantOf(provider, client, { ...consent, jti: id, iat: signedIn })
-  }
-
-  /**
-   * Returns the grant of an authorization request, after its consent is
-   * recorded. `needsAnswer`: whether a page precedes that of the consent.
-   */
-  async function fromConsent(
-    ctx: KoaContextWithOIDC,
-    needsAnswer: () => Promise<boolean>,
-  ): Promise<Grant | undefined> {
-    const { oidc } = ctx
-    const client = required(oidc.client)
-    const { clientId } = client
-    const accountId = required(oidc.session?.accountId)
-    // A page refuses the user: nothing is recorded.
-    if (oidc.account?.refusal) return undefined
-    if (clientId === ACCOUNT_CLIENT)
-      return grantOfAccountPages(oidc.provider, client, accountId)
-    if (client.consent === 'implicit' && !isDevice(oidc)) {
-      const scopes = requestedScopes(oidc, settings)
-      const isRecorded = await recordImplicit(
-        accountId,
-        clientId,
-        scopes,
-        needsAnswer,
-      )
-      if (!isRecorded) return undefined
-    }
-    const decision = decisionOf(oidc)
-    if (decision && oidc.account)
-      await recordDecision(ctx, accountId, clientId, decision)
-    const grant = await make(
-      oidc.provider,
-      client,
-      accountId,
-      oidc.session?.loginTs,
-    )
-    if (!grant) return undefined
-    nameSession(records, oidc, clientId)
-    await consents.touch(accountId, clientId)
-    return grant
-  }
-
-  /**
-   * The account pages need no consent. Their grant is not saved, because they
-   * redeem no code.
-   */
-  function grantOfAccountPages(
-    provider: LibraryProvider,
-    client: Client,
-    accountId: string,
-  ) {
-    return grantOf(provider, client, {
-      accountId,
-      scopes: ['openid'],
-      declined: [],
-      jti: newTag(),
-    })
-  }
-
-  /**
-   * Records the answer to the consent page, which is final here. Records
-   * nothing when the access was removed while that page was open: the user is
-   * then asked again.
-   */
-  async function recordDecision(
-    ctx: KoaContextWithOIDC,
-    accountId: string,
-    clientId: string,
-    decision: Decision,
-  ): Promise<void> {
-    const isRecorded = await consents.decide(accountId, clientId, decision)
-    if (!isRecorded) return
-    const { scopes, declined, details = [] } = decision
-    const types = details.map(({ type }) => type)
-    noteEvent(ctx, 'consent_given', {
-      client_id: clientId,
-      account: accountId,
-      scopes,
-      declined,
-      authorization_details: types.length ? types : undefined,
-    })
-  }
-
-  /**
-   * The implicit flow issues a token with its grant. Revokes the grant if
-   * access has ended meanwhile, and throws.
-   */
-  async function checkToken({
-    oidc: { grant },
-  }: KoaContextWithOIDC): Promise<void> {
-    if (!grant || (await accountOfGrant(dependencies, grant))) return
-    await revokeGrant(records, grant.jti)
-    throw new errors.AccessDenied(
-      undefined,
-      'the consent or the sign-in ended meanwhile',
-    )
-  }
-
-  return { make, fromConsent, checkToken }
+/**
+ * The implicit flow issues a token with its grant. Revokes the grant if access
+ * has ended meanwhile, and throws.
+ */
+export async function checkImplicitToken(
+  dependencies: ProviderDependencies,
+  { oidc: { grant } }: KoaContextWithOIDC,
+): Promise<void> {
+  if (!grant || (await accountOfGrant(dependencies, grant))) return
+  await revokeGrant(dependencies.records, grant.jti)
+  throw new errors.AccessDenied(
+    undefined,
+    'the consent or the sign-in ended meanwhile',
+  )
 }
 
 /**

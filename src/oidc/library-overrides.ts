@@ -23,7 +23,7 @@ import type {
 import { proofReplay } from './dpop.ts'
 import { described } from './error-descriptions.ts'
 import type { Feature, GrantHandler, ResponseMode } from './feature.ts'
-import type { Grants } from './grants.ts'
+import { checkImplicitToken } from './grants.ts'
 import { KeyProblem, refuseCostlyKeys } from './keys.ts'
 import { countStoredByClient } from './requests.ts'
 import { responseModes } from './response-modes.ts'
@@ -43,10 +43,9 @@ type TokenIds = Record<string, (token: object, id: string) => string>
 /** Returns the provider with all overrides. */
 export function createOverridden(
   configuration: Configuration,
-  { settings, records }: ProviderDependencies,
+  dependencies: ProviderDependencies,
   features: Feature[],
   tokenIds: TokenIds,
-  { checkToken }: Pick<Grants, 'checkToken'>,
   handOver: ResponseMode,
 ): Provider {
   // The constructor of the library registers its grant handlers and response
@@ -60,7 +59,8 @@ export function createOverridden(
       if (ours === 'none') return
       const respond = ours ?? handler
       super.registerResponseMode(name, async (ctx, uri, answer) => {
-        if ('access_token' in answer) await checkToken(ctx)
+        if ('access_token' in answer)
+          await checkImplicitToken(dependencies, ctx)
         return respond.call(this, ctx, uri, described(ctx, answer))
       })
     }
@@ -82,6 +82,7 @@ export function createOverridden(
       super.registerGrantType(name, wrapped, ...parameters)
     }
   }
+  const { settings, records } = dependencies
   const provider = new Overridden(settings.issuer, configuration)
   assignTokenIds(provider, tokenIds)
   compareHashes(provider)

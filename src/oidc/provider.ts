@@ -80,7 +80,7 @@ import {
   type ResponseMode,
   type ShowError,
 } from './feature.ts'
-import type { Grants } from './grants.ts'
+import { grantFromConsent } from './grants.ts'
 import { interactionsInOneBrowser } from './interactions.ts'
 import { algorithms, asLibraryKey } from './keys.ts'
 import { addLater, createOverridden } from './library-overrides.ts'
@@ -110,19 +110,17 @@ export interface LibraryPages {
   tags: string[]
 }
 
-type Dependencies = ProviderDependencies & { grants: Grants }
-
 /**
  * Returns the provider. Throws `RefusedClients` with every client that the
  * library refuses.
  */
 export async function createProvider(
-  dependencies: Dependencies,
+  dependencies: ProviderDependencies,
   features: Feature[],
   parts: Parts,
   pages: LibraryPages,
 ): Promise<Provider> {
-  const { settings, records, sessions, grants } = dependencies
+  const { settings, records, sessions } = dependencies
   const adapters = merged(features, 'adapter', feature => feature.adapters, {
     Interaction: interactionsInOneBrowser(settings),
   })
@@ -137,7 +135,6 @@ export async function createProvider(
     dependencies,
     features,
     tokenIds,
-    grants,
     pages.handOver,
   )
   // Scheme, host and address of a request are those that the HTTP edge of the
@@ -150,12 +147,12 @@ export async function createProvider(
 }
 
 function configuration(
-  dependencies: Dependencies,
+  dependencies: ProviderDependencies,
   features: Feature[],
   parts: Parts,
   pages: LibraryPages,
 ): Configuration {
-  const { settings, secrets, records, consents, grants } = dependencies
+  const { settings, secrets, records, consents } = dependencies
   const { issuer, acrValues, development, features: enabled } = settings
   const keys = dependencies.keys.filter(
     ({ use }) => enabled.encryption || use === 'sig',
@@ -220,7 +217,7 @@ function configuration(
       ? ['public', 'pairwise']
       : ['public'],
     pairwiseIdentifier: pairwiseSubjects(records),
-    loadExistingGrant: ctx => loadGrant(ctx, grants, policy, parts),
+    loadExistingGrant: ctx => loadGrant(ctx, dependencies, policy, parts),
 
     // Tokens
     ttl: lifetimes(settings),
@@ -248,7 +245,7 @@ function configuration(
 
 /** Returns the parts of the protocol that are on, and those of the features. */
 function libraryFeatures(
-  { settings, records }: Dependencies,
+  { settings, records }: ProviderDependencies,
   features: Feature[],
   { ciba }: Parts,
 ): LibraryFeatures {
@@ -351,11 +348,11 @@ function interactionUrl(_ctx: unknown, { uid, params }: Interaction): string {
  */
 async function loadGrant(
   ctx: KoaContextWithOIDC,
-  grants: Grants,
+  dependencies: ProviderDependencies,
   policy: interactionPolicy.DefaultPolicy,
   { registration }: Parts,
 ) {
-  const grant = await grants.fromConsent(ctx, () =>
+  const grant = await grantFromConsent(dependencies, ctx, () =>
     precedesConsent(policy, ctx),
   )
   if (grant?.clientId) await registration?.prolongClient(grant.clientId)

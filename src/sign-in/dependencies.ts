@@ -3,7 +3,6 @@
 
 import type { Settings } from '../config/load.ts'
 import type { ProviderDependencies } from '../oidc/dependencies.ts'
-import type { Grants } from '../oidc/grants.ts'
 import type { Environment } from '../operation/environment.ts'
 import type { Account } from './account.ts'
 import type { Proofs } from './changes.ts'
@@ -18,7 +17,6 @@ export interface Dependencies
   directory: AccountStore
   /** Counts attempts at secrets, and forms that cost something. */
   attempts: RateLimit
-  grants: Grants
   /** The sign-ins for a change of what protects an account. */
   proofs: Proofs
 }

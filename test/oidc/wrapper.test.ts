@@ -8,7 +8,6 @@ import { expect, test } from 'vitest'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { createConsents } from '../../src/oidc/consents.ts'
 import { canonicalPaths, finishAnswers, routesOf } from '../../src/oidc/endpoints.ts'
-import { createGrants } from '../../src/oidc/grants.ts'
 import { createInteractions } from '../../src/oidc/interactions.ts'
 import { createProvider } from '../../src/oidc/provider.ts'
 import { Browser } from '../support/browser.ts'
@@ -37,7 +36,7 @@ async function startWrapper(location: string) {
   })
   const records = await openRecords(location)
   const consents = createConsents(records)
-  const around = {
+  const dependencies = {
     settings,
     secrets: [SECRET],
     keys: [await makeKey()],
@@ -47,7 +46,6 @@ async function startWrapper(location: string) {
     users: USERS,
     fetch,
   }
-  const dependencies = { ...around, grants: createGrants(around) }
   const pages = { ...PAGES, prompts: {}, tags: ['en'] }
   const provider = await createProvider(dependencies, [], {}, pages)
   const routes = routesOf(settings.features)

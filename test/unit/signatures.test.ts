@@ -1,10 +1,10 @@
-import { createSignatures } from '../../src/oidc/browser.ts'
 import { createHmac } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import Koa from 'koa'
 import { expect, onTestFinished, test } from 'vitest'
+import { createSignatures } from '../../src/oidc/browser.ts'
 
 const [older, newer, foreign] = ['older', 'newer', 'foreign'].map(text => Buffer.alloc(32, text))
 

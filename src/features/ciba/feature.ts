@@ -232,11 +232,7 @@ export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
       : [],
     addPages(pages, site) {
       if (!isOn) return
-      const { list, show, answer } = createRequestPages(
-        site,
-        requests,
-        dependencies.grants,
-      )
+      const { list, show, answer } = createRequestPages(site, requests)
       pages.get(PLACES.requests, site.signedIn(list))
       pages.get(PLACES.answer, site.signedIn(show, RECENT_SECONDS))
       pages.post(PLACES.answer, site.signedIn(answer, RECENT_SECONDS))

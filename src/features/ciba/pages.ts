@@ -15,7 +15,7 @@ import type { Settings } from '../../config/load.ts'
 import { revokeGrant } from '../../oidc/adapter/grants.ts'
 import { findClient, MAY_NOT_USE, refusalOf } from '../../oidc/clients.ts'
 import type { Decision } from '../../oidc/consents.ts'
-import type { Grants } from '../../oidc/grants.ts'
+import { makeGrant } from '../../oidc/grants.ts'
 import { methodOf, satisfies, TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
 import { note } from '../../operation/audit.ts'
 import { PLACES } from '../../pages/page-data.ts'
@@ -34,11 +34,7 @@ type Session = SignedIn['session']
 type Outcome = 'allowed' | 'denied' | 'gone' | 'withdrawn'
 
 /** Returns the handlers of the pages. */
-export function createRequestPages(
-  site: Site,
-  requests: AccessRequests,
-  grants: Grants,
-) {
+export function createRequestPages(site: Site, requests: AccessRequests) {
   const { views, signIn, provider, records, sessions, consents, settings } =
     site
   const { BackchannelAuthenticationRequest: LibraryRequests } = provider
@@ -143,7 +139,11 @@ export function createRequestPages(
     client: Client,
   ): Promise<Outcome> {
     const { uid, since, amr = [], acr } = session
-    const grant = await grants.make(provider, client, account.id, since)
+    const grant = await makeGrant(site, provider, {
+      client,
+      accountId: account.id,
+      signedIn: since,
+    })
     if (!grant) return 'gone'
     await grant.save()
     // After the grant, so that the end of the session finds it.

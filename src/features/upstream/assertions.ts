@@ -30,6 +30,7 @@ import { deferCommit } from '../../oidc/adapter/request.ts'
 import { refusalOf, scopeOf } from '../../oidc/clients.ts'
 import { type Decision, keyOf, withdrawalOf } from '../../oidc/consents.ts'
 import { bindToken, CNF_PROBLEM, confirmationIn } from '../../oidc/dpop.ts'
+import { makeGrant } from '../../oidc/grants.ts'
 import { replayId, replayRecords } from '../../oidc/library-overrides.ts'
 import { satisfies, TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
 import { note } from '../../operation/audit.ts'
@@ -55,7 +56,6 @@ export function createAssertionHandler(
   trusted: Connection[],
 ) {
   const { settings, records, consents } = dependencies
-  const { make } = dependencies.grants
 
   /**
    * Returns the claims of an assertion for a client. Throws if the assertion is
@@ -209,13 +209,12 @@ export function createAssertionHandler(
     const client = required(oidc.client)
     if (!(await consents.decide(accountId, client.clientId, decision)))
       return refuse(HAS_ENDED)
-    const grant = await make(
-      oidc.provider,
+    const grant = await makeGrant(dependencies, oidc.provider, {
       client,
       accountId,
-      issuedAt,
-      grantId,
-    )
+      signedIn: issuedAt,
+      id: grantId,
+    })
     if (!grant) return refuse(HAS_ENDED)
     await grant.save()
     oidc.entity('Grant', grant)
