@@ -8,7 +8,6 @@
 // caught up, nothing more is written.
 
 import { Cluster, Command, type Redis } from 'ioredis'
-import type { Connection } from './connection.ts'
 
 /** How long a replica may take to confirm. */
 const CONFIRM_TIMEOUT_MS = 500
@@ -17,7 +16,7 @@ const CONFIRM_TIMEOUT_MS = 500
  * Returns a function that runs a command on this connection, and resolves when
  * a replica has confirmed it.
  */
-export function createReplication(connection: Connection) {
+export function createReplication(connection: Redis | Cluster) {
   const links = new WeakMap<Redis, Link>()
 
   /** Undefined while the cluster knows no primary for the slot of this key. */

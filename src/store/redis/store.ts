@@ -31,8 +31,9 @@ const INDEX_PAGE = 10_000
 const FOREVER = 1e12
 
 /**
- * A change. `indexed`: epoch seconds until which all of `indexes` list the
- * record. `restored`: the version of an entry that replaces any other.
+ * A change, as scripts/write.lua takes it. `indexed`: epoch seconds until which
+ * all of `indexes` list the record. `restored`: the version of an entry that
+ * replaces any other.
  */
 type Write = Partial<Entry> & {
   key: string
@@ -52,28 +53,95 @@ export async function openRedisStore(
   const recordKey = (key: string) => `${settings.key_prefix}r:${key}`
   const indexKey = (name: string) => `${settings.key_prefix}i:${name}`
 
-  async function readMany(keys: string[]): Promise<(Entry | undefined)[]> {
+  async function readEntries(keys: string[]): Promise<(Entry | undefined)[]> {
     const names = keys.map(recordKey)
-    const read = (name: string) =>
+    const getOne = (name: string) =>
       servers.send('get', () => reader.getBuffer(name))
     // The keys of a Cluster are on several servers.
     const all =
       reader instanceof Cluster
-        ? await Promise.all(names.map(read))
+        ? await Promise.all(names.map(getOne))
         : await servers.send('mget', () => reader.mgetBuffer(...names))
-    return keys.map((key, i) => entryOf(key, all[i]))
+    return keys.map((key, i) => unpack(key, all[i]))
   }
 
-  const readEach = async (keys: string[]) =>
-    keys.length
-      ? (await readMany(keys)).filter(entry => entry !== undefined)
-      : []
+  async function readExisting(keys: string[]): Promise<Entry[]> {
+    if (!keys.length) return []
+    const entries = await readEntries(keys)
+    return entries.filter(entry => entry !== undefined)
+  }
+
+  async function write(change: Write): Promise<boolean> {
+    // By this id the script recognises a write that is sent again.
+    const operation = pooledBytes(6).toString('base64url')
+    // A record that is written over most likely stands in its indexes already.
+    const isNew = change.indexes?.length && !change.version
+    let answer = await runScript(
+      operation,
+      isNew ? await addToIndexes(change) : change,
+    )
+    if (answer.outcome === 'unindexed') {
+      const { indexes } = answer
+      const indexed = await addToIndexes({ ...change, indexes })
+      answer = await runScript(operation, indexed)
+    }
+    await takeOutOfIndexes(change.key, answer.indexes, answer.listed)
+    return answer.outcome === 'written'
+  }
+
+  /** Runs scripts/write.lua, and returns its answer. */
+  async function runScript(operation: string, change: Write) {
+    const { key, value = new Uint8Array(), indexes = [], ...rest } = change
+    const name = recordKey(key)
+    const head = JSON.stringify({ ...rest, indexes: indexes.join(' ') })
+    const [outcome, names = '', listed = 0] = await servers.write(
+      'write',
+      name,
+      () => writer.usherWrite(1, name, operation, Buffer.from(value), head),
+    )
+    return { outcome, indexes: names.split(' ').filter(Boolean), listed }
+  }
+
+  /**
+   * Adds a record to its indexes, for twice as long as it lives: it may be
+   * written again. Returns the change that says so.
+   */
+  async function addToIndexes(change: Write): Promise<Write> {
+    const { key, indexes = [], expires } = change
+    const indexed =
+      expires === undefined ? FOREVER : expires + Math.max(expires - now(), 0)
+    const names = indexes.map(indexKey)
+    await Promise.all(
+      names.map(name =>
+        servers.write('index', name, () =>
+          writer.usherIndex(1, name, key, indexed),
+        ),
+      ),
+    )
+    return { ...change, indexed }
+  }
+
+  /**
+   * Takes a removed record out of its indexes, once its removal is durable.
+   * `listed`: `n` of the record.
+   */
+  async function takeOutOfIndexes(
+    key: string,
+    indexes: string[],
+    listed: number,
+  ): Promise<void> {
+    for (const name of indexes.map(indexKey)) {
+      await servers.send('index', () =>
+        writer.usherIndex(1, name, key, listed, 'remove'),
+      )
+    }
+  }
 
   /**
    * Yields the keys that an index lists, each once. Some of them may have no
    * record.
    */
-  async function* keysOf(index: string): AsyncGenerator<string[]> {
+  async function* listedKeys(index: string): AsyncGenerator<string[]> {
     const name = indexKey(index)
     const pages = pagesOf(cursor =>
       servers.send('zscan', () =>
@@ -96,6 +164,23 @@ export async function openRedisStore(
     }
   }
 
+  /** The records under an index, of the keys that it lists. */
+  async function recordsUnder(index: string, keys: string[]): Promise<Entry[]> {
+    const found = await readExisting(keys)
+    // A removal that was interrupted, or that no replica has confirmed: a
+    // caller that revokes all relies on it. Its repetition takes it out of the
+    // index. The version protects a record that was written over it meanwhile.
+    const removed = found.filter(({ value }) => !value)
+    await Promise.all(
+      removed.map(({ key, version }) =>
+        write({ key, version, tombstone: now() }),
+      ),
+    )
+    return found.filter(
+      ({ value, indexes }) => value && indexes?.includes(index),
+    )
+  }
+
   /** Returns how many of the keys have a record or a tombstone. */
   async function countExisting(keys: string[]): Promise<number> {
     const names = keys.map(recordKey)
@@ -107,100 +192,35 @@ export async function openRedisStore(
     return counts.reduce((sum, count) => sum + count, 0)
   }
 
-  /** The records that name the index. */
-  async function members(keys: string[], index: string): Promise<Entry[]> {
-    const found = await readEach(keys)
-    // A removal that was interrupted, or that no replica has confirmed: a
-    // caller that revokes all relies on it. Its repetition takes it out of the
-    // index. The version protects a record that was written over it meanwhile.
-    const repeat = ({ key, version }: Entry) =>
-      write({ key, version, tombstone: now() })
-    await Promise.all(found.filter(({ value }) => !value).map(repeat))
-    return found.filter(
-      ({ value, indexes }) => value && indexes?.includes(index),
-    )
-  }
-
-  async function write(change: Write): Promise<boolean> {
-    // By this id the script recognises a write that is sent again.
-    const operation = pooledBytes(6).toString('base64url')
-    const name = recordKey(change.key)
-    const next = { ...change }
-    // A record that is written over most likely stands in its indexes already.
-    if (next.indexes?.length && !next.version) await addToIndexes(next)
-    // At most twice: another writer in between has raised the version.
-    for (;;) {
-      const { key, value = new Uint8Array(), indexes = [], ...rest } = next
-      const head = JSON.stringify({ ...rest, indexes: indexes.join(' ') })
-      const [outcome, names = '', listed = 0] = await servers.write(
-        'write',
-        name,
-        () => writer.usherWrite(1, name, operation, Buffer.from(value), head),
-      )
-      const found = names.split(' ').filter(Boolean)
-      if (outcome === 'unindexed') {
-        await addToIndexes(Object.assign(next, { indexes: found }))
-        continue
-      }
-      // Takes a removed record out of its indexes, once its removal is durable.
-      // `listed`: `n` of the record.
-      for (const index of found.map(indexKey)) {
-        await servers.send('index', () =>
-          writer.usherIndex(1, index, key, listed, 'remove'),
-        )
-      }
-      return outcome === 'written'
-    }
-  }
-
-  /**
-   * Adds a record to its indexes, for twice as long as it lives: it may be
-   * written again.
-   */
-  async function addToIndexes(write: Write): Promise<void> {
-    const { key, indexes = [], expires } = write
-    const until =
-      expires === undefined ? FOREVER : expires + Math.max(expires - now(), 0)
-    const added = indexes
-      .map(indexKey)
-      .map(name =>
-        servers.write('index', name, () =>
-          writer.usherIndex(1, name, key, until),
-        ),
-      )
-    await Promise.all(added)
-    write.indexed = until
-  }
-
   return {
-    get: async key => (await readMany([key]))[0],
-    getMany: readMany,
+    get: async key => (await readEntries([key]))[0],
+    getMany: readEntries,
     write,
 
     async *walk(index: string) {
-      for await (const keys of keysOf(index)) yield* await members(keys, index)
+      for await (const keys of listedKeys(index))
+        yield* await recordsUnder(index, keys)
     },
 
     async count(index: string) {
       let records = 0
-      for await (const keys of keysOf(index))
+      for await (const keys of listedKeys(index))
         records += await countExisting(keys)
       return records
     },
 
     async *scan() {
-      const pattern = recordKey('*')
+      const prefix = recordKey('')
       for (const node of servers.masters()) {
         const pages = pagesOf(cursor =>
           servers.send('scan', () =>
-            node.scan(cursor, 'MATCH', pattern, 'COUNT', BATCH),
+            node.scan(cursor, 'MATCH', `${prefix}*`, 'COUNT', BATCH),
           ),
         )
-        for await (const names of pages) {
-          yield* await readEach(
-            names.map(name => name.slice(pattern.length - 1)),
+        for await (const names of pages)
+          yield* await readExisting(
+            names.map(name => name.slice(prefix.length)),
           )
-        }
       }
     },
 
@@ -233,7 +253,7 @@ async function* pagesOf(
  * Throws for a value that another version of Usher, or another program, has
  * written.
  */
-function entryOf(
+function unpack(
   key: string,
   packed: Buffer | null | undefined,
 ): Entry | undefined {
