@@ -29,6 +29,7 @@ import {
 } from './operation/folder-state.ts'
 import type { Readiness } from './operation/health.ts'
 import { openSigningKeys } from './operation/signing-keys.ts'
+import type { Queue } from './store/delivery-queue.ts'
 import { reasonOf } from './store/reasons.ts'
 import { now, StoreUnavailable } from './store/store.ts'
 import { pause } from './store/turns.ts'
@@ -57,45 +58,123 @@ export async function run(
   context: Context,
   readiness: Readiness,
 ) {
-  const { log, audit, metrics } = context
-  let inForce = await build(first, context, readiness)
+  const built = await build(first, context, readiness)
   // A report of a reload needs this list. It takes too long to make while
   // requests wait.
   allKeys()
-  const turn = cluster.worker ? cluster.worker.id % first.workers : 0
-  let generation = 1
-  let logged = new Set<string>()
+  const running = new Running(built, context, readiness)
+  running.begin()
+  await forgetFolderState(context.records)
+
+  // One at a time: each builds on the result of the one before.
+  const inOrder = pLimit(1)
+  // An unavailable store is logged by the requests that need it.
+  const failed = (what: string) => (error: unknown) => {
+    if (!(error instanceof StoreUnavailable))
+      context.log.error({ reason: String(error) }, what)
+  }
+  repeat(KEYS_EVERY_MS, () =>
+    inOrder(() => running.checkKeys()).catch(
+      failed('signing keys were not read'),
+    ),
+  )
+  for (const queue of ['new', 'again'] as const) {
+    const deliver = () =>
+      running.deliver(queue).catch(failed('notifications were not sent'))
+    const round = () =>
+      Promise.race([
+        deliver(),
+        setTimeout(MAX_ROUND_MS, undefined, { ref: false }),
+      ])
+    repeat(NOTIFY_EVERY_MS[queue], round)
+  }
+  return {
+    accounts: built.accounts,
+    handle: (...request: Parameters<RequestListener>) =>
+      running.handle(...request),
+    /**
+     * Reads the configuration folder again. Never rejects: findings are logged.
+     */
+    reload: () => inOrder(() => running.reloadOrRefuse()),
+  }
+}
+
+/** The configuration in force, and how the folder differs from it. */
+class Running {
+  readonly #context: Context
+  readonly #readiness: Readiness
+  #inForce: Built
+  /** The number of the configuration in force. */
+  #generation = 1
+  /** What was logged about the folder as it is. */
+  #logged = new Set<string>()
   /** The store was unavailable during the latest reload, which is repeated. */
-  let isPending = false
+  #isPending = false
   /**
    * Differences that commands for operators must know, because they read the
    * folder.
    */
-  let folder: FolderState = {}
-  metrics.configuration(generation, true)
-  logOnce(first)
-  await forgetFolderState(context.records)
+  #folder: FolderState = {}
 
-  async function reload() {
-    isPending = false
+  constructor(first: Built, context: Context, readiness: Readiness) {
+    this.#inForce = first
+    this.#context = context
+    this.#readiness = readiness
+  }
+
+  /** Logs and counts the first configuration. */
+  begin(): void {
+    this.#context.metrics.configuration(this.#generation, true)
+    this.#logOnce(this.#inForce.settings)
+  }
+
+  handle(...request: Parameters<RequestListener>) {
+    return this.#inForce.handle(...request)
+  }
+
+  deliver(queue: Queue): Promise<void> {
+    return this.#inForce.deliver(queue)
+  }
+
+  /** Reads the folder again. Never rejects. */
+  reloadOrRefuse(): Promise<void> {
+    return this.#reload().catch(error => this.#refuse(error))
+  }
+
+  async #reload(): Promise<void> {
+    this.#isPending = false
+    const { settings } = this.#inForce
     // One worker after another, so that the others answer meanwhile. Each takes
     // about 1 ms for a client.
-    await setTimeout(turn * inForce.settings.clients.length)
+    const turn = cluster.worker ? cluster.worker.id % settings.workers : 0
+    await setTimeout(turn * settings.clients.length)
     const wanted = await readSettings()
-    const lost = losses(inForce.settings, wanted)
+    const lost = losses(settings, wanted)
     if (lost.length) throw new ConfigError(lost)
-    const next = { ...wanted, ...fixedOf(inForce.settings) }
-    const changes = await differences(inForce.settings, next)
-    if (changes.length) {
-      inForce = await build(next, context, readiness)
-      generation++
-    }
-    logOnce(wanted)
-    const wasRefused = readiness.config === 'warning'
-    readiness.config = 'ok'
-    const keys = fixedDifferences(inForce.settings, wanted)
-    const since = folder.restart?.since ?? now()
-    await noteFolder({ restart: keys.length ? { since, keys } : undefined })
+    const next = { ...wanted, ...fixedOf(settings) }
+    const changes = await differences(settings, next)
+    if (changes.length) await this.#replace(next)
+    this.#logOnce(wanted)
+    await this.#accept(wanted, changes)
+  }
+
+  /** Puts a configuration in force. */
+  async #replace(next: Settings): Promise<void> {
+    this.#inForce = await build(next, this.#context, this.#readiness)
+    this.#generation++
+  }
+
+  /** Reports that the folder has no errors. */
+  async #accept(wanted: Settings, changes: string[]): Promise<void> {
+    const { audit, metrics } = this.#context
+    const generation = this.#generation
+    const wasRefused = this.#readiness.config === 'warning'
+    this.#readiness.config = 'ok'
+    const keys = fixedDifferences(this.#inForce.settings, wanted)
+    const since = this.#folder.restart?.since ?? now()
+    await this.#noteFolder({
+      restart: keys.length ? { since, keys } : undefined,
+    })
     metrics.configuration(generation, true)
     // Without a change, nothing was loaded. After a refused edit the line says
     // that all is well again.
@@ -106,103 +185,91 @@ export async function run(
     )
   }
 
-  /**
-   * Logs warnings, and the keys of settings that need a restart, once until
-   * they change.
-   */
-  function logOnce(wanted: Settings) {
-    const lines = new Map<
-      string,
-      { event: string; message: string; keys?: string[] }
-    >()
-    for (const warning of wanted.warnings.filter(
-      one => !isAboutAttribute(one),
-    )) {
-      const { rule, file, key } = warning
-      lines.set([rule, file, key].join(), {
-        event: 'config_warning',
-        ...toRecord(warning),
-      })
-    }
-    const keys = fixedDifferences(inForce.settings, wanted)
-    const message = 'these settings take effect after a restart'
-    if (keys.length)
-      lines.set(keys.join(), { event: 'config_needs_restart', keys, message })
-    for (const [name, { message, ...fields }] of lines) {
-      if (!logged.has(name)) log.warn(fields, message)
-    }
-    logged = new Set(lines.keys())
-  }
-
-  function refuse(error: unknown) {
-    isPending = error instanceof StoreUnavailable
-    readiness.config = 'warning'
+  /** Reports why the folder is not in force. */
+  #refuse(error: unknown): Promise<void> {
+    const { log, metrics } = this.#context
+    const generation = this.#generation
+    this.#isPending = error instanceof StoreUnavailable
+    this.#readiness.config = 'warning'
     metrics.configuration(generation, false)
     const isReport = error instanceof ConfigError
     const findings = isReport
       ? error.findings.map(toRecord)
       : [{ message: reasonOf(error) }]
-    const message = isPending
+    const message = this.#isPending
       ? 'the store is unavailable: the configuration is not in force yet'
       : 'the configuration has errors and is not in force'
     log.error({ event: 'config_refused', generation, findings }, message)
-    const since = folder.refused?.since ?? now()
-    return noteFolder({ ...folder, refused: { since, findings } })
+    const since = this.#folder.refused?.since ?? now()
+    return this.#noteFolder({ ...this.#folder, refused: { since, findings } })
+  }
+
+  /**
+   * Logs warnings, and the keys of settings that need a restart, once until
+   * they change.
+   */
+  #logOnce(wanted: Settings): void {
+    const keys = fixedDifferences(this.#inForce.settings, wanted)
+    const lines = linesAbout(wanted, keys)
+    for (const [name, { message, ...fields }] of lines) {
+      if (!this.#logged.has(name)) this.#context.log.warn(fields, message)
+    }
+    this.#logged = new Set(lines.keys())
   }
 
   /**
    * Tells the commands for operators how the folder differs from what this
    * process uses. Never rejects.
    */
-  async function noteFolder(next: FolderState) {
-    const isSame = JSON.stringify(next) === JSON.stringify(folder)
-    folder = next
-    // `checkKeys` repeats this, also for a store that was unavailable.
-    if (!isSame) await saveFolderState(context.records, folder).catch(() => {})
+  async #noteFolder(next: FolderState): Promise<void> {
+    const isSame = JSON.stringify(next) === JSON.stringify(this.#folder)
+    this.#folder = next
+    if (!isSame) await this.#saveFolder()
   }
 
-  async function checkKeys() {
-    const isDifferent = folder.refused ?? folder.restart
-    if (isDifferent)
-      await saveFolderState(context.records, folder).catch(() => {})
-    if (isPending) return reload().catch(refuse)
-    if (kidsOf(await inForce.signingKeys.load()) === kidsOf(inForce.keys))
-      return
-    inForce = await build(inForce.settings, context, readiness)
-    const kids = inForce.keys.map(({ kid }) => kid)
-    audit.info({ event: 'keys_changed', kids }, 'signing keys in force')
+  /** `checkKeys` repeats this, also for a store that was unavailable. */
+  #saveFolder(): Promise<void> {
+    return saveFolderState(this.#context.records, this.#folder).catch(() => {})
   }
 
-  // One at a time: each builds on the result of the one before.
-  const inOrder = pLimit(1)
-  // An unavailable store is logged by the requests that need it.
-  const failed = (what: string) => (error: unknown) => {
-    if (!(error instanceof StoreUnavailable))
-      log.error({ reason: String(error) }, what)
-  }
-  repeat(KEYS_EVERY_MS, () =>
-    inOrder(checkKeys).catch(failed('signing keys were not read')),
-  )
-  for (const kind of ['new', 'again'] as const) {
-    const deliver = () =>
-      inForce.deliver(kind).catch(failed('notifications were not sent'))
-    const round = () =>
-      Promise.race([
-        deliver(),
-        setTimeout(MAX_ROUND_MS, undefined, { ref: false }),
-      ])
-    repeat(NOTIFY_EVERY_MS[kind], round)
-  }
-  return {
-    accounts: inForce.accounts,
-    handle: (...request: Parameters<RequestListener>) =>
-      inForce.handle(...request),
-    /**
-     * Reads the configuration folder again. Never rejects: findings are logged.
-     */
-    reload: () => inOrder(reload).catch(refuse),
+  /** Builds the app again when its signing keys have changed in the store. */
+  async checkKeys(): Promise<void> {
+    const { refused, restart } = this.#folder
+    if (refused || restart) await this.#saveFolder()
+    if (this.#isPending) return this.reloadOrRefuse()
+    const { settings, signingKeys, keys } = this.#inForce
+    if (kidsOf(await signingKeys.load()) === kidsOf(keys)) return
+    this.#inForce = await build(settings, this.#context, this.#readiness)
+    const kids = this.#inForce.keys.map(({ kid }) => kid)
+    this.#context.audit.info(
+      { event: 'keys_changed', kids },
+      'signing keys in force',
+    )
   }
 }
+
+/** A line of the log about the folder. */
+type Line = { event: string; message: string; keys?: string[] }
+
+/**
+ * Returns the lines about a configuration, by what they are about. `keys`: those
+ * that take effect after a restart.
+ */
+function linesAbout({ warnings }: Settings, keys: string[]): Map<string, Line> {
+  const lines = new Map<string, Line>()
+  for (const warning of warnings) {
+    if (isAboutAttribute(warning)) continue
+    const { rule, file, key } = warning
+    const line = { event: 'config_warning', ...toRecord(warning) }
+    lines.set([rule, file, key].join(), line)
+  }
+  const message = 'these settings take effect after a restart'
+  if (keys.length)
+    lines.set(keys.join(), { event: 'config_needs_restart', keys, message })
+  return lines
+}
+
+type Built = Awaited<ReturnType<typeof build>>
 
 /** A configuration, its signing keys and its app. */
 async function build(
