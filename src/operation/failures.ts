@@ -378,48 +378,72 @@ export async function findFailure(records: Records, id: string) {
   return value
 }
 
-/** Whether the request succeeded, and a part of it had no effect. */
-const isIgnored = ({ state: { log } }: Context) =>
-  typeof log.ignored === 'string'
-
 function failedRequest(ctx: Context): Described | undefined {
-  const { fault, log } = ctx.state
-  const { error = isIgnored(ctx) ? IGNORED : undefined, client_id } = log
+  const { log } = ctx.state
+  const error = isIgnored(ctx) ? IGNORED : log.error
+  if (typeof error !== 'string' || isAnswer(ctx, error)) return undefined
+  if (isUnrecorded(ctx)) return undefined
   const detail = error === IGNORED ? log.ignored : log.detail
-  // An error page shows its reference, whatever the error is.
-  const isPage = ctx.status >= 400 && ctx.response.is('html')
-  if (typeof error !== 'string' || (ANSWERS.includes(error) && !isPage))
-    return undefined
-  const all: Record<string, unknown> = {
-    ...(ctx.oidc?.params ?? ctx.oidc?.body ?? ctx.query),
-  }
-  const params = Object.fromEntries(
-    Object.entries(all).filter(([, value]) => isText(value)),
-  )
-  const authentication = authenticationOf(ctx, params)
-  const given = Object.keys(params)
-  // An unavailable store takes no record. The command `usher doctor` writes
-  // nothing.
-  const isStoreGone =
-    fault instanceof StoreUnavailable && fault !== ctx.state.outage
-  if (isStoreGone || ctx.get('Origin') === DOCTOR_ORIGIN) return undefined
-  const sent = SHOWN.filter(name => given.includes(name))
-  const others = given.filter(
-    name => !SHOWN.includes(name) && PARAMETER_NAME.test(name),
-  )
+  const params = textParameters(ctx)
   return {
     endpoint: endpointOf(ctx.path) ?? String(ctx._matchedRoute ?? 'none'),
     error,
     ...(typeof detail === 'string' && { detail: redact(detail) }),
     client_id:
-      typeof client_id === 'string' ? client_id : unknownClient(ctx, params),
-    authentication,
-    sent: Object.fromEntries(
-      sent.map(name => [name, redact([params[name]].flat().join(' '))]),
-    ),
-    names: others.slice(0, MAX_NAMES),
+      typeof log.client_id === 'string'
+        ? log.client_id
+        : unknownClient(ctx, params),
+    authentication: authenticationOf(ctx, params),
+    sent: shownIn(params),
+    names: otherNamesIn(params),
   }
 }
+
+/** Whether the request succeeded, and a part of it had no effect. */
+const isIgnored = ({ state: { log } }: Context) =>
+  log.error === undefined && typeof log.ignored === 'string'
+
+/**
+ * Whether the error is part of the protocol. An error page shows its reference,
+ * whatever the error is.
+ */
+function isAnswer(ctx: Context, error: string): boolean {
+  const isPage = ctx.status >= 400 && ctx.response.is('html')
+  return ANSWERS.includes(error) && !isPage
+}
+
+/**
+ * An unavailable store takes no record. The command `usher doctor` writes
+ * nothing.
+ */
+function isUnrecorded(ctx: Context): boolean {
+  const { fault, outage } = ctx.state
+  const isStoreGone = fault instanceof StoreUnavailable && fault !== outage
+  return isStoreGone || ctx.get('Origin') === DOCTOR_ORIGIN
+}
+
+/** Returns the parameters of the request whose values are text. */
+function textParameters(ctx: Context): Record<string, unknown> {
+  const all: Record<string, unknown> =
+    ctx.oidc?.params ?? ctx.oidc?.body ?? ctx.query
+  const texts = Object.entries(all).filter(([, value]) => isText(value))
+  return Object.fromEntries(texts)
+}
+
+/** Returns the parameters that are stored with their values. */
+function shownIn(params: Record<string, unknown>): Record<string, string> {
+  const shown: Record<string, string> = {}
+  for (const name of SHOWN) {
+    if (name in params) shown[name] = redact([params[name]].flat().join(' '))
+  }
+  return shown
+}
+
+/** Returns the names of the other parameters. */
+const otherNamesIn = (params: Record<string, unknown>) =>
+  Object.keys(params)
+    .filter(name => !SHOWN.includes(name) && PARAMETER_NAME.test(name))
+    .slice(0, MAX_NAMES)
 
 /** JSON bodies can hold values that cannot be converted to text. */
 const isText = (value: unknown) =>

@@ -31,33 +31,46 @@ interface StoredPaths {
  * Refuses a URL that is too long with 414. Refuses requests that a page sends
  * as an image, a script or in a frame, where users come by a link or form, with
  * 400: a page that one user visits must not use up the limit of the user's
- * network. Browsers send both headers of Fetch Metadata; `fetch` of Node.js
- * sends the mode `cors` alone.
+ * network.
  */
-export function limits({ pages, programs, byClient }: StoredPaths): Middleware {
+export function limits(stored: StoredPaths): Middleware {
   return (ctx, next) => {
     refuseLongUrl(ctx, 414)
-    const isProgram = [...programs, ...byClient].includes(ctx.path)
-    if (!isProgram && !pages.includes(ctx.path)) return next()
-    const mode = ctx.get('Sec-Fetch-Mode')
-    const dest = ctx.get('Sec-Fetch-Dest')
-    const { prompt, request, request_uri } = ctx.query
-    // The provider refuses a pushed request or request object without
-    // `prompt=none` later.
-    const isSilent =
-      ctx.path === pages[0] && (prompt === 'none' || request || request_uri)
-    const isPage = ['', 'document'].includes(dest) || isSilent
-    const isByUser =
-      isPage && ['', 'navigate', dest ? '' : 'cors'].includes(mode)
-    const isByScript =
-      ctx.method !== 'POST' || !['navigate', 'no-cors'].includes(mode)
-    if (isProgram ? isByScript : isByUser) return next()
+    if (isSentAsIntended(ctx, stored)) return next()
     ctx.state.log.refused = 'fetch metadata'
     const error_description =
       'a page must not send this request so (Sec-Fetch-Mode, -Dest)'
     ctx.throw(400, { error: 'invalid_request', error_description })
   }
 }
+
+/**
+ * Whether a user, or a script, has sent the request. Browsers send both headers
+ * of Fetch Metadata; `fetch` of Node.js sends the mode `cors` alone.
+ */
+function isSentAsIntended(
+  ctx: Context,
+  { pages, programs, byClient }: StoredPaths,
+): boolean {
+  const { path, method } = ctx
+  const mode = ctx.get('Sec-Fetch-Mode')
+  if (programs.includes(path) || byClient.includes(path))
+    return method !== 'POST' || !['navigate', 'no-cors'].includes(mode)
+  if (!pages.includes(path)) return true
+  const dest = ctx.get('Sec-Fetch-Dest')
+  const isPage = ['', 'document'].includes(dest)
+  const mayBeInFrame = path === pages[0] && mayBeSilent(ctx)
+  const isNavigation = ['', 'navigate'].includes(mode)
+  const isOfProgram = dest === '' && mode === 'cors'
+  return (isPage || mayBeInFrame) && (isNavigation || isOfProgram)
+}
+
+/**
+ * Whether the request may show no page. The provider refuses a pushed request
+ * or request object without `prompt=none` later.
+ */
+const mayBeSilent = ({ query: { prompt, request, request_uri } }: Context) =>
+  prompt === 'none' || Boolean(request || request_uri)
 
 interface StoredRequests extends StoredPaths {
   /** Lifetime of the records. */
@@ -66,9 +79,6 @@ interface StoredRequests extends StoredPaths {
   accountOf(ctx: Context): Promise<string | undefined>
 }
 
-/** A signed-in user may send more requests than a network of anonymous ones. */
-const ACCOUNT_FACTOR = BOUNDS.storedRequestsOfAccount.factor
-
 /**
  * Limits what strangers store: the requests of a network (/24, or /48 of IPv6)
  * and the size of all their records, and the requests of an account. Counts in
@@ -76,97 +86,141 @@ const ACCOUNT_FACTOR = BOUNDS.storedRequestsOfAccount.factor
  * `programs`. Others are counted by `countStored` where they store something.
  */
 export function limitStored(
-  { anonymous, anonymous_megabytes }: Settings['limits'],
+  settings: Settings['limits'],
   { pages, programs, seconds, accountOf }: StoredRequests,
 ): Middleware {
-  const requests = createUsage(MINUTE_MS)
-  const bytes = createUsage(seconds * 1000)
-  const maxRequests = shareOf(anonymous)
-  const maxBytes = shareOf(anonymous_megabytes * 2 ** 20)
-  const isBusy = (account: string) =>
-    requests.of(account).current >= ACCOUNT_FACTOR * maxRequests
-  /**
-   * Until then an account may be over its limit. At other times the session is
-   * not read here.
-   */
-  let busyUntil = 0
+  const storage = new StorageLimits(settings, seconds)
+  const counted = [...pages, ...programs]
+  return async (ctx, next) => {
+    const request = new CountedRequest(storage, networkOf(ctx.ip))
+    ctx.state.stored = request
+    // A preflight stores nothing. A script learns nothing from one that is
+    // refused.
+    const isStored = counted.includes(ctx.path) && ctx.method !== 'OPTIONS'
+    if (!isStored) return next()
+    // At other times the session is not read here.
+    const isRead = storage.isOver(request.network) || storage.mayBeBusy()
+    const account = isRead ? await accountOf(ctx) : undefined
+    // The account counts at the end, when the session is known in any case.
+    if (account === undefined || storage.isBusy(account))
+      countStored(ctx, storedBytes(ctx), account)
+    await next()
+    settle(ctx, request, storage)
+  }
+}
 
-  const isOver = (network: string) => {
-    const { sum, total, keys } = bytes.of(network)
-    // Networks that used more than an equal share of the limit are refused
-    // first.
-    const hasShare = sum >= maxBytes / keys
-    return (
-      requests.of(network).current >= maxRequests ||
-      (total >= maxBytes && hasShare)
-    )
+/** Corrects the count of a request by what the library has done with it. */
+function settle(
+  { oidc }: Context,
+  request: CountedRequest,
+  storage: StorageLimits,
+): void {
+  const { route, session, entities = {} } = oidc ?? {}
+  const accountId: string | undefined = session?.accountId
+  // A request that shows no page, such as one with `prompt=none`, stores no
+  // interaction.
+  const isUnstored = route === 'authorization' && !entities.Interaction
+  // A short request that names a pushed one stores its parameters again.
+  const pushed: number =
+    entities.PushedAuthorizationRequest?.request.length ?? 0
+  if (isUnstored || accountId) request.takeBack()
+  else if (pushed > 0) request.count(pushed)
+  if (accountId) storage.countAccount(accountId)
+}
+
+/** A signed-in user may send more requests than a network of anonymous ones. */
+const ACCOUNT_FACTOR = BOUNDS.storedRequestsOfAccount.factor
+
+/** What networks and accounts have stored, and how much they may. */
+class StorageLimits {
+  readonly requests = new Usage(MINUTE_MS)
+  readonly bytes: Usage
+  readonly #maxRequests: number
+  readonly #maxBytes: number
+  /** Until then an account may be over its limit. */
+  #busyUntil = 0
+
+  /** `seconds`: the lifetime of the records. */
+  constructor(
+    { anonymous, anonymous_megabytes }: Settings['limits'],
+    seconds: number,
+  ) {
+    this.bytes = new Usage(seconds * 1000)
+    this.#maxRequests = shareOf(anonymous)
+    this.#maxBytes = shareOf(anonymous_megabytes * 2 ** 20)
   }
 
-  function countForAccount(account: string): boolean {
-    if (isBusy(account)) return false
-    requests.add(account, 1)
-    if (isBusy(account)) busyUntil = performance.now() + MINUTE_MS
+  /** Whether a network may store no more. */
+  isOver(network: string): boolean {
+    const { current } = this.requests.of(network)
+    if (current >= this.#maxRequests) return true
+    const { sum, total, keys } = this.bytes.of(network)
+    // Networks that used more than an equal share of the limit are refused
+    // first.
+    const hasShare = sum >= this.#maxBytes / keys
+    return total >= this.#maxBytes && hasShare
+  }
+
+  isBusy(account: string): boolean {
+    const { current } = this.requests.of(account)
+    return current >= ACCOUNT_FACTOR * this.#maxRequests
+  }
+
+  mayBeBusy(): boolean {
+    return performance.now() < this.#busyUntil
+  }
+
+  /** Counts a request. Returns false, and counts nothing, over the limit. */
+  countAccount(account: string): boolean {
+    if (this.isBusy(account)) return false
+    this.requests.add(account, 1)
+    if (this.isBusy(account)) this.#busyUntil = performance.now() + MINUTE_MS
+    return true
+  }
+}
+
+/** What one request has stored. */
+class CountedRequest implements StoredByRequest {
+  readonly network: string
+  readonly #storage: StorageLimits
+  #isCounted = false
+  #bytes = 0
+
+  constructor(storage: StorageLimits, network: string) {
+    this.#storage = storage
+    this.network = network
+  }
+
+  count(bytes: number, account?: string): boolean {
+    return account === undefined
+      ? this.#countForNetwork(bytes)
+      : this.#countForAccount(account)
+  }
+
+  #countForAccount(account: string): boolean {
+    if (this.#isCounted) return true
+    this.#isCounted = this.#storage.countAccount(account)
+    return this.#isCounted
+  }
+
+  #countForNetwork(bytes: number): boolean {
+    const { requests, bytes: allBytes } = this.#storage
+    if (!this.#isCounted) {
+      if (this.#storage.isOver(this.network)) return false
+      requests.add(this.network, 1)
+      this.#isCounted = true
+    }
+    allBytes.add(this.network, bytes)
+    this.#bytes += bytes
     return true
   }
 
-  function storedBy(ctx: Context): StoredByRequest {
-    const network = networkOf(ctx.ip)
-    let isCounted = false
-    let countedBytes = 0
-    return {
-      count(size, account) {
-        if (!isCounted && account !== undefined) {
-          isCounted = countForAccount(account)
-          return isCounted
-        }
-        if (account !== undefined) return true
-        if (!isCounted && isOver(network)) return false
-        if (!isCounted) requests.add(network, 1)
-        isCounted = true
-        bytes.add(network, size)
-        countedBytes += size
-        return true
-      },
-      takeBack() {
-        if (countedBytes === 0) return
-        requests.add(network, -1)
-        bytes.add(network, -countedBytes)
-        countedBytes = 0
-        isCounted = false
-      },
-    }
-  }
-
-  return async (ctx, next) => {
-    ctx.state.stored = storedBy(ctx)
-    // A preflight stores nothing. A script learns nothing from one that is
-    // refused.
-    const isStored =
-      [...pages, ...programs].includes(ctx.path) && ctx.method !== 'OPTIONS'
-    if (!isStored) return next()
-    const isFull = isOver(networkOf(ctx.ip))
-    const account =
-      isFull || performance.now() < busyUntil ? await accountOf(ctx) : undefined
-    // The account counts at the end, when the session is known in any case.
-    if (account === undefined || isBusy(account))
-      countStored(ctx, storedBytes(ctx), account)
-    await next()
-    settle(ctx)
-  }
-
-  /** Corrects the count of a request by what the library has done with it. */
-  function settle({ oidc, state: { stored } }: Context): void {
-    const { route, session, entities = {} } = oidc ?? {}
-    const accountId: string | undefined = session?.accountId
-    // A request that shows no page, such as one with `prompt=none`, stores no
-    // interaction.
-    const isUnstored = route === 'authorization' && !entities.Interaction
-    // A short request that names a pushed one stores its parameters again.
-    const pushed: number =
-      entities.PushedAuthorizationRequest?.request.length ?? 0
-    if (isUnstored || accountId) stored.takeBack()
-    else if (pushed > 0) stored.count(pushed)
-    if (accountId) countForAccount(accountId)
+  takeBack(): void {
+    if (this.#bytes === 0) return
+    this.#storage.requests.add(this.network, -1)
+    this.#storage.bytes.add(this.network, -this.#bytes)
+    this.#bytes = 0
+    this.#isCounted = false
   }
 }
 
@@ -176,54 +230,66 @@ const MAX_KEY_CHARS = 320
 const OTHERS = 'others'
 
 /** Sums by key, such as a network, in one period. */
-interface Period {
-  sums: Map<string, number>
-  total: number
+class Period {
+  readonly sums = new Map<string, number>()
+  total = 0
   /** When the period began, as `performance.now()`. */
-  at: number
+  readonly at = performance.now()
+
+  add(text: string, amount: number): void {
+    const key = this.#keyOf(text)
+    this.sums.set(key, (this.sums.get(key) ?? 0) + amount)
+    this.total += amount
+  }
+
+  sumOf(text: string): number {
+    return this.sums.get(this.#keyOf(text)) ?? 0
+  }
+
+  /** Keys are bounded in size and number. */
+  #keyOf(text: string): string {
+    const key = text.length > MAX_KEY_CHARS ? hash('sha256', text) : text
+    const isKept = this.sums.has(key) || this.sums.size < BOUNDS.countedKeys.max
+    return isKept ? key : OTHERS
+  }
 }
 
-/**
- * Sums by network or account. They expire after one to two periods. Keys are
- * bounded in size and number.
- */
-function createUsage(periodMs: number, maxKeys = BOUNDS.countedKeys.max) {
-  const begin = (): Period => ({
-    sums: new Map(),
-    total: 0,
-    at: performance.now(),
-  })
-  let current = begin()
-  let before = begin()
-  const turn = () => {
-    const age = performance.now() - current.at
-    if (age < periodMs) return
-    before = age < 2 * periodMs ? current : begin()
-    current = begin()
+/** Sums by network or account. They expire after one to two periods. */
+class Usage {
+  readonly #periodMs: number
+  #current = new Period()
+  #before = new Period()
+
+  constructor(periodMs: number) {
+    this.#periodMs = periodMs
   }
-  const keyIn = ({ sums }: Period, text: string) => {
-    const key = text.length > MAX_KEY_CHARS ? hash('sha256', text) : text
-    return sums.has(key) || sums.size < maxKeys ? key : OTHERS
+
+  add(text: string, amount: number): void {
+    this.#turn()
+    this.#current.add(text, amount)
   }
-  const sumIn = (period: Period, text: string) =>
-    period.sums.get(keyIn(period, text)) ?? 0
-  return {
-    add(text: string, amount: number) {
-      turn()
-      const key = keyIn(current, text)
-      current.sums.set(key, (current.sums.get(key) ?? 0) + amount)
-      current.total += amount
-    },
-    /**
-     * `current`: in the current period only. `total` and `keys`: of all keys.
-     */
-    of(text: string) {
-      turn()
-      const now = sumIn(current, text)
-      const total = current.total + before.total
-      const keys = Math.max(current.sums.size, before.sums.size)
-      return { current: now, sum: now + sumIn(before, text), total, keys }
-    },
+
+  /**
+   * `current`: in the current period only. `total` and `keys`: of all keys.
+   */
+  of(text: string) {
+    this.#turn()
+    const current = this.#current.sumOf(text)
+    return {
+      current,
+      sum: current + this.#before.sumOf(text),
+      total: this.#current.total + this.#before.total,
+      keys: Math.max(this.#current.sums.size, this.#before.sums.size),
+    }
+  }
+
+  /** Begins another period when the current one is over. */
+  #turn(): void {
+    const age = performance.now() - this.#current.at
+    if (age < this.#periodMs) return
+    const isLatest = age < 2 * this.#periodMs
+    this.#before = isLatest ? this.#current : new Period()
+    this.#current = new Period()
   }
 }
 
@@ -242,7 +308,7 @@ export interface Quotas {
 
 /** Returns a rate limiter for each key. */
 export function createQuotas({ max, seconds }: Quota): Quotas {
-  const usage = createUsage(seconds * 1000)
+  const usage = new Usage(seconds * 1000)
   const hasRoom = (key: string) => usage.of(key).current < shareOf(max)
   const take = (key: string) => {
     if (!hasRoom(key)) return false
