@@ -39,9 +39,8 @@ import {
   type Refusal,
   typedName,
 } from './account.ts'
-import type { FactorFacts } from './changes.ts'
 import type { Dependencies } from './dependencies.ts'
-import type { Flow } from './flow.ts'
+import type { Flow, SecondFactors } from './flow.ts'
 import { admit } from './password.ts'
 import type { Counter, Limit } from './rate-limit.ts'
 
@@ -128,7 +127,7 @@ export function createAuthentication(
   { records, directory, settings, attempts, failureTimes }: Dependencies,
   signatures: Signatures,
   { needsFactor }: Flow,
-  factors?: FactorFacts,
+  factors?: SecondFactors,
 ) {
   const { security, development, sign_in } = settings
   const failureMs = failureTimes?.signInMs ?? FAILURE_MS
@@ -314,7 +313,7 @@ const MARK =
 function createRememberedBrowsers(
   signatures: Signatures,
   development: boolean,
-  latestAdded: FactorFacts['latestAdded'],
+  latestAdded: SecondFactors['latestAdded'],
 ) {
   const { device: name } = cookieNames(development)
   const signedText = (id: string, nonce: string, since: string) =>

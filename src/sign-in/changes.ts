@@ -15,7 +15,7 @@ import { methodOf, PASSWORD } from '../oidc/vocabulary.ts'
 import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import type { Account } from './account.ts'
-import type { FactorNeeds } from './flow.ts'
+import type { ProvenSession, SecondFactors } from './flow.ts'
 
 /** A change of an account, in words of the table in docs/trust-model.md. */
 interface Change {
@@ -123,36 +123,6 @@ interface Proof {
 }
 
 /**
- * A session, as far as the guard reads it. `since`: epoch seconds of the
- * sign-in.
- */
-export interface ProvenSession {
-  uid: string
-  since: number
-  acr?: string
-  amr?: string[]
-}
-
-/**
- * Whether a session began with the strongest factor of the account. Undefined
- * for an account without a factor.
- */
-export type IsStrongest = (
-  account: Account,
-  session: ProvenSession,
-) => Promise<boolean | undefined>
-
-/** Questions of the core to the second factors, a feature. */
-export interface FactorFacts extends FactorNeeds {
-  isStrongest: IsStrongest
-  /**
-   * When the latest factor of an account was added (epoch seconds); 0 without
-   * one.
-   */
-  latestAdded(accountId: string): Promise<number>
-}
-
-/**
  * Parameter of the authorization requests of the account pages: the sign-in is
  * for a change.
  */
@@ -199,35 +169,33 @@ export function createProofs(
 /** Whether a time (epoch seconds) is one of the last 15 minutes. */
 export const isRecent = (at: number) => now() - at <= RECENT_SECONDS
 
+/** Parameters of an authorization request of the account pages. */
+export type SignInParameters = Record<string, string>
+
 /**
- * Returns the guard of every change that a signed-in user can make. It returns
- * the parameters of the sign-in that a session needs before the change;
- * undefined if it needs none.
+ * The guard of every change that a signed-in user can make. Returns the
+ * parameters of the sign-in that a session needs before the change; undefined if
+ * it needs none.
  */
-export function createChangeGuard(
+export async function missingProof(
+  change: ChangeEvent,
+  account: Account,
+  session: ProvenSession,
   proofs: Proofs,
-  isStrongest: IsStrongest = async () => undefined,
-) {
-  return async function demandsOf(
-    change: ChangeEvent,
-    account: Account,
-    session: ProvenSession,
-  ): Promise<Record<string, string> | undefined> {
-    const isStrong = await isStrongest(account, session)
-    if (isStrong !== undefined) {
-      const isProven = isStrong && isRecent(session.since)
-      return isProven
-        ? undefined
-        : { ...FOR_CHANGE, max_age: String(RECENT_SECONDS) }
-    }
-    // The form for a new password has the current one: the proof of an account
-    // without a factor.
-    if (CHANGES[change].proof === 'current password, and proof')
-      return undefined
-    if (await proofs.has(account, session.uid)) return undefined
-    const again = { ...FOR_CHANGE, prompt: 'login' }
-    return proofs.hasPassword(account)
-      ? { ...again, require_sign_in: PASSWORD }
-      : again
+  factors?: SecondFactors,
+): Promise<SignInParameters | undefined> {
+  const isStrongest = await factors?.isStrongest(account, session)
+  if (isStrongest !== undefined) {
+    const isProven = isStrongest && isRecent(session.since)
+    if (isProven) return undefined
+    return { ...FOR_CHANGE, max_age: String(RECENT_SECONDS) }
   }
+  // The form for a new password has the current one: the proof of an account
+  // without a factor.
+  if (CHANGES[change].proof === 'current password, and proof') return undefined
+  if (await proofs.has(account, session.uid)) return undefined
+  const again = { ...FOR_CHANGE, prompt: 'login' }
+  return proofs.hasPassword(account)
+    ? { ...again, require_sign_in: PASSWORD }
+    : again
 }

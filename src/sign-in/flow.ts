@@ -46,7 +46,7 @@ export type SignInState =
   | { at: 'start' }
   /**
    * The user has answered `answered`. `factor`: what the rules of the account
-   * still demand.
+   * still require.
    */
   | {
       at: 'login'
@@ -54,7 +54,7 @@ export type SignInState =
       factor: FactorNeed
       hasTemporaryPassword: boolean
     }
-  /** The user has a session. `factor`: what the request demands beyond it. */
+  /** The user has a session. `factor`: what the request requires beyond it. */
   | { at: 'session'; factor: FactorNeed; mayAddFactor: boolean }
 
 type At<P extends SignInState['at']> = Extract<SignInState, { at: P }>
@@ -90,20 +90,47 @@ function inSession({ factor, mayAddFactor }: At<'session'>): Step {
   return 'step_up'
 }
 
-/** Questions of the flow to the second factors, if they are on. */
-export interface FactorNeeds {
+/**
+ * A session, as far as its methods prove who the user is. `since`: epoch seconds
+ * of the sign-in.
+ */
+export interface ProvenSession {
+  uid: string
+  since: number
+  acr?: string
+  amr?: string[]
+}
+
+/**
+ * What the core asks the second factors, which are a feature
+ * (features/factors/feature.ts).
+ */
+export interface SecondFactors {
   /**
-   * Returns what the rules of the account demand after a sign-in by these
-   * methods.
+   * Returns the factor that the rules of the account require after a sign-in by
+   * these methods.
    */
   neededAfter(account: Account, login: Login): Promise<FactorNeed>
+  /**
+   * Whether a session began with the strongest factor of the account. Undefined
+   * for an account without a factor.
+   */
+  isStrongest(
+    account: Account,
+    session: ProvenSession,
+  ): Promise<boolean | undefined>
+  /**
+   * When the latest factor of an account was added (epoch seconds); 0 without
+   * one.
+   */
+  latestAdded(accountId: string): Promise<number>
 }
 
 /** The flow, for the pages of the steps. */
 export type Flow = ReturnType<typeof createFlow>
 
 /** Returns the functions that lead a sign-in to its session. */
-export function createFlow(factors?: FactorNeeds) {
+export function createFlow(factors?: SecondFactors) {
   async function neededFactor(
     account: Account,
     login: Login,

@@ -23,12 +23,12 @@ import type { Account } from './account.ts'
 import { createAuthentication } from './authentication.ts'
 import {
   type ChangeEvent,
-  createChangeGuard,
-  type FactorFacts,
   FOR_CHANGE,
+  missingProof,
+  type SignInParameters,
 } from './changes.ts'
 import type { Dependencies } from './dependencies.ts'
-import { createFlow, type Flow } from './flow.ts'
+import { createFlow, type Flow, type SecondFactors } from './flow.ts'
 
 /** The signed-in account, and the session of this browser. */
 export type SignedIn = { account: Account; session: Session }
@@ -45,8 +45,6 @@ const LINK_PAGE = /^\/welcome\/[\w-]+$/
 /** Encoded, the URL of sign-in has three times as many. */
 const MAX_STATE_CHARS = 1024
 
-type Demands = Record<string, string>
-
 /** Dependencies of the pages, and the guards of their handlers. */
 export interface Site extends Dependencies {
   views: Views
@@ -59,12 +57,12 @@ export interface Site extends Dependencies {
 
   /**
    * Returns undefined after a redirect to sign-in. `maxAge`: seconds since the
-   * sign-in; `demands`: parameters of the sign-in of a user who has no session.
+   * sign-in; `parameters`: for the sign-in of a user who has no session.
    */
   enter(
     ctx: Context,
     maxAge?: number,
-    demands?: Demands,
+    parameters?: SignInParameters,
   ): Promise<SignedIn | undefined>
 
   /**
@@ -80,14 +78,15 @@ export interface Site extends Dependencies {
   ): Promise<boolean>
 
   /**
-   * Sends the browser to sign-in, and then back. `demands`: parameters of the
-   * authorization request.
+   * Sends the browser to sign-in, with these parameters of the authorization
+   * request, and then back.
    */
-  signIn(ctx: Context, demands: Demands, back?: string): void
+  signIn(ctx: Context, parameters: SignInParameters, back?: string): void
 
   /**
-   * Returns a handler for the signed-in user. Throws 403 for a POST unless the page of this URL sent the form, and
-   * 404 if the navigation does not offer the page to this user.
+   * Returns a handler for the signed-in user. Throws 403 for a POST unless the
+   * page of this URL sent the form, and 404 if the navigation does not offer the
+   * page to this user.
    */
   signedIn(
     handle: (ctx: Context, user: Submitted) => unknown,
@@ -112,10 +111,9 @@ export function createSite(
   dependencies: Dependencies,
   views: Views,
   provider: LibraryProvider,
-  factors?: FactorFacts,
+  factors?: SecondFactors,
 ): Site {
   const { settings, secrets, directory, proofs } = dependencies
-  const demandsOf = createChangeGuard(proofs, factors?.isStrongest)
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
   const checkForm = createCsrf(signatures('csrf'))
@@ -123,21 +121,22 @@ export function createSite(
   const interactions = createInteractions(provider, settings)
   const flow = createFlow(factors)
 
-  async function enter(ctx: Context, maxAge?: number, demands: Demands = {}) {
+  async function enter(
+    ctx: Context,
+    maxAge = Number.POSITIVE_INFINITY,
+    parameters: SignInParameters = {},
+  ) {
     const session = await browserSession.read(ctx)
     const account =
       session && (await directory.findEnabled(session.accountId, session.since))
-    const isFresh =
-      session && (maxAge === undefined || now() - session.since <= maxAge)
     ctx.state.account = account
-    if (account && isFresh) return { account, session }
-    signIn(ctx, {
-      ...demands,
-      ...(maxAge !== undefined && { max_age: String(maxAge) }),
-    })
+    if (account && now() - session.since <= maxAge) return { account, session }
+    const wanted = { ...parameters }
+    if (Number.isFinite(maxAge)) wanted.max_age = String(maxAge)
+    signIn(ctx, wanted)
   }
 
-  function signIn(ctx: Context, demands: Demands, back = ctx.url) {
+  function signIn(ctx: Context, parameters: SignInParameters, back = ctx.url) {
     const { login_hint } = ctx.query
     const query = new URLSearchParams({
       client_id: ACCOUNT_CLIENT,
@@ -149,7 +148,7 @@ export function createSite(
       // The code is never redeemed, so the verifier is not kept.
       code_challenge: randomBytes(32).toString('base64url'),
       code_challenge_method: 'S256',
-      ...demands,
+      ...parameters,
     })
     views.navigate(ctx, `${AUTHORIZATION.path}?${query}`)
   }
@@ -160,9 +159,16 @@ export function createSite(
     change: ChangeEvent,
     back?: string,
   ) {
-    const demands = await demandsOf(change, user.account, user.session)
-    if (demands) signIn(ctx, demands, back)
-    return demands === undefined
+    const { account, session } = user
+    const missing = await missingProof(
+      change,
+      account,
+      session,
+      proofs,
+      factors,
+    )
+    if (missing) signIn(ctx, missing, back)
+    return missing === undefined
   }
 
   /**

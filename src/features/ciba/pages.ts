@@ -19,6 +19,7 @@ import { makeGrant } from '../../oidc/grants.ts'
 import { methodOf, satisfies, TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
 import { note } from '../../operation/audit.ts'
 import { PLACES } from '../../pages/page-data.ts'
+import type { SignInParameters } from '../../sign-in/changes.ts'
 import { decisionIn, showConsent } from '../../sign-in/consent-page.ts'
 import type { SignedIn, Site, Submitted } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
@@ -71,7 +72,7 @@ export function createRequestPages(site: Site, requests: AccessRequests) {
 
   /**
    * Returns the open request of the address. Otherwise it answers: with the
-   * list, or a sign-in that the request demands.
+   * list, or a sign-in that the request missing.
    */
   async function openRequest(
     ctx: Context,
@@ -85,9 +86,9 @@ export function createRequestPages(site: Site, requests: AccessRequests) {
       return undefined
     }
     const client = views.configuredClient(ctx, request.client_id) ?? {}
-    const demands = missingIn(session, request, client, settings)
-    if (!Object.keys(demands).length) return request
-    signIn(ctx, demands)
+    const missing = missingIn(session, request, client, settings)
+    if (!Object.keys(missing).length) return request
+    signIn(ctx, missing)
     return undefined
   }
 
@@ -208,22 +209,22 @@ function missingIn(
   { signedIn = 0, since, acrs = [], isAcrEssential }: AccessRequest,
   client: { require_sign_in?: string; second_factor?: string },
   { upstreams }: Settings,
-): Record<string, string> {
-  const demands: Record<string, string> = {}
+): SignInParameters {
+  const missing: SignInParameters = {}
   const method = methodOf(session.amr)
-  if (session.since < signedIn) demands.max_age = String(now() - signedIn)
+  if (session.since < signedIn) missing.max_age = String(now() - signedIn)
   if (client.require_sign_in && client.require_sign_in !== method) {
-    demands.require_sign_in = client.require_sign_in
+    missing.require_sign_in = client.require_sign_in
   }
   const hasTwoFactors =
     satisfies(session.acr, TWO_FACTOR_ACR) || isExempt(upstreams, session.amr)
   if (client.second_factor && !hasTwoFactors)
-    demands.second_factor = client.second_factor
+    missing.second_factor = client.second_factor
   const hasAcr = acrs.some(acr => satisfies(session.acr, acr))
   // An `acr` that is not essential needs one attempt: any sign-in after the
   // request.
   const hasTried = !isAcrEssential && session.since >= since
   if (acrs.length > 0 && !hasAcr && !hasTried)
-    demands.acr_values = acrs.join(' ')
-  return demands
+    missing.acr_values = acrs.join(' ')
+  return missing
 }

@@ -14,22 +14,24 @@ import type { Settings } from '../../config/load.ts'
 import { beginningOf, shownName } from '../../oidc/display-text.ts'
 import { note } from '../../operation/audit.ts'
 import type { Form } from '../../operation/forms.ts'
+import type { Metrics } from '../../operation/metrics.ts'
 import type { Account } from '../../sign-in/account.ts'
 import { useOf } from './attempts.ts'
-import type { FactorStore, Passkey, Totp } from './factors.ts'
+import type { FactorStore, Factors, Passkey, Totp } from './factors.ts'
 import { type Passkeys, Refused } from './passkeys.ts'
 import type { Rules } from './rules.ts'
 import { describeSecret, isClockWrong, secretText, useCode } from './totp.ts'
 
-/**
- * Dependencies of the pages of this feature. `passkeys`: absent if they are
- * off.
- */
-export interface Parts {
+/** The objects that the pages of this feature use. */
+export interface FactorDependencies {
   settings: Settings
+  metrics: Metrics
   factors: FactorStore
-  passkeys?: Passkeys
+  /** Returns the factors of an account that the settings allow to use. */
+  readUsable(accountId: string): Promise<Factors>
   rules: Rules
+  /** Absent if they are off. */
+  passkeys?: Passkeys
 }
 
 /**
@@ -46,7 +48,7 @@ const MAX_NAME_CHARS = 60
  * form with a wrong code.
  */
 export async function newSecret(
-  { settings, factors }: Parts,
+  { settings, factors }: FactorDependencies,
   account: Account,
   given = '',
 ) {
@@ -70,17 +72,17 @@ type Added = { codes: string[] } | { problem: Problem }
 /** Adds the app or the passkey of a form. `uid`: of the interaction. */
 export async function addFactor(
   ctx: Context,
-  parts: Parts,
+  own: FactorDependencies,
   accountId: string,
   form: Form,
   { place, uid }: { place: string; uid?: string },
 ): Promise<Added> {
   const isPasskeySent = form.value('passkey') !== ''
   const factor = isPasskeySent
-    ? await newPasskey(ctx, parts, form, place)
-    : newApp(ctx, parts, form, accountId)
+    ? await newPasskey(ctx, own, form, place)
+    : newApp(ctx, own, form, accountId)
   if (typeof factor === 'string') return { problem: factor }
-  const codes = await parts.factors.add(accountId, factor, uid)
+  const codes = await own.factors.add(accountId, factor, uid)
   if (!codes) return { problem: isPasskeySent ? 'passkey_not_added' : 'wrong' }
   note(ctx, 'second_factor_added', { account: accountId, factor: factor.type })
   return { codes }
@@ -88,7 +90,7 @@ export async function addFactor(
 
 async function newPasskey(
   ctx: Context,
-  { passkeys }: Parts,
+  { passkeys }: FactorDependencies,
   form: Form,
   place: string,
 ): Promise<Passkey | Problem> {
@@ -105,7 +107,7 @@ async function newPasskey(
 
 function newApp(
   ctx: Context,
-  { factors, rules }: Parts,
+  { factors, rules }: FactorDependencies,
   form: Form,
   accountId: string,
 ): Totp | Problem {

@@ -27,7 +27,7 @@ export const useOf = (ctx: Context) => ({
 })
 
 /** An attempt at a factor. */
-interface Attempt {
+export interface Attempt {
   factor: Method
   /** Absent if the attempt names no account that exists. */
   account?: Account

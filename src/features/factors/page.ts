@@ -4,10 +4,11 @@
 import type { Context } from 'koa'
 import { elsewhereOf } from '../../account/sessions.ts'
 import { note } from '../../operation/audit.ts'
-import type { Translate } from '../../pages/words.ts'
+import type { PageData } from '../../pages/page-data.ts'
+import type { Translate, Words } from '../../pages/words.ts'
 import type { SignedIn, Site, Submitted } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
-import { addFactor, newSecret, type Parts } from './add-factor.ts'
+import { addFactor, type FactorDependencies, newSecret } from './add-factor.ts'
 import { placeOf } from './attempts.ts'
 import { type Factor, type Factors, isPasskey } from './factors.ts'
 
@@ -83,7 +84,7 @@ export const FACTORS_PAGE = '/account/factors'
 
 /** Returns the title of the page. */
 export const titleOf =
-  ({ passkeys, rules }: Pick<Parts, 'passkeys' | 'rules'>) =>
+  ({ passkeys, rules }: FactorDependencies) =>
   (t: Translate) => {
     if (!passkeys) return t('factors.title')
     return t(rules.isOff ? 'factors.passkeys' : 'factors.title_passkeys')
@@ -99,15 +100,32 @@ function outcomeOf({ query }: Context, t: Translate): string | undefined {
   return undefined
 }
 
+/** Returns a factor as the page shows it. */
+function describeFactor(
+  words: Words,
+  { id, type, name, created, used }: Factor,
+): PageData['factors']['factors'][number] {
+  const client = [used?.client?.browser, used?.client?.system]
+  const where = client.filter(Boolean).join(', ')
+  return {
+    id,
+    type,
+    name: name || words.t(`factors.${type}`),
+    created: words.date(created),
+    used: used && { ...words.ago(used.at), where },
+  }
+}
+
 /** Returns the handlers of the page. */
-export function createFactorsPage(site: Site, parts: Parts) {
-  const { factors, passkeys, rules } = parts
+export function createFactorsPage(
+  site: Site,
+  dependencies: FactorDependencies,
+) {
+  const { factors, readUsable, passkeys, rules } = dependencies
   const { views } = site
   const addable: Factor['type'][] = []
   if (passkeys) addable.push('passkey')
   if (!rules.isOff) addable.push('totp')
-
-  const readUsable = async (id: string) => rules.usable(await factors.read(id))
 
   const isLast = ({ account }: SignedIn, { factors: own }: Factors) =>
     own.length === 1 && rules.isRequired(account)
@@ -129,21 +147,9 @@ export function createFactorsPage(site: Site, parts: Parts) {
     const found = await readUsable(user.account.id)
     const words = views.words(ctx)
     const outcome = outcomeOf(ctx, words.t)
-    const describeFactor = ({ id, type, name, created, used }: Factor) => ({
-      id,
-      type,
-      name: name || words.t(`factors.${type}`),
-      created: words.date(created),
-      used: used && {
-        ...words.ago(used.at),
-        where: [used.client?.browser, used.client?.system]
-          .filter(Boolean)
-          .join(', '),
-      },
-    })
     views.page(ctx, 'factors', {
-      title: titleOf(parts)(words.t),
-      factors: found.factors.map(describeFactor),
+      title: titleOf(dependencies)(words.t),
+      factors: found.factors.map(one => describeFactor(words, one)),
       hasApps: !rules.isOff,
       passkeys: accepted(user, found),
       isLast: isLast(user, found),
@@ -164,24 +170,19 @@ export function createFactorsPage(site: Site, parts: Parts) {
     nonce = '',
   ) {
     const isPasskeyPage = ctx.query.add === 'passkey'
-    const found = await readUsable(user.account.id)
-    const own = found.factors.filter(isPasskey)
     const shown = isPasskeyPage
-      ? {
-          passkey: await passkeys?.addOptions(
-            placeOf(user.session),
-            user.account,
-            own,
-          ),
-        }
-      : { app: await newSecret(parts, user.account, nonce) }
+      ? { passkey: await passkeyOptions(user) }
+      : { app: await newSecret(dependencies, user.account, nonce) }
     const text = problem && views.words(ctx).t(`factors.${problem}`)
-    views.page(
-      ctx,
-      'new-factor',
-      { ...shown, problem: text },
-      problem ? 400 : 200,
-    )
+    const status = problem ? 400 : 200
+    views.page(ctx, 'new-factor', { ...shown, problem: text }, status)
+  }
+
+  /** Returns the options with which the browser adds a passkey. */
+  async function passkeyOptions({ account, session }: SignedIn) {
+    const found = await readUsable(account.id)
+    const own = found.factors.filter(isPasskey)
+    return passkeys?.addOptions(placeOf(session), account, own)
   }
 
   const elsewhere = (ctx: Context, { account, session }: SignedIn) =>
@@ -200,7 +201,7 @@ export function createFactorsPage(site: Site, parts: Parts) {
   async function submitNew(ctx: Context, user: Submitted) {
     const { account, session, form } = user
     const at = { place: placeOf(session) }
-    const result = await addFactor(ctx, parts, account.id, form, at)
+    const result = await addFactor(ctx, dependencies, account.id, form, at)
     if ('problem' in result)
       return showNew(ctx, user, result.problem, form.value('nonce'))
     await site.authentication.remember(ctx, account, now())

@@ -7,9 +7,7 @@
 //   showCodes  the recovery codes of the factor just added    done
 //   done       nothing: `flow` has the next step of the sign-in, or the session
 //
-// Sign-in with an app: password → sign-in/flow.ts → GET (use) → POST with a
-// code → attempts.ts counts the attempt → totp.ts checks the code →
-// FactorStore.use stores its time step, so that it works once → `proceed`.
+// feature.ts draws the whole sign-in.
 
 import type { Context } from 'koa'
 import { elsewhereOf, endBrowsers } from '../../account/sessions.ts'
@@ -17,7 +15,6 @@ import { browsersOf } from '../../account/signed-in-browsers.ts'
 import type { Interaction, Login, Outcome } from '../../oidc/interactions.ts'
 import { TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
 import type { Form } from '../../operation/forms.ts'
-import type { Metrics } from '../../operation/metrics.ts'
 import type { Account } from '../../sign-in/account.ts'
 import {
   isForChange,
@@ -26,10 +23,10 @@ import {
 import type { Site } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
 import { required } from '../../store/values.ts'
-import { addFactor, newSecret, type Parts } from './add-factor.ts'
-import { createAttempts, placeOf, useOf } from './attempts.ts'
-import { type Factor, type Factors, isPasskey } from './factors.ts'
-import { credentialIn, Refused, raised } from './passkeys.ts'
+import { addFactor, type FactorDependencies, newSecret } from './add-factor.ts'
+import { type Attempt, createAttempts, placeOf, useOf } from './attempts.ts'
+import { type Factor, type Factors, isPasskey, type Method } from './factors.ts'
+import { credentialIn, type Passkeys, Refused, raised } from './passkeys.ts'
 import { isStrongest, PHISHING_RESISTANT, RECOVERY_AMR } from './rules.ts'
 import { useCode } from './totp.ts'
 
@@ -82,6 +79,12 @@ function meansOf({ isPasskeyOnly, own, interaction }: State) {
   }
 }
 
+/** Returns an attempt at a factor, for its limits and the log. */
+const attemptOf = (
+  { account, login, interaction }: State,
+  factor: Method,
+): Attempt => ({ factor, account, since: login.ts, interaction })
+
 /**
  * Returns a sign-in with a second factor that is no passkey. `method`: for
  * `amr`.
@@ -94,9 +97,10 @@ function withCode(login: Login, method: string): Login {
 /** Returns the page. */
 export function createStepPage(
   site: Site,
-  parts: Parts & { metrics: Metrics },
+  dependencies: FactorDependencies,
 ): PromptPage {
-  const { settings, factors, passkeys, rules, metrics } = parts
+  const { settings, metrics, factors, readUsable, rules, passkeys } =
+    dependencies
   const { views, flow, directory } = site
   const attempt = createAttempts(site, metrics)
 
@@ -125,7 +129,7 @@ export function createStepPage(
     const account =
       login && (await directory.findEnabled(login.accountId, login.ts))
     if (!account) return ctx.throw(400, { error: 'interaction_gone' })
-    const own = rules.usable(await factors.read(account.id))
+    const own = await readUsable(account.id)
     const isAdded = factors.isAddedIn(own, interaction.uid)
     return {
       account,
@@ -184,7 +188,7 @@ export function createStepPage(
     const until = await graceOf(state)
     const hasApp = !isPasskeyOnly && !rules.isOff
     const data = {
-      app: hasApp ? await newSecret(parts, account, nonce) : undefined,
+      app: hasApp ? await newSecret(dependencies, account, nonce) : undefined,
       passkey: await passkeys?.addOptions(placeOf(interaction), account, []),
       problem: problem && t(`factors.${problem}`),
       later: until
@@ -247,41 +251,58 @@ export function createStepPage(
     state: State,
     form: Form,
   ): Promise<Login | Refused> {
-    const { account, login, interaction } = state
-    const { hasApp, hasRecovery } = meansOf(state)
-    const about = { account, since: login.ts, interaction }
-    const used = useOf(ctx)
-
     const text = form.value('passkey')
-    if (passkeys && text) {
-      const isForeign = !(await passkeys.has(account.id, credentialIn(text).id))
-      const passkey = { ...about, factor: 'passkey' as const, isForeign }
-      return attempt(ctx, 'second_factor', passkey, async () => {
-        const answer = { text, place: placeOf(interaction), use: used, ctx }
-        return raised(
-          login,
-          await passkeys.use(account.id, answer, { mustVerify: false }),
-        )
-      })
-    }
-
+    if (passkeys && text) return usePasskey(ctx, state, passkeys, text)
     const recovery = form.value('recovery')
-    if (recovery) {
-      const code = { ...about, factor: 'recovery_code' as const }
-      return attempt(ctx, 'second_factor', code, async () => {
-        const isRight =
-          hasRecovery && (await factors.useRecovery(account.id, recovery))
-        if (!isRight) throw new Refused('wrong_code')
-        return withCode(login, RECOVERY_AMR)
-      })
-    }
+    if (recovery) return useRecoveryCode(ctx, state, recovery)
+    return useApp(ctx, state, form.value('code'))
+  }
 
-    const app = { ...about, factor: 'totp' as const }
-    return attempt(ctx, 'second_factor', app, async () => {
-      const use = (factor: Factor) =>
-        isPasskey(factor)
-          ? undefined
-          : useCode(factor, form.value('code'), used)
+  async function usePasskey(
+    ctx: Context,
+    state: State,
+    known: Passkeys,
+    text: string,
+  ): Promise<Login | Refused> {
+    const { account, login, interaction } = state
+    const isForeign = !(await known.has(account.id, credentialIn(text).id))
+    const about = { ...attemptOf(state, 'passkey'), isForeign }
+    const use = useOf(ctx)
+    return attempt(ctx, 'second_factor', about, async () => {
+      const answer = { text, place: placeOf(interaction), use, ctx }
+      const options = { mustVerify: false }
+      return raised(login, await known.use(account.id, answer, options))
+    })
+  }
+
+  async function useRecoveryCode(
+    ctx: Context,
+    state: State,
+    code: string,
+  ): Promise<Login | Refused> {
+    const { account, login } = state
+    const { hasRecovery } = meansOf(state)
+    const about = attemptOf(state, 'recovery_code')
+    return attempt(ctx, 'second_factor', about, async () => {
+      const isRight =
+        hasRecovery && (await factors.useRecovery(account.id, code))
+      if (!isRight) throw new Refused('wrong_code')
+      return withCode(login, RECOVERY_AMR)
+    })
+  }
+
+  async function useApp(
+    ctx: Context,
+    state: State,
+    code: string,
+  ): Promise<Login | Refused> {
+    const { account, login } = state
+    const { hasApp } = meansOf(state)
+    const about = attemptOf(state, 'totp')
+    const used = useOf(ctx)
+    const use = (factor: Factor) =>
+      isPasskey(factor) ? undefined : useCode(factor, code, used)
+    return attempt(ctx, 'second_factor', about, async () => {
       const isRight = hasApp && (await factors.use(account.id, use))
       if (!isRight) throw new Refused('wrong_code')
       return withCode(login, 'otp')
@@ -299,7 +320,7 @@ export function createStepPage(
       form.value('decision') === 'later' && (await graceOf(state)) > 0
     if (isLater) return proceed(state, login)
     const at = { place: placeOf(interaction), uid: interaction.uid }
-    const result = await addFactor(ctx, parts, account.id, form, at)
+    const result = await addFactor(ctx, dependencies, account.id, form, at)
     if ('codes' in result) return showCodes(ctx, account, result.codes)
     return showNew(ctx, state, result.problem, form.value('nonce'))
   }

@@ -1,14 +1,14 @@
-// The step-up of a session: which demands of a request it does not meet, and which of them counts.
+// The step-up of a session: which needs of a request it does not meet, and which of them counts.
 
 import { expect, test } from 'vitest'
+import type { Factor, Passkey, Totp } from '../../src/features/factors/factors.ts'
 import {
-  demandsOf,
   type Lack,
   levelsWith,
+  needsOf,
   type StepUpRequest,
-  strongestDemand,
-} from '../../src/features/factors/demands.ts'
-import type { Factor, Passkey, Totp } from '../../src/features/factors/factors.ts'
+  strongestNeed,
+} from '../../src/features/factors/step-up.ts'
 import {
   PASSWORD_ACR,
   PHISHING_RESISTANT_ACR as PHR,
@@ -42,7 +42,7 @@ type Row = {
 }
 
 const ROWS: Row[] = [
-  { what: 'no demand', request: {}, factors: [app], lacks: undefined },
+  { what: 'nothing', request: {}, factors: [app], lacks: undefined },
   { what: 'an essential acr', request: { essentialAcrs: [TWO] }, factors: [app], lacks: use(TWO) },
   { what: 'an essential acr', request: { essentialAcrs: [TWO] }, factors: none, lacks: add(TWO) },
   { what: 'an essential acr', request: { essentialAcrs: [PHR] }, factors: [app], lacks: add(PHR) },
@@ -115,13 +115,13 @@ test.each(ROWS)('$what, $factors.length factors: $lacks', row => {
   const request = requestWith(row.request)
   const own = { accountId: 'usr_a', factors: row.factors, recovery: [] }
   const levels = levelsWith(true)
-  const demands = demandsOf(request, acr, levels)
-  expect(strongestDemand(demands, { acr, amr }, own, levels)).toEqual(row.lacks)
+  const needs = needsOf(request, acr, levels)
+  expect(strongestNeed(needs, { acr, amr }, own, levels)).toEqual(row.lacks)
 })
 
-test('without passkeys nothing demands one', () => {
+test('without passkeys no request needs one', () => {
   const request = requestWith({ essentialAcrs: [PHR], acrValues: [PHR] })
-  expect(demandsOf(request, PASSWORD_ACR, levelsWith(false))).toEqual([])
+  expect(needsOf(request, PASSWORD_ACR, levelsWith(false))).toEqual([])
 })
 
 function requestWith(parts: Partial<StepUpRequest>): StepUpRequest {
