@@ -1,5 +1,12 @@
 // The whole product: features, provider, pages, and the middleware of the Koa
 // application in order.
+//
+// The folder src/: the process (main.ts, server.ts), its reload (reload.ts), the
+// paths of pages (routes.ts), and this file. Not here: what a request does.
+//
+//   request                  reload.ts hands it to the app in force
+//   endpoint for programs    jsonHeaders, `edges`, quota, the library
+//   page                     pageHeaders, `edges`, quota, the page; or the library
 
 import Koa, { type Middleware } from 'koa'
 import compose from 'koa-compose'

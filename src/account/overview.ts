@@ -1,5 +1,12 @@
 // The account page with the user's profile, and the pages on which the user
 // changes the password.
+//
+// The folder account/: what users see of themselves, and what they end. Not here:
+// accounts and proofs of who the user is (sign-in/).
+//
+//   page                       `signedIn` of sign-in/site.ts: a session, or to the sign-in first
+//   change of the protection   `changing`: the proof of sign-in/changes.ts as well
+//     after it                 mail-queue.ts: the notice to the user; activity.ts: an entry
 
 import type { Context } from 'koa'
 import type { Interaction } from '../oidc/interactions.ts'

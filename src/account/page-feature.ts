@@ -1,5 +1,10 @@
 // The type of an optional feature: its members for the wrapper, for the
 // sign-in, and for the pages.
+//
+// The folder features/: a file or folder for each optional feature, a function
+// that returns its members, undefined where it is off. `app.ts` lists all of them.
+// Not here: what every installation needs. No feature imports `app.ts`, and no
+// file below features/ imports a feature.
 
 import type Router from '@koa/router'
 import type { Context } from 'koa'

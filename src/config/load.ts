@@ -1,5 +1,14 @@
 // Reads the config folder and the environment. Returns settings, or one report
 // of all findings. No other file reads `process.env`.
+//
+// The folder config/: files and variables become settings, or one report.
+// Not here: what a setting does.
+//
+//   1  the variables, and usher.yaml            readUsher; environment.ts
+//   2  each other file by itself                readFiles; files.ts, schema/
+//   3  settings, and the files that they name   settingsOf, if every file is valid
+//   4  rules about several keys and files       sharedFindings, clientFindings; rules/
+//   5  the settings, or all findings            report/
 
 import { statSync } from 'node:fs'
 import { basename, join, parse, relative, sep } from 'node:path'

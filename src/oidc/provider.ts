@@ -32,6 +32,10 @@
 //     accounts.ts         the account may still sign in, and may use the client
 //     claims.ts           the library returns those of the scopes
 //     endpoints.ts        completes the answer
+//
+// The folder oidc/: the configuration of the library, its overrides and repairs.
+// Not here: pages, files of the operator, accounts. `app.ts` hands over what the
+// wrapper needs of them.
 
 import type {
   ClientAuthMethod,

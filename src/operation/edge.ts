@@ -2,6 +2,16 @@
 // because the library builds URLs from the Host. `jsonHeaders` and
 // `pageHeaders` give every response its security headers. This file alone reads
 // the headers of proxies (RFC 9700 §4.13).
+//
+// The folder operation/: what a service needs around its requests: hosts,
+// headers, limits, log, metrics, health, signing keys. Not here: pages, accounts.
+// A request passes in this order (app.ts):
+//
+//   log.ts      gives it an id, and writes its line at the end
+//   errors.ts   turns what is thrown into an answer
+//   health.ts   answers /livez and /readyz
+//   edge.ts     checks the host, and takes the address of the client from proxies
+//   limits.ts   checks its size and its rate
 
 import { X509Certificate } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'

@@ -1,5 +1,13 @@
 // Renders pages from templates and texts. Everything that a template prints is
 // escaped; `it.t(key)` is a text in the language of the user.
+//
+// The folder pages/: how pages look. Not here: what a form does.
+//
+//   page-data.ts        the data of a page
+//     templates.ts      its template in templates/, or that of the operator
+//       words.ts        its texts in locales/, in the language of the user
+//         views.ts      the layout around it, and the answer
+//           assets.ts   stylesheet, scripts and logos that it links to
 
 import { hash } from 'node:crypto'
 import type { Context } from 'koa'

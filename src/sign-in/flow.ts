@@ -15,6 +15,10 @@
 // - The user has no session before the last step of the sign-in.
 // - The second factor comes first: a temporary password that was stolen must not be enough to replace it.
 // - Before `login`, users may choose an account (select_account) or ask for one (create). Both lead to `login`.
+//
+// The folder sign-in/: accounts, passwords, limits of attempts, the pages of an
+// authorization request, consent. Not here: what only some installations need
+// (features/), and what users see of themselves later (account/).
 
 import { displayTextProblem } from '../oidc/display-text.ts'
 import { type Feature, merged, type PromptSettings } from '../oidc/feature.ts'

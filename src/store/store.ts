@@ -61,6 +61,9 @@
 //   the library would take that for an unknown token, and clients would discard
 //   theirs. A write that was rejected may have happened.
 //   Removable: a store without space left still accepts removals.
+//
+// The folder store/: this contract, the records on it, their encryption, and both
+// databases. Not here: OpenID Connect, and what a record contains.
 
 /** The current time in epoch seconds, rounded down. */
 export const now = () => Math.floor(Date.now() / 1000)

@@ -1,6 +1,9 @@
 // Findings: everything that is wrong or unwise in a configuration, each with
 // its place and its rule. A finding shows a part of a file only if that part
 // cannot be a secret (yaml.ts).
+//
+// The folder config/report/: the place of a finding in its file, and its words.
+// Not here: the conditions of findings (rules/, schema/).
 
 /** A mistake or a warning, at its place. */
 export interface Finding {

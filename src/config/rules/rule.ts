@@ -1,6 +1,9 @@
 // A rule about a file is a row: its name, the key that the finding is about,
 // and the condition under which it is broken. report/messages.json has the
 // message of each rule.
+//
+// The folder config/rules/: a file for each kind of file, with its rules. Not
+// here: messages, and rules about one key, which its schema has.
 
 import type { Finding, Locate } from '../report/finding.ts'
 import { messageOf, type RuleName } from '../report/wording.ts'

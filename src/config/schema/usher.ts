@@ -1,5 +1,8 @@
 // Schemas of usher.yaml and claims.yaml: types, defaults and validation. The
 // descriptions of all keys are in descriptions.yaml.
+//
+// The folder config/schema/: a schema for each kind of file. Not here: rules
+// about several keys or files (rules/).
 
 import { availableParallelism } from 'node:os'
 import { z } from 'zod'

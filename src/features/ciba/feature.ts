@@ -12,6 +12,9 @@
 // client is refused by the number of its requests with one hint, for every hint
 // alike. The limit of the user, who may be named by several hints, is not
 // visible to the client.
+//
+// The folder features/ciba/: backchannel authentication. Not here: polling, which
+// the device flow shares (features/polling.ts).
 
 import { randomUUID } from 'node:crypto'
 import {

@@ -2,10 +2,10 @@
 // sessions that a request needs more of (prompt step_up), and the account page
 // on which users manage their factors. Passkeys also sign in alone.
 //
-// This folder has all that Usher knows about factors; it is loaded only where
-// they are on. The core asks it by `SecondFactors` (sign-in/flow.ts), and the
-// wrapper by `FactorsPart`. Which step follows another is decided in
-// sign-in/flow.ts, not here.
+// The folder features/factors/: all that Usher knows about factors, loaded only
+// where they are on. The core asks it by `SecondFactors` (sign-in/flow.ts), and
+// the wrapper by `FactorsPart`. Not here: which step follows another, which
+// sign-in/flow.ts decides.
 //
 // A sign-in with an app, from the form to the code:
 //

@@ -9,6 +9,9 @@
 // The page for a forgotten password stores what was typed, and nothing else.
 // Whether an account has that name is looked up later: the page and its time
 // are the same for every name.
+//
+// The folder features/mail/: letters, and how they are sent. Not here: what
+// queues a mail (account/mail-queue.ts), and the links in it (features/links.ts).
 
 import type { Context } from 'koa'
 import { countForm, countFormOfNetwork } from '../../account/mail-queue.ts'

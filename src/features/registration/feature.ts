@@ -12,6 +12,9 @@
 // metadata.ts says what can be registered, registered-clients.ts how long it is
 // kept. documents.ts has clients that are not registered, but have a metadata
 // document.
+//
+// The folder features/registration/: clients that register, or describe
+// themselves. Not here: clients of files (oidc/clients.ts).
 
 import {
   type Adapter,

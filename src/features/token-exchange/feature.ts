@@ -11,6 +11,9 @@
 // An API can have another authorization server. Then step 5 is an assertion for
 // that server, which says who the user is (Identity Assertion JWT Authorization
 // Grant, a draft of the IETF; "cross-app access").
+//
+// The folder features/token-exchange/: a token for the next API. Not here: the
+// rules in the file of an API (config/schema/resource.ts).
 
 import {
   type Client,

@@ -26,6 +26,9 @@
 // `state` is ID.RANDOM. The browser returns to /sign-in/NAME/callback, a path
 // for each issuer, so that a response of one issuer is never taken for that of
 // another (mix-up).
+//
+// The folder features/upstream/: sign-in and sign-out at other issuers. Not
+// here: passwords, and the files of upstreams/ (config/).
 
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'

@@ -50,6 +50,10 @@
 // grants. A grant that is saved too late for the list issues no token (step 3),
 // or is revoked when its request saves the session. Each use of an opaque token
 // reads its grant. JWT access tokens are valid until they expire.
+//
+// The folder oidc/adapter/: what the library stores, and how concurrent requests
+// change it. Not here: what clients and users may do, which the rest of oidc/
+// decides.
 
 import type { Adapter } from 'oidc-provider'
 import type { Collection, Found, Records } from '../../store/records.ts'

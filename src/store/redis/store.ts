@@ -10,6 +10,9 @@
 // repeatedly is listed for longer than its lifetime. Thus most writes need one
 // command. A removed record is taken out of its indexes afterwards
 // (scripts/index.lua).
+//
+// The folder store/redis/: connections, scripts, and checks of the servers. Not
+// here: what a record contains, and how it is encrypted (store/records.ts).
 
 import { Cluster } from 'ioredis'
 import { pooledBytes } from '../seal.ts'
