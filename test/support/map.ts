@@ -153,7 +153,7 @@ function wrongFunctions(
 ): string[] {
   const own = [...ran].filter(([file]) => ownerOf(file, participants) === to)
   const names = own.flatMap(([, functions]) => [...functions].map(plainName))
-  const known = [...new Set(names)].toSorted().join(', ')
+  const known = [...new Set(names)].filter(Boolean).toSorted().join(', ')
   const of = labelOf(to)
   if (!functions.length)
     return [`${PLACE}:${line}: name a function of ${of}, as in read(). These ran: ${known}`]
