@@ -141,7 +141,8 @@ export interface Activity {
 /** The activity of all accounts, by the id of the account. */
 const activitiesIn = (records: Records) => records.of<Activity[]>('Activity')
 
-const RETENTION_SECONDS = 90 * 24 * 3600
+/** An event is kept for this time, and no longer. */
+export const ACTIVITY_SECONDS = 90 * 24 * 3600
 const REPEATED_WITHIN_SECONDS = 3600
 const MAX_FAILURES = 20
 const MAX_OTHERS = 80
@@ -152,7 +153,23 @@ export async function recentActivity(
   accountId: string,
 ): Promise<Activity[]> {
   const { value = [] } = await activitiesIn(records).read(accountId)
-  return value.filter(({ at }) => at > now() - RETENTION_SECONDS)
+  return value.filter(({ at }) => at > now() - ACTIVITY_SECONDS)
+}
+
+/**
+ * Returns the times of the latest sign-ins of accounts (epoch seconds), in the
+ * order of the ids; undefined for an account without one in `ACTIVITY_SECONDS`.
+ */
+export async function lastSignIns(
+  records: Records,
+  accountIds: string[],
+): Promise<(number | undefined)[]> {
+  const found = await activitiesIn(records).readMany(accountIds)
+  return found.map(({ value = [] }) => {
+    const latest = value.find(({ event }) => event === 'sign_in_succeeded')
+    const isKept = latest && latest.at > now() - ACTIVITY_SECONDS
+    return isKept ? latest.at : undefined
+  })
 }
 
 /** Keeps an audit event if it is about an account, and one that users see. */
@@ -176,7 +193,7 @@ export async function keepActivity(
     ...(typeof client_id === 'string' && { client_id }),
   }
   const add = ({ value = [] }: Found<Activity[]>) => withEntry(value, about)
-  await activitiesIn(records).change(account, add, { ttl: RETENTION_SECONDS })
+  await activitiesIn(records).change(account, add, { ttl: ACTIVITY_SECONDS })
 }
 
 function withEntry(
@@ -192,7 +209,7 @@ function withEntry(
   const left = { failures: MAX_FAILURES, others: MAX_OTHERS }
   return [entry, ...before.filter(other => other !== repeated)].filter(
     ({ event, at }) => {
-      const isKept = at > now() - RETENTION_SECONDS
+      const isKept = at > now() - ACTIVITY_SECONDS
       return isKept && left[isFailure(event) ? 'failures' : 'others']-- > 0
     },
   )

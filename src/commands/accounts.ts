@@ -4,11 +4,8 @@ import { randomBytes } from 'node:crypto'
 import { plainWords } from '../config/report/wording.ts'
 import { timeOf } from '../config/schema/values.ts'
 import { withoutSecrets } from '../features/factors/factors.ts'
-import { valuesOf } from '../oidc/clients.ts'
-import { tidy } from '../oidc/display-text.ts'
 import {
   type Account,
-  foldUsername,
   InvalidAccount,
   type Profile,
   profileSchema,
@@ -23,7 +20,7 @@ import {
   openOwnDirectory,
   warnIfShared,
 } from './open-account.ts'
-import { type Flags, hint, print, printList, shown } from './output.ts'
+import { type Flags, hint, print } from './output.ts'
 
 /** Lifetime of a temporary password: over a weekend. */
 const TEMPORARY_PASSWORD_SECONDS = 3 * 24 * 3600
@@ -48,45 +45,6 @@ export async function addAccount(invocation: Invocation) {
     const next = `npm run usher -- accounts password ${profile.username}`
     hint(`The account has no password, and cannot sign in yet: ${next}`)
   }
-}
-
-/**
- * `accounts list`, and `accounts find TEXT`: the accounts whose username, name
- * or e-mail address contains the text.
- */
-export async function listAccounts({ flags, args: [text] }: Invocation) {
-  const { directory } = await openOwnDirectory()
-  const accounts = await Array.fromAsync(directory.all())
-  accounts.sort((a, b) => a.username.localeCompare(b.username))
-  const isSearch = text !== undefined
-  const found = isSearch
-    ? accounts.filter(account => contains(account, text))
-    : accounts
-  const width = Math.max(0, ...found.map(({ username }) => username.length))
-  const none = isSearch
-    ? 'No account has this text.'
-    : 'There are no accounts yet.'
-  const describe = ({ id, username, name, email, enabled }: Visible) => {
-    const about = [enabled ? '' : '(disabled)', name, isSearch ? email : '']
-    const words = about.filter(Boolean).map(shown)
-    return [id, '', username.padEnd(width), '', ...words].join(' ')
-  }
-  printList(flags, found.map(visible), describe, none)
-}
-
-/**
- * Whether the username, the name or the address has a text, in any spelling; or
- * an attribute a value: `groups=sales`.
- */
-function contains(
-  { username, name, email, attributes }: Account,
-  text: string,
-): boolean {
-  const wanted = foldUsername(tidy(text))
-  const texts = [username, name, email].filter(part => part !== undefined)
-  if (texts.some(part => foldUsername(tidy(part)).includes(wanted))) return true
-  const [, attribute = '', value = ''] = /^([^=]+)=(.+)$/.exec(text) ?? []
-  return valuesOf(attributes, attribute).includes(value)
 }
 
 /** `accounts show ACCOUNT`. */
@@ -246,7 +204,6 @@ async function removeFactor(
 export function visible({ password, ...account }: Account) {
   return { ...account, has_password: password !== undefined }
 }
-type Visible = ReturnType<typeof visible>
 
 type ProfileSchema = Pick<typeof changesSchema, 'safeParse'>
 const changesSchema = profileSchema.partial()

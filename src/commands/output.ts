@@ -1,5 +1,7 @@
 // Prints records and hints: for users as lines, and with `--json` for programs.
 
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { timeOf } from '../config/schema/values.ts'
 import { forTerminal } from '../oidc/display-text.ts'
 import { isMap } from '../store/values.ts'
@@ -32,6 +34,23 @@ export function printList<T extends object>(
 ): void {
   const lines = records.length ? records.map(describe) : [none]
   print(flags, records, lines)
+}
+
+/** Texts that are read ahead, while a slow reader takes the ones before. */
+const TEXTS_AHEAD = 4
+
+/**
+ * Prints texts as they come. The next ones are read while these are written.
+ * Ends early when the reader of a pipe has read enough.
+ */
+export async function printTexts(texts: AsyncIterable<string>): Promise<void> {
+  const source = Readable.from(texts, { highWaterMark: TEXTS_AHEAD })
+  await pipeline(source, process.stdout, { end: false }).catch(
+    (error: NodeJS.ErrnoException) => {
+      // A reader such as `head` closes the pipe when it has read enough.
+      if (error.code !== 'EPIPE') throw error
+    },
+  )
 }
 
 /** Prints a record as JSON. */

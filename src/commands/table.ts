@@ -98,9 +98,18 @@ export const COMMANDS: Command[] = [
   },
   {
     name: 'accounts list',
-    options: [JSON_OUTPUT],
-    about: 'all accounts',
-    load: async () => (await import('./accounts.ts')).listAccounts,
+    args: [{ name: 'FILTER', isOptional: true, isRepeated: true }],
+    options: [
+      flag('invited'),
+      flag('disabled'),
+      flag('without-second-factor'),
+      text('unused', 'DURATION'),
+      JSON_OUTPUT,
+      flag('csv'),
+    ],
+    about:
+      'the accounts that pass all filters: a text of the username, the name or the address; groups=finance, a value of an attribute; --invited, without a password yet; --unused, without a sign-in for at most 90 days. --without-second-factor also says how many are ready for second_factor: required',
+    load: async () => (await import('./account-list.ts')).listAccounts,
   },
   {
     name: 'accounts show',
@@ -133,14 +142,6 @@ export const COMMANDS: Command[] = [
     about:
       'change the username, the claims or the attributes of an account: groups+=finance adds a value to a list, groups-=sales removes one, site=north sets a text',
     load: async () => (await import('./accounts.ts')).setAccount,
-  },
-  {
-    name: 'accounts find',
-    args: [{ name: 'TEXT' }],
-    options: [JSON_OUTPUT],
-    about:
-      'the accounts whose username, name or e-mail address contains a text; groups=finance: those with this value of an attribute',
-    load: async () => (await import('./accounts.ts')).listAccounts,
   },
   {
     name: 'accounts link',

@@ -3,7 +3,6 @@
 import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { Readable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
 import { recentActivity } from '../account/activity.ts'
 import { browsersOf } from '../account/signed-in-browsers.ts'
 import { withoutSecrets } from '../features/factors/factors.ts'
@@ -20,18 +19,14 @@ import { visible } from './accounts.ts'
 import { Failure, type Invocation, readStdin } from './command.ts'
 import { openAccount, openOwnDirectory, warnIfShared } from './open-account.ts'
 import type { State } from './open-store.ts'
-import { hint, printJson, showProgress } from './output.ts'
+import { hint, printJson, printTexts, showProgress } from './output.ts'
 
 /**
  * Lines that are imported at the same time: the store commits them together.
  */
 const CONCURRENCY = 100
-/**
- * Characters of an export that are written at once, and how many such texts
- * wait for a slow reader.
- */
+/** Characters of an export that are written at once. */
 const TEXT_CHARACTERS = 64 * 1024
-const TEXTS_AHEAD = 4
 
 /** Adds an account of a file. */
 type Add = (said: Transfer) => Promise<'added' | 'present'>
@@ -90,16 +85,7 @@ export async function exportAccounts({ args: [name] }: Invocation) {
   hint('The output contains password hashes: keep it like a secret.')
   const { directory, audit } = await openOwnDirectory()
   await audit('accounts_exported')
-  // The next accounts are read while these are written.
-  const texts = Readable.from(linesOf(directory.all()), {
-    highWaterMark: TEXTS_AHEAD,
-  })
-  await pipeline(texts, process.stdout, { end: false }).catch(
-    (error: NodeJS.ErrnoException) => {
-      // A reader such as `head` closes the pipe when it has read enough.
-      if (error.code !== 'EPIPE') throw error
-    },
-  )
+  await printTexts(linesOf(directory.all()))
 }
 
 async function exportOne(name: string) {

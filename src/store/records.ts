@@ -230,6 +230,17 @@ export class Collection<T extends object> {
   }
 
   /**
+   * Returns many records, in the order of the ids, with one command to the
+   * store. A request does not keep them.
+   */
+  async readMany(ids: string[]): Promise<Found<T>[]> {
+    const { reads, store } = this.#parts
+    const keys = ids.map(id => this.#keyOfRecord(id))
+    const entries = await reads.call(() => store.getMany(keys))
+    return entries.map(entry => this.#open(entry))
+  }
+
+  /**
    * Returns the record that this request read last; undefined if there was
    * none, or none was read.
    */

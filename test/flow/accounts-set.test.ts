@@ -64,11 +64,13 @@ test.each(['groups+=', '__proto__+=x'])(
   },
 )
 
-test('accounts find names the accounts with a value of an attribute', () => {
+test('accounts list names the accounts with a value of an attribute', () => {
   usher('accounts', 'set', 'ada', 'groups+=finance')
   usher('accounts', 'add', '--username', 'grace', '--attributes', '{"groups": ["sales"]}')
-  expect(usher('accounts', 'find', 'groups=finance')).toMatch(/^usr_\S+ +ada .*\n$/)
-  expect(usher('accounts', 'find', 'groups=fin')).toBe('No account has this text.\n')
+  expect(usher('accounts', 'list', 'groups=finance')).toMatch(
+    /^USERNAME .*\nada .*[ ,]finance .*\n$/,
+  )
+  expect(usher('accounts', 'list', 'groups=fin')).toBe('No account passes these filters.\n')
 })
 
 type Checked = { warnings: { rule: string; key: string; message: string }[] }

@@ -78,6 +78,12 @@ test('accounts are exported as lines of JSON, and imported from them', SLOW, asy
   expect(await usernames()).toBe(before)
 })
 
+test('accounts are listed by the filters of the page', SLOW, async () => {
+  await run('usher accounts set ada --email ada@example.org')
+  expect(await run(block('accounts-list'))).toMatch(/^USERNAME .*\nada .* no link /)
+  expect(readFileSync(join(folder, 'accounts.csv'), 'utf8')).toMatch(/,ada,,ada@example.org,false,/)
+})
+
 test('every page is written to a folder, in the requested languages', SLOW, async () => {
   await run(block('preview'))
   const index = (name: string) => readFileSync(join(folder, name, 'index.html'), 'utf8')

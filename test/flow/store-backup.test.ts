@@ -201,7 +201,6 @@ const ARGUMENTS: Record<string, string[]> = {
   'accounts show': ['ada'],
   'accounts why': ['ada'],
   'accounts set': ['ada', '--name', 'Ada'],
-  'accounts find': ['ada'],
   'accounts link': ['ada', '--upstream', 'corp', '--subject', '1'],
   'accounts unlink': ['ada', '--upstream', 'corp'],
   'accounts disable': ['ada'],

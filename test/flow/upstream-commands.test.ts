@@ -28,7 +28,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 
-test('accounts link, find and unlink; export and import keep links', async () => {
+test('accounts link, list and unlink; export and import keep links', async () => {
   await usher(['accounts', 'add', '--username', 'ada', '--email', 'ada@example.org'])
   await usher(['accounts', 'add', '--username', 'grace'])
   const link = ['--upstream', 'example', '--subject', '1234']
@@ -41,7 +41,7 @@ test('accounts link, find and unlink; export and import keep links', async () =>
   const second = await usher(['accounts', 'link', 'ada', ...link.with(-1, '5678')])
   expect(second).toMatchObject({ code: 1, stderr: expect.stringContaining('unlink it first') })
 
-  const found = await usher(['accounts', 'find', 'EXAMPLE.org', '--json'])
+  const found = await usher(['accounts', 'list', 'EXAMPLE.org', '--json'])
   const links = [{ issuer: issuer.issuer, subject: '1234' }]
   expect(JSON.parse(found.stdout)).toMatchObject([{ username: 'ada', links }])
   const { stdout: lines } = await usher(['accounts', 'export'])

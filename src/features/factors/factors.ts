@@ -182,6 +182,12 @@ export function createFactors(records: Records) {
       return value ?? noFactors(accountId)
     },
 
+    /** Returns the factors of many accounts, in the order of the ids. */
+    async readMany(accountIds: string[]): Promise<Factors[]> {
+      const found = await collection.readMany(accountIds)
+      return accountIds.map((id, i) => found[i]?.value ?? noFactors(id))
+    },
+
     /**
      * Adds a factor, and recovery codes if there are none. Returns the new
      * codes, which exist as hashes only from then on; undefined if the account

@@ -18,6 +18,7 @@ import {
   type FactorStore,
   type Factors,
   isPasskey,
+  type Passkey,
 } from './factors.ts'
 
 /** The reason of a prompt that only a passkey answers. */
@@ -94,6 +95,18 @@ export function isFactorRequired(
   )
 }
 
+/**
+ * Returns whether a passkey can be used: passkeys are on, and it is for the
+ * host of the issuer.
+ */
+export function passkeyRule(
+  settings: Pick<Settings, 'issuer' | 'sign_in'>,
+): (passkey: Passkey) => boolean {
+  const isOn = hasPasskeys(settings.sign_in)
+  const host = hostOf(settings)
+  return passkey => isOn && passkey.host === host
+}
+
 /** See `createRules`. */
 export type Rules = ReturnType<typeof createRules>
 
@@ -103,12 +116,10 @@ export function createRules(
 ) {
   const { sign_in, upstreams } = settings
   const isOff = sign_in.second_factor === 'off'
-  const arePasskeysOn = hasPasskeys(sign_in)
-  const host = hostOf(settings)
+  const isUsablePasskey = passkeyRule(settings)
 
   function isUsable(factor: Factor): boolean {
-    if (isPasskey(factor)) return arePasskeysOn && factor.host === host
-    return !isOff
+    return isPasskey(factor) ? isUsablePasskey(factor) : !isOff
   }
 
   return {
