@@ -39,7 +39,7 @@ import { selfService, signUp } from './features/self-service.ts'
 import { tokenExchange } from './features/token-exchange/feature.ts'
 import { createSessions } from './oidc/adapter/sessions.ts'
 import { RefusedClients } from './oidc/clients.ts'
-import { createConsents } from './oidc/consents.ts'
+import { Consents } from './oidc/consents.ts'
 import type { Fetch, ProviderDependencies } from './oidc/dependencies.ts'
 import {
   canonicalPaths,
@@ -239,7 +239,7 @@ async function createDependencies(
     receivesLogoutTokens(settings),
     clientInfoOf,
   )
-  const consents = createConsents(records)
+  const consents = new Consents(records)
   const { module } = settings.accounts
   const directory = module
     ? await openSource(module, records, sessions, log)

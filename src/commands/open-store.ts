@@ -10,7 +10,7 @@ import { createLinks } from '../features/links.ts'
 import { createInvitations } from '../features/registration/invitations.ts'
 import { createRegisteredClients } from '../features/registration/registered-clients.ts'
 import { createSessions } from '../oidc/adapter/sessions.ts'
-import { createConsents } from '../oidc/consents.ts'
+import { Consents } from '../oidc/consents.ts'
 import type { AuditEventName } from '../operation/audit.ts'
 import { queueAuditEvent } from '../operation/operator-events.ts'
 import { createDirectory } from '../sign-in/directory.ts'
@@ -76,7 +76,7 @@ export async function openState(ifEmpty: IfEmpty = 'keep') {
   const installation = found ?? (await openInstallation(MEMORY, []))
   const { records, secrets } = installation
   const sessions = createSessions(records)
-  const consents = createConsents(records)
+  const consents = new Consents(records)
   const directory = createDirectory(records, sessions, consents)
   const mails = createMailQueues(records)
   /**

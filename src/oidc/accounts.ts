@@ -25,6 +25,20 @@ export function accountFinder(
   dependencies: ProviderDependencies,
   ciba: Parts['ciba'],
 ): FindAccount {
+  const { users, settings } = dependencies
+  const hasJti = namesGrants(settings)
+
+  /** Returns an account in the form of the library. `id`: its subject. */
+  const asLibraryAccount = (oidc: Oidc, id: string, user: User) => ({
+    accountId: id,
+    claims(use: string) {
+      const claims = claimsFor(oidc.client, users.claimsOf(user))
+      const grantId = currentRequest()?.oidc.grant?.jti ?? ''
+      const isNamed = hasJti && use === 'id_token'
+      return { sub: id, ...claims, ...(isNamed && { jti: jwtId(grantId) }) }
+    },
+  })
+
   return async (ctx, id, token) => {
     const hinted = await ciba?.findHintedAccount(ctx, id)
     if (hinted) return hinted
@@ -32,31 +46,13 @@ export function accountFinder(
     const { client } = oidc
     if (token) {
       const user = await accountOfToken(dependencies, oidc, token)
-      return user && asLibraryAccount(dependencies, oidc, id, user)
+      return user && asLibraryAccount(oidc, id, user)
     }
     const user = await accountOfSession(dependencies, oidc, id)
     if (!user) return undefined
-    const account = asLibraryAccount(dependencies, oidc, id, user)
+    const account = asLibraryAccount(oidc, id, user)
     // A page refuses the user (features/application-access.ts).
     return { ...account, refusal: client && refusalOf(client, user) }
-  }
-}
-
-/** Returns an account in the form of the library. `id`: its subject. */
-function asLibraryAccount(
-  { settings, users }: ProviderDependencies,
-  oidc: Oidc,
-  id: string,
-  user: User,
-) {
-  return {
-    accountId: id,
-    claims(use: string) {
-      const claims = claimsFor(oidc.client, users.claimsOf(user))
-      const isNamed = use === 'id_token' && namesGrants(settings)
-      const grantId = currentRequest()?.oidc.grant?.jti ?? ''
-      return { sub: id, ...claims, ...(isNamed && { jti: jwtId(grantId) }) }
-    },
   }
 }
 
@@ -79,24 +75,18 @@ export async function accountOfToken<U extends User>(
   { client, entities }: Oidc,
   token: Used,
 ): Promise<U | undefined> {
-  const isGranted = isTokenRequest() && entities.Grant
-  const user = isGranted
-    ? await accountOfGrant(dependencies, entities.Grant)
-    : await accountAtSignIn(dependencies, token)
+  const user =
+    isTokenRequest() && entities.Grant
+      ? await accountOfGrant(dependencies, entities.Grant)
+      : await dependencies.users.findEnabled(
+          token.accountId ?? '',
+          await signInOf(dependencies.records, token),
+        )
   const refusal = user && client && refusalOf(client, user)
   if (!refusal) return user
   throw isTokenRequest()
     ? new errors.InvalidGrant(refusal)
     : new errors.InvalidToken(refusal)
-}
-
-/** Returns the account if its access has not ended since the sign-in. */
-async function accountAtSignIn<U extends User>(
-  { records, users }: ProviderDependencies<U>,
-  token: Used,
-): Promise<U | undefined> {
-  const signedIn = await signInOf(records, token)
-  return users.findEnabled(token.accountId ?? '', signedIn)
 }
 
 /**

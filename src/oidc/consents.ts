@@ -3,7 +3,13 @@
 // them all.
 
 import { isDeepStrictEqual } from 'node:util'
-import type { Decide, Found, Name, Records } from '../store/records.ts'
+import type {
+  Collection,
+  Decide,
+  Found,
+  Name,
+  Records,
+} from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { revokeGrants } from './adapter/grants.ts'
 
@@ -64,9 +70,6 @@ export function readKey(key: string): { scope: string; resource?: string } {
     : { scope: second, resource: first }
 }
 
-/** Consents of all accounts. */
-export type Consents = ReturnType<typeof createConsents>
-
 /** Minimum time between two updates of `lastUsed`, each of which is a write. */
 const TOUCH_INTERVAL_SECONDS = 3600
 const CONSENT_TTL_SECONDS = 365 * 24 * 3600
@@ -74,9 +77,6 @@ const CONSENT_TTL_SECONDS = 365 * 24 * 3600
 const MAX_DETAILS = 20
 /** Longer than any page stays open. */
 const TOMBSTONE_TTL_SECONDS = 24 * 3600
-
-/** Returns the name of an account's record. */
-const accountName = (id: string): Name => ['Account', id]
 
 /**
  * Returns when the user last removed the client (epoch seconds), also if a
@@ -88,132 +88,139 @@ export function withdrawalOf({ value, tombstone }: Found<Consent>): number {
   return tombstone === undefined ? 0 : tombstone - TOMBSTONE_TTL_SECONDS
 }
 
-/** Returns the consents in a store. */
-export function createConsents(records: Records) {
-  const consents = records.of<Consent>('Consent', { backup: true })
-  const idOf = (accountId: string, clientId: string) =>
-    `${accountId} ${clientId}`
+/** The consents of all accounts. */
+export class Consents {
+  readonly #records: Records
+  readonly #consents: Collection<Consent>
+
+  constructor(records: Records) {
+    this.#records = records
+    this.#consents = records.of<Consent>('Consent', { backup: true })
+  }
 
   /** `version` is stored with a consent page, and compared with its answer. */
-  const read = (accountId: string, clientId: string) =>
-    consents.read(idOf(accountId, clientId))
-
-  /** Changes a consent; `decide` returns undefined to leave it as it is. */
-  const change = (
-    accountId: string,
-    clientId: string,
-    decide: Decide<Consent>,
-  ) =>
-    consents.change(idOf(accountId, clientId), decide, {
-      ttl: CONSENT_TTL_SECONDS,
-      indexes: [['consents of account', accountId]],
-    })
+  read(accountId: string, clientId: string): Promise<Found<Consent>> {
+    return this.#consents.read(idOf(accountId, clientId))
+  }
 
   /**
    * Reads an account and a consent at the same time. The request keeps both
    * until it writes.
    */
-  async function readWithAccount(
-    accountId: string,
-    clientId: string,
-  ): Promise<void> {
-    await consents.read(idOf(accountId, clientId), accountName(accountId))
+  async readWithAccount(accountId: string, clientId: string): Promise<void> {
+    const account: Name = ['Account', accountId]
+    await this.#consents.read(idOf(accountId, clientId), account)
   }
 
-  const find = async (accountId: string, clientId: string) =>
-    (await read(accountId, clientId)).value
+  async find(
+    accountId: string,
+    clientId: string,
+  ): Promise<Consent | undefined> {
+    const { value } = await this.read(accountId, clientId)
+    return value
+  }
 
-  const list = (accountId: string) =>
-    consents.list('consents of account', accountId)
+  /** Returns the consents of an account. */
+  list(accountId: string): Promise<Consent[]> {
+    return this.#consents.list('consents of account', accountId)
+  }
+
+  /** Changes a consent; `decide` returns undefined to leave it as it is. */
+  change(accountId: string, clientId: string, decide: Decide<Consent>) {
+    return this.#consents.change(idOf(accountId, clientId), decide, {
+      ttl: CONSENT_TTL_SECONDS,
+      indexes: [['consents of account', accountId]],
+    })
+  }
 
   /**
    * Records a decision. Declining a scope that was allowed before revokes every
    * grant. Returns false if access was removed while the page was open: the
    * removal wins, and the user is asked again.
    */
-  async function decide(
+  async decide(
     accountId: string,
     clientId: string,
-    { scopes, declined, details = [], appearance, version }: Decision,
+    decision: Decision,
   ): Promise<boolean> {
+    const revoke = () => revokeGrants(this.#records, accountId, clientId)
     const isLess = (stored?: Consent) =>
-      stored?.scopes.some(scope => declined.includes(scope))
-    const { before: replaced, after } = await change(
+      stored?.scopes.some(scope => decision.declined.includes(scope))
+    const { before, after } = await this.change(
       accountId,
       clientId,
       async found => {
-        if (!found.value && found.version !== version) return undefined
-        const {
-          since = now(),
-          scopes: before = [],
-          declined: refused = [],
-        } = found.value ?? {}
+        if (!found.value && found.version !== decision.version) return undefined
         // Also before the decision: once it is recorded, its repetition after a
         // fault declines nothing.
-        if (isLess(found.value))
-          await revokeGrants(records, accountId, clientId)
-        const allowed = new Set(
-          [...before, ...scopes].filter(scope => !declined.includes(scope)),
-        )
-        return {
-          accountId,
-          client_id: clientId,
-          scopes: [...allowed],
-          declined: [...new Set([...refused, ...declined])].filter(
-            scope => !allowed.has(scope),
-          ),
-          details: remembered(details, found.value?.details),
-          actors: found.value?.actors,
-          appearance,
-          since,
-          lastUsed: now(),
-          withdrawn: withdrawalOf(found) || undefined,
-        }
+        if (isLess(found.value)) await revoke()
+        return afterDecision(accountId, clientId, decision, found)
       },
     )
-    if (after && isLess(replaced))
-      await revokeGrants(records, accountId, clientId)
+    if (after && isLess(before)) await revoke()
     return after !== undefined
   }
 
   /** Updates `lastUsed`, at most once an hour. */
-  const touch = (accountId: string, clientId: string) =>
-    change(accountId, clientId, ({ value }) => {
+  touch(accountId: string, clientId: string) {
+    return this.change(accountId, clientId, ({ value }) => {
       const isDue = value && now() - value.lastUsed >= TOUCH_INTERVAL_SECONDS
       return isDue ? { ...value, lastUsed: now() } : undefined
     })
+  }
 
   /**
    * When it returns, no code or opaque token of that client for that account is
    * valid.
    */
-  async function withdraw(accountId: string, clientId: string): Promise<void> {
+  async withdraw(accountId: string, clientId: string): Promise<void> {
     // The grants end before the consent, too: if the process dies in between,
     // the application stays listed, and the user can repeat the withdrawal.
-    await revokeGrants(records, accountId, clientId)
+    await revokeGrants(this.#records, accountId, clientId)
     // Requests in flight can make new grants until the consent is removed.
-    await consents.remove(idOf(accountId, clientId), TOMBSTONE_TTL_SECONDS)
-    await revokeGrants(records, accountId, clientId)
+    const id = idOf(accountId, clientId)
+    await this.#consents.remove(id, TOMBSTONE_TTL_SECONDS)
+    await revokeGrants(this.#records, accountId, clientId)
   }
 
-  async function removeAll(accountId: string): Promise<void> {
-    for (const { client_id } of await list(accountId))
-      await withdraw(accountId, client_id)
-  }
-
-  return {
-    read,
-    readWithAccount,
-    find,
-    list,
-    change,
-    decide,
-    touch,
-    withdraw,
-    removeAll,
+  /** Withdraws every consent of an account. */
+  async removeAll(accountId: string): Promise<void> {
+    for (const { client_id } of await this.list(accountId))
+      await this.withdraw(accountId, client_id)
   }
 }
 
+const idOf = (accountId: string, clientId: string) => `${accountId} ${clientId}`
+
+/** Returns the consent that a decision leaves. */
+function afterDecision(
+  accountId: string,
+  clientId: string,
+  { scopes, declined, details = [], appearance }: Decision,
+  found: Found<Consent>,
+): Consent {
+  const before = found.value
+  const allowed = new Set(
+    [...(before?.scopes ?? []), ...scopes].filter(
+      scope => !declined.includes(scope),
+    ),
+  )
+  const refused = new Set([...(before?.declined ?? []), ...declined])
+  return {
+    accountId,
+    client_id: clientId,
+    scopes: [...allowed],
+    declined: [...refused.difference(allowed)],
+    details: remembered(details, before?.details),
+    actors: before?.actors,
+    appearance,
+    since: before?.since ?? now(),
+    lastUsed: now(),
+    withdrawn: withdrawalOf(found) || undefined,
+  }
+}
+
+/** Returns the authorization details to keep, the latest first. */
 function remembered(
   allowed: Detail[],
   before: Consent['details'] = [],

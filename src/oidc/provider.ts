@@ -41,8 +41,6 @@ import type {
   ClientAuthMethod,
   Configuration,
   Interaction,
-  interactionPolicy,
-  KoaContextWithOIDC,
   Provider,
 } from 'oidc-provider'
 import { deriveKey } from '../store/seal.ts'
@@ -98,7 +96,7 @@ import {
   stateLifetimes,
   useRefreshToken,
 } from './tokens.ts'
-import { ACCOUNT_CLIENT, flowOf, RESPONSE_TYPES } from './vocabulary.ts'
+import { flowOf, RESPONSE_TYPES } from './vocabulary.ts'
 
 /**
  * The pages that the library shows to users, and the prompts at which it asks
@@ -205,10 +203,10 @@ function configuration(
       // for every authorization request, pushed ones too: it is called even if
       // `audience` is absent.
       audience: ctx => checkRequest(ctx, features, known),
-      // The account pages act for a client that has these rules
-      // (features/ciba/).
-      require_sign_in: ctx => dropUnlessOfAccountPages(ctx, 'require_sign_in'),
-      second_factor: ctx => dropUnlessOfAccountPages(ctx, 'second_factor'),
+      // Only the account pages may send these, for a client that has such rules
+      // (features/ciba/). `checkRequest` drops those of others.
+      require_sign_in: null,
+      second_factor: null,
     },
     acrValues,
     interactions: { url: interactionUrl, policy },
@@ -221,22 +219,27 @@ function configuration(
       ? ['public', 'pairwise']
       : ['public'],
     pairwiseIdentifier: pairwiseSubjects(records),
-    loadExistingGrant: ctx => loadGrant(ctx, dependencies, policy, parts),
+    loadExistingGrant: async ctx => {
+      const needsAnswer = () => precedesConsent(policy, ctx)
+      const grant = await grantFromConsent(dependencies, ctx, needsAnswer)
+      if (grant?.clientId)
+        await parts.registration?.prolongClient(grant.clientId)
+      return grant
+    },
 
     // Tokens
     ttl: lifetimes(settings),
     jwks: { keys: keys.map(asLibraryKey) },
     enabledJWA: algorithms(keys),
     conformIdTokenClaims: settings.id_token.claims === 'minimal',
-    extraTokenClaims: (ctx, token) => accessTokenClaims(ctx, token, features),
+    extraTokenClaims: accessTokenClaims(features),
     formats: {
       customizers: {
         jwt: (_ctx, token, jwt) =>
           parts.tokenExchange?.finishAssertion(token, jwt),
       },
     },
-    issueRefreshToken: (_ctx, client, code) =>
-      isRefreshable(client, code.scopes),
+    issueRefreshToken: isRefreshable,
     rotateRefreshToken: ctx => useRefreshToken(ctx, consents),
     // The library does not tie tokens to the session. At sign-out,
     // oidc/adapter/sessions.ts revokes the grants of the session that have no
@@ -328,15 +331,6 @@ function permittedResponseTypes({ compatibility }: ProviderSettings) {
   })
 }
 
-/** Removes a parameter that only the account pages send. */
-function dropUnlessOfAccountPages(
-  { oidc }: KoaContextWithOIDC,
-  name: string,
-): void {
-  const { client, params } = oidc
-  if (params && client?.clientId !== ACCOUNT_CLIENT) params[name] = undefined
-}
-
 /**
  * Returns the address of a page. Only the page of an expired interaction uses
  * `client_id`: it links to this client.
@@ -344,21 +338,4 @@ function dropUnlessOfAccountPages(
 function interactionUrl(_ctx: unknown, { uid, params }: Interaction): string {
   const clientId = encodeURIComponent(String(params.client_id))
   return `/interaction/${uid}?client_id=${clientId}`
-}
-
-/**
- * Returns the grant of an authorization request, made from the consent of the
- * user; undefined if the user has to be asked first.
- */
-async function loadGrant(
-  ctx: KoaContextWithOIDC,
-  dependencies: ProviderDependencies,
-  policy: interactionPolicy.DefaultPolicy,
-  { registration }: Parts,
-) {
-  const grant = await grantFromConsent(dependencies, ctx, () =>
-    precedesConsent(policy, ctx),
-  )
-  if (grant?.clientId) await registration?.prolongClient(grant.clientId)
-  return grant
 }

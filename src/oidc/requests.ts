@@ -14,6 +14,7 @@ import type { Oidc } from './dependencies.ts'
 import { redact } from './display-text.ts'
 import type { Feature } from './feature.ts'
 import { checkResponseMode } from './response-modes.ts'
+import { ACCOUNT_CLIENT } from './vocabulary.ts'
 
 const OFFLINE_ACCESS = 'offline_access'
 
@@ -41,6 +42,7 @@ export function checkRequest(
   for (const feature of features) feature.checkRequest?.(ctx)
   keepOfflineAccess(ctx)
   refuseScopes(ctx)
+  dropParametersOfAccountPages(ctx.oidc)
   logIgnored(ctx, unknownIn(ctx, known))
   // operation/limits.ts has counted an authorization request.
   if (ctx.oidc.route !== 'authorization')
@@ -125,6 +127,13 @@ function refuseScopes(ctx: KoaContextWithOIDC): void {
     throw new errors.InvalidScope('requested scope is not allowed', refused)
   const problem = scopeProblem(ctx)
   if (problem) throw new errors.InvalidScope(problem, '')
+}
+
+/** Removes parameters that only the account pages send. */
+function dropParametersOfAccountPages({ client, params }: Oidc): void {
+  if (!params || client?.clientId === ACCOUNT_CLIENT) return
+  params.require_sign_in = undefined
+  params.second_factor = undefined
 }
 
 /**

@@ -81,13 +81,14 @@ export function lifetimes(
   settings: ProviderSettings,
 ): NonNullable<Configuration['ttl']> {
   const set = settings.lifetimes
-  const ofAccessToken = (api: AccessToken['resourceServer'], client?: Client) =>
-    api?.accessTokenTTL ?? lifetimesOf(set, client).access_token
+  const ofAccessToken = (
+    _ctx: unknown,
+    { resourceServer: api }: Pick<AccessToken, 'resourceServer'>,
+    client?: Client,
+  ) => api?.accessTokenTTL ?? lifetimesOf(set, client).access_token
   return {
-    AccessToken: (_ctx, { resourceServer }, client) =>
-      ofAccessToken(resourceServer, client),
-    ClientCredentials: (_ctx, { resourceServer }, client) =>
-      ofAccessToken(resourceServer, client),
+    AccessToken: ofAccessToken,
+    ClientCredentials: ofAccessToken,
     AuthorizationCode: set.code,
     IdToken: (_ctx, _token, client) => lifetimesOf(set, client).id_token,
     Interaction: set.interaction,
@@ -140,7 +141,11 @@ export function mayRevoke(
 }
 
 /** Whether a code becomes a refresh token, too. */
-export const isRefreshable = (client: Client, scopes: Set<string>): boolean =>
+export const isRefreshable = (
+  _ctx: unknown,
+  client: Client,
+  { scopes }: { scopes: Set<string> },
+): boolean =>
   client.grantTypeAllowed('refresh_token') &&
   (scopes.has('offline_access') || client.refresh_tokens === 'always')
 
@@ -158,24 +163,24 @@ export async function useRefreshToken(
 }
 
 /**
- * Returns the claims of an access token beside those of the library. It is the
- * last place where a token can be refused: throws to refuse it.
+ * Returns the function that adds claims to an access token. It is the last
+ * place where a token can be refused.
  */
-export async function accessTokenClaims(
-  ctx: KoaContextWithOIDC,
-  token: IssuedToken,
+export function accessTokenClaims(
   features: Feature[],
-): Promise<Record<string, unknown> | undefined> {
-  requireScope(token)
-  requireResource(ctx, token)
-  if (ctx.oidc.route === 'token') countStoredByClient(ctx, TOKEN_BYTES)
-  const added = await Promise.all(
-    features.map(feature => feature.tokenClaims?.(ctx, token)),
-  )
-  const all = [authenticationOf(ctx.oidc), ...added].filter(
-    claims => claims !== undefined,
-  )
-  return all.length ? Object.assign({}, ...all) : undefined
+): NonNullable<Configuration['extraTokenClaims']> {
+  return async (ctx, token) => {
+    requireScope(token)
+    requireResource(ctx, token)
+    if (ctx.oidc.route === 'token') countStoredByClient(ctx, TOKEN_BYTES)
+    const added = await Promise.all(
+      features.map(feature => feature.tokenClaims?.(ctx, token)),
+    )
+    const all = [authenticationOf(ctx.oidc), ...added].filter(
+      claims => claims !== undefined,
+    )
+    return all.length ? Object.assign({}, ...all) : undefined
+  }
 }
 
 /**

@@ -6,7 +6,7 @@ import mount from 'koa-mount'
 import * as openid from 'openid-client'
 import { expect, test } from 'vitest'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
-import { createConsents } from '../../src/oidc/consents.ts'
+import { Consents } from '../../src/oidc/consents.ts'
 import { canonicalPaths, finishAnswers, routesOf } from '../../src/oidc/endpoints.ts'
 import { createInteractions } from '../../src/oidc/interactions.ts'
 import { createProvider } from '../../src/oidc/provider.ts'
@@ -35,7 +35,7 @@ async function startWrapper(location: string) {
     token_endpoint_auth_method: 'none',
   })
   const records = await openRecords(location)
-  const consents = createConsents(records)
+  const consents = new Consents(records)
   const dependencies = {
     settings,
     secrets: [SECRET],

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { copyStore } from '../../src/commands/store.ts'
-import { createConsents } from '../../src/oidc/consents.ts'
+import { Consents } from '../../src/oidc/consents.ts'
 import { openStore } from '../../src/store/open.ts'
 import { openRecords } from '../../src/store/records.ts'
 import { NAMING_KEY } from '../../src/store/seal.ts'
@@ -272,7 +272,7 @@ test('at most a hundred records are written concurrently', async () => {
 test('a removal wins over a consent page that was open before the move', async () => {
   const [from, to] = [await openSqliteStore(':memory:'), await open()]
   opened.push(from)
-  const before = createConsents(await openRecords(from, SECRETS))
+  const before = new Consents(await openRecords(from, SECRETS))
   const decision = { scopes: ['openid'], declined: [] }
   const decide = async (consents: typeof before, client: string) =>
     consents.decide('ada', client, {
@@ -288,7 +288,7 @@ test('a removal wins over a consent page that was open before the move', async (
   const { version: asked } = await before.read('ada', 'removed after')
 
   await copy(from, to)
-  const after = createConsents(await openRecords(to, SECRETS))
+  const after = new Consents(await openRecords(to, SECRETS))
   await after.withdraw('ada', 'removed after')
   expect(await after.decide('ada', 'removed before', { ...decision, version: unasked })).toBe(false)
   expect(await after.decide('ada', 'removed after', { ...decision, version: asked })).toBe(false)

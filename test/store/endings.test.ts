@@ -3,7 +3,7 @@
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
-import { createConsents } from '../../src/oidc/consents.ts'
+import { Consents } from '../../src/oidc/consents.ts'
 import { now } from '../../src/store/store.ts'
 import { directoryIn } from '../support/directory.ts'
 import { onEveryStore } from './every-store.ts'
@@ -41,7 +41,7 @@ onEveryStore(records => {
 
     /** A consent, and a write that changes its scopes. */
     async function setUpConsent() {
-      const consents = createConsents(records())
+      const consents = new Consents(records())
       const id = fresh()
       const decide = (scopes: string[], declined: string[]) =>
         consents.decide(id, CLIENT, { scopes, declined, version: 0 })

@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { revokeGrant, revokeGrants } from '../../src/oidc/adapter/grants.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
-import { createConsents } from '../../src/oidc/consents.ts'
+import { Consents } from '../../src/oidc/consents.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { idFor, revoke } from './adapter-suite.ts'
 import { createLibrary, firstVisit, type Library, signIn, type Visit, visit } from './protocol.ts'
@@ -279,7 +279,7 @@ describe('the end of a session', () => {
 test('a withdrawal that failed half-way leaves no access to an application that is not listed', async () => {
   for (const failing of [1, 2]) {
     const account = `usr_${failing}`
-    const consents = createConsents(library.records)
+    const consents = new Consents(library.records)
     await consents.decide(account, 'web', { scopes: ['openid'], declined: [], version: 0 })
     const { isAlive } = await grant({ account, hasRefreshToken: true })
     const { write } = library.store

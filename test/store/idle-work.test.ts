@@ -12,7 +12,7 @@ import { createInvitations } from '../../src/features/registration/invitations.t
 import { createRegisteredClients } from '../../src/features/registration/registered-clients.ts'
 import { grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
 import { createSessions, signOutQueue } from '../../src/oidc/adapter/sessions.ts'
-import { createConsents } from '../../src/oidc/consents.ts'
+import { Consents } from '../../src/oidc/consents.ts'
 import { queueAuditEvent, takeAuditEvents } from '../../src/operation/operator-events.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
@@ -134,10 +134,15 @@ const WORK: Record<string, (records: Records) => Work> = {
     return { add, finish: revoke, round: revoke }
   },
   'the consents of an account'(records) {
-    const { decide, removeAll, list } = createConsents(records)
+    const consents = new Consents(records)
     const accountId = fresh()
-    const add = () => decide(accountId, fresh(), { scopes: ['email'], declined: [], version: 0 })
-    return { add, finish: () => removeAll(accountId), round: () => list(accountId) }
+    const add = () =>
+      consents.decide(accountId, fresh(), { scopes: ['email'], declined: [], version: 0 })
+    return {
+      add,
+      finish: () => consents.removeAll(accountId),
+      round: () => consents.list(accountId),
+    }
   },
   'registered clients'(records) {
     const { add, list, remove } = createRegisteredClients(records)

@@ -14,7 +14,7 @@ import { readSettings, type Settings } from '../../src/config/load.ts'
 import { currentRequest } from '../../src/oidc/adapter/request.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { hashSecret } from '../../src/oidc/clients.ts'
-import { createConsents } from '../../src/oidc/consents.ts'
+import { Consents } from '../../src/oidc/consents.ts'
 import type { SigningKey } from '../../src/oidc/dependencies.ts'
 import { createAudit } from '../../src/operation/audit.ts'
 import type { FailureTimes } from '../../src/operation/environment.ts'
@@ -165,7 +165,7 @@ export async function startUsher(options: UsherOptions = {}) {
   handler = app.handle
 
   const sessions = createSessions(records)
-  const consents = createConsents(records)
+  const consents = new Consents(records)
   const directory = createDirectory(records, sessions, consents)
   return {
     issuer: settings.issuer,

@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { ZodError } from 'zod'
 import { addLink } from '../../src/features/upstream/identities.ts'
-import { createConsents } from '../../src/oidc/consents.ts'
+import { Consents } from '../../src/oidc/consents.ts'
 import {
   type Account,
   foldUsername,
@@ -151,7 +151,7 @@ test('a removed account is not found, and its username is free', async () => {
 
 test('a removal that failed half-way can be repeated', async () => {
   const { records, store } = installation
-  const consents = createConsents(records)
+  const consents = new Consents(records)
   for (const failing of [1, 2, 3, 4]) {
     const { id } = await directory.add({ username: `leaver-${failing}` }, PASSWORD)
     await consents.decide(id, 'web', { scopes: ['openid'], declined: [], version: 0 })

@@ -5,7 +5,7 @@ import { createApp } from '../../../src/app.ts'
 import { readSettings } from '../../../src/config/load.ts'
 import { newTag } from '../../../src/oidc/adapter/grants.ts'
 import { hashSecret } from '../../../src/oidc/clients.ts'
-import { createConsents } from '../../../src/oidc/consents.ts'
+import { Consents } from '../../../src/oidc/consents.ts'
 import { createMetrics } from '../../../src/operation/metrics.ts'
 import { openSigningKeys } from '../../../src/operation/signing-keys.ts'
 import { openInstallation } from '../../../src/store/open.ts'
@@ -90,7 +90,7 @@ async function fill({ service }: Variant, live: number, template: string): Promi
   })
 
   const directory = directoryIn(records)
-  const consents = createConsents(records)
+  const consents = new Consents(records)
   const account = await directory.findByUsername(POPULAR)
   for (const client_id of APPLICATIONS) {
     const decision = { scopes: ['profile', 'email'], declined: [], version: 0 }
