@@ -11,7 +11,7 @@
 import Koa, { type Middleware } from 'koa'
 import compose from 'koa-compose'
 import mount from 'koa-mount'
-import { activity, userEvents } from './account/activity.ts'
+import { userEvents } from './account/activity.ts'
 import { createMailQueues } from './account/mail-queue.ts'
 import type { PageFeature } from './account/page-feature.ts'
 import type { Settings } from './config/load.ts'
@@ -73,7 +73,12 @@ import { byPost } from './pages/by-post.ts'
 import { createErrorPages } from './pages/error.ts'
 import type { Area } from './pages/page-data.ts'
 import { checkOperatorTemplates } from './pages/templates.ts'
-import { AREAS, createViews, type PageAdditions } from './pages/views.ts'
+import {
+  AREAS,
+  areasInOrder,
+  createViews,
+  type PageAdditions,
+} from './pages/views.ts'
 import { createPages } from './routes.ts'
 import { type Account, claimsOf } from './sign-in/account.ts'
 import { createProofs } from './sign-in/changes.ts'
@@ -126,7 +131,6 @@ export async function createApp(
     selfService(dependencies, own),
     signUp(dependencies, own),
     applicationAccess(),
-    activity(records, views),
     resourceIndicators(dependencies),
     exchange,
     mutualTls(settings, routes.byCertificate),
@@ -156,13 +160,13 @@ export async function createApp(
   logEvents(provider, log, metrics)
 
   // The pages
-  const site = createSite(dependencies, views, provider, factors)
-  const pages = createPages(
-    site,
-    features,
-    upstreams?.signInMethods,
-    factors?.passkeySignIn(site),
-  )
+  const site = createSite(dependencies, views, provider, factors, backchannel)
+  const pages = createPages(site, features, {
+    signInMethods: upstreams?.signInMethods,
+    passkeySignIn: factors?.passkeySignIn(site),
+    factors: factors?.ofAccount(site),
+    methods: upstreams?.ofAccount(site),
+  })
   for (const feature of features) feature.addPages?.(pages, site)
   pages.get('/errors', errorPages.explain)
 
@@ -340,7 +344,7 @@ function areasOf(features: PageFeature[]): Area[] {
     ({ areas }) => byPath(areas),
     byPath(AREAS),
   )
-  return Object.values(all)
+  return areasInOrder(Object.values(all))
 }
 
 /**

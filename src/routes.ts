@@ -1,9 +1,16 @@
 // The pages of the core, by path.
 
 import Router from '@koa/router'
+import { activityPage } from './account/activity.ts'
 import { createApplicationPages } from './account/applications.ts'
-import { homePage, newPasswordPage, passwordPage } from './account/overview.ts'
+import { homePage } from './account/overview.ts'
 import type { PageFeature } from './account/page-feature.ts'
+import { newPasswordPage, passwordPage } from './account/password.ts'
+import {
+  addSecurityPage,
+  type FactorsOfAccount,
+  type MethodsOfAccount,
+} from './account/security.ts'
 import { createSessionPages } from './account/sessions.ts'
 import { CHANGE_PASSWORD } from './oidc/endpoints.ts'
 import { PASSWORD } from './oidc/vocabulary.ts'
@@ -19,15 +26,20 @@ import {
 } from './sign-in/sign-in-page.ts'
 import type { Site } from './sign-in/site.ts'
 
-/**
- * Returns the router of the pages. `upstreams`: the methods of sign-in beside
- * the password; `passkeys`: absent unless users can sign in with one.
- */
+/** What features add to the pages of the core. Absent: the feature is off. */
+interface PageParts {
+  /** The methods of sign-in beside the password. */
+  signInMethods?: SignInMethod[]
+  passkeySignIn?: PasskeySignIn
+  factors?: FactorsOfAccount
+  methods?: MethodsOfAccount
+}
+
+/** Returns the router of the pages. */
 export function createPages(
   site: Site,
   features: PageFeature[],
-  upstreams: SignInMethod[] = [],
-  passkeys?: PasskeySignIn,
+  { signInMethods = [], passkeySignIn, factors, methods }: PageParts,
 ): Router {
   const { signedIn, changing, directory, settings } = site
   const prompts = features.flatMap(feature =>
@@ -35,7 +47,7 @@ export function createPages(
   )
   const interaction = createInteractionPages(site, {
     select_account: selectAccountPage(site),
-    login: signInPage(site, upstreams, passkeys),
+    login: signInPage(site, signInMethods, passkeySignIn),
     consent: consentPage(site),
     ...(directory.isOwn && {
       change_password: newPasswordPage(site, directory),
@@ -46,19 +58,20 @@ export function createPages(
   })
   const applications = createApplicationPages(site)
   const sessions = createSessionPages(site)
-  const notices = features.flatMap(feature => feature.notices ?? [])
   const pages = new Router({ sensitive: true, strict: true })
     .get('/', ctx => ctx.redirect('/account'))
     .get('/interaction/:uid', interaction.show)
     .post('/interaction/:uid', interaction.submit)
-    .get(PLACES.home, signedIn(homePage(site, notices)))
+    .get(PLACES.home, signedIn(homePage(site, factors, methods)))
     .get(PLACES.applications, signedIn(applications.list))
     .get(PLACES.removal, signedIn(applications.askRemoval, RECENT_SECONDS))
     .post(PLACES.removal, signedIn(applications.remove, RECENT_SECONDS))
     .get(PLACES.sessions, signedIn(sessions.list))
+    .get(PLACES.activity, signedIn(activityPage(site)))
     .get(PLACES.end, signedIn(sessions.askEnd, RECENT_SECONDS))
     .post(PLACES.end, signedIn(sessions.end, RECENT_SECONDS))
     .get('/account/signed-in', site.comeBack)
+  addSecurityPage(pages, site, factors, methods)
   // Passwords of a source outside are changed there: no page, and so no address
   // of it.
   if (directory.isOwn) {

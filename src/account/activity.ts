@@ -1,6 +1,6 @@
-// Recent activity of the account, from its audit events: the page with
-// sign-ins, failed ones and changes, and the notice about a sign-in with a
-// browser or in a network that the account did not have before.
+// Recent activity of the account, from its audit events: sign-ins, failed ones
+// and changes, by day, and the sign-in with a browser or in a network that the
+// account did not have before.
 //
 //   Activity accountId → [entry]    of 90 days, the latest first
 //
@@ -16,23 +16,18 @@ import type { NotedEvent } from '../oidc/log.ts'
 import { ACCOUNT_CLIENT } from '../oidc/vocabulary.ts'
 import { isFailure } from '../operation/audit.ts'
 import { clientInfoOf } from '../operation/client-info.ts'
-import { PLACES } from '../pages/page-data.ts'
+import type { ShownActivity } from '../pages/page-data.ts'
 import type { Views } from '../pages/views.ts'
+import type { SignedIn, Site } from '../sign-in/site.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { type Notified, queueNotice } from './mail-queue.ts'
-import type { PageFeature } from './page-feature.ts'
-import { nameOf } from './sessions.ts'
+import { nameOf, shownNetwork } from './signed-in-browsers.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
-    /** `event`: the end of the key of its text. */
-    activity: {
-      entries: (Pick<Activity, 'event' | 'count' | 'factor'> &
-        Partial<Record<'client' | 'browser' | 'network', string>> & {
-          at: When
-        })[]
-    }
+    /** The activity by day (UTC), the latest first. */
+    activity: { days: { day: When; entries: ShownActivity[] }[] }
   }
 }
 
@@ -41,55 +36,69 @@ const NEW_SECONDS = 7 * 24 * 3600
 const keyOf = ({ network, browser, system }: Partial<ClientInfo> = {}) =>
   JSON.stringify([network, browser, system])
 
-/** Returns the feature recent activity. */
-export function activity(records: Records, views: Views): PageFeature {
+/**
+ * Returns the latest sign-in with a browser or in a network that the account
+ * did not have before; undefined if there is none, or it is of this browser.
+ */
+export function newSignIn(
+  ctx: Context,
+  all: Activity[],
+): (Activity & { clientInfo: ClientInfo }) | undefined {
+  const signIns = all.filter(({ event }) => event === 'sign_in_succeeded')
+  const keys = signIns.map(({ clientInfo }) => keyOf(clientInfo))
+  const here = keyOf(clientInfoOf(ctx))
+  const found = signIns.find((_, i) => {
+    const key = keys[i] ?? ''
+    const isNew = i + 1 < keys.length && !keys.includes(key, i + 1)
+    return isNew && key !== here
+  })
+  if (!found?.clientInfo || found.at < now() - NEW_SECONDS) return undefined
+  return { ...found, clientInfo: found.clientInfo }
+}
+
+/** Returns what the pages show of an entry. */
+export async function shownActivity(
+  ctx: Context,
+  { views, settings }: Pick<Site, 'views' | 'settings'>,
+  entry: Activity,
+): Promise<ShownActivity> {
+  const words = views.words(ctx)
+  const { t } = words
+  const { event, factor, upstream = '', count, clientInfo, client_id } = entry
+  const issuer = settings.upstreams[upstream]?.issuer
+  const method = issuer ? 'upstream' : factor
+  const host = issuer && new URL(issuer).host
+  const text = t(`activity.${event}_${method}`, { host: host ?? '' })
+  const isOfClient = client_id !== undefined && client_id !== ACCOUNT_CLIENT
+  const network = clientInfo?.network
+  const facts = [
+    count > 1 && t('activity.attempts', { count: words.number(count) }),
+    isOfClient && (await views.nameOf(ctx, client_id)),
+    clientInfo && nameOf(words, clientInfo),
+    network && t('sessions.network', { network: shownNetwork(network) }),
+  ]
   return {
-    areas: [
-      {
-        path: PLACES.activity,
-        icon: 'clock',
-        label: t => t('account.nav_activity'),
-      },
-    ],
+    event,
+    text: text || t(`activity.${event}`),
+    facts: facts.filter(fact => typeof fact === 'string'),
+    at: words.time(entry.at),
+  }
+}
 
-    async notices(words, { account }, ctx) {
-      const all = await recentActivity(records, account.id)
-      const signIns = all.filter(({ event }) => event === 'sign_in_succeeded')
-      const keys = signIns.map(({ clientInfo }) => keyOf(clientInfo))
-      const isNew = (key: string, i: number) =>
-        i + 1 < keys.length && !keys.includes(key, i + 1)
-      const here = keyOf(clientInfoOf(ctx))
-      const found =
-        signIns[keys.findIndex((key, i) => isNew(key, i) && key !== here)]
-      if (!found?.clientInfo || found.at < now() - NEW_SECONDS) return []
-      const place = `${nameOf(words, found.clientInfo)}, ${found.clientInfo.network}`
-      const text = words.t('activity.new_sign_in', {
-        place,
-        time: words.ago(found.at).words,
-      })
-      return [{ icon: 'alert', text, path: PLACES.activity }]
-    },
-
-    addPages(pages, { signedIn }) {
-      const show = signedIn(async (ctx, { account }) => {
-        const words = views.words(ctx)
-        const all = await recentActivity(records, account.id)
-        const entries = all.map(
-          async ({ at, clientInfo, client_id: id, ...entry }) => ({
-            ...entry,
-            client:
-              id && id !== ACCOUNT_CLIENT
-                ? await views.nameOf(ctx, id)
-                : undefined,
-            browser: clientInfo && nameOf(words, clientInfo),
-            network: clientInfo?.network,
-            at: words.ago(at),
-          }),
-        )
-        views.page(ctx, 'activity', { entries: await Promise.all(entries) })
-      })
-      pages.get(PLACES.activity, show)
-    },
+/** Returns the handler of the page. */
+export function activityPage(site: Site) {
+  const { views, records } = site
+  return async (ctx: Context, { account }: SignedIn) => {
+    const words = views.words(ctx)
+    const all = await recentActivity(records, account.id)
+    const byDay = Map.groupBy(all, ({ at }) => words.date(at).words)
+    const days = [...byDay.values()].map(async entries => ({
+      day: words.date(entries[0]?.at ?? 0),
+      entries: await Promise.all(
+        entries.map(entry => shownActivity(ctx, site, entry)),
+      ),
+    }))
+    views.page(ctx, 'activity', { days: await Promise.all(days) })
   }
 }
 
@@ -132,8 +141,10 @@ export interface Activity {
   /** Absent for what an operator did. */
   clientInfo?: ClientInfo
   client_id?: string
-  /** Absent for a sign-in with the password alone, or at another issuer. */
-  factor?: (typeof FACTORS)[number]
+  /** `password`: a sign-in with the password alone. */
+  factor?: (typeof FACTORS)[number] | 'password'
+  /** The upstream issuer of a sign-in, by the name of its file. */
+  upstream?: string
   /** How often it happened in the hour before `at`. */
   count: number
 }
@@ -172,6 +183,17 @@ export async function lastSignIns(
   })
 }
 
+/** Returns the means of an event; undefined if its text does not name it. */
+function factorOf(
+  event: Activity['event'],
+  audit: NotedEvent,
+): Activity['factor'] {
+  if (!WITH_FACTOR.includes(event)) return undefined
+  const found = FACTORS.find(name => name === audit.factor)
+  const isPassword = event === 'sign_in_succeeded' && !audit.upstream
+  return found ?? (isPassword ? 'password' : undefined)
+}
+
 /** Keeps an audit event if it is about an account, and one that users see. */
 export async function keepActivity(
   records: Records,
@@ -183,13 +205,14 @@ export async function keepActivity(
   if (!event || typeof account !== 'string') return
   // The user signed out at the issuer, whose server sent this request.
   if (event === 'session_ended' && upstream) return
-  const factor = WITH_FACTOR.includes(event)
-    ? FACTORS.find(name => name === audit.factor)
-    : undefined
+  const isSignIn = event === 'sign_in_succeeded'
+  const isUpstream = isSignIn && typeof upstream === 'string'
+  const factor = factorOf(event, audit)
   const about = {
     event,
     clientInfo,
     ...(factor && { factor }),
+    ...(isUpstream && { upstream }),
     ...(typeof client_id === 'string' && { client_id }),
   }
   const add = ({ value = [] }: Found<Activity[]>) => withEntry(value, about)

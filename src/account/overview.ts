@@ -1,5 +1,5 @@
-// The account page with the user's profile, and the pages on which the user
-// changes the password.
+// The home page of the account: who the user is, how the account is protected,
+// the applications, the latest activity, and what waits for an answer.
 //
 // The folder account/: what users see of themselves, and what they end. Not here:
 // accounts and proofs of who the user is (sign-in/).
@@ -9,166 +9,237 @@
 //     after it                 mail-queue.ts: the notice to the user; activity.ts: an entry
 
 import type { Context } from 'koa'
-import type { Interaction } from '../oidc/interactions.ts'
-import { ACCOUNT_CLIENT } from '../oidc/vocabulary.ts'
-import { note } from '../operation/audit.ts'
-import type { Form } from '../operation/forms.ts'
-import { type Notice, PLACES } from '../pages/page-data.ts'
+import { type PageData, PLACES } from '../pages/page-data.ts'
 import type { Words } from '../pages/words.ts'
-import type { OwnAccounts } from '../sign-in/directory.ts'
-import { admit, checkPassword, passwordProblem } from '../sign-in/password.ts'
-import type { SignedIn, Site, Submitted } from '../sign-in/site.ts'
-import { browsersOf } from './signed-in-browsers.ts'
+import type { Account } from '../sign-in/account.ts'
+import type { SignedIn, Site } from '../sign-in/site.ts'
+import { newSignIn, recentActivity, shownActivity } from './activity.ts'
+import type {
+  FactorsOfAccount,
+  MethodsOfAccount,
+  Protection,
+} from './security.ts'
+import { browsersOf, nameOf, shownNetwork } from './signed-in-browsers.ts'
 
-/**
- * Returns the problems of a form with a new password, by field; undefined if
- * there are none. `isUnchanged` may cost a hash: it is called last, if nothing
- * else is wrong.
- */
-export async function problemsOf(
-  { t }: Words,
-  form: Form,
-  isUnchanged: () => boolean | Promise<boolean>,
-) {
-  const password = form.value('password')
-  const isDifferent = password !== form.value('repeat')
-  const known = passwordProblem(password)
-  const problem =
-    known ?? (!isDifferent && (await isUnchanged()) ? 'unchanged' : undefined)
-  const problems = {
-    password: problem && t(`password.${problem}`),
-    repeat: isDifferent ? t('password.differs') : undefined,
+declare module '../pages/page-data.ts' {
+  interface PageData {
+    account: {
+      facts: { label: string; value?: string }[]
+      /** Path of the page that changes the name or the address. */
+      edit?: string
+      /** Path of the page that confirms the address. */
+      confirm?: string
+      security: {
+        /** A sign-in that the user may not know, as text. */
+        newSignIn?: string
+        /** Whether the protection is enough, as text. */
+        verdict: { text: string; isEnough: boolean }
+        rows: SecurityRow[]
+      }
+      /** The applications that the user can open from here, by name. */
+      applications: { name: string; mark: Mark; url: string }[]
+      /** The latest entries. */
+      activity: ShownActivity[]
+      /** The requests that wait for an answer, as text. */
+      requests?: string
+    }
   }
-  return Object.values(problems).some(Boolean) ? problems : undefined
 }
 
-/** Returns what is worth knowing, for the home page of the account. */
-export type Notices = (
-  words: Words,
-  user: SignedIn,
-  ctx: Context,
-) => Promise<Notice[]>
+/** A line of the card about the protection. */
+interface SecurityRow {
+  /** A name in icon.eta. */
+  icon: string
+  label: string
+  value: string
+  path: string
+  /** The text of the link where something is missing. */
+  action?: string
+}
 
 /**
- * Returns the handler of the account page. `ofFeatures`: what features have to
- * say.
+ * Returns whether the protection of an account is enough: the end of the key of
+ * a text, `security.VERDICT`.
  */
-export function homePage(site: Site, ofFeatures: Notices[]) {
-  const { views, consents } = site
+export function verdictOf(protection: Protection) {
+  const { passkeys, apps, hasPassword, recoveryCodes } = protection
+  if (!hasPassword) return passkeys ? 'enough' : 'elsewhere'
+  if (passkeys === undefined && apps === undefined) return 'password_only'
+  if (!passkeys && !apps) return 'no_factor'
+  if (protection.isPasswordEnough) return 'passkey_beside'
+  return recoveryCodes ? 'enough' : 'no_codes'
+}
 
-  /** Says in how many other browsers the user is signed in. */
-  const elsewhere: Notices = async ({ plural }, { account, session }) => {
-    const all = await browsersOf(site, account.id)
-    const others = all.filter(({ uid }) => uid !== session.uid).length
-    const text = plural('account.elsewhere', others)
-    return others ? [{ icon: 'monitor', text, path: PLACES.sessions }] : []
+/** The verdicts that ask the user to do something. */
+const NOT_ENOUGH = ['no_factor', 'no_codes']
+/** The activity on this page. */
+const LATEST = 2
+
+/** Returns the handler of the page. */
+export function homePage(
+  site: Site,
+  factors?: FactorsOfAccount,
+  methods?: MethodsOfAccount,
+) {
+  const { views, consents, records, settings } = site
+
+  /** Where the user changes the name or the address, if that is possible. */
+  function editPath(account: Account): string | undefined {
+    const area = views.areas().find(({ path }) => path === PLACES.profile)
+    const isOffered = area && area.isFor?.(account) !== false
+    return isOffered ? PLACES.profile : undefined
+  }
+
+  function personOf({ t }: Words, account: Account) {
+    const { username, email, email_verified } = account
+    const note = email_verified ? '' : ` (${t('account.unverified')})`
+    const facts = [
+      { label: t('account.username'), value: username },
+      { label: t('account.email'), value: email && email + note },
+    ]
+    const canConfirm = settings.mail !== undefined && site.directory.isOwn
+    const isToConfirm = canConfirm && email && !email_verified
+    return {
+      facts: facts.filter(({ value }) => value),
+      edit: editPath(account),
+      confirm: isToConfirm ? PLACES.confirmAddress : undefined,
+    }
+  }
+
+  /** Returns the protection of the account by what is on. */
+  async function protectionOf(account: Account): Promise<Protection> {
+    const own = await factors?.protectionOf(account)
+    return {
+      hasPassword: account.password !== undefined,
+      recoveryCodes: 0,
+      isPasswordEnough: false,
+      ...own,
+    }
+  }
+
+  function passwordRow(words: Words, account: Account): SecurityRow[] {
+    const { t, date } = words
+    const { password, password_changed: at } = account
+    if (password === undefined) return []
+    const value = at
+      ? t('security.changed', { date: date(at).words })
+      : t('security.set')
+    const label = t('account.password')
+    return [{ icon: 'key', label, value, path: PLACES.password }]
+  }
+
+  function factorRows(words: Words, protection: Protection): SecurityRow[] {
+    const { passkeys, apps, recoveryCodes } = protection
+    const { t, plural, number } = words
+    const row = (
+      type: 'passkey' | 'totp',
+      count: number | undefined,
+    ): SecurityRow[] => {
+      if (count === undefined) return []
+      const isPasskey = type === 'passkey'
+      const shown = {
+        icon: isPasskey ? 'fingerprint' : 'phone',
+        label: t(isPasskey ? 'factors.passkeys' : 'factors.apps'),
+      }
+      if (count > 0)
+        return [{ ...shown, value: number(count), path: PLACES.security }]
+      const path = `${PLACES.security}?add=${type}`
+      const value = t('security.none')
+      return [{ ...shown, value, path, action: t('factors.add') }]
+    }
+    const codes: SecurityRow = {
+      icon: 'codes',
+      label: t('factors.codes_title'),
+      value: plural('security.left', recoveryCodes),
+      path: PLACES.security,
+      action: recoveryCodes ? undefined : t('factors.renew'),
+    }
+    return [
+      ...row('passkey', passkeys),
+      ...row('totp', apps),
+      ...(passkeys || apps ? [codes] : []),
+    ]
+  }
+
+  async function methodsRow(
+    ctx: Context,
+    user: SignedIn,
+  ): Promise<SecurityRow[]> {
+    const words = views.words(ctx)
+    const section = await methods?.section(ctx, user)
+    const linked = section?.methods.filter(({ isLinked }) => isLinked) ?? []
+    if (!linked.length) return []
+    return [
+      {
+        icon: 'person',
+        label: words.t('sign_ins.title'),
+        value: words.list(linked.map(({ label }) => label)),
+        path: PLACES.security,
+      },
+    ]
+  }
+
+  async function devicesRow(words: Words, id: string): Promise<SecurityRow> {
+    const browsers = await browsersOf(site, id)
+    return {
+      icon: 'monitor',
+      label: words.t('sessions.devices'),
+      value: words.plural('security.devices', browsers.length),
+      path: PLACES.sessions,
+    }
+  }
+
+  async function securityOf(
+    ctx: Context,
+    user: SignedIn,
+    newcomer: ReturnType<typeof newSignIn>,
+  ): Promise<PageData['account']['security']> {
+    const { account } = user
+    const words = views.words(ctx)
+    const protection = await protectionOf(account)
+    const verdict = verdictOf(protection)
+    return {
+      newSignIn: newcomer && newSignInText(words, newcomer),
+      verdict: {
+        text: words.t(`security.${verdict}`),
+        isEnough: !NOT_ENOUGH.includes(verdict),
+      },
+      rows: [
+        ...passwordRow(words, account),
+        ...factorRows(words, protection),
+        ...(await methodsRow(ctx, user)),
+        await devicesRow(words, account.id),
+      ],
+    }
+  }
+
+  function newSignInText(
+    words: Words,
+    { clientInfo, at }: NonNullable<ReturnType<typeof newSignIn>>,
+  ) {
+    const network = shownNetwork(clientInfo.network)
+    const from = words.t('sessions.network', { network })
+    const place = `${nameOf(words, clientInfo)}, ${from}`
+    const time = words.ago(at).words
+    return words.t('activity.new_sign_in', { place, time })
   }
 
   return async (ctx: Context, user: SignedIn) => {
+    const { account } = user
     const words = views.words(ctx)
-    const { t } = words
-    const { username, email, email_verified } = user.account
-    const notices = [...ofFeatures, elsewhere].map(noticesOf =>
-      noticesOf(words, user, ctx),
-    )
-    const unverified = email_verified ? '' : ` (${t('account.unverified')})`
-    const facts = [
-      { label: t('account.username'), value: username },
-      { label: t('account.email'), value: email && email + unverified },
-    ]
-    const connected = await consents.list(user.account.id)
+    const all = await recentActivity(records, account.id)
+    const connected = await consents.list(account.id)
     const clientIds = connected.map(({ client_id }) => client_id)
+    const latest = all.slice(0, LATEST)
+    const { waiting } = ctx.state
     views.page(ctx, 'account', {
-      facts: facts.filter(({ value }) => value),
-      notices: (await Promise.all(notices)).flat(),
-      applications: views.launcher(ctx, user.account, clientIds),
+      ...personOf(words, account),
+      security: await securityOf(ctx, user, newSignIn(ctx, all)),
+      applications: views.launcher(ctx, account, clientIds),
+      activity: await Promise.all(
+        latest.map(entry => shownActivity(ctx, site, entry)),
+      ),
+      requests: waiting ? words.plural('account.waiting', waiting) : undefined,
     })
-  }
-}
-
-/** Returns the handlers of the page on which the user changes the password. */
-export function passwordPage(
-  { settings, views, authentication, browserSession }: Site,
-  directory: OwnAccounts,
-) {
-  return {
-    show: (ctx: Context) => views.page(ctx, 'password', { problems: {} }),
-
-    async submit(ctx: Context, { account, session, form }: Submitted) {
-      const current = form.value('current')
-      const password = form.value('password')
-      const problems = await problemsOf(
-        views.words(ctx),
-        form,
-        () => password === current,
-      )
-      if (problems) return views.page(ctx, 'password', { problems }, 400)
-      await authentication.countForm(ctx, session.uid)
-      // A change always needs the current password: an open browser is not
-      // enough (ASVS 6.2.3).
-      const about = { client_id: ACCOUNT_CLIENT }
-      const credentials = { username: account.username, password: current }
-      const known = await authentication.check(ctx, credentials, about)
-      if (known?.account.id !== account.id) {
-        const problems = { current: views.words(ctx).t('password.wrong') }
-        return views.page(ctx, 'password', { problems }, 400)
-      }
-      // Each change begins a new session.
-      await authentication.countForm(ctx, account.id)
-      const { session_idle: ttl } = settings.lifetimes
-      const successor = await directory.changePassword(
-        account.id,
-        password,
-        session.uid,
-        ttl,
-      )
-      note(ctx, 'password_changed', { account: account.id })
-      if (successor) {
-        browserSession.replace(ctx, successor)
-        await authentication.remember(ctx, account, successor.loginTs)
-      }
-      views.page(ctx, 'password-changed', {})
-    },
-  }
-}
-
-/**
- * Returns the page of the change_password prompt, on which the user replaces a
- * temporary password.
- */
-export function newPasswordPage(
-  { views, authentication, flow }: Site,
-  directory: OwnAccounts,
-) {
-  return {
-    show: (ctx: Context) => views.page(ctx, 'new-password', { problems: {} }),
-
-    async submit(ctx: Context, { clientId, step }: Interaction, form: Form) {
-      const { account } = ctx.state
-      if (!account || !step)
-        return ctx.throw(400, { error: 'interaction_gone' })
-      const password = form.value('password')
-      const problems = await problemsOf(views.words(ctx), form, async () => {
-        await authentication.countForm(ctx, account.id)
-        // Sent again after a fault: the password was replaced, and the sign-in
-        // was not answered.
-        if (account.change_password_by === undefined) return false
-        return admit(() => checkPassword(password, account.password))
-      })
-      if (problems)
-        return void views.page(ctx, 'new-password', { problems }, 400)
-      const { ts } = step.login
-      const isReplaced = await directory.replaceTemporaryPassword(
-        account.id,
-        password,
-        ts,
-      )
-      if (!isReplaced) return ctx.throw(400, { error: 'interaction_gone' })
-      note(ctx, 'password_changed', {
-        client_id: clientId,
-        account: account.id,
-      })
-      return flow.completeSignIn(account, step.login, 'change_password')
-    },
   }
 }

@@ -18,7 +18,6 @@ import type { Notifier } from '../operation/events.ts'
 import type { Area } from '../pages/page-data.ts'
 import type { PromptPage } from '../sign-in/interaction-pages.ts'
 import type { Site } from '../sign-in/site.ts'
-import type { Notices } from './overview.ts'
 
 /** The router of the pages. */
 export type Pages = Router
@@ -43,8 +42,6 @@ export interface PageFeature extends Feature, Notifier {
    * (sign-in/flow.ts).
    */
   prompts?: Record<string, PromptSettings & { page(site: Site): PromptPage }>
-  /** For the home page of the account. */
-  notices?: Notices
   /** Entries of the account navigation. A sign-in may return to their pages. */
   areas?: Area[]
   /** Adds pages to the router. */

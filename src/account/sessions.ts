@@ -2,13 +2,18 @@
 // of all others at once.
 
 import type { Context } from 'koa'
-import type { ClientInfo } from '../oidc/adapter/session-record.ts'
 import type { Sessions } from '../oidc/adapter/sessions.ts'
 import { note } from '../operation/audit.ts'
 import { PLACES, type SessionInWords } from '../pages/page-data.ts'
 import type { Words } from '../pages/words.ts'
 import type { SignedIn, Site } from '../sign-in/site.ts'
-import { browsersOf, type SignedInBrowser } from './signed-in-browsers.ts'
+import { recentActivity, shownActivity } from './activity.ts'
+import {
+  browsersOf,
+  nameOf,
+  type SignedInBrowser,
+  shownNetwork,
+} from './signed-in-browsers.ts'
 
 /** Names all other browsers in place of a handle, which is hexadecimal. */
 const OTHERS = 'others'
@@ -50,7 +55,7 @@ export async function endBrowsers(
 
 /** Returns the handlers of the session pages. */
 export function createSessionPages(site: Site) {
-  const { views, sessions } = site
+  const { views, records, sessions } = site
 
   async function list(
     ctx: Context,
@@ -73,7 +78,11 @@ export function createSessionPages(site: Site) {
         ),
       }),
     )
+    const latest = (await recentActivity(records, account.id)).slice(0, 5)
     views.page(ctx, 'sessions', {
+      activity: await Promise.all(
+        latest.map(entry => shownActivity(ctx, site, entry)),
+      ),
       here: own && (await describe(ctx, own)),
       groups: await Promise.all(groups),
       endOthers: pathOf(OTHERS),
@@ -90,7 +99,7 @@ export function createSessionPages(site: Site) {
     const names = await Promise.all(clients.map(id => views.nameOf(ctx, id)))
     return {
       name: nameOf(words, clientInfo),
-      network: clientInfo?.network,
+      network: clientInfo && shownNetwork(clientInfo.network),
       isPhone: clientInfo?.system === 'iOS' || clientInfo?.system === 'Android',
       since: words.ago(since),
       lastUsed: words.ago(lastUsed),
@@ -155,13 +164,4 @@ export function createSessionPages(site: Site) {
       )
     },
   }
-}
-
-/** Returns the name of a browser and its system as text. */
-export function nameOf(
-  { t }: Words,
-  { browser, system }: Partial<ClientInfo> = {},
-): string {
-  if (browser && system) return t('sessions.browser', { browser, system })
-  return browser ?? system ?? t('sessions.unknown')
 }

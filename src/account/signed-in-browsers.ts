@@ -1,8 +1,10 @@
 // Signed-in browsers of an account and their applications, for the account page
 // and for operators.
 
+import type { ClientInfo } from '../oidc/adapter/session-record.ts'
 import type { Sessions } from '../oidc/adapter/sessions.ts'
 import type { Consents } from '../oidc/consents.ts'
+import type { Words } from '../pages/words.ts'
 import type { Records } from '../store/records.ts'
 
 /** The state from which signed-in browsers are read. */
@@ -64,4 +66,20 @@ export async function browsersOf(
       }),
     )
     .sort((a, b) => b.lastUsed - a.lastUsed)
+}
+
+/**
+ * Returns a network as users read it: 203.0.113.x for 203.0.113.0/24, and
+ * 2001:db8:1234:x for 2001:db8:1234::/48.
+ */
+export const shownNetwork = (network: string) =>
+  network.replace(/\.0\/24$/, '.x').replace(/:{1,2}\/48$/, ':x')
+
+/** Returns the name of a browser and its system as text. */
+export function nameOf(
+  { t }: Words,
+  { browser, system }: Partial<ClientInfo> = {},
+): string {
+  if (browser && system) return t('sessions.browser', { browser, system })
+  return browser ?? system ?? t('sessions.unknown')
 }

@@ -7,8 +7,8 @@
 
 import type { Context } from 'koa'
 import { queueNotice } from '../account/mail-queue.ts'
-import { problemsOf } from '../account/overview.ts'
 import type { PageFeature } from '../account/page-feature.ts'
+import { problemsOf } from '../account/password.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
 import { bindBrowser } from '../oidc/browser.ts'
 import { countStored } from '../oidc/requests.ts'

@@ -48,6 +48,10 @@ export function createAssets({
     submit: asset('submit.js'),
     /** Shows and hides the text of a password field. */
     reveal: asset('reveal.js'),
+    /** Closes the account menu with Escape. */
+    menu: asset('menu.js'),
+    /** Copies the key of an app and recovery codes, and prints these. */
+    copy: asset('copy.js'),
     /** Signs in with passkeys, and adds them. */
     passkey: asset('passkey.js'),
     icon: picture('icon', branding.favicon) ?? logo ?? asset('icon.svg'),

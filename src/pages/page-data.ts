@@ -44,6 +44,8 @@ export interface Shared {
   brand: string
   /** The account navigation. A page gives the path of its entry as `area`. */
   areas: Area[]
+  /** The number of requests that wait for the answer of the user. */
+  waiting: number
   places: typeof PLACES
   /** Path of the sign-out page. */
   signOut: string
@@ -64,7 +66,7 @@ export interface Shared {
    * client with `branding`.
    */
   assets: Record<
-    'stylesheet' | 'submit' | 'reveal' | 'passkey' | 'icon',
+    'stylesheet' | 'submit' | 'reveal' | 'menu' | 'copy' | 'passkey' | 'icon',
     Asset
   > &
     Partial<
@@ -79,14 +81,15 @@ export interface Shared {
 export type When = ReturnType<Words['date']>
 type Client = Pick<ClientMetadata, 'client_name' | 'client_uri'>
 
-/**
- * Something worth knowing, on the home page of the account. `icon`: in
- * icon.eta; `path`: the page about it.
- */
-export interface Notice {
-  icon: string
+/** An entry of the activity, as text. */
+export interface ShownActivity {
+  /** The audit event. */
+  event: string
+  /** What happened. */
   text: string
-  path: string
+  /** The attempts, the application, the browser and the network. */
+  facts: string[]
+  at: When
 }
 
 /**
@@ -106,6 +109,8 @@ export interface Mark {
  */
 export const PLACES = {
   home: '/account',
+  profile: '/account/profile',
+  security: '/account/security',
   applications: '/account/applications',
   removal: '/account/applications/remove',
   sessions: '/account/sessions',
@@ -114,6 +119,8 @@ export const PLACES = {
   password: '/account/password',
   requests: '/account/requests',
   answer: '/account/requests/answer',
+  /** Former addresses of parts of the security page. */
+  factors: '/account/factors',
   signIns: '/account/sign-ins',
   device: '/device',
   confirmAddress: '/account/confirm-address',
@@ -146,12 +153,6 @@ export interface SessionInWords {
 
 /** Data of each page, by the name of the template. */
 export interface PageData {
-  account: {
-    facts: { label: string; value?: string }[]
-    notices: Notice[]
-    /** The applications that the user can open from here, by name. */
-    applications: { name: string; mark: Mark; url: string }[]
-  }
   applications: {
     applications: {
       name: string
@@ -301,6 +302,8 @@ export interface PageData {
       /** The session used last comes first. */
       sessions: SessionInWords[]
     }[]
+    /** The latest entries of the activity. */
+    activity: ShownActivity[]
     /** Path of the page that signs out all other browsers. */
     endOthers: string
     /** The result of the last change. */
@@ -352,15 +355,6 @@ export interface PageData {
     passkey?: { options: string; unknown?: string }
     /** The other methods, each with the text of its button. */
     methods: { name: string; label: string; logo?: string }[]
-  }
-  'sign-ins': {
-    /** The upstream issuers, each with the text of its button. */
-    methods: { name: string; label: string; logo?: string; isLinked: boolean }[]
-    hasPassword: boolean
-    /** The account has one link and no password: the link cannot be removed. */
-    isLast: boolean
-    /** The result of the last change. */
-    outcome?: string
   }
   'sign-out': {
     action: string

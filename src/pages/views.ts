@@ -42,34 +42,47 @@ declare module 'koa' {
     csrf?: string
     /** The client whose sign-in or consent page this is. */
     clientId?: string
+    /** The number of requests that wait for the answer of the user. */
+    waiting?: number
   }
 }
 
-/** The password may be in an external source. */
-const hasPassword = ({ password }: PageUser) => password !== undefined
-
 /**
- * The account navigation of the core, in order. The entries of features follow.
+ * The account navigation of the core, in order. `areasInOrder` adds those of
+ * features.
  */
 export const AREAS: Area[] = [
   { path: PLACES.home, icon: 'home', label: t => t('account.overview') },
+  { path: PLACES.security, icon: 'shield', label: t => t('security.title') },
+  { path: PLACES.sessions, icon: 'monitor', label: t => t('sessions.area') },
   {
     path: PLACES.applications,
     icon: 'applications',
-    label: t => t('account.nav_applications'),
-  },
-  {
-    path: PLACES.sessions,
-    icon: 'monitor',
-    label: t => t('account.nav_sessions'),
-  },
-  {
-    path: PLACES.password,
-    icon: 'key',
-    label: t => t('account.password'),
-    isFor: hasPassword,
+    label: t => t('applications.title'),
   },
 ]
+
+/** The order of the account navigation. */
+const MENU = [
+  PLACES.home,
+  PLACES.profile,
+  PLACES.security,
+  PLACES.sessions,
+  PLACES.applications,
+  PLACES.requests,
+]
+
+/** Returns entries of the account navigation in the order of the menu. */
+export const areasInOrder = (areas: Area[]) =>
+  areas.toSorted((a, b) => MENU.indexOf(a.path) - MENU.indexOf(b.path))
+
+/** Whether the menu of this page has the entry. */
+function isShown(area: Area, { state, path }: Context): boolean {
+  const { account, waiting = 0 } = state
+  if (account && area.isFor?.(account) === false) return false
+  if (area.path !== PLACES.requests) return true
+  return waiting > 0 || path.startsWith(PLACES.requests)
+}
 
 /**
  * A client as pages show it. `isUnchecked`: it registered itself, and its
@@ -190,6 +203,7 @@ export function createViews(
     links,
     assets: site,
     areas: AREAS,
+    waiting: 0,
     places: PLACES,
     signOut,
     initials,
@@ -300,14 +314,13 @@ export function createViews(
     data: PageData[T],
     status = 200,
   ) {
-    const { account, csrf, clientId = '', log } = ctx.state
+    const { account, csrf, clientId = '', log, waiting = 0 } = ctx.state
     ctx.status = status
     ctx.type = 'html'
     ctx.set('Cache-Control', 'no-store')
     const shown = {
-      areas: additions.areas.filter(
-        ({ isFor }) => !account || !isFor || isFor(account),
-      ),
+      areas: additions.areas.filter(area => isShown(area, ctx)),
+      waiting,
       user: account && { username: account.username, name: account.name },
       csrf,
       assets: { ...site, ...looks.get(clientId) },

@@ -57,6 +57,13 @@ const MINUTE_FORMAT: Intl.DateTimeFormatOptions = {
   timeZoneName: 'short',
 }
 
+const CLOCK_FORMAT: Intl.DateTimeFormatOptions = {
+  hour: 'numeric',
+  minute: '2-digit',
+  timeZone: 'UTC',
+  timeZoneName: 'short',
+}
+
 /** Scripts that are written from right to left. */
 const RTL =
   /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u
@@ -130,6 +137,7 @@ function createWords(
     timeZone: 'UTC',
   })
   const minutes = new Intl.DateTimeFormat(locale, MINUTE_FORMAT)
+  const clocks = new Intl.DateTimeFormat(locale, CLOCK_FORMAT)
   const recent = new Intl.RelativeTimeFormat(locale, { numeric: 'auto' })
   const numbers = new Intl.NumberFormat(locale, { maximumFractionDigits: 20 })
   const lists = new Intl.ListFormat(locale)
@@ -150,6 +158,15 @@ function createWords(
   const date = (seconds: number) => {
     const time = new Date(seconds * 1000)
     return { iso: time.toISOString(), words: dates.format(time) }
+  }
+  function ago(seconds: number) {
+    const minutes = Math.max(0, Math.floor((Date.now() / 1000 - seconds) / 60))
+    if (minutes >= DAY_MINUTES) return date(seconds)
+    const hours = Math.floor(minutes / 60)
+    const words = hours
+      ? recent.format(-hours, 'hour')
+      : recent.format(-minutes, 'minute')
+    return { ...date(seconds), words }
   }
   const pick = (texts: Record<string, string>) => {
     const byTag = new Map(
@@ -187,17 +204,17 @@ function createWords(
      * Like `date`. For the last 24 hours, the text says how long ago: the
      * user's time zone is unknown.
      */
-    ago(seconds: number) {
-      const minutes = Math.max(
-        0,
-        Math.floor((Date.now() / 1000 - seconds) / 60),
-      )
-      if (minutes >= DAY_MINUTES) return date(seconds)
-      const hours = Math.floor(minutes / 60)
-      const words = hours
-        ? recent.format(-hours, 'hour')
-        : recent.format(-minutes, 'minute')
-      return { ...date(seconds), words }
+    ago,
+
+    /**
+     * Like `ago`, below the heading of its day: the text has the hour and the
+     * minute (UTC).
+     */
+    time(seconds: number) {
+      const { iso } = date(seconds)
+      const isRecent = Date.now() / 1000 - seconds < DAY_MINUTES * 60
+      const clock = clocks.format(new Date(seconds * 1000))
+      return { iso, words: isRecent ? ago(seconds).words : clock }
     },
 
     /** Like `date`. The text says in how many minutes the time is. */

@@ -120,6 +120,8 @@ export const transferSchema = profileSchema.extend({
    * first.
    */
   change_password_by: time,
+  /** When the password was set. Absent: unknown. */
+  password_changed: time,
   /** Absent: no upstream issuer. */
   links: z
     .array(linkSchema)

@@ -158,6 +158,15 @@ const indexes = ({ email }: Account): [string, string][] => [
 export const isExpired = ({ change_password_by: due }: Account) =>
   due !== undefined && due <= now()
 
+/** Returns a changed account. A new password has the time of its change. */
+function withTimeOfPassword(
+  { password }: Account,
+  edited: Account | undefined,
+): Account | undefined {
+  if (!edited || edited.password === password) return edited
+  return { ...edited, password_changed: now() }
+}
+
 /** Returns the accounts in a store. */
 export function createDirectory(
   records: Records,
@@ -192,7 +201,9 @@ export function createDirectory(
   ) {
     const profile = profileSchema.parse(input)
     const hash =
-      password === undefined ? {} : { password: await hashPassword(password) }
+      password === undefined
+        ? {}
+        : { password: await hashPassword(password), password_changed: now() }
     const [link] = more.links ?? []
     const id =
       (link && (await names.reserved(linkName(link)))) ?? newAccountId()
@@ -217,7 +228,10 @@ export function createDirectory(
     return 'added'
   }
 
-  async function change(id: string, edit: Edit) {
+  const change = (id: string, edit: Edit) =>
+    write(id, current => withTimeOfPassword(current, edit(current)))
+
+  async function write(id: string, edit: Edit) {
     const apply = async ({ value }: Found<Account>) => {
       const edited = value && edit(value)
       const next = edited && { ...edited, id, updated: now() }
@@ -263,7 +277,7 @@ export function createDirectory(
     password: string,
   ): Promise<void> {
     const rehashed = await hashPassword(password)
-    await change(id, current =>
+    await write(id, current =>
       current.password === weak ? { ...current, password: rehashed } : current,
     )
   }

@@ -45,6 +45,12 @@ const LINK_PAGE = /^\/welcome\/[\w-]+$/
 /** Encoded, the URL of sign-in has three times as many. */
 const MAX_STATE_CHARS = 1024
 
+/** The CIBA requests of accounts, a feature. */
+export interface RequestsOfAccount {
+  /** Returns how many requests wait for the answer of a user. */
+  countWaiting(account: Account): Promise<number>
+}
+
 /** Dependencies of the pages, and the guards of their handlers. */
 export interface Site extends Dependencies {
   views: Views
@@ -93,10 +99,14 @@ export interface Site extends Dependencies {
     maxAge?: number,
   ): (ctx: Context) => Promise<void>
 
-  /** Returns a handler for a signed-in user who may make this change. */
+  /**
+   * Returns a handler for a signed-in user who may make this change.
+   * `needsProof`: whether a form makes such a change; by default each does.
+   */
   changing(
     change: ChangeEvent,
     handle: (ctx: Context, user: Submitted) => unknown,
+    needsProof?: (form: Form) => boolean,
   ): (ctx: Context) => Promise<void>
 
   /**
@@ -112,6 +122,7 @@ export function createSite(
   views: Views,
   provider: LibraryProvider,
   factors?: SecondFactors,
+  requests?: RequestsOfAccount,
 ): Site {
   const { settings, secrets, directory, proofs } = dependencies
   const signatures = (purpose: string) =>
@@ -130,6 +141,7 @@ export function createSite(
     const account =
       session && (await directory.findEnabled(session.accountId, session.since))
     ctx.state.account = account
+    if (account) ctx.state.waiting = await requests?.countWaiting(account)
     if (account && now() - session.since <= maxAge) return { account, session }
     const wanted = { ...parameters }
     if (Number.isFinite(maxAge)) wanted.max_age = String(maxAge)
@@ -208,15 +220,17 @@ export function createSite(
       await handle(ctx, { ...user, form })
     },
 
-    changing: (change, handle) => async ctx => {
-      const form = await readForm(ctx)
-      // A user without a session signs in once, for the change.
-      const user = await enter(ctx, undefined, FOR_CHANGE)
-      if (!user) return
-      admitForm(ctx, form, user)
-      if (await mayChange(ctx, user, change))
-        await handle(ctx, { ...user, form })
-    },
+    changing:
+      (change, handle, needsProof = () => true) =>
+      async ctx => {
+        const form = await readForm(ctx)
+        // A user without a session signs in once, for the change.
+        const user = await enter(ctx, undefined, FOR_CHANGE)
+        if (!user) return
+        admitForm(ctx, form, user)
+        if (!needsProof(form) || (await mayChange(ctx, user, change)))
+          await handle(ctx, { ...user, form })
+      },
 
     comeBack(ctx) {
       if (ctx.query.error)

@@ -20,7 +20,7 @@ import { startUpstream, type Upstream } from '../support/upstream.ts'
 import { PASSWORD } from '../support/usher.ts'
 
 const PROFILE = '/account/profile'
-const METHODS = '/account/sign-ins'
+const METHODS = '/account/security'
 const MAPPED_ACR = 'urn:example:mfa'
 const ESSENTIAL_PHR = {
   claims: JSON.stringify({ id_token: { acr: { essential: true, value: 'phr' } } }),
@@ -81,8 +81,8 @@ const ATTEMPTS: [change: string, path: string, fields: Record<string, string>][]
   ['another address', PROFILE, { email: 'thief@evil.example' }],
   ['new recovery codes', FACTORS, { codes: 'new' }],
   ['removal of a factor', FACTORS, { remove: 'any' }],
-  ['another sign-in method', METHODS, { add: 'example' }],
-  ['removal of a sign-in method', METHODS, { remove: 'example' }],
+  ['another sign-in method', METHODS, { link: 'example' }],
+  ['removal of a sign-in method', METHODS, { unlink: 'example' }],
 ]
 
 test('every change with a notice to the address has one', () => {
@@ -246,7 +246,7 @@ describe('a session from before the factor', () => {
     const browser = await signedIn(pair.usher, name)
     browser.others = [pair.upstream.issuer]
     await browser.open(METHODS)
-    await submitConfirmed(browser, { add: 'example' })
+    await submitConfirmed(browser, { link: 'example' })
     expect(browser.page.url.origin).toBe(pair.upstream.issuer)
     await addApp(pair.usher, name)
     await pair.continueAt(browser, name)
@@ -304,12 +304,12 @@ describe('notices', () => {
     const browser = await signedIn(pair.usher, name)
     browser.others = [pair.upstream.issuer]
     await browser.open(METHODS)
-    await submitConfirmed(browser, { add: 'example' })
+    await submitConfirmed(browser, { link: 'example' })
     await pair.continueAt(browser, name)
     expect((await account()).links).toHaveLength(1)
     expect((await mailsToUser())[0]?.content).toContain(words('notice.account_linked'))
     await browser.open(METHODS)
-    await browser.submit({ remove: 'example' })
+    await browser.submit({ unlink: 'example' })
     expect((await mailsToUser())[0]?.content).toContain(words('notice.account_unlinked'))
   })
 })

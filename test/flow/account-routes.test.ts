@@ -49,6 +49,7 @@ const PAGES = [
   '/account/applications',
   '/account/sessions',
   '/account/requests',
+  '/account/activity',
   '/account/signed-in',
 ]
 const CHANGES: Record<string, Change> = {
@@ -193,7 +194,7 @@ test.each(Object.entries(CHANGES))('a GET of %s changes nothing', async (...row)
 
 test('every page and every form requires a sign-in', async () => {
   const nobody = new Browser(usher.issuer)
-  for (const path of [...PAGES.slice(0, 4), ...Object.keys(CHANGES)]) {
+  for (const path of [...PAGES.slice(0, 5), ...Object.keys(CHANGES)]) {
     const answer = await send(nobody, path, { method: 'GET' })
     expect(answer.status, path).toBe(302)
     expect(answer.headers.get('location'), path).toMatch(/^\/api\/oauth\/authorize\?/)
@@ -211,7 +212,7 @@ test('every page and every form requires a sign-in', async () => {
 test('the pages cannot be cached, framed or read by another origin', async () => {
   const headers = { Origin: 'https://app.example.org' }
   const addresses = Object.values(CHANGES).map(({ address }) => address())
-  for (const path of [...PAGES.slice(0, 4), ...(await Promise.all(addresses))]) {
+  for (const path of [...PAGES.slice(0, 5), ...(await Promise.all(addresses))]) {
     const answer = await send(browser, path, { method: 'GET', headers })
     expect(answer.status).toBe(200)
     expect(answer.headers.get('cache-control')).toBe('no-store')

@@ -1,4 +1,5 @@
 import { expect } from 'vitest'
+import { createLanguages } from '../../src/pages/words.ts'
 import { Browser } from '../support/browser.ts'
 import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, userinfo } from '../support/journey.ts'
@@ -75,15 +76,33 @@ test('/account has the applications that the user has connected, or may use by `
   expect((await tilesOf()).map(tile => tile.querySelector('.mark')?.text)).toEqual(['B', 'D', 'W'])
 })
 
-test('/account says that the user is signed in with other browsers', async () => {
+test('/account says on how many devices the user is signed in', async () => {
   const browser = await signedIn(usher)
-  expect(browser.page.html.querySelector('main .row')).toBeNull()
-  for (const others of ['1 other browser', '2 other browsers']) {
-    await signedIn(usher)
+  for (const devices of ['Signed in on 1 device', 'Signed in on 2 devices']) {
     await browser.open('/account')
-    const notice = browser.page.html.querySelector('main a.row[href="/account/sessions"]')
-    expect(notice?.text).toContain(others)
+    const row = browser.page.html.querySelector('main a.row[href="/account/sessions"]')
+    expect(row?.text).toContain(devices)
+    await signedIn(usher)
   }
+})
+
+test('/account has the two latest entries of the activity', async () => {
+  const browser = await signedIn(usher)
+  await browser.open('/account')
+  const rows = browser.page.html.querySelectorAll('main li.row time')
+  expect(rows).toHaveLength(2)
+  expect(browser.page.text).toContain(words('activity.sign_in_succeeded_password'))
+})
+
+test('/account says when the password was changed, and that it alone protects the account', async () => {
+  const { page } = await signedIn(usher)
+  const { password_changed = 0 } = (await usher.directory.find(ada)) ?? {}
+  const date = createLanguages().english.date(password_changed).words
+  expect(textOf(page.text)).toContain(words('security.changed', { date }))
+  expect(textOf(page.text)).toContain(words('security.password_only'))
+  // No feature is on that an account could add.
+  expect(page.text).not.toContain(words('factors.passkeys'))
+  expect(page.text).not.toContain(words('account.requests'))
 })
 
 test('a user who cancels the sign-in of an account page does not get the sign-in page at once', async () => {

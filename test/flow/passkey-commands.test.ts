@@ -21,7 +21,9 @@ beforeAll(async () => {
   operated = await startOperated({ usher: { sign_in: SIGN_IN }, env: { USHER_SECRET } })
   ada = (await operated.service.addAccount(ADA)).id
   phone = new Authenticator(operated.service.issuer)
-  await addPasskey(await signedIn(operated.service), phone, 'my phone')
+  const browser = await signedIn(operated.service)
+  await addPasskey(browser, phone)
+  await browser.submit({ name: 'my phone' })
 })
 afterAll(() => operated.close())
 

@@ -28,7 +28,8 @@ afterAll(async () => {
 })
 
 test('accounts factors lists without secrets, and removes one', SLOW, async () => {
-  const { secret } = await addApp(operated.service, 'ada', 'my phone')
+  const { secret, browser } = await addApp(operated.service, 'ada')
+  await browser.submit({ name: 'my phone' })
   const { stdout } = await operated.usher('accounts factors ada')
   expect(stdout).toMatch(/^[\w-]{16} {2}totp {2}.* UTC {2}.* UTC {2}my phone\n/)
   expect(stdout).toContain('recovery codes left: 10')

@@ -134,7 +134,7 @@ describe('off', () => {
     await start({})
     await usher.records.of('Factors', { backup: true }).save(ada, factors)
     const browser = await signedIn(usher)
-    expect((await browser.open(FACTORS)).status).toBe(404)
+    expect((await browser.open('/account/factors')).status).toBe(404)
     const response = await fetch(`${usher.issuer}/.well-known/openid-configuration`)
     expect(await response.text()).not.toContain(TWO_FACTORS)
   })

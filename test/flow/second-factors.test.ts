@@ -98,9 +98,12 @@ test('a temporary password is replaced after the second factor, not before', asy
 
 describe('an app for one-time codes', () => {
   test('is added with a code, and needed at the next sign-in', async () => {
-    const { browser, codes } = await addApp(usher, name, 'my phone')
+    const { browser, codes } = await addApp(usher, name)
     expect(codes).toHaveLength(10)
-    await browser.open(FACTORS)
+    expect(browser.page.text).toContain(words('factors.added_totp'))
+    await browser.submit({ name: 'my phone' })
+    expect(browser.page.url.pathname).toBe(FACTORS)
+    expect(browser.page.text).toContain(words('factors.added'))
     expect(browser.page.text).toContain('my phone')
     expect(browser.page.text).toContain(words('factors.left.other', { count: '10' }))
     const opened = await atFactor(usher, name, { acr_values: TWO_FACTORS })
@@ -120,6 +123,68 @@ describe('an app for one-time codes', () => {
       'consent_given',
       'tokens_issued',
     ])
+  })
+
+  test('can be renamed; the page says whether the name has changed', async () => {
+    await addApp(usher, name)
+    const { browser } = await atFactor(usher, name)
+    await browser.submit({ code: await nextCode(usher, id) })
+    await browser.open(FACTORS)
+    const rename = browser.page.html.querySelector('a[href*="rename="]')?.getAttribute('href') ?? ''
+    for (const [typed, outcome] of [
+      ['work phone', 'renamed'],
+      ['work phone', 'unchanged'],
+      ['', 'unchanged'],
+    ]) {
+      await browser.open(rename)
+      await browser.submit({ name: typed ?? '' })
+      expect(browser.page.text).toContain(words(`factors.${outcome}`))
+    }
+    const { factors } = await factorsOf(usher, id)
+    expect(factors.map(factor => factor.name)).toEqual(['work phone'])
+    expect((await browser.open(`${FACTORS}?rename=another`)).url.search).toBe('')
+  })
+
+  test('opens with a link on the same phone, and its codes can be saved as a file', async () => {
+    const browser = await signedIn(usher, name)
+    await browser.open(`${FACTORS}?add=totp`)
+    await confirmed(browser)
+    const secret = secretOn(browser)
+    const link = browser.page.html.querySelector('.key a')?.getAttribute('href') ?? ''
+    expect(new URL(link).protocol).toBe('otpauth:')
+    expect(new URL(link).searchParams.get('secret')).toBe(secret)
+    await browser.submit({ code: codeOf(secret) })
+    const file = browser.page.html.querySelector('a[download]')?.getAttribute('href') ?? ''
+    const [, text = ''] = file.split(',')
+    expect(decodeURIComponent(text).split('\n')).toEqual([
+      `Usher, ${name}`,
+      ...codesOn(browser),
+      '',
+    ])
+  })
+
+  test('is found at the former address of the page', async () => {
+    const browser = await signedIn(usher, name)
+    expect((await browser.open('/account/factors')).url.pathname).toBe(FACTORS)
+    await browser.open('/account/factors?add=totp')
+    await confirmed(browser)
+    expect(browser.heading).toBe(words('factors.add_totp'))
+  })
+
+  test('the overview says that there is none, and leads to the page that adds it', async () => {
+    const browser = await signedIn(usher, name)
+    const add = `a[href="${FACTORS}?add=totp"]`
+    expect(browser.page.text).toContain(words('security.no_factor'))
+    expect(browser.page.html.querySelector(add)?.text).toContain(words('security.none'))
+    await addApp(usher, name)
+    await browser.open('/account')
+    expect(browser.page.text).toContain(words('security.enough'))
+    expect(browser.page.html.querySelector(add)).toBeNull()
+    await usher.records
+      .of<{ recovery: string[] }>('Factors', { backup: true })
+      .change(id, ({ value }) => value && { ...value, recovery: [] })
+    await browser.open('/account')
+    expect(browser.page.text).toContain(words('security.no_codes'))
   })
 
   test('is not added with a wrong code, and the page shows the same key again', async () => {

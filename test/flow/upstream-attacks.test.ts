@@ -216,9 +216,9 @@ describe('authorization responses', () => {
     const browser = newBrowser()
     await browser.open('/account')
     await browser.submit(credentials('adder'))
-    await browser.open('/account/sign-ins')
+    await browser.open('/account/security')
     issuer.state.behaviour = { response: { state: undefined }, claims: { sub: 'added' } }
-    await submitConfirmed(browser, { add: 'example' })
+    await submitConfirmed(browser, { link: 'example' })
     issuer.state.idToken = 'none'
     const [signedOut, other] = [newBrowser(), await signIn({ claims: { sub: 'another' } })]
     issuer.state.idToken = 'none'
@@ -244,8 +244,8 @@ describe('authorization responses', () => {
     await own.submit(credentials('owner'))
     const { id = '' } = (await usher.directory.findByUsername('owner')) ?? {}
     const [session] = await usher.sessions.list(id)
-    await own.open('/account/sign-ins')
-    await submitConfirmed(own, { add: 'example' })
+    await own.open('/account/security')
+    await submitConfirmed(own, { link: 'example' })
     states.push(issuer.state.requests.at(-1)?.searchParams.get('state'))
     expect(interaction.length).toBeGreaterThan(20)
     for (const state of states) {
@@ -420,16 +420,16 @@ describe('the log has why an issuer is unavailable', () => {
     const browser = new Browser(fresh.issuer, fetch, [issuer.issuer])
     await browser.open('/account')
     await browser.submit(credentials('local'))
-    await browser.open('/account/sign-ins')
+    await browser.open('/account/security')
     issuer.state.behaviour = { faults: { [DISCOVERY]: 'reset' } }
-    await submitConfirmed(browser, { add: 'example' })
-    expect(browser.page.url.search).toBe('?outcome=failed')
+    await submitConfirmed(browser, { link: 'example' })
+    expect(browser.page.url.search).toBe('?outcome=method_failed')
     expect(detail(fresh)[0]?.detail).toMatch(/^example: other side closed/)
     issuer.state.behaviour = {}
-    await browser.open('/account/sign-ins')
+    await browser.open('/account/security')
     const { write } = fresh.store
     fresh.store.write = () => Promise.reject(new StoreUnavailable('away'))
-    await submitConfirmed(browser, { add: 'example' })
+    await submitConfirmed(browser, { link: 'example' })
     fresh.store.write = write
     expect(browser.page.status).toBe(503)
   })

@@ -197,7 +197,7 @@ describe('a claim that the issuer no longer sends', () => {
 })
 
 describe('an account has one link to an issuer', () => {
-  const METHODS = '/account/sign-ins'
+  const METHODS = '/account/security'
   const trusted = (browser: Browser) => {
     const both = new Browser(usher.issuer, fetch, [issuers.link?.issuer ?? ''])
     both.jar = browser.jar
@@ -209,7 +209,7 @@ describe('an account has one link to an issuer', () => {
     const { state } = issuers.link as HostileIssuer
     state.behaviour = { claims: { sub: subject } }
     await own.open(METHODS)
-    await submitConfirmed(own, { add: 'link' })
+    await submitConfirmed(own, { link: 'link' })
     return own
   }
   const linksOf = async (username: string) =>
@@ -245,7 +245,7 @@ describe('an account has one link to an issuer', () => {
       links: [...links, { issuer, subject: 'several-2' }, elsewhere],
     }))
     await browser.open(METHODS)
-    await submitConfirmed(browser, { remove: 'link' })
+    await submitConfirmed(browser, { unlink: 'link' })
     expect(browser.page.text).toContain('You can no longer sign in this way.')
     expect(await linksOf('several')).toEqual(['several'])
     const subjects = events('account_unlinked').map(({ subject }) => subject)
@@ -269,7 +269,7 @@ describe('an account has one link to an issuer', () => {
     expect(await usher.directory.find(id)).toMatchObject({ email_verified: false })
     await verify(isVerified)
     await browser.open(METHODS)
-    await browser.submit({ remove: 'link' })
+    await browser.submit({ unlink: 'link' })
     const left = (await usher.directory.find(id))?.email
     expect(left).toBe(isVerified ? 'owner@example.com' : undefined)
   })
@@ -283,7 +283,7 @@ describe('an account has one link to an issuer', () => {
     const { body } = await redeem(usher, code, request)
     expect((await userinfo(usher, body.access_token)).status).toBe(200)
     await byPassword.open(METHODS)
-    await submitConfirmed(byPassword, { remove: 'link' })
+    await submitConfirmed(byPassword, { unlink: 'link' })
     expect(await isSignedIn(browser)).toBe(false)
     expect((await userinfo(usher, body.access_token)).status).toBe(401)
     expect((await refresh(usher, body.refresh_token, 'first')).body.error).toBe('invalid_grant')
@@ -305,11 +305,11 @@ describe('an account has one link to an issuer', () => {
         if (++writes >= failing) throw new StoreUnavailable('cut')
         return write.call(usher.store, changes)
       })
-      await submitConfirmed(byPassword, { remove: 'link' })
+      await submitConfirmed(byPassword, { unlink: 'link' })
       spy.mockRestore()
       isDone = byPassword.page.status === 200
       byPassword.pages.pop()
-      await submitConfirmed(byPassword, { remove: 'link' })
+      await submitConfirmed(byPassword, { unlink: 'link' })
       expect(byPassword.page.text, `write ${failing}`).toContain('You can no longer sign in')
       expect(await isSignedIn(browser), `write ${failing}`).toBe(false)
       expect(await linksOf('unlucky')).toEqual([])

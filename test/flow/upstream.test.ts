@@ -10,7 +10,7 @@ import { LABEL, startUpstream, type Upstream, withUpstreams } from '../support/u
 import { ADA, CLIENTS, GRACE, PASSWORD, startUsher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
-const METHODS = '/account/sign-ins'
+const METHODS = '/account/security'
 const MAPPED_ACR = 'urn:example:strong'
 const PASSWORD_ACR = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
 
@@ -149,7 +149,7 @@ describe('accounts: link', () => {
 
   const add = async (browser: Browser) => {
     await browser.open(METHODS)
-    await submitConfirmed(browser, { add: 'example' })
+    await submitConfirmed(browser, { link: 'example' })
     await pair.continueAt(browser)
   }
 
@@ -170,7 +170,7 @@ describe('accounts: link', () => {
     expect((await idTokenBy(pair)).sub).toBe(ada?.id)
 
     await browser.open(METHODS)
-    await submitConfirmed(browser, { remove: 'example' })
+    await submitConfirmed(browser, { unlink: 'example' })
     expect(browser.page.text).toContain('You can no longer sign in this way.')
     await expect(idTokenBy(pair)).rejects.toThrow('You cannot sign in this way')
   })
@@ -199,7 +199,7 @@ describe('accounts: link', () => {
     await browser.open(METHODS)
     expect(browser.page.text).toContain('This is your only way to sign in')
     expect(browser.page.text).not.toContain('name="remove"')
-    await submitConfirmed(browser, { remove: 'example' })
+    await submitConfirmed(browser, { unlink: 'example' })
     const after = await pair.usher.directory.findByUsername('ada')
     expect(after?.links).toHaveLength(1)
   })

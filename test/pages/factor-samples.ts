@@ -7,62 +7,75 @@ import { state } from './sample.ts'
 
 /** A morning in spring. */
 const TIME = 1_777_000_000
-const area = '/account/factors'
 const app = { nonce: 'sample', ...describeSecret(Buffer.alloc(20, 7), 'Usher', 'ada') }
 const codes = Array.from({ length: 10 }, (_, i) => `kq4v-9x2c-7ah${'abcdefghjk'[i]}`)
 
 const passkey = JSON.stringify({ challenge: 'AAAA', rpId: 'preview.example' })
+const addedApp = ({ t }: Words) => ({ type: 'totp' as const, id: 'a', name: t('factors.totp') })
 
-function list(words: Words, changes: Partial<PageData['factors']> = {}): PageData['factors'] {
-  const created = words.date(TIME)
-  const factors = [
-    { id: 'a', type: 'totp' as const, name: words.t('factors.totp'), created },
-    {
-      id: 'b',
-      type: 'totp' as const,
-      name: 'My phone',
-      created,
-      used: { ...created, where: 'Firefox, Android' },
-    },
+type Security = PageData['security']
+type Section = NonNullable<Security['factors']>
+
+/** The factors of an account that has some of each kind. */
+export function factorsSection(words: Words, changes: Partial<Section> = {}): Section {
+  const { t, date } = words
+  const created = t('factors.since', { date: date(TIME).words })
+  const time = date(TIME).words
+  const browser = t('sessions.browser', { browser: 'Chrome', system: 'Windows' })
+  const apps = [
+    { id: 'a', name: t('factors.totp'), created },
+    { id: 'b', name: 'My phone', created, used: t('factors.used', { time }) },
   ]
-  const title = words.t('factors.title')
+  const used = t('factors.used_with', { time, browser })
+  const passkeys = [
+    { id: 'p', name: browser, created, used },
+    { id: 'q', name: t('factors.passkey'), created },
+  ]
   const left = words.plural('factors.left', 8)
-  return { title, factors, hasApps: true, isLast: false, left, ...changes }
+  return { passkeys, apps, accepted: '{}', isLast: false, left, ...changes }
 }
 
-function passkeys(words: Words, changes: Partial<PageData['factors']> = {}): PageData['factors'] {
-  const created = words.date(TIME)
-  const factors = [
-    {
-      id: 'p',
-      type: 'passkey' as const,
-      name: words.t('factors.passkey'),
-      created,
-      used: { ...created, where: 'Chrome, Windows' },
-    },
-    ...list(words).factors.slice(1),
-  ]
-  const title = words.t('factors.title_passkeys')
-  return list(words, { title, factors, passkeys: '{}', ...changes })
-}
+const security = (words: Words, factors: Partial<Section>, more: Partial<Security> = {}) => ({
+  password: { changed: words.date(TIME) },
+  factors: factorsSection(words, factors),
+  ...more,
+})
+const none = { passkeys: [], apps: [], left: undefined }
+const elsewhere = ({ plural }: Words) => ({
+  text: plural('account.elsewhere', 1),
+  end: '/account/sessions/end',
+})
 
 export const factorStates = [
-  state('factors', 'factors', words => list(words)),
-  state('factors-none', 'factors', words => list(words, { factors: [] })),
-  state('factors-removed', 'factors', words =>
-    list(words, {
-      outcome: words.t('factors.removed'),
-      left: words.plural('factors.left', 1),
-      elsewhere: { text: words.plural('account.elsewhere', 1), end: '/account/sessions/end' },
+  state('security', 'security', words => security(words, {})),
+  state('security-none', 'security', words => security(words, none)),
+  state('security-added', 'security', words =>
+    security(words, { apps: undefined }, { outcome: { text: words.t('factors.added') } }),
+  ),
+  state('security-removed', 'security', words => {
+    const outcome = { text: words.t('factors.removed') }
+    const left = words.plural('factors.left', 1)
+    return security(words, { left }, { outcome, elsewhere: elsewhere(words) })
+  }),
+  ...(['renamed', 'unchanged'] as const).map(key =>
+    state(`security-${key}`, 'security', words => {
+      const outcome = { text: words.t(`factors.${key}`), isWrong: key === 'unchanged' }
+      return security(words, { passkeys: undefined, accepted: undefined }, { outcome })
     }),
   ),
-  state('factors-last', 'factors', words =>
-    list(words, { isLast: true, factors: list(words).factors.slice(1) }),
+  state('security-last', 'security', words =>
+    security(words, { isLast: true, apps: [], passkeys: factorsSection(words).passkeys?.slice(1) }),
   ),
-  state('factors-passkeys', 'factors', words => passkeys(words)),
-  state('factors-passkeys-none', 'factors', words =>
-    passkeys(words, { factors: [], hasApps: false, title: words.t('factors.passkeys') }),
-  ),
+  state('security-password', 'security', () => ({ password: {} })),
+  state('security-outside', 'security', () => ({})),
+  state('name-factor', 'name-factor', words => ({ ...addedApp(words), isAdded: false })),
+  state('name-factor-added', 'name-factor', words => ({ ...addedApp(words), isAdded: true })),
+  state('name-passkey-added', 'name-factor', ({ t }) => ({
+    type: 'passkey',
+    id: 'p',
+    name: t('sessions.browser', { browser: 'Safari', system: 'iOS' }),
+    isAdded: true,
+  })),
   state('factor-app', 'new-factor', () => ({ app })),
   state('factor-app-wrong', 'new-factor', ({ t }) => ({ app, problem: t('factors.wrong') })),
   state('factor-app-clock', 'new-factor', ({ t }) => ({ app, problem: t('factors.clock') })),
@@ -108,11 +121,30 @@ export const factorStates = [
     problem: t('factors.passkey_failed'),
     failed: '4kq2v9x0c7ah',
   })),
-  state('recovery-codes', 'recovery-codes', () => ({ codes })),
-  state('recovery-codes-elsewhere', 'recovery-codes', ({ plural }) => ({
+  state('recovery-codes', 'recovery-codes', words => ({
     codes,
-    elsewhere: { text: plural('account.elsewhere', 2), end: '/account/sessions/end' },
+    added: addedApp(words),
+    isSignIn: true,
   })),
-  state('recovery-codes-account', 'recovery-codes', () => ({ codes, area })),
-  state('factor-added', 'recovery-codes', () => ({ codes: [] })),
+  state('recovery-codes-elsewhere', 'recovery-codes', words => ({
+    codes,
+    added: { ...addedApp(words), type: 'passkey' },
+    isSignIn: true,
+    elsewhere: elsewhere(words),
+  })),
+  state('recovery-codes-account', 'recovery-codes', words => ({
+    codes,
+    added: addedApp(words),
+    isSignIn: false,
+  })),
+  state('recovery-codes-renewed', 'recovery-codes', words => ({
+    codes,
+    isSignIn: false,
+    elsewhere: elsewhere(words),
+  })),
+  state('factor-added', 'recovery-codes', words => ({
+    codes: [],
+    added: addedApp(words),
+    isSignIn: true,
+  })),
 ]

@@ -48,10 +48,17 @@ test('sign in, choose, allow, and remove the access again with Tab, Space and En
   expect(claims).not.toHaveProperty('email')
 
   await page.goto(`${stage.usher.issuer}/account`)
-  const areas = [menu, 'Overview', 'Applications', 'Sessions', 'Password', 'Activity']
+  const areas = [
+    'Skip to the content',
+    menu,
+    'Overview',
+    'Security',
+    'Devices and activity',
+    'Connected applications',
+  ]
   const last = areas.at(-1) ?? ''
   expect(await tabTo(page, last)).toEqual(visible(...areas))
-  await tabTo(page, 'Applications')
+  await tabTo(page, 'Connected applications')
   await keyboard.press('Enter')
   await page.waitForURL('**/account/applications')
   expect((await tabTo(page, last)).at(-1)?.isFocusVisible).toBe(true)
@@ -68,11 +75,14 @@ test('sign in, choose, allow, and remove the access again with Tab, Space and En
   await keyboard.press('Shift+Tab')
   await keyboard.press('Space')
   await page.getByRole('status').waitFor()
-  expect(await tabTo(page, 'Overview')).toEqual(visible(menu, 'Overview'))
+  expect(await tabTo(page, 'Overview')).toEqual(visible(...areas.slice(0, 3)))
   await keyboard.press('Enter')
   await page.waitForURL('**/account')
 
-  await tabTo(page, 'Password')
+  await tabTo(page, 'Security')
+  await keyboard.press('Enter')
+  await page.waitForURL('**/account/security')
+  await tabTo(page, 'Change password')
   await keyboard.press('Enter')
   await page.getByRole('heading', { name: 'Change your password' }).waitFor()
   const another = 'another battery, another staple'
@@ -90,6 +100,12 @@ test('sign in, choose, allow, and remove the access again with Tab, Space and En
   await page.waitForURL('**/account')
 
   await tabTo(page, menu)
+  await keyboard.press('Enter')
+  const panel = page.locator('.panel')
+  await panel.waitFor()
+  await keyboard.press('Escape')
+  await panel.waitFor({ state: 'hidden' })
+  expect((await focused(page))?.name).toBe(menu)
   await keyboard.press('Enter')
   expect(await tabTo(page, 'Sign out')).toEqual(visible('Your account', 'Sign out'))
   await keyboard.press('Enter')

@@ -1,6 +1,6 @@
 // The pages of backchannel authentication requests in every state.
 
-import { type PageData, PLACES } from '../../src/pages/page-data.ts'
+import type { PageData } from '../../src/pages/page-data.ts'
 import type { Words } from '../../src/pages/words.ts'
 import { LONG, state } from './sample.ts'
 
@@ -26,9 +26,7 @@ export function requestStates(account: (words: Words) => PageData['account']) {
     ...[1, 2].map(count =>
       state(`account-waiting-${count}`, 'account', words => ({
         ...account(words),
-        notices: [
-          { icon: 'bell', text: words.plural('account.waiting', count), path: PLACES.requests },
-        ],
+        requests: words.plural('account.waiting', count),
       })),
     ),
     state('requests', 'requests', words => list(words)),

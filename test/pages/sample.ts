@@ -1,26 +1,24 @@
 // A state of a page with sample data.
 
 import { type Area, type PageData, PLACES } from '../../src/pages/page-data.ts'
-import { AREAS, type Views } from '../../src/pages/views.ts'
+import { AREAS, areasInOrder, type Views } from '../../src/pages/views.ts'
 import type { Words } from '../../src/pages/words.ts'
 
 /** The signed-in user of all samples. */
 export const USER = { username: 'ada', name: 'Ada Lovelace' }
 
 /** The account navigation with the entries of every feature. */
-const areas: Area[] = [
+const areas: Area[] = areasInOrder([
   ...AREAS,
-  { path: '/account/profile', icon: 'pen', label: t => t('profile.title') },
-  { path: PLACES.activity, icon: 'clock', label: t => t('account.nav_activity') },
-  { path: PLACES.signIns, icon: 'person', label: t => t('sign_ins.title') },
-  { path: '/account/factors', icon: 'shield', label: t => t('factors.title') },
+  { path: PLACES.profile, icon: 'pen', label: t => t('profile.title') },
   { path: PLACES.requests, icon: 'bell', label: t => t('account.requests') },
-]
+])
 const SHOWN = {
   user: USER,
   csrf: 'sample',
   signOut: '#',
   areas,
+  waiting: 2,
 }
 
 export interface State {

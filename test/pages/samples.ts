@@ -4,7 +4,7 @@
 import { FACTORS, USER_EVENTS, WITH_FACTOR } from '../../src/account/activity.ts'
 import { NOTICES } from '../../src/account/mail-queue.ts'
 import { CODES } from '../../src/pages/error.ts'
-import { type PageData, PLACES } from '../../src/pages/page-data.ts'
+import { type PageData, PLACES, type ShownActivity } from '../../src/pages/page-data.ts'
 import { markOf } from '../../src/pages/views.ts'
 import type { Words } from '../../src/pages/words.ts'
 import { SCOPE_ICONS } from '../../src/sign-in/consent-page.ts'
@@ -148,12 +148,16 @@ function signOutThere({ t }: Words, title: string, effect: string): PageData['co
 
 const browserName = ({ t }: Words) => t('sessions.browser', { browser: 'Firefox', system: 'Linux' })
 
-function signIns(words: Words, outcome = 'added'): PageData['sign-ins'] {
+/** The page of an account with sign-in methods. */
+function methods({ t }: Words, result?: string): PageData['security'] {
+  const isWrong = result === 'failed' || result === 'taken'
   return {
-    methods: METHODS.map(method => ({ ...method, isLinked: method.name === 'example' })),
-    hasPassword: true,
-    isLast: false,
-    outcome: words.t(`sign_ins.${outcome}`),
+    password: {},
+    methods: {
+      methods: METHODS.map(method => ({ ...method, isLinked: method.name === 'example' })),
+      isLast: false,
+    },
+    outcome: result ? { text: t(`sign_ins.${result}`), isWrong } : undefined,
   }
 }
 
@@ -161,14 +165,14 @@ function sessions(words: Words, done?: string): PageData['sessions'] {
   const { t, date } = words
   const here = {
     name: browserName(words),
-    network: '203.0.113.0/24',
+    network: '203.0.113.x',
     isPhone: false,
     since: date(TIME - DAY),
     lastUsed: date(TIME),
     clients: [CLIENT.client_name, LONG],
     end: PLACES.end,
   }
-  const phone = { ...here, name: 'Safari', network: '2001:db8:1234::/48', isPhone: true }
+  const phone = { ...here, name: 'Safari', network: '2001:db8:1234:x', isPhone: true }
   const unknown = { ...here, name: t('sessions.unknown'), network: undefined, clients: [] }
   const many = Array.from({ length: 3 }, (_, i) => ({ ...here, since: date(TIME - i * DAY) }))
   const groups = [
@@ -176,25 +180,45 @@ function sessions(words: Words, done?: string): PageData['sessions'] {
     { end: PLACES.end, count: t('sessions.count', { count: '3' }), sessions: many },
     { end: PLACES.end, sessions: [unknown] },
   ]
-  return { here, groups: done ? [] : groups, endOthers: '#', done }
+  return {
+    here,
+    groups: done ? [] : groups,
+    activity: entries(words).slice(0, 5),
+    endOthers: '#',
+    done,
+  }
+}
+
+function entries(words: Words): ShownActivity[] {
+  const { t, date } = words
+  const at = date(TIME)
+  const where = t('sessions.network', { network: '203.0.113.x' })
+  const byUser = [CLIENT.client_name, browserName(words), where]
+  const ofEvents = USER_EVENTS.map(event => {
+    const isOfOperator = ['password_set', 'account_changed'].includes(event)
+    const attempts =
+      event === 'sign_in_failed' ? [t('activity.attempts', { count: '3' }), ...byUser] : byUser
+    return { event, text: t(`activity.${event}`), facts: isOfOperator ? [] : attempts, at }
+  })
+  const ofFactors = WITH_FACTOR.flatMap(event =>
+    FACTORS.map(factor => ({ event, text: t(`activity.${event}_${factor}`), facts: byUser, at })),
+  )
+  const event = 'sign_in_succeeded'
+  const host = 'login.example.org'
+  return [
+    { event, text: t('activity.sign_in_succeeded_password'), facts: byUser, at },
+    { event, text: t('activity.sign_in_succeeded_upstream', { host }), facts: byUser, at },
+    ...ofFactors,
+    ...ofEvents,
+  ]
 }
 
 function activity(words: Words): PageData['activity'] {
-  const at = words.date(TIME)
-  const byUser = {
-    browser: browserName(words),
-    network: '203.0.113.0/24',
-    client: CLIENT.client_name,
+  const all = entries(words)
+  const days = [all.slice(0, 4), all.slice(4)]
+  return {
+    days: days.map((some, i) => ({ day: words.date(TIME - i * DAY), entries: some })),
   }
-  const entries = USER_EVENTS.map(event => {
-    const isOfOperator = ['password_set', 'account_changed'].includes(event)
-    const count = event === 'sign_in_failed' ? 3 : 1
-    return { event, count, at, ...(!isOfOperator && byUser) }
-  })
-  const byFactor = WITH_FACTOR.flatMap(event =>
-    FACTORS.map(factor => ({ event, factor, count: 1, at, ...byUser })),
-  )
-  return { entries: [...entries, ...byFactor] }
 }
 
 const password = (problems: PageData['password']['problems'] = {}) => ({
@@ -203,29 +227,69 @@ const password = (problems: PageData['password']['problems'] = {}) => ({
 
 const NAMES = ['Calendar', 'Expenses and travel', 'Intranet', 'Mail', 'Notes', LONG, 'Wiki']
 
-function account(words: Words, others = 3): PageData['account'] {
-  const { t, plural, date } = words
-  const newSignIn = { place: `${browserName(words)}, 203.0.113.0/24`, time: date(TIME).words }
-  const facts = [
-    { label: t('account.username'), value: USER.username },
-    { label: t('account.email'), value: `ada@example.org (${t('account.unverified')})` },
-  ]
+type Account = PageData['account']
+
+/** The overview of an account with this protection. */
+function account(words: Words, verdict = 'enough', changes: Partial<Account> = {}): Account {
+  const { t, plural, date, number } = words
+  const isEnough = !['no_factor', 'no_codes'].includes(verdict)
+  const hasFactors = verdict === 'enough' || verdict === 'no_codes'
+  const add = hasFactors ? undefined : t('factors.add')
+  const row = (icon: string, label: string, value: string, path: string, action?: string) => ({
+    icon,
+    label,
+    value,
+    path,
+    action,
+  })
+  const left = plural('security.left', verdict === 'no_codes' ? 0 : 8)
+  const renew = verdict === 'no_codes' ? t('factors.renew') : undefined
+  const count = hasFactors ? number(1) : t('security.none')
+  const changed = t('security.changed', { date: date(TIME).words })
+  const devices = plural('security.devices', hasFactors ? 3 : 1)
+  const codes = row('codes', t('factors.codes_title'), left, PLACES.security, renew)
   return {
-    facts,
-    notices: [
-      {
-        icon: 'alert',
-        text: t('address.own_notice', { email: 'ada@example.org' }),
-        path: PLACES.confirmAddress,
-      },
-      { icon: 'alert', text: t('activity.new_sign_in', newSignIn), path: PLACES.activity },
-      { icon: 'monitor', text: plural('account.elsewhere', others), path: PLACES.sessions },
+    facts: [
+      { label: t('account.username'), value: USER.username },
+      { label: t('account.email'), value: 'ada@example.org' },
     ],
+    edit: PLACES.profile,
+    security: {
+      verdict: { text: t(`security.${verdict}`), isEnough },
+      rows: [
+        row('key', t('account.password'), hasFactors ? changed : t('security.set'), '#'),
+        row('fingerprint', t('factors.passkeys'), count, '#', add),
+        row('phone', t('factors.apps'), count, '#', add),
+        ...(hasFactors ? [codes] : []),
+        row('monitor', t('sessions.devices'), devices, PLACES.sessions),
+      ],
+    },
     applications: NAMES.map(name => ({
       name,
       url: '#',
       mark: markOf(name, name, name === 'Intranet' ? LOGO : undefined),
     })),
+    activity: entries(words).slice(0, 2),
+    ...changes,
+  }
+}
+
+/** The overview of an account that has just begun. */
+const newcomer = (words: Words) => account(words, 'no_factor', { applications: [], activity: [] })
+
+/** The overview with everything that a user should look at. */
+function alarming(words: Words): Account {
+  const { t, date } = words
+  const shown = account(words, 'no_factor')
+  const from = t('sessions.network', { network: '203.0.113.x' })
+  const place = `${browserName(words)}, ${from}`
+  const newSignIn = t('activity.new_sign_in', { place, time: date(TIME).words })
+  const email = `ada@example.org (${t('account.unverified')})`
+  return {
+    ...shown,
+    facts: [...shown.facts.slice(0, 1), { label: t('account.email'), value: email }],
+    confirm: PLACES.confirmAddress,
+    security: { ...shown.security, newSignIn },
   }
 }
 
@@ -344,12 +408,11 @@ export const STATES: State[] = [
   state('navigate', 'navigate', () => ({ url: '#on' })),
   state('hand-over', 'hand-over', () => ({ action: '#', fields: { code: 'sample' } })),
   state('account', 'account', words => account(words)),
-  state('account-elsewhere', 'account', words => account(words, 1)),
-  state('account-quiet', 'account', words => ({
-    ...account(words),
-    notices: [],
-    applications: [],
-  })),
+  state('account-new', 'account', newcomer),
+  state('account-alarming', 'account', alarming),
+  ...['no_codes', 'passkey_beside', 'password_only', 'elsewhere'].map(verdict =>
+    state(`account-${verdict.replace('_', '-')}`, 'account', words => account(words, verdict)),
+  ),
   state('applications', 'applications', words => ({
     applications: [paying(words), implicit(words), unchecked(words), gone(words)],
   })),
@@ -365,16 +428,15 @@ export const STATES: State[] = [
   state('remove-lingering', 'confirm', words =>
     removal(words, words.t('applications.lingers', { apis: 'Calendar', minutes: '10' })),
   ),
-  ...['added', 'removed', 'failed', 'taken'].map(outcome =>
-    state(`sign-ins-${outcome}`, 'sign-ins', words => signIns(words, outcome)),
+  ...['added', 'removed', 'failed', 'taken'].map(result =>
+    state(`methods-${result}`, 'security', words => methods(words, result)),
   ),
-  state('sign-ins-last', 'sign-ins', words => ({
-    ...signIns(words),
-    hasPassword: false,
-    isLast: true,
-  })),
+  state('methods-last', 'security', words => {
+    const { methods: shown = { methods: [] } } = methods(words)
+    return { methods: { ...shown, isLast: true } }
+  }),
   state('activity', 'activity', activity),
-  state('activity-none', 'activity', () => ({ entries: [] })),
+  state('activity-none', 'activity', () => ({ days: [] })),
   state('sessions', 'sessions', words => sessions(words)),
   state('sessions-ended', 'sessions', words => sessions(words, words.t('sessions.ended'))),
   state('sessions-ended-others', 'sessions', words =>

@@ -39,6 +39,7 @@ const PATHS = [
   '/account/requests/answer',
   '/account/signed-in',
   '/account/factors',
+  '/account/security',
   '/account/activity',
   '/account/profile',
   '/account/sign-ins',

@@ -9,7 +9,7 @@ import { confirmed, credentials, open, signedIn, words } from './people.ts'
 import type { Usher } from './usher.ts'
 
 export const TWO_FACTORS = 'https://refeds.org/profile/mfa'
-export const FACTORS = '/account/factors'
+export const FACTORS = '/account/security'
 
 /** The key of the app on a page that shows it. */
 export function secretOn(browser: Browser): string {
@@ -45,12 +45,12 @@ export const codesOn = (browser: Browser): string[] =>
   browser.page.html.querySelectorAll('.recovery code').map(code => code.text)
 
 /** Adds an app on the account page. Returns the browser, at the page of the recovery codes. */
-export async function addApp(usher: Pick<Usher, 'issuer'>, username = 'ada', name = '') {
+export async function addApp(usher: Pick<Usher, 'issuer'>, username = 'ada') {
   const browser = await signedIn(usher, username)
   await browser.open(`${FACTORS}?add=totp`)
   await confirmed(browser)
   const secret = secretOn(browser)
-  await browser.submit({ name, code: codeOf(secret) })
+  await browser.submit({ code: codeOf(secret) })
   if (browser.heading !== words('factors.codes_title')) {
     throw new Error(`no app was added: "${browser.heading}" ${browser.page.text}`)
   }

@@ -207,10 +207,10 @@ export const usePasskey = (browser: Browser, authenticator: Authenticator, wrong
   browser.submit({ passkey: authenticator.get(optionsOn(browser), wrong) })
 
 /** Adds a passkey on the account page of a browser that is signed in. */
-export async function addPasskey(browser: Browser, authenticator: Authenticator, name = '') {
+export async function addPasskey(browser: Browser, authenticator: Authenticator) {
   await browser.open(`${FACTORS}?add=passkey`)
   await confirmed(browser)
-  await browser.submit({ name, passkey: authenticator.create(optionsOn(browser)) })
+  await browser.submit({ passkey: authenticator.create(optionsOn(browser)) })
   if (browser.page.status !== 200 || browser.heading === words('factors.add_passkey')) {
     throw new Error(`no passkey was added: "${browser.heading}" ${browser.page.text}`)
   }

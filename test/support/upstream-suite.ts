@@ -273,7 +273,7 @@ export function upstreamSuite(startIssuer: StartIssuer, timeout?: number) {
     })
     expect(claims).toMatchObject({ preferred_username: 'local', acr: MAPPED_ACR })
 
-    await page.goto(`${usher.issuer}/account/sign-ins`)
+    await page.goto(`${usher.issuer}/account/security`)
     await page.getByRole('button', { name: 'Remove' }).click()
     expect(await page.getByRole('status').textContent()).toBe('You can no longer sign in this way.')
     expect(visit.complaints.policyViolations).toEqual([])

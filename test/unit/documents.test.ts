@@ -88,7 +88,7 @@ test('every reason of a failed sign-in is documented', () => {
 test('every account page is documented', () => {
   const source = globSync('src/**/*.ts', { cwd: ROOT }).map(read).join('\n')
   const paths = [...source.matchAll(/'(\/account\/[a-z-]+)'/g)].map(([, path = '']) => path)
-  expect(paths).toContain('/account/factors')
+  expect(paths).toContain('/account/security')
   // These have no page of their own.
   const shown = paths.filter(path => !/\/(signed-in|sign-out)$/.test(path))
   const text = page('docs/account-pages.md')

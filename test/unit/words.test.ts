@@ -70,6 +70,10 @@ const SIGN_IN =
   'failed passkey_failed upstream_failed upstream_old upstream_unavailable upstream_unknown'
 /** The errors of a second factor, and its usual names. */
 const FACTORS = ['clock', 'wrong', 'passkey_failed', 'passkey_not_added', 'passkey', 'totp']
+/** The results of a change of factors. */
+const CHANGED = ['added', 'removed', 'renamed', 'unchanged']
+/** Whether the protection of an account is enough. */
+const VERDICTS = ['enough', 'no_codes', 'no_factor', 'passkey_beside', 'password_only', 'elsewhere']
 const SIGN_INS = ['added', 'removed', 'failed', 'taken']
 
 /** The mails. */
@@ -91,7 +95,7 @@ test('every key that a page uses has a text', () => {
   expect(missing).toEqual([])
 })
 
-test('a composed key begins with one of eleven prefixes', () => {
+test('a composed key begins with one of twelve prefixes', () => {
   const dynamic = calls
     .filter(
       ({ argument }) =>
@@ -100,7 +104,7 @@ test('a composed key begins with one of eleven prefixes', () => {
     .map(({ argument }) => argument)
   for (const argument of dynamic)
     expect(argument).toMatch(
-      /^['`](scope|errors|error|password|device|requests|sign_in|sign_ins|factors|activity|notice|mail)\./,
+      /^['`](scope|errors|error|password|device|requests|sign_in|sign_ins|factors|security|activity|notice|mail)\./,
     )
   expect(dynamic.length).toBeGreaterThanOrEqual(4)
 })
@@ -124,7 +128,9 @@ test('every text of the file is used on a page', () => {
     ...PROBLEMS.map(problem => `password.${problem}`),
     ...DEVICE.split(' ').map(problem => `device.${problem}`),
     ...OUTCOMES.map(outcome => `requests.${outcome}`),
-    ...FACTORS.map(problem => `factors.${problem}`),
+    ...[...FACTORS, ...CHANGED].map(key => `factors.${key}`),
+    ...VERDICTS.map(verdict => `security.${verdict}`),
+    ...['password', 'upstream'].map(method => `activity.sign_in_succeeded_${method}`),
     ...SIGN_IN.split(' ').map(problem => `sign_in.${problem}`),
     ...USER_EVENTS.map(event => `activity.${event}`),
     ...WITH_FACTOR.flatMap(event => FACTORS_OF_EVENTS.map(factor => `activity.${event}_${factor}`)),

@@ -42,6 +42,7 @@ import { PLACES } from '../../pages/page-data.ts'
 import { foldUsername } from '../../sign-in/account.ts'
 import { RECENT_SECONDS } from '../../sign-in/changes.ts'
 import type { Dependencies } from '../../sign-in/dependencies.ts'
+import type { RequestsOfAccount } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
 import { INTERVAL_SECONDS, limitCibaPolls } from '../polling.ts'
 import { createRequestPages } from './pages.ts'
@@ -55,7 +56,9 @@ const SUBJECT = /^usr_[0-9a-z]{26}$/
 const MAX_MESSAGE_CHARS = 100
 
 /** Returns the feature CIBA, with its account pages. */
-export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
+export function ciba(
+  dependencies: Dependencies,
+): PageFeature & CibaPart & RequestsOfAccount {
   const { records, settings, directory, consents, attempts } = dependencies
   const isOn = settings.features.ciba
   const requests = createAccessRequests(records, settings)
@@ -219,10 +222,8 @@ export function ciba(dependencies: Dependencies): PageFeature & CibaPart {
     },
     // The library always lists it; user codes are not supported.
     discovery: () => ({ backchannel_user_code_parameter_supported: undefined }),
-    async notices({ plural }, { account: { id, ended } }) {
-      const waiting = isOn ? (await requests.list(id, ended)).length : 0
-      const text = plural('account.waiting', waiting)
-      return waiting ? [{ icon: 'bell', text, path: PLACES.requests }] : []
+    async countWaiting({ id, ended }) {
+      return isOn ? (await requests.list(id, ended)).length : 0
     },
     areas: isOn
       ? [

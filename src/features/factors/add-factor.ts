@@ -10,14 +10,16 @@
 
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
+import { nameOf } from '../../account/signed-in-browsers.ts'
 import type { Settings } from '../../config/load.ts'
-import { beginningOf, shownName } from '../../oidc/display-text.ts'
 import { note } from '../../operation/audit.ts'
+import { clientInfoOf } from '../../operation/client-info.ts'
 import type { Form } from '../../operation/forms.ts'
 import type { Metrics } from '../../operation/metrics.ts'
+import type { Words } from '../../pages/words.ts'
 import type { Account } from '../../sign-in/account.ts'
 import { useOf } from './attempts.ts'
-import type { FactorStore, Factors, Passkey, Totp } from './factors.ts'
+import type { Factor, FactorStore, Factors, Passkey, Totp } from './factors.ts'
 import { type Passkeys, Refused } from './passkeys.ts'
 import type { Rules } from './rules.ts'
 import { describeSecret, isClockWrong, secretText, useCode } from './totp.ts'
@@ -40,8 +42,6 @@ export interface FactorDependencies {
  */
 const NONCE = /^[\w-]{16}$/
 const NONCE_BYTES = 12
-
-const MAX_NAME_CHARS = 60
 
 /**
  * Returns the data of a page that shows a new secret. `given`: the nonce of a
@@ -66,38 +66,59 @@ export async function newSecret(
 /** Why no factor was added: the end of the key of a text, `factors.PROBLEM`. */
 type Problem = 'wrong' | 'clock' | 'passkey_not_added'
 
-/** The new recovery codes, which may be none, or the problem. */
-type Added = { codes: string[] } | { problem: Problem }
+/**
+ * The new factor and the new recovery codes, which may be none; or the problem.
+ */
+type Added = { factor: Factor; codes: string[] } | { problem: Problem }
 
-/** Adds the app or the passkey of a form. `uid`: of the interaction. */
+/**
+ * The form with a new factor: its place, the uid of its interaction, and its
+ * language.
+ */
+interface Adding {
+  place: string
+  uid?: string
+  words: Words
+}
+
+/** Returns the name of a new factor: that of the browser and the system. */
+function newName(ctx: Context, words: Words, type: Factor['type']) {
+  const { browser, system } = clientInfoOf(ctx)
+  if (type === 'passkey' && (browser || system))
+    return nameOf(words, { browser, system })
+  return words.t(`factors.${type}`)
+}
+
+/** Adds the app or the passkey of a form, with the usual name. */
 export async function addFactor(
   ctx: Context,
   own: FactorDependencies,
   accountId: string,
   form: Form,
-  { place, uid }: { place: string; uid?: string },
+  { place, uid, words }: Adding,
 ): Promise<Added> {
   const isPasskeySent = form.value('passkey') !== ''
+  const name = newName(ctx, words, isPasskeySent ? 'passkey' : 'totp')
   const factor = isPasskeySent
-    ? await newPasskey(ctx, own, form, place)
-    : newApp(ctx, own, form, accountId)
+    ? await newPasskey(ctx, own, form, { place, name })
+    : newApp(ctx, own, form, { accountId, name })
   if (typeof factor === 'string') return { problem: factor }
   const codes = await own.factors.add(accountId, factor, uid)
   if (!codes) return { problem: isPasskeySent ? 'passkey_not_added' : 'wrong' }
   note(ctx, 'second_factor_added', { account: accountId, factor: factor.type })
-  return { codes }
+  return { factor, codes }
 }
 
 async function newPasskey(
   ctx: Context,
   { passkeys }: FactorDependencies,
   form: Form,
-  place: string,
+  { place, name }: { place: string; name: string },
 ): Promise<Passkey | Problem> {
   if (!passkeys) return 'passkey_not_added'
   try {
     const answer = { text: form.value('passkey'), place, use: useOf(ctx), ctx }
-    return await passkeys.confirm(answer, nameIn(form))
+    return await passkeys.confirm(answer, name)
   } catch (error) {
     if (!(error instanceof Refused)) throw error
     ctx.state.log.detail = `${error.reason}: ${error.message}`
@@ -109,7 +130,7 @@ function newApp(
   ctx: Context,
   { factors, rules }: FactorDependencies,
   form: Form,
-  accountId: string,
+  { accountId, name }: { accountId: string; name: string },
 ): Totp | Problem {
   const nonce = form.value('nonce')
   const code = form.value('code')
@@ -118,7 +139,7 @@ function newApp(
   const app: Totp = {
     type: 'totp',
     id: nonce,
-    name: nameIn(form),
+    name,
     created: use.at,
     secret: secretText(factors.secretOf(accountId, nonce)),
     step: 0,
@@ -127,7 +148,3 @@ function newApp(
   if (used) return used
   return isClockWrong(app, code) ? 'clock' : 'wrong'
 }
-
-/** Returns the name of a factor in a form. */
-const nameIn = (form: Form) =>
-  beginningOf(shownName(form.value('name')), MAX_NAME_CHARS)

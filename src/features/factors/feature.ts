@@ -22,12 +22,13 @@ import type { PageFeature } from '../../account/page-feature.ts'
 import { hasPasskeys } from '../../config/schema/upstream.ts'
 import type { FactorsPart } from '../../oidc/feature.ts'
 import { satisfies, TWO_FACTOR_ACR } from '../../oidc/vocabulary.ts'
+import { PLACES } from '../../pages/page-data.ts'
 import type { Dependencies } from '../../sign-in/dependencies.ts'
 import type { SecondFactors } from '../../sign-in/flow.ts'
 import type { Site } from '../../sign-in/site.ts'
 import { createPasskeySignIn } from './attempts.ts'
 import type { FactorStore } from './factors.ts'
-import { createFactorsPage, FACTORS_PAGE, titleOf } from './page.ts'
+import { createFactorsPage } from './page.ts'
 import { createPasskeys } from './passkeys.ts'
 import { createRules, isStrongest, requireHost } from './rules.ts'
 import { createStepPage } from './step.ts'
@@ -79,20 +80,16 @@ export async function secondFactors(
     },
     checks: stepUp.checks,
     meetsAcr: stepUp.meetsAcr,
-    areas: [{ path: FACTORS_PAGE, icon: 'shield', label: titleOf(own) }],
-    addPages(pages, site) {
-      const { showFactors, isNew, showNew, submit } = createFactorsPage(
-        site,
-        own,
+    addPages(pages) {
+      pages.get(PLACES.factors, ctx =>
+        ctx.redirect(PLACES.security + ctx.search),
       )
-      const showList = site.signedIn(showFactors)
-      const add = site.changing('second_factor_added', showNew)
-      pages.get(FACTORS_PAGE, ctx => (isNew(ctx) ? add(ctx) : showList(ctx)))
-      pages.post(FACTORS_PAGE, site.changing('second_factor_added', submit))
     },
   }
   /** Returns the sign-in with a passkey, if users can sign in with one. */
   const passkeySignIn = (site: Site) =>
     passkeys && createPasskeySignIn(site, passkeys, metrics)
-  return { ...feature, ...answers, passkeySignIn }
+  /** Returns the part of the account pages. */
+  const ofAccount = (site: Site) => createFactorsPage(site, own)
+  return { ...feature, ...answers, passkeySignIn, ofAccount }
 }

@@ -1,11 +1,21 @@
-// The account page of factors: passkeys, apps, and recovery codes. Every change
-// needs a proof (sign-in/changes.ts).
+// The account page of factors: passkeys, apps, and recovery codes. They are a
+// part of the security page (account/security.ts). Every change needs a proof
+// (sign-in/changes.ts).
 
 import type { Context } from 'koa'
+import type {
+  Elsewhere,
+  FactorsOfAccount,
+  FactorsSection,
+  Outcome,
+  ShownFactor,
+} from '../../account/security.ts'
 import { elsewhereOf } from '../../account/sessions.ts'
+import { nameOf } from '../../account/signed-in-browsers.ts'
+import { beginningOf, shownName } from '../../oidc/display-text.ts'
 import { note } from '../../operation/audit.ts'
-import type { PageData } from '../../pages/page-data.ts'
-import type { Translate, Words } from '../../pages/words.ts'
+import { PLACES } from '../../pages/page-data.ts'
+import type { Words } from '../../pages/words.ts'
 import type { SignedIn, Site, Submitted } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
 import { addFactor, type FactorDependencies, newSecret } from './add-factor.ts'
@@ -14,34 +24,15 @@ import { type Factor, type Factors, isPasskey } from './factors.ts'
 
 declare module '../../pages/page-data.ts' {
   interface PageData {
-    /** The factors of an account. */
-    factors: {
-      title: string
-      factors: {
-        id: string
-        type: Factor['type']
-        name: string
-        created: When
-        /** `where`: the browser and system; empty if unknown. */
-        used?: When & { where: string }
-      }[]
-      /** Whether the user can add an app. */
-      hasApps: boolean
-      /**
-       * The passkeys that are valid, for `signalAllAcceptedCredentials`, as
-       * JSON; absent if they are off.
-       */
-      passkeys?: string
-      /** The last factor of an account that needs one: it cannot be removed. */
-      isLast: boolean
-      /** How many recovery codes are left, as text. */
-      left: string
-      /** The result of the last change. */
-      outcome?: string
-      elsewhere?: Elsewhere
-    }
     /** The account page that adds an app for one-time codes, or a passkey. */
     'new-factor': Pick<PageData['add-factor'], 'app' | 'passkey' | 'problem'>
+    /** The account page that names a factor. `isAdded`: it is new. */
+    'name-factor': {
+      id: string
+      type: Factor['type']
+      name: string
+      isAdded: boolean
+    }
     /**
      * The page of a sign-in that adds an app or a passkey. `later`: until when
      * the user can go on without it, as text.
@@ -63,64 +54,58 @@ declare module '../../pages/page-data.ts' {
       hasRecovery: boolean
     }
     /**
-     * New recovery codes. `area`: the path of the account page; absent during a
-     * sign-in.
+     * New recovery codes. `added`: the new factor, with its name; `isSignIn`:
+     * the page is one of a sign-in.
      */
-    'recovery-codes': { codes: string[]; area?: string; elsewhere?: Elsewhere }
+    'recovery-codes': {
+      codes: string[]
+      added?: { type: Factor['type']; id: string; name: string }
+      isSignIn: boolean
+      elsewhere?: Elsewhere
+    }
   }
 }
 
 /**
- * The other browsers with a session, as text, and the path that ends them (ASVS
- * 5.0 7.4.3).
+ * `secret`: as text in groups; `uri`: `otpauth:`, which opens an app; `qr`: as
+ * SVG, of the same.
  */
-type Elsewhere = Awaited<ReturnType<typeof elsewhereOf>>
+type NewApp = { nonce: string; secret: string; uri: string; qr: string }
 
-/** `secret`: as text in groups; `qr`: as SVG, of the same. */
-type NewApp = { nonce: string; secret: string; qr: string }
+/** The longest name of a factor. */
+const MAX_NAME_CHARS = 60
 
-/** The path of the page. */
-export const FACTORS_PAGE = '/account/factors'
+/** The results of a change, as the query of the security page names them. */
+const OUTCOMES = ['added', 'removed', 'renamed', 'unchanged'] as const
+type Result = (typeof OUTCOMES)[number]
 
-/** Returns the title of the page. */
-export const titleOf =
-  ({ passkeys, rules }: FactorDependencies) =>
-  (t: Translate) => {
-    if (!passkeys) return t('factors.title')
-    return t(rules.isOff ? 'factors.passkeys' : 'factors.title_passkeys')
-  }
-
-/**
- * Returns the text for the result of the last change; undefined if there was
- * none.
- */
-function outcomeOf({ query }: Context, t: Translate): string | undefined {
-  if (query.outcome === 'added') return t('factors.ready')
-  if (query.outcome === 'removed') return t('factors.removed')
-  return undefined
+/** Returns the text for the result of the last change of factors. */
+function outcomeOf({ query }: Context, { t }: Words): Outcome | undefined {
+  const result = OUTCOMES.find(known => known === query.outcome)
+  if (!result) return undefined
+  return { text: t(`factors.${result}`), isWrong: result === 'unchanged' }
 }
 
-/** Returns a factor as the page shows it. */
-function describeFactor(
-  words: Words,
-  { id, type, name, created, used }: Factor,
-): PageData['factors']['factors'][number] {
-  const client = [used?.client?.browser, used?.client?.system]
-  const where = client.filter(Boolean).join(', ')
-  return {
-    id,
-    type,
-    name: name || words.t(`factors.${type}`),
-    created: words.date(created),
-    used: used && { ...words.ago(used.at), where },
-  }
+/** Returns a factor as the security page shows it. */
+function describe(words: Words, factor: Factor): ShownFactor {
+  const { t } = words
+  const { id, type, name, created, used } = factor
+  const added = t('factors.since', { date: words.date(created).words })
+  const shown = { id, name: name || t(`factors.${type}`), created: added }
+  if (!used) return shown
+  const time = words.ago(used.at).words
+  const browser = used.client && nameOf(words, used.client)
+  const last = browser
+    ? t('factors.used_with', { time, browser })
+    : t('factors.used', { time })
+  return { ...shown, used: last }
 }
 
-/** Returns the handlers of the page. */
+/** Returns the part of the account pages that is about factors. */
 export function createFactorsPage(
   site: Site,
   dependencies: FactorDependencies,
-) {
+): FactorsOfAccount {
   const { factors, readUsable, passkeys, rules } = dependencies
   const { views } = site
   const addable: Factor['type'][] = []
@@ -129,6 +114,9 @@ export function createFactorsPage(
 
   const isLast = ({ account }: SignedIn, { factors: own }: Factors) =>
     own.length === 1 && rules.isRequired(account)
+
+  const report = (ctx: Context, result: Result) =>
+    ctx.redirect(`${PLACES.security}?outcome=${result}`)
 
   /**
    * The passkeys of an account that are valid. The browser may forget its
@@ -143,20 +131,25 @@ export function createFactorsPage(
     )
   }
 
-  async function showFactors(ctx: Context, user: SignedIn): Promise<void> {
+  async function section(
+    ctx: Context,
+    user: SignedIn,
+  ): Promise<FactorsSection> {
     const found = await readUsable(user.account.id)
     const words = views.words(ctx)
-    const outcome = outcomeOf(ctx, words.t)
-    views.page(ctx, 'factors', {
-      title: titleOf(dependencies)(words.t),
-      factors: found.factors.map(one => describeFactor(words, one)),
-      hasApps: !rules.isOff,
-      passkeys: accepted(user, found),
+    const shown = (type: Factor['type']) =>
+      found.factors
+        .filter(factor => factor.type === type)
+        .map(factor => describe(words, factor))
+    return {
+      passkeys: passkeys && shown('passkey'),
+      apps: rules.isOff ? undefined : shown('totp'),
+      accepted: accepted(user, found),
       isLast: isLast(user, found),
-      left: words.plural('factors.left', found.recovery.length),
-      outcome,
-      elsewhere: outcome ? await elsewhere(ctx, user) : undefined,
-    })
+      left: found.factors.length
+        ? words.plural('factors.left', found.recovery.length)
+        : undefined,
+    }
   }
 
   /**
@@ -185,36 +178,52 @@ export function createFactorsPage(
     return passkeys?.addOptions(placeOf(session), account, own)
   }
 
+  /** Shows the page that names a factor. */
+  async function showName(ctx: Context, { account }: SignedIn) {
+    const { factors: own } = await readUsable(account.id)
+    const factor = own.find(({ id }) => id === ctx.query.rename)
+    if (!factor) return ctx.redirect(PLACES.security)
+    const { id, type } = factor
+    const name = factor.name || views.words(ctx).t(`factors.${type}`)
+    const isAdded = ctx.query.outcome === 'added'
+    views.page(ctx, 'name-factor', { id, type, name, isAdded })
+  }
+
   const elsewhere = (ctx: Context, { account, session }: SignedIn) =>
     elsewhereOf(views.words(ctx), site, account.id, session.uid)
-
-  async function showCodes(ctx: Context, user: SignedIn, codes: string[]) {
-    const shown = {
-      codes,
-      area: FACTORS_PAGE,
-      elsewhere: await elsewhere(ctx, user),
-    }
-    views.page(ctx, 'recovery-codes', shown)
-  }
 
   /** Adds the app or the passkey of a form. */
   async function submitNew(ctx: Context, user: Submitted) {
     const { account, session, form } = user
-    const at = { place: placeOf(session) }
+    const words = views.words(ctx)
+    const at = { place: placeOf(session), words }
     const result = await addFactor(ctx, dependencies, account.id, form, at)
     if ('problem' in result)
       return showNew(ctx, user, result.problem, form.value('nonce'))
     await site.authentication.remember(ctx, account, now())
-    if (result.codes.length) return showCodes(ctx, user, result.codes)
-    ctx.redirect(`${FACTORS_PAGE}?outcome=added`)
+    const { codes, factor } = result
+    if (!codes.length) {
+      const query = new URLSearchParams({ rename: factor.id, outcome: 'added' })
+      return ctx.redirect(`${PLACES.security}?${query}`)
+    }
+    views.page(ctx, 'recovery-codes', {
+      codes,
+      added: factor,
+      isSignIn: false,
+      elsewhere: await elsewhere(ctx, user),
+    })
   }
 
   async function renewCodes(ctx: Context, user: Submitted) {
     const { id } = user.account
     const codes = await factors.renewRecovery(id)
-    if (!codes) return ctx.redirect(FACTORS_PAGE)
+    if (!codes) return ctx.redirect(PLACES.security)
     note(ctx, 'recovery_codes_created', { account: id })
-    await showCodes(ctx, user, codes)
+    views.page(ctx, 'recovery-codes', {
+      codes,
+      isSignIn: false,
+      elsewhere: await elsewhere(ctx, user),
+    })
   }
 
   async function removeFactor(ctx: Context, { account, form }: Submitted) {
@@ -225,31 +234,57 @@ export function createFactorsPage(
       form.value('remove'),
       isEnough,
     )
-    if (!removed) return ctx.redirect(FACTORS_PAGE)
+    if (!removed) return ctx.redirect(PLACES.security)
     note(ctx, 'second_factor_removed', {
       account: account.id,
       factor: removed.type,
     })
-    ctx.redirect(`${FACTORS_PAGE}?outcome=removed`)
+    report(ctx, 'removed')
+  }
+
+  /** Names the factor of a form. Without a name, it keeps the one it has. */
+  async function rename(ctx: Context, { account, form }: Submitted) {
+    const id = form.value('rename')
+    const name = beginningOf(shownName(form.value('name')), MAX_NAME_CHARS)
+    const isRenamed = await factors.use(account.id, factor => {
+      const isOther = factor.id === id && name !== '' && factor.name !== name
+      return isOther ? { ...factor, name } : undefined
+    })
+    if (form.value('added')) return report(ctx, 'added')
+    report(ctx, isRenamed ? 'renamed' : 'unchanged')
   }
 
   return {
-    showFactors,
+    section,
 
-    /**
-     * Whether the request is for the page that adds a factor of a kind that is
-     * on.
-     */
-    isNew: ({ query }: Context) => addable.some(type => type === query.add),
+    outcomeOf: ctx => outcomeOf(ctx, views.words(ctx)),
 
-    showNew: (ctx: Context, user: SignedIn) => showNew(ctx, user),
+    isNew: ({ query }) => addable.some(type => type === query.add),
+    showNew: (ctx, user) => showNew(ctx, user),
+    isName: ({ query }) => query.rename !== undefined,
+    showName,
+    isNaming: form => form.value('rename') !== '',
 
-    async submit(ctx: Context, user: Submitted) {
+    async protectionOf({ id }) {
+      const { factors: own, recovery } = await readUsable(id)
+      const keys = own.filter(isPasskey).length
+      return {
+        passkeys: passkeys && keys,
+        apps: rules.isOff ? undefined : own.length - keys,
+        recoveryCodes: recovery.length,
+        isPasswordEnough: rules.isOff,
+      }
+    },
+
+    async submit(ctx, user) {
       const { form } = user
-      if (form.value('passkey') || form.value('nonce'))
-        return submitNew(ctx, user)
-      if (form.value('codes')) return renewCodes(ctx, user)
-      await removeFactor(ctx, user)
+      if (form.value('rename')) await rename(ctx, user)
+      else if (form.value('passkey') || form.value('nonce'))
+        await submitNew(ctx, user)
+      else if (form.value('codes')) await renewCodes(ctx, user)
+      else if (form.value('remove')) await removeFactor(ctx, user)
+      else return false
+      return true
     },
   }
 }

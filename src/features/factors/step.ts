@@ -202,6 +202,7 @@ export function createStepPage(
     ctx: Context,
     { id }: Account,
     codes: string[],
+    added: Factor,
   ): Promise<undefined> {
     const session = await site.browserSession.read(ctx)
     const elsewhere = await elsewhereOf(
@@ -210,12 +211,20 @@ export function createStepPage(
       id,
       session?.uid,
     )
-    views.page(ctx, 'recovery-codes', { codes, elsewhere })
+    views.page(ctx, 'recovery-codes', {
+      codes,
+      added,
+      isSignIn: true,
+      elsewhere,
+    })
   }
 
   /** Shows the recovery codes of the added factor again. */
-  const showCodesAgain = (ctx: Context, { account, own, added }: State) =>
-    showCodes(ctx, account, factors.codesOf(own, required(added).id))
+  function showCodesAgain(ctx: Context, { account, own, added }: State) {
+    const factor = required(added)
+    const codes = factors.codesOf(own, factor.id)
+    return showCodes(ctx, account, codes, factor)
+  }
 
   /** Returns the answer that continues with this sign-in. */
   async function proceed(
@@ -319,9 +328,14 @@ export function createStepPage(
     const isLater =
       form.value('decision') === 'later' && (await graceOf(state)) > 0
     if (isLater) return proceed(state, login)
-    const at = { place: placeOf(interaction), uid: interaction.uid }
+    const at = {
+      place: placeOf(interaction),
+      uid: interaction.uid,
+      words: views.words(ctx),
+    }
     const result = await addFactor(ctx, dependencies, account.id, form, at)
-    if ('codes' in result) return showCodes(ctx, account, result.codes)
+    if ('codes' in result)
+      return showCodes(ctx, account, result.codes, result.factor)
     return showNew(ctx, state, result.problem, form.value('nonce'))
   }
 

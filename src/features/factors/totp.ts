@@ -14,8 +14,8 @@ const WINDOW = 1
 const CLOCK_WINDOW = 20
 
 /**
- * Returns the secret of a new app: as text in groups of four, and as QR code
- * (SVG) of its URI.
+ * Returns the secret of a new app: as text in groups of four, as the URI that
+ * opens an app on this device, and as QR code (SVG) of it.
  */
 export function describeSecret(bytes: Buffer, issuer: string, label: string) {
   const secret = secretFrom(bytes)
@@ -24,9 +24,11 @@ export function describeSecret(bytes: Buffer, issuer: string, label: string) {
     issuer: withoutColons(issuer),
     label: withoutColons(label),
   })
+  const uri = totp.toString()
   return {
     secret: secret.base32.replace(/(.{4})(?=.)/g, '$1 '),
-    qr: renderSVG(totp.toString(), { ecc: 'M', border: 2 }),
+    uri,
+    qr: renderSVG(uri, { ecc: 'M', border: 2 }),
   }
 }
 

@@ -74,12 +74,6 @@ export function mail(
           sendMessage(set, letter.to, message),
         )
       }),
-    async notices({ t }, { account }) {
-      const { email, email_verified } = account
-      if (!email || email_verified) return []
-      const text = t('address.own_notice', { email })
-      return [{ icon: 'alert', text, path: PLACES.confirmAddress }]
-    },
 
     addPages(pages, site) {
       pages.get(PLACES.confirmAddress, site.signedIn(confirmAddress))

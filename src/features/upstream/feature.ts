@@ -42,7 +42,6 @@ import { ASSERTION_GRANT } from '../../oidc/vocabulary.ts'
 import { note } from '../../operation/audit.ts'
 import { createPlainFetch } from '../../operation/egress.ts'
 import { PLACES } from '../../pages/page-data.ts'
-import type { Translate } from '../../pages/words.ts'
 import type { Account } from '../../sign-in/account.ts'
 import type { Dependencies } from '../../sign-in/dependencies.ts'
 import type { OwnAccounts } from '../../sign-in/directory.ts'
@@ -104,16 +103,14 @@ export function upstreamSignIn(
   const requests = createRequests(records, settings)
   const signOut = createSignOut(settings, directory, connections)
 
+  /** Returns the part of the account pages. */
+  const ofAccount = (site: Site) =>
+    createSignInsPage(site, directory, connections, requests.beginLink)
+
   function addPages(pages: Pages, site: Site) {
-    const signIns = createSignInsPage(
-      site,
-      directory,
-      connections,
-      requests.beginLink,
-    )
-    pages.get(PLACES.signIns, site.signedIn(signIns.show))
-    pages.post(PLACES.signIns, site.changing('account_linked', signIns.submit))
-    const callback = createCallback(site, directory, requests, signIns.add)
+    const { add } = ofAccount(site)
+    const callback = createCallback(site, directory, requests, add)
+    pages.get(PLACES.signIns, ctx => ctx.redirect(PLACES.security))
     for (const connection of connections) {
       const path = `/sign-in/${connection.upstream.name}`
       const receiveLogout = createLogoutReceiver(
@@ -135,13 +132,7 @@ export function upstreamSignIn(
     signInMethods: connections.map(connection =>
       methodFor(connection, requests, signOut.isSignedOut),
     ),
-    areas: [
-      {
-        path: PLACES.signIns,
-        icon: 'person',
-        label: (t: Translate) => t('sign_ins.title'),
-      },
-    ],
+    ofAccount,
     addPages,
     answers: {
       end_session_confirm: signOut.signedOut,
@@ -329,7 +320,7 @@ function createCallback(
       user?.session.uid === request.uid && user.account.id === request.linkTo
     if (!isHere) return gone(ctx)
     // A factor may have been added since the request.
-    if (!(await site.mayChange(ctx, user, 'account_linked', PLACES.signIns)))
+    if (!(await site.mayChange(ctx, user, 'account_linked', PLACES.security)))
       return
     if (!(await take())) gone(ctx)
     const claims = await redeem(ctx, connection, request)

@@ -1,8 +1,9 @@
-// The account page with the ways to sign in: those that an account has, and
-// those that it can add.
+// The ways to sign in, on the security page (account/security.ts): those that
+// an account has, and those that it can add.
 
 import type { Context } from 'koa'
 import type { IDToken } from 'openid-client'
+import type { MethodsOfAccount } from '../../account/security.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import { note } from '../../operation/audit.ts'
 import { PLACES } from '../../pages/page-data.ts'
@@ -18,7 +19,9 @@ import { addLink, linkOf, readClaims, withoutIssuer } from './identities.ts'
 import type { Connection } from './issuer.ts'
 
 const OUTCOMES = ['added', 'removed', 'failed', 'taken'] as const
-type Outcome = (typeof OUTCOMES)[number]
+type Result = (typeof OUTCOMES)[number]
+/** Of the result in the query of the security page. */
+const PREFIX = 'method_'
 
 /**
  * Returns the handlers of the page. `begin` returns the URL at which the user
@@ -32,11 +35,11 @@ export function createSignInsPage(
 ) {
   const isOf = ({ upstream }: Connection, { issuer }: Link) =>
     issuer === upstream.issuer
-  const report = (ctx: Context, outcome: Outcome) =>
-    ctx.redirect(`${PLACES.signIns}?outcome=${outcome}`)
+  const report = (ctx: Context, result: Result) =>
+    ctx.redirect(`${PLACES.security}?outcome=${PREFIX}${result}`)
 
   /** Returns the issuer that a field of the form names. */
-  const connectionIn = ({ form }: Submitted, field: 'add' | 'remove') =>
+  const connectionIn = ({ form }: Submitted, field: 'link' | 'unlink') =>
     connections.find(({ upstream }) => upstream.name === form.value(field))
 
   /** Sends the browser to the issuer; `add` has its response. */
@@ -65,7 +68,7 @@ export function createSignInsPage(
       after = withoutIssuer(current, upstream)
       return after ?? current
     })
-    if (!after) return ctx.redirect(PLACES.signIns)
+    if (!after) return ctx.redirect(PLACES.security)
     // After the link, so that no new session begins meanwhile.
     await directory.endSignIns(account.id, upstream.name)
     for (const { issuer, subject } of account.links ?? []) {
@@ -79,32 +82,42 @@ export function createSignInsPage(
     report(ctx, 'removed')
   }
 
-  return {
-    show(ctx: Context, { account: { links = [], password } }: SignedIn) {
+  const ofAccount: MethodsOfAccount = {
+    async section(ctx, { account: { links = [], password } }) {
       const words = views.words(ctx)
-      const hasPassword = password !== undefined
-      const outcome = OUTCOMES.find(known => known === ctx.query.outcome)
-      views.page(ctx, 'sign-ins', {
-        hasPassword,
-        isLast:
-          new Set(links.map(({ issuer }) => issuer)).size === 1 && !hasPassword,
+      const issuers = new Set(links.map(({ issuer }) => issuer))
+      return {
+        isLast: issuers.size === 1 && password === undefined,
         methods: connections.map(connection => ({
           name: connection.upstream.name,
           label: words.textOf(connection.upstream.label),
           logo: views.buttonLogo(connection.upstream.name),
           isLinked: links.some(link => isOf(connection, link)),
         })),
-        outcome: outcome && words.t(`sign_ins.${outcome}`),
-      })
+      }
     },
 
-    async submit(ctx: Context, user: Submitted) {
-      const toAdd = connectionIn(user, 'add')
-      if (toAdd) return startAdding(ctx, user, toAdd)
-      const toRemove = connectionIn(user, 'remove')
-      if (toRemove) return removeIssuer(ctx, user.account, toRemove.upstream)
-      ctx.redirect(PLACES.signIns)
+    outcomeOf(ctx) {
+      const result = OUTCOMES.find(
+        known => PREFIX + known === ctx.query.outcome,
+      )
+      if (!result) return undefined
+      const isWrong = result === 'failed' || result === 'taken'
+      return { text: views.words(ctx).t(`sign_ins.${result}`), isWrong }
     },
+
+    async submit(ctx, user) {
+      const toAdd = connectionIn(user, 'link')
+      const toRemove = connectionIn(user, 'unlink')
+      if (toAdd) await startAdding(ctx, user, toAdd)
+      else if (toRemove)
+        await removeIssuer(ctx, user.account, toRemove.upstream)
+      return toAdd !== undefined || toRemove !== undefined
+    },
+  }
+
+  return {
+    ...ofAccount,
 
     /**
      * Links the account to a user of the issuer; without claims, reports that
