@@ -59,33 +59,47 @@ export function described<T extends Partial<ErrorAnswer>>(
   ctx: Context,
   answer: T,
 ): T {
-  const { error, error_description: text = error } = answer
-  const { route = '', params } = ctx.oidc ?? {}
-  // The library checks this before it has read the scopes of APIs.
-  const isScope =
-    /^openid scope must be requested/.test(String(text)) && !params?.resource
-  const error_description = isScope && scopeProblem(ctx as KoaContextWithOIDC)
-  if (error_description) {
+  const noScope = missingScope(ctx, answer)
+  if (noScope) {
     ctx.state.log.error = 'invalid_scope'
-    return { ...answer, error: 'invalid_scope', error_description }
+    return { ...answer, error: 'invalid_scope', error_description: noScope }
   }
-  const bearer =
-    text === BASIC_FORMAT && WITH_TOKEN.test(route) && BEARER_FORMAT
-  const texts = [ctx.state.log.detail, text].map(String)
-  const isInvalidSource =
-    error === 'invalid_grant' && texts.some(text => INVALID_SOURCE.test(text))
-  const source = isInvalidSource && INVALID_SOURCES[String(params?.grant_type)]
+  const error_description = ctx.state.keyProblem || descriptionOf(ctx, answer)
+  return answer.error && error_description
+    ? { ...answer, error_description }
+    : answer
+}
+
+/**
+ * Says which scope is missing, where the library refuses a request without
+ * `openid`: it does so before it has read the scopes of APIs.
+ */
+function missingScope(ctx: Context, answer: Partial<ErrorAnswer>) {
+  const { error, error_description: text = error } = answer
+  const isRefused = /^openid scope must be requested/.test(String(text))
+  return isRefused && !ctx.oidc?.params?.resource
+    ? scopeProblem(ctx as KoaContextWithOIDC)
+    : undefined
+}
+
+/** Returns our description of an error; undefined for that of the library. */
+function descriptionOf(
+  { oidc, state }: Context,
+  { error, error_description: text = error }: Partial<ErrorAnswer>,
+): string | undefined {
+  const { route = '', params } = oidc ?? {}
   const isAsserted = error === 'invalid_client' && params?.client_assertion
-  const wrong = isAsserted ? assertionProblem(ctx.oidc) : undefined
+  const problem = isAsserted ? assertionProblem(oidc) : undefined
+  if (problem) return `client_assertion: ${problem}`
+  if (text === BASIC_FORMAT && WITH_TOKEN.test(route)) return BEARER_FORMAT
+  const texts = [state.log.detail, text].map(String)
   const own = texts
     .map(text => DESCRIPTIONS[text] ?? DESCRIPTIONS[text.replace(/: .*/, '')])
     .find(Boolean)
-  if (error && ctx.state.keyProblem)
-    return { ...answer, error_description: ctx.state.keyProblem }
-  const description = wrong
-    ? `client_assertion: ${wrong}`
-    : bearer || own || source
-  return error && description
-    ? { ...answer, error_description: description }
-    : answer
+  if (own) return own
+  const isInvalidSource =
+    error === 'invalid_grant' && texts.some(text => INVALID_SOURCE.test(text))
+  return isInvalidSource
+    ? INVALID_SOURCES[String(params?.grant_type)]
+    : undefined
 }
