@@ -14,7 +14,7 @@ import { reasonOf } from './reasons.ts'
 import { openRecords } from './records.ts'
 import { redisReason } from './redis/reasons.ts'
 import type { RedisSettings } from './redis/settings.ts'
-import type { CurrentRequest } from './request-reads.ts'
+import type { CurrentRequest } from './request-store.ts'
 import { NAMING_KEY } from './seal.ts'
 import { openSqliteStore } from './sqlite.ts'
 import type { Check, Observer, Store } from './store.ts'
@@ -77,7 +77,10 @@ export function storeExists(location: string): boolean {
   return !file || existsSync(file)
 }
 
-/** A Redis URL may hold a password, and is not repeated. */
+/**
+ * Opens the store at a location. Throws with the reason in words, which does
+ * not repeat a Redis URL: that may hold a password.
+ */
 export async function openStore(
   location: string,
   redis?: RedisSettings,

@@ -16,7 +16,7 @@
 
 import { setTimeout } from 'node:timers/promises'
 import { reasonOf } from './reasons.ts'
-import { type CurrentRequest, RequestReads } from './request-reads.ts'
+import { type CurrentRequest, RequestStore } from './request-store.ts'
 import { createSeal, type Identity, openIdentity, type Seal } from './seal.ts'
 import {
   type Check,
@@ -71,7 +71,7 @@ interface SaveOptions {
   indexes?: [kind: string, name: string][]
 }
 
-/** The kind and the id of a record. `Collection.name` makes one. */
+/** The kind and the id of a record. */
 export type Name = [kind: string, id: string]
 
 /** Called with the key of a record, and the reason why it cannot be read. */
@@ -108,9 +108,13 @@ export async function openRecords(
 ): Promise<Records> {
   const seal = createSeal(secrets)
   const identity = await openIdentity(store, seal)
-  const reads = new RequestReads(store, identity.hashName, currentRequest)
-  const waiting = new SerialQueue()
-  return new Records({ store, seal, identity, reads, waiting })
+  return new Records({
+    store,
+    seal,
+    identity,
+    requestStore: new RequestStore(store, identity.hashName, currentRequest),
+    waiting: new SerialQueue(),
+  })
 }
 
 /** What the collections of an installation have in common. */
@@ -118,7 +122,8 @@ interface Parts {
   store: Store
   seal: Seal
   identity: Identity
-  reads: RequestReads
+  /** The store as the current request sees it. */
+  requestStore: RequestStore
   /** By record: changes that wait because another writer came in between. */
   waiting: SerialQueue
 }
@@ -157,12 +162,12 @@ export class Records {
    * reached a replica. Resolves when it has.
    */
   async confirmRemovals(request: object): Promise<void> {
-    const { reads } = this.#parts
+    const { requestStore } = this.#parts
     const tombstone = now() + SLACK_SECONDS
-    const removed = reads.tombstonesIn(request)
+    const removed = requestStore.tombstonesIn(request)
     await Promise.all(
       removed.map(({ key, version }) =>
-        reads.write({ key, version, tombstone }),
+        requestStore.write({ key, version, tombstone }),
       ),
     )
   }
@@ -189,12 +194,12 @@ export class Records {
    * in use at once.
    */
   async check(): Promise<Check[]> {
-    const { store, identity, reads } = this.#parts
+    const { store, identity, requestStore } = this.#parts
     const [checks, lost] = await Promise.all([
       store.check(),
       identity.problem(),
     ])
-    reads.lostIdentity = lost
+    requestStore.lostIdentity = lost
     const fix =
       'stop every node; restore the store from a backup, or start anew with what it holds'
     return [
@@ -222,7 +227,7 @@ export class Collection<T extends object> {
    * request.
    */
   async read(id: string, ...others: Name[]): Promise<Found<T>> {
-    const entry = await this.#parts.reads.readEntry(
+    const entry = await this.#parts.requestStore.readEntry(
       nameOfRecord(this.#kind, id),
       others.map(([kind, otherId]) => nameOfRecord(kind, otherId)),
     )
@@ -234,9 +239,9 @@ export class Collection<T extends object> {
    * store. A request does not keep them.
    */
   async readMany(ids: string[]): Promise<Found<T>[]> {
-    const { reads, store } = this.#parts
+    const { requestStore, store } = this.#parts
     const keys = ids.map(id => this.#keyOfRecord(id))
-    const entries = await reads.call(() => store.getMany(keys))
+    const entries = await requestStore.run(() => store.getMany(keys))
     return entries.map(entry => this.#open(entry))
   }
 
@@ -245,7 +250,9 @@ export class Collection<T extends object> {
    * none, or none was read.
    */
   lastRead(id: string): Found<T> | undefined {
-    const entry = this.#parts.reads.lastRead(nameOfRecord(this.#kind, id))
+    const entry = this.#parts.requestStore.lastRead(
+      nameOfRecord(this.#kind, id),
+    )
     return entry && this.#open(entry)
   }
 
@@ -261,7 +268,7 @@ export class Collection<T extends object> {
     const key = this.#keyOfRecord(id)
     const kind = this.#kind
     const isInBackup = this.#isInBackup
-    return this.#parts.reads.write({
+    return this.#parts.requestStore.write({
       key,
       version,
       value: sealRecord(this.#parts.seal, key, { kind, isInBackup, value }),
@@ -328,7 +335,7 @@ export class Collection<T extends object> {
    */
   consume(id: string): Promise<boolean> {
     const key = this.#keyOfRecord(id)
-    return this.#parts.reads.write({ key, consumed: now() })
+    return this.#parts.requestStore.write({ key, consumed: now() })
   }
 
   /**
@@ -342,7 +349,7 @@ export class Collection<T extends object> {
   ): Promise<boolean> {
     const key = this.#keyOfRecord(id)
     const tombstone = expiry(seconds)
-    return this.#parts.reads.write({ key, tombstone, version })
+    return this.#parts.requestStore.write({ key, tombstone, version })
   }
 
   /**
@@ -354,9 +361,10 @@ export class Collection<T extends object> {
     name: string,
     unreadable?: Unreadable,
   ): AsyncGenerator<T> {
-    const { store, reads } = this.#parts
-    reads.assertIdentity()
-    for await (const entry of store.walk(this.#keyOfIndex(index, name))) {
+    const { store, requestStore } = this.#parts
+    const key = this.#keyOfIndex(index, name)
+    const entries = await requestStore.run(async () => store.walk(key))
+    for await (const entry of entries) {
       let found: Found<T> | undefined
       try {
         found = this.#open(entry)
@@ -370,7 +378,9 @@ export class Collection<T extends object> {
 
   /** Returns the records of `walk`. */
   list(index: string, name: string): Promise<T[]> {
-    return this.#parts.reads.call(() => Array.fromAsync(this.walk(index, name)))
+    return this.#parts.requestStore.run(() =>
+      Array.fromAsync(this.walk(index, name)),
+    )
   }
 
   /**
@@ -378,15 +388,8 @@ export class Collection<T extends object> {
    * them.
    */
   count(index: string, name: string): Promise<number> {
-    const { store, reads } = this.#parts
-    return reads.call(() => store.count(this.#keyOfIndex(index, name)))
-  }
-
-  /**
-   * Returns the name of a record, which the `read` of another collection takes.
-   */
-  name(id: string): Name {
-    return [this.#kind, id]
+    const { store, requestStore } = this.#parts
+    return requestStore.run(() => store.count(this.#keyOfIndex(index, name)))
   }
 
   #keyOfRecord(id: string): string {

@@ -108,7 +108,7 @@ export async function openSqliteStore(file: string, observe?: Observer) {
 function applyChange(sql: Statements, change: Change): boolean {
   const { key } = change
   const before = readEntry(sql, key)
-  if (!isAllowed(change, before)) return false
+  if (!isAccepted(change, before)) return false
   const version = (before?.version ?? 0) + 1
   // An expired record and a removed one leave no indexes.
   if (!before || 'tombstone' in change) sql.delete.run(key)
@@ -125,7 +125,7 @@ function applyChange(sql: Statements, change: Change): boolean {
 }
 
 /** The table of refused changes in store.ts. */
-function isAllowed(change: Change, before?: Entry): boolean {
+function isAccepted(change: Change, before?: Entry): boolean {
   const isRecord = before?.value !== undefined
   if ('consumed' in change) return isRecord && before.consumed === undefined
   const { version = before?.version } = change

@@ -38,7 +38,7 @@
 //      commits nor revokes.
 //
 // Within a request the library's context is ambient (request.ts), and a record
-// is read once until the request writes (store/request-reads.ts).
+// is read once until the request writes (store/request-store.ts).
 //
 // Revocation of              removes                                        in
 //   an access token          its record                                     `destroy`

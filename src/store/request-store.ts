@@ -1,4 +1,4 @@
-// The reads of a request. They have two purposes:
+// The store as a request sees it. Its reads have two purposes:
 //
 //   cache           A record is read once, until the request writes. Then it is read again.
 //   base of merges  A request merges its changes with those of others (oidc/adapter/sessions.ts): the entry that it
@@ -42,8 +42,8 @@ interface Reads {
   failure?: StoreUnavailable
 }
 
-/** The calls of requests to the store. */
-export class RequestReads {
+/** The store as the current request sees it. */
+export class RequestStore {
   /** Why the store must not be used: it has become another installation. */
   lostIdentity?: string
   readonly #store: Store
@@ -73,7 +73,7 @@ export class RequestReads {
     )
     if (outdated.length) {
       const keys = outdated.map(this.#keyOf)
-      const entries = await this.call(() => this.#store.getMany(keys))
+      const entries = await this.run(() => this.#store.getMany(keys))
       for (const [i, each] of outdated.entries())
         latest.set(each, { entry: entries[i], writes })
     }
@@ -99,28 +99,26 @@ export class RequestReads {
     const reads = this.#currentReads()
     reads.writes++
     try {
-      return await this.call(() => this.#store.write(change))
+      return await this.run(() => this.#store.write(change))
     } finally {
       reads.writes++
     }
   }
 
-  /** Calls the store, unless it has failed this request before. */
-  async call<T>(work: () => Promise<T>): Promise<T> {
+  /**
+   * Runs work on the store, unless the store has failed this request before, or
+   * has become another installation.
+   */
+  async run<T>(work: () => Promise<T>): Promise<T> {
     const reads = this.#currentReads()
     if (reads.failure) throw reads.failure
-    this.assertIdentity()
+    if (this.lostIdentity) throw new StoreUnavailable(this.lostIdentity)
     try {
       return await work()
     } catch (error) {
       if (error instanceof StoreUnavailable) reads.failure = error
       throw error
     }
-  }
-
-  /** Throws while the store is another installation. */
-  assertIdentity(): void {
-    if (this.lostIdentity) throw new StoreUnavailable(this.lostIdentity)
   }
 
   /**
