@@ -107,6 +107,11 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
+const FAST = {
+  globalSetup: 'test/support/announce.ts',
+  alias: { '@node-rs/argon2': join(import.meta.dirname, 'support/argon2.ts') },
+}
+
 const project = (name: string, include: string[], more: object = {}, exclude: string[] = []) => ({
   extends: true as const,
   test: {
@@ -128,7 +133,7 @@ export default defineConfig({
     sequence: { sequencer: LongestFirst },
     env: { NODE_COMPILE_CACHE: join(import.meta.dirname, '../node_modules/.cache/usher') },
     projects: [
-      project('fast', ['test/**/*.test.ts'], { globalSetup: 'test/support/announce.ts' }, [
+      project('fast', ['test/**/*.test.ts'], FAST, [
         ...ISOLATED,
         ...SOURCES,
         ...TIMED,
