@@ -3,7 +3,7 @@
 
 import { parseArgs } from 'node:util'
 import { Failure, type Invocation } from './commands/command.ts'
-import { opened } from './commands/open-store.ts'
+import { closeStores } from './commands/open-store.ts'
 import { hint } from './commands/output.ts'
 import {
   type Argument,
@@ -15,7 +15,8 @@ import { didYouMean } from './config/report/wording.ts'
 import { reasonOf } from './store/reasons.ts'
 import { StoreUnavailable } from './store/store.ts'
 
-async function main(words: string[]): Promise<number> {
+/** Runs a command. Returns its exit code. `words`: its name and what follows. */
+export async function runCommand(words: string[]): Promise<number> {
   const [noun = 'help', verb = ''] = words.filter(word => word !== '--help')
   const command = COMMANDS.find(
     ({ name }) => name === noun || name === `${noun} ${verb}`,
@@ -32,7 +33,7 @@ async function main(words: string[]): Promise<number> {
     hint(describeError(error))
     return 1
   } finally {
-    await opened.disposeAsync()
+    await closeStores()
   }
 }
 
@@ -157,4 +158,4 @@ function describeError(error: unknown): string {
   return `Not finished: ${reasonOf(error)}.\nFix it and run the command again.`
 }
 
-process.exitCode = await main(process.argv.slice(2))
+if (import.meta.main) process.exitCode = await runCommand(process.argv.slice(2))

@@ -28,8 +28,15 @@ import { Failure } from './command.ts'
 
 const MEMORY = 'sqlite::memory:'
 
-/** The stores that a command opened. They are closed when it ends. */
-export const opened = new AsyncDisposableStack()
+/** The stores that the command has opened. */
+let opened: Store[] = []
+
+/** Closes the stores that the command has opened. */
+export async function closeStores(): Promise<void> {
+  const stores = opened
+  opened = []
+  await Promise.all(stores.map(store => store.close()))
+}
 
 /**
  * Opens a store. `name`: how the operator named it. A Redis is opened as
@@ -42,7 +49,7 @@ export async function openAt(name: string, location: string): Promise<Store> {
       throw new Failure(`${name}: ${message}`)
     },
   )
-  opened.defer(() => store.close())
+  opened.push(store)
   return store
 }
 
@@ -141,7 +148,7 @@ export async function openRecordsOfService(): Promise<Records | undefined> {
   if (!keys || keys.store === MEMORY || !storeExists(keys.store))
     return undefined
   const store = await openStore(keys.store, keys.redis)
-  opened.defer(() => store.close())
+  opened.push(store)
   if (!(await hasInstallation(store))) return undefined
   return (await unlock(store, keys.store, keys.secrets)).records
 }

@@ -8,7 +8,7 @@ import { fixedDifferences } from '../../src/config/diff.ts'
 import { readSettings } from '../../src/config/load.ts'
 import type { AccountsSource, SourceAccount } from '../../src/features/accounts-module.ts'
 import { Browser } from '../support/browser.ts'
-import { run } from '../support/command.ts'
+import { run, runUsher } from '../support/command.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { refresh, tokens, userinfo } from '../support/journey.ts'
 import { credentials, isSignedIn, signedIn } from '../support/people.ts'
@@ -39,6 +39,8 @@ const test = usherTest({
     security: { network_attempts: 20 },
   },
   files: { 'accounts-source.ts': MODULE },
+  // Attempts at an account become possible again while failures take their time.
+  failureTimes: {},
 })
 test.afterAll(async () => {
   rmSync(folder, { recursive: true })
@@ -321,7 +323,7 @@ test('commands that need only the module work; the others report where the accou
   const config = usher.settings.folder
   writeFileSync(join(config, 'accounts-source.ts'), module)
   const command = (words: string) =>
-    run(['src/cli.ts', ...words.split(' ')], { USHER_CONFIG: config, USHER_STORE: store })
+    runUsher([...words.split(' ')], { USHER_CONFIG: config, USHER_STORE: store })
   const refused = await command('accounts disable ada')
   expect(refused).toMatchObject({ code: 1 })
   expect(refused.stderr).toContain(

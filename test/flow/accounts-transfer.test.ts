@@ -11,6 +11,7 @@ import { hash as argon2 } from '@node-rs/argon2'
 import { hash as bcrypt } from '@node-rs/bcrypt'
 import { afterAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { runUsher } from '../support/command.ts'
 import { credentials } from '../support/people.ts'
 import { findProgram } from '../support/programs.ts'
 import { PASSWORD, startUsher } from '../support/usher.ts'
@@ -19,7 +20,7 @@ const ROOT = join(import.meta.dirname, '../..')
 const folder = mkdtempSync(join(tmpdir(), 'usher-transfer-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-/** Each command starts a process. */
+/** Test options: some commands take time. */
 const SLOW = { timeout: 60_000 }
 
 /** A new installation, and a function that runs its commands. */
@@ -28,19 +29,13 @@ function installation() {
   mkdirSync(join(home, 'config'))
   writeFileSync(join(home, 'config/claims.yaml'), 'claims: {}\n')
   const store = `sqlite:${join(home, 'usher.db')}`
-  const env = { ...process.env, USHER_CONFIG: join(home, 'config'), USHER_STORE: store }
-  async function usher(words: string, input = '') {
-    const child = spawn('node', ['src/cli.ts', ...words.split(' ')], { cwd: ROOT, env })
-    // A command that refuses its input closes it.
-    child.stdin.on('error', () => {}).end(input)
-    const exited = new Promise(resolve => child.once('exit', resolve))
-    const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)])
-    return { stdout, stderr, code: await exited }
-  }
+  const own = { USHER_CONFIG: join(home, 'config'), USHER_STORE: store }
+  const usher = (words: string, input = '') => runUsher(words.split(' '), own, input)
   /** Runs a command on a terminal, and returns what that shows. */
   async function onTerminal(words: string, redirection = '') {
     const script = findProgram('script', 'bsdutils')
     const command = `node src/cli.ts ${words} ${redirection}`
+    const env = { ...process.env, ...own }
     const child = spawn(script, ['-qec', command, '/dev/null'], { cwd: ROOT, env })
     const [stdout] = await Promise.all([text(child.stdout), once(child, 'exit')])
     return stdout

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
 import { makeDatedCertificate } from '../support/certificates.ts'
-import { run } from '../support/command.ts'
+import { runUsher } from '../support/command.ts'
 import { PRODUCTION, read } from '../support/config-folder.ts'
 import { startService } from '../support/service.ts'
 
@@ -69,7 +69,7 @@ test('a service with an expired certificate starts with a warning, and doctor sa
   try {
     await expect.poll(() => service.stdout()).toContain(`it expired on ${dayOf(-10)}: renew it`)
     const env = { ...service.env, NODE_EXTRA_CA_CERTS: EXPIRED.cert }
-    const { stdout, code } = await run(['src/cli.ts', 'doctor', '--json'], env)
+    const { stdout, code } = await runUsher(['doctor', '--json'], env)
     const { checks } = JSON.parse(stdout)
     const found = (name: string) => checks.find((check: { name: string }) => check.name === name)
     expect(found('service')).toMatchObject({

@@ -1,13 +1,13 @@
-// The operator's commands, each run as a process.
+// The operator's commands, each run as a process once.
 
-import { execFile, spawn } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openInstallation } from '../../src/store/open.ts'
+import { run, runUsher } from '../support/command.ts'
 import { directoryIn } from '../support/directory.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -21,15 +21,15 @@ const env = {
 beforeAll(() => cpSync(join(ROOT, 'config'), config, { recursive: true }))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-/** Runs a command. Returns stdout, stderr and the exit code. */
+const begun = new Set<string>()
+/** Runs a command: as a process the first time, then in this process, which is faster. */
 async function usher(args: string[], input = '', more = {}) {
-  const child = spawn('node', ['src/cli.ts', ...args], { cwd: ROOT, env: { ...env, ...more } })
-  child.stdin.end(input)
-  const [stdout, stderr, code] = await Promise.all([
-    text(child.stdout),
-    text(child.stderr),
-    new Promise(resolve => child.once('exit', resolve)),
-  ])
+  const command = args.slice(0, 2).join(' ')
+  const isFirst = !begun.has(command)
+  begun.add(command)
+  const all = { ...env, ...more }
+  const ran = isFirst ? run(['src/cli.ts', ...args], all, input) : runUsher(args, all, input)
+  const { stdout, stderr, code } = await ran
   return { stdout, stderr, code }
 }
 
@@ -54,6 +54,14 @@ test('accounts add prints the subject alone on the first line', async () => {
     has_password: true,
   })
   expect(shown).not.toHaveProperty('password')
+})
+
+test.each([
+  ['accounts factors ada', 'recovery codes left: 0\n'],
+  ['clients invitations', 'There are no invitations: npm run usher -- clients invite\n'],
+])('%s prints what there is', async (words, expected) => {
+  const { stdout, code } = await usher(words.split(' '))
+  expect({ stdout, code }).toEqual({ stdout: expected, code: 0 })
 })
 
 test('a username that exists in any spelling is refused', async () => {

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { run } from '../support/command.ts'
+import { runUsher } from '../support/command.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
 
 /** How the proxy changes headers. */
@@ -63,7 +63,7 @@ afterAll(async () => {
 /** Runs the doctor. Returns its checks by name, and the exit code. */
 async function doctor(wrong: Habits = {}) {
   habits = wrong
-  const { stdout, code } = await run(['src/cli.ts', 'doctor', '--json'], env)
+  const { stdout, code } = await runUsher(['doctor', '--json'], env)
   return { found: foundIn(stdout), code }
 }
 interface Check {
@@ -79,7 +79,7 @@ function foundIn(stdout: string) {
 
 /** `--client web --account ada`. */
 const signIn = (password: string) =>
-  run(['src/cli.ts', 'doctor', '--json', '--client', 'demo', '--account', 'ada'], env, password)
+  runUsher(['doctor', '--json', '--client', 'demo', '--account', 'ada'], env, password)
 
 /** All rows of all tables of the store, except the probe. */
 function everything() {
@@ -108,8 +108,8 @@ test('the service is checked, and nothing is written to the store', async () => 
 
 test('the doctor signs in with the given client and account', async () => {
   const password = 'correct horse battery staple'
-  const words = ['src/cli.ts', 'accounts', 'add', '--username', 'ada', '--password-stdin']
-  await run(words, env, password)
+  const words = ['accounts', 'add', '--username', 'ada', '--password-stdin']
+  await runUsher(words, env, password)
   const right = await signIn(password)
   expect(right.code).toBe(0)
   expect(foundIn(right.stdout).get('account')?.found).toBe('ada is asked to consent to demo')
@@ -217,9 +217,9 @@ test('a 503 of the service itself is no warning', async () => {
 
 test('a service with another store is reported', async () => {
   const other = { ...env, USHER_STORE: `sqlite:${join(folder, 'other.db')}` }
-  await run(['src/cli.ts', 'keys', 'rotate'], other)
+  await runUsher(['keys', 'rotate'], other)
   habits = {}
-  const { stdout, stderr, code } = await run(['src/cli.ts', 'doctor'], other)
+  const { stdout, stderr, code } = await runUsher(['doctor'], other)
   expect(stdout).toMatch(/✗ jwks .*\n.*→ .*the same store/)
   expect({ stderr, code }).toEqual({ stderr: 'Failed checks: jwks.\n', code: 1 })
 })
@@ -230,7 +230,7 @@ test('before the first start the doctor creates no store, and does not prevent t
     USHER_ISSUER: `http://localhost:${await freePort()}`,
     USHER_STORE: `sqlite:${store}`,
   }
-  const { stdout, code } = await run(['src/cli.ts', 'doctor'], { ...env, ...nobody })
+  const { stdout, code } = await runUsher(['doctor'], { ...env, ...nobody })
   expect(stdout).toMatch(/! store .*is made by the first start/)
   expect(stdout).toMatch(/! service .*does not answer: ECONNREFUSED/)
   expect({ code, made: existsSync(store) }).toEqual({ code: 0, made: false })

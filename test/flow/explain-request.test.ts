@@ -14,7 +14,7 @@ import { CLOCK_TOLERANCE_SECONDS } from '../../src/oidc/client-jwts.ts'
 import { type FailedRequest, findFailure } from '../../src/operation/failures.ts'
 import { APIS, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
-import { run } from '../support/command.ts'
+import { runUsher } from '../support/command.ts'
 import { BANKING, PAYMENT } from '../support/details.ts'
 import { block } from '../support/documents.ts'
 import { authorizationRequest, authorize, redeem, tokens } from '../support/journey.ts'
@@ -403,7 +403,7 @@ test('the command explains a request by its id, and by its log line', async () =
 async function explain(id: string, ...lines: object[]): Promise<string> {
   const env = { USHER_CONFIG: usher.settings.folder, USHER_STORE: store, USHER_SECRET }
   const input = lines.map(line => JSON.stringify(line)).join('\n')
-  return (await run(['src/cli.ts', 'config', 'explain', id], env, input)).stdout
+  return (await runUsher(['config', 'explain', id], env, input)).stdout
 }
 const explainLog = (...lines: object[]) => explain('-', ...lines)
 /** The lines of the log about a request. */
@@ -485,7 +485,7 @@ test('a client that fails in a loop leaves room for others, and its own requests
   expect(text).toMatch(/^wrong .*\nsent .*callback\/\n/)
   const minute = /some were not kept, at .*\b\d{4}-\d\d-\d\d \d\d:\d\d.* \(UTC\)/
   const env = { USHER_CONFIG: usher.settings.folder, USHER_STORE: store, USHER_SECRET }
-  const { stderr } = await run(['src/cli.ts', 'config', 'explain', last], env)
+  const { stderr } = await runUsher(['config', 'explain', last], env)
   expect(stderr).toMatch(minute)
   expect(stderr).toContain(`'"id":"${last}"'`)
 })

@@ -5,7 +5,7 @@ import { cpSync, mkdtempSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { run } from '../support/command.ts'
+import { runUsher } from '../support/command.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { type Service, startService } from '../support/service.ts'
 
@@ -44,7 +44,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 
-const usher = (...words: string[]) => run(['src/cli.ts', ...words], env)
+const usher = (...words: string[]) => runUsher([...words], env)
 const readyz = async () => (await fetch(`${service.issuer}/readyz`)).json()
 /** Waits until the service has refused the folder, or uses it. */
 const until = (state: 'refused' | 'used') =>

@@ -1,18 +1,16 @@
 // The audit log contains the commands that operators run beside the service.
 
-import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { recentActivity } from '../../src/account/activity.ts'
 import type { AuditEvent } from '../../src/operation/audit.ts'
 import { queueAuditEvent, takeAuditEvents } from '../../src/operation/operator-events.ts'
 import { openInstallation } from '../../src/store/open.ts'
+import { runUsher } from '../support/command.ts'
 import { type Service, startService } from '../support/service.ts'
 
-const ROOT = join(import.meta.dirname, '../..')
 const folder = mkdtempSync(join(tmpdir(), 'usher-operator-'))
 const store = `sqlite:${join(folder, 'usher.db')}`
 const USHER_SECRET = Buffer.alloc(32, 'operator').toString('base64url')
@@ -27,8 +25,9 @@ afterAll(async () => {
 })
 
 async function usher(...args: string[]): Promise<string> {
-  const options = { cwd: ROOT, env: service.env }
-  return (await promisify(execFile)('node', ['src/cli.ts', ...args], options)).stdout
+  const { stdout, stderr, code } = await runUsher(args, service.env)
+  if (code !== 0) throw new Error(stderr)
+  return stdout
 }
 const operatorEvents = (): AuditEvent[] =>
   service
@@ -39,7 +38,7 @@ const operatorEvents = (): AuditEvent[] =>
     .filter(({ by }) => by)
 const names = () => operatorEvents().map(({ event }) => event)
 
-/** Each command starts a process. */
+/** Test options: some commands take time. */
 const SLOW = { timeout: 90_000 }
 
 test('a running node logs an operator command once, without a name', SLOW, async () => {

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { run } from '../support/command.ts'
+import { runUsher } from '../support/command.ts'
 import { addApp, atFactor, factorsOf } from '../support/factors.ts'
 import { type Operated, SLOW, startOperated } from '../support/operated.ts'
 import { credentials, isSignedIn, words } from '../support/people.ts'
@@ -73,8 +73,8 @@ test('a backup has the factors, sealed, and a restored store asks for them', SLO
     USHER_CONFIG: operated.service.settings.folder,
     USHER_STORE: `sqlite:${join(folder, 'restored.db')}`,
   }
-  expect(await run(['src/cli.ts', 'store', 'restore', file], env)).toMatchObject({ code: 0 })
-  const { stdout } = await run(['src/cli.ts', 'accounts', 'factors', 'grace'], env)
+  expect(await runUsher(['store', 'restore', file], env)).toMatchObject({ code: 0 })
+  const { stdout } = await runUsher(['accounts', 'factors', 'grace'], env)
   expect(stdout).toContain('totp')
 })
 

@@ -1,7 +1,6 @@
 // Backup and restore by an operator beside a running service, and a store that is emptied while a node
 // runs.
 
-import { spawn } from 'node:child_process'
 import {
   copyFileSync,
   existsSync,
@@ -15,7 +14,6 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { COMMANDS } from '../../src/commands/table.ts'
@@ -24,6 +22,7 @@ import { takeAuditEvents } from '../../src/operation/operator-events.ts'
 import { publishedKids } from '../../src/operation/signing-keys.ts'
 import { openInstallation, openStore, storeFile } from '../../src/store/open.ts'
 import { Browser } from '../support/browser.ts'
+import { runUsher } from '../support/command.ts'
 import { addApp, atFactor, codeOf, factorsOf, nextCode } from '../support/factors.ts'
 import { authorize, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import { isSignedIn } from '../support/people.ts'
@@ -32,7 +31,6 @@ import { freePorts } from '../support/redis-together.ts'
 import { startService } from '../support/service.ts'
 import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
-const ROOT = join(import.meta.dirname, '../..')
 const USHER_SECRET = Buffer.alloc(32, 'backup').toString('base64url')
 const folder = mkdtempSync(join(tmpdir(), 'usher-backup-'))
 let server: RedisServer
@@ -50,15 +48,7 @@ const newFile = () => join(mkdtempSync(join(folder, 'made-')), 'file')
 
 /** The command line of an operator. */
 async function usher(args: string[], store: string, env: Record<string, string> = {}) {
-  const child = spawn('node', ['src/cli.ts', ...args], {
-    cwd: ROOT,
-    env: { ...process.env, USHER_SECRET, USHER_STORE: store, ...env },
-    stdio: ['ignore', 'ignore', 'pipe'],
-  })
-  const [stderr, code] = await Promise.all([
-    text(child.stderr),
-    new Promise(resolve => child.once('exit', resolve)),
-  ])
+  const { stderr, code } = await runUsher(args, { USHER_SECRET, USHER_STORE: store, ...env })
   return { stderr, code }
 }
 

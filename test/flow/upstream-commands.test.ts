@@ -4,15 +4,15 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { run } from '../support/command.ts'
+import { runUsher } from '../support/command.ts'
 import { startHostileIssuer } from '../support/hostile-issuer.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { writeConfig } from '../support/usher.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-upstream-'))
 const usher = (words: string[], input = '') =>
-  run(
-    ['src/cli.ts', ...words],
+  runUsher(
+    [...words],
     { USHER_CONFIG: join(folder, 'config'), USHER_STORE: `sqlite:${folder}/usher.db` },
     input,
   )

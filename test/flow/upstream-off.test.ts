@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { run } from '../support/command.ts'
+import { runUsher } from '../support/command.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { startService } from '../support/service.ts'
 import { LABEL, withUpstreams } from '../support/upstream.ts'
@@ -36,11 +36,7 @@ async function signIn(name: string, options: UsherOptions) {
     ['node', '--import', hook, 'src/main.ts'],
   )
   onTestFinished(() => service.stop().then(() => {}))
-  await run(
-    ['src/cli.ts', 'accounts', 'add', '--username', 'ada', '--password-stdin'],
-    env,
-    PASSWORD,
-  )
+  await runUsher(['accounts', 'add', '--username', 'ada', '--password-stdin'], env, PASSWORD)
 
   const browser = new Browser(service.issuer)
   await browser.open(authorizationRequest(service).url)

@@ -3,16 +3,16 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { run } from './command.ts'
+import { type Ran, runUsher } from './command.ts'
 import { startUsher, type Usher, type UsherOptions } from './usher.ts'
 
-/** Test options: each command starts a process, which takes time. */
+/** Test options: some commands take time. */
 export const SLOW = { timeout: 60_000 }
 
 export interface Operated {
   service: Usher
   /** Runs a command with the configuration and store of the service. */
-  usher(words: string): ReturnType<typeof run>
+  usher(words: string): Promise<Ran>
   close(): Promise<void>
 }
 
@@ -24,7 +24,7 @@ export async function startOperated(options: UsherOptions = {}): Promise<Operate
   const env = { ...options.env, USHER_CONFIG: service.settings.folder, USHER_STORE: store }
   return {
     service,
-    usher: words => run(['src/cli.ts', ...words.split(' ')], env),
+    usher: words => runUsher(words.split(' '), env),
     async close() {
       await service.close()
       rmSync(folder, { recursive: true })

@@ -9,7 +9,7 @@ import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { type Made, makeCertificate } from './certificates.ts'
 import { launchChromium } from './chromium.ts'
-import { run } from './command.ts'
+import { runUsher } from './command.ts'
 import { type RelyingParty, startRelyingParty } from './relying-party.ts'
 import { freePort, startService } from './service.ts'
 import { LABEL, withUpstreams } from './upstream.ts'
@@ -85,7 +85,7 @@ export async function startTlsUsher(
   const service = await startService(env)
   closing.defer(() => service.stop().then(() => {}))
   const usher = async (words: string[], input?: string) => {
-    const done = await run(['src/cli.ts', ...words], env, input)
+    const done = await runUsher(words, env, input)
     if (done.code !== 0) throw new Error(`usher ${words.join(' ')}: ${done.stderr}`)
     return done
   }
