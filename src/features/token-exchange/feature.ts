@@ -22,7 +22,11 @@ import {
 } from 'oidc-provider'
 import { inResourceFile } from '../../config/files.ts'
 import type { Settings } from '../../config/load.ts'
-import { ConfigError, type Finding } from '../../config/report/finding.ts'
+import {
+  ConfigError,
+  type Finding,
+  type Locate,
+} from '../../config/report/finding.ts'
 import { audienceOf, type ResourceFile } from '../../config/schema/resource.ts'
 import { accountOfToken } from '../../oidc/accounts.ts'
 import { grantName, newTag } from '../../oidc/adapter/grants.ts'
@@ -79,6 +83,8 @@ const PARAMETERS = [
 ]
 
 const NO_CLIENT = `no confidential client in clients/ has grant_types with ${EXCHANGE_GRANT}:`
+const NO_AUDIENCE = 'no API in resources/ has the audience'
+const NO_SCOPE = 'the API has no scope'
 const NO_RULE =
   'resource or audience must be an API whose `exchange` names the client'
 const OPAQUE = `requested_token_type must be ${ACCESS_TOKEN}: the tokens of this API are no JWTs`
@@ -158,27 +164,32 @@ function checkRules({ resources, files, clients }: Settings): void {
   const findings: Finding[] = []
   for (const { resource, scopes, exchange = [] } of apis) {
     const at = inResourceFile(required(files.resources[resource]))
+    const names = Object.keys(scopes)
     for (const [
       i,
       { client, from = [], scopes: named },
     ] of exchange.entries()) {
-      const check = (
-        key: string,
-        names: string[],
-        valid: string[],
-        problem: string,
-      ) => {
-        const unknown = names.filter(name => !valid.includes(name))
-        const add = (name: string) =>
-          at(['exchange', i, key], 'exchange', `${problem} ${name}`)
-        findings.push(...unknown.map(add))
-      }
-      check('client', [client], clientIds, NO_CLIENT)
-      check('from', from, audiences, 'no API in resources/ has the audience')
-      check('scopes', named, Object.keys(scopes), 'the API has no scope')
+      const path = ['exchange', i]
+      findings.push(
+        ...unknownIn(at, [...path, 'client'], [client], clientIds, NO_CLIENT),
+        ...unknownIn(at, [...path, 'from'], from, audiences, NO_AUDIENCE),
+        ...unknownIn(at, [...path, 'scopes'], named, names, NO_SCOPE),
+      )
     }
   }
   if (findings.length) throw new ConfigError(findings)
+}
+
+/** Returns a finding for each of these names that is not valid. */
+function unknownIn(
+  at: Locate,
+  path: PropertyKey[],
+  names: string[],
+  valid: string[],
+  problem: string,
+): Finding[] {
+  const unknown = names.filter(name => !valid.includes(name))
+  return unknown.map(name => at(path, 'exchange', `${problem} ${name}`))
 }
 
 /** Returns the handler of the grant type. */
@@ -200,35 +211,12 @@ function createHandler(dependencies: Dependencies) {
     const actors = [client.clientId, ...(source.actors ?? [])]
     if (actors.length > MAX_ACTORS)
       return refuseSubject(`was exchanged ${MAX_ACTORS} times before`)
-    const given = { ...source.resources }
-    const own = Object.values(settings.resources).find(
-      one => audienceOf(one) === subject.aud,
-    )
-    if (own) given[own.resource] = String(subject.scope)
-    const allowed = allowedScopes(rule, [
-      given[api.resource],
-      scopeOf(client),
-    ]).filter(
-      scope => !hasWord(source.rejected?.resources?.[api.resource], scope),
-    )
-    const scopes = params.scope?.split(' ') ?? allowed
-    const excess = scopes.filter(scope => !allowed.includes(scope)).join(' ')
-    if (excess || !scopes.length) {
-      throw new errors.InvalidScope(
-        'scope has more than the exchange allows',
-        excess,
-      )
-    }
-    return {
-      client,
-      api,
-      rule,
-      subject,
-      source,
-      actors,
-      given,
-      scope: scopes.join(' '),
-    }
+    const given = givenScopes(settings, source, subject)
+    const limits = [given[api.resource], scopeOf(client)]
+    const rejected = source.rejected?.resources?.[api.resource]
+    const allowed = allowedScopes(rule, limits, rejected)
+    const scope = requestedScope(params, allowed)
+    return { client, api, rule, subject, source, actors, given, scope }
   }
 
   /** Step 4: returns the user, and the client where the user signed in. */
@@ -346,14 +334,47 @@ function findRule(rules: Rule[], client: Client, subject: Subject): Rule {
   return rule
 }
 
-/**
- * Returns the scopes of a rule that are within all limits. An absent limit
- * allows every scope.
- */
-const allowedScopes = ({ scopes }: Rule, limits: (string | undefined)[]) =>
-  scopes.filter(scope =>
-    limits.every(limit => limit === undefined || hasWord(limit, scope)),
+/** Returns the scopes by API that the subject token and its grant have. */
+function givenScopes(
+  { resources }: Settings,
+  source: ExchangeGrant,
+  subject: Subject,
+): Record<string, string> {
+  const given = { ...source.resources }
+  const own = Object.values(resources).find(
+    api => audienceOf(api) === subject.aud,
   )
+  if (own) given[own.resource] = String(subject.scope)
+  return given
+}
+
+/**
+ * Returns the scopes of a rule that are within all limits, without those that
+ * the user has declined. An absent limit allows every scope.
+ */
+function allowedScopes(
+  { scopes }: Rule,
+  limits: (string | undefined)[],
+  rejected?: string,
+): string[] {
+  const isWithin = (scope: string) =>
+    limits.every(limit => limit === undefined || hasWord(limit, scope))
+  return scopes.filter(scope => isWithin(scope) && !hasWord(rejected, scope))
+}
+
+/**
+ * Returns the scope that a request asks for, by default all that is allowed.
+ * Throws `InvalidScope` if it has more, or none.
+ */
+function requestedScope(params: ExchangeParameters, allowed: string[]): string {
+  const scopes = params.scope?.split(' ') ?? allowed
+  const excess = scopes.filter(scope => !allowed.includes(scope)).join(' ')
+  if (!excess && scopes.length) return scopes.join(' ')
+  throw new errors.InvalidScope(
+    'scope has more than the exchange allows',
+    excess,
+  )
+}
 
 const hasWord = (words: string | undefined, word: string) =>
   words?.split(' ').includes(word)
