@@ -27,6 +27,7 @@ import type { ClientMetadata } from '../../config/schema/client.ts'
 import { currentRequest } from '../../oidc/adapter/request.ts'
 import { BOUNDS } from '../../oidc/bounds.ts'
 import { USHER_METADATA } from '../../oidc/clients.ts'
+import type { Oidc } from '../../oidc/dependencies.ts'
 import type { RegistrationPart } from '../../oidc/feature.ts'
 import { addOfflineAccess } from '../../oidc/requests.ts'
 import { note } from '../../operation/audit.ts'
@@ -63,38 +64,20 @@ export function registration(
   const clients = createRegisteredClients(records)
   const invitations = createInvitations(records)
 
-  /** Replaces the sent metadata by those that are  */
+  /** Replaces the sent metadata by those that are registered. */
   function registerMetadata(
     { oidc }: KoaContextWithOIDC,
     properties: Properties,
   ) {
-    const {
-      client_id,
-      client_id_issued_at,
-      client_secret,
-      client_secret_expires_at,
-    } = properties
-    // An update has all metadata of the answer before it (RFC 7592 §2.2), also
-    // what an invitation set.
-    const body = chooseMetadata({ ...oidc.body }, environment)
-    for (const key of USHER_METADATA) {
-      if (body[key] === oidc.client?.[key]) delete body[key]
-    }
-    const read = readMetadata(body, String(client_id), settings)
-    const { InitialAccessToken, RegistrationAccessToken } = oidc.entities
-    const { policies } = InitialAccessToken ?? RegistrationAccessToken ?? {}
-    const isOpen = policies?.includes(OPEN)
-    refuseLong(read, isOpen ? BOUNDS.openMetadata.max : BOUNDS.metadata.max)
-    if (oidc.client) keepSubjects(oidc.client, read)
-    // Only an operator sets these two.
-    const { consent, require_pkce, ...metadata } = read
-    const hasSecret = SECRET_METHODS.includes(
-      String(metadata.token_endpoint_auth_method),
+    const { client_id } = properties
+    const sent = withoutOperators(
+      chooseMetadata({ ...oidc.body }, environment),
+      oidc.client,
     )
-    for (const key of Object.keys(properties)) delete properties[key]
-    Object.assign(properties, metadata, { client_id_issued_at })
-    if (hasSecret)
-      Object.assign(properties, { client_secret, client_secret_expires_at })
+    const read = readMetadata(sent, String(client_id), settings)
+    refuseLong(read, maxBytesOf(oidc.entities))
+    if (oidc.client) keepSubjects(oidc.client, read)
+    replaceProperties(properties, read)
   }
 
   function relaxPkce(_ctx: KoaContextWithOIDC, properties: Properties) {
@@ -196,6 +179,42 @@ export function registration(
     describeClient: async (_provider, id) =>
       enabled ? clients.find(id) : undefined,
   }
+}
+
+/**
+ * Returns sent metadata without those of the operator that the client has. An
+ * update has all metadata of the answer before it (RFC 7592 §2.2), also what an
+ * invitation set.
+ */
+function withoutOperators(sent: Properties, client?: Client): Properties {
+  const left = { ...sent }
+  for (const key of USHER_METADATA) {
+    if (left[key] === client?.[key]) delete left[key]
+  }
+  return left
+}
+
+/** Returns the largest size of the metadata, by the policies of the token. */
+function maxBytesOf(entities: Oidc['entities']): number {
+  const { InitialAccessToken, RegistrationAccessToken } = entities
+  const { policies } = InitialAccessToken ?? RegistrationAccessToken ?? {}
+  const isOpen = policies?.includes(OPEN)
+  return isOpen ? BOUNDS.openMetadata.max : BOUNDS.metadata.max
+}
+
+/**
+ * Replaces the properties of a client, of which the library has made the id and
+ * the secret. Only an operator sets `consent` and `require_pkce`.
+ */
+function replaceProperties(properties: Properties, read: ClientMetadata) {
+  const { client_id_issued_at, client_secret, client_secret_expires_at } =
+    properties
+  const { consent, require_pkce, ...metadata } = read
+  const method = String(metadata.token_endpoint_auth_method)
+  for (const key of Object.keys(properties)) delete properties[key]
+  Object.assign(properties, metadata, { client_id_issued_at })
+  if (SECRET_METHODS.includes(method))
+    Object.assign(properties, { client_secret, client_secret_expires_at })
 }
 
 /**
