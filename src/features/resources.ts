@@ -22,7 +22,7 @@ import { signInOf } from '../oidc/adapter/grants.ts'
 import { findClient, isOff, refusalOf, scopeOf } from '../oidc/clients.ts'
 import type { Detail } from '../oidc/consents.ts'
 import type { Oidc, SigningKey } from '../oidc/dependencies.ts'
-import type { Feature } from '../oidc/feature.ts'
+import type { Feature, IssuedToken } from '../oidc/feature.ts'
 import { sentDetails } from '../oidc/grants.ts'
 import { canSign } from '../oidc/keys.ts'
 import { lifetimeOf, lifetimesOf } from '../oidc/tokens.ts'
@@ -93,164 +93,193 @@ function resourceServerOf(
  * key for its tokens.
  */
 export function resourceIndicators(dependencies: Dependencies): Feature {
-  const { settings, records, keys, directory } = dependencies
-  const { resources, claims, details: types, lifetimes, features } = settings
+  const { settings, keys } = dependencies
+  const { features } = settings
   checkResources(settings, keys)
-  const byUri = new Map(
-    Object.keys(resources).map(name => [normalUri(name), name]),
-  )
-  const asWritten = (name: unknown) =>
-    byUri.get(normalUri(String(name))) ?? name
-  const apiOf = ({ type }: Detail) => types[type]?.resource
-
-  /**
-   * The API for this client, with the scopes that it may request. Throws if the
-   * client may request none.
-   */
-  function serverFor(
-    { oidc }: { oidc: Oidc },
-    name: string,
-    client: Client,
-  ): ResourceServer {
-    const file = resources[byUri.get(normalUri(name)) ?? '']
-    const { clientId: client_id } = client
-    const scopes = file
-      ? scopesFor(file, { client_id, scope: scopeOf(client) })
-      : []
-    const isUsable = scopes.length > 0 || mayRequestDetails(client, name)
-    if (
-      !file ||
-      file.authorization_server ||
-      !isUsable ||
-      !isFor(file, client_id)
-    ) {
-      throw new errors.InvalidTarget(
-        'resource is unknown or not allowed for this client',
-      )
-    }
-    if (asksForScopes(oidc)) {
-      const isAboutDetails = detailsOf(oidc).some(
-        detail => apiOf(detail) === name,
-      )
-      checkScopes(oidc, file, scopes, isAboutDetails)
-    }
-    return resourceServerOf(
-      file,
-      scopes.join(' '),
-      lifetimesOf(lifetimes, client),
-    )
-  }
-
-  /**
-   * Whether an API has a type of authorization details that the client may
-   * request.
-   */
-  const mayRequestDetails = (client: Client, name: string) =>
-    Object.values(types).some(
-      ({ type, resource }) => resource === name && mayUse(client, type),
-    )
-
-  /**
-   * The API of a client that cannot send `resource`; undefined for a request
-   * about none of its scopes.
-   */
-  function defaultOf(
-    { params }: Oidc,
-    { default_resource: name }: Client,
-  ): string | undefined {
-    const scopes = Object.keys(resources[String(name)]?.scopes ?? {})
-    const asked = String(params?.scope ?? '').split(' ')
-    const isAbout =
-      !params?.scope || scopes.some(scope => asked.includes(scope))
-    return typeof name === 'string' && isAbout ? name : undefined
-  }
-
-  /**
-   * Writes each `resource` of a request as its file does, so that grants and
-   * consents have one spelling.
-   */
-  function writeAsFiles({ oidc }: { oidc: Oidc }): void {
-    const { params, provider, resourceServers = {} } = oidc
-    if (params?.resource === undefined) return
-    const names = [...new Set([params.resource].flat().map(asWritten))]
-    params.resource = names.length > 1 ? names : names[0]
-    for (const [sent, server] of Object.entries(resourceServers)) {
-      const name = String(asWritten(sent))
-      if (name === sent) continue
-      delete resourceServers[sent]
-      resourceServers[name] = new provider.ResourceServer(name, server)
-    }
-  }
-
-  /** An API introspects the access tokens that were made for it. */
-  function isMadeFor({ clientId }: Client, { aud }: Token): boolean {
-    const file = Object.values(resources).find(file => audienceOf(file) === aud)
-    return file?.introspected_by?.includes(clientId) ?? false
-  }
-
-  /**
-   * Whether a client may introspect a token: its own, or one for its API. The
-   * token's account and client must still exist, and the account may use the
-   * client. endpoints.ts refuses public clients.
-   */
-  async function mayIntrospect(
-    { oidc, state }: KoaContextWithOIDC,
-    client: Client,
-    token: Token,
-  ) {
-    const isOwn = token.clientId === client.clientId
-    if (!isOwn && !isMadeFor(client, token)) {
-      state.log.detail = `the token is for ${token.aud ?? 'UserInfo'}, whose introspected_by does not name the client`
-      return false
-    }
-    const owner = isOwn
-      ? client
-      : await findClient(oidc.provider, token.clientId)
-    if (!owner || isOff(owner) || isOff(client)) return false
-    if (!token.accountId) return true
-    const signedIn = await signInOf(records, token)
-    const account = await directory.findEnabled(token.accountId, signedIn)
-    return account !== undefined && !refusalOf(owner, account)
-  }
+  const nameOf = spellingIn(settings)
 
   return {
-    checkRequest: writeAsFiles,
+    checkRequest: ({ oidc }) => writeAsFiles(oidc, nameOf),
     settings: {
       // A token without `resource` is for UserInfo, unless it is about details,
       // which are of an API.
       resourceIndicators: {
         enabled: features.resource_indicators,
-        getResourceServerInfo: serverFor,
-        // A client that asks for details names their API by that.
-        defaultResource({ oidc }, client, oneOf) {
-          if (oneOf) return oneOf
-          const [first, ...others] = new Set(
-            sentDetails(oidc).flatMap(one => apiOf(one) ?? []),
+        getResourceServerInfo: ({ oidc }, uri, client) =>
+          serverFor(settings, oidc, { uri, name: nameOf(uri) }, client),
+        defaultResource: ({ oidc }, client, oneOf) =>
+          oneOf || defaultOf(settings, oidc, client),
+        useGrantedResource: ({ oidc }, { rar, resource }) => {
+          const { details } = settings
+          const isOfDetails = rar?.some(({ type }) => details[type]?.resource)
+          if (isOfDetails && !oidc.params?.scope) return true
+          const client = required(oidc.client)
+          return (
+            resource !== undefined &&
+            resource === defaultOfClient(settings, oidc, client)
           )
-          if (first === undefined) return defaultOf(oidc, client)
-          return others.length ? [first, ...others] : first
         },
-        useGrantedResource: ({ oidc }, { rar, resource }) =>
-          (Boolean(rar?.some(apiOf)) && !oidc.params?.scope) ||
-          (resource !== undefined &&
-            resource === defaultOf(oidc, required(oidc.client))),
       },
       introspection: {
         enabled: features.introspection,
-        allowedPolicy: mayIntrospect,
+        allowedPolicy: (ctx, client, token) =>
+          mayIntrospect(dependencies, ctx, client, token),
       },
     },
-    async tokenClaims(_ctx, token) {
-      const api = resources[token.resourceServer?.identifier() ?? '']
-      // An assertion for another authorization server has no claims of its API.
-      if (!api?.claims || api.authorization_server || !('accountId' in token))
-        return undefined
-      const names = api.claims
-      const account = await directory.findEnabled(token.accountId)
-      const known = Object.entries(account ? claimsOf(account, claims) : {})
-      return Object.fromEntries(known.filter(([name]) => names.includes(name)))
-    },
+    tokenClaims: (_ctx, token) => claimsFor(dependencies, token),
   }
+}
+
+/** Returns the spelling in its file of the URI of an API, if there is one. */
+type Spelling = (uri: unknown) => string | undefined
+
+function spellingIn({ resources }: Settings): Spelling {
+  const byUri = new Map(
+    Object.keys(resources).map(name => [normalUri(name), name]),
+  )
+  return uri => byUri.get(normalUri(String(uri)))
+}
+
+/**
+ * Writes each `resource` of a request as its file does, so that grants and
+ * consents have one spelling.
+ */
+function writeAsFiles(oidc: Oidc, nameOf: Spelling): void {
+  const { params, provider, resourceServers = {} } = oidc
+  if (params?.resource === undefined) return
+  const sent: unknown[] = [params.resource].flat()
+  const names = [...new Set(sent.map(uri => nameOf(uri) ?? uri))]
+  params.resource = names.length > 1 ? names : names[0]
+  for (const [uri, server] of Object.entries(resourceServers)) {
+    const name = nameOf(uri) ?? uri
+    if (name === uri) continue
+    delete resourceServers[uri]
+    resourceServers[name] = new provider.ResourceServer(name, server)
+  }
+}
+
+/**
+ * Returns the API for this client, with the scopes that it may request. Throws
+ * if the client may request none. `uri`: as it was sent; `name`: as in the file.
+ */
+function serverFor(
+  settings: Settings,
+  oidc: Oidc,
+  { uri, name = '' }: { uri: string; name?: string },
+  client: Client,
+): ResourceServer {
+  const { resources, details, lifetimes } = settings
+  const { [name]: file } = resources
+  const { clientId: client_id } = client
+  const about = { client_id, scope: scopeOf(client) }
+  const scopes = file ? scopesFor(file, about) : []
+  const isUsable = scopes.length > 0 || mayRequestDetails(settings, client, uri)
+  const isKnown = file && !file.authorization_server && isFor(file, client_id)
+  if (!isKnown || !isUsable) {
+    throw new errors.InvalidTarget(
+      'resource is unknown or not allowed for this client',
+    )
+  }
+  if (asksForScopes(oidc)) {
+    const isAboutDetails = detailsOf(oidc).some(
+      ({ type }) => details[type]?.resource === uri,
+    )
+    checkScopes(oidc, file, scopes, isAboutDetails)
+  }
+  const ofClient = lifetimesOf(lifetimes, client)
+  return resourceServerOf(file, scopes.join(' '), ofClient)
+}
+
+/**
+ * Whether an API has a type of authorization details that the client may
+ * request.
+ */
+const mayRequestDetails = (
+  { details }: Settings,
+  client: Client,
+  name: string,
+) =>
+  Object.values(details).some(
+    ({ type, resource }) => resource === name && mayUse(client, type),
+  )
+
+/**
+ * Returns the APIs of a request without `resource`: those of its authorization
+ * details, or that of the client.
+ */
+function defaultOf(settings: Settings, oidc: Oidc, client: Client) {
+  const ofDetails = sentDetails(oidc).flatMap(
+    ({ type }) => settings.details[type]?.resource ?? [],
+  )
+  const [first, ...others] = new Set(ofDetails)
+  if (first === undefined) return defaultOfClient(settings, oidc, client)
+  return others.length ? [first, ...others] : first
+}
+
+/**
+ * Returns the API of a client that cannot send `resource`; undefined for a
+ * request about none of its scopes.
+ */
+function defaultOfClient(
+  { resources }: Settings,
+  { params }: Oidc,
+  { default_resource: name }: Client,
+): string | undefined {
+  if (typeof name !== 'string') return undefined
+  const scopes = Object.keys(resources[name]?.scopes ?? {})
+  const asked = String(params?.scope ?? '').split(' ')
+  const isAbout = !params?.scope || scopes.some(scope => asked.includes(scope))
+  return isAbout ? name : undefined
+}
+
+/**
+ * Whether a client may introspect a token: its own, or one for its API. The
+ * token's account and client must still exist, and the account may use the
+ * client. endpoints.ts refuses public clients.
+ */
+async function mayIntrospect(
+  { settings, records, directory }: Dependencies,
+  { oidc, state }: KoaContextWithOIDC,
+  client: Client,
+  token: Token,
+): Promise<boolean> {
+  const isOwn = token.clientId === client.clientId
+  if (!isOwn && !isMadeFor(settings, client, token)) {
+    state.log.detail = `the token is for ${token.aud ?? 'UserInfo'}, whose introspected_by does not name the client`
+    return false
+  }
+  const owner = isOwn ? client : await findClient(oidc.provider, token.clientId)
+  if (!owner || isOff(owner) || isOff(client)) return false
+  if (!token.accountId) return true
+  const signedIn = await signInOf(records, token)
+  const account = await directory.findEnabled(token.accountId, signedIn)
+  return account !== undefined && !refusalOf(owner, account)
+}
+
+/** An API introspects the access tokens that were made for it. */
+function isMadeFor(
+  { resources }: Settings,
+  { clientId }: Client,
+  { aud }: Token,
+): boolean {
+  const file = Object.values(resources).find(file => audienceOf(file) === aud)
+  return file?.introspected_by?.includes(clientId) ?? false
+}
+
+/** Returns the claims of the user that the file of an API names. */
+async function claimsFor(
+  { settings, directory }: Dependencies,
+  token: IssuedToken,
+) {
+  const api = settings.resources[token.resourceServer?.identifier() ?? '']
+  // An assertion for another authorization server has no claims of its API.
+  if (!api?.claims || api.authorization_server || !('accountId' in token))
+    return undefined
+  const names = api.claims
+  const account = await directory.findEnabled(token.accountId)
+  const known = account ? claimsOf(account, settings.claims) : {}
+  const named = Object.entries(known).filter(([name]) => names.includes(name))
+  return Object.fromEntries(named)
 }
 
 /** A token request has no scopes of its own, except that of a service. */
