@@ -50,15 +50,16 @@ export function claimsOfGrant(
   client: Client,
   { scopes, declined }: Pick<Consent, 'scopes' | 'declined'>,
   { claims, features }: ProviderSettings,
-) {
-  const named = Object.entries(features.claims_parameter ? claims : {})
-  const isRefused = (scope: string) =>
-    !mayAskFor(client, scope) || declined.includes(scope)
-  const isGranted = (scope: string) =>
-    scopes.includes(scope) && !isRefused(scope)
-  const ofScopes = (is: (scope: string) => boolean) =>
-    named.flatMap(([claim, { scope }]) => (is(scope) ? claim : []))
-  return { granted: ofScopes(isGranted), refused: ofScopes(isRefused) }
+): { granted: string[]; refused: string[] } {
+  const granted: string[] = []
+  const refused: string[] = []
+  if (!features.claims_parameter) return { granted, refused }
+  for (const [claim, { scope }] of Object.entries(claims)) {
+    const isRefused = !mayAskFor(client, scope) || declined.includes(scope)
+    if (isRefused) refused.push(claim)
+    else if (scopes.includes(scope)) granted.push(claim)
+  }
+  return { granted, refused }
 }
 
 /**

@@ -59,15 +59,14 @@ export function described<T extends Partial<ErrorAnswer>>(
   ctx: Context,
   answer: T,
 ): T {
+  if (answer.error === undefined) return answer
   const noScope = missingScope(ctx, answer)
   if (noScope) {
     ctx.state.log.error = 'invalid_scope'
     return { ...answer, error: 'invalid_scope', error_description: noScope }
   }
   const error_description = ctx.state.keyProblem || descriptionOf(ctx, answer)
-  return answer.error && error_description
-    ? { ...answer, error_description }
-    : answer
+  return error_description ? { ...answer, error_description } : answer
 }
 
 /**

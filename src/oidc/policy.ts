@@ -92,7 +92,9 @@ function changeLibraryChecks(policy: Policy, factors: Parts['factors']): void {
   // on the user code page, or when the request is resumed, and would then
   // accept any user (OIDC Core §3.1.2.2).
   wrapCheck(login, 'id_token_hint', (ctx, check) => {
-    readIdTokenHint(ctx)
+    const { oidc } = ctx
+    const hint = oidc.params?.id_token_hint
+    if (hint) oidc.entity('IdTokenHint', { payload: decodeJwt(String(hint)) })
     return check(ctx)
   })
   // A second factor raises the session to an essential `acr` without a new
@@ -117,11 +119,6 @@ function wrapCheck(
   const found = required(prompt.checks.get(reason))
   const { check } = found
   found.check = ctx => wrapper(ctx, check)
-}
-
-function readIdTokenHint({ oidc }: Context): void {
-  const hint = oidc.params?.id_token_hint
-  if (hint) oidc.entity('IdTokenHint', { payload: decodeJwt(String(hint)) })
 }
 
 /** Whether a second factor meets the requested `acr` without a new sign-in. */
