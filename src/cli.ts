@@ -89,7 +89,7 @@ function checkArguments(args: Argument[], given: string[]): void {
   if (surplus) throw new Error(`${surplus} is too much.`)
 }
 
-/** `accounts link ACCOUNT [--for DURATION] [--upstream NAME --subject SUB]`. */
+/** `accounts why ACCOUNT [--client CLIENT_ID] [--json]`. */
 function describeUsage({ name, args = [], options = [] }: Command): string {
   return [
     name,

@@ -1,6 +1,6 @@
 // Ways to sign in that an operator gives an account: `usher accounts invite`
-// and `link` make a link with which the user chooses a password;
-// `link --upstream` and `unlink` add and remove a link to an upstream issuer.
+// and `password-link` make a link with which the user chooses a password;
+// `link` and `unlink` add and remove a link to a user of an upstream issuer.
 
 import { queueLink } from '../account/mail-queue.ts'
 import { readSettings, type Settings } from '../config/load.ts'
@@ -139,16 +139,25 @@ function reportUnconfirmed(count: number) {
   )
 }
 
-/**
- * `accounts link ACCOUNT`: makes a link for a new password; with `--upstream`,
- * adds a link to an issuer.
- */
-export async function linkAccount(invocation: Invocation) {
-  const { values, args } = invocation
-  if (values.upstream || values.subject) return linkUpstream(invocation)
+/** `accounts password-link ACCOUNT`: makes a link for a new password. */
+export async function makePasswordLink(invocation: Invocation) {
   const options = readLinkOptions(invocation)
-  const { account, ...opened } = await openOwnAccount(args[0] ?? '')
+  const { account, ...opened } = await openOwnAccount(invocation.args[0] ?? '')
+  await reportEnds(opened, account)
   await giveLink(options, opened, account)
+}
+
+/** Says what the link replaces, and what its use ends. */
+async function reportEnds({ links, sessions }: State, account: Account) {
+  const earlier = await links.openOf(account)
+  if (earlier)
+    hint(`It replaces the link that is open until ${timeOf(earlier.until)}.`)
+  if (account.password === undefined) return
+  const { length } = await sessions.listOfAccount(account.id)
+  const ended = `${length} ${length === 1 ? 'session' : 'sessions'}`
+  hint(
+    `The use of the link replaces the password of ${account.username}, and ends ${ended} and all tokens; nothing ends before.`,
+  )
 }
 
 /** An account that gets a link. */
@@ -212,10 +221,14 @@ async function printLink(
 const auditOf = (resetFactors: boolean) =>
   resetFactors ? { reset_factors: true } : {}
 
+const NO_UPSTREAM =
+  '--upstream and --subject are missing: the name of a file in upstreams/, and a sub of its ID tokens.\n' +
+  'For a link with which the user chooses a password: npm run usher -- accounts password-link ACCOUNT'
 const SUB = '1 to 255 visible ASCII characters, as in the ID tokens'
 
 /** `accounts link ACCOUNT --upstream NAME --subject SUB`. */
-async function linkUpstream({ values, args: [name = ''] }: Invocation) {
+export async function linkAccount({ values, args: [name = ''] }: Invocation) {
+  if (!values.upstream && !values.subject) throw new Failure(NO_UPSTREAM)
   const { data: subject } = subjectSchema.safeParse(values.subject)
   if (!subject) throw new Failure(`--subject is missing, or not a sub: ${SUB}.`)
   const { issuer } = await upstreamOf(values.upstream)

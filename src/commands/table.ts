@@ -144,18 +144,28 @@ export const COMMANDS: Command[] = [
     load: async () => (await import('./accounts.ts')).setAccount,
   },
   {
-    name: 'accounts link',
+    name: 'accounts password-link',
     args: [{ name: 'ACCOUNT' }],
     options: [
       text('for', 'DURATION'),
       flag('reset-factors'),
       flag('mail'),
       text('lang', 'TAG'),
-      text('upstream', 'NAME', { with: text('subject', 'SUB') }),
       JSON_OUTPUT,
     ],
     about:
-      'print a link with which the user chooses a new password; it replaces an earlier one. With --reset-factors, its use removes the second factors and the recovery codes. With --upstream: let a user of an upstream issuer, by the sub of its ID tokens, sign in to an account',
+      'print a link with which the user chooses a new password, and what its use ends; it replaces an earlier one. With --reset-factors, its use removes the second factors and the recovery codes',
+    load: async () => (await import('./account-links.ts')).makePasswordLink,
+  },
+  {
+    name: 'accounts link',
+    args: [{ name: 'ACCOUNT' }],
+    options: [
+      text('upstream', 'NAME', { isRequired: true }),
+      text('subject', 'SUB', { isRequired: true }),
+    ],
+    about:
+      'let a user of an upstream issuer, by the sub of its ID tokens, sign in to an account',
     load: async () => (await import('./account-links.ts')).linkAccount,
   },
   {

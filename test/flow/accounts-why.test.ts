@@ -37,7 +37,9 @@ test(
       stderr: 'The account cannot sign in at the moment.\n',
     })
     expect(text).toMatch(/^the account is disabled\n {2}→ .* accounts enable usr_\w+\n/)
-    expect(text).toMatch(/\nthe account has no password\n {2}→ .* accounts link usr_\w+, or .*\n$/)
+    expect(text).toMatch(
+      /\nthe account has no password\n {2}→ .* accounts password-link usr_\w+, or .*\n$/,
+    )
     const { reasons } = JSON.parse(await why('grace --json'))
     expect(reasons).toMatchObject([{ reason: 'disabled' }, { reason: 'no_password' }])
   },
@@ -124,7 +126,7 @@ test('a temporary password is printed once, and its expiry is shown', SLOW, asyn
 })
 
 test(
-  'accounts invite and accounts link print a link, and accounts why says that it is open',
+  'accounts invite and accounts password-link print a link, and accounts why says that it is open',
   SLOW,
   async () => {
     const { service } = operated
@@ -147,11 +149,15 @@ test(
     const password = 'another battery, another staple'
     await browser.submit({ password, repeat: password })
     expect(await why('barbara')).toBe('Nothing prevents a sign-in with the right password.\n')
-    const again = JSON.parse((await operated.usher('accounts link barbara --json')).stdout)
+    const made = await operated.usher('accounts password-link barbara --json')
+    expect(made.stderr).toMatch(
+      /^The use of the link replaces the password of barbara, and ends \d sessions? and all tokens; nothing ends before\.\n/,
+    )
+    const again = JSON.parse(made.stdout)
     expect(Math.abs(again.until - Date.now() / 1000 - 3 * 24 * 3600)).toBeLessThan(120)
     expect(await why('barbara')).toMatch(/right password\.\nThe link for a password is open until/)
     expect(JSON.parse(await why('barbara --json')).link_until).toBe(again.until)
-    const wrong = await operated.usher('accounts link barbara --for 31d')
+    const wrong = await operated.usher('accounts password-link barbara --for 31d')
     expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('at most 30 days') })
   },
 )

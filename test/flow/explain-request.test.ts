@@ -427,7 +427,7 @@ test('a failed sign-in is explained by its id, or by its log lines', async () =>
   const reasons: [object, string, string][] = [
     [{ reason: 'unknown', account: undefined }, 'no account has this username', 'accounts list'],
     [{ reason: 'disabled' }, 'the account is disabled', `accounts enable ${ada?.id}`],
-    [{ reason: 'no_password' }, 'the account has no password', `accounts link ${ada?.id}`],
+    [{ reason: 'no_password' }, 'the account has no password', `accounts password-link ${ada?.id}`],
     [{ reason: 'throttled' }, 'too many attempts', `accounts why ${ada?.id}`],
   ]
   for (const [changes, why, change] of reasons) {

@@ -625,7 +625,7 @@ describe('a notice', () => {
   })
 
   test('is in the language of the browser or account, one for all of a request', SLOW, async () => {
-    const path = await pathOf('accounts link ada --reset-factors --json')
+    const path = await pathOf('accounts password-link ada --reset-factors --json')
     const browser = new Browser(service.issuer)
     await browser.open(`${path}?ui_locales=de`)
     await browser.submit({ password: NEW, repeat: NEW })

@@ -78,36 +78,41 @@ test('a backup has the factors, sealed, and a restored store asks for them', SLO
   expect(stdout).toContain('totp')
 })
 
-test('accounts link --reset-factors removes the factors when the link is used', SLOW, async () => {
-  const opened = await operated.usher('accounts link grace --reset-factors --json')
-  expect(opened.stderr).toContain('removes the second factors of grace')
-  expect(opened.stderr).toContain('Second factors: totp; recovery codes: 10.')
-  const grace = await operated.service.directory.findByUsername('grace')
-  const read = () => factorsOf(operated.service, grace?.id ?? '')
-  const path = new URL(JSON.parse(opened.stdout).link).pathname
-  const browser = new Browser(operated.service.issuer)
-  const use = async (at: string, repeat = NEW) => {
-    await browser.open(at)
-    await browser.submit({ password: NEW, repeat })
-  }
-  await use(path, 'another')
-  expect(await read()).toMatchObject({ factors: [{ type: 'totp' }] })
-  // A newer link without the option replaces the one with it, and removes nothing.
-  const { stdout } = await operated.usher('accounts link grace --json')
-  expect((await browser.open(path)).status).toBe(410)
-  await use(new URL(JSON.parse(stdout).link).pathname)
-  expect(browser.heading).toBe(words('welcome.done_title'))
-  expect(await read()).toMatchObject({ factors: [{ type: 'totp' }] })
-  const reset = await operated.usher('accounts link grace --reset-factors --json')
-  await use(new URL(JSON.parse(reset.stdout).link).pathname)
-  expect(browser.heading).toBe(words('welcome.done_title'))
-  expect(await read()).toMatchObject({ factors: [], recovery: [] })
-  const line = operated.service.output.find(text => text.includes('second_factors_reset')) ?? '{}'
-  expect(JSON.parse(line)).toMatchObject({ account: grace?.id, factors: ['totp'] })
-  await browser.open('/account')
-  await browser.submit(credentials('grace', NEW))
-  expect(await isSignedIn(browser)).toBe(true)
-})
+test(
+  'accounts password-link --reset-factors removes the factors when the link is used',
+  SLOW,
+  async () => {
+    const opened = await operated.usher('accounts password-link grace --reset-factors --json')
+    expect(opened.stderr).toContain('removes the second factors of grace')
+    expect(opened.stderr).toContain('Second factors: totp; recovery codes: 10.')
+    const grace = await operated.service.directory.findByUsername('grace')
+    const read = () => factorsOf(operated.service, grace?.id ?? '')
+    const path = new URL(JSON.parse(opened.stdout).link).pathname
+    const browser = new Browser(operated.service.issuer)
+    const use = async (at: string, repeat = NEW) => {
+      await browser.open(at)
+      await browser.submit({ password: NEW, repeat })
+    }
+    await use(path, 'another')
+    expect(await read()).toMatchObject({ factors: [{ type: 'totp' }] })
+    // A newer link without the option replaces the one with it, and removes nothing.
+    const { stdout, stderr } = await operated.usher('accounts password-link grace --json')
+    expect(stderr).toMatch(/^It replaces the link that is open until \S.*\.\n/)
+    expect((await browser.open(path)).status).toBe(410)
+    await use(new URL(JSON.parse(stdout).link).pathname)
+    expect(browser.heading).toBe(words('welcome.done_title'))
+    expect(await read()).toMatchObject({ factors: [{ type: 'totp' }] })
+    const reset = await operated.usher('accounts password-link grace --reset-factors --json')
+    await use(new URL(JSON.parse(reset.stdout).link).pathname)
+    expect(browser.heading).toBe(words('welcome.done_title'))
+    expect(await read()).toMatchObject({ factors: [], recovery: [] })
+    const line = operated.service.output.find(text => text.includes('second_factors_reset')) ?? '{}'
+    expect(JSON.parse(line)).toMatchObject({ account: grace?.id, factors: ['totp'] })
+    await browser.open('/account')
+    await browser.submit(credentials('grace', NEW))
+    expect(await isSignedIn(browser)).toBe(true)
+  },
+)
 
 test('accounts factors --remove all, and accounts remove, leave nothing', SLOW, async () => {
   const opened = await atFactor(operated.service, 'ada')

@@ -191,6 +191,7 @@ const ARGUMENTS: Record<string, string[]> = {
   'accounts show': ['ada'],
   'accounts why': ['ada'],
   'accounts set': ['ada', '--name', 'Ada'],
+  'accounts password-link': ['ada'],
   'accounts link': ['ada', '--upstream', 'corp', '--subject', '1'],
   'accounts unlink': ['ada', '--upstream', 'corp'],
   'accounts disable': ['ada'],

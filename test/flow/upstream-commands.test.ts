@@ -64,6 +64,11 @@ test('accounts link, list and unlink; export and import keep links', async () =>
     '1',
   ])
   expect(unknown.stderr).toContain('example')
+  const without = await usher(['accounts', 'link', 'ada'])
+  expect(without).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('accounts password-link ACCOUNT'),
+  })
   const half = await usher(['accounts', 'link', 'ada', '--upstream', 'example'])
   expect(half).toMatchObject({ code: 1, stderr: expect.stringContaining('--subject is missing') })
   const bare = await usher(['accounts', 'unlink', 'ada'])
