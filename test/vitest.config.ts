@@ -15,14 +15,22 @@ const SOURCES = ['architecture', 'documents', 'glossary', 'words'].map(
  * takes whole lists.
  */
 const LONG_LISTS = [
-  'authorize-anonymous',
-  'authorize-redirects',
-  'interleavings',
-  'interrupted',
-  'odd-json',
-  'session',
-  'sign-out-plan',
-].map(name => `test/flow/${name}.test.ts`)
+  ...['corpus', 'values'].map(name => `test/unit/config-${name}.test.ts`),
+  ...[
+    'authorize-anonymous',
+    'authorize-redirects',
+    'ciba-attacks',
+    'client-documents',
+    'ending-races',
+    'interleavings',
+    'interrupted',
+    'odd-json',
+    'session',
+    'sign-out-plan',
+    'upstream-assertions',
+    'upstream-attacks',
+  ].map(name => `test/flow/${name}.test.ts`),
+]
 
 /** Compare durations: `npm run test:timed`, on a quiet machine. */
 const TIMED = [
@@ -87,10 +95,14 @@ const LONGEST = [
   'test/faults/faults.test.ts',
   ...['store-backup', 'reload', 'operator-commands'].map(name => `test/flow/${name}.test.ts`),
   'test/store/redis-checks.test.ts',
-  // Those of `npm test`.
-  ...['interleavings', 'registration-keys-attacks', 'client-documents', 'interrupted'].map(
-    name => `test/flow/${name}.test.ts`,
-  ),
+  // Those of `npm test`. The first one waits for servers that answer late.
+  ...[
+    'mail-slow',
+    'interleavings',
+    'registration-keys-attacks',
+    'client-documents',
+    'interrupted',
+  ].map(name => `test/flow/${name}.test.ts`),
   'test/pages/journey.chromium.test.ts',
   ...['ending-races', 'egress', 'egress-addresses', 'upstream-attacks', 'odd-json'].map(
     name => `test/flow/${name}.test.ts`,

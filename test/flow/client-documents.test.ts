@@ -27,6 +27,7 @@ import { authorizationRequest, authorize, signInAndAllow } from '../support/jour
 import { textOf, words } from '../support/people.ts'
 import { OPERATORS } from '../support/registration.ts'
 import { assertion, PUBLIC_JWKS } from '../support/signers.ts'
+import { someOf } from '../support/some-of.ts'
 import { ADA, CLIENTS, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
@@ -501,30 +502,33 @@ const LOOKING: [endpoint: string, parameters: Record<string, string>][] = [
 setFlagsFromString('--expose-gc')
 const collectGarbage: () => void = runInNewContext('gc')
 
-test.each(LOOKING)('addresses of documents that are refused at %s are not kept', async (...row) => {
-  const [endpoint, parameters] = row
-  const on = ['pushed_authorization_requests', 'device_flow', 'ciba']
-  const features = { ...usher_yaml.features, ...Object.fromEntries(on.map(name => [name, true])) }
-  const crowd = await startUsher({ clients: {}, usher: { ...usher_yaml, features } })
-  const chars = 50_000
-  async function ask(i: number) {
-    const client_id = `https://h${String(i).padEnd(chars, 'h')}.test/x`
-    const { json } = await send(crowd, `/api/oauth/${endpoint}`, {
-      body: { ...parameters, client_id },
-    })
-    expect(json.error).toBe('invalid_client')
-  }
-  const heap = () => {
-    collectGarbage()
-    return process.memoryUsage().heapUsed
-  }
-  for (let i = 0; i < 20; i++) await ask(i)
-  const before = heap()
-  const count = 300
-  for (let i = 20; i < 20 + count; i++) await ask(i)
-  expect(heap() - before).toBeLessThan((count * chars) / 2)
-  await crowd.close()
-})
+test.each(someOf(LOOKING, 3))(
+  'addresses of documents that are refused at %s are not kept',
+  async (...row) => {
+    const [endpoint, parameters] = row
+    const on = ['pushed_authorization_requests', 'device_flow', 'ciba']
+    const features = { ...usher_yaml.features, ...Object.fromEntries(on.map(name => [name, true])) }
+    const crowd = await startUsher({ clients: {}, usher: { ...usher_yaml, features } })
+    const chars = 50_000
+    async function ask(i: number) {
+      const client_id = `https://h${String(i).padEnd(chars, 'h')}.test/x`
+      const { json } = await send(crowd, `/api/oauth/${endpoint}`, {
+        body: { ...parameters, client_id },
+      })
+      expect(json.error).toBe('invalid_client')
+    }
+    const heap = () => {
+      collectGarbage()
+      return process.memoryUsage().heapUsed
+    }
+    for (let i = 0; i < 20; i++) await ask(i)
+    const before = heap()
+    const count = 300
+    for (let i = 20; i < 20 + count; i++) await ask(i)
+    expect(heap() - before).toBeLessThan((count * chars) / 2)
+    await crowd.close()
+  },
+)
 
 test('a client_id has at most 2,048 bytes, and its host 253 characters', async () => {
   const ofBytes = (count: number) => `${site}/`.padEnd(count, 'x')

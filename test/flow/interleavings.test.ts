@@ -130,7 +130,7 @@ async function everywhere(
 ) {
   const found: string[] = []
   let met = true
-  const { first, step } = placesOf(3)
+  const { first, step } = placesOf(4)
   for (let k = first; met; k += step) {
     const { held, meanwhile, faults } = await round()
     met = (await interleave(k, held, meanwhile)).met

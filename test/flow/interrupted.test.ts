@@ -546,7 +546,7 @@ describe.each([
     '%s can be interrupted at every write',
     async (_name, prepare) => {
       const faults: string[] = []
-      const { first, step } = placesOf(3)
+      const { first, step } = placesOf(4)
       for (let n = first, isOver = false; !isOver && n < 60; n += step) {
         const { run, left, missing } = await prepare()
         isOver = await stopping(usher.store)(n, run).then(

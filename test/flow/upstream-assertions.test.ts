@@ -10,6 +10,7 @@ import { StoreUnavailable } from '../../src/store/store.ts'
 import { startCrossApp } from '../support/cross-app.ts'
 import { exchange, ID_JAG, ID_TOKEN, introspect } from '../support/exchange.ts'
 import { post, tokens, userinfo } from '../support/journey.ts'
+import { someOf } from '../support/some-of.ts'
 import { send } from '../support/wire.ts'
 
 const API = 'https://mcp.example.org/api'
@@ -238,12 +239,11 @@ test('no JSON value as a claim causes a 5xx', async () => {
   const names = 'iss sub client_id resource scope jti acr email'.split(' ')
   const values = [{ toString: 1 }, [{ toString: 1, valueOf: 1 }], null, '__proto__']
   const failed: string[] = []
-  for (const name of names) {
-    for (const value of values) {
-      const claims = { jti: randomUUID(), client_id: 'strict', [name]: value }
-      const { status } = await redeem(await assertionWith(claims), { client_id: 'strict' })
-      if (status >= 500) failed.push(`${status}: ${JSON.stringify({ [name]: value })}`)
-    }
+  const wrong = names.flatMap(name => values.map(value => ({ [name]: value })))
+  for (const claim of someOf(wrong, 4)) {
+    const claims = { jti: randomUUID(), client_id: 'strict', ...claim }
+    const { status } = await redeem(await assertionWith(claims), { client_id: 'strict' })
+    if (status >= 500) failed.push(`${status}: ${JSON.stringify(claim)}`)
   }
   expect(failed).toEqual([])
 })

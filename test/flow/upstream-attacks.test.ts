@@ -21,6 +21,7 @@ import {
 } from '../support/hostile-issuer.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { credentials, submitConfirmed } from '../support/people.ts'
+import { someOf } from '../support/some-of.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { SECRET, startUsher, type Usher } from '../support/usher.ts'
 
@@ -108,7 +109,7 @@ describe('ID tokens', () => {
     'sub',
   ])('with any JSON value as %s cause no 5xx', async name => {
     const object = { toString: 1, valueOf: 1 }
-    for (const value of [object, [object], [], null, -1, true, '\ud800']) {
+    for (const value of someOf([object, [object], [], null, -1, true, '\ud800'], 3)) {
       const browser = await signIn({ claims: { [name]: value } })
       expect(browser.page.status, JSON.stringify(value)).toBeLessThan(500)
     }

@@ -1,7 +1,7 @@
 // Long lists of attacks and orders: `npm test` takes a part of each, and another part every day, so that each
 // entry has its turn. `npm run test:slow` takes all of them (ALL=1). `FUZZ_SEED=N` repeats the part of a day.
 
-import { onTestFailed } from 'vitest'
+import { expect, onTestFailed } from 'vitest'
 
 const DAY_MS = 24 * 3600 * 1000
 
@@ -14,15 +14,16 @@ export const isWhole = process.env.ALL === '1'
 /** The command that takes the same parts again. */
 const repeating = `FUZZ_SEED=${SEED} npm test -- FILE repeats it; ALL=1 takes whole lists`
 
-/** Returns one of `parts` parts of the list, during a test. */
+/** Returns one of `parts` parts of the list. */
 export function someOf<T>(list: T[], parts = 10): T[] {
   const { first, step } = placesOf(parts)
   return list.filter((_, i) => i % step === first)
 }
 
-/** Returns the first place and the step of a loop over one of `parts` parts, during a test. */
+/** Returns the first place and the step of a loop over one of `parts` parts. */
 export function placesOf(parts: number): { first: number; step: number } {
   if (isWhole) return { first: 0, step: 1 }
-  onTestFailed(() => console.error(repeating))
+  const isInTest = expect.getState().currentTestName !== undefined
+  if (isInTest) onTestFailed(() => console.error(repeating))
   return { first: SEED % parts, step: parts }
 }
