@@ -7,7 +7,7 @@
 //   3  grants.ts makes a grant from the consent, and saves nothing yet. Without a consent there is no grant
 //   4  this policy: the first check that fails begins an interaction (interactions.ts), whose page asks the user. The
 //      browser returns with the answer, and the request begins again at step 2
-//   5  the library saves the code and the grant at the same time (adapter/codes.ts), and the session with the grant
+//   5  the library saves the code and the grant at the same time (adapter/adapter.ts), and the session with the grant
 //      (adapter/sessions.ts). If the session has ended meanwhile, the grant ends with it
 //   6  response-modes.ts sends the code to the client
 //

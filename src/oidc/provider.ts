@@ -27,7 +27,7 @@
 // adapter/refresh-tokens.ts. The fourth is short:
 //
 //   UserInfo
-//     adapter/codes.ts    reads the access token, and its grant at the same time
+//     adapter/adapter.ts  reads the access token, and its grant at the same time
 //     the library         refuses an expired token, one without its grant, and one that another key is bound to
 //     accounts.ts         the account may still sign in, and may use the client
 //     claims.ts           the library returns those of the scopes
