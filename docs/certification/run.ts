@@ -210,40 +210,63 @@ async function runModule(
   const query = new URLSearchParams({ test: testModule, plan })
   if (variant) query.set('variant', JSON.stringify(variant))
   const { id } = await suite<{ id: string }>('POST', `runner?${query}`)
-  const pictures: Buffer[] = []
+  const run: Run = { id, testModule, address, context, pictures: [], visits: 0, since: Date.now() }
   const deadline = Date.now() + MODULE_TIMEOUT_MS
   let info = { status: '', result: '' }
-  let visits = 0
-  let waitsSince = Date.now()
   for (let started = false; Date.now() < deadline; await sleep(300)) {
     info = await suite('GET', `info/${id}`)
     if (['FINISHED', 'INTERRUPTED'].includes(info.status)) break
     if (info.status === 'CONFIGURED' && !started) {
       started = true
-      if (testModule.includes('rotate-keys')) await rotate()
-      await suite('POST', `runner/${id}`)
+      await startModule(suite, run, rotate)
     }
-    if (info.status !== 'WAITING') waitsSince = Date.now()
-    if (info.status !== 'WAITING') continue
-    const { urls } = await suite<{ urls: string[] }>('GET', `runner/browser/${id}`)
-    for (const url of urls) {
-      await suite('POST', `runner/browser/${id}/visit?url=${encodeURIComponent(url)}`)
-      pictures.push(...(await visit(context, url, address, actionOf(testModule, visits))))
-      visits += 1
-      waitsSince = Date.now()
-    }
-    if (Date.now() - waitsSince > PICTURE_PAUSE_MS) await uploadPictures(suite, id, pictures)
+    if (info.status === 'WAITING') await visitUrls(suite, run)
+    else run.since = Date.now()
   }
   const result = info.status === 'FINISHED' ? info.result : 'INTERRUPTED'
   const name = [testModule, variant?.response_type ?? []].flat().join('-').replaceAll(' ', '-')
-  if (result !== 'PASSED') {
-    const log = await suite('GET', `log/${id}`)
-    writeFileSync(join(out, `${name}.json`), JSON.stringify(log, undefined, 2))
-    for (const [index, picture] of pictures.entries()) {
-      writeFileSync(join(out, `${name}-${index + 1}.png`), picture)
-    }
-  }
+  if (result !== 'PASSED') await keep(suite, run, join(out, name))
   return { name, result }
+}
+
+/** A module that runs. */
+interface Run {
+  id: string
+  testModule: string
+  address: string
+  context: BrowserContext
+  pictures: Buffer[]
+  /** How many URLs were visited. */
+  visits: number
+  /** Since when the module waits, and no URL was visited. */
+  since: number
+}
+
+async function startModule(suite: Suite, { id, testModule }: Run, rotate: () => Promise<void>) {
+  if (testModule.includes('rotate-keys')) await rotate()
+  await suite('POST', `runner/${id}`)
+}
+
+/** Visits the URLs that a module waits for. Sends a picture if it waits for something else. */
+async function visitUrls(suite: Suite, run: Run): Promise<void> {
+  const { id, testModule, address, context, pictures } = run
+  const { urls } = await suite<{ urls: string[] }>('GET', `runner/browser/${id}`)
+  for (const url of urls) {
+    await suite('POST', `runner/browser/${id}/visit?url=${encodeURIComponent(url)}`)
+    pictures.push(...(await visit(context, url, address, actionOf(testModule, run.visits))))
+    run.visits += 1
+    run.since = Date.now()
+  }
+  if (Date.now() - run.since > PICTURE_PAUSE_MS) await uploadPictures(suite, id, pictures)
+}
+
+/** Writes the log and the pictures of a module. */
+async function keep(suite: Suite, { id, pictures }: Run, path: string): Promise<void> {
+  const log = await suite('GET', `log/${id}`)
+  writeFileSync(`${path}.json`, JSON.stringify(log, undefined, 2))
+  for (const [index, picture] of pictures.entries()) {
+    writeFileSync(`${path}-${index + 1}.png`, picture)
+  }
 }
 
 /** Gives the last picture to each place of the log that waits for one. */

@@ -14,7 +14,12 @@ export const median = (times: number[]) => quantile(times, 0.5)
  */
 export function auc(first: number[], second: number[]): number {
   let longer = 0
-  for (const a of first) for (const b of second) longer += a > b ? 1 : a === b ? 0.5 : 0
+  for (const a of first) {
+    for (const b of second) {
+      if (a > b) longer += 1
+      if (a === b) longer += 0.5
+    }
+  }
   const share = longer / (first.length * second.length)
   return Math.max(share, 1 - share)
 }

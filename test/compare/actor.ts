@@ -73,12 +73,21 @@ export function createActor(side: Side, usernames: string[]) {
     /** The client of the values that the request has. */
     let owner = UNKNOWN.client
 
+    const ownValues: Record<string, () => string> = {
+      owner: () => owner,
+      random: () => random.text(8),
+      username: () => random.pick(usernames),
+      redirect_uri: () => redirectUriOf(owner),
+    }
+
     function valueFor(name: string): string {
-      if (name === 'owner') return owner
-      if (name === 'random') return random.text(8)
-      if (name === 'username') return random.pick(usernames)
-      if (name === 'redirect_uri') return redirectUriOf(owner)
-      if (values[name] !== undefined) return fill(values[name])
+      const own = ownValues[name]
+      if (own) return own()
+      return values[name] === undefined ? foundValue(name) : fill(values[name])
+    }
+
+    /** A value that a response had, most often the latest. */
+    function foundValue(name: string): string {
       if (!found[name]?.length) return 'x'
       const { value, client } = random.pick([...found[name], ...Array(3).fill(found[name].at(-1))])
       owner = client || owner
@@ -104,13 +113,15 @@ export function createActor(side: Side, usernames: string[]) {
       const filled = fillAll(fields)
       const isAuthorization = 'response_type' in fields
       const names = Object.keys(isAuthorization ? odd : fields)
-      const changes = random.chance(isAuthorization ? 0.35 : 0.12) ? random.pick([1, 1, 2]) : 0
-      for (let i = 0; i < changes; i++) {
-        const name = random.pick(names)
-        filled[name] = fill(odd[name] ?? 'x')
-        if (random.chance(0.3)) delete filled[name]
-      }
+      const isOdd = random.chance(isAuthorization ? 0.35 : 0.12)
+      const changes = isOdd ? random.pick([1, 1, 2]) : 0
+      for (let i = 0; i < changes; i++) makeOdd(filled, random.pick(names))
       return filled
+    }
+
+    function makeOdd(filled: Record<string, string>, name: string) {
+      filled[name] = fill(odd[name] ?? 'x')
+      if (random.chance(0.3)) delete filled[name]
     }
 
     const path = fill(row.path)
@@ -136,17 +147,25 @@ export function createActor(side: Side, usernames: string[]) {
     if (target !== 'back') await browser.open(target)
     else if (before) browser.pages.push(before)
     for (let pages = 0; pages < 4 && browser.pages.length && browser.page.ours; pages++) {
-      const { html } = browser.page
-      const forms = html.querySelectorAll('form')
-      const links = html.querySelectorAll('main a').map(link => String(link.getAttribute('href')))
-      const own = sortedLines(links.filter(link => /^.account./.test(link)).join('\n')).split('\n')
-      if (forms.length && random.chance(0.9)) await answer(browser, random)
-      else if (own[0] && random.chance(0.6)) await browser.open(random.pick(own))
-      else return
+      if (!(await goOn(browser, random))) return
     }
     const { url, ours } = browser.page
     const received = [...url.searchParams, ...new URLSearchParams(url.hash.slice(1))]
     if (!ours) keep(client, received)
+  }
+
+  /** Answers a page, or opens a link of it. Returns false if it does neither. */
+  async function goOn(browser: Browser, random: Random): Promise<boolean> {
+    const { html } = browser.page
+    const forms = html.querySelectorAll('form')
+    const links = html.querySelectorAll('main a').map(link => String(link.getAttribute('href')))
+    const own = sortedLines(links.filter(link => /^.account./.test(link)).join('\n')).split('\n')
+    const isAnswered = forms.length > 0 && random.chance(0.9)
+    if (isAnswered) await answer(browser, random)
+    if (isAnswered) return true
+    const isOpened = Boolean(own[0]) && random.chance(0.6)
+    if (isOpened) await browser.open(random.pick(own))
+    return isOpened
   }
 
   /** Submits a form of a page, with answers for the fields that it has. */

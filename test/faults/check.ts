@@ -5,7 +5,15 @@ import { authorizationRequest } from '../support/journey.ts'
 import { copyOf } from '../support/people.ts'
 import { type Reply, send, sendAs } from '../support/wire.ts'
 import { SCOPES, signed } from './applications.ts'
-import { type Ledger, type Letter, type Login, stateOf, story, type User } from './ledger.ts'
+import {
+  type Access,
+  type Ledger,
+  type Letter,
+  type Login,
+  stateOf,
+  story,
+  type User,
+} from './ledger.ts'
 import { answerOf, GaveUp, insist } from './traffic.ts'
 
 /**
@@ -144,25 +152,24 @@ class Checker {
     for (const one of access) {
       const state = stateOf(one)
       if (state === 'unsure') continue
-      const headers = { authorization: `Bearer ${one.token}` }
       // The grant decides for all of its tokens: only the last token is tried at every node.
       const isLast = one === access.at(-1)
-      const everywhere = state === 'ended' && isLast ? this.#place.addresses : [this.somewhere()]
-      for (const address of everywhere) {
-        const letter = state === 'live' ? 'f' : 'c'
-        const reply = await this.#reply(letter, one.name, () =>
-          send(this.#at(address), '/api/oauth/userinfo', { headers }),
-        )
-        if (!reply) continue
-        if ((reply.status === 200) !== (state === 'live')) {
-          this.#ledger.violated(
-            letter,
-            `userinfo ${reply.status}: ${story(one)} of ${story(one.login.grant)}`,
-          )
-        }
-      }
-      if (state === 'ended' && isLast) await this.#introspect(one.token, client_id, one.name)
+      const isEnded = state === 'ended' && isLast
+      const everywhere = isEnded ? this.#place.addresses : [this.somewhere()]
+      for (const address of everywhere) await this.#userinfo(one, state === 'live', address)
+      if (isEnded) await this.#introspect(one.token, client_id, one.name)
     }
+  }
+
+  async #userinfo(one: Access, isLive: boolean, address: string) {
+    const headers = { authorization: `Bearer ${one.token}` }
+    const letter = isLive ? 'f' : 'c'
+    const reply = await this.#reply(letter, one.name, () =>
+      send(this.#at(address), '/api/oauth/userinfo', { headers }),
+    )
+    if (!reply || (reply.status === 200) === isLive) return
+    const { grant } = one.login
+    this.#ledger.violated(letter, `userinfo ${reply.status}: ${story(one)} of ${story(grant)}`)
   }
 
   async #introspect(token: string, client_id: string, name: string) {

@@ -162,8 +162,15 @@ function outcome({ fault, began, ended, over }: Window, ledger: Ledger, all: Sam
     violations: tally(broken.map(({ letter }) => letter)),
     details: broken.map(({ letter, detail }) => `${letter} ${detail}`),
     missed,
-    verdict: isFine && isKept ? 'ok' : isFine && isLossy ? 'stated' : 'FAILED',
+    verdict: verdictOf(isFine, isKept, isLossy),
   }
+}
+
+/** `stated`: the documents say that this fault loses writes. */
+function verdictOf(isFine: boolean, isKept: boolean, isLossy = false) {
+  if (!isFine) return 'FAILED'
+  if (isKept) return 'ok'
+  return isLossy ? 'stated' : 'FAILED'
 }
 
 function tally(names: string[]): Record<string, number> {

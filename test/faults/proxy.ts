@@ -20,6 +20,10 @@ async function trickle(chunk: Buffer, to: Socket) {
   }
 }
 
+async function pass(chunk: Buffer, to: Socket) {
+  to.write(chunk)
+}
+
 export type Link = Awaited<ReturnType<typeof startLink>>
 
 /** Starts a link to a port of 127.0.0.1. Its mode and target can change while it is used. */
@@ -29,21 +33,29 @@ export async function startLink(target: number) {
   let lost = 0
   const sockets = new Set<Socket>()
 
+  async function unstalled(from: Socket) {
+    while (mode === 'stall' && !from.destroyed) await setTimeout(TICK_MS)
+  }
+
+  function lose(from: Socket, to: Socket) {
+    losing = false
+    lost++
+    from.destroy()
+    to.destroy()
+  }
+
+  const delayOfReply = () => (mode === 'delay' ? setTimeout(DELAY_MS) : undefined)
+
   async function pump(from: Socket, to: Socket, isReply: boolean) {
     let sent = Promise.resolve()
     for await (const chunk of from as AsyncIterable<Buffer>) {
-      while (mode === 'stall' && !from.destroyed) await setTimeout(TICK_MS)
-      if (isReply && losing) {
-        losing = false
-        lost++
-        from.destroy()
-        to.destroy()
-        return
-      }
+      await unstalled(from)
+      if (isReply && losing) return lose(from, to)
       // The chain keeps the order of the chunks when the mode changes.
-      const delay = mode === 'delay' && isReply ? setTimeout(DELAY_MS) : undefined
+      const delay = isReply ? delayOfReply() : undefined
       const isSlow = mode === 'trickle'
-      sent = sent.then(() => delay).then(() => (isSlow ? trickle(chunk, to) : void to.write(chunk)))
+      const write = isSlow ? trickle : pass
+      sent = sent.then(() => delay).then(() => write(chunk, to))
       if (isSlow) await sent
     }
   }

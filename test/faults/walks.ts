@@ -31,17 +31,9 @@ export async function signIn(
   const settle = ledger.begin('signed in and allowed', [consent], 'live')
 
   await visitor.open(request.url)
-  let hadConsentPage = false
-  for (let pages = 0; pages < 4 && browser.page.ours; pages++) {
-    if (browser.heading === 'Sign in') {
-      const { username } = user
-      await answer(ledger, visitor, { username, password: PASSWORD, decision: 'continue' })
-    } else if (browser.heading === 'Allow access') {
-      hadConsentPage = true
-      if (before === 'live') ledger.violated('d', `a second consent page: ${consent.name}`)
-      await answer(ledger, visitor, { decision: 'allow' })
-    } else break
-  }
+  const hadConsentPage = await answerPages(ledger, visitor, user)
+  if (hadConsentPage && before === 'live')
+    ledger.violated('d', `a second consent page: ${consent.name}`)
   const code = browser.page.params.get('code')
   if (!code || browser.page.ours) {
     const { page, heading } = browser
@@ -68,6 +60,21 @@ export async function signIn(
   user.logins.push(login)
   ledger.note('signed in', [login.session])
   return { login, code }
+}
+
+/** Answers the pages of a sign-in. Returns whether one of them asked for consent. */
+async function answerPages(ledger: Ledger, visitor: Visitor, { username }: User) {
+  const { browser } = visitor
+  let hadConsentPage = false
+  for (let pages = 0; pages < 4 && browser.page.ours; pages++) {
+    if (browser.heading === 'Sign in') {
+      await answer(ledger, visitor, { username, password: PASSWORD, decision: 'continue' })
+    } else if (browser.heading === 'Allow access') {
+      hadConsentPage = true
+      await answer(ledger, visitor, { decision: 'allow' })
+    } else break
+  }
+  return hadConsentPage
 }
 
 async function requestOf(

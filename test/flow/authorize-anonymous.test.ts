@@ -38,20 +38,24 @@ const test = usherTest(async () => {
 const MAX_MS = 20_000
 /** Returns what is wrong with a response. No request may cause one of these problems. */
 function problemOf(path: string, reply: Reply, ms: number): string | undefined {
-  const { status, headers, text, json, location } = reply
+  const { status, headers, text, location } = reply
   if (status >= 500) return `answers ${status}: ${text.slice(0, 300)}`
   // test/timed measures whether the event loop is blocked.
   if (ms > MAX_MS) return `took ${Math.round(ms)} ms`
-  if (status === 307 || status === 308) return `redirects with ${status}`
   if (headers.has('x-injected')) return 'has an injected header'
-  if (/evil\.example/.test(location?.href ?? '')) return `redirects to ${location}`
-  if (location && !['http:', 'https:', 'com.example.app:'].includes(location.protocol)) {
-    return `redirects to ${location}`
-  }
+  if (status === 307 || status === 308) return `redirects with ${status}`
+  if (location && !isSafe(location)) return `redirects to ${location}`
   if (text.includes('<script>alert')) return 'holds a script that was sent to it'
   const type = headers.get('content-type') ?? ''
   if (type.startsWith('text/html') && !headers.get('content-security-policy')) return 'has no CSP'
-  if (status < 400 || !/json/.test(type) || !text) return undefined
+  const isError = status >= 400 && /json/.test(type) && text !== ''
+  return isError ? errorProblem(path, reply) : undefined
+}
+
+const isSafe = ({ href, protocol }: URL) =>
+  !/evil\.example/.test(href) && ['http:', 'https:', 'com.example.app:'].includes(protocol)
+
+function errorProblem(path: string, { json, text }: Reply): string | undefined {
   const { error, error_uri, request_id } = json
   // CIBA §13 allows the backchannel endpoint no members of our own.
   const isBackchannel = path.startsWith('/api/oauth/backchannel_authentication')

@@ -59,7 +59,8 @@ const POSTS: Record<string, (browser: Browser, form: Record<string, string>) => 
 async function postFrom(browser: Browser, form: Record<string, string>, origin: string) {
   const isSameSite = new URL(origin).hostname === new URL(usher.issuer).hostname
   const cookie = isSameSite ? { cookie: await browser.cookies() } : undefined
-  const site = origin === usher.issuer ? 'same-origin' : isSameSite ? 'same-site' : 'cross-site'
+  const related = isSameSite ? 'same-site' : 'cross-site'
+  const site = origin === usher.issuer ? 'same-origin' : related
   const headers = { accept: 'text/html', origin, 'sec-fetch-site': site, ...cookie }
   const answer = await send(usher, LOGOUT, { body: form, headers })
   expect(answer.headers.getSetCookie().join()).not.toContain('session=;')

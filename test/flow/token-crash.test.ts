@@ -110,6 +110,29 @@ const CLIENT_OF: Record<string, string> = {
   'a backchannel authentication request': 'till',
 }
 
+/**
+ * Sends a token request, whose store stops after some writes, and repeats it if it was stopped. Returns
+ * whether it was.
+ */
+async function stoppedAndRepeated(
+  usher: Usher,
+  crash: ReturnType<typeof stopping>,
+  name: string,
+  request: Send,
+  writes: number,
+): Promise<boolean> {
+  const first = await crash(writes, request).catch(error => {
+    // The preparation of a poll writes, too.
+    expect(error, name).toBeInstanceOf(StoreUnavailable)
+  })
+  const isStopped = first?.status !== 200
+  if (first && isStopped) expect(first).toMatchObject({ status: 503 })
+  const answer = isStopped ? await request() : first
+  expect(answer, `${name}, stopped after ${writes} writes`).toMatchObject({ status: 200 })
+  await expectValid(usher, CLIENT_OF[name] ?? 'web', answer)
+  return isStopped
+}
+
 describe.each(STORES)('on %s', (_, open) => {
   describe.each(['30 s', '0 s'])('with a grace period of %s', grace => {
     test('a token request whose store stops at any write can be repeated', async () => {
@@ -118,20 +141,12 @@ describe.each(STORES)('on %s', (_, open) => {
         const { id } = await usher.addAccount(ADA)
         const crash = stopping(usher.store)
         for (const [name, prepare] of Object.entries(REQUESTS)) {
-          let stops = 0
-          for (let writes = 0, isStopped = true; isStopped; writes++) {
+          const tryWith = async (writes: number) => {
             const request = await prepare(usher, id)
-            const first = await crash(writes, request).catch(error => {
-              // The preparation of a poll writes, too.
-              expect(error, name).toBeInstanceOf(StoreUnavailable)
-            })
-            isStopped = first?.status !== 200
-            if (isStopped) stops++
-            if (first && isStopped) expect(first).toMatchObject({ status: 503 })
-            const answer = first?.status === 200 ? first : await request()
-            expect(answer, `${name}, stopped after ${writes} writes`).toMatchObject({ status: 200 })
-            await expectValid(usher, CLIENT_OF[name] ?? 'web', answer)
+            return stoppedAndRepeated(usher, crash, name, request, writes)
           }
+          let stops = 0
+          while (await tryWith(stops)) stops++
           // Tokens are saved before the commit: at least two writes were stopped.
           expect(stops, name).toBeGreaterThanOrEqual(2)
         }

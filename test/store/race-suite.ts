@@ -76,10 +76,7 @@ export function raceSuite(name: string, open: () => Promise<Store[]>): void {
         await atOnce(12, async (store, i): Promise<unknown> => {
           if (i % 3 === 0) return remove(store, key, now() + 60)
           if (i % 3 === 1) return list(store, index)
-          while (!(await put(store, key, bytes('new'), { ...anew, version: 2 }))) {
-            const { version } = (await store.get(key)) ?? {}
-            if (version !== 1) return
-          }
+          return putAfterRemoval(store, key, anew)
         })
         const isThere = (await first().get(key))?.value !== undefined
         expect(await list(first(), index)).toHaveLength(isThere ? 1 : 0)
@@ -100,4 +97,12 @@ export function raceSuite(name: string, open: () => Promise<Store[]>): void {
       }
     })
   })
+}
+
+/** Writes a record anew over its tombstone. Tries again while the record is there as it was. */
+async function putAfterRemoval(store: Store, key: string, options: { indexes: string[] }) {
+  while (!(await put(store, key, bytes('new'), { ...options, version: 2 }))) {
+    const { version } = (await store.get(key)) ?? {}
+    if (version !== 1) return
+  }
 }

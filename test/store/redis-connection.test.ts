@@ -141,6 +141,8 @@ const KINDS = [
   'Sentinel over TLS',
 ] as const
 
+const CLUSTER = ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1']
+
 describe.each(KINDS)('a user of Redis, %s', kind => {
   const isTls = kind.endsWith('TLS')
   const servers: RedisServer[] = []
@@ -151,10 +153,7 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
   beforeAll(async () => {
     const [port = 0, watcher = 0] = await freePorts(2)
     const words = isTls ? tlsSettings(port, 'yes') : []
-    const cluster =
-      kind === 'Cluster'
-        ? [...['--cluster-enabled', 'yes'], ...['--cluster-announce-ip', '127.0.0.1']]
-        : []
+    const cluster = kind === 'Cluster' ? CLUSTER : []
     const socket = inFolder(`${port}.sock`)
     const listen = [...words, ...cluster, '--unixsocket', socket]
     servers.push(await startRedis({ port, settings: listen }))
@@ -167,19 +166,22 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
       await untilInfo(servers[0]?.url ?? '', 'cluster', /cluster_state:ok/)
       urlWith = userinfo => `redis+cluster://${userinfo}127.0.0.1:${port}`
     }
-    if (kind.startsWith('Sentinel')) {
-      const file = fileWith(`sentinel monitor usher 127.0.0.1 ${port} 1\n`)
-      const secured = isTls ? tlsSettings(watcher, 'yes') : []
-      const locked = [...secured, '--requirepass', SENTINEL_PASSWORD]
-      servers.push(await startRedis({ port: watcher, file, settings: locked }))
-      const sentinel_password_file = fileWith(`${SENTINEL_PASSWORD}\n`)
-      settings = { ...settings, sentinel_password_file }
-      urlWith = userinfo => `redis+sentinel://${userinfo}127.0.0.1:${watcher}/usher`
-    }
+    if (kind.startsWith('Sentinel')) await startSentinel(port, watcher)
     await setPassword(PASSWORD)
     // The default user has no permissions.
     await operator.call('ACL', 'SETUSER', 'default', 'on', '>of-the-operator-CANARY')
   }, 30_000)
+
+  async function startSentinel(port: number, watcher: number) {
+    const file = fileWith(`sentinel monitor usher 127.0.0.1 ${port} 1\n`)
+    const secured = isTls ? tlsSettings(watcher, 'yes') : []
+    const locked = [...secured, '--requirepass', SENTINEL_PASSWORD]
+    servers.push(await startRedis({ port: watcher, file, settings: locked }))
+    const sentinel_password_file = fileWith(`${SENTINEL_PASSWORD}\n`)
+    settings = { ...settings, sentinel_password_file }
+    urlWith = userinfo => `redis+sentinel://${userinfo}127.0.0.1:${watcher}/usher`
+  }
+
   afterAll(async () => {
     operator?.disconnect()
     await Promise.all(servers.map(server => server.stop()))

@@ -127,24 +127,31 @@ function typeOf({ type, const: only, enum: values, ...schema }: Schema): string 
   const { format, pattern, items, anyOf, maximum = Number.MAX_SAFE_INTEGER } = schema
   if (only) return `\`${only}\``
   if (values) return values.map(value => `\`${value}\``).join(', ')
-  if (anyOf)
-    return anyOf
-      .map(typeOf)
-      .filter(type => type !== 'text')
-      .join(', ')
+  if (anyOf) return typesOf(anyOf)
   if (type === 'object') return 'map'
   if (items) return typeOf(items) ? `list: ${typeOf(items)}` : 'list'
   if (pattern?.endsWith('(s|min|h|d)$')) return 'duration'
   if (pattern?.endsWith('s$')) return 'seconds'
   if (type === 'integer' && maximum < Number.MAX_SAFE_INTEGER) return `number${atMost(maximum)}`
-  if (format === 'uri') return 'URL'
-  if (format === 'email') return 'email address'
-  if (format === 'ipv4') return 'address or range'
-  return (
-    { integer: 'number', number: 'number', boolean: '`true`, `false`', string: 'text' }[
-      type ?? ''
-    ] ?? ''
-  )
+  return FORMATS[format ?? ''] ?? TYPES[type ?? ''] ?? ''
+}
+
+const FORMATS: Record<string, string> = {
+  uri: 'URL',
+  email: 'email address',
+  ipv4: 'address or range',
+}
+const TYPES: Record<string, string> = {
+  integer: 'number',
+  number: 'number',
+  boolean: '`true`, `false`',
+  string: 'text',
+}
+
+/** Any of several types. Text is the least that any value is. */
+function typesOf(schemas: Schema[]): string {
+  const types = schemas.map(typeOf)
+  return types.filter(type => type !== 'text').join(', ')
 }
 
 function defaultOf(file: string, { path, schema, requiredWith }: Key): string {

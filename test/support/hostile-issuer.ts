@@ -1,6 +1,6 @@
 // An OpenID Provider whose responses a test can change. By default its responses are valid.
 
-import { createServer } from 'node:http'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { exportJWK, generateKeyPair, type JWTPayload, SignJWT, UnsecuredJWT } from 'jose'
@@ -25,7 +25,16 @@ export interface Behaviour {
   elsewhere?: boolean
 }
 
+const JSON_TYPE = { 'content-type': 'application/json' }
+
 export type HostileIssuer = Awaited<ReturnType<typeof startHostileIssuer>>
+
+/** Answers with a status, closes the connection, or does nothing. */
+function fail(fault: number | 'silent' | 'reset', req: IncomingMessage, res: ServerResponse): true {
+  if (fault === 'reset') req.socket.destroy()
+  if (typeof fault === 'number') res.writeHead(fault).end()
+  return true
+}
 
 /** Starts the provider. A test may change `state.behaviour` between sign-ins. */
 export async function startHostileIssuer(client_id = 'usher') {
@@ -64,53 +73,67 @@ export async function startHostileIssuer(client_id = 'usher') {
     return sign(all, {}, signedBy === 'another key' ? other.privateKey : privateKey)
   }
 
-  const server = createServer(async (req, res) => {
-    const url = new URL(req.url ?? '', issuer)
-    const { behaviour } = state
-    const fault = behaviour.faults?.[url.pathname]
-    if (behaviour.silent === 'all' || fault === 'silent') return
-    if (fault === 'reset') return req.socket.destroy()
-    if (fault) return res.writeHead(fault).end()
-    const type = { 'content-type': 'application/json' }
-    const { encoding, body, status = 200 } = behaviour.bodies?.[url.pathname] ?? {}
+  /** Answers with the fault or the body that the test wants for this path. Returns whether there is one. */
+  function misbehave(req: IncomingMessage, res: ServerResponse, path: string): boolean {
+    const { faults, bodies, silent } = state.behaviour
+    const fault = silent === 'all' ? 'silent' : faults?.[path]
+    if (fault !== undefined) return fail(fault, req, res)
     // Browsers request the authorization endpoint.
-    if (url.pathname !== '/authorize') {
-      state.encodings.push(String(req.headers['accept-encoding']))
+    if (path !== '/authorize') state.encodings.push(String(req.headers['accept-encoding']))
+    const { encoding, body, status = 200 } = bodies?.[path] ?? {}
+    if (!body) return false
+    const coded = encoding ? { 'content-encoding': encoding } : {}
+    res.writeHead(status, { ...JSON_TYPE, ...coded }).end(body)
+    return true
+  }
+
+  function discovery() {
+    const { elsewhere, withoutLogout } = state.behaviour
+    return {
+      issuer: elsewhere ? 'https://elsewhere.example.org' : issuer,
+      authorization_endpoint: `${issuer}/authorize`,
+      token_endpoint: `${issuer}/token`,
+      jwks_uri: `${issuer}/jwks`,
+      ...(!withoutLogout && { end_session_endpoint: `${issuer}/logout` }),
+      response_types_supported: ['code'],
+      subject_types_supported: ['public'],
+      id_token_signing_alg_values_supported: ['RS256'],
+      authorization_response_iss_parameter_supported: true,
     }
-    const coded = encoding && { 'content-encoding': encoding }
-    if (body) return res.writeHead(status, { ...type, ...coded }).end(body)
-    const json = (body: object) => res.writeHead(200, type).end(JSON.stringify(body))
-    if (url.pathname === '/.well-known/openid-configuration') {
-      return json({
-        issuer: behaviour.elsewhere ? 'https://elsewhere.example.org' : issuer,
-        authorization_endpoint: `${issuer}/authorize`,
-        token_endpoint: `${issuer}/token`,
-        jwks_uri: `${issuer}/jwks`,
-        ...(!behaviour.withoutLogout && { end_session_endpoint: `${issuer}/logout` }),
-        response_types_supported: ['code'],
-        subject_types_supported: ['public'],
-        id_token_signing_alg_values_supported: ['RS256'],
-        authorization_response_iss_parameter_supported: true,
-      })
+  }
+
+  /** Returns the URL to which an authorization request leads: the code, at once. */
+  function authorizationResponse(url: URL): string {
+    state.requests.push(url)
+    const code = `code-${++codes}`
+    const { searchParams: sent } = url
+    nonces.set(code, sent.get('nonce') ?? '')
+    const back = new URL(sent.get('redirect_uri') ?? '')
+    const params = { code, state: sent.get('state') ?? '', iss: issuer }
+    const answer = { ...params, ...state.behaviour.response }
+    for (const [name, value] of Object.entries(answer)) {
+      if (value !== undefined) back.searchParams.set(name, value)
     }
-    if (url.pathname === '/jwks') return json({ keys: [jwk] })
-    if (url.pathname === '/authorize') {
-      state.requests.push(url)
-      const code = `code-${++codes}`
-      const { searchParams: sent } = url
-      nonces.set(code, sent.get('nonce') ?? '')
-      const back = new URL(sent.get('redirect_uri') ?? '')
-      const answer = { code, state: sent.get('state') ?? '', iss: issuer, ...behaviour.response }
-      for (const [name, value] of Object.entries(answer)) {
-        if (value !== undefined) back.searchParams.set(name, value)
-      }
-      return res.writeHead(303, { location: back.href }).end()
-    }
-    const form = new URLSearchParams(await text(req))
-    if (behaviour.silent === 'token') return
+    return back.href
+  }
+
+  async function tokensFor(form: URLSearchParams) {
     state.idToken = await idToken(nonces.get(form.get('code') ?? ''))
     const tokens = { access_token: 'there', token_type: 'bearer', expires_in: 300 }
-    json({ ...tokens, id_token: state.idToken })
+    return { ...tokens, id_token: state.idToken }
+  }
+
+  const server = createServer(async (req, res) => {
+    const url = new URL(req.url ?? '', issuer)
+    if (misbehave(req, res, url.pathname)) return
+    const json = (body: object) => res.writeHead(200, JSON_TYPE).end(JSON.stringify(body))
+    if (url.pathname === '/.well-known/openid-configuration') return json(discovery())
+    if (url.pathname === '/jwks') return json({ keys: [jwk] })
+    if (url.pathname === '/authorize') {
+      return res.writeHead(303, { location: authorizationResponse(url) }).end()
+    }
+    const form = new URLSearchParams(await text(req))
+    if (state.behaviour.silent !== 'token') json(await tokensFor(form))
   })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`

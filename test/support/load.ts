@@ -50,16 +50,15 @@ export function startLoad(issuer: string, ports: number[], families: string[], p
         const nodes = await whenReady()
         // Random: in turns, the four requests of a round would always go to the same of two nodes.
         const port = nodes[Math.floor(Math.random() * nodes.length)] ?? 0
-        try {
-          const reply = await exchange(port, message, host, agents.get(port))
-          if (reply.status !== expected) throw new Error(`${reply.status} ${reply.body}`)
-          answered++
-          return reply
-        } catch (error) {
-          if ((error as NodeJS.ErrnoException).code !== 'ECONNREFUSED') throw error
+        const reply = await exchange(port, message, host, agents.get(port)).catch(unlessRefused)
+        if (!reply) {
           ready.delete(port)
           refused++
+          continue
         }
+        if (reply.status !== expected) throw new Error(`${reply.status} ${reply.body}`)
+        answered++
+        return reply
       }
     }
   }
@@ -109,6 +108,11 @@ export function startLoad(issuer: string, ports: number[], families: string[], p
       return { failed, answered, refused }
     },
   }
+}
+
+/** A node that is starting or stopping refuses connections. Throws any other error again. */
+function unlessRefused(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ECONNREFUSED') throw error
 }
 
 function tokenRequest(form: URLSearchParams): Message {

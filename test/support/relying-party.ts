@@ -101,9 +101,14 @@ export async function startRelyingParty({
       return redirect(res, failure ? '/' : landing)
     }
     if (url.pathname === '/signed-out') return page(res, 'Good-bye', '')
-    const claims = session && `<pre>${escapeHtml(JSON.stringify(session.claims))}</pre>`
+    showHome(res)
+  }
+
+  function showHome(res: ServerResponse) {
     const links = '<a href="/sign-in">Sign in</a> <a href="/sign-out">Sign out</a>'
-    page(res, failure ?? (session ? 'Welcome' : 'Hello'), (claims ?? '') + links)
+    const claims = session && `<pre>${escapeHtml(JSON.stringify(session.claims))}</pre>`
+    const title = session ? 'Welcome' : 'Hello'
+    page(res, failure ?? title, (claims ?? '') + links)
   }
 
   const server = createServer((req, res) => {
