@@ -20,7 +20,7 @@
 //   error-descriptions.ts, log.ts  what the client and the operator read about a failure
 //   library-overrides.ts           what the library does not let us configure, or answers wrongly
 //   bounds.ts                      how much strangers can send and make
-//   display-text.ts, vocabulary.ts texts and values of the protocol
+//   display-text.ts, vocabulary.ts  texts and values of the protocol
 //
 // Three of the flows are drawn where they happen: an authorization in
 // policy.ts, a code exchange in adapter/adapter.ts, a refresh in

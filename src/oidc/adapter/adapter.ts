@@ -26,7 +26,7 @@
 //   3  The library calls `consume`, which defers the use of the code to the end of
 //      the request (`deferCommit` of request.ts), and `upsert`, which defers the
 //      tokens (`deferSave`). The account and the consent, which are read at the
-//      same time, must still be in force (oidc/grants.ts).
+//      same time, must still be in force (oidc/accounts.ts).
 //   4  When the library's handler has returned (`issueTokens` of request.ts), the
 //      request saves its tokens and prolongs the grant for a refresh token, at the
 //      same time. If one of these fails, there is no commit: the client can repeat
