@@ -15,7 +15,7 @@ import type { ProviderSettings } from './dependencies.ts'
 
 const MAX_CLAIMS_DEPTH = 6
 
-const mayAskFor = ({ scope }: Client, name: string) =>
+const mayRequest = ({ scope }: Client, name: string) =>
   !scope || scope.split(' ').includes(name)
 
 /**
@@ -36,7 +36,7 @@ export function requestedScopes(
   const byClaim = [...oidc.requestParamClaims].flatMap(
     claim => claims[claim]?.scope ?? [],
   )
-  const allowed = byClaim.filter(scope => client && mayAskFor(client, scope))
+  const allowed = byClaim.filter(scope => client && mayRequest(client, scope))
   return [
     ...new Set([...oidc.requestParamOIDCScopes, ...ofResources, ...allowed]),
   ]
@@ -55,7 +55,7 @@ export function claimsOfGrant(
   const refused: string[] = []
   if (!features.claims_parameter) return { granted, refused }
   for (const [claim, { scope }] of Object.entries(claims)) {
-    const isRefused = !mayAskFor(client, scope) || declined.includes(scope)
+    const isRefused = !mayRequest(client, scope) || declined.includes(scope)
     if (isRefused) refused.push(claim)
     else if (scopes.includes(scope)) granted.push(claim)
   }

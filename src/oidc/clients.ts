@@ -131,8 +131,8 @@ export function refusalOf(
 
 /**
  * Returns the metadata of a client file for the library. `scopes`: those of
- * claims.yaml. The library refuses any other scope, so that the whole `scope`
- * of the file stands in a key of its own.
+ * claims.yaml, which are the only ones that the library accepts. A file may also
+ * name scopes of APIs, such as `orders:read`: `registered_scope` has them all.
  */
 export function toLibrary(
   client: ClientMetadata,
@@ -155,8 +155,8 @@ export function toLibrary(
     response_types: client.grant_types.includes('authorization_code')
       ? response_types
       : [],
-    // With `fragment` the library tells a wrong response type from a wrong
-    // mode; requests.ts refuses it.
+    // With `fragment` in the list, the library says of a wrong response type
+    // that the type is wrong, not the mode. response-modes.ts refuses the mode.
     response_modes: isCodeOnly
       ? [...client.response_modes, 'fragment']
       : client.response_modes,

@@ -70,7 +70,8 @@ export function stepAt(
 }
 
 /**
- * A browser that opens its first page sooner, without a cookie, blocks cookies.
+ * A browser that opens the page of an interaction so soon after it began, and
+ * sends no cookie, blocks cookies.
  */
 const FIRST_PAGE_SECONDS = 10
 

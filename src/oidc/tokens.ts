@@ -34,8 +34,8 @@ export const lifetimesOf = <L extends object>(set: L, client?: object): L => ({
 export const MAX_JWT_SECONDS = 600
 
 /**
- * Returns the lifetime of its tokens in seconds. `access_token`: the lifetime
- * of other tokens.
+ * Returns the lifetime of the tokens of an API in seconds. `access_token`: that
+ * of tokens without an API.
  */
 export const lifetimeOf = (
   { token_format, token_lifetime }: Api,
