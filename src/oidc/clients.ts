@@ -122,6 +122,7 @@ export function refusalOf(
   account: Pick<User, 'attributes'>,
 ): string | undefined {
   if (isOff(client)) return SWITCHED_OFF
+  if (!client.allow) return undefined
   const missing = missingAttributes(
     account,
     client.allow as ClientMetadata['allow'],

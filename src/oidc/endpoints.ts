@@ -238,9 +238,14 @@ export function finishAnswers(
   dependencies: Pick<ProviderDependencies, 'settings' | 'records'>,
   features: Feature[],
 ): Middleware {
+  const { paths, endpoints } = routes
   const finishers = finishersOf(pages, routes, dependencies, features)
   return async (ctx, next) => {
-    tidyRequest(ctx, routes)
+    if (ctx.path === paths.authorization) tidyScope(ctx)
+    // Our own sign-out page accepts no parameters: no client decides whom it
+    // signs out, or where it leads.
+    if (ctx.path === paths.end_session && !endpoints.end_session)
+      ctx.querystring = ''
     await next()
     // Absent where the library has no route for the method.
     const oidc: Oidc | undefined = ctx.oidc
@@ -273,15 +278,6 @@ function finishersOf(
     revocation: (ctx, oidc) => finishRevocation(ctx, oidc, records),
     end_session_confirm: (ctx, oidc) => leaveSignOut(ctx, oidc, navigate),
   }
-}
-
-/** Tidies what browsers and agents send, before the library reads it. */
-function tidyRequest(ctx: Context, { paths, endpoints }: Routes): void {
-  // Our own sign-out page accepts no parameters: no client decides whom it
-  // signs out, or where it leads.
-  if (!endpoints.end_session && ctx.path === paths.end_session)
-    ctx.querystring = ''
-  if (ctx.path === paths.authorization) tidyScope(ctx)
 }
 
 /**
