@@ -17,7 +17,7 @@ import { readStoreSettings } from '../config/load.ts'
 import { type Factors, restored } from '../features/factors/factors.ts'
 import { openRecord, sealRecord } from '../store/records.ts'
 import { createSeal, NAMING_KEY, type Seal } from '../store/seal.ts'
-import type { Entry } from '../store/store.ts'
+import type { Entry, Store } from '../store/store.ts'
 import { mapOf, readJson } from '../store/values.ts'
 import { Failure, type Invocation } from './command.ts'
 import { openAt, openState } from './open-store.ts'
@@ -37,52 +37,77 @@ After a leak of a key that signs now: keys rotate --now, then keys retire KID.`
 
 /** `store backup FILE [--overwrite]`: works while the service runs. */
 export async function writeBackup({ flags, args: [file = ''] }: Invocation) {
+  requireWritable(file)
+  const { store, seal } = await openState('refuse')
+  const backup = new Backup(store, seal)
+  const partial = `${file}.partial`
+  try {
+    // A link that another user has put there is removed, and never followed.
+    await rm(partial, { force: true })
+    const options = { mode: 0o600, flags: 'wx', flush: true }
+    await pipeline(backup.lines(), createWriteStream(partial, options))
+    await backup.requireIdentity()
+    if (!flags.overwrite) await requireReplaceable(file, backup.names, seal)
+    await rename(partial, file)
+  } finally {
+    await rm(partial, { force: true })
+  }
+  const count = recordsAre(backup.names.size)
+  hint(
+    `${count} in ${file}, encrypted with USHER_SECRET: keep that too.\n${WITHOUT}`,
+  )
+  if (backup.damaged)
+    throw new Failure(
+      `Records that USHER_SECRET cannot decrypt: ${backup.damaged}, left out.`,
+    )
+}
+
+/** Throws a `Failure` for a path at which no file can be written. */
+function requireWritable(file: string): void {
   if (!existsSync(dirname(file)))
     throw new Failure(`Folder ${dirname(file)} not found.`)
   // A device or a pipe would be replaced by a file.
   if (existsSync(file) && !statSync(file).isFile())
     throw new Failure(`${file} is not a file.`)
-  const { store, seal } = await openState('refuse')
-  const partial = `${file}.partial`
-  const seen = new Set<string>()
-  let damaged = 0
-  async function* lines() {
+}
+
+/** The records of a store that a backup has, and their names once written. */
+class Backup {
+  readonly names = new Set<string>()
+  /** The number of records that no secret decrypts. */
+  damaged = 0
+  readonly #store: Store
+  readonly #seal: Seal
+
+  constructor(store: Store, seal: Seal) {
+    this.#store = store
+    this.#seal = seal
+  }
+
+  /** Yields the lines of the file. */
+  async *lines(): AsyncGenerator<string> {
     yield lineOf({ usher_backup: BACKUP_FORMAT, at: new Date().toISOString() })
-    for await (const entry of store.scan()) {
-      if (!entry.value || seen.has(nameOf(entry))) continue
-      const isPart = isBackedUp(entry, seal)
-      if (isPart === undefined) damaged++
+    for await (const entry of this.#store.scan()) {
+      const name = nameInBackup(entry)
+      if (!entry.value || this.names.has(name)) continue
+      const isPart = isBackedUp(entry, this.#seal)
+      if (isPart === undefined) this.damaged++
       if (!isPart) continue
-      seen.add(nameOf(entry))
+      this.names.add(name)
       yield lineOf({ ...entry, value: textOf(entry.value) })
     }
-    yield lineOf({ records: seen.size })
+    yield lineOf({ records: this.names.size })
   }
-  try {
-    // A link that another user has put there is removed, and never followed.
-    await rm(partial, { force: true })
-    await pipeline(
-      lines,
-      createWriteStream(partial, { mode: 0o600, flags: 'wx', flush: true }),
-    )
-    // A store that was emptied meanwhile has lost its identity.
-    const identity = await store.get(NAMING_KEY)
-    if (!identity || !seen.has(nameOf(identity))) {
-      throw new Failure('USHER_STORE became another installation meanwhile.')
-    }
-    if (!flags.overwrite) await requireReplaceable(file, seen, seal)
-    await rename(partial, file)
-  } finally {
-    await rm(partial, { force: true })
+
+  /**
+   * Throws a `Failure` if the store was emptied meanwhile: it has lost its
+   * identity.
+   */
+  async requireIdentity(): Promise<void> {
+    const identity = await this.#store.get(NAMING_KEY)
+    if (identity && this.names.has(nameInBackup(identity))) return
+    throw new Failure('USHER_STORE became another installation meanwhile.')
   }
-  const count = recordsAre(seen.size)
-  hint(
-    `${count} in ${file}, encrypted with USHER_SECRET: keep that too.\n${WITHOUT}`,
-  )
-  if (damaged)
-    throw new Failure(
-      `Records that USHER_SECRET cannot decrypt: ${damaged}, left out.`,
-    )
 }
 
 /**
@@ -115,7 +140,7 @@ function replacementProblem(
   names: Set<string>,
 ): string | undefined {
   if (!before) return 'is no backup of Usher, or not all of one'
-  const isSame = before.some(entry => names.has(nameOf(entry)))
+  const isSame = before.some(entry => names.has(nameInBackup(entry)))
   if (!isSame) return 'is a backup of another installation'
   if (before.length <= names.size) return undefined
   return `has more records: ${before.length}, and the new backup ${names.size}`
@@ -125,7 +150,7 @@ function replacementProblem(
  * A name that two backups have in common only if they are of the same
  * installation.
  */
-const nameOf = ({ key, value }: Pick<Entry, 'key' | 'value'>) =>
+const nameInBackup = ({ key, value }: Pick<Entry, 'key' | 'value'>) =>
   key === NAMING_KEY ? String(textOf(value)) : key
 
 /**

@@ -45,6 +45,7 @@ import {
   readStdin,
   readUntil,
   requireOne,
+  type Values,
 } from './command.ts'
 import { hintFolderNotes } from './folder-notes.ts'
 import { openState } from './open-store.ts'
@@ -172,43 +173,16 @@ export async function makeSecret({
   flags,
   args: [name = ''],
 }: Invocation) {
-  const file = join(
-    configFolder(),
-    'clients',
-    `${basename(name, '.yaml')}.yaml`,
-  )
-  if (!existsSync(file))
-    throw notFound('File', file, [], ' NAME is the name of the file.')
-  const { data, problems } = openYaml(file)
-  if (problems.length) throw new ConfigError(problems)
-  const { token_endpoint_auth_method: method = 'client_secret_basic' } =
-    mapOf(data)
-  if (!/^client_secret_/.test(String(method))) {
-    throw new Failure(
-      `${file}: a client that authenticates by ${method} has no secret.`,
-    )
-  }
+  const file = fileWithSecret(name)
   const end = readUntil(values.until, ' To end a secret now, delete its line.')
   const until = end && secondOf(end)
-  const given = flags['secret-stdin'] ? await readStdin() : undefined
-  if (given !== undefined && given.length < MIN_SECRET_CHARACTERS) {
-    throw new Failure(
-      `A secret has at least ${MIN_SECRET_CHARACTERS} random characters.`,
-    )
-  }
-  if (given !== undefined && !VSCHARS.test(given))
-    throw new Failure(`The secret ${NO_VSCHARS}.`)
+  const given = flags['secret-stdin'] ? await readGivenSecret() : undefined
   const secret = given ?? randomBytes(32).toString('base64url')
   const list = appendToList(
     file,
     'client_secret_hashes',
     hashSecret(secret),
-    item => {
-      if (!until || !isEntry(item)) return item
-      const isSooner =
-        typeof item === 'object' && Date.parse(item.until) <= Date.parse(until)
-      return isSooner ? item : { hash: secretHashOf(item), until }
-    },
+    item => (until && isEntry(item) ? endingBy(until, item) : item),
   )
   if (given === undefined) process.stdout.write(`${secret}\n`)
   hint(
@@ -216,47 +190,67 @@ export async function makeSecret({
   )
   await hintFolderNotes()
   const secrets = list.filter(isEntry)
-  if (secrets.length > 1) {
-    hint(
-      `Secrets: ${describeSecrets(secrets)}. Delete the lines of those that are not in use.`,
+  if (secrets.length < 2) return
+  const which = describeSecrets(secrets)
+  hint(`Secrets: ${which}. Delete the lines of those that are not in use.`)
+}
+
+/** Returns the file of a client that authenticates with a secret. */
+function fileWithSecret(name: string): string {
+  const fileName = `${basename(name, '.yaml')}.yaml`
+  const file = join(configFolder(), 'clients', fileName)
+  if (!existsSync(file))
+    throw notFound('File', file, [], ' NAME is the name of the file.')
+  const { data, problems } = openYaml(file)
+  if (problems.length) throw new ConfigError(problems)
+  const { token_endpoint_auth_method: method = 'client_secret_basic' } =
+    mapOf(data)
+  if (/^client_secret_/.test(String(method))) return file
+  throw new Failure(
+    `${file}: a client that authenticates by ${method} has no secret.`,
+  )
+}
+
+/** Reads a secret from standard input. */
+async function readGivenSecret(): Promise<string> {
+  const secret = await readStdin()
+  if (secret.length < MIN_SECRET_CHARACTERS) {
+    throw new Failure(
+      `A secret has at least ${MIN_SECRET_CHARACTERS} random characters.`,
     )
   }
+  if (!VSCHARS.test(secret)) throw new Failure(`The secret ${NO_VSCHARS}.`)
+  return secret
 }
 
 /** The file may have errors. */
 const isEntry = (item: unknown): item is SecretHash =>
   secretHash.safeParse(item).success
 
+/** Returns the hash of a secret that expires at this time, or sooner. */
+function endingBy(until: string, item: SecretHash): SecretHash {
+  const isSooner =
+    typeof item === 'object' && Date.parse(item.until) <= Date.parse(until)
+  return isSooner ? item : { hash: secretHashOf(item), until }
+}
+
 /**
  * `clients invite`: prints an initial access token, alone on the first line.
  */
 export async function inviteClients({ values, flags }: Invocation) {
-  const exp = readUntil(values.until) ?? now() + DEFAULT_TTL_SECONDS
-  if (exp > now() + MAX_TTL_SECONDS)
-    throw new Failure('--until: at most 400 d from now.')
-  const most = Number(values.most ?? DEFAULT_CLIENTS)
-  if (!(Number.isInteger(most) && most > 0 && most < 10_000)) {
-    throw new Failure('--most takes a number from 1 to 9999.')
-  }
-  const { policy } = values
-  if (policy !== undefined && policy !== WITHOUT_PKCE) {
-    throw new Failure(`--policy takes ${WITHOUT_PKCE}.`)
-  }
-  const policies = policy ? [RULES, WITHOUT_PKCE] : [RULES]
+  const terms = readTerms(values)
   const { features } = await readSettings()
   const { invitations, audit } = await openState('create')
-  const invitation = await invitations.make({ exp, most, policies })
-  const { handle, jti } = invitation
-  await audit('client_invited', {
-    invitation: handle,
-    most,
-    until: timeOf(exp),
-    policies,
-  })
-  print(flags, { initial_access_token: jti, ...visible(invitation) }, [jti])
+  const invitation = await invitations.make(terms)
+  const { handle, jti, most, policies } = invitation
+  const until = timeOf(terms.exp)
+  await audit('client_invited', { invitation: handle, most, until, policies })
+  const shown = shownInvitation(invitation)
+  print(flags, { initial_access_token: jti, ...shown }, [jti])
+  const applications = most === 1 ? 'application' : 'applications'
   hint(
-    `An initial access token for ${most} ${most === 1 ? 'application' : 'applications'}, until ` +
-      `${timeOf(exp)}. It is not shown again. To revoke it: npm run usher -- clients uninvite ${handle}`,
+    `An initial access token for ${most} ${applications}, until ${until}. It is not shown again. ` +
+      `To revoke it: npm run usher -- clients uninvite ${handle}`,
   )
   if (!features.dynamic_registration) {
     hint(
@@ -265,10 +259,25 @@ export async function inviteClients({ values, flags }: Invocation) {
   }
 }
 
+/** Reads the terms of an invitation. */
+function readTerms({ until, most: given, policy }: Values) {
+  const exp = readUntil(until) ?? now() + DEFAULT_TTL_SECONDS
+  if (exp > now() + MAX_TTL_SECONDS)
+    throw new Failure('--until: at most 400 d from now.')
+  const most = Number(given ?? DEFAULT_CLIENTS)
+  if (!(Number.isInteger(most) && most > 0 && most < 10_000)) {
+    throw new Failure('--most takes a number from 1 to 9999.')
+  }
+  if (policy !== undefined && policy !== WITHOUT_PKCE) {
+    throw new Failure(`--policy takes ${WITHOUT_PKCE}.`)
+  }
+  return { exp, most, policies: policy ? [RULES, WITHOUT_PKCE] : [RULES] }
+}
+
 /** `clients invitations`. */
 export async function listInvitations({ flags }: Invocation) {
   const { invitations } = await openState()
-  const all = (await invitations.list()).map(visible)
+  const all = (await invitations.list()).map(shownInvitation)
   const none = 'There are no invitations: npm run usher -- clients invite'
   printList(flags, all, describeInvitation, none)
 }
@@ -325,24 +334,24 @@ export async function endClient({ args: [id = ''] }: Invocation) {
   )
 }
 
-type Visible = ReturnType<typeof visible>
-const visible = ({ handle, iat, exp, most, used, policies }: Invitation) => ({
-  invitation: handle,
-  made: iat,
-  until: exp,
-  most,
-  used,
-  policies: policies.filter(policy => policy !== RULES),
-})
+/** An invitation without its token. */
+function shownInvitation(invitation: Invitation) {
+  const { handle, iat, exp, most, used, policies } = invitation
+  return {
+    invitation: handle,
+    made: iat,
+    until: exp,
+    most,
+    used,
+    policies: policies.filter(policy => policy !== RULES),
+  }
+}
 
-function describeInvitation({
-  invitation,
-  made,
-  until,
-  most,
-  used,
-  policies,
-}: Visible): string {
+function describeInvitation(
+  invitation: ReturnType<typeof shownInvitation>,
+): string {
+  const { invitation: handle, made, until, most, used, policies } = invitation
   const times = `made ${timeOf(made)}, until ${timeOf(until)}`
-  return `${invitation}  ${[`${used} of ${most} registered`, times, ...policies].join(', ')}`
+  const facts = [`${used} of ${most} registered`, times, ...policies]
+  return `${handle}  ${facts.join(', ')}`
 }

@@ -52,40 +52,48 @@ export async function doctor({ values, flags }: Invocation): Promise<void> {
 }
 
 /** Ends after the folder or the store if something is wrong there. */
-async function* runChecks({ client, account }: Values): AsyncGenerator<Check> {
+async function* runChecks(values: Values): AsyncGenerator<Check> {
   const { settings, findings, warnings } = await validate()
   const notes = await folderNotes()
   const reported = notes.map(note => warning('config', note, FIXES.folder))
   if (!settings) {
     yield* reported
-    yield wrong(
-      'config',
-      formatReport(findings, 'problem').trim(),
-      FIXES.config,
-    )
+    const report = formatReport(findings, 'problem').trim()
+    yield wrong('config', report, FIXES.config)
     return
   }
-  const { issuer, clients, egress, upstreams, mail } = settings
-  const own = clients.find(({ client_id }) => client_id === client)
-  const signsIn = client !== undefined || account !== undefined
-  if (signsIn && !(own && account)) {
-    throw new Failure(
-      'Name a client of the folder and an account: --client, --account.',
-    )
-  }
+  const signIn = readSignIn(values, settings)
   yield ok('config', summaryOf(settings))
   yield* reported
   for (const { key, message, ...place } of warnings) {
     yield warning('config', `${placeOf(place)} ${key}: ${message}`)
   }
+  yield* checkPeers(settings)
+  const kids = yield* checkStore(settings, reported)
+  if (!kids) return
+  const endpoints = yield* checkService(settings.issuer, kids, reported)
+  if (signIn && endpoints)
+    yield checkSignIn(endpoints, signIn.client, signIn.account)
+}
+
+/** Reads `--client` and `--account`; undefined without both. */
+function readSignIn({ client: id, account }: Values, { clients }: Settings) {
+  if (id === undefined && account === undefined) return undefined
+  const client = clients.find(({ client_id }) => client_id === id)
+  if (client && account) return { client, account }
+  throw new Failure(
+    'Name a client of the folder and an account: --client, --account.',
+  )
+}
+
+/** Checks what the settings name outside: upstream issuers and the mail server. */
+async function* checkPeers(settings: Settings) {
+  const { issuer, egress, upstreams, mail, sign_in } = settings
   for (const upstream of Object.values(upstreams))
     yield checkDiscovery(upstream, egress)
   if (mail) yield checkMail(mail, FIXES.mail)
-  if (hasPasskeys(settings.sign_in))
+  if (hasPasskeys(sign_in))
     yield ok('passkeys', `RP ID ${new URL(issuer).hostname}`)
-  const kids = yield* checkStore(settings, reported)
-  const endpoints = kids && (yield* checkService(issuer, kids, reported))
-  if (own && account && endpoints) yield checkSignIn(endpoints, own, account)
 }
 
 /**
@@ -169,10 +177,7 @@ async function* checkService(
     if (response.status > 501 && !endpoints.error)
       throw new Error(`${response.status}, the proxy reaches no node`)
     if (endpoints.issuer !== issuer) {
-      const name = response.status === 421 ? 'proxy' : 'service'
-      const found =
-        endpoints.error_description ?? `${issuer} is another service`
-      yield wrong(name, String(found), FIXES[name])
+      yield describeOther(issuer, response, endpoints)
       return undefined
     }
     yield* checkReadiness(issuer, reported)
@@ -182,23 +187,32 @@ async function* checkService(
     yield checkToken(endpoints)
     return endpoints
   } catch (error) {
-    const { message, cause } = error as Error & {
-      cause?: NodeJS.ErrnoException
-    }
-    const reason = cause?.code ?? cause?.message ?? message
-    const found = `${issuer} does not answer: ${reason}`
-    // A service that was not started yet is no error.
-    const isDown = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|50[234], .*)$/.test(
-      reason,
-    )
-    if (isDown) yield warning('service', found, FIXES.start)
-    else
-      yield wrong(
-        'service',
-        `${found}${await expiryAt(issuer, reason)}`,
-        fixFor(reason),
-      )
+    yield describeSilence(issuer, error)
   }
+}
+
+/** The issuer answers, and is not the one of the folder. */
+function describeOther(
+  issuer: string,
+  { status }: Response,
+  { error_description }: Document,
+): Check {
+  const name = status === 421 ? 'proxy' : 'service'
+  const found = error_description ?? `${issuer} is another service`
+  return wrong(name, String(found), FIXES[name])
+}
+
+/** Reasons of a service that was not started yet, which is no error. */
+const IS_DOWN = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|50[234], .*)$/
+
+/** The issuer does not answer. */
+async function describeSilence(issuer: string, error: unknown): Promise<Check> {
+  const { message, cause } = error as Error & { cause?: NodeJS.ErrnoException }
+  const reason = cause?.code ?? cause?.message ?? message
+  const found = `${issuer} does not answer: ${reason}`
+  if (IS_DOWN.test(reason)) return warning('service', found, FIXES.start)
+  const expiry = await expiryAt(issuer, reason)
+  return wrong('service', `${found}${expiry}`, fixFor(reason))
 }
 
 /** The fix for an error of a TLS connection, by its code. */
@@ -215,16 +229,14 @@ function fixFor(code: string): string {
 async function expiryAt(issuer: string, code: string): Promise<string> {
   if (code !== 'CERT_HAS_EXPIRED') return ''
   const { hostname, port } = new URL(issuer)
+  const host = hostname.replace(/^\[|\]$/g, '')
   // Nothing is sent, and the date alone is read.
-  const options = {
-    host: hostname.replace(/^\[|\]$/g, ''),
-    port: Number(port || 443),
-    rejectUnauthorized: false,
-  }
   const socket = connect({
-    ...options,
+    host,
+    port: Number(port || 443),
+    servername: isIP(host) ? undefined : host,
+    rejectUnauthorized: false,
     timeout: REQUEST_TIMEOUT_MS,
-    ...(!isIP(options.host) && { servername: options.host }),
   })
   try {
     await once(socket, 'secureConnect', {
@@ -257,14 +269,17 @@ async function* checkReadiness(
     yield ok('service', `answers at ${issuer}`)
   }
   for (const [name, state] of Object.entries(mapOf(checks))) {
-    if (reported.some(check => check.name === name && check.state === state))
-      continue
-    const found =
-      name === 'config' ? OTHER_FOLDER : `the service reports ${name}: ${state}`
-    const fix = name === 'config' ? FIXES.folder : FIXES.ready
-    yield state === 'wrong'
-      ? wrong(name, found, fix)
-      : warning(name, found, fix)
+    const isReported = reported.some(
+      check => check.name === name && check.state === state,
+    )
+    if (isReported) continue
+    const isFolder = name === 'config'
+    const found = isFolder
+      ? OTHER_FOLDER
+      : `the service reports ${name}: ${state}`
+    const fix = isFolder ? FIXES.folder : FIXES.ready
+    const describe = state === 'wrong' ? wrong : warning
+    yield describe(name, found, fix)
   }
 }
 
@@ -314,21 +329,24 @@ async function checkPages(endpoints: Document): Promise<Check> {
     const found = `the authorization endpoint does not require a sign-in: ${url.pathname}`
     return wrong('sign-in', found, FIXES.service)
   }
-  const wanted = ['HttpOnly', 'SameSite=Lax']
-  if (issuer.startsWith('https:')) wanted.push('Secure')
-  const lines = browser.setCookieLines().map(line => line.toLowerCase())
-  const missing = wanted.filter(flag =>
-    lines.some(line => !line.includes(flag.toLowerCase())),
-  )
-  if (missing.length)
-    return wrong(
-      'cookies',
-      `arrive without ${missing.join(', ')}`,
-      FIXES.cookies,
-    )
+  const missing = missingFlags(browser.setCookieLines(), issuer)
+  if (missing.length) {
+    const found = `arrive without ${missing.join(', ')}`
+    return wrong('cookies', found, FIXES.cookies)
+  }
   return ok(
     'sign-in',
     'the authorization endpoint, the sign-in page and its cookies are correct',
+  )
+}
+
+/** Returns the flags that one of the cookies does not have. */
+function missingFlags(setCookieLines: string[], issuer: string): string[] {
+  const wanted = ['HttpOnly', 'SameSite=Lax']
+  if (issuer.startsWith('https:')) wanted.push('Secure')
+  const lines = setCookieLines.map(line => line.toLowerCase())
+  return wanted.filter(flag =>
+    lines.some(line => !line.includes(flag.toLowerCase())),
   )
 }
 
@@ -414,15 +432,14 @@ function authorizationRequest(
   parameters: Record<string, string>,
 ): URL {
   const url = new URL(String(endpoints.authorization_endpoint))
-  const code_challenge = randomBytes(32).toString('base64url')
-  const pkce = { code_challenge, code_challenge_method: 'S256' }
-  const request = {
+  const query = new URLSearchParams({
     response_type: 'code',
     scope: 'openid',
-    ...pkce,
+    code_challenge: randomBytes(32).toString('base64url'),
+    code_challenge_method: 'S256',
     ...parameters,
-  }
-  url.search = new URLSearchParams(request).toString()
+  })
+  url.search = query.toString()
   return url
 }
 

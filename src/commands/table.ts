@@ -74,7 +74,9 @@ export const COMMANDS: Command[] = [
       flag('password-stdin', { isRequired: true }),
     ],
     about:
-      'add an account; prints its usr_… alone on the first line. With --must-change the password is temporary, and without --password-stdin a generated one stands on the second line',
+      'add an account; prints its usr_… alone on the first line. With ' +
+      '--must-change the password is temporary, and without --password-stdin ' +
+      'a generated one stands on the second line',
     load: async () => (await import('./accounts.ts')).addAccount,
   },
   {
@@ -93,7 +95,10 @@ export const COMMANDS: Command[] = [
       JSON_OUTPUT,
     ],
     about:
-      'add an account that has no password yet, and print a link with which the user chooses one; it works once, for three days. --file: for each account of a table (CSV with a header) or of JSON Lines. --mail: send it to the address instead',
+      'add an account that has no password yet, and print a link with which ' +
+      'the user chooses one; it works once, for three days. --file: for each ' +
+      'account of a table (CSV with a header) or of JSON Lines. --mail: send ' +
+      'it to the address instead',
     load: async () => (await import('./account-links.ts')).inviteAccounts,
   },
   {
@@ -108,7 +113,11 @@ export const COMMANDS: Command[] = [
       flag('csv'),
     ],
     about:
-      'the accounts that pass all filters: a text of the username, the name or the address; groups=finance, a value of an attribute; --invited, without a password yet; --unused, without a sign-in for at most 90 days. --without-second-factor also says how many are ready for second_factor: required',
+      'the accounts that pass all filters: a text of the username, the name ' +
+      'or the address; groups=finance, a value of an attribute; --invited, ' +
+      'without a password yet; --unused, without a sign-in for at most 90 ' +
+      'days. --without-second-factor also says how many are ready for ' +
+      'second_factor: required',
     load: async () => (await import('./account-list.ts')).listAccounts,
   },
   {
@@ -123,7 +132,8 @@ export const COMMANDS: Command[] = [
     args: [{ name: 'ACCOUNT' }],
     options: [text('client', 'CLIENT_ID'), text('ip', 'ADDRESS'), JSON_OUTPUT],
     about:
-      'why an account cannot sign in at the moment; with --client, to this client; with --ip, from an address as the log has it',
+      'why an account cannot sign in at the moment; with --client, to this ' +
+      'client; with --ip, from an address as the log has it',
     load: async () => (await import('./why.ts')).explainSignIn,
   },
   {
@@ -140,7 +150,9 @@ export const COMMANDS: Command[] = [
       text('attributes', 'JSON'),
     ],
     about:
-      'change the username, the claims or the attributes of an account: groups+=finance adds a value to a list, groups-=sales removes one, site=north sets a text',
+      'change the username, the claims or the attributes of an account: ' +
+      'groups+=finance adds a value to a list, groups-=sales removes one, ' +
+      'site=north sets a text',
     load: async () => (await import('./accounts.ts')).setAccount,
   },
   {
@@ -154,7 +166,9 @@ export const COMMANDS: Command[] = [
       JSON_OUTPUT,
     ],
     about:
-      'print a link with which the user chooses a new password, and what its use ends; it replaces an earlier one. With --reset-factors, its use removes the second factors and the recovery codes',
+      'print a link with which the user chooses a new password, and what its ' +
+      'use ends; it replaces an earlier one. With --reset-factors, its use ' +
+      'removes the second factors and the recovery codes',
     load: async () => (await import('./account-links.ts')).makePasswordLink,
   },
   {
@@ -165,7 +179,8 @@ export const COMMANDS: Command[] = [
       text('subject', 'SUB', { isRequired: true }),
     ],
     about:
-      'let a user of an upstream issuer, by the sub of its ID tokens, sign in to an account',
+      'let a user of an upstream issuer, by the sub of its ID tokens, sign in ' +
+      'to an account',
     load: async () => (await import('./account-links.ts')).linkAccount,
   },
   {
@@ -192,7 +207,8 @@ export const COMMANDS: Command[] = [
     args: [{ name: 'ACCOUNT' }],
     options: [flag('password-stdin'), flag('must-change')],
     about:
-      'set a password (a generated one without --password-stdin); with --must-change it is temporary; ends every session and token',
+      'set a password (a generated one without --password-stdin); with ' +
+      '--must-change it is temporary; ends every session and token',
     load: async () => (await import('./accounts.ts')).setPassword,
   },
   {
@@ -200,7 +216,8 @@ export const COMMANDS: Command[] = [
     args: [{ name: 'ACCOUNT' }],
     options: [text('remove', 'ID'), JSON_OUTPUT],
     about:
-      'the second factors of an account; with --remove, remove one (its id), or all',
+      'the second factors of an account; with --remove, remove one (its id), ' +
+      'or all',
     load: async () => (await import('./accounts.ts')).listOrRemoveFactors,
   },
   {
@@ -214,14 +231,17 @@ export const COMMANDS: Command[] = [
     name: 'accounts import',
     args: [{ name: 'FILE', isOptional: true }],
     about:
-      'add accounts from JSON Lines or a table (CSV with a header), with password hashes; existing accounts do not change. Standard input without FILE',
+      'add accounts from JSON Lines or a table (CSV with a header), with ' +
+      'password hashes; existing accounts do not change. Standard input ' +
+      'without FILE',
     load: async () => (await import('./transfer.ts')).importAccounts,
   },
   {
     name: 'accounts export',
     args: [{ name: 'ACCOUNT', isOptional: true }],
     about:
-      'all accounts as JSON Lines, with password hashes; or everything about one user as JSON, without secrets',
+      'all accounts as JSON Lines, with password hashes; or everything about ' +
+      'one user as JSON, without secrets',
     load: async () => (await import('./transfer.ts')).exportAccounts,
   },
   {
@@ -248,7 +268,8 @@ export const COMMANDS: Command[] = [
     args: [{ name: 'NAME' }],
     options: [text('until', 'DURATION | TIME'), flag('secret-stdin')],
     about:
-      'make a secret, print it once, and write its hash to clients/NAME.yaml; other secrets expire at --until, or never',
+      'make a secret, print it once, and write its hash to clients/NAME.yaml; ' +
+      'other secrets expire at --until, or never',
     load: async () => (await import('./clients.ts')).makeSecret,
   },
   {
@@ -260,21 +281,24 @@ export const COMMANDS: Command[] = [
       JSON_OUTPUT,
     ],
     about:
-      'print an initial access token for dynamic registration, once; by default for 10 clients within 7 days',
+      'print an initial access token for dynamic registration, once; by ' +
+      'default for 10 clients within 7 days',
     load: async () => (await import('./clients.ts')).inviteClients,
   },
   {
     name: 'clients invitations',
     options: [JSON_OUTPUT],
     about:
-      'the initial access tokens: how many clients registered with each, and when it expires',
+      'the initial access tokens: how many clients registered with each, and ' +
+      'when it expires',
     load: async () => (await import('./clients.ts')).listInvitations,
   },
   {
     name: 'clients uninvite',
     args: [{ name: 'INVITATION' }],
     about:
-      'revoke an initial access token, by the handle in clients invitations; registered clients stay',
+      'revoke an initial access token, by the handle in clients invitations; ' +
+      'registered clients stay',
     load: async () => (await import('./clients.ts')).revokeInvitation,
   },
   {
@@ -302,7 +326,8 @@ export const COMMANDS: Command[] = [
     args: [{ name: 'KEY | CLIENT_ID | REQUEST_ID | -', isOptional: true }],
     options: [JSON_OUTPUT],
     about:
-      'the setting in force, its file and its effect; why a request failed, by its id or its log line',
+      'the setting in force, its file and its effect; why a request failed, ' +
+      'by its id or its log line',
     load: async () => (await import('./explain.ts')).explain,
   },
   {
@@ -318,7 +343,9 @@ export const COMMANDS: Command[] = [
       JSON_OUTPUT,
     ],
     about:
-      'check the configuration, the secret, the store and the running provider, without writing to the store; with a client and an account, sign in as well (password on standard input)',
+      'check the configuration, the secret, the store and the running ' +
+      'provider, without writing to the store; with a client and an account, ' +
+      'sign in as well (password on standard input)',
     load: async () => (await import('./doctor.ts')).doctor,
   },
   {
@@ -332,7 +359,8 @@ export const COMMANDS: Command[] = [
     name: 'grants withdraw',
     args: [{ name: 'ACCOUNT' }, { name: 'CLIENT_ID' }],
     about:
-      'withdraw a consent, like Remove access on the account page: revokes all tokens of the client for this account',
+      'withdraw a consent, like Remove access on the account page: revokes ' +
+      'all tokens of the client for this account',
     load: async () => (await import('./grants.ts')).withdrawConsent,
   },
   {
@@ -365,7 +393,8 @@ export const COMMANDS: Command[] = [
     name: 'sessions end',
     args: [{ name: 'ACCOUNT' }, { name: 'SESSION', isOptional: true }],
     about:
-      'end one session of an account, by the handle in sessions list, or all of them',
+      'end one session of an account, by the handle in sessions list, or all ' +
+      'of them',
     load: async () => (await import('./sessions.ts')).endSessions,
   },
   {
@@ -373,7 +402,8 @@ export const COMMANDS: Command[] = [
     args: [{ name: 'FOLDER', isOptional: true }],
     options: [text('lang', 'TAG,…')],
     about:
-      'write every page in every state and language to a folder, to view in a browser',
+      'write every page in every state and language to a folder, to view in a ' +
+      'browser',
     load: async () => (await import('./pages.ts')).previewPages,
   },
   {
@@ -383,7 +413,8 @@ export const COMMANDS: Command[] = [
       text('to', 'STORE', { isRequired: true }),
     ],
     about:
-      'copy all records to another store (sqlite:PATH, redis://…); stop every node first',
+      'copy all records to another store (sqlite:PATH, redis://…); stop every ' +
+      'node first',
     load: async () => (await import('./store.ts')).copyToStore,
   },
   {
@@ -391,7 +422,8 @@ export const COMMANDS: Command[] = [
     args: [{ name: 'FILE' }],
     options: [flag('overwrite')],
     about:
-      'write a backup to a file, while nodes run; it replaces no larger or other one without --overwrite',
+      'write a backup to a file, while nodes run; it replaces no larger or ' +
+      'other one without --overwrite',
     load: async () => (await import('./backup.ts')).writeBackup,
   },
   {
@@ -403,7 +435,8 @@ export const COMMANDS: Command[] = [
   {
     name: 'store reseal',
     about:
-      'after a change of the secret: encrypt all records with the first of USHER_SECRET',
+      'after a change of the secret: encrypt all records with the first of ' +
+      'USHER_SECRET',
     load: async () => (await import('./store.ts')).resealStore,
   },
 ]

@@ -96,7 +96,7 @@ export function cacheKeySets(
     )
   }
 
-  async function read(
+  async function requestKeySet(
     address: string,
     client: string,
     options: RequestInit,
@@ -134,7 +134,7 @@ export function cacheKeySets(
     if (!mayRequest(address, clientId)) {
       throw new PeerUnavailable('too many key sets are requested')
     }
-    const text = read(address, clientId, options)
+    const text = requestKeySet(address, clientId, options)
     answers.set(address, { until: now() + CACHE_SECONDS, text })
     return new Response(await text)
   }

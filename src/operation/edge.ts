@@ -130,11 +130,10 @@ interface Claims {
 const NO_CLAIMS: Claims = { hosts: '', schemes: '', addresses: '' }
 
 function claimsIn(headers: IncomingHttpHeaders): Claims {
-  const claim = (name: string) => String(headers[`x-forwarded-${name}`] ?? '')
   return {
-    hosts: claim('host'),
-    schemes: claim('proto'),
-    addresses: claim('for'),
+    hosts: String(headers['x-forwarded-host'] ?? ''),
+    schemes: String(headers['x-forwarded-proto'] ?? ''),
+    addresses: String(headers['x-forwarded-for'] ?? ''),
   }
 }
 
@@ -216,8 +215,11 @@ const forErrorDescription = (text: string) =>
  * A header of several proxies is a list. The nearest proxy added its last
  * value.
  */
-const quoted = (text: string) =>
-  `"${forErrorDescription(text.replaceAll(/\s*,\s*/g, ','))}"${text.includes(',') ? ', of which the last value counts' : ''}`
+function quoted(text: string): string {
+  const list = text.replaceAll(/\s*,\s*/g, ',')
+  const note = list.includes(',') ? ', of which the last value counts' : ''
+  return `"${forErrorDescription(list)}"${note}`
+}
 
 const last = (list: string) => list.split(',').at(-1)?.trim()
 

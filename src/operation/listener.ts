@@ -46,7 +46,7 @@ export function createListener(
   const limits = { ...LIMITS, keepAliveTimeout: keep_alive * 1000 }
   const options = {
     ...limits,
-    ...(tls && read(tls)),
+    ...(tls && readCertificate(tls)),
     requestCert,
     rejectUnauthorized: false,
   }
@@ -62,10 +62,12 @@ export function createListener(
   return server
 }
 
-const read = ({ cert, key }: Tls) => {
-  const files = { cert: readFileSync(cert), key: readFileSync(key) }
-  return { ...files, ciphers: CIPHERS, minVersion: 'TLSv1.2' as const }
-}
+const readCertificate = ({ cert, key }: Tls) => ({
+  cert: readFileSync(cert),
+  key: readFileSync(key),
+  ciphers: CIPHERS,
+  minVersion: 'TLSv1.2' as const,
+})
 
 /**
  * Reads the certificate again when its files change. Files with an error change
@@ -89,7 +91,7 @@ function watch(server: https.Server, tls: Tls, log: Logger) {
   timer.unref()
   const renew = () => {
     try {
-      server.setSecureContext(read(tls))
+      server.setSecureContext(readCertificate(tls))
       log.info({ cert }, 'certificate read again')
       warn()
     } catch (error) {
