@@ -47,7 +47,10 @@ export function applicationAccess(): PageFeature {
     ({ oidc }) => isOff(oidc.client),
   )
   return {
-    prompts: { no_access: { page }, switched_off: { page, isFirst: true } },
+    prompts: {
+      no_access: { page: noAccessPage },
+      switched_off: { page: noAccessPage, isFirst: true },
+    },
     checks: { no_access: [isRefused], switched_off: [isSwitchedOff] },
     // A page answers the authorization endpoint.
     checkRequest({ oidc: { client, route } }) {
@@ -59,7 +62,7 @@ export function applicationAccess(): PageFeature {
 }
 
 /** Returns the page of both prompts. */
-function page({ provider, interactions, views }: Site): PromptPage {
+function noAccessPage({ provider, interactions, views }: Site): PromptPage {
   return {
     async show(ctx, { clientId }) {
       const { account, log, requestId } = ctx.state

@@ -145,7 +145,7 @@ function passwordPage(
 ): LinkPage {
   const isNew = ({ account }: FoundLink) => account.password === undefined
 
-  function render(
+  function showForm(
     ctx: Context,
     found: FoundLink,
     problems: PageData['password']['problems'],
@@ -180,13 +180,13 @@ function passwordPage(
 
   return {
     show(ctx, found) {
-      render(ctx, found, {})
+      showForm(ctx, found, {})
     },
 
     async submit(ctx, found, form) {
       const problems = await problemsOf(views.words(ctx), form, () => false)
       if (problems) {
-        render(ctx, found, problems)
+        showForm(ctx, found, problems)
         return true
       }
       const { id, username } = found.account
@@ -226,7 +226,7 @@ function confirmAddressPage(site: Site, own: Own): LinkPage {
     return account && { account, session }
   }
 
-  function render(
+  function showAddress(
     ctx: Context,
     { link, account }: FoundLink,
     state: { isOwner: boolean; isDone: boolean },
@@ -239,7 +239,7 @@ function confirmAddressPage(site: Site, own: Own): LinkPage {
   return {
     async show(ctx, found) {
       const owner = await ownerOf(ctx, found)
-      render(ctx, found, { isOwner: owner !== undefined, isDone: false })
+      showAddress(ctx, found, { isOwner: owner !== undefined, isDone: false })
     },
 
     async submit(ctx, found) {
@@ -265,7 +265,7 @@ function confirmAddressPage(site: Site, own: Own): LinkPage {
         formerEmail: isReplaced ? before.email : undefined,
       }
       await queueNotice(settings, own, [change], views.words(ctx).lang)
-      render(ctx, found, { isOwner: true, isDone: true })
+      showAddress(ctx, found, { isOwner: true, isDone: true })
       return true
     },
   }

@@ -18,7 +18,8 @@ const MATCHES: Record<
   string,
   (certificate: X509Certificate, expected: string) => boolean
 > = {
-  tls_client_auth_subject_dn: (certificate, dn) => nameOf(certificate) === dn,
+  tls_client_auth_subject_dn: (certificate, dn) =>
+    subjectOf(certificate) === dn,
   tls_client_auth_san_dns: (certificate, name) =>
     certificate.checkHost(name, { subject: 'never', wildcards: false }) !==
     undefined,
@@ -95,7 +96,7 @@ function isCurrent({ validFromDate, validToDate }: X509Certificate): boolean {
 }
 
 /** As RFC 4514 writes it, the last part first: `CN=service,O=Example,C=GB`. */
-const nameOf = ({ subject }: X509Certificate) =>
+const subjectOf = ({ subject }: X509Certificate) =>
   subject.split('\n').reverse().join(',')
 
 /**

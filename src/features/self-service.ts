@@ -110,9 +110,9 @@ export function selfService(
       },
     ],
     addPages(pages, site) {
-      const { show, submit } = createProfilePage(site, own)
-      pages.get(PROFILE_PAGE, site.signedIn(show, RECENT_SECONDS))
-      pages.post(PROFILE_PAGE, site.signedIn(submit, RECENT_SECONDS))
+      const { showKept, submitProfile } = createProfilePage(site, own)
+      pages.get(PROFILE_PAGE, site.signedIn(showKept, RECENT_SECONDS))
+      pages.post(PROFILE_PAGE, site.signedIn(submitProfile, RECENT_SECONDS))
     },
   }
 }
@@ -139,21 +139,21 @@ function createProfilePage(site: Site, { directory, links, mails }: Own) {
   const { views, attempts, settings } = site
   const keptForms = createKeptForms(site.secrets)
 
-  async function show(ctx: Context, { account }: SignedIn) {
-    await render(ctx, account, keptForms.read(account, ctx.query.kept), {})
+  async function showKept(ctx: Context, { account }: SignedIn) {
+    await showProfile(ctx, account, keptForms.read(account, ctx.query.kept), {})
   }
 
-  async function submit(ctx: Context, { form, ...user }: Submitted) {
+  async function submitProfile(ctx: Context, { form, ...user }: Submitted) {
     const { account } = user
     const fields = fieldsOf(settings, account)
     const changes = readChanges(form, account, fields)
     const { changed, typed, wrong, email } = changes
-    if (wrong.length) return render(ctx, account, typed, { wrong })
+    if (wrong.length) return showProfile(ctx, account, typed, { wrong })
     if (email && !(await requestAddress(ctx, user, email, typed))) return
     const renamed = changed.includes('name')
       ? await rename(ctx, account, changes.name)
       : undefined
-    await render(
+    await showProfile(
       ctx,
       renamed ?? account,
       {},
@@ -196,7 +196,7 @@ function createProfilePage(site: Site, { directory, links, mails }: Own) {
   }
 
   /** `typed`: the values of a form, in place of those of the account. */
-  async function render(
+  async function showProfile(
     ctx: Context,
     account: Account,
     typed: Partial<Record<Field, unknown>>,
@@ -223,7 +223,7 @@ function createProfilePage(site: Site, { directory, links, mails }: Own) {
     views.page(ctx, 'profile', data, data.wrong.length ? 400 : 200)
   }
 
-  return { show, submit }
+  return { showKept, submitProfile }
 }
 
 /**
@@ -292,7 +292,6 @@ export const isAdmitted = (
 export function signUp({ settings }: Dependencies, own?: Own): PageFeature {
   if (!own || !settings.sign_up) return {}
   const { mails } = own
-  const page = (site: Site) => signUpPage(site, mails)
   const isWanted = ({ oidc: { result } }: { oidc: Oidc }) =>
     mapOf(result?.create).isWanted === true
   const check = new Check(
@@ -302,7 +301,13 @@ export function signUp({ settings }: Dependencies, own?: Own): PageFeature {
     isWanted,
   )
   return {
-    prompts: { create: { isFirst: true, requestable: true, page } },
+    prompts: {
+      create: {
+        isFirst: true,
+        requestable: true,
+        page: site => signUpPage(site, mails),
+      },
+    },
     checks: { create: [check] },
     discovery: ({ prompt_values_supported: known }) => ({
       prompt_values_supported: [known, 'create'].flat(),
@@ -316,7 +321,7 @@ function signUpPage(
   mails: MailQueues,
 ): PromptPage {
   type Shown = Partial<PageData['sign-up']>
-  async function render(
+  async function showForm(
     ctx: Context,
     { clientId }: Interaction,
     more: Shown,
@@ -338,7 +343,7 @@ function signUpPage(
 
   return {
     show: (ctx, interaction) =>
-      render(ctx, interaction, {
+      showForm(ctx, interaction, {
         email: shownHint(interaction.loginHint) ?? '',
       }),
 
@@ -349,12 +354,12 @@ function signUpPage(
       const email = form.value('email').slice(0, 256)
       const newcomer = readAddress(email)
       if (!isAdmitted(settings, newcomer)) {
-        return render(ctx, interaction, { email, isWrong: true })
+        return showForm(ctx, interaction, { email, isWrong: true })
       }
       await countFormOfNetwork(ctx, attempts, 'sign-up')
       const mail = { newcomer, lang: views.words(ctx).lang }
       await mails.enqueue(mail)
-      return render(ctx, interaction, { isSent: true })
+      return showForm(ctx, interaction, { isSent: true })
     },
   }
 }

@@ -254,7 +254,7 @@ export function createAuthentication(
     ctx: Context,
     { name, account, isFactor }: Attempted,
   ): Promise<Succeed | undefined> {
-    const browser = account && (await browsers.find(ctx, account))
+    const browser = account && (await browsers.findMark(ctx, account))
     const own: Counter = [browser ? `device ${browser}` : name, perAccount]
     const others: Counter[] = browser
       ? []
@@ -347,7 +347,10 @@ function createRememberedBrowsers(
    * password could make any number of them, and each would have a counter for
    * codes.
    */
-  async function find(ctx: Context, account: Pick<Account, 'id' | 'ended'>) {
+  async function findMark(
+    ctx: Context,
+    account: Pick<Account, 'id' | 'ended'>,
+  ) {
     const mark = marks(ctx).find(found => isOf(account, found))
     if (mark === undefined) return undefined
     const isValid =
@@ -373,5 +376,5 @@ function createRememberedBrowsers(
     })
   }
 
-  return { find, remember }
+  return { findMark, remember }
 }

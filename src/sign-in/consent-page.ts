@@ -216,7 +216,7 @@ export function detailWords(
 
   const label = (path: string) => words.textOf(file?.labels[path])
 
-  function shown(path: string): string {
+  function valueWords(path: string): string {
     const one = (value: unknown) => {
       if (typeof value === 'number') return number(value)
       if (typeof value === 'boolean')
@@ -226,7 +226,7 @@ export function detailWords(
     return list([values.get(path) ?? ''].flat().map(one))
   }
 
-  function nameOf(path: string): string {
+  function propertyName(path: string): string {
     const described =
       file && describedIn(file.schema).find(property => property.path === path)
     return label(path) || described?.title || path
@@ -240,12 +240,12 @@ export function detailWords(
   return {
     sentence: parts.map((part, i) =>
       isPlace(part, i)
-        ? { text: shown(part), isValue: true }
+        ? { text: valueWords(part), isValue: true }
         : { text: part, isValue: false },
     ),
     facts: [...values.keys()]
       .filter(path => !said.includes(path))
-      .map(path => ({ label: nameOf(path), value: shown(path) })),
+      .map(path => ({ label: propertyName(path), value: valueWords(path) })),
     at: resources[file?.resource ?? '']?.resource_name ?? '',
   }
 }

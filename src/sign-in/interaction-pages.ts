@@ -38,7 +38,7 @@ export function createInteractionPages(
   const pageOf = (ctx: Context, { prompt }: Interaction) =>
     pages[prompt.name] ?? ctx.throw(400, { error: 'interaction_gone' })
 
-  async function read(ctx: Context) {
+  async function readInteraction(ctx: Context) {
     const form = await readForm(ctx)
     const interaction = await interactions.read(ctx)
     ctx.state.uiLocales = interaction.uiLocales
@@ -73,12 +73,12 @@ export function createInteractionPages(
   return {
     async show(ctx: Context) {
       const { interaction } =
-        (await read(ctx).catch(error => leadOn(ctx, error))) ?? {}
+        (await readInteraction(ctx).catch(error => leadOn(ctx, error))) ?? {}
       if (interaction) await pageOf(ctx, interaction).show(ctx, interaction)
     },
 
     async submit(ctx: Context) {
-      const { interaction, form } = await read(ctx)
+      const { interaction, form } = await readInteraction(ctx)
       const submit = () =>
         pageOf(ctx, interaction).submit(ctx, interaction, form)
       const isCancelled = form.value('decision') === 'cancel'

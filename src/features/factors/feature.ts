@@ -72,11 +72,11 @@ export async function secondFactors(
 
   const levels = levelsWith(isOn)
   const stepUp = createStepUp(dependencies, own, levels)
-  const page = (site: Site) => createStepPage(site, own)
+  const stepPage = (site: Site) => createStepPage(site, own)
   const feature: PageFeature & FactorsPart = {
     prompts: {
-      second_factor: { isFirst: true, page },
-      step_up: { page },
+      second_factor: { isFirst: true, page: stepPage },
+      step_up: { page: stepPage },
     },
     checks: stepUp.checks,
     meetsAcr: stepUp.meetsAcr,

@@ -6,7 +6,7 @@
 //   sign-in page      methodFor        the button, or `isDirect` without the page
 //                     requests.begin   stores the request, and sends the browser to the issuer
 //   issuer                             the user signs in there
-//   callback          requests.read    `state` names a stored request of this issuer
+//   callback          findRequest      `state` names a stored request of this issuer
 //                     assertSignIn     the interaction waits for a sign-in in this browser
 //                     take             the request is used once
 //                     redeem           the code becomes an ID token, which is verified (issuer.ts)
@@ -209,7 +209,7 @@ function createRequests(records: Records, { lifetimes }: Settings) {
    * Returns the request that a response belongs to. `take` returns true for
    * exactly one caller.
    */
-  async function read(ctx: Context, { upstream }: Connection) {
+  async function findRequest(ctx: Context, { upstream }: Connection) {
     const state = String(ctx.query.state)
     const [id = ''] = state.split('.')
     const { value: request, version } = await requests.read(id)
@@ -221,7 +221,7 @@ function createRequests(records: Records, { lifetimes }: Settings) {
     return { request: request as UpstreamRequest, take }
   }
 
-  return { begin, beginLink, read }
+  return { begin, beginLink, findRequest }
 }
 
 /** Returns the sign-in at an issuer, for the sign-in page. */
@@ -281,10 +281,10 @@ function createCallback(
 ) {
   const { settings } = site
   const { lifetimes } = settings
-  type Response = Awaited<ReturnType<Requests['read']>>
+  type Response = Awaited<ReturnType<Requests['findRequest']>>
 
   async function callback(ctx: Context, connection: Connection) {
-    const response = await requests.read(ctx, connection)
+    const response = await requests.findRequest(ctx, connection)
     const isLink = response.request.linkTo !== undefined
     await (isLink
       ? finishLink(ctx, connection, response)

@@ -28,7 +28,7 @@ export function createSignOut(
   const { signedOut: name } = cookieNames(development)
   const options = { ...originCookie(development), maxAge: COOKIE_MS }
   const done = `${routesOf(features).paths.end_session}/success`
-  const read = ({ cookies }: Context) => cookies.get(name, { signed: true })
+  const cookieOf = ({ cookies }: Context) => cookies.get(name, { signed: true })
   function mark({ cookies }: Context, next: string) {
     const value = encodeURIComponent(next)
     const isTooLong = value.length > MAX_COOKIE_CHARS
@@ -79,19 +79,19 @@ export function createSignOut(
     signedOut,
     /** Removes the cookie after a sign-in. */
     forget(ctx: Context) {
-      if (read(ctx)) ctx.cookies.set(name, null, options)
+      if (cookieOf(ctx)) ctx.cookies.set(name, null, options)
     },
     /**
      * Whether the user signed out in this browser, and did not sign in again
      * since.
      */
-    isSignedOut: (ctx: Context) => read(ctx) !== undefined,
+    isSignedOut: (ctx: Context) => cookieOf(ctx) !== undefined,
     /**
      * The browser returns from the issuer. Nothing in the request decides where
      * it goes.
      */
     comeBack(ctx: Context) {
-      const next = read(ctx)
+      const next = cookieOf(ctx)
       if (next) mark(ctx, done)
       ctx.redirect(decodeURIComponent(next ?? done))
     },
