@@ -1,8 +1,8 @@
 // Environment variables. They replace keys of the files.
 
+import { readText } from './disk.ts'
 import { type Finding, wrongVariable } from './report/finding.ts'
 import { meant, noEffect } from './report/wording.ts'
-import { readText } from './report/yaml.ts'
 
 const MIN_SECRET_BYTES = 32
 /** The requirement on secrets, with the command that fulfils it. */

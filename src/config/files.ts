@@ -5,7 +5,12 @@ import { z } from 'zod'
 import { isMap, mapOf } from '../store/values.ts'
 import type { Overlays } from './environment.ts'
 import { isSecret, placesOf } from './key-list.ts'
-import { type Finding, type Locate, wrongVariable } from './report/finding.ts'
+import {
+  excerpt,
+  type Finding,
+  type Locate,
+  wrongVariable,
+} from './report/finding.ts'
 import {
   fill,
   meant,
@@ -13,7 +18,7 @@ import {
   ruleOf,
   unknownKey,
 } from './report/wording.ts'
-import { excerpt, openYaml } from './report/yaml.ts'
+import { openYaml } from './report/yaml.ts'
 import { inLanguages } from './schema/client.ts'
 import { SCHEMAS } from './schema/usher.ts'
 

@@ -14,6 +14,7 @@ import { statSync } from 'node:fs'
 import { basename, join, parse, relative, sep } from 'node:path'
 import { LOOPBACK_HOSTS } from '../oidc/vocabulary.ts'
 import { pause } from '../store/turns.ts'
+import { entriesOf } from './disk.ts'
 import { readEnvironment } from './environment.ts'
 import {
   type FileResult,
@@ -24,7 +25,6 @@ import {
 } from './files.ts'
 import { ConfigError, type Finding, inOrder } from './report/finding.ts'
 import { isProblem, strayFile, unknownNames } from './report/wording.ts'
-import { entriesOf } from './report/yaml.ts'
 import { readClientAuthorities } from './rules/certificates.ts'
 import { clientFindings, OF_PROTOCOL } from './rules/client.ts'
 import { noEffectFindings } from './rules/no-effect.ts'

@@ -1,6 +1,6 @@
 // Findings: everything that is wrong or unwise in a configuration, each with
 // its place and its rule. A finding shows a part of a file only if that part
-// cannot be a secret (yaml.ts).
+// cannot be a secret (`excerpt`).
 //
 // The folder config/report/: the place of a finding in its file, and its words.
 // Not here: the conditions of findings (rules/, schema/).
@@ -89,4 +89,23 @@ export function inOrder(findings: Finding[]): Finding[] {
   return [...unique.values()].toSorted((a, b) =>
     compare(placeOf(a), placeOf(b)),
   )
+}
+
+const MAX_EXCERPT_CHARS = 90
+/** Random text, and parts of a URL that may be secret. Colours are excluded. */
+const SUSPECT =
+  /(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{20,}|(?=[\w+/=-]*[A-Z])[\w+/=-]{40,}|[0-9a-f]{32,}|(?<=\/\/)[^/\s]*@|[?#](?!(?<=#)[\da-fA-F]{6}\b)[^\s,'"\]]+/g
+
+/**
+ * Returns the first line of a source text. Text that may be a secret is
+ * replaced by dots.
+ */
+export function excerpt(source: string): string {
+  const [line = ''] = source.trim().split(/\r?\n/, 1)
+  const shown = line
+    .replace(SUSPECT, found => '•'.repeat(found.length))
+    .replaceAll(/\p{C}/gu, ' ')
+  return shown.length < MAX_EXCERPT_CHARS
+    ? shown
+    : `${shown.slice(0, MAX_EXCERPT_CHARS)} …`
 }

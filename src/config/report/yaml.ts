@@ -1,15 +1,6 @@
-// YAML files: their text, their data, the place of each key, and the part that
-// a finding may show.
+// YAML files: their data, the place of each key, and changes of them.
 
-import { isUtf8 } from 'node:buffer'
-import {
-  type Dirent,
-  lstatSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import {
   type Document,
   isMap,
@@ -20,12 +11,11 @@ import {
   visit,
 } from 'yaml'
 import { mapOf } from '../../store/values.ts'
+import { NOT_FOUND, readText } from '../disk.ts'
 import type { Finding } from './finding.ts'
 import { plainYamlError, slipInFirstLine } from './yaml-slips.ts'
 
-const MAX_FILE_BYTES = 1024 * 1024
 const MAX_SYNTAX_ERRORS = 10
-const MAX_EXCERPT_CHARS = 90
 
 /** Returns what replaces an item of a list, or the item itself. */
 type Amend = (item: unknown) => unknown
@@ -212,76 +202,10 @@ function childOf(
 const isPlain = (node: unknown) =>
   isScalar(node) || (isSeq(node) && node.items.every(isScalar))
 
-/** Random text, and parts of a URL that may be secret. Colours are excluded. */
-const SUSPECT =
-  /(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{20,}|(?=[\w+/=-]*[A-Z])[\w+/=-]{40,}|[0-9a-f]{32,}|(?<=\/\/)[^/\s]*@|[?#](?!(?<=#)[\da-fA-F]{6}\b)[^\s,'"\]]+/g
-
-/**
- * Returns the first line of a source text. Text that may be a secret is
- * replaced by dots.
- */
-export function excerpt(source: string): string {
-  const [line = ''] = source.trim().split(/\r?\n/, 1)
-  const shown = line
-    .replace(SUSPECT, found => '•'.repeat(found.length))
-    .replaceAll(/\p{C}/gu, ' ')
-  return shown.length < MAX_EXCERPT_CHARS
-    ? shown
-    : `${shown.slice(0, MAX_EXCERPT_CHARS)} …`
-}
-
 /**
  * Returns the offsets of a node; [0, 0] for one that the file does not have.
  */
 function spanOf(node: unknown): [start: number, end: number] {
   const { range } = mapOf(node)
   return Array.isArray(range) ? [range[0], range[1]] : [0, 0]
-}
-
-const NOT_FOUND = 'was not found'
-
-/**
- * Returns the text of a file of at most 1 MiB, or what is wrong with the file.
- * Never throws.
- */
-export function readText(file: string): { text?: string; problem?: string } {
-  const { bytes = Buffer.alloc(0), problem } = readBytes(file)
-  if (!isUtf8(bytes)) return { problem: 'is not UTF-8 text' }
-  return problem ? { problem } : { text: new TextDecoder().decode(bytes) }
-}
-
-/**
- * Returns the bytes of a file of at most 1 MiB, or what is wrong with the file.
- * Never throws.
- */
-export function readBytes(file: string): { bytes?: Buffer; problem?: string } {
-  try {
-    const stat = statSync(file)
-    if (!stat.isFile()) return { problem: 'is not a file' }
-    if (stat.size > MAX_FILE_BYTES) return { problem: 'is larger than 1 MiB' }
-    return { bytes: readFileSync(file) }
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
-      return { problem: 'cannot be read' }
-    const isLink = lstatSync(file, { throwIfNoEntry: false })
-    return {
-      problem: isLink ? 'is a link to a file that does not exist' : NOT_FOUND,
-    }
-  }
-}
-
-/**
- * Returns the entries of a folder; none if the folder cannot be read, which is
- * a finding if it exists.
- */
-export function entriesOf(folder: string, findings: Finding[] = []): Dirent[] {
-  try {
-    return readdirSync(folder, { withFileTypes: true })
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    const message = 'cannot be read as a folder'
-    if (code !== 'ENOENT')
-      findings.push({ file: folder, rule: 'folder', message })
-    return []
-  }
 }

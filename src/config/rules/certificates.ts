@@ -4,11 +4,11 @@
 import { X509Certificate } from 'node:crypto'
 import { isIP } from 'node:net'
 import { createSecureContext } from 'node:tls'
+import { readText } from '../disk.ts'
 import type { ValidFile } from '../files.ts'
 import type { Finding, Locate } from '../report/finding.ts'
 import messages from '../report/messages.json' with { type: 'json' }
 import { fill } from '../report/wording.ts'
-import { readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
 
 /** Returns the certificates of a PEM text. Throws if one cannot be parsed. */

@@ -4,10 +4,10 @@
 import { readdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { pause } from '../../store/turns.ts'
+import { entriesOf, readBytes, readText } from '../disk.ts'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import { strayFile } from '../report/wording.ts'
-import { entriesOf, readBytes, readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
 import { brokenRules, type Rule } from './rule.ts'
 

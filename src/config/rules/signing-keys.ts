@@ -2,9 +2,9 @@
 
 import { createPrivateKey, type KeyObject } from 'node:crypto'
 import { statSync } from 'node:fs'
+import { readText } from '../disk.ts'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
-import { readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
 
 /** Shorter RSA keys can verify, but must not sign. */

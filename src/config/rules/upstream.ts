@@ -4,10 +4,10 @@
 import { isIP } from 'node:net'
 import { basename, resolve } from 'node:path'
 import { PASSKEY, PASSWORD } from '../../oidc/vocabulary.ts'
+import { readText } from '../disk.ts'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import { unknownNames } from '../report/wording.ts'
-import { readText } from '../report/yaml.ts'
 import { type ClientFile, NO_VSCHARS } from '../schema/client.ts'
 import { schemeProblem } from '../schema/redirect-uri.ts'
 import {
