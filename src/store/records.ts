@@ -16,7 +16,11 @@
 
 import { setTimeout } from 'node:timers/promises'
 import { reasonOf } from './reasons.ts'
-import { type CurrentRequest, RequestStore } from './request-store.ts'
+import {
+  type CurrentRequest,
+  createRequestStore,
+  type RequestStore,
+} from './request-store.ts'
 import { createSeal, type Identity, openIdentity, type Seal } from './seal.ts'
 import {
   type Check,
@@ -52,8 +56,8 @@ export interface Found<T> {
   tombstone?: number
 }
 
-/** An entry that a request has read. `text`: its decrypted value. */
-type Opened = Entry & { text?: string }
+/** An entry that a request has read. `json`: its decrypted value. */
+type Opened = Entry & { json?: string }
 
 /** The value that a change found, and the one that it wrote. */
 interface Change<T> {
@@ -108,11 +112,11 @@ export async function openRecords(
 ): Promise<Records> {
   const seal = createSeal(secrets)
   const identity = await openIdentity(store, seal)
-  return new Records({
+  return createRecords({
     store,
     seal,
     identity,
-    requestStore: new RequestStore(store, identity.hashName, currentRequest),
+    requestStore: createRequestStore(store, identity.hashName, currentRequest),
     waiting: new SerialQueue(),
   })
 }
@@ -128,246 +132,160 @@ interface Parts {
   waiting: SerialQueue
 }
 
-/** All records of an installation; `openRecords` returns it. */
-export class Records {
-  readonly #parts: Parts
+/** All records of an installation; see `openRecords`. */
+export type Records = ReturnType<typeof createRecords>
+
+function createRecords(parts: Parts) {
+  const { store, identity, requestStore } = parts
   /** By kind: whether its records are in a backup. */
-  readonly #kinds = new Map<string, boolean>()
+  const kinds = new Map<string, boolean>()
 
-  constructor(parts: Parts) {
-    this.#parts = parts
-  }
+  return {
+    /**
+     * Returns the collection of a kind, for instance
+     * `records.of<Consent>('Consent', { backup: true })`. Declare a kind beside
+     * the type of its values. Throws if the same kind was declared with other
+     * options before.
+     */
+    of<T extends object = object>(
+      kind: string,
+      { backup = false }: KindOptions = {},
+    ): Collection<T> {
+      if ((kinds.get(kind) ?? backup) !== backup) {
+        throw new Error(
+          `${kind} is declared twice, with and without { backup: true }`,
+        )
+      }
+      kinds.set(kind, backup)
+      return createCollection<T>(parts, kind, backup)
+    },
 
-  /**
-   * Returns the collection of a kind, for instance
-   * `records.of<Consent>('Consent', { backup: true })`. Declare a kind beside
-   * the type of its values. Throws if the same kind was declared with other
-   * options before.
-   */
-  of<T extends object = object>(
-    kind: string,
-    { backup = false }: KindOptions = {},
-  ): Collection<T> {
-    if ((this.#kinds.get(kind) ?? backup) !== backup) {
-      throw new Error(
-        `${kind} is declared twice, with and without { backup: true }`,
+    /**
+     * Removes again what a request has found removed: the removal may not have
+     * reached a replica. Resolves when it has.
+     */
+    async confirmRemovals(request: object): Promise<void> {
+      const tombstone = now() + SLACK_SECONDS
+      const removed = requestStore.tombstonesIn(request)
+      await Promise.all(
+        removed.map(({ key, version }) =>
+          requestStore.write({ key, version, tombstone }),
+        ),
       )
-    }
-    this.#kinds.set(kind, backup)
-    return new Collection(this.#parts, kind, backup)
-  }
+    },
 
-  /**
-   * Removes again what a request has found removed: the removal may not have
-   * reached a replica. Resolves when it has.
-   */
-  async confirmRemovals(request: object): Promise<void> {
-    const { requestStore } = this.#parts
-    const tombstone = now() + SLACK_SECONDS
-    const removed = requestStore.tombstonesIn(request)
-    await Promise.all(
-      removed.map(({ key, version }) =>
-        requestStore.write({ key, version, tombstone }),
-      ),
-    )
-  }
+    /**
+     * A keyed hash that only the nodes of this installation can make: 16 bytes.
+     */
+    keyedHash(purpose: string, text: string): Buffer {
+      const name = nameOfRecord(`proof:${purpose}`, text)
+      return Buffer.from(identity.hashName(name), 'base64url')
+    },
 
-  /**
-   * A keyed hash that only the nodes of this installation can make: 16 bytes.
-   */
-  keyedHash(purpose: string, text: string): Buffer {
-    const name = nameOfRecord(`proof:${purpose}`, text)
-    return Buffer.from(this.#parts.identity.hashName(name), 'base64url')
-  }
+    /**
+     * The latest time in which the store took no writes, as far as this process
+     * knows.
+     */
+    outage: (): Outage | undefined => store.outage,
 
-  /**
-   * The latest time in which the store took no writes, as far as this process
-   * knows.
-   */
-  outage(): Outage | undefined {
-    return this.#parts.store.outage
-  }
-
-  /**
-   * Checks the store, and whether it still holds this installation. While it
-   * does not, every other operation is rejected: two identities must never be
-   * in use at once.
-   */
-  async check(): Promise<Check[]> {
-    const { store, identity, requestStore } = this.#parts
-    const [checks, lost] = await Promise.all([
-      store.check(),
-      identity.problem(),
-    ])
-    requestStore.lostIdentity = lost
-    const fix =
-      'stop every node; restore the store from a backup, or start anew with what it holds'
-    return [
-      ...checks,
-      lost ? wrong('identity', lost, fix) : ok('identity', 'as at the start'),
-    ]
+    /**
+     * Checks the store, and whether it still holds this installation. While it
+     * does not, every other operation is rejected: two identities must never be
+     * in use at once.
+     */
+    async check(): Promise<Check[]> {
+      const [checks, lost] = await Promise.all([
+        store.check(),
+        identity.problem(),
+      ])
+      requestStore.loseIdentity(lost)
+      const fix =
+        'stop every node; restore the store from a backup, or start anew with what it holds'
+      return [
+        ...checks,
+        lost ? wrong('identity', lost, fix) : ok('identity', 'as at the start'),
+      ]
+    },
   }
 }
 
-/** The records of one kind. Their values have one type. */
-export class Collection<T extends object> {
-  readonly #parts: Parts
-  readonly #kind: string
-  readonly #isInBackup: boolean
+/**
+ * The records of one kind. Their values have one type. `Records.of` returns
+ * them.
+ */
+export type Collection<T extends object> = ReturnType<
+  typeof createCollection<T>
+>
 
-  /** `Records.of` calls this. */
-  constructor(parts: Parts, kind: string, isInBackup: boolean) {
-    this.#parts = parts
-    this.#kind = kind
-    this.#isInBackup = isInBackup
+function createCollection<T extends object>(
+  { store, seal, identity, requestStore, waiting }: Parts,
+  kind: string,
+  isInBackup: boolean,
+) {
+  const nameOfId = (id: string) => nameOfRecord(kind, id)
+  const keyOfId = (id: string) => identity.hashName(nameOfRecord(kind, id))
+  /** An index belongs to no kind: its records can be of several. */
+  const keyOfIndex = (index: string, name: string) =>
+    identity.hashName(nameOfRecord(`index:${index}`, name))
+
+  /** Decrypts an entry once. Each caller gets an object of its own. */
+  function openEntry(entry?: Opened): Found<T> {
+    if (!entry) return { version: 0 }
+    const { key, value, version, consumed } = entry
+    if (!value) return { version, tombstone: entry.expires }
+    if (entry.json === undefined) {
+      const text = seal.open(key, value).toString()
+      entry.json = text.slice(text.indexOf('\n') + 1)
+    }
+    return { version, consumed, value: JSON.parse(entry.json) }
   }
 
   /**
    * Returns a record. Reads `others` at the same time, for later reads of this
    * request.
    */
-  async read(id: string, ...others: Name[]): Promise<Found<T>> {
-    const entry = await this.#parts.requestStore.readEntry(
-      nameOfRecord(this.#kind, id),
+  async function read(id: string, ...others: Name[]): Promise<Found<T>> {
+    const entry = await requestStore.readEntry(
+      nameOfId(id),
       others.map(([kind, otherId]) => nameOfRecord(kind, otherId)),
     )
-    return this.#open(entry)
-  }
-
-  /**
-   * Returns many records, in the order of the ids, with one command to the
-   * store. A request does not keep them.
-   */
-  async readMany(ids: string[]): Promise<Found<T>[]> {
-    const { requestStore, store } = this.#parts
-    const keys = ids.map(id => this.#keyOfRecord(id))
-    const entries = await requestStore.run(() => store.getMany(keys))
-    return entries.map(entry => this.#open(entry))
-  }
-
-  /**
-   * Returns the record that this request read last; undefined if there was
-   * none, or none was read.
-   */
-  lastRead(id: string): Found<T> | undefined {
-    const entry = this.#parts.requestStore.lastRead(
-      nameOfRecord(this.#kind, id),
-    )
-    return entry && this.#open(entry)
+    return openEntry(entry)
   }
 
   /**
    * Writes a record. Returns false, and writes nothing, where the record has
    * another version than that of `options`. A tombstone refuses a new record.
    */
-  save(
+  function save(
     id: string,
     value: T,
     { ttl, indexes, version = 0 }: SaveOptions = {},
   ): Promise<boolean> {
-    const key = this.#keyOfRecord(id)
-    const kind = this.#kind
-    const isInBackup = this.#isInBackup
-    return this.#parts.requestStore.write({
+    const key = keyOfId(id)
+    return requestStore.write({
       key,
       version,
-      value: sealRecord(this.#parts.seal, key, { kind, isInBackup, value }),
+      value: sealRecord(seal, key, { kind, isInBackup, value }),
       expires: ttl === undefined ? undefined : expiry(ttl) + SLACK_SECONDS,
-      indexes: indexes?.map(([index, name]) => this.#keyOfIndex(index, name)),
+      indexes: indexes?.map(([index, name]) => keyOfIndex(index, name)),
     })
-  }
-
-  /**
-   * Reads, lets `decide` return the next value, and writes unless another
-   * writer came in between; then repeats this. Throws StoreUnavailable after
-   * MAX_ATTEMPTS. `decide` returns undefined to write nothing.
-   *
-   * `options` are those of `save`, or a function of the record that is to be
-   * written. The first attempt uses `known`, a record that was just read,
-   * instead of reading again.
-   *
-   * After such a repeat, later changes of the key in this process wait in a
-   * queue. An operation that ends access then competes with one writer of each
-   * other process, however many requests there are.
-   */
-  async change(
-    id: string,
-    decide: Decide<T>,
-    options: SaveOptions | ((next: T) => SaveOptions) = {},
-    known?: Found<T>,
-  ): Promise<Change<T>> {
-    const { waiting } = this.#parts
-    const name = nameOfRecord(this.#kind, id)
-    if (!waiting.isBusy(name)) {
-      const found = known ?? (await this.read(id))
-      const first = await this.#changeOnce(id, found, decide, options)
-      if (first) return first
-    }
-    const change = await waiting.run(name, () =>
-      repeat(async () =>
-        this.#changeOnce(id, await this.read(id), decide, options),
-      ),
-    )
-    if (change) return change
-    throw new StoreUnavailable(
-      `a ${this.#kind} is written to by too many requests at once`,
-    )
-  }
-
-  /** Undefined when another writer came in between. */
-  async #changeOnce(
-    id: string,
-    found: Found<T>,
-    decide: Decide<T>,
-    options: SaveOptions | ((next: T) => SaveOptions),
-  ): Promise<Change<T> | undefined> {
-    const { value: before, version } = found
-    const after = await decide(found)
-    if (after === undefined) return { before, isWritten: false }
-    const given = typeof options === 'function' ? options(after) : options
-    const isWritten = await this.save(id, after, { ...given, version })
-    return isWritten ? { before, after, isWritten } : undefined
-  }
-
-  /**
-   * Marks a record as consumed. True for exactly one caller in the life of a
-   * record.
-   */
-  consume(id: string): Promise<boolean> {
-    const key = this.#keyOfRecord(id)
-    return this.#parts.requestStore.write({ key, consumed: now() })
-  }
-
-  /**
-   * Replaces a record by a tombstone, which lasts `seconds` (60 by default).
-   * True for one caller. With `version`, removes only that version.
-   */
-  remove(
-    id: string,
-    seconds = SLACK_SECONDS,
-    version?: number,
-  ): Promise<boolean> {
-    const key = this.#keyOfRecord(id)
-    const tombstone = expiry(seconds)
-    return this.#parts.requestStore.write({ key, tombstone, version })
   }
 
   /**
    * Yields the records under an index, each once; see `Store`. Throws for a
    * record that no secret decrypts, or calls `unreadable` and goes on.
    */
-  async *walk(
+  async function* walk(
     index: string,
     name: string,
     unreadable?: Unreadable,
   ): AsyncGenerator<T> {
-    const { store, requestStore } = this.#parts
-    const key = this.#keyOfIndex(index, name)
+    const key = keyOfIndex(index, name)
     const entries = await requestStore.run(async () => store.walk(key))
     for await (const entry of entries) {
       let found: Found<T> | undefined
       try {
-        found = this.#open(entry)
+        found = openEntry(entry)
       } catch (error) {
         if (!unreadable) throw error
         unreadable(entry.key, reasonOf(error))
@@ -376,38 +294,110 @@ export class Collection<T extends object> {
     }
   }
 
-  /** Returns the records of `walk`. */
-  list(index: string, name: string): Promise<T[]> {
-    return this.#parts.requestStore.run(() =>
-      Array.fromAsync(this.walk(index, name)),
-    )
-  }
+  return {
+    read,
+    save,
+    walk,
 
-  /**
-   * Returns how many records `walk` would yield. Reads and decrypts none of
-   * them.
-   */
-  count(index: string, name: string): Promise<number> {
-    const { store, requestStore } = this.#parts
-    return requestStore.run(() => store.count(this.#keyOfIndex(index, name)))
-  }
+    /**
+     * Returns many records, in the order of the ids, with one command to the
+     * store. A request does not keep them.
+     */
+    async readMany(ids: string[]): Promise<Found<T>[]> {
+      const keys = ids.map(id => keyOfId(id))
+      const entries = await requestStore.run(() => store.getMany(keys))
+      return entries.map(entry => openEntry(entry))
+    },
 
-  #keyOfRecord(id: string): string {
-    return this.#parts.identity.hashName(nameOfRecord(this.#kind, id))
-  }
+    /**
+     * Returns the record that this request read last; undefined if there was
+     * none, or none was read.
+     */
+    lastRead(id: string): Found<T> | undefined {
+      const entry = requestStore.lastRead(nameOfId(id))
+      return entry && openEntry(entry)
+    },
 
-  /** An index belongs to no kind: its records can be of several. */
-  #keyOfIndex(index: string, name: string): string {
-    return this.#parts.identity.hashName(nameOfRecord(`index:${index}`, name))
-  }
+    /**
+     * Reads, lets `decide` return the next value, and writes unless another
+     * writer came in between; then repeats this. Throws StoreUnavailable after
+     * MAX_ATTEMPTS. `decide` returns undefined to write nothing.
+     *
+     * `options` are those of `save`, or a function of the record that is to be
+     * written. The first attempt uses `known`, a record that was just read,
+     * instead of reading again.
+     *
+     * After such a repeat, later changes of the key in this process wait in a
+     * queue. An operation that ends access then competes with one writer of each
+     * other process, however many requests there are.
+     */
+    async change(
+      id: string,
+      decide: Decide<T>,
+      options: SaveOptions | ((next: T) => SaveOptions) = {},
+      known?: Found<T>,
+    ): Promise<Change<T>> {
+      /** Undefined when another writer came in between. */
+      const attempt = async (
+        found: Found<T>,
+      ): Promise<Change<T> | undefined> => {
+        const { value: before, version } = found
+        const after = await decide(found)
+        if (after === undefined) return { before, isWritten: false }
+        const given = typeof options === 'function' ? options(after) : options
+        const isWritten = await save(id, after, { ...given, version })
+        return isWritten ? { before, after, isWritten } : undefined
+      }
 
-  /** Decrypts an entry once. Each caller gets an object of its own. */
-  #open(entry?: Opened): Found<T> {
-    if (!entry) return { version: 0 }
-    const { key, value, version, consumed } = entry
-    if (!value) return { version, tombstone: entry.expires }
-    entry.text ??= this.#parts.seal.open(key, value).toString()
-    return { version, consumed, value: JSON.parse(valueIn(entry.text)) }
+      const name = nameOfId(id)
+      if (!waiting.isBusy(name)) {
+        const first = await attempt(known ?? (await read(id)))
+        if (first) return first
+      }
+      const change = await waiting.run(name, () =>
+        repeat(async () => attempt(await read(id))),
+      )
+      if (change) return change
+      throw new StoreUnavailable(
+        `a ${kind} is written to by too many requests at once`,
+      )
+    },
+
+    /**
+     * Marks a record as consumed. True for exactly one caller in the life of a
+     * record.
+     */
+    consume(id: string): Promise<boolean> {
+      const key = keyOfId(id)
+      return requestStore.write({ key, consumed: now() })
+    },
+
+    /**
+     * Replaces a record by a tombstone, which lasts `seconds` (60 by default).
+     * True for one caller. With `version`, removes only that version.
+     */
+    remove(
+      id: string,
+      seconds = SLACK_SECONDS,
+      version?: number,
+    ): Promise<boolean> {
+      const key = keyOfId(id)
+      const tombstone = expiry(seconds)
+      return requestStore.write({ key, tombstone, version })
+    },
+
+    /** Returns the records of `walk`. */
+    list(index: string, name: string): Promise<T[]> {
+      return requestStore.run(() => Array.fromAsync(walk(index, name)))
+    },
+
+    /**
+     * Returns how many records `walk` would yield. Reads and decrypts none of
+     * them.
+     */
+    count(index: string, name: string): Promise<number> {
+      return requestStore.run(() => store.count(keyOfIndex(index, name)))
+    },
   }
 }
 
@@ -444,17 +434,16 @@ export function openRecord(
   if (!value) return undefined
   try {
     const text = seal.open(key, value).toString()
-    const head = text.slice(0, text.indexOf('\n'))
+    const headEnd = text.indexOf('\n')
+    const head = text.slice(0, headEnd)
     const isInBackup = head.endsWith(BACKUP_MARK)
     const kind = isInBackup ? head.slice(0, -BACKUP_MARK.length) : head
-    return { kind, isInBackup, value: readJson(valueIn(text)) as unknown }
+    const json = text.slice(headEnd + 1)
+    return { kind, isInBackup, value: readJson(json) as unknown }
   } catch {
     return undefined
   }
 }
-
-/** The JSON of the value in the decrypted text of a record. */
-const valueIn = (text: string) => text.slice(text.indexOf('\n') + 1)
 
 /**
  * Repeats an attempt until it has an outcome; returns undefined after

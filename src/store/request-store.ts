@@ -42,77 +42,42 @@ interface Reads {
   failure?: StoreUnavailable
 }
 
-/** The store as the current request sees it. */
-export class RequestStore {
-  /** Why the store must not be used: it has become another installation. */
-  lostIdentity?: string
-  readonly #store: Store
-  readonly #keyOf: (name: string) => string
-  readonly #currentRequest: CurrentRequest
-  readonly #byRequest = new WeakMap<object, Reads>()
+/** See `createRequestStore`. */
+export type RequestStore = ReturnType<typeof createRequestStore>
 
-  /** `keyOf` returns the key of a name. */
-  constructor(
-    store: Store,
-    keyOf: (name: string) => string,
-    currentRequest: CurrentRequest,
-  ) {
-    this.#store = store
-    this.#keyOf = keyOf
-    this.#currentRequest = currentRequest
-  }
+/**
+ * Returns the store as the current request sees it. `keyOf` returns the key of
+ * a name.
+ */
+export function createRequestStore(
+  store: Store,
+  keyOf: (name: string) => string,
+  currentRequest: CurrentRequest,
+) {
+  const byRequest = new WeakMap<object, Reads>()
+  let lostIdentity: string | undefined
 
   /**
-   * Returns the entry of a name. `others` are read with it, for later reads of
-   * the request.
+   * The reads of the current request. Outside of requests each call has its
+   * own.
    */
-  async readEntry(name: string, others: string[]): Promise<Entry | undefined> {
-    const { latest, writes } = this.#currentReads()
-    const outdated = [name, ...others].filter(
-      each => latest.get(each)?.writes !== writes,
-    )
-    if (outdated.length) {
-      const keys = outdated.map(this.#keyOf)
-      const entries = await this.run(() => this.#store.getMany(keys))
-      for (const [i, each] of outdated.entries())
-        latest.set(each, { entry: entries[i], writes })
-    }
-    return latest.get(name)?.entry
-  }
-
-  /** Returns the entry that the request read last under a name. */
-  lastRead(name: string): Entry | undefined {
-    return this.#currentReads().latest.get(name)?.entry
-  }
-
-  /** Returns the tombstones that a request has read. */
-  tombstonesIn(request: object): Entry[] {
-    const all = this.#byRequest.get(request)?.latest.values() ?? []
-    const entries = [...all].map(({ entry }) => entry)
-    return entries
-      .filter(entry => entry !== undefined)
-      .filter(({ value }) => !value)
-  }
-
-  /** True if the change was made. */
-  async write(change: Change): Promise<boolean> {
-    const reads = this.#currentReads()
-    reads.writes++
-    try {
-      return await this.run(() => this.#store.write(change))
-    } finally {
-      reads.writes++
-    }
+  function currentReads(): Reads {
+    const request = currentRequest()
+    const known = request && byRequest.get(request)
+    if (known) return known
+    const begun: Reads = { latest: new Map(), writes: 0 }
+    if (request) byRequest.set(request, begun)
+    return begun
   }
 
   /**
    * Runs work on the store, unless the store has failed this request before, or
    * has become another installation.
    */
-  async run<T>(work: () => Promise<T>): Promise<T> {
-    const reads = this.#currentReads()
+  async function run<T>(work: () => Promise<T>): Promise<T> {
+    const reads = currentReads()
     if (reads.failure) throw reads.failure
-    if (this.lostIdentity) throw new StoreUnavailable(this.lostIdentity)
+    if (lostIdentity) throw new StoreUnavailable(lostIdentity)
     try {
       return await work()
     } catch (error) {
@@ -121,16 +86,59 @@ export class RequestStore {
     }
   }
 
-  /**
-   * The reads of the current request. Outside of requests each call has its
-   * own.
-   */
-  #currentReads(): Reads {
-    const request = this.#currentRequest()
-    const known = request && this.#byRequest.get(request)
-    if (known) return known
-    const begun: Reads = { latest: new Map(), writes: 0 }
-    if (request) this.#byRequest.set(request, begun)
-    return begun
+  return {
+    run,
+
+    /**
+     * Returns the entry of a name. `others` are read with it, for later reads
+     * of the request.
+     */
+    async readEntry(
+      name: string,
+      others: string[],
+    ): Promise<Entry | undefined> {
+      const { latest, writes } = currentReads()
+      const outdated = [name, ...others].filter(
+        each => latest.get(each)?.writes !== writes,
+      )
+      if (outdated.length) {
+        const keys = outdated.map(keyOf)
+        const entries = await run(() => store.getMany(keys))
+        for (const [i, each] of outdated.entries())
+          latest.set(each, { entry: entries[i], writes })
+      }
+      return latest.get(name)?.entry
+    },
+
+    /** Returns the entry that the request read last under a name. */
+    lastRead: (name: string): Entry | undefined =>
+      currentReads().latest.get(name)?.entry,
+
+    /** Returns the tombstones that a request has read. */
+    tombstonesIn(request: object): Entry[] {
+      const reads = byRequest.get(request)?.latest.values() ?? []
+      return [...reads].flatMap(({ entry }) =>
+        entry && !entry.value ? entry : [],
+      )
+    },
+
+    /** True if the change was made. */
+    async write(change: Change): Promise<boolean> {
+      const reads = currentReads()
+      reads.writes++
+      try {
+        return await run(() => store.write(change))
+      } finally {
+        reads.writes++
+      }
+    },
+
+    /**
+     * The store has become another installation, for this reason; undefined: it
+     * is the right one again.
+     */
+    loseIdentity(reason: string | undefined) {
+      lostIdentity = reason
+    },
   }
 }

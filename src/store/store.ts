@@ -2,8 +2,8 @@
 // one at a time.
 //
 //   oidc/adapter/, accounts, features   values of a type, by id
-//     records.ts                        JSON, read once a request, changed by
-//                                       compare-and-set
+//     records.ts                        JSON, changed by compare-and-set
+//       request-store.ts                a request reads each record once
 //       seal.ts                         ids become keyed hashes, JSON is encrypted
 //         this contract                 one conditional change of one key
 //           sqlite.ts                   one file, for one host

@@ -83,6 +83,7 @@ import {
   deferCommit,
   deferSave,
   isForRefresh,
+  isRefreshRequest,
   isTokenRequest,
   unsavedGrant,
 } from './request.ts'
@@ -307,8 +308,7 @@ function grantMethods(records: Records, { grant }: Lifetimes) {
     // At the token endpoint the library revokes the grant of what was used
     // before.
     async destroy(id: string) {
-      const grantType = currentRequest()?.oidc.params?.grant_type
-      const isCodeReuse = isTokenRequest() && grantType !== 'refresh_token'
+      const isCodeReuse = isTokenRequest() && !isRefreshRequest()
       // Read for the audit event only.
       const { value } = isCodeReuse ? await grants.read(id) : {}
       await revokeGrant(records, id)

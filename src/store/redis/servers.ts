@@ -2,9 +2,9 @@
 // a Cluster. There is a connection to read from, and one to write on; scripts
 // (scripts/*.lua) are commands of both.
 //
-//   send     a command of `reader`: bounded in number and time; every error is a StoreUnavailable
-//   write    a command of `writer`: the same, and resolves when a replica has it, once there is one (replication.ts)
-//   check    the findings of checks.ts about every primary
+//   send         a command of `reader`: bounded in number and time; every error is a StoreUnavailable
+//   sendWrite    a command of `writer`: the same, and resolves when a replica has it, once there is one (replication.ts)
+//   check        the findings of checks.ts about every primary
 //
 // A connection that ends is made again. One that stays with a server that was
 // demoted is closed: the address leads to the new primary.
@@ -103,7 +103,7 @@ export async function openServers(
    * Sends a command of `writer` that writes in the slot of `key`; resolves when
    * the write is durable.
    */
-  async function write<T>(
+  async function sendWrite<T>(
     command: string,
     key: string,
     ask: () => Promise<T>,
@@ -190,10 +190,10 @@ export async function openServers(
   return {
     /** The connection to read from: its commands are given to `send`. */
     reader,
-    /** The connection to write on: its commands are given to `write`. */
+    /** The connection to write on: its commands are given to `sendWrite`. */
     writer,
     send,
-    write,
+    sendWrite,
     check,
     close,
     masters,

@@ -97,7 +97,7 @@ export async function openRedisStore(
     const { key, value = new Uint8Array(), indexes = [], ...rest } = change
     const name = recordKey(key)
     const head = JSON.stringify({ ...rest, indexes: indexes.join(' ') })
-    const [outcome, names = '', listed = 0] = await servers.write(
+    const [outcome, names = '', listed = 0] = await servers.sendWrite(
       'write',
       name,
       () => writer.usherWrite(1, name, operation, Buffer.from(value), head),
@@ -116,7 +116,7 @@ export async function openRedisStore(
     const names = indexes.map(indexKey)
     await Promise.all(
       names.map(name =>
-        servers.write('index', name, () =>
+        servers.sendWrite('index', name, () =>
           writer.usherIndex(1, name, key, indexed),
         ),
       ),
@@ -187,11 +187,14 @@ export async function openRedisStore(
   /** Returns how many of the keys have a record or a tombstone. */
   async function countExisting(keys: string[]): Promise<number> {
     const names = keys.map(recordKey)
-    const exist = (...some: string[]) =>
-      servers.send('exists', () => reader.exists(...some))
     // The keys of a Cluster are on several servers.
-    if (!(reader instanceof Cluster)) return exist(...names)
-    const counts = await Promise.all(names.map(name => exist(name)))
+    const batches =
+      reader instanceof Cluster ? names.map(name => [name]) : [names]
+    const counts = await Promise.all(
+      batches.map(batch =>
+        servers.send('exists', () => reader.exists(...batch)),
+      ),
+    )
     return counts.reduce((sum, count) => sum + count, 0)
   }
 
