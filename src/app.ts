@@ -192,7 +192,7 @@ export async function createApp(
   // it, and completes every error answer.
   const library = [
     canonicalPaths(routes),
-    finishAnswers(views, routes, environment, features),
+    finishAnswers(views, routes, dependencies, features),
     mount(provider),
   ]
   const forPrograms = compose([

@@ -25,7 +25,7 @@ export function accountFinder(
   dependencies: ProviderDependencies,
   ciba: Parts['ciba'],
 ): FindAccount {
-  const { users, settings } = dependencies
+  const { users, consents, settings } = dependencies
   const hasJti = namesGrants(settings)
 
   /** Returns an account in the form of the library. `id`: its subject. */
@@ -43,27 +43,19 @@ export function accountFinder(
     const hinted = await ciba?.findHintedAccount(ctx, id)
     if (hinted) return hinted
     const { oidc } = ctx
-    const { client } = oidc
+    const { client, session } = oidc
     if (token) {
       const user = await accountOfToken(dependencies, oidc, token)
       return user && asLibraryAccount(oidc, id, user)
     }
-    const user = await accountOfSession(dependencies, oidc, id)
+    // The authorization endpoint reads the consent next.
+    if (client && session) await consents.readWithAccount(id, client.clientId)
+    const user = await users.findEnabled(id, session?.loginTs)
     if (!user) return undefined
     const account = asLibraryAccount(oidc, id, user)
     // A page refuses the user (features/application-access.ts).
     return { ...account, refusal: client && refusalOf(client, user) }
   }
-}
-
-async function accountOfSession(
-  { users, consents }: ProviderDependencies,
-  { session, client }: Oidc,
-  id: string,
-): Promise<User | undefined> {
-  // The authorization endpoint reads the consent next.
-  if (client && session) await consents.readWithAccount(id, client.clientId)
-  return users.findEnabled(id, session?.loginTs)
 }
 
 /**

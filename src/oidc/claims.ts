@@ -100,23 +100,17 @@ export function claimsFor(
 ) {
   if (!client?.claims) return all
   const { rename, join } = mapOf(client.claims)
-  const names = Object.entries(mapOf(rename))
-  const sources = names.map(([, source]) => source)
-  const kept = Object.entries(all).filter(([name]) => !sources.includes(name))
-  const others = names.map(
-    ([name, source]) => [name, all[String(source)]] as const,
-  )
-  const joined = (value: unknown) =>
-    Array.isArray(value) && typeof join === 'string'
-      ? value.filter(isScalar).join(join)
-      : value
-  const values = [...kept, ...others].map(
-    ([name, value]) => [name, joined(value)] as const,
-  )
+  const renames = Object.entries(mapOf(rename))
+  const claims = new Map(Object.entries(all))
+  for (const [, source] of renames) claims.delete(String(source))
+  for (const [name, source] of renames) claims.set(name, all[String(source)])
+  for (const [name, value] of claims) {
+    if (Array.isArray(value) && typeof join === 'string')
+      claims.set(name, value.filter(isScalar).join(join))
+  }
   // A list without texts is joined to an empty one.
-  return Object.fromEntries(
-    values.filter(([, value]) => value !== undefined && value !== ''),
-  )
+  const isPresent = (value: unknown) => value !== undefined && value !== ''
+  return Object.fromEntries([...claims].filter(([, value]) => isPresent(value)))
 }
 
 /**

@@ -89,7 +89,11 @@ export function assertionProblem(oidc: Oidc): string | undefined {
   )
 }
 
-const decodePart = (part: string): JwtClaims =>
+/**
+ * Returns the header or the claims of a JWT, which nobody has verified; empty if
+ * the part is malformed.
+ */
+export const decodePart = (part: string): JwtClaims =>
   mapOf(readJson(Buffer.from(part, 'base64url').toString()))
 
 /**

@@ -1,7 +1,6 @@
 // Access tokens bound to a key of the client, so that a stolen one cannot be
 // used (DPoP, RFC 9449).
 
-import { decodeJwt } from 'jose'
 import {
   type AccessToken,
   errors,
@@ -13,8 +12,9 @@ import {
 } from 'oidc-provider/lib/helpers/grants.js'
 import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
-import { isMap, mapOf, readJson } from '../store/values.ts'
+import { isMap, mapOf } from '../store/values.ts'
 import { currentRequest } from './adapter/request.ts'
+import { decodePart } from './client-jwts.ts'
 import type { ProviderSettings } from './dependencies.ts'
 import type { LibraryFeatures } from './feature.ts'
 import { keyCostProblem } from './keys.ts'
@@ -38,23 +38,12 @@ export function dpop(
 }
 
 /**
- * Returns the error for a JWT id that was used before, if it is that of the
- * request's proof. The client repeats its request with another proof. The
- * library's `invalid_grant` or `invalid_token` would make it drop its tokens.
- */
-export const proofReplay = (jti: string) =>
-  isProof(jti)
-    ? new errors.InvalidDpopProof('the proof was used before')
-    : undefined
-
-/**
  * Throws `InvalidDpopProof` for a proof with a key whose signatures cost too
  * much: anybody can send one.
  */
 function refuseCostlyProof(proof: string): void {
   const [header = ''] = proof.split('.')
-  const { jwk } = mapOf(readJson(Buffer.from(header, 'base64url').toString()))
-  const problem = keyCostProblem(mapOf(jwk))
+  const problem = keyCostProblem(mapOf(decodePart(header).jwk))
   if (problem)
     throw new errors.InvalidDpopProof(`the header DPoP: jwk: ${problem}`)
 }
@@ -120,10 +109,7 @@ const NEEDS_KEY =
   'DPoP or a client certificate is required, by the key of subject_token or as the client is registered'
 
 /** Whether this is the id of the proof that the request carries. */
-function isProof(jti: string): boolean {
-  try {
-    return decodeJwt(currentRequest()?.get('DPoP') ?? '').jti === jti
-  } catch {
-    return false
-  }
+export function isProof(jti: string): boolean {
+  const [, claims = ''] = currentRequest()?.get('DPoP').split('.') ?? []
+  return decodePart(claims).jti === jti
 }

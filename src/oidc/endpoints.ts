@@ -235,7 +235,7 @@ interface AnswerPages {
 export function finishAnswers(
   pages: AnswerPages,
   routes: Routes,
-  dependencies: Pick<ProviderDependencies, 'settings' | 'records'>,
+  dependencies: ProviderDependencies,
   features: Feature[],
 ): Middleware {
   const { paths, endpoints } = routes
@@ -263,7 +263,7 @@ export function finishAnswers(
 function finishersOf(
   { navigate }: AnswerPages,
   { endpoints }: Routes,
-  { settings, records }: Pick<ProviderDependencies, 'settings' | 'records'>,
+  { settings, records }: ProviderDependencies,
   features: Feature[],
 ): Record<string, Finisher> {
   const { announce } = settings.keys

@@ -20,7 +20,7 @@ import type {
   Oidc,
   ProviderDependencies,
 } from './dependencies.ts'
-import { proofReplay } from './dpop.ts'
+import { isProof } from './dpop.ts'
 import { described } from './error-descriptions.ts'
 import type { Feature, GrantHandler, ResponseMode } from './feature.ts'
 import { checkImplicitToken } from './grants.ts'
@@ -227,8 +227,10 @@ function detectReplays(provider: Provider, records: Records): void {
     if (ctx) countStoredByClient(ctx, REPLAY_BYTES)
     const options = { ttl: exp - now() + CLOCK_SKEW_SECONDS }
     const isFirst = await used.save(replayId(iss, jti), {}, options)
-    const error = isFirst ? undefined : proofReplay(jti)
-    if (error) throw error
+    // The client repeats its request with another proof. The `invalid_grant` or
+    // `invalid_token` of the library would make it drop its tokens.
+    if (!isFirst && isProof(jti))
+      throw new errors.InvalidDpopProof('the proof was used before')
     return isFirst
   }
 }

@@ -35,7 +35,7 @@ const { Check, Prompt, base } = interactionPolicy
 type Context = { oidc: Oidc }
 type Policy = interactionPolicy.DefaultPolicy
 type Checks = Record<string, interactionPolicy.Check[]>
-type Needed = (ctx: Context) => boolean | Promise<boolean>
+type IsNeeded = interactionPolicy.Check['check']
 
 /**
  * Returns the interaction policy: the library's prompts and checks, ours, and
@@ -111,10 +111,7 @@ function changeLibraryChecks(policy: Policy, factors: Parts['factors']): void {
 function wrapCheck(
   prompt: interactionPolicy.Prompt,
   reason: string,
-  wrapper: (
-    ctx: KoaContextWithOIDC,
-    check: interactionPolicy.Check['check'],
-  ) => ReturnType<interactionPolicy.Check['check']>,
+  wrapper: (ctx: KoaContextWithOIDC, check: IsNeeded) => ReturnType<IsNeeded>,
 ): void {
   const found = required(prompt.checks.get(reason))
   const { check } = found
@@ -174,7 +171,7 @@ function checksOfCore(
   }
 }
 
-const signIn = (reason: string, description: string, isNeeded: Needed) =>
+const signIn = (reason: string, description: string, isNeeded: IsNeeded) =>
   new Check(reason, description, 'login_required', isNeeded)
 
 const isGone = ({ oidc: { session, account } }: Context) =>

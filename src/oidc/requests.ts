@@ -310,8 +310,10 @@ function lengthWithoutJwts(
   text: string,
   parameters: Record<string, unknown>,
 ): number {
-  const jwts = JWT_PARAMETERS.map(name => String(parameters[name] ?? '').length)
-  return jwts.reduce((rest, length) => rest - length, Buffer.byteLength(text))
+  let bytes = Buffer.byteLength(text)
+  for (const name of JWT_PARAMETERS)
+    bytes -= String(parameters[name] ?? '').length
+  return bytes
 }
 
 /** Throws `status` for a path and query of more than `BOUNDS.urls` bytes. */
