@@ -4,7 +4,6 @@
 import { isIP } from 'node:net'
 import { readSettings, type Settings } from '../config/load.ts'
 import { fill } from '../config/report/wording.ts'
-import type { ClientMetadata } from '../config/schema/client.ts'
 import {
   describeFactors,
   type Factors,
@@ -71,7 +70,7 @@ export async function explainSignIn({
   flags,
   args: [name = ''],
 }: Invocation) {
-  const { client: clientId, ip } = values
+  const { client, ip } = values
   if (ip !== undefined && !isIP(ip)) {
     throw new Failure('--ip takes an IP address, as `ip` in the log: 192.0.2.7')
   }
@@ -82,24 +81,21 @@ export async function explainSignIn({
   const factors = await state.factors.read(account?.id ?? '')
   const upstreams = upstreamsOf(account, settings)
   const ways = waysToSignIn(account, factors, upstreams, settings)
-
-  const reasons = accountObstacles(account, ways, settings.accounts.module)
-  if (clientId !== undefined) {
-    const client = requireOne('Client', clientId, settings.clients, 'client_id')
-    reasons.push(...clientObstacles(client, account))
-  }
   const counter = account
     ? accountCounter(account.id)
     : `name ${foldUsername(typedName(name))}`
-  reasons.push(...(await rateLimits(state, settings, counter, ip)))
+  const reasons = [
+    ...accountObstacles(account, ways, settings.accounts.module),
+    ...clientObstacles(client, account, settings),
+    ...(await rateLimits(state, settings, counter, ip)),
+  ]
+  const link = account && (await openLinkOf(state, account))
 
   const lines = reasons.flatMap(({ wrong, change }) => [wrong, `  → ${change}`])
   if (!reasons.length) {
-    const temporary = describeTemporary(account)
     const none = `Nothing prevents a sign-in ${ways.join(' or ')}.`
-    lines.push(none + temporary + describeFactors(factors))
+    lines.push(none + describeTemporary(account) + describeFactors(factors))
   }
-  const link = account && (await openLinkOf(state, account))
   if (link)
     lines.push(`The link for a password is open until ${secondOf(link.until)}.`)
   const record = {
@@ -109,7 +105,7 @@ export async function explainSignIn({
     reasons,
   }
   printWithNotes(flags, await folderNotes(), record, lines)
-  const where = clientId === undefined ? '' : ` to ${clientId}`
+  const where = client === undefined ? '' : ` to ${client}`
   if (reasons.length)
     throw new Failure(`The account cannot sign in${where} at the moment.`)
 }
@@ -212,11 +208,17 @@ function describeTemporary(account: Account | undefined): string {
   return due ? ` The user must change it by ${secondOf(due)}.` : ''
 }
 
-/** Returns what prevents an account from using a client. */
+/**
+ * Returns what prevents an account from using a client. None without the id of
+ * one.
+ */
 function clientObstacles(
-  client: ClientMetadata,
+  id: string | undefined,
   account: Account | undefined,
+  { clients }: Settings,
 ): Obstacle[] {
+  if (id === undefined) return []
+  const client = requireOne('Client', id, clients, 'client_id')
   const { client_id, allow = {}, enabled } = client
   const found: Obstacle[] = []
   if (enabled === false) {
