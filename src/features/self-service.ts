@@ -42,13 +42,15 @@ declare module '../pages/page-data.ts' {
      * `fields`: those that the user may change, with their values; `wrong`:
      * those with a text that is not valid; `pending`: the address that waits
      * for its confirmation; `isUnconfirmed`: the one that the account has;
-     * `isUnchanged`: the form had no change.
+     * `isRequested`: the form has asked for `pending`; `isUnchanged`: it had no
+     * change.
      */
     profile: {
       fields: Fields
       wrong: Field[]
       pending?: string
       isSaved: boolean
+      isRequested: boolean
       isUnconfirmed: boolean
       isUnchanged: boolean
     }
@@ -159,6 +161,7 @@ function createProfilePage(site: Site, { directory, links, mails }: Own) {
       {},
       {
         pending: email,
+        isRequested: email !== undefined,
         isSaved: renamed !== undefined,
         isUnchanged: changed.length === 0,
       },
@@ -213,6 +216,7 @@ function createProfilePage(site: Site, { directory, links, mails }: Own) {
     const data = {
       wrong: [],
       isSaved: false,
+      isRequested: false,
       isUnchanged: false,
       ...outcome,
       fields,

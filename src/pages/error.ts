@@ -33,6 +33,17 @@ export const TITLES: Record<string, string> = {
   503: 'unavailable',
 }
 
+/**
+ * Returns the site of an application without a home page: the one origin of its
+ * redirect URIs. Undefined if they have several, or are of a program.
+ */
+function siteOf(redirectUris: string[]): string | undefined {
+  const urls = redirectUris.map(uri => new URL(uri))
+  const [origin, ...others] = new Set(urls.map(url => url.origin))
+  const isSite = urls[0]?.protocol === 'https:' && !others.length
+  return isSite ? `${origin}/` : undefined
+}
+
 /** Titles of errors that no application caused. */
 const OWN = ['denied', 'form', 'link', 'not_found', 'too_many']
 
@@ -70,7 +81,8 @@ export function createErrorPages(settings: Settings, views: Views) {
         ctx.oidc?.client?.clientId ??
         String(ctx.query.client_id)
       const client = views.configuredClient(ctx, id)
-      const client_uri = client && views.startOf(client)
+      const client_uri =
+        client && (views.startOf(client) ?? siteOf(client.redirect_uris))
       const { t } = views.words(ctx)
       const key = TITLES[error] ?? TITLES[status] ?? 'title'
       const other = status >= 500 ? 'server_error' : 'request'

@@ -101,7 +101,7 @@ test('this browser stays signed in, in a new session that no earlier session id 
     expect(new Date(String(expires)).getTime()).toBeGreaterThan(Date.now())
   }
   await browser.open('/account/sessions')
-  expect(browser.page.html.querySelectorAll('ul.rows > li')).toHaveLength(1)
+  expect(browser.page.html.querySelectorAll('main > ul.rows > li')).toHaveLength(1)
 })
 
 test.each([

@@ -4,8 +4,9 @@ import { describe, expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
+import { words } from '../support/people.ts'
 import { ON, registerNew } from '../support/registration.ts'
-import { WEB } from '../support/usher.ts'
+import { CLIENTS, WEB } from '../support/usher.ts'
 
 const test = usherTest({ usher: { ...ON.usher, proxy: ['127.0.0.1'] } })
 const REMOTE = { 'x-forwarded-for': '203.0.113.7' }
@@ -75,4 +76,21 @@ test('another address than loopback gets the name of a client file only', async 
   const { client_id } = await registerNew(usher)
   const unchecked = await detailsOf(authorizing({ client_id, redirect_uri: WEB }), REMOTE)
   expect(unchecked).not.toContain('Strange application')
+})
+
+test('the page leads back to the application, also to one without a home page', async () => {
+  const actionsOf = async (client_id: string) => {
+    const browser = new Browser(usher.issuer)
+    const wrong = authorizing({ client_id, redirect_uri: 'https://evil.example/' })
+    const { html } = await browser.open(wrong, REMOTE)
+    const links = html.querySelectorAll('.actions a').map(link => link.getAttribute('href'))
+    return { links, text: html.querySelector('main')?.innerText ?? '' }
+  }
+  expect((await actionsOf('web')).links).toEqual(['https://app.example.org/'])
+  expect((await actionsOf('post')).links).toEqual(['https://post.example.org/'])
+  // A program has no site.
+  const native = await actionsOf('native')
+  expect(native.links).toEqual([])
+  const client = String(CLIENTS.native?.client_name)
+  expect(native.text).toContain(words('error.of_application', { client }))
 })

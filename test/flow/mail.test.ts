@@ -3,6 +3,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { parse } from 'node-html-parser'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { NOTICES, queueLink, queueNotice } from '../../src/account/mail-queue.ts'
 import { createLinks } from '../../src/features/links.ts'
@@ -79,7 +80,7 @@ test('an invitation is mailed, verifies the address, and no token waits in the s
   expect(server.state.received).toMatchObject([{ from: 'id@example.org', to: 'b@example.org' }])
   const [mail] = server.state.received
   if (!mail) throw new Error('no mail')
-  expect(mail.content).toContain('Subject: Your account at Orchard')
+  expect(mail.content).toContain('Subject: You are invited to Orchard: choose your password')
   expect(mail.content).toContain('From: Orchard <id@example.org>')
   expect(mail.content).toContain('Hello Barbara L.,')
   expect(mail.content).toMatch(/Content-Type: text\/plain[\s\S]*Content-Type: text\/html/)
@@ -107,6 +108,27 @@ test('a mailed link can remove the second factors, and that of the form never do
   const ofForm = await links.openOf(account, 'forgot')
   expect(ofForm).toMatchObject({ email: 'ada@example.org' })
   expect(ofForm?.resetFactors).toBeUndefined()
+  await closeLink('ada')
+})
+
+test('the HTML of a mail has one button, the link below it, and both schemes of the brand', async () => {
+  await startAnew()
+  await invite('ada')
+  await usher.deliver('new')
+  const [mail] = server.state.received
+  if (!mail) throw new Error('no mail')
+  const [, html = ''] = /text\/html[\s\S]*?\r\n\r\n([\s\S]*<\/html>)/.exec(mail.content) ?? []
+  const page = parse(html)
+  const links = page.querySelectorAll('main a')
+  expect(links.map(link => link.getAttribute('href'))).toEqual([
+    `${usher.issuer}${linkIn(mail)}`,
+    `${usher.issuer}${linkIn(mail)}`,
+  ])
+  expect(links[0]?.text).toBe(words('mail.forgot_action'))
+  // A list of mails shows the beginning of the text beside the subject.
+  expect(page.querySelector('body > div')?.text).toContain('Someone asked for a new password')
+  expect(html).toContain('prefers-color-scheme: dark')
+  expect(mail.content).toMatch(/until \w+day, .* UTC/)
   await closeLink('ada')
 })
 
@@ -139,9 +161,7 @@ test('a user confirms the address that the account has, and then gets links', as
   await browser.submit(credentials('hedy'))
   const path = '/account/confirm-address'
   const notice = browser.page.html.querySelector(`a[href="${path}"]`)
-  expect(textOf(notice?.text ?? '')).toContain(
-    words('address.own_notice', { email: 'hedy@example.org' }),
-  )
+  expect(textOf(notice?.text ?? '')).toBe(words('address.own_title'))
   await browser.open(path)
   expect(browser.heading).toBe(words('address.own_title'))
   await browser.submit()
@@ -476,6 +496,9 @@ describe.each(['en', 'de', 'es', 'fr', 'ja', 'pt'])('the raw text of a mail in %
     const lines = Buffer.from(part, 'base64').toString().split('\n')
     const path = server.state.received.map(linkIn)[0]
     expect(lines).toContain(`${usher.issuer}${path}`)
+    // A terminal has 80 columns. Japanese has no spaces where a line could break.
+    const others = lines.filter(line => !line.startsWith('http') && /^[^\p{sc=Han}]*$/u.test(line))
+    expect(Math.max(...others.map(line => line.length))).toBeLessThanOrEqual(72)
     expect(server.state.names.at(-1)).toBe('example.org')
     await closeLink('ada')
   })

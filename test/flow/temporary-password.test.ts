@@ -247,7 +247,7 @@ test('the account page is shown after the change', async () => {
   await browser.submit(credentials('ada', TEMPORARY))
   expect(browser.heading).toBe(CHOOSE)
   await browser.submit(CHOSEN)
-  expect(browser.heading).toBe(words('sessions.title'))
+  expect(browser.heading).toBe(words('sessions.area'))
 })
 
 test('another user who is signed in in this browser stays signed in until the change', async () => {

@@ -43,6 +43,7 @@ async function signIn(name: string, options: UsherOptions) {
   await browser.submit({ username: 'ada', password: PASSWORD, decision: 'continue' })
   await browser.submit({ decision: 'allow' })
   await browser.open('/account')
+  await browser.open('/account/security')
   await browser.open('/api/oauth/logout')
   await browser.submit({ logout: 'yes' })
   const modules = [...service.stderr().matchAll(/^loaded (.*)$/gm)].map(([, url = '']) => url)

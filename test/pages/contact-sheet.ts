@@ -127,6 +127,7 @@ const SHEETS = {
       'signed-out',
     ],
   ],
+  mail: [branded, ['mail-invitation', 'mail-forgot', 'mail-address', 'mail-known', 'mail-notice']],
   branding: [branded, ['sign-in', 'consent', 'account']],
 } satisfies Record<string, [Preview, string[]]>
 

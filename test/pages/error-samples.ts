@@ -16,6 +16,7 @@ const WRONG_URI = {
 const ERRORS = [
   { name: 'error-request',     error: 'invalid_request',         title: 'title',       text: 'request_text', isOfApplication: true, description: 'there is no client with this client_id' },
   { name: 'error-developer',   error: 'invalid_redirect_uri',    title: 'title',       text: 'request_text', isOfApplication: true, description: 'redirect_uri must be registered', application: 'Wiki', comparison: WRONG_URI, detail: 'redirect_uri did not match' },
+  { name: 'error-application',   error: 'invalid_redirect_uri',    title: 'title',       text: 'request_text', isOfApplication: true, application: 'Wiki' },
   { name: 'error-form',        error: 'access_denied',           title: 'form',        text: 'form_text' },
   { name: 'error-denied',      error: 'access_denied',           title: 'denied',      text: 'denied_text' },
   { name: 'error-expired',     error: 'interaction_gone',        title: 'interaction', text: 'interaction_text', client: WIKI },

@@ -1,5 +1,4 @@
-// The pages on which users change their own name and address, or create an account, in every state, and a mail about
-// the address.
+// The pages on which users change their own name and address, or create an account, in every state.
 
 import type { PageData } from '../../src/pages/page-data.ts'
 import { LONG, state, USER } from './sample.ts'
@@ -9,6 +8,7 @@ const PROFILE: PageData['profile'] = {
   fields: { name: USER.name, email },
   wrong: [],
   isSaved: false,
+  isRequested: false,
   isUnconfirmed: false,
   isUnchanged: false,
 }
@@ -29,8 +29,10 @@ export const profileStates = [
   state('profile-saved', 'profile', () => ({
     ...PROFILE,
     isSaved: true,
+    isRequested: true,
     pending: 'countess@example.org',
   })),
+  state('profile-pending', 'profile', () => ({ ...PROFILE, pending: 'countess@example.org' })),
   state('profile-unchanged', 'profile', () => ({
     ...PROFILE,
     isUnconfirmed: true,
@@ -49,12 +51,4 @@ export const profileStates = [
   state('sign-up', 'sign-up', () => signUp),
   state('sign-up-wrong', 'sign-up', () => ({ ...signUp, email: 'ada@example.com', isWrong: true })),
   state('sign-up-sent', 'sign-up', () => ({ ...signUp, isSent: true })),
-  ...(['known', 'no_link'] as const).map(key =>
-    state(`mail-${key.replace('_', '-')}`, 'mail', ({ t }) => ({
-      subject: t(`mail.${key}`, { brand: 'Usher' }),
-      paragraphs: [t(`mail.${key}_text`, { brand: 'Usher' })],
-      link: 'https://id.example.org/account',
-      end: t('mail.otherwise'),
-    })),
-  ),
 ]

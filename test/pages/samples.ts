@@ -2,7 +2,6 @@
 // that each text of the pages is on one of them.
 
 import { FACTORS, USER_EVENTS, WITH_FACTOR } from '../../src/account/activity.ts'
-import { NOTICES } from '../../src/account/mail-queue.ts'
 import { CODES } from '../../src/pages/error.ts'
 import { type PageData, PLACES, type ShownActivity } from '../../src/pages/page-data.ts'
 import { markOf } from '../../src/pages/views.ts'
@@ -12,6 +11,7 @@ import { allowed, payment } from './detail-samples.ts'
 import { deviceAsks, deviceStates } from './device-samples.ts'
 import { errorStates } from './error-samples.ts'
 import { factorStates } from './factor-samples.ts'
+import { mailStates } from './mail-samples.ts'
 import { profileStates } from './profile-samples.ts'
 import { requestAsks, requestStates } from './request-samples.ts'
 import { LONG, type State, state, USER } from './sample.ts'
@@ -190,8 +190,8 @@ function sessions(words: Words, done?: string): PageData['sessions'] {
 }
 
 function entries(words: Words): ShownActivity[] {
-  const { t, date } = words
-  const at = date(TIME)
+  const { t, time } = words
+  const at = time(TIME)
   const where = t('sessions.network', { network: '203.0.113.x' })
   const byUser = [CLIENT.client_name, browserName(words), where]
   const ofEvents = USER_EVENTS.map(event => {
@@ -202,7 +202,7 @@ function entries(words: Words): ShownActivity[] {
   })
   const ofFactors = WITH_FACTOR.flatMap(event =>
     FACTORS.map(factor => ({ event, text: t(`activity.${event}_${factor}`), facts: byUser, at })),
-  )
+  ).filter(({ text }) => text !== '')
   const event = 'sign_in_succeeded'
   const host = 'login.example.org'
   return [
@@ -489,29 +489,7 @@ export const STATES: State[] = [
   ...[false, true].map(isSent =>
     state(isSent ? 'forgot-sent' : 'forgot', 'forgot', () => ({ isSent })),
   ),
-  ...(['invitation', 'forgot', 'address', 'sign_up'] as const).map(kind =>
-    state(`mail-${kind.replace('_', '-')}`, 'mail', ({ t }) => ({
-      subject: t(`mail.${kind}`, { brand: 'Usher' }),
-      paragraphs: [
-        t('mail.hello', { name: 'Ada Lovelace' }),
-        t(`mail.${kind}_text`, { brand: 'Usher' }),
-        t('mail.username', { username: USER.username }),
-      ],
-      link: `https://id.example.org/welcome/${'x'.repeat(65)}`,
-      end: t('mail.end', { date: '2026-12-01T12:00' }),
-    })),
-  ),
-  state('mail-notice', 'mail', ({ t }) => ({
-    subject: t('mail.notice', { brand: 'Usher' }),
-    paragraphs: [
-      t('mail.hello', { name: 'Ada Lovelace' }),
-      t('mail.notice_text', { brand: 'Usher', date: '2026-12-01T12:00' }),
-      ...NOTICES.map(change => t(`notice.${change}`)),
-      t('mail.username', { username: USER.username }),
-    ],
-    link: 'https://id.example.org/account',
-    end: t('mail.notice_end'),
-  })),
+  ...mailStates,
   state('password-changed', 'password-changed', () => ({})),
   ...factorStates,
   state('sign-out', 'sign-out', () => ({ action: '#', xsrf: 'sample' })),

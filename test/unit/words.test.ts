@@ -135,7 +135,7 @@ test('every text of the file is used on a page', () => {
     ...USER_EVENTS.map(event => `activity.${event}`),
     ...WITH_FACTOR.flatMap(event => FACTORS_OF_EVENTS.map(factor => `activity.${event}_${factor}`)),
     ...NOTICES.map(change => `notice.${change}`),
-    ...MAILS.flatMap(key => [`mail.${key}`, `mail.${key}_text`]),
+    ...MAILS.flatMap(key => [`mail.${key}`, `mail.${key}_text`, `mail.${key}_action`]),
     ...SIGN_INS.map(outcome => `sign_ins.${outcome}`),
     ...plurals.flatMap(formsOf),
   ])

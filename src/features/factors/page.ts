@@ -137,13 +137,13 @@ export function createFactorsPage(
   ): Promise<FactorsSection> {
     const found = await readUsable(user.account.id)
     const words = views.words(ctx)
-    const shown = (type: Factor['type']) =>
+    const rowsOf = (type: Factor['type']) =>
       found.factors
         .filter(factor => factor.type === type)
         .map(factor => describe(words, factor))
     return {
-      passkeys: passkeys && shown('passkey'),
-      apps: rules.isOff ? undefined : shown('totp'),
+      passkeys: passkeys && rowsOf('passkey'),
+      apps: rules.isOff ? undefined : rowsOf('totp'),
       accepted: accepted(user, found),
       isLast: isLast(user, found),
       left: found.factors.length

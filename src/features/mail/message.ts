@@ -1,6 +1,8 @@
-// A letter as a message, in the language of its receiver.
+// A letter as a message, in the language of its receiver: as text for a
+// terminal, and as HTML with one button.
 
 import type { Settings } from '../../config/load.ts'
+import { inkOn, readableIn } from '../../config/rules/pages.ts'
 import { valuesOf } from '../../oidc/clients.ts'
 import type { Views } from '../../pages/views.ts'
 import type { Words } from '../../pages/words.ts'
@@ -10,9 +12,39 @@ import type { Message } from './smtp.ts'
 declare module '../../pages/page-data.ts' {
   interface PageData {
     /** A mail as HTML. */
-    mail: { subject: string; paragraphs: string[]; link: string; end: string }
+    mail: Content & { colours: MailColours }
   }
 }
+
+/** What a mail says. */
+interface Content {
+  subject: string
+  /** The sentence that a list of mails shows beside the subject. */
+  preview: string
+  paragraphs: string[]
+  /** The changes of a notice, a sentence each. */
+  changes: string[]
+  /** The username, as a sentence; empty for a mail to a stranger. */
+  username: string
+  /** The text of the button. */
+  action: string
+  link: string
+  end: string
+}
+
+/** The colours of the button, in the light and the dark scheme. */
+interface MailColours {
+  accent: string
+  onAccent: string
+  accentDark: string
+  onAccentDark: string
+}
+
+/** `--accent` of the stylesheet, in both schemes. */
+const ACCENT = '#1d4ed8'
+const ACCENT_DARK = '#9db8ff'
+/** Lines of text for a terminal (RFC 5322 §2.1.1 recommends 78). */
+const LINE_CHARS = 72
 
 /** Returns the message of a letter, without its receiver. */
 export function messageOf(
@@ -21,30 +53,34 @@ export function messageOf(
   { issuer, branding, mail }: Settings,
   views: Views,
 ): Message {
-  const { account, key, path } = letter
+  const { account } = letter
   const [ownLang = ''] = account ? valuesOf(account.attributes, 'locale') : []
   const words = views.find(lang ?? ownLang) ?? views.english
   const brand = branding.name
-  const subject = words.t(`mail.${key}`, { brand })
-  const paragraphs = paragraphsOf(letter, words, brand)
-  const link = issuer + path
-  const end = lastLineOf(letter, words)
+  const content = contentOf(letter, words, brand, issuer + letter.path)
+  const colours = coloursOf(branding)
   return {
     from: { name: brand, address: mail?.from ?? '' },
-    subject,
+    subject: content.subject,
     // All attempts have the same id: a mailbox that gets two of them can tell.
     messageId: `<${id}@${new URL(issuer).hostname}>`,
     // RFC 3834 §5: no answer of a machine is wanted.
     headers: { 'Auto-Submitted': 'auto-generated' },
-    text: [...paragraphs, link, end].join('\n\n'),
-    html: views.render(words, 'mail', { subject, paragraphs, link, end }),
+    text: textOf(content),
+    html: views.render(words, 'mail', { ...content, colours }),
     // Quoted-printable breaks long lines, such as links, for programs that do
     // not decode it.
     textEncoding: 'base64',
   }
 }
 
-function paragraphsOf(letter: Letter, words: Words, brand: string): string[] {
+/** Returns what the mail of a letter says. */
+export function contentOf(
+  letter: Letter,
+  words: Words,
+  brand: string,
+  link: string,
+): Content {
   const { key, account, notice } = letter
   const { t } = words
   const about = t(`mail.${key}_text`, { brand, date: dateIn(letter, words) })
@@ -52,15 +88,76 @@ function paragraphsOf(letter: Letter, words: Words, brand: string): string[] {
   // Users choose their names: no mailbox gets the text of a stranger.
   const isOfOwner =
     key === 'invitation' || key === 'forgot' || notice?.isVerified
-  if (!isOfOwner) return [about, ...changes]
   const { username = '', name = username } = account ?? {}
-  const paragraphs = [
-    t('mail.hello', { name }),
-    about,
-    ...changes,
-    t('mail.username', { username }),
+  const paragraphs = isOfOwner ? [t('mail.hello', { name }), about] : [about]
+  return {
+    subject: subjectOf(letter, changes, words, brand),
+    preview: paragraphs.join(' '),
+    paragraphs,
+    changes,
+    username: isOfOwner ? t('mail.username', { username }) : '',
+    action: t(`mail.${key}_action`),
+    link,
+    end: lastLineOf(letter, words),
+  }
+}
+
+/** Returns the subject. That of a notice about one change names the change. */
+function subjectOf(
+  { key }: Letter,
+  changes: string[],
+  { t }: Words,
+  brand: string,
+): string {
+  const [change = '', ...others] = changes
+  if (!change || others.length) return t(`mail.${key}`, { brand })
+  return `${brand}: ${change}`
+}
+
+/** Returns the text part: short lines, and the link on a line of its own. */
+function textOf(content: Content): string {
+  const { paragraphs, changes, username, action, link, end } = content
+  const list = changes.map(change => wrapped(`- ${change}`)).join('\n')
+  const parts = [
+    ...paragraphs.map(wrapped),
+    list,
+    wrapped(username),
+    `${wrapped(action)}:\n${link}`,
+    wrapped(end),
   ]
-  return paragraphs.filter(Boolean)
+  return parts.filter(Boolean).join('\n\n')
+}
+
+/** Returns a paragraph in lines, which break at spaces. */
+function wrapped(paragraph: string): string {
+  const lines: string[] = []
+  let line = ''
+  for (const word of paragraph.split(' ')) {
+    const longer = line ? `${line} ${word}` : word
+    if (line && longer.length > LINE_CHARS) {
+      lines.push(line)
+      line = word
+    } else {
+      line = longer
+    }
+  }
+  return [...lines, line].join('\n')
+}
+
+/** Returns the colours of mails with this branding. */
+export function coloursOf({
+  accent,
+  accent_dark,
+}: Pick<Settings['branding'], 'accent' | 'accent_dark'>): MailColours {
+  const light = accent ?? ACCENT
+  const dark = accent_dark ?? accent
+  const accentDark = dark ? readableIn('dark', dark) : ACCENT_DARK
+  return {
+    accent: light,
+    onAccent: inkOn(light),
+    accentDark,
+    onAccentDark: inkOn(accentDark),
+  }
 }
 
 function lastLineOf(letter: Letter, words: Words): string {
