@@ -45,30 +45,15 @@ export function authorizationDetails({
         types: Object.fromEntries(validations),
         authorizationDetailsForGrantSource: ({ oidc }) =>
           decisionOf(oidc)?.details,
-        // A token request gets all that were allowed, or asks for some (RFC
-        // 9396 §6).
-        authorizationDetailsForAccessToken(
+        authorizationDetailsForAccessToken: (
           { oidc },
           { resourceServer },
           source,
-        ) {
-          const granted = source?.rar ?? []
-          const asked = sentDetails(oidc)
-          if (
-            asked.some(
-              detail =>
-                !granted.some(other => isDeepStrictEqual(detail, other)),
-            )
-          ) {
-            refuse(
-              'authorization_details must be of those that the user allowed',
-            )
-          }
-          const isFor = ({ type }: Detail) =>
-            types[type]?.resource === resourceServer?.identifier()
-          const wanted = asked.length ? asked : granted
-          return wanted.filter(
-            detail => isFor(detail) && mayUse(oidc.client, detail.type),
+        ) => {
+          const api = resourceServer?.identifier()
+          return detailsForToken(oidc, source?.rar ?? []).filter(
+            ({ type }) =>
+              types[type]?.resource === api && mayUse(oidc.client, type),
           )
         },
         authorizationDetailsForIntrospection: (_ctx, { rar = [] }) =>
@@ -77,6 +62,19 @@ export function authorizationDetails({
     },
     checks: { consent: [undecided] },
   }
+}
+
+/**
+ * Returns the details that a token request asks for, by default all that the
+ * user allowed (RFC 9396 §6). Refuses others.
+ */
+function detailsForToken(oidc: Oidc, granted: Detail[]): Detail[] {
+  const asked = sentDetails(oidc)
+  const isGranted = (detail: Detail) =>
+    granted.some(other => isDeepStrictEqual(detail, other))
+  if (!asked.every(isGranted))
+    refuse('authorization_details must be of those that the user allowed')
+  return asked.length ? asked : granted
 }
 
 /**
