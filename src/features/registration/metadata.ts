@@ -273,37 +273,42 @@ export function readMetadata(
   const given = usableMetadata(sent, settings)
   const refused = Object.keys(REFUSED).find(key => Object.hasOwn(given, key))
   if (refused) throw invalidMetadata(`${refused} ${REFUSED[refused]}`)
-  const written = {
-    client_name: nameFrom(given.redirect_uris),
-    ...given,
-    client_id,
-  }
-  const { data: metadata, error } = registrationSchema.safeParse(written, {
-    error: plainWords,
-  })
-  if (!metadata) {
-    const [issue] = error?.issues ?? []
-    throw invalidMetadata(`${issue?.path.join('.')} ${issue?.message}`)
-  }
-  const at: Locate = (path, rule, message) => ({
-    file: '',
-    key: path.join('.'),
-    rule,
-    message,
-  })
-  const findings = clientFindings(
-    { file: '', value: metadata, written, at },
-    settings,
-  )
-  // The library makes the secret.
-  const finding = findings.find(({ rule }) => rule !== 'secret-missing')
-  if (finding) throw invalidMetadata(`${finding.key} ${finding.message}`)
+  const client_name = nameFrom(given.redirect_uris)
+  const written = { client_name, ...given, client_id }
+  const metadata = parseMetadata(written)
+  refuseBrokenRules(metadata, written, settings)
   if (isTaken(metadata, settings)) {
     throw invalidMetadata(
       'client_name is the name of this provider or of another application',
     )
   }
   return metadata
+}
+
+function parseMetadata(written: Properties) {
+  const parsed = registrationSchema.safeParse(written, { error: plainWords })
+  if (parsed.data) return parsed.data
+  const [issue] = parsed.error?.issues ?? []
+  throw invalidMetadata(`${issue?.path.join('.')} ${issue?.message}`)
+}
+
+/** Throws for the first rule of client files that the metadata break. */
+function refuseBrokenRules(
+  value: ClientMetadata,
+  written: Properties,
+  settings: Settings,
+) {
+  const at: Locate = (path, rule, message) => ({
+    file: '',
+    key: path.join('.'),
+    rule,
+    message,
+  })
+  const client = { file: '', value, written, at }
+  const findings = clientFindings(client, settings)
+  // The library makes the secret.
+  const finding = findings.find(({ rule }) => rule !== 'secret-missing')
+  if (finding) throw invalidMetadata(`${finding.key} ${finding.message}`)
 }
 
 /**
