@@ -27,10 +27,11 @@ import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
 import { cookieNames, originCookie, type Signatures } from '../oidc/browser.ts'
-import type { Login } from '../oidc/interactions.ts'
+import type { Interaction, Login } from '../oidc/interactions.ts'
 import { PASSWORD_ACR } from '../oidc/vocabulary.ts'
 import { note } from '../operation/audit.ts'
 import { networkOf } from '../operation/client-info.ts'
+import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import {
   type Account,
@@ -94,6 +95,17 @@ const ATTEMPT_BYTES = 1024
  * minute.
  */
 const FORMS: Limit = BOUNDS.passwordForms
+
+/**
+ * Returns the fields by which the log line of an attempt names its interaction.
+ */
+export const aboutInteraction = (
+  records: Records,
+  { uid, clientId }: Pick<Interaction, 'uid' | 'clientId'>,
+) => ({
+  client_id: clientId,
+  interaction: records.keyedHash('interaction', uid).toString('base64url'),
+})
 
 /** Name of the counter of an account. */
 export const accountCounter = (id: string) => `account ${id}`

@@ -11,6 +11,7 @@ import { reasonOf } from '../store/reasons.ts'
 import { StoreUnavailable } from '../store/store.ts'
 import { mapOf } from '../store/values.ts'
 import type { Account } from './account.ts'
+import { aboutInteraction } from './authentication.ts'
 import { hostOf } from './consent-page.ts'
 import { shownHint } from './flow.ts'
 import { isForChange } from './interaction-pages.ts'
@@ -228,10 +229,7 @@ export function signInPage(
   ) {
     const username = form.value('username')
     const credentials = { username, password: form.value('password') }
-    const id = records
-      .keyedHash('interaction', interaction.uid)
-      .toString('base64url')
-    const about = { client_id: interaction.clientId, interaction: id }
+    const about = aboutInteraction(records, interaction)
     const checked = await authentication.check(ctx, credentials, about)
     if (!checked)
       return render(ctx, interaction, {

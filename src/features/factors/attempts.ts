@@ -7,7 +7,10 @@ import { note } from '../../operation/audit.ts'
 import { clientInfoOf } from '../../operation/client-info.ts'
 import type { Metrics } from '../../operation/metrics.ts'
 import type { Account } from '../../sign-in/account.ts'
-import { accountCounter } from '../../sign-in/authentication.ts'
+import {
+  aboutInteraction,
+  accountCounter,
+} from '../../sign-in/authentication.ts'
 import type { PasskeySignIn } from '../../sign-in/sign-in-page.ts'
 import type { Site } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
@@ -84,10 +87,7 @@ export function createAttempts(
     check: () => Promise<T>,
   ): Promise<T | Refused> {
     const { factor, account, since, interaction } = attempted
-    const uid = records
-      .keyedHash('interaction', interaction.uid)
-      .toString('base64url')
-    const about = { client_id: interaction.clientId, interaction: uid, factor }
+    const about = { ...aboutInteraction(records, interaction), factor }
     const isFactor = step === 'second_factor'
     try {
       const result = await checkWithinLimits(ctx, isFactor, attempted, check)
