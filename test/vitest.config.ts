@@ -25,10 +25,12 @@ const LONG_LISTS = [
     'interleavings',
     'interrupted',
     'odd-json',
+    'passkeys',
     'session',
     'sign-out-plan',
     'upstream-assertions',
     'upstream-attacks',
+    'upstream-claims',
   ].map(name => `test/flow/${name}.test.ts`),
 ]
 

@@ -11,7 +11,7 @@ import { createLinks } from '../../src/features/links.ts'
 import type { Account } from '../../src/sign-in/account.ts'
 import { openInstallation } from '../../src/store/open.ts'
 import { now } from '../../src/store/store.ts'
-import { run } from '../support/command.ts'
+import { runUsher } from '../support/command.ts'
 import { directoryIn } from '../support/directory.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { writeConfig } from '../support/usher.ts'
@@ -19,7 +19,7 @@ import { writeConfig } from '../support/usher.ts'
 const folder = mkdtempSync(join(tmpdir(), 'usher-list-'))
 const USHER_STORE = `sqlite:${join(folder, 'usher.db')}`
 const list = (...words: string[]) =>
-  run(['src/cli.ts', 'accounts', 'list', ...words], { USHER_CONFIG: folder, USHER_STORE })
+  runUsher(['accounts', 'list', ...words], { USHER_CONFIG: folder, USHER_STORE })
 const names = async (...words: string[]) => {
   const { stdout } = await list(...words, '--json')
   return (JSON.parse(stdout) as Account[]).map(({ username }) => username)
@@ -127,8 +127,8 @@ test('a passkey for another host is no second factor', async () => {
   const { id } = await directoryIn(records).add({ username: 'ada' }, password)
   await createFactors(records).add(id, { ...passkey, host: 'former.example.org' })
   await store.close()
-  const words = ['src/cli.ts', 'accounts', 'list', '--without-second-factor']
-  expect((await run(words, env)).stdout).toMatch(/^ada /m)
+  const words = ['accounts', 'list', '--without-second-factor']
+  expect((await runUsher(words, env)).stdout).toMatch(/^ada /m)
 })
 
 test('--json has all of an account without its password, and the state', async () => {
@@ -181,7 +181,7 @@ test('a control character of an attribute does not reach the terminal', async ()
   })
   await store.close()
   for (const words of [[], ['--csv']]) {
-    const { stdout } = await run(['src/cli.ts', 'accounts', 'list', ...words], env)
+    const { stdout } = await runUsher(['accounts', 'list', ...words], env)
     expect(stdout.trimEnd().split('\n')).toHaveLength(2)
     expect(stdout).toMatch(/a\?\[2J[,;]b\?c/)
   }
