@@ -80,11 +80,11 @@ const HOMES: Record<string, RegExp> = {
  * so that code does not hide in it. test/flow/map.test.ts limits the functions that a request runs.
  */
 const LIMITS = {
-  tokens: 256_796, // wanted: 175,000
-  tokensOfWrapper: 55_530, // oidc/ and store/; wanted: 36,000
+  tokens: 267_587, // wanted: 175,000
+  tokensOfWrapper: 55_225, // oidc/ and store/; wanted: 36,000
   tokensOnLine: 8.98, // wanted: 10
-  wordsOfData: 10_240, // wanted: 11,500
-  commonNames: 9, // wanted: 8
+  wordsOfData: 10_242, // wanted: 11,500
+  commonNames: 2, // wanted: 8
 }
 
 /** Lines without comments and empty lines. */
