@@ -103,7 +103,7 @@ export function newPasswordPage(
         // Sent again after a fault: the password was replaced, and the sign-in
         // was not answered.
         if (account.change_password_by === undefined) return false
-        return admit(() => checkPassword(password, account.password))
+        return admit(ctx, () => checkPassword(password, account.password))
       })
       if (problems)
         return void views.page(ctx, 'new-password', { problems }, 400)

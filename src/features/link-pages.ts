@@ -18,6 +18,7 @@ import { type Form, readForm } from '../operation/forms.ts'
 import { type PageData, PLACES } from '../pages/page-data.ts'
 import { FOR_CHANGE } from '../sign-in/changes.ts'
 import type { Dependencies } from '../sign-in/dependencies.ts'
+import { admit } from '../sign-in/password.ts'
 import type { RateLimit } from '../sign-in/rate-limit.ts'
 import type { SignedIn, Site } from '../sign-in/site.ts'
 import type { FactorStore } from './factors/factors.ts'
@@ -194,7 +195,8 @@ function passwordPage(
       const finish = found.link.resetFactors
         ? () => resetFactors(ctx, id)
         : undefined
-      const isSet = await links.use(found, form.value('password'), finish)
+      const password = form.value('password')
+      const isSet = await admit(ctx, () => links.use(found, password, finish))
       if (!isSet) return false
       noteUse(ctx, found)
       const query = new URLSearchParams({ login_hint: username })

@@ -24,7 +24,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import type { Notified } from '../account/mail-queue.ts'
 import { type Account, InvalidAccount } from '../sign-in/account.ts'
 import type { OwnAccounts } from '../sign-in/directory.ts'
-import { admit, checkPassword, hashPassword } from '../sign-in/password.ts'
+import { checkPassword, hashPassword } from '../sign-in/password.ts'
 import type { Found, Records } from '../store/records.ts'
 import { isSameText } from '../store/seal.ts'
 import { now } from '../store/store.ts'
@@ -257,8 +257,6 @@ export function createLinks(records: Records, directory: OwnAccounts) {
     const { account, link } = found
     const chosen = await hashFor(found, password)
     if (!chosen) return false
-    // After the hash, which may be refused: no account stays without its
-    // password.
     if (link.purpose === 'sign_up' && !(await addAccount(found))) return false
     await remember(found, chosen)
     const ended = await directory.endAccess(account.id, current =>
@@ -280,9 +278,9 @@ export function createLinks(records: Records, directory: OwnAccounts) {
     password: string,
   ): Promise<string | undefined> {
     const isRepeated =
-      isUsed && (await admit(() => checkPassword(password, account.password)))
+      isUsed && (await checkPassword(password, account.password))
     if (isRepeated) return account.password
-    return isOpen ? admit(() => hashPassword(password)) : undefined
+    return isOpen ? hashPassword(password) : undefined
   }
 
   /**

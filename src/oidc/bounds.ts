@@ -187,11 +187,11 @@ export const BOUNDS = {
     unit: 'details',
   },
   hashes: {
-    what: 'Passwords that wait to be checked',
+    what: 'The expected wait until a password is checked',
     protects: 'CPU',
     per: 'all',
-    max: 64,
-    unit: 'passwords',
+    max: 5,
+    unit: 'seconds',
   },
   passwords: {
     what: 'A password',

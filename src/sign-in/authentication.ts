@@ -186,7 +186,7 @@ export function createAuthentication(
     const began = performance.now()
     // No account has the username ''.
     const username = typedName(typed)
-    const result = await admit(() => attempt(ctx, username, password))
+    const result = await admit(ctx, () => attempt(ctx, username, password))
     if ('login' in result) return result
     const { known, refusal } = result
     const who = known

@@ -1,13 +1,17 @@
-// Passwords: argon2id as PHC strings (RFC 9106; OWASP's parameters). A limit of
-// concurrent hashes keeps a flood of sign-ins from delaying other requests. One
-// hash takes 20 ms of a core and 19 MiB.
+// Passwords: argon2id as PHC strings (RFC 9106; OWASP's parameters). One hash
+// takes 20 ms of a core and 19 MiB: few run at the same time, and attempts wait
+// for their turn (fair-queue.ts), so that a flood of them delays no other
+// request for long.
 
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { hash } from '@node-rs/argon2'
+import type { Context } from 'koa'
 import pLimit, { type LimitFunction } from 'p-limit'
 import { BOUNDS } from '../oidc/bounds.ts'
+import { networkOf } from '../operation/client-info.ts'
 import { shareOf } from '../operation/limits.ts'
+import { FairQueue, QueueFull, RequestGone } from './fair-queue.ts'
 import { verify } from './foreign-hash.ts'
 
 const MIN_PASSWORD_BYTES = 12
@@ -15,15 +19,10 @@ const MIN_PASSWORD_BYTES = 12
  * Longer passwords are refused when set, and fail like a wrong one at sign-in.
  */
 const MAX_PASSWORD_BYTES = BOUNDS.passwords.max
-/**
- * Leaves one core to requests, and one of the four threads of Node's pool to
- * files and DNS.
- */
-const MAX_CONCURRENT_HASHES = Math.max(
-  1,
-  Math.min(availableParallelism() - 1, 3),
-)
-const MAX_WAITING_ATTEMPTS = BOUNDS.hashes.max
+/** Leaves one of the four threads of Node's pool to files and DNS. */
+const MAX_CONCURRENT_HASHES = Math.min(availableParallelism(), 3)
+/** Attempts read and write beside their hash: one more keeps the threads busy. */
+const ATTEMPTS_BESIDE_HASHES = 1
 
 const PARAMETERS = { memoryCost: 19_456, timeCost: 2, parallelism: 1 }
 const { memoryCost, timeCost } = PARAMETERS
@@ -81,34 +80,48 @@ export function needsRehash(phc: string): boolean {
 }
 
 let limit: LimitFunction | undefined
-let admitted = 0
 
 function hashInTurn<T>(work: () => Promise<T>): Promise<T> {
   limit ??= pLimit(shareOf(MAX_CONCURRENT_HASHES))
   return limit(work)
 }
 
+/** The request of an attempt. */
+type Attempting = Pick<Context, 'ip' | 'throw'> & {
+  socket: { writable: boolean }
+}
+
+let turns: FairQueue | undefined
+
 /**
- * Runs an attempt. Throws 503 if too many wait already, before anything is read
- * or counted.
+ * Runs an attempt in its turn. Throws 503 if it would wait for too long, before
+ * anything is read or counted, and 400 if its client has disconnected.
  */
-export async function admit<T>(attempt: () => Promise<T>): Promise<T> {
-  if (
-    admitted >=
-    shareOf(MAX_CONCURRENT_HASHES) + shareOf(MAX_WAITING_ATTEMPTS)
-  ) {
-    throw Object.assign(
-      new Error('too many passwords are waiting to be checked'),
-      BUSY,
-    )
+export async function admit<T>(
+  ctx: Attempting,
+  attempt: () => Promise<T>,
+): Promise<T> {
+  turns ??= new FairQueue({
+    concurrency: shareOf(MAX_CONCURRENT_HASHES) + ATTEMPTS_BESIDE_HASHES,
+    maxWaitMs: BOUNDS.hashes.max * 1000,
+  })
+  const origin = {
+    network: networkOf(ctx.ip),
+    isGone: () => !ctx.socket.writable,
   }
-  admitted++
-  return attempt().finally(() => admitted--)
+  return turns.run(origin, attempt).catch(error => {
+    if (error instanceof QueueFull) return ctx.throw(503, BUSY)
+    if (error instanceof RequestGone) return ctx.throw(400, GONE)
+    throw error
+  })
 }
 
 const BUSY = {
-  status: 503,
   expose: true,
   error: 'temporarily_unavailable',
   error_description: 'too many users are signing in at this moment',
+}
+const GONE = {
+  error: 'invalid_request',
+  error_description: 'the client has disconnected',
 }

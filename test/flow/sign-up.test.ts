@@ -233,7 +233,14 @@ describe('the link', () => {
     const { path } = await requested(email)
     const browser = await opened(path)
     const { promise, resolve } = Promise.withResolvers<void>()
-    const waiting = Array.from({ length: 1000 }, () => admit(() => promise).catch(() => {}))
+    const request = {
+      ip: '127.0.0.1',
+      socket: { writable: true },
+      throw: () => expect.unreachable(),
+    }
+    const waiting = Array.from({ length: 1000 }, () =>
+      admit(request, () => promise).catch(() => {}),
+    )
     await browser.submit(CHOSEN)
     expect(browser.page.status).toBe(503)
     expect(await usher.directory.findByEmail(email)).toEqual([])
