@@ -13,8 +13,10 @@ import { now } from '../store/store.ts'
 import {
   type AccountRow,
   type AccountState,
+  isExempt,
   isWithoutSignIn,
   readRows,
+  STATES,
   usableOnceRequired,
 } from './account-rows.ts'
 import { visible } from './accounts.ts'
@@ -128,21 +130,6 @@ function isUnused({ unusedSince }: Filters, row: AccountRow): boolean {
   return Math.max(account.created, lastSignIn) <= unusedSince
 }
 
-/**
- * Whether all sign-ins of an account are at issuers that are in place of a
- * second factor.
- */
-function isExempt(
-  { password, links = [] }: Account,
-  upstreams: Record<string, Upstream>,
-): boolean {
-  if (password !== undefined || !links.length) return false
-  const exempt = Object.values(upstreams)
-    .filter(({ second_factor }) => second_factor === 'exempt')
-    .map(({ issuer }) => issuer)
-  return links.every(({ issuer }) => exempt.includes(issuer))
-}
-
 /** Whether the user of an account has to add a second factor. Counts it. */
 function isStopped(
   { account, factors, state }: AccountRow,
@@ -186,13 +173,6 @@ function textsOf(
   return flags.csv ? csvOf(pages) : tableOf(pages, none)
 }
 
-const STATES: Record<AccountState, string> = {
-  active: 'active',
-  invited: 'invited',
-  no_link: 'no link',
-  temporary_password: 'temporary',
-  disabled: 'disabled',
-}
 const FACTORS = { totp: 'app', passkey: 'passkey' }
 const NONE = '–'
 

@@ -4,6 +4,7 @@
 
 import { lastSignIns } from '../account/activity.ts'
 import type { Settings } from '../config/load.ts'
+import type { Upstream } from '../config/schema/upstream.ts'
 import {
   type Factor,
   type Factors,
@@ -28,6 +29,15 @@ export type AccountState =
   | 'no_link'
   | 'temporary_password'
   | 'disabled'
+
+/** The states in words, as lists show them. */
+export const STATES: Record<AccountState, string> = {
+  active: 'active',
+  invited: 'invited',
+  no_link: 'no link',
+  temporary_password: 'temporary',
+  disabled: 'disabled',
+}
 
 /** An account in a list. */
 export interface AccountRow {
@@ -122,6 +132,89 @@ function stateOf(account: Account, isLinkOpen: boolean): AccountState {
 function typesOf(found: Factors | undefined, usable: Usable): Factor['type'][] {
   const { factors = [] } = found ? usable(found) : {}
   return [...new Set(factors.map(({ type }) => type))]
+}
+
+/**
+ * Whether all sign-ins of an account are at issuers that are in place of a
+ * second factor.
+ */
+export function isExempt(
+  { password, links = [] }: Account,
+  upstreams: Record<string, Upstream>,
+): boolean {
+  if (password !== undefined || !links.length) return false
+  const exempt = Object.values(upstreams)
+    .filter(({ second_factor }) => second_factor === 'exempt')
+    .map(({ issuer }) => issuer)
+  return links.every(({ issuer }) => exempt.includes(issuer))
+}
+
+/**
+ * Accounts that were counted. `isAll`: no time limit has ended the count before
+ * the last one.
+ */
+export interface Count {
+  total: number
+  isAll: boolean
+}
+
+/** Returns how many accounts have each state. */
+export async function countStates(
+  source: AccountSource,
+): Promise<Count & { states: Map<AccountState, number> }> {
+  const states = new Map<AccountState, number>()
+  const count = await countPages(source, async accounts => {
+    const links = await readLinks(source, accounts)
+    for (const account of accounts) {
+      const state = stateOf(account, links.has(account.id))
+      states.set(state, (states.get(state) ?? 0) + 1)
+    }
+  })
+  return { ...count, states }
+}
+
+/**
+ * Returns how many accounts can sign in today, and have to add a second factor
+ * once the settings require one.
+ */
+export async function countStopped(
+  source: AccountSource,
+  settings: Settings,
+  timeMs?: number,
+): Promise<Count & { stopped: number }> {
+  const usable = usableOnceRequired(settings)
+  let stopped = 0
+  const addPage = async (accounts: Account[]) => {
+    const able = accounts.filter(
+      account =>
+        account.enabled &&
+        !isWithoutSignIn(account) &&
+        !isExempt(account, settings.upstreams),
+    )
+    const all = await source.factors.readMany(able.map(({ id }) => id))
+    stopped += all.filter(found => !usable(found).factors.length).length
+  }
+  const count = await countPages(source, addPage, timeMs)
+  return { ...count, stopped }
+}
+
+/** A command does not wait longer for a count. */
+const COUNT_TIME_MS = 2_000
+
+/** Calls `addPage` with all accounts, or with those that are read in time. */
+async function countPages(
+  { directory }: AccountSource,
+  addPage: (accounts: Account[]) => Promise<void>,
+  timeMs = COUNT_TIME_MS,
+): Promise<Count> {
+  const end = performance.now() + timeMs
+  let total = 0
+  for await (const page of pagesOf(directory.all(), BATCH_RECORDS)) {
+    if (performance.now() > end) return { total, isAll: false }
+    await addPage(page)
+    total += page.length
+  }
+  return { total, isAll: true }
 }
 
 /** Returns until when links are open, by account. Only the invited have one. */

@@ -20,9 +20,10 @@ import { createMetrics } from '../operation/metrics.ts'
 import { openSigningKeys } from '../operation/signing-keys.ts'
 import type { OwnAccounts } from '../sign-in/directory.ts'
 import { openInstallation } from '../store/open.ts'
+import { countStopped } from './account-rows.ts'
 import { Failure, type Invocation } from './command.ts'
 import { folderNotes, printWithNotes } from './folder-notes.ts'
-import { openState } from './open-store.ts'
+import { openState, type State } from './open-store.ts'
 import { hint } from './output.ts'
 
 /**
@@ -73,8 +74,11 @@ export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
     if (!reading.settings) throw new ConfigError(reading.findings)
     await checkSettings(reading.settings)
     // A machine that checks a folder may have no access to the store.
+    const isRequired = reading.settings.sign_in.second_factor === 'required'
     const isAsked =
-      hasPasskeys(reading.settings.sign_in) || warnings.some(isAboutAttribute)
+      hasPasskeys(reading.settings.sign_in) ||
+      isRequired ||
+      warnings.some(isAboutAttribute)
     const state =
       isAsked && !folder ? await openState().catch(() => undefined) : undefined
     if (state) {
@@ -83,12 +87,32 @@ export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
       warnings = warnings.filter(
         one => !isAboutAttribute(one) || !used.has(one.key),
       )
+      if (isRequired)
+        warnings.push(...(await warnOfStopped(state, reading.settings)))
     }
     return { settings: reading.settings, findings: [], warnings }
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     return { findings: error.findings, warnings }
   }
+}
+
+/** Returns a warning if `second_factor: required` stops users. */
+async function warnOfStopped(
+  state: State,
+  settings: Settings,
+): Promise<Finding[]> {
+  if (settings.accounts.module) return []
+  const { stopped, total, isAll } = await countStopped(state, settings)
+  if (!stopped) return []
+  const count = isAll
+    ? `${stopped} of ${total} accounts have`
+    : `at least ${stopped} of the first ${total} accounts have`
+  const message = `${count} no second factor, and must add one at the next sign-in: npm run usher -- accounts list --without-second-factor`
+  const file = join(settings.folder, 'usher.yaml')
+  return [
+    { file, key: 'sign_in.second_factor', rule: 'second-factor', message },
+  ]
 }
 
 /** Returns the attributes that accounts have, as keys of `allow`. */

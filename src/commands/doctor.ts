@@ -228,6 +228,18 @@ function fixFor(code: string): string {
  */
 async function expiryAt(issuer: string, code: string): Promise<string> {
   if (code !== 'CERT_HAS_EXPIRED') return ''
+  const end = await certificateEnd(issuer)
+  if (!end) return ''
+  return `; its certificate expired on ${end.toISOString().slice(0, 10)}`
+}
+
+/**
+ * Returns when the certificate of an https issuer expires, valid or not;
+ * undefined if there is none.
+ */
+export async function certificateEnd(
+  issuer: string,
+): Promise<Date | undefined> {
   const { hostname, port } = new URL(issuer)
   const host = hostname.replace(/^\[|\]$/g, '')
   // Nothing is sent, and the date alone is read.
@@ -242,10 +254,9 @@ async function expiryAt(issuer: string, code: string): Promise<string> {
     await once(socket, 'secureConnect', {
       signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
     })
-    const { valid_to } = socket.getPeerCertificate()
-    return `; its certificate expired on ${new Date(valid_to).toISOString().slice(0, 10)}`
+    return new Date(socket.getPeerCertificate().valid_to)
   } catch {
-    return ''
+    return undefined
   } finally {
     socket.destroy()
   }

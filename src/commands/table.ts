@@ -349,6 +349,13 @@ export const COMMANDS: Command[] = [
     load: async () => (await import('./doctor.ts')).doctor,
   },
   {
+    name: 'status',
+    options: [JSON_OUTPUT],
+    about:
+      'one screen: the service and its configuration, the store, the keys and their next rotation, the accounts by state, open invitations, clients, and what expires within 30 days',
+    load: async () => (await import('./status.ts')).showStatus,
+  },
+  {
     name: 'grants list',
     args: [{ name: 'ACCOUNT' }],
     options: [JSON_OUTPUT],

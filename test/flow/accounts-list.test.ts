@@ -1,13 +1,15 @@
 // `accounts list`: the columns, the filters, and the reads of a large store.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ACTIVITY_SECONDS, keepActivity, lastSignIns } from '../../src/account/activity.ts'
-import { readRows } from '../../src/commands/account-rows.ts'
+import { countStopped, readRows } from '../../src/commands/account-rows.ts'
+import { readSettings } from '../../src/config/load.ts'
 import { createFactors, type Factor } from '../../src/features/factors/factors.ts'
 import { createLinks } from '../../src/features/links.ts'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import type { Account } from '../../src/sign-in/account.ts'
 import { openInstallation } from '../../src/store/open.ts'
 import { now } from '../../src/store/store.ts'
@@ -229,6 +231,64 @@ test('a sign-in is known for as long as the activity of an account is kept', asy
   const times = await lastSignIns(records, ['usr_1', 'usr_2', 'usr_3', 'usr_4'])
   expect(times).toEqual([undefined, at + 60, undefined, undefined])
   await store.close()
+})
+
+test('config check and accounts list name those whom second_factor: required stops', async () => {
+  const config = join(folder, 'required')
+  mkdirSync(config)
+  const methods = { methods: ['password', 'passkey', 'corp'] }
+  const corp = { issuer: LINKS[0]?.issuer, accounts: 'link', second_factor: 'exempt' }
+  const sign_in = { ...methods, second_factor: 'required' }
+  writeConfig(config, { ...withUpstreams({ corp }), usher: { sign_in }, clients: {} })
+  const check = await run(['src/cli.ts', 'config', 'check'], { USHER_CONFIG: config, USHER_STORE })
+  expect(check.code).toBe(0)
+  expect(check.stdout).toContain(
+    'sign_in.second_factor: 2 of 7 accounts have no second factor, and must add one at the next sign-in: ' +
+      'npm run usher -- accounts list --without-second-factor',
+  )
+  // A machine that checks another folder may have no access to the store.
+  const other = await run(['src/cli.ts', 'config', 'check', config], { USHER_STORE })
+  expect(other.stdout).not.toContain('second factor')
+})
+
+test('a count ends in time, and says so', async () => {
+  const { store, records } = await openInstallation(USHER_STORE, [])
+  const directory = directoryIn(records)
+  const links = createLinks(records, directory)
+  const source = { records, directory, links, factors: createFactors(records) }
+  const settings = await readSettings({ USHER_CONFIG: folder, USHER_STORE })
+  expect(await countStopped(source, settings)).toEqual({ stopped: 2, total: 7, isAll: true })
+  const none = { stopped: 0, total: 0, isAll: false }
+  expect(await countStopped(source, settings, -1)).toEqual(none)
+  await store.close()
+})
+
+test('status counts accounts by state, and lists secrets that expire', async () => {
+  const config = join(folder, 'status')
+  mkdirSync(config)
+  const at = now() + 5 * DAY
+  const until = `${new Date(at * 1000).toISOString().slice(0, 19)}Z`
+  const redirect_uris = ['https://wiki.example.org/callback']
+  const [hash, next] = ['one', 'next'].map(word =>
+    hashSecret(`the secret number ${word} of the wiki`),
+  )
+  const client_secret_hashes = [hash, { hash: next, until }]
+  const wiki = { client_id: 'wiki', client_name: 'Wiki', redirect_uris, client_secret_hashes }
+  writeConfig(config, { clients: { wiki } })
+  const env = { USHER_CONFIG: config, USHER_STORE, USHER_ISSUER: 'http://127.0.0.1:1' }
+  const { stdout, stderr } = await run(['src/cli.ts', 'status', '--json'], env)
+  expect(stderr).toBe('')
+  expect(JSON.parse(stdout)).toMatchObject({
+    service: expect.stringContaining('does not answer'),
+    keys: [],
+    accounts: {
+      ...{ total: 7, is_all: true, active: 3, invited: 1, no_link: 1 },
+      ...{ temporary_password: 1, disabled: 1 },
+    },
+    client_invitations: 0,
+    clients: [{ client_id: 'wiki', registered: false }],
+    expiring: [{ what: 'a secret of wiki', at }],
+  })
 })
 
 test('accounts list reads accounts while a client file has an error', async () => {

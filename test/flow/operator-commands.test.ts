@@ -78,6 +78,17 @@ test('accounts are exported as lines of JSON, and imported from them', SLOW, asy
   expect(await usernames()).toBe(before)
 })
 
+test('status shows the running service, its keys and accounts', SLOW, async () => {
+  const lines = (await run('usher status')).split('\n')
+  const of = (title: string) => lines.find(line => line.startsWith(`${title} `)) ?? ''
+  expect(of('issuer')).toContain(service.issuer)
+  expect(of('service')).toMatch(/ ready/)
+  expect(of('keys')).toMatch(/ (RS256|ES256|EdDSA) +(next|current) /)
+  expect(of('accounts')).toMatch(/ \d+ {2}\d+ (active|no link)/)
+  expect(of('clients')).toMatch(/ demo$/)
+  expect(lines.filter(line => line.length > 110)).toEqual([])
+})
+
 test('accounts are listed by the filters of the page', SLOW, async () => {
   await run('usher accounts set ada --email ada@example.org')
   expect(await run(block('accounts-list'))).toMatch(/^USERNAME .*\nada .* no link /)
