@@ -240,14 +240,14 @@ test('config check and accounts list name those whom second_factor: required sto
   const corp = { issuer: LINKS[0]?.issuer, accounts: 'link', second_factor: 'exempt' }
   const sign_in = { ...methods, second_factor: 'required' }
   writeConfig(config, { ...withUpstreams({ corp }), usher: { sign_in }, clients: {} })
-  const check = await run(['src/cli.ts', 'config', 'check'], { USHER_CONFIG: config, USHER_STORE })
+  const check = await runUsher(['config', 'check'], { USHER_CONFIG: config, USHER_STORE })
   expect(check.code).toBe(0)
   expect(check.stdout).toContain(
     'sign_in.second_factor: 2 of 7 accounts have no second factor, and must add one at the next sign-in: ' +
       'npm run usher -- accounts list --without-second-factor',
   )
   // A machine that checks another folder may have no access to the store.
-  const other = await run(['src/cli.ts', 'config', 'check', config], { USHER_STORE })
+  const other = await runUsher(['config', 'check', config], { USHER_STORE })
   expect(other.stdout).not.toContain('second factor')
 })
 
@@ -276,7 +276,7 @@ test('status counts accounts by state, and lists secrets that expire', async () 
   const wiki = { client_id: 'wiki', client_name: 'Wiki', redirect_uris, client_secret_hashes }
   writeConfig(config, { clients: { wiki } })
   const env = { USHER_CONFIG: config, USHER_STORE, USHER_ISSUER: 'http://127.0.0.1:1' }
-  const { stdout, stderr } = await run(['src/cli.ts', 'status', '--json'], env)
+  const { stdout, stderr } = await runUsher(['status', '--json'], env)
   expect(stderr).toBe('')
   expect(JSON.parse(stdout)).toMatchObject({
     service: expect.stringContaining('does not answer'),
