@@ -28,6 +28,7 @@ const LONG_LISTS = [
     'passkeys',
     'session',
     'sign-out-plan',
+    'token-crash',
     'upstream-assertions',
     'upstream-attacks',
     'upstream-claims',
@@ -61,8 +62,10 @@ const SLOW = [
     'deploy',
     'doctor',
     'explain-request',
+    'folder-of-service',
     'key-metrics',
     'key-rotation',
+    'mail-slow',
     'mail-tls',
     'operator-commands',
     'operator-events',
@@ -95,21 +98,19 @@ const LONGEST = [
   // Slow ones.
   'test/pages/accessibility.chromium.test.ts',
   'test/faults/faults.test.ts',
-  ...['store-backup', 'reload', 'operator-commands'].map(name => `test/flow/${name}.test.ts`),
-  'test/store/redis-checks.test.ts',
-  // Those of `npm test`. The first one waits for servers that answer late.
-  ...[
-    'mail-slow',
-    'interleavings',
-    'registration-keys-attacks',
-    'client-documents',
-    'interrupted',
-  ].map(name => `test/flow/${name}.test.ts`),
-  'test/pages/journey.chromium.test.ts',
-  ...['ending-races', 'egress', 'egress-addresses', 'upstream-attacks', 'odd-json'].map(
+  ...['mail-slow', 'store-backup', 'reload', 'operator-commands'].map(
     name => `test/flow/${name}.test.ts`,
   ),
-  'test/store/redis.test.ts',
+  'test/store/redis-checks.test.ts',
+  // Those of `npm test`.
+  ...['interleavings', 'passkeys', 'second-factors', 'client-documents', 'interrupted'].map(
+    name => `test/flow/${name}.test.ts`,
+  ),
+  'test/pages/journey.chromium.test.ts',
+  ...['large-index', 'refresh-tokens', 'redis'].map(name => `test/store/${name}.test.ts`),
+  ...['ending-races', 'token-crash', 'upstream-attacks', 'upstream-claims', 'egress'].map(
+    name => `test/flow/${name}.test.ts`,
+  ),
 ]
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]) {

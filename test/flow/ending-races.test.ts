@@ -24,7 +24,7 @@ import {
 } from '../support/people.ts'
 import { startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
-import { someOf } from '../support/some-of.ts'
+import { oneOf, someOf } from '../support/some-of.ts'
 import { PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 
 const SCOPE = 'openid profile offline_access'
@@ -201,10 +201,12 @@ async function expectEnded({ access_token = '', refresh_token }: Issued) {
   if (refresh_token) expect((await refresh(usher, refresh_token)).status).toBe(400)
 }
 
-describe.each([
+const STORES: [string, () => Promise<{ url: string; stop(): Promise<void> }>][] = [
   ['SQLite', async () => ({ url: 'sqlite::memory:', stop: async () => {} })],
   ['Redis', async () => startRedis({ port: (await freePorts(1))[0] })],
-])('on %s', (_, startStore) => {
+]
+
+describe.each(oneOf(STORES))('on %s', (_, startStore) => {
   let store: { url: string; stop(): Promise<void> }
   beforeAll(async () => {
     store = await startStore()

@@ -20,7 +20,7 @@ import { authorizationRequest, redeem, refresh, userinfo } from '../support/jour
 import { copyOf, credentials, isSignedIn, open, silently } from '../support/people.ts'
 import { startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
-import { placesOf } from '../support/some-of.ts'
+import { oneOf, placesOf } from '../support/some-of.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
 
 // Replaces the password hash, because the test signs in hundreds of times.
@@ -139,10 +139,12 @@ async function everywhere(
   expect(found).toEqual([])
 }
 
-describe.each([
+const STORES: [string, () => Promise<{ url: string; stop(): Promise<void> }>][] = [
   ['SQLite', async () => ({ url: 'sqlite::memory:', stop: async () => {} })],
   ['Redis', async () => startRedis({ port: (await freePorts(1))[0] })],
-])('on %s', (_, startStore) => {
+]
+
+describe.each(oneOf(STORES))('on %s', (_, startStore) => {
   let store: { url: string; stop(): Promise<void> }
   beforeAll(async () => {
     store = await startStore()

@@ -35,7 +35,7 @@ import {
   registered,
   registerNew,
 } from '../support/registration.ts'
-import { placesOf } from '../support/some-of.ts'
+import { oneOf, placesOf } from '../support/some-of.ts'
 import { stopping } from '../support/stopping.ts'
 import { PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 import * as wire from '../support/wire.ts'
@@ -517,10 +517,12 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
   },
 }
 
-describe.each([
+const STORES: [string, () => Promise<{ url: string; stop(): Promise<void> }>][] = [
   ['SQLite', async () => ({ url: 'sqlite::memory:', stop: async () => {} })],
   ['Redis', async () => startRedis({ port: (await freePorts(1))[0] })],
-])('on %s', (_, startStore) => {
+]
+
+describe.each(oneOf(STORES))('on %s', (_, startStore) => {
   let stop = async () => {}
   beforeAll(async () => {
     const store = await startStore()

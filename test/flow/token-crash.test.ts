@@ -8,6 +8,7 @@ import { authorize, tokens, userinfo } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
 import { startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
+import { oneOf } from '../support/some-of.ts'
 import { stopping } from '../support/stopping.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
@@ -133,7 +134,7 @@ async function stoppedAndRepeated(
   return isStopped
 }
 
-describe.each(STORES)('on %s', (_, open) => {
+describe.each(oneOf(STORES))('on %s', (_, open) => {
   describe.each(['30 s', '0 s'])('with a grace period of %s', grace => {
     test('a token request whose store stops at any write can be repeated', async () => {
       const { usher, stop } = await open(grace)

@@ -20,6 +20,11 @@ export function someOf<T>(list: T[], parts = 10): T[] {
   return list.filter((_, i) => i % step === first)
 }
 
+/** Returns one entry of the list, another one each week: of stores, on which all of a file runs. */
+export function oneOf<T>(list: T[]): T[] {
+  return isWhole ? list : list.filter((_, i) => i === Math.floor(SEED / 7) % list.length)
+}
+
 /** Returns the first place and the step of a loop over one of `parts` parts. */
 export function placesOf(parts: number): { first: number; step: number } {
   if (isWhole) return { first: 0, step: 1 }
