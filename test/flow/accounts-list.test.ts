@@ -18,8 +18,10 @@ import { directoryIn } from '../support/directory.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { writeConfig } from '../support/usher.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-list-'))
-const USHER_STORE = `sqlite:${join(folder, 'usher.db')}`
+const root = mkdtempSync(join(tmpdir(), 'usher-list-'))
+/** The config folder. */
+const folder = join(root, 'config')
+const USHER_STORE = `sqlite:${join(root, 'usher.db')}`
 const list = (...words: string[]) =>
   runUsher(['accounts', 'list', ...words], { USHER_CONFIG: folder, USHER_STORE })
 const names = async (...words: string[]) => {
@@ -42,6 +44,7 @@ const staff = { attributes: { groups: ['staff'] } }
 let signedIn: number
 
 beforeAll(async () => {
+  mkdirSync(folder)
   const corp = { issuer: LINKS[0]?.issuer, accounts: 'link', second_factor: 'exempt' }
   const sign_in = { second_factor: 'optional', methods: ['password', 'passkey', 'corp'] }
   writeConfig(folder, { ...withUpstreams({ corp }), usher: { sign_in }, clients: {} })
@@ -71,7 +74,7 @@ beforeAll(async () => {
   await directory.add({ username: 'corp' }, undefined, { links: LINKS, created: OLD })
   await store.close()
 }, 60_000)
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+afterAll(() => rmSync(root, { recursive: true, force: true }))
 
 const dayOf = (seconds: number) => new Date(seconds * 1000).toISOString().slice(0, 10)
 
@@ -124,7 +127,7 @@ test('--without-second-factor also says who is ready', async () => {
 })
 
 test('a passkey for another host is no second factor', async () => {
-  const env = { USHER_CONFIG: folder, USHER_STORE: `sqlite:${join(folder, 'former.db')}` }
+  const env = { USHER_CONFIG: folder, USHER_STORE: `sqlite:${join(root, 'former.db')}` }
   const { store, records } = await openInstallation(env.USHER_STORE, [])
   const { id } = await directoryIn(records).add({ username: 'ada' }, password)
   await createFactors(records).add(id, { ...passkey, host: 'former.example.org' })
@@ -175,7 +178,7 @@ test('filters that find nothing, or are wrong, say so', async () => {
 })
 
 test('a control character of an attribute does not reach the terminal', async () => {
-  const env = { USHER_CONFIG: folder, USHER_STORE: `sqlite:${join(folder, 'strange.db')}` }
+  const env = { USHER_CONFIG: folder, USHER_STORE: `sqlite:${join(root, 'strange.db')}` }
   const { store, records } = await openInstallation(env.USHER_STORE, [])
   await directoryIn(records).add({
     username: 'ada',
@@ -234,7 +237,7 @@ test('a sign-in is known for as long as the activity of an account is kept', asy
 })
 
 test('config check and accounts list name those whom second_factor: required stops', async () => {
-  const config = join(folder, 'required')
+  const config = join(root, 'required')
   mkdirSync(config)
   const methods = { methods: ['password', 'passkey', 'corp'] }
   const corp = { issuer: LINKS[0]?.issuer, accounts: 'link', second_factor: 'exempt' }
@@ -264,7 +267,7 @@ test('a count ends in time, and says so', async () => {
 })
 
 test('status counts accounts by state, and lists secrets that expire', async () => {
-  const config = join(folder, 'status')
+  const config = join(root, 'status')
   mkdirSync(config)
   const at = now() + 5 * DAY
   const until = `${new Date(at * 1000).toISOString().slice(0, 19)}Z`
