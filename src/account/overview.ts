@@ -14,10 +14,13 @@ import type { Words } from '../pages/words.ts'
 import type { Account } from '../sign-in/account.ts'
 import type { SignedIn, Site } from '../sign-in/site.ts'
 import { newSignIn, recentActivity, shownActivity } from './activity.ts'
-import type {
-  FactorsOfAccount,
-  MethodsOfAccount,
-  Protection,
+import {
+  type FactorsOfAccount,
+  type MethodsOfAccount,
+  type Protection,
+  protectionOf,
+  shownVerdict,
+  type Verdict,
 } from './security.ts'
 import { browsersOf, nameOf, shownNetwork } from './signed-in-browsers.ts'
 
@@ -33,7 +36,7 @@ declare module '../pages/page-data.ts' {
         /** A sign-in that the user may not know, as text. */
         newSignIn?: string
         /** Whether the protection is enough, as text. */
-        verdict: { text: string; isEnough: boolean }
+        verdict: Verdict
         rows: SecurityRow[]
       }
       /** The applications that the user can open from here, by name. */
@@ -57,21 +60,6 @@ interface SecurityRow {
   action?: string
 }
 
-/**
- * Returns whether the protection of an account is enough: the end of the key of
- * a text, `security.VERDICT`.
- */
-export function verdictOf(protection: Protection) {
-  const { passkeys, apps, hasPassword, recoveryCodes } = protection
-  if (!hasPassword) return passkeys ? 'enough' : 'elsewhere'
-  if (passkeys === undefined && apps === undefined) return 'password_only'
-  if (!passkeys && !apps) return 'no_factor'
-  if (protection.isPasswordEnough) return 'passkey_beside'
-  return recoveryCodes ? 'enough' : 'no_codes'
-}
-
-/** The verdicts that ask the user to do something. */
-const NOT_ENOUGH = ['no_factor', 'no_codes']
 /** The activity on this page. */
 const LATEST = 2
 
@@ -103,17 +91,6 @@ export function homePage(
       facts: facts.filter(({ value }) => value),
       edit: editPath(account),
       confirm: isToConfirm ? PLACES.confirmAddress : undefined,
-    }
-  }
-
-  /** Returns the protection of the account by what is on. */
-  async function protectionOf(account: Account): Promise<Protection> {
-    const own = await factors?.protectionOf(account)
-    return {
-      hasPassword: account.password !== undefined,
-      recoveryCodes: 0,
-      isPasswordEnough: false,
-      ...own,
     }
   }
 
@@ -196,14 +173,10 @@ export function homePage(
   ): Promise<PageData['account']['security']> {
     const { account } = user
     const words = views.words(ctx)
-    const protection = await protectionOf(account)
-    const verdict = verdictOf(protection)
+    const protection = await protectionOf(account, factors)
     return {
       newSignIn: newcomer && newSignInText(words, newcomer),
-      verdict: {
-        text: words.t(`security.${verdict}`),
-        isEnough: !NOT_ENOUGH.includes(verdict),
-      },
+      verdict: shownVerdict(words, protection),
       rows: [
         ...passwordRow(words, account),
         ...factorRows(words, protection),

@@ -4,6 +4,7 @@
 import type { Context } from 'koa'
 import type { Form } from '../operation/forms.ts'
 import { type PageData, PLACES } from '../pages/page-data.ts'
+import type { Words } from '../pages/words.ts'
 import type { Account } from '../sign-in/account.ts'
 import type { SignedIn, Site, Submitted } from '../sign-in/site.ts'
 import type { Pages } from './page-feature.ts'
@@ -12,6 +13,7 @@ import { elsewhereOf } from './sessions.ts'
 declare module '../pages/page-data.ts' {
   interface PageData {
     security: {
+      verdict: Verdict
       /** Absent: the account has no password here. */
       password?: { changed?: When }
       /** Absent: second factors and passkeys are off. */
@@ -115,6 +117,51 @@ export interface FactorsOfAccount extends SecurityPart<FactorsSection> {
   protectionOf(account: Account): Promise<FactorProtection>
 }
 
+/** Whether the protection of an account is enough, as text. */
+export interface Verdict {
+  text: string
+  isEnough: boolean
+}
+
+/** The verdicts that ask the user to do something. */
+const NOT_ENOUGH = ['no_factor', 'no_codes']
+
+/** Returns how an account is protected, by what is on. */
+export async function protectionOf(
+  account: Account,
+  factors?: FactorsOfAccount,
+): Promise<Protection> {
+  const own = await factors?.protectionOf(account)
+  return {
+    hasPassword: account.password !== undefined,
+    recoveryCodes: 0,
+    isPasswordEnough: false,
+    ...own,
+  }
+}
+
+/**
+ * Returns whether the protection of an account is enough: the end of the key of
+ * a text, `security.VERDICT`.
+ */
+function verdictOf(protection: Protection) {
+  const { passkeys, apps, hasPassword, recoveryCodes } = protection
+  if (!hasPassword) return passkeys ? 'enough' : 'elsewhere'
+  if (passkeys === undefined && apps === undefined) return 'password_only'
+  if (!passkeys && !apps) return 'no_factor'
+  if (protection.isPasswordEnough) return 'passkey_beside'
+  return recoveryCodes ? 'enough' : 'no_codes'
+}
+
+/** Returns whether the protection of an account is enough, as text. */
+export function shownVerdict({ t }: Words, protection: Protection): Verdict {
+  const verdict = verdictOf(protection)
+  return {
+    text: t(`security.${verdict}`),
+    isEnough: !NOT_ENOUGH.includes(verdict),
+  }
+}
+
 /** Adds the security page to a router. */
 export function addSecurityPage(
   pages: Pages,
@@ -131,6 +178,7 @@ export function addSecurityPage(
       password_changed === undefined ? undefined : words.date(password_changed)
     const ofFactors = factors?.outcomeOf(ctx)
     const data: PageData['security'] = {
+      verdict: shownVerdict(words, await protectionOf(user.account, factors)),
       password: password === undefined ? undefined : { changed },
       factors: await factors?.section(ctx, user),
       methods: await methods?.section(ctx, user),

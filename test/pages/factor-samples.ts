@@ -35,7 +35,15 @@ export function factorsSection(words: Words, changes: Partial<Section> = {}): Se
   return { passkeys, apps, accepted: '{}', isLast: false, left, ...changes }
 }
 
+const verdictOf = ({ t }: Words, key: string) => ({
+  text: t(`security.${key}`),
+  isEnough: key !== 'no_factor',
+})
 const security = (words: Words, factors: Partial<Section>, more: Partial<Security> = {}) => ({
+  verdict: verdictOf(
+    words,
+    factors.left === undefined && 'left' in factors ? 'no_factor' : 'enough',
+  ),
   password: { changed: words.date(TIME) },
   factors: factorsSection(words, factors),
   ...more,
@@ -66,8 +74,11 @@ export const factorStates = [
   state('security-last', 'security', words =>
     security(words, { isLast: true, apps: [], passkeys: factorsSection(words).passkeys?.slice(1) }),
   ),
-  state('security-password', 'security', () => ({ password: {} })),
-  state('security-outside', 'security', () => ({})),
+  state('security-password', 'security', words => ({
+    verdict: verdictOf(words, 'password_only'),
+    password: {},
+  })),
+  state('security-outside', 'security', words => ({ verdict: verdictOf(words, 'elsewhere') })),
   state('name-factor', 'name-factor', words => ({ ...addedApp(words), isAdded: false })),
   state('name-factor-added', 'name-factor', words => ({ ...addedApp(words), isAdded: true })),
   state('name-passkey-added', 'name-factor', ({ t }) => ({

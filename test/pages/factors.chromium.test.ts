@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { launchChromium, NO_COMPLAINTS, tabTo, waitForFocus } from '../support/chromium.ts'
 import { codeOf, factorsOf, nextCode } from '../support/factors.ts'
 import { words } from '../support/people.ts'
+import { createPreview } from '../support/preview.ts'
 import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 import { Visit } from '../support/visit.ts'
 
@@ -66,4 +67,29 @@ test.each([
   expect((await factorsOf(usher, ada)).factors).toHaveLength(1)
   expect(visit.complaints).toEqual(NO_COMPLAINTS)
   await visit.close()
+})
+
+test.each([
+  ['on a phone, a link opens the app, and the QR code is folded', true],
+  ['on a desktop, the QR code is in view, and the key is folded', false],
+])('%s, without JavaScript', async (_, isPhone) => {
+  const preview = await createPreview()
+  const context = await browser.newContext({
+    viewport: isPhone ? { width: 390, height: 800 } : { width: 1100, height: 800 },
+    hasTouch: isPhone,
+    isMobile: isPhone,
+    javaScriptEnabled: false,
+  })
+  await preview.answer(context)
+  const page = await context.newPage()
+  await preview.open(page, 'en', 'factor-app')
+  const link = page.getByRole('link', { name: words('factors.open') })
+  const code = page.getByRole('img', { name: words('factors.qr') })
+  const [first, folded] = isPhone ? [link, code] : [code, link]
+  await first.waitFor()
+  expect(await folded.isVisible()).toBe(false)
+  await page.getByText(words(isPhone ? 'factors.show_qr' : 'factors.secret')).click()
+  await folded.waitFor()
+  expect(await first.isVisible()).toBe(true)
+  await context.close()
 })

@@ -152,6 +152,7 @@ const browserName = ({ t }: Words) => t('sessions.browser', { browser: 'Firefox'
 function methods({ t }: Words, result?: string): PageData['security'] {
   const isWrong = result === 'failed' || result === 'taken'
   return {
+    verdict: { text: t('security.password_only'), isEnough: true },
     password: {},
     methods: {
       methods: METHODS.map(method => ({ ...method, isLinked: method.name === 'example' })),
@@ -433,7 +434,8 @@ export const STATES: State[] = [
   ),
   state('methods-last', 'security', words => {
     const { methods: shown = { methods: [] } } = methods(words)
-    return { methods: { ...shown, isLast: true } }
+    const verdict = { text: words.t('security.elsewhere'), isEnough: true }
+    return { verdict, methods: { ...shown, isLast: true } }
   }),
   state('activity', 'activity', activity),
   state('activity-none', 'activity', () => ({ days: [] })),
