@@ -144,7 +144,7 @@ export async function protectionOf(
  * Returns whether the protection of an account is enough: the end of the key of
  * a text, `security.VERDICT`.
  */
-function verdictOf(protection: Protection) {
+export function verdictOf(protection: Protection) {
   const { passkeys, apps, hasPassword, recoveryCodes } = protection
   if (!hasPassword) return passkeys ? 'enough' : 'elsewhere'
   if (passkeys === undefined && apps === undefined) return 'password_only'
