@@ -122,10 +122,8 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-const FAST = {
-  globalSetup: 'test/support/announce.ts',
-  alias: { '@node-rs/argon2': join(import.meta.dirname, 'support/argon2.ts') },
-}
+const alias = { '@node-rs/argon2': join(import.meta.dirname, 'support/argon2.ts') }
+const FAST = { globalSetup: 'test/support/announce.ts', alias }
 
 const project = (name: string, include: string[], more: object = {}, exclude: string[] = []) => ({
   extends: true as const,
@@ -158,7 +156,7 @@ export default defineConfig({
       ]),
       project('isolated', ISOLATED, { isolate: true }),
       project('sources', SOURCES),
-      ...(process.env.ALL === '1' ? [project('whole', LONG_LISTS, { isolate: true })] : []),
+      ...(process.env.ALL === '1' ? [project('whole', LONG_LISTS, { isolate: true, alias })] : []),
       project('timed', TIMED, { maxWorkers: 1, sequence: { groupOrder: 1 } }),
       project('slow', SLOW),
       project('upstream', UPSTREAM, { maxWorkers: 1 }),

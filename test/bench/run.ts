@@ -4,6 +4,7 @@
 
 import { parseArgs } from 'node:util'
 import { ON_REDIS, ON_SQLITE, THREE_ON_REDIS } from '../races/deployment.ts'
+import { exitOnSignals, isChosen, tableHead, tableRow } from '../support/program.ts'
 import { measureFlood } from './flood.ts'
 import { measureGuesses } from './guesses.ts'
 import { measureTiming } from './timing.ts'
@@ -22,16 +23,11 @@ const LIMITS = { difference: 3, auc: 0.55, slower: 2 }
 let failed = false
 const row = (isFine: boolean, ...cells: (string | number)[]) => {
   if (!isFine) failed = true
-  process.stdout.write(`| ${cells.join(' | ')} | ${isFine ? 'yes' : '**no**'} |\n`)
+  console.log(tableRow([...cells, isFine ? 'yes' : '**no**']))
 }
-const head = (...cells: string[]) =>
-  process.stdout.write(
-    `\n| ${[...cells, 'holds'].join(' | ')} |\n|${'---|'.repeat(cells.length + 1)}\n`,
-  )
-const chosen = (name: string) => values.only === '' || values.only.split(',').includes(name)
-
-// `exit` ends the child processes, which a signal alone would leave running.
-for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
+const head = (...cells: string[]) => console.log(`\n${tableHead([...cells, 'holds'])}`)
+const chosen = (name: string) => isChosen(values.only, name)
+exitOnSignals()
 
 for (const shape of chosen('timing') ? [ON_SQLITE, ON_REDIS] : []) {
   head(`timing, ${shape.name}`, 'median ms', 'from wrong password', 'AUC')

@@ -5,6 +5,7 @@ import { resolve } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { hash } from '@node-rs/argon2'
+import { exitOnSignals } from '../support/program.ts'
 import { freePort } from '../support/service.ts'
 import { PASSWORD } from '../support/usher.ts'
 import { createActor, REQUESTS } from './actor.ts'
@@ -176,8 +177,7 @@ function show({ place, story, texts }: Difference) {
   }
 }
 
-// `exit` ends the child processes, which a signal alone would leave running.
-for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
+exitOnSignals()
 
 const password_hash = await hash(PASSWORD)
 const names = walks.flatMap(walk =>

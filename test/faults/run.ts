@@ -1,6 +1,7 @@
 // `npm run test:faults -- --only F1,F6 --seconds 10,20` runs the faults one after another, and prints a table.
 
 import { parseArgs } from 'node:util'
+import { exitOnSignals, isChosen, tableRow } from '../support/program.ts'
 import { type Outcome, runFaults } from './experiment.ts'
 import { FAULTS } from './faults.ts'
 
@@ -12,13 +13,8 @@ const { values } = parseArgs({
   },
 })
 const [baseline = 4, recovery = 8] = values.seconds.split(',').map(Number)
-const wanted = values.only.split(',').filter(Boolean)
-const chosen = FAULTS.filter(({ id }) => !wanted.length || wanted.includes(id))
-
-// `exit` ends the child processes, which a signal alone would leave running.
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-  process.once(signal, () => process.exit(130))
-}
+const chosen = FAULTS.filter(({ id }) => isChosen(values.only, id))
+exitOnSignals()
 
 const COLUMNS: [string, (outcome: Outcome) => string | number][] = [
   ['fault', ({ id, name }) => `${id} ${name}`],
@@ -44,7 +40,7 @@ const COLUMNS: [string, (outcome: Outcome) => string | number][] = [
 
 const WIDTHS = COLUMNS.map(([title], i) => (i === 0 ? 34 : Math.max(title.length, 6)))
 const row = (cells: (string | number)[]) =>
-  `| ${cells.map((cell, i) => String(cell)[i ? 'padStart' : 'padEnd'](WIDTHS[i] ?? 0)).join(' | ')} |`
+  tableRow(cells.map((cell, i) => String(cell)[i ? 'padStart' : 'padEnd'](WIDTHS[i] ?? 0)))
 
 console.log(`baseline ${baseline} s, recovery ${recovery} s`)
 console.log(row(COLUMNS.map(([title]) => title)))

@@ -17,6 +17,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { parse } from 'yaml'
+import { exitOnSignals, formatMarkdown } from '../support/program.ts'
 import { createReach } from './reach.ts'
 
 interface Mutant {
@@ -59,7 +60,7 @@ const { values: options } = parseArgs({
 const all: Mutant[] = parse(readFileSync(options.list, 'utf8'))
 const checkout = resolve(options.checkout)
 const results = resolve(options.results ?? `mutants-${Date.now()}.jsonl`)
-const done = existsSync(results) ? readResults() : []
+const done = readResults()
 const isDone = (mutant: Mutant) =>
   done.some(
     ({ file, text, becomes }) =>
@@ -71,7 +72,7 @@ const wanted = sampled(
 
 const copy = mkdtempSync(join(tmpdir(), 'usher-mutants-'))
 process.once('exit', () => rmSync(copy, { recursive: true, force: true }))
-for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1))
+exitOnSignals()
 copyCheckout()
 const reaching = createReach(
   copy,
@@ -104,6 +105,7 @@ function sampled(list: Mutant[]): Mutant[] {
 }
 
 function readResults(): Result[] {
+  if (!existsSync(results)) return []
   const lines = readFileSync(results, 'utf8').trim().split('\n')
   return lines.filter(Boolean).map(line => JSON.parse(line))
 }
@@ -200,11 +202,11 @@ function printSummary(list: Result[]): void {
   const run = list.filter(({ outcome }) => outcome !== 'no such text')
   const kinds = Object.groupBy(run, ({ kind }) => kind)
   const folders = Object.groupBy(run, ({ file }) => file.split('/')[1] ?? '')
-  console.log('\n| | mutants | found |\n|---|---|---|')
-  for (const [name, some = []] of Object.entries({ ...kinds, ...folders, all: run })) {
+  const rows = Object.entries({ ...kinds, ...folders, all: run }).map(([name, some = []]) => {
     const found = some.filter(({ outcome }) => outcome === 'found' || outcome === 'timeout')
-    console.log(`| ${name} | ${some.length} | ${found.length} |`)
-  }
+    return [name, some.length, found.length]
+  })
+  console.log(`\n${formatMarkdown(['', 'mutants', 'found'], rows)}`)
   console.log(`\n${list.length - run.length} skipped: the checkout does not have their text.`)
   const missed = run.filter(({ outcome }) => outcome === 'not found' || outcome === 'no test')
   for (const { outcome, file, text, becomes } of missed)

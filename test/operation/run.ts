@@ -1,6 +1,7 @@
 // `npm run test:operation -- --only reloads` runs the operations of an operator under load.
 
 import { parseArgs } from 'node:util'
+import { exitOnSignals } from '../support/program.ts'
 import { memory } from './memory.ts'
 import { reloads } from './reloads.ts'
 import { restarts } from './restarts.ts'
@@ -16,10 +17,7 @@ const RUNS: Record<string, () => Promise<string[]>> = {
   memory: () => memory(Number(values.seconds)),
 }
 
-// `exit` ends the child processes, which a signal alone would leave running.
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-  process.once(signal, () => process.exit(130))
-}
+exitOnSignals()
 
 let failed = 0
 for (const [name, run] of Object.entries(RUNS)) {

@@ -2,6 +2,7 @@
 // and exits with 1 if there was a violation.
 
 import { parseArgs } from 'node:util'
+import { exitOnSignals } from '../support/program.ts'
 import {
   BEHIND_LINKS,
   type Deployment,
@@ -15,7 +16,7 @@ import { PAGE_RACES } from './page-races.ts'
 import { playRounds, type Race, type Result } from './race.ts'
 import { CLIENTS_AT_ONCE, RETRIES } from './retries.ts'
 import { SESSION_RACES } from './session-races.ts'
-import { formatMarkdown, formatTable, formatViolations } from './table.ts'
+import { formatTable, formatViolations, markdownOf } from './table.ts'
 import { TOKEN_RACES } from './token-races.ts'
 
 const { values } = parseArgs({
@@ -105,15 +106,14 @@ async function performTurn(deployment: Deployment, { race, n, rounds }: Turn): P
   return result
 }
 
-// `exit` ends the child processes, which a signal alone would leave running.
-for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
+exitOnSignals()
 
 const results: Result[] = []
 for (const stage of plan()) results.push(...(await perform(stage)))
 // Sorts by race, and within a race by deployment.
 const order = [...RACES, ...RETRIES].map(({ artefact }) => artefact)
 results.sort((a, b) => order.indexOf(a.artefact) - order.indexOf(b.artefact))
-process.stdout.write(`${(values.markdown ? formatMarkdown : formatTable)(results)}\n`)
+process.stdout.write(`${(values.markdown ? markdownOf : formatTable)(results)}\n`)
 const violations = formatViolations(results)
 process.stdout.write(violations ? `\n${violations}\n` : '\nNo violations.\n')
 process.exitCode = violations ? 1 : 0

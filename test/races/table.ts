@@ -1,5 +1,6 @@
 // Formats the results of races as a table, for a terminal or in Markdown.
 
+import { formatMarkdown } from '../support/program.ts'
 import type { Result } from './race.ts'
 
 const HEAD = [
@@ -19,10 +20,7 @@ export function formatTable(results: Result[]): string {
   return lines.map(line => line.map((cell, i) => cell.padEnd(widths[i] ?? 0)).join('  ')).join('\n')
 }
 
-export function formatMarkdown(results: Result[]): string {
-  const row = (cells: string[]) => `| ${cells.join(' | ')} |`
-  return [row(HEAD), row(HEAD.map(() => '---')), ...results.map(cells).map(row)].join('\n')
-}
+export const markdownOf = (results: Result[]) => formatMarkdown(HEAD, results.map(cells))
 
 /** Formats the violations: up to eight for each race. */
 export function formatViolations(results: Result[]): string {

@@ -1,4 +1,4 @@
-// Takes the place of @node-rs/argon2 in `npm test`. It computes each hash once: whether a password matches a
+// Takes the place of @node-rs/argon2 in `npm test` and in the whole lists. It computes each hash once: whether a password matches a
 // hash never changes, and the tests sign in thousands of times with the same ones.
 
 import { createRequire } from 'node:module'

@@ -3,6 +3,7 @@
 
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
+import { exitOnSignals } from '../../support/program.ts'
 import { type Contender, prepare } from './contender.ts'
 import { startFull } from './growth.ts'
 import { CLIENT_REQUESTS } from './requests.ts'
@@ -41,8 +42,7 @@ const usernames = Array.from({ length: Number(values.connections) + 1 }, (_, i) 
 const only = values.only.toLowerCase().split(',').filter(Boolean)
 let contenders: Contender[] = []
 
-// `exit` ends the child processes, which a signal alone would leave running.
-for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
+exitOnSignals()
 
 async function bench() {
   const results: Result[] = []

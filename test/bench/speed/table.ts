@@ -1,5 +1,6 @@
 // The table of the bench: absolute values of the first variant, and the ratios of the others to it.
 
+import { formatMarkdown } from '../../support/program.ts'
 import { median } from '../statistics.ts'
 import type { Figures } from './load.ts'
 import type { RedisCost } from './redis-cost.ts'
@@ -27,8 +28,7 @@ export function tableOf(ofProcesses: Result[]): string {
     results.map(result => [name, result.name, ...cellsOf(name, result, results[0])]),
   )
   const filled = rows.filter(([, , ...cells]) => cells.some(Boolean))
-  const lines = [COLUMNS, COLUMNS.map(() => '---'), ...filled]
-  return lines.map(cells => `| ${cells.join(' | ')} |\n`).join('')
+  return `${formatMarkdown(COLUMNS, filled)}\n`
 }
 
 /** Joins the runs of the processes of one variant, in their order. */
