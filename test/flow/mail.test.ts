@@ -656,7 +656,7 @@ describe('a notice', () => {
     await service.deliver('new')
     expect(server.state.received).toHaveLength(1)
     expect(server.state.received[0]?.content).toContain('Das Passwort wurde ge')
-    expect(server.state.received[0]?.content).toContain('Alle zweiten Faktoren')
+    expect(server.state.received[0]?.content).toContain('Alle Passkeys')
     await operated.usher('accounts set ada locale=fr')
     await operated.usher('accounts password ada')
     server.state.received = []
