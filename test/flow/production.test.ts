@@ -1,0 +1,100 @@
+// Runs the blocks of docs/production.md in their order, behind the nginx file that the page names. Hosts,
+// ports and paths are replaced by those of the test.
+
+import { execFile } from 'node:child_process'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, expect, test } from 'vitest'
+import { block, pages } from '../support/documents.ts'
+import { startProxy, stopProxy } from '../support/proxies.ts'
+import { freePorts } from '../support/redis-together.ts'
+import { type Service, startService } from '../support/service.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const root = mkdtempSync(join(tmpdir(), 'usher-production-'))
+/** In place of /opt/usher and /var/lib/usher. */
+const program = join(root, 'program')
+const state = join(root, 'state')
+
+let service: Service | undefined
+let proxy: Awaited<ReturnType<typeof startProxy>> | undefined
+afterAll(async () => {
+  if (proxy) await stopProxy(proxy)
+  await service?.stop()
+  rmSync(root, { recursive: true, force: true })
+})
+
+test('the page leads from nothing to a service that is checked, used and backed up', async () => {
+  for (const path of [program, state, join(root, 'nginx')]) mkdirSync(path)
+  for (const name of ['package.json', 'node_modules', 'src', 'docs']) {
+    symlinkSync(join(ROOT, name), join(program, name))
+  }
+  cpSync(join(ROOT, 'config'), join(program, 'config'), { recursive: true })
+  const [front = 0, port = 0, metrics = 0] = await freePorts(3)
+  const issuer = `https://localhost:${front}`
+  const env = {
+    ...process.env,
+    USHER_SECRET_FILE: join(program, 'secret'),
+    // nginx has a self-signed certificate.
+    NODE_TLS_REJECT_UNAUTHORIZED: '0',
+    NODE_NO_WARNINGS: '1',
+  }
+  const run = async (printed: string) => {
+    const script = printed
+      .replaceAll('https://id.example.org', issuer)
+      .replaceAll('/var/lib/usher', state)
+      .replaceAll('9464', String(metrics))
+    const words = ['-euo', 'pipefail', '-c', `${block('usher')}${script}`]
+    const { stdout, stderr } = await promisify(execFile)('bash', words, { cwd: program, env })
+    return stdout + stderr
+  }
+
+  expect(await run(block('production-config'))).toContain(`Nothing is wrong: ${issuer}`)
+  service = await startService({
+    USHER_CONFIG: join(program, 'config'),
+    USHER_SECRET_FILE: join(program, 'secret'),
+    PORT: String(port),
+    HOST: '127.0.0.1',
+  })
+  const place = { folder: join(root, 'nginx'), front, ports: [port] }
+  proxy = await startProxy('nginx-one-node.conf', place)
+
+  const checked = await run(block('production-check'))
+  expect(checked).toMatch(/✓ sign-in /)
+  expect(checked).not.toContain('✗')
+  expect(checked).toMatch(/^service +ready/m)
+  expect(checked).toMatch(/^keys +RS256 +current /m)
+  expect(checked).toContain(`certificate of ${issuer}`)
+
+  expect(await run(block('production-people'))).toMatch(/^grace +Grace Hopper .* invited /m)
+  const links = readFileSync(join(program, 'links.txt'), 'utf8')
+  expect(links).toMatch(new RegExp(`^grace ${issuer}/welcome/[\\w-]{65}$`, 'm'))
+  expect(links).toMatch(/^alan /m)
+
+  const application = await run(block('production-application'))
+  expect(application).toMatch(/^grace /m)
+  expect(application).not.toMatch(/^alan /m)
+  expect(application).toContain('the account has no password')
+  expect(readFileSync(join(program, 'wiki-secret'), 'utf8')).toMatch(/^[\w-]{43}\n$/)
+
+  expect(await run(block('production-factors'))).toContain(
+    'Without a second factor: 2 (2 invited).',
+  )
+  expect(await run(block('production-backup'))).toMatch(/^alan .*\n(.*\n)*grace /m)
+  const answer = await fetch(`http://127.0.0.1:${metrics}/metrics`)
+  expect(await answer.text()).toContain('usher_')
+}, 180_000)
+
+test('each step of the page that a test can run is run by the one above', () => {
+  const named = [...(pages.get('docs/production.md') ?? '').matchAll(/```sh (\S+)/g)]
+  expect(named.map(([, name]) => name)).toEqual([
+    'production-config',
+    'production-check',
+    'production-people',
+    'production-application',
+    'production-factors',
+    'production-backup',
+  ])
+})
