@@ -75,7 +75,7 @@ test('a username that exists in any spelling is refused', async () => {
 
 test('a short password, an invalid e-mail address and invalid JSON are refused with the reason', async () => {
   const short = await usher(['accounts', 'add', '--username', 'alan', '--password-stdin'], 'short')
-  expect(short).toMatchObject({ code: 1, stderr: 'A password has at least 12 bytes.\n' })
+  expect(short).toMatchObject({ code: 1, stderr: 'A password has at least 12 characters.\n' })
   const address = await usher(['accounts', 'add', '--username', 'alan', '--email', 'nowhere'])
   expect(address).toMatchObject({
     code: 1,

@@ -42,9 +42,12 @@ test('the list of common passwords has thousands that are long enough', () => {
   expect(entries.filter(entry => passwordProblem(entry) !== 'too_common')).toEqual([])
 })
 
-test('the length limits are in bytes', () => {
-  expect(passwordProblem('愛愛愛')).toBe('too_short')
-  expect(passwordProblem('愛愛愛愛')).toBeUndefined()
+test('a password has at least twelve characters in any script, and at most 1024 bytes', () => {
+  expect(passwordProblem('愛愛愛愛')).toBe('too_short')
+  expect(passwordProblem('привет')).toBe('too_short')
+  expect(passwordProblem('🙂'.repeat(11))).toBe('too_short')
+  expect(passwordProblem('e\u0301'.repeat(11))).toBe('too_short')
+  expect(passwordProblem('愛'.repeat(12))).toBeUndefined()
   expect(passwordProblem('🙂'.repeat(256))).toBeUndefined()
   expect(passwordProblem('🙂'.repeat(257))).toBe('too_long')
 })
