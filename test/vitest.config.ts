@@ -15,6 +15,7 @@ const SOURCES = ['architecture', 'documents', 'glossary', 'words'].map(
  * takes whole lists.
  */
 const LONG_LISTS = [
+  'test/store/large-index.test.ts',
   ...['corpus', 'values'].map(name => `test/unit/config-${name}.test.ts`),
   ...[
     'authorize-anonymous',

@@ -13,6 +13,7 @@ import { openSqliteStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
 import { directoryIn } from '../support/directory.ts'
 import { startRedis } from '../support/redis.ts'
+import { oneOf } from '../support/some-of.ts'
 import { fresh, now } from './store-suite.ts'
 
 /** Several pages of either store: 500 rows of SQLite, 10,000 names and 200 records of Redis. */
@@ -74,10 +75,12 @@ async function addMany(count: number, add: (i: number) => Promise<unknown>) {
   for (let i = 0; i < count; i += PAGE) await Promise.all(numbers.slice(i, i + PAGE).map(add))
 }
 
-describe.each([
+const STAGES: [string, () => Promise<Stage>][] = [
   ['SQLite', onSqlite],
   ['Redis', onRedis],
-])('%s', (_name, start) => {
+]
+
+describe.each(oneOf(STAGES))('%s', (_name, start) => {
   let stage: Stage
   let records: Records
   beforeAll(async () => {
