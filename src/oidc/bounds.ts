@@ -7,7 +7,7 @@
 //   1  add a row below, in the group of what it protects
 //   2  take the number from it where it is enforced, such as `createQuota(BOUNDS.keySets)` or
 //      `BOUNDS.bodies.max`
-//   3  run `npm run reference`, which writes the table of docs/trust-model.md
+//   3  run `npm run reference`, which writes the table of docs/reference/limits.md
 // Tests check that the document has this table, that `src` uses each row, and that each rate limiter has a row.
 //
 // Rules for a bound:
