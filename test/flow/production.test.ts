@@ -2,27 +2,41 @@
 // ports and paths are replaced by those of the test.
 
 import { execFile } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, expect, test } from 'vitest'
+import { makeCertificate } from '../support/certificates.ts'
 import { block, pages } from '../support/documents.ts'
+import { linkIn, type MailServer, type Received, startMailServer } from '../support/mail-server.ts'
 import { startProxy, stopProxy } from '../support/proxies.ts'
 import { freePorts } from '../support/redis-together.ts'
 import { type Service, startService } from '../support/service.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const root = mkdtempSync(join(tmpdir(), 'usher-production-'))
+/** A running service looks into the queue of mails every few seconds. */
+const WAIT = { timeout: 30_000, interval: 200 }
 /** In place of /opt/usher and /var/lib/usher. */
 const program = join(root, 'program')
 const state = join(root, 'state')
 
 let service: Service | undefined
+let mail: MailServer | undefined
 let proxy: Awaited<ReturnType<typeof startProxy>> | undefined
 afterAll(async () => {
   if (proxy) await stopProxy(proxy)
   await service?.stop()
+  await mail?.close()
   rmSync(root, { recursive: true, force: true })
 })
 
@@ -34,6 +48,14 @@ test('the page leads from nothing to a service that is checked, used and backed 
   cpSync(join(ROOT, 'config'), join(program, 'config'), { recursive: true })
   const [front = 0, port = 0, metrics = 0] = await freePorts(3)
   const issuer = `https://localhost:${front}`
+  const { cert, key } = makeCertificate(root, 'localhost')
+  mail = await startMailServer({
+    ...{ disabledCommands: [], allowInsecureAuth: false },
+    ...{ cert: readFileSync(cert), key: readFileSync(key) },
+  })
+  const { received } = mail.state
+  const smtp = `localhost, port: ${mail.port}`
+  writeFileSync(join(program, 'smtp-password'), 'letters\n')
   const env = {
     ...process.env,
     USHER_SECRET_FILE: join(program, 'secret'),
@@ -45,6 +67,8 @@ test('the page leads from nothing to a service that is checked, used and backed 
     const script = printed
       .replaceAll('https://id.example.org', issuer)
       .replaceAll('/var/lib/usher', state)
+      .replaceAll('/opt/usher', program)
+      .replaceAll('smtp.example.org, port: 587', smtp)
       .replaceAll('9464', String(metrics))
     const words = ['-euo', 'pipefail', '-c', `${block('usher')}${script}`]
     const { stdout, stderr } = await promisify(execFile)('bash', words, { cwd: program, env })
@@ -55,6 +79,7 @@ test('the page leads from nothing to a service that is checked, used and backed 
   service = await startService({
     USHER_CONFIG: join(program, 'config'),
     USHER_SECRET_FILE: join(program, 'secret'),
+    NODE_EXTRA_CA_CERTS: cert,
     PORT: String(port),
     HOST: '127.0.0.1',
   })
@@ -73,6 +98,11 @@ test('the page leads from nothing to a service that is checked, used and backed 
   expect(links).toMatch(new RegExp(`^grace ${issuer}/welcome/[\\w-]{65}$`, 'm'))
   expect(links).toMatch(/^alan /m)
 
+  await run(block('production-mail'))
+  await expect.poll(() => received.map(({ to }) => to), WAIT).toEqual(['barbara@example.org'])
+  expect(received[0]?.isEncrypted).toBe(true)
+  expect(linkIn(received[0] as Received)).toMatch(/^\/welcome\//)
+
   const application = await run(block('production-application'))
   expect(application).toMatch(/^grace /m)
   expect(application).not.toMatch(/^alan /m)
@@ -80,7 +110,7 @@ test('the page leads from nothing to a service that is checked, used and backed 
   expect(readFileSync(join(program, 'wiki-secret'), 'utf8')).toMatch(/^[\w-]{43}\n$/)
 
   expect(await run(block('production-factors'))).toContain(
-    'Without a second factor: 2 (2 invited).',
+    'Without a second factor: 3 (3 invited).',
   )
   expect(await run(block('production-backup'))).toMatch(/^alan .*\n(.*\n)*grace /m)
   const answer = await fetch(`http://127.0.0.1:${metrics}/metrics`)
@@ -93,6 +123,7 @@ test('each step of the page that a test can run is run by the one above', () => 
     'production-config',
     'production-check',
     'production-people',
+    'production-mail',
     'production-application',
     'production-factors',
     'production-backup',
