@@ -1,11 +1,11 @@
 // All commands, in the order of the help: names, arguments, options,
-// descriptions, functions. cli.ts reads words by this table, and prints the
+// descriptions, functions. run.ts reads words by this table, and prints the
 // help from it. The file of a command is loaded when the command is called.
 //
 // The folder commands/: what operators do on the command line. Not here: what a
 // running service does.
 //
-//   cli.ts            finds the row of this table, and reads arguments and options
+//   run.ts            finds the row of this table, and reads arguments and options
 //     open-store.ts   opens the store, where the command needs one
 //       NOUN.ts       does the work
 //         output.ts   prints lines, or JSON

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import pLimit from 'p-limit'
-import { runCommand } from '../../src/cli.ts'
+import { runCommand } from '../../src/commands/run.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
