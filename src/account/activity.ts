@@ -183,17 +183,6 @@ export async function lastSignIns(
   })
 }
 
-/** Returns the means of an event; undefined if its text does not name it. */
-function factorOf(
-  event: Activity['event'],
-  audit: NotedEvent,
-): Activity['factor'] {
-  if (!WITH_FACTOR.includes(event)) return undefined
-  const found = FACTORS.find(name => name === audit.factor)
-  const isPassword = event === 'sign_in_succeeded' && !audit.upstream
-  return found ?? (isPassword ? 'password' : undefined)
-}
-
 /** Keeps an audit event if it is about an account, and one that users see. */
 export async function keepActivity(
   records: Records,
@@ -207,7 +196,12 @@ export async function keepActivity(
   if (event === 'session_ended' && upstream) return
   const isSignIn = event === 'sign_in_succeeded'
   const isUpstream = isSignIn && typeof upstream === 'string'
-  const factor = factorOf(event, audit)
+  const named = WITH_FACTOR.includes(event)
+    ? FACTORS.find(name => name === audit.factor)
+    : undefined
+  const isPassword = isSignIn && !isUpstream
+  const password = isPassword ? ('password' as const) : undefined
+  const factor = named ?? password
   const about = {
     event,
     clientInfo,

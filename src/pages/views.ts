@@ -76,14 +76,6 @@ const MENU = [
 export const areasInOrder = (areas: Area[]) =>
   areas.toSorted((a, b) => MENU.indexOf(a.path) - MENU.indexOf(b.path))
 
-/** Whether the menu of this page has the entry. */
-function isShown(area: Area, { state, path }: Context): boolean {
-  const { account, waiting = 0 } = state
-  if (account && area.isFor?.(account) === false) return false
-  if (area.path !== PLACES.requests) return true
-  return waiting > 0 || path.startsWith(PLACES.requests)
-}
-
 /**
  * A client as pages show it. `isUnchecked`: it registered itself, and its
  * metadata is unverified.
@@ -315,11 +307,16 @@ export function createViews(
     status = 200,
   ) {
     const { account, csrf, clientId = '', log, waiting = 0 } = ctx.state
+    const isOfRequests = ctx.path.startsWith(PLACES.requests)
     ctx.status = status
     ctx.type = 'html'
     ctx.set('Cache-Control', 'no-store')
     const shown = {
-      areas: additions.areas.filter(area => isShown(area, ctx)),
+      areas: additions.areas.filter(({ path, isFor }) => {
+        if (account && isFor?.(account) === false) return false
+        // The menu has the requests while one waits, and on their pages.
+        return path !== PLACES.requests || waiting > 0 || isOfRequests
+      }),
       waiting,
       user: account && { username: account.username, name: account.name },
       csrf,
