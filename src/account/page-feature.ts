@@ -38,7 +38,7 @@ export interface PageFeature extends Feature, Notifier {
   ): Promise<ClientMetadata | undefined>
 
   /**
-   * By name. The page of a step answers with `completeSignIn`
+   * By name. The page of a step before the session answers with `answerAfter`
    * (sign-in/flow.ts).
    */
   prompts?: Record<string, PromptSettings & { page(site: Site): PromptPage }>

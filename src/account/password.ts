@@ -118,7 +118,7 @@ export function newPasswordPage(
         client_id: clientId,
         account: account.id,
       })
-      return flow.completeSignIn(account, step.login, 'change_password')
+      return flow.answerAfter('change_password', account, step.login)
     },
   }
 }

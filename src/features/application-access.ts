@@ -73,7 +73,7 @@ function noAccessPage({ provider, interactions, views }: Site): PromptPage {
       // Admitted since, or the account or the client is gone: the next check
       // decides.
       if (!detail)
-        return views.navigate(ctx, await interactions.finish(ctx, {}))
+        return views.navigate(ctx, await interactions.saveAnswer(ctx, {}))
       const { error } = isOff(known) ? OFF : NO_ACCESS
       Object.assign(log, { client_id: clientId, error, detail })
       const client = await views.nameOf(ctx, clientId)

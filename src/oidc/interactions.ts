@@ -78,7 +78,10 @@ const FIRST_PAGE_SECONDS = 10
 /** Checks of the login prompt that fail for every user but one. */
 const USER_CHECKS = ['id_token_hint', 'claims_id_token_sub_value']
 
-/** A pending interaction. Nothing in it comes from the browser. */
+/**
+ * A pending interaction. The page cannot change it. `params`, `loginHint` and
+ * `uiLocales` are as the request sent them: untrusted.
+ */
 export type Interaction = Awaited<ReturnType<typeof describeInteraction>>
 
 /**
@@ -128,7 +131,7 @@ export function createInteractions(provider: Provider, settings: Deployment) {
      * on. It names the client: if the interaction expires on the way, the page
      * that says so links to it.
      */
-    async finish(
+    async saveAnswer(
       ctx: Context,
       outcome: Outcome,
       uid?: string,

@@ -112,11 +112,11 @@ export const accountCounter = (id: string) => `account ${id}`
 /** Name of the counter of the network of an address. */
 export const networkCounter = (ip: string) => `network ${networkOf(ip)}`
 
-/** The sign-in with a right password. `isPart`: a second factor follows. */
+/** The sign-in with a right password. `isFactorDue`: see `Flow`. */
 interface Checked {
   account: Account
   login: Login
-  isPart: boolean
+  isFactorDue: boolean
 }
 
 /** A failed attempt. `known`: the account, if the name has one. */
@@ -138,7 +138,7 @@ type Succeed = (done: 'part' | 'whole') => Promise<void>
 export function createAuthentication(
   { records, directory, settings, attempts, failureTimes }: Dependencies,
   signatures: Signatures,
-  { needsFactor }: Flow,
+  { isFactorDue }: Flow,
   factors?: SecondFactors,
 ) {
   const { security, development, sign_in } = settings
@@ -163,8 +163,12 @@ export function createAuthentication(
     browsers.remember(ctx, account, Math.max(since, added + 1))
   }
 
-  /** Remembers the browser, and logs the sign-in. `since`: epoch seconds. */
-  async function complete(
+  /**
+   * Remembers the browser, and logs `sign_in_succeeded`: the methods prove who
+   * the user is. A temporary password is changed after it, before the session.
+   * `since`: epoch seconds of the sign-in.
+   */
+  async function noteSuccess(
     ctx: Context,
     account: Account,
     since: number,
@@ -221,9 +225,9 @@ export function createAuthentication(
       amr: ['pwd'],
       acr: PASSWORD_ACR,
     }
-    const isPart = await needsFactor(account, login)
-    await succeed(isPart ? 'part' : 'whole')
-    return { account, login, isPart }
+    const isDue = await isFactorDue(account, login)
+    await succeed(isDue ? 'part' : 'whole')
+    return { account, login, isFactorDue: isDue }
   }
 
   /**
@@ -306,7 +310,7 @@ export function createAuthentication(
     ctx.throw(429, { error: 'temporarily_unavailable', error_description })
   }
 
-  return { check, count, countNoGuess, complete, countForm, remember }
+  return { check, count, countNoGuess, noteSuccess, countForm, remember }
 }
 
 /** Accounts of one browser. */

@@ -1,20 +1,22 @@
-// The flow of a sign-in: `next` decides which step follows, and nothing else
-// does.
+// The flow of a sign-in: `next` decides which step follows, until the user has
+// a session. After it, the order of the prompts decides: oidc/policy.ts.
 //
 // A *step* is what the user has to do next. It has a page; the library calls it
 // a prompt. A *method* is the means by which a step proves who the user is: the
 // password, a passkey, an app, a recovery code, an upstream issuer. The `amr`
 // of a sign-in names its methods.
 //
+//   next, this file                                        policy.ts
 //                                                          ┌ SESSION ────────────────────────┐
 //   login ──→ second_factor ──→ change_password ──→ session ──→ step_up ──→ consent ──→ client
 //     ↑       use or add one    replace a temporary            │ use or add one
 //     └────────────────────────────────────────────────────────┘ to add one, after an old sign-in
 //
-// - Steps never route to one another. Each answers with `completeSignIn`, which asks `next`.
+// - Each step before the session answers with `answerAfter`, which asks `next`. Steps never route to one another.
 // - The user has no session before the last step of the sign-in.
 // - The second factor comes first: a temporary password that was stolen must not be enough to replace it.
 // - Before `login`, users may choose an account (select_account) or ask for one (create). Both lead to `login`.
+// - Whether `step_up` is needed, and whether a sign-in comes before it: features/factors/step-up.ts.
 //
 // The folder sign-in/: accounts, passwords, limits of attempts, the pages of an
 // authorization request, consent. Not here: what only some installations need
@@ -26,17 +28,8 @@ import type { Login, Outcome } from '../oidc/interactions.ts'
 import { methodOf, PASSWORD } from '../oidc/vocabulary.ts'
 import type { Account } from './account.ts'
 
-/**
- * A step, by the name of its prompt. `session`: no step is left before the
- * session.
- */
-export type Step =
-  | 'login'
-  | 'second_factor'
-  | 'change_password'
-  | 'session'
-  | 'step_up'
-  | 'consent'
+/** A step before the session, by the name of its prompt. */
+export type Step = 'login' | 'second_factor' | 'change_password'
 
 /**
  * The second factor that a sign-in lacks. `use`: the account has the factor;
@@ -45,53 +38,29 @@ export type Step =
 export type FactorNeed = 'none' | 'use' | 'add'
 
 /** The facts that decide the next step. */
-export type SignInState =
-  /** No user has signed in. */
-  | { at: 'start' }
-  /**
-   * The user has answered `answered`. `factor`: what the rules of the account
-   * still require.
-   */
-  | {
-      at: 'login'
-      answered: Step
-      factor: FactorNeed
-      hasTemporaryPassword: boolean
-    }
-  /** The user has a session. `factor`: what the request requires beyond it. */
-  | { at: 'session'; factor: FactorNeed; mayAddFactor: boolean }
-
-type At<P extends SignInState['at']> = Extract<SignInState, { at: P }>
-
-/**
- * Returns the step that follows. The library skips `consent` if nothing is left
- * to ask.
- */
-export function next(state: SignInState): Step {
-  if (state.at === 'start') return 'login'
-  return state.at === 'login' ? beforeSession(state) : inSession(state)
+export interface SignInState {
+  /** The step that the user has answered. */
+  from: Step
+  /** What the rules of the account still require. */
+  factor: FactorNeed
+  hasTemporaryPassword: boolean
 }
 
-function beforeSession({
-  answered,
+/** Returns the step that follows; `session` if none is left. */
+export function next({
+  from,
   factor,
   hasTemporaryPassword,
-}: At<'login'>): Step {
-  const isFirst = answered === 'login'
+}: SignInState): Step | 'session' {
+  const isAfterLogin = from === 'login'
   // Another browser may have added a factor while this one waited for the new
   // password.
-  const isAddedMeanwhile = answered === 'change_password' && factor === 'use'
-  if (factor !== 'none' && (isFirst || isAddedMeanwhile)) return 'second_factor'
-  if (hasTemporaryPassword && answered !== 'change_password')
+  const isAddedMeanwhile = from === 'change_password' && factor === 'use'
+  if (factor !== 'none' && (isAfterLogin || isAddedMeanwhile))
+    return 'second_factor'
+  if (hasTemporaryPassword && from !== 'change_password')
     return 'change_password'
   return 'session'
-}
-
-function inSession({ factor, mayAddFactor }: At<'session'>): Step {
-  if (factor === 'none') return 'consent'
-  // An open browser must not be enough to add a factor.
-  if (factor === 'add' && !mayAddFactor) return 'login'
-  return 'step_up'
 }
 
 /**
@@ -145,26 +114,27 @@ export function createFlow(factors?: SecondFactors) {
   return {
     /**
      * Returns the answer that leads from a step of a sign-in to the next one,
-     * or to the session.
+     * or to the session. `login`: the sign-in so far.
      */
-    async completeSignIn(
+    async answerAfter(
+      from: Step,
       account: Account,
       login: Login,
-      answered: Step,
     ): Promise<Outcome> {
       const factor = await neededFactor(account, login)
       const hasTemporaryPassword = signedInTemporarily(account, login)
-      const name = next({ at: 'login', answered, factor, hasTemporaryPassword })
-      // Both answers also replace an earlier sign-in of the same interaction.
+      const name = next({ from, factor, hasTemporaryPassword })
+      // `saveAnswer` merges it into the earlier answers of the interaction: an
+      // explicit `undefined` removes the sign-in that one of them has.
       if (name === 'session') return { login, step: undefined }
       return { login: undefined, step: { name, login } }
     },
 
     /**
-     * Whether a second factor follows the sign-in: limits and the audit log
-     * count it as incomplete before.
+     * Whether a second factor follows `login`: until then the sign-in is
+     * incomplete for the limits of attempts and for the audit log.
      */
-    async needsFactor(account: Account, login: Login): Promise<boolean> {
+    async isFactorDue(account: Account, login: Login): Promise<boolean> {
       return (await neededFactor(account, login)) !== 'none'
     },
   }

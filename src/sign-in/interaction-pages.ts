@@ -83,7 +83,8 @@ export function createInteractionPages(
         pageOf(ctx, interaction).submit(ctx, interaction, form)
       const isCancelled = form.value('decision') === 'cancel'
       const outcome = isCancelled ? { error: 'access_denied' } : await submit()
-      if (outcome) views.navigate(ctx, await interactions.finish(ctx, outcome))
+      if (outcome)
+        views.navigate(ctx, await interactions.saveAnswer(ctx, outcome))
     },
   }
 }

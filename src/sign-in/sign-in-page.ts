@@ -1,6 +1,6 @@
 // Sign-in: the fields for a password, and a button for each other method. Every
 // method reports the same, so that `acr_values`, `max_age` and `prompt=login`
-// do not depend on it, and answers with `completeSignIn` (flow.ts).
+// do not depend on it, and answers with `answerAfter` (flow.ts).
 
 import type { Context } from 'koa'
 import type { Upstream } from '../config/schema/upstream.ts'
@@ -214,7 +214,7 @@ export function signInPage(
   ) {
     const done = await passkeys.signIn(ctx, interaction, answer)
     if ('login' in done)
-      return flow.completeSignIn(done.account, done.login, 'login')
+      return flow.answerAfter('login', done.account, done.login)
     return render(ctx, interaction, {
       ...done,
       problem: 'passkey_failed',
@@ -237,9 +237,10 @@ export function signInPage(
         problem: 'failed',
         status: 400,
       })
-    const { account, login, isPart } = checked
-    if (!isPart) await authentication.complete(ctx, account, login.ts, about)
-    return flow.completeSignIn(account, login, 'login')
+    const { account, login, isFactorDue } = checked
+    if (!isFactorDue)
+      await authentication.noteSuccess(ctx, account, login.ts, about)
+    return flow.answerAfter('login', account, login)
   }
 
   return {

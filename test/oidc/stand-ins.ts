@@ -75,6 +75,6 @@ export function signInAtOnce(interactions: ReturnType<typeof createInteractions>
     const login = { accountId: ADA.id, ts: now(), amr: ['pwd'] }
     const decision = { ...prompt.details, declined: [] } as never
     const outcome = prompt.name === 'login' ? { login } : { consent: { decision, accountId } }
-    ctx.redirect(await interactions.finish(ctx, outcome))
+    ctx.redirect(await interactions.saveAnswer(ctx, outcome))
   }
 }

@@ -91,7 +91,7 @@ export function createAttempts(
     const isFactor = step === 'second_factor'
     try {
       const result = await checkWithinLimits(ctx, isFactor, attempted, check)
-      if (account) await authentication.complete(ctx, account, since, about)
+      if (account) await authentication.noteSuccess(ctx, account, since, about)
       metrics.secondFactors.inc({ factor, outcome: 'ok' })
       return result
     } catch (error) {

@@ -10,13 +10,13 @@
 // A sign-in with an app, from the form to the code:
 //
 //   POST /interaction/UID   sign-in-page.ts     usePassword: authentication.ts counts and checks the password
-//                           flow.ts             completeSignIn asks `neededAfter` below: `use` → step second_factor
+//                           flow.ts             answerAfter asks `neededAfter` below: `use` → step second_factor
 //   GET /interaction/UID    step.ts             show: the page for a code
 //   POST /interaction/UID   step.ts             submit → useApp
 //                           attempts.ts         counts the attempt, as for a password
 //                           totp.ts             useCode: whether the code is right
 //                           factors.ts          use: stores its time step, so that it works once
-//                           flow.ts             completeSignIn: the session, or the next step
+//                           flow.ts             answerAfter: the session, or the next step
 
 import type { PageFeature } from '../../account/page-feature.ts'
 import { hasPasskeys } from '../../config/schema/upstream.ts'

@@ -20,7 +20,7 @@ import {
 } from '../../oidc/vocabulary.ts'
 import { FOR_CHANGE, isRecent } from '../../sign-in/changes.ts'
 import type { Dependencies } from '../../sign-in/dependencies.ts'
-import { type FactorNeed, next } from '../../sign-in/flow.ts'
+import type { FactorNeed } from '../../sign-in/flow.ts'
 import { mapOf } from '../../store/values.ts'
 import type { FactorDependencies } from './add-factor.ts'
 import type { Factors } from './factors.ts'
@@ -68,9 +68,8 @@ export function createStepUp(
   /** Whether the user has to sign in before a factor is added for a request. */
   async function mustSignIn({ oidc }: { oidc: Oidc }): Promise<boolean> {
     const lack = await lackOf(oidc)
-    if (lack?.need !== 'add') return false
-    const mayAddFactor = await mayAdd(oidc)
-    return next({ at: 'session', factor: 'add', mayAddFactor }) === 'login'
+    // An open browser must not be enough to add a factor.
+    return lack?.need === 'add' && !(await mayAdd(oidc))
   }
 
   /**

@@ -226,13 +226,13 @@ export function createStepPage(
     return showCodes(ctx, account, codes, factor)
   }
 
-  /** Returns the answer that continues with this sign-in. */
-  async function proceed(
+  /** Returns the answer with this sign-in, for the step or for the session. */
+  async function answerWith(
     { account, interaction }: State,
     login: Login,
   ): Promise<Outcome> {
     return interaction.step
-      ? flow.completeSignIn(account, login, 'second_factor')
+      ? flow.answerAfter('second_factor', account, login)
       : { login }
   }
 
@@ -243,7 +243,7 @@ export function createStepPage(
     form: Form,
   ): Promise<Outcome | undefined> {
     const login = await useFactor(ctx, state, form)
-    if (!(login instanceof Refused)) return proceed(state, login)
+    if (!(login instanceof Refused)) return answerWith(state, login)
     return showUse(
       ctx,
       state,
@@ -327,7 +327,7 @@ export function createStepPage(
     const { account, login, interaction } = state
     const isLater =
       form.value('decision') === 'later' && (await graceOf(state)) > 0
-    if (isLater) return proceed(state, login)
+    if (isLater) return answerWith(state, login)
     const at = {
       place: placeOf(interaction),
       uid: interaction.uid,
@@ -340,7 +340,7 @@ export function createStepPage(
   }
 
   /** Completes the sign-in with the factor that was added. */
-  async function finish(
+  async function completeAddedFactor(
     ctx: Context,
     state: State,
     form: Form,
@@ -350,7 +350,7 @@ export function createStepPage(
     metrics.secondFactors.inc({ factor: added.type, outcome: 'ok' })
     await site.authentication.remember(ctx, account, added.created)
     if (form.value('others')) await endOthers(ctx, account)
-    return proceed(
+    return answerWith(
       state,
       isPasskey(added) ? raised(login, added) : withCode(login, 'otp'),
     )
@@ -380,7 +380,7 @@ export function createStepPage(
       // answer was lost.
       const hasSeenCodes = !form.value('nonce') && !form.value('passkey')
       const action = next({ ...state, hasSeenCodes })
-      if (action === 'done') return finish(ctx, state, form)
+      if (action === 'done') return completeAddedFactor(ctx, state, form)
       if (action === 'showCodes') return showCodesAgain(ctx, state)
       if (action === 'add') return submitNew(ctx, state, form)
       return submitUse(ctx, state, form)

@@ -12,7 +12,7 @@
 //                     redeem           the code becomes an ID token, which is verified (issuer.ts)
 //                     signInAgain      if the user signed in at the issuer too long ago
 //                     accountFor       finds, links or adds the account (identities.ts)
-//                     completeSignIn   the next step of the sign-in (sign-in/flow.ts)
+//                     answerAfter      the next step of the sign-in (sign-in/flow.ts)
 //   library           rememberSessions stores the session of the issuer with that of Usher, for logout tokens
 //
 // A signed-in user adds a method of sign-in by the same requests; page.ts has
@@ -374,10 +374,10 @@ function createCallback(
     }
     if (isLinked) note(ctx, 'account_linked', { ...about, account: account.id })
     const login = loginFor(account, upstream, claims, settings)
-    const answer = await site.flow.completeSignIn(account, login, 'login')
-    const next = await site.interactions.finish(ctx, answer, uid)
-    const isPart = answer.step?.name === 'second_factor'
-    if (!isPart)
+    const isFactorDue = await site.flow.isFactorDue(account, login)
+    const answer = await site.flow.answerAfter('login', account, login)
+    const next = await site.interactions.saveAnswer(ctx, answer, uid)
+    if (!isFactorDue)
       note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
     return next
   }
