@@ -53,7 +53,7 @@ export function applicationAccess(): PageFeature {
     },
     checks: { no_access: [isRefused], switched_off: [isSwitchedOff] },
     // A page answers the authorization endpoint.
-    checkRequest({ oidc: { client, route } }) {
+    prepareRequest({ oidc: { client, route } }) {
       const isForUser = route === 'authorization'
       if (isOff(client) && !isForUser)
         throw new errors.UnauthorizedClient(SWITCHED_OFF)

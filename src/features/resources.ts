@@ -99,7 +99,7 @@ export function resourceIndicators(dependencies: Dependencies): Feature {
   const nameOf = spellingIn(settings)
 
   return {
-    checkRequest: ({ oidc }) => writeAsFiles(oidc, nameOf),
+    prepareRequest: ({ oidc }) => writeAsFiles(oidc, nameOf),
     settings: {
       // A token without `resource` is for UserInfo, unless it is about details,
       // which are of an API.

@@ -146,8 +146,8 @@ export function toLibrary(
   return {
     ...client,
     registered_scope: scope,
-    // Without a scope, the library would allow every scope. `checkRequest`
-    // refuses `openid` here.
+    // Without a scope, the library would allow every scope.
+    // `checkAuthorizationRequest` refuses `openid` here.
     scope: known?.length === 0 ? 'openid' : known?.join(' '),
     // A file for the pages. The library takes a URL alone.
     logo_uri: undefined,

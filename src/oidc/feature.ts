@@ -49,12 +49,14 @@ export interface Feature {
   /** Settings for the library's `features`, by its names. */
   settings?: Partial<LibraryFeatures>
 
-  // Authorization
+  // Requests
   /**
-   * Called for each authorization request, pushed ones too, and for each token
-   * request. Throws to refuse it.
+   * Completes the parameters of each authorization request, pushed ones too, and
+   * of each token request; or throws to refuse it.
    */
-  checkRequest?(ctx: KoaContextWithOIDC): void
+  prepareRequest?(ctx: KoaContextWithOIDC): void
+
+  // Authorization
   /**
    * Checks by prompt. They follow those of the core, in the order of the
    * features.

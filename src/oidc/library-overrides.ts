@@ -13,7 +13,7 @@ import {
 import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { mapOf } from '../store/values.ts'
-import { currentRequest, issueTokens } from './adapter/request.ts'
+import { currentRequest, saveAndCommitAfter } from './adapter/request.ts'
 import { matchesHash } from './clients.ts'
 import type {
   ClientMetadata,
@@ -70,15 +70,15 @@ export function createOverridden(
       handler: (ctx: TokenEndpointGrantContext<P>) => Promise<void> | void,
       ...parameters: (string | readonly string[] | ReadonlySet<string>)[]
     ) {
-      const committed: GrantHandler = ctx => {
-        for (const { checkRequest } of features) checkRequest?.(ctx)
-        return issueTokens(ctx, () =>
+      const handleThenCommit: GrantHandler = ctx => {
+        for (const { prepareRequest } of features) prepareRequest?.(ctx)
+        return saveAndCommitAfter(ctx, () =>
           handler(ctx as TokenEndpointGrantContext<P>),
         )
       }
       const wrapped = features
         .flatMap(({ grantHandlers }) => grantHandlers?.[name] ?? [])
-        .reduce((inner, wrap) => wrap(inner), committed)
+        .reduce((inner, wrap) => wrap(inner), handleThenCommit)
       super.registerGrantType(name, wrapped, ...parameters)
     }
   }

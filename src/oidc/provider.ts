@@ -87,7 +87,7 @@ import { interactionsInOneBrowser } from './interactions.ts'
 import { algorithms, asLibraryKey } from './keys.ts'
 import { addLater, createOverridden } from './library-overrides.ts'
 import { createPolicy, precedesConsent } from './policy.ts'
-import { checkRequest } from './requests.ts'
+import { checkAuthorizationRequest } from './requests.ts'
 import {
   accessTokenClaims,
   isRefreshable,
@@ -202,9 +202,9 @@ function configuration(
       // The parameter is ignored. Its validator is the one hook of the library
       // for every authorization request, pushed ones too: it is called even if
       // `audience` is absent.
-      audience: ctx => checkRequest(ctx, features, known),
+      audience: ctx => checkAuthorizationRequest(ctx, features, known),
       // Only the account pages may send these, for a client that has such rules
-      // (features/ciba/). `checkRequest` drops those of others.
+      // (features/ciba/). `checkAuthorizationRequest` drops those of others.
       require_sign_in: null,
       second_factor: null,
     },

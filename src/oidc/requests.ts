@@ -30,7 +30,7 @@ export interface KnownValues {
  * Refuses an authorization request, pushed ones too, and puts back
  * `offline_access`. Counts what it stores.
  */
-export function checkRequest(
+export function checkAuthorizationRequest(
   ctx: KoaContextWithOIDC,
   features: Feature[],
   known: KnownValues,
@@ -39,7 +39,7 @@ export function checkRequest(
   refusePageInFrame(ctx)
   refuseRepeatedResponseType(ctx)
   checkResponseMode(ctx)
-  for (const feature of features) feature.checkRequest?.(ctx)
+  for (const feature of features) feature.prepareRequest?.(ctx)
   keepOfflineAccess(ctx)
   refuseScopes(ctx)
   dropParametersOfAccountPages(ctx.oidc)

@@ -8,7 +8,7 @@ import als from '../../node_modules/oidc-provider/lib/helpers/als.js'
 import { deviceCodeAdapter } from '../../src/features/device.ts'
 import { createState } from '../../src/oidc/adapter/adapter.ts'
 import { createRefreshTokens } from '../../src/oidc/adapter/refresh-tokens.ts'
-import { currentRequest, issueTokens } from '../../src/oidc/adapter/request.ts'
+import { currentRequest, saveAndCommitAfter } from '../../src/oidc/adapter/request.ts'
 import type { SessionRecord } from '../../src/oidc/adapter/session-record.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
@@ -31,7 +31,7 @@ export function asRefreshRequest<T>(work: () => Promise<T>, auditEvents: object[
 function asTokenRequestOf<T>(ctx: object, work: () => Promise<T>): Promise<T> {
   return als.run(ctx, async () => {
     let result: { value: T } | undefined
-    await issueTokens(ctx, async () => {
+    await saveAndCommitAfter(ctx, async () => {
       result = { value: await work() }
     })
     return required(result).value

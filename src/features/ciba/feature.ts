@@ -1,6 +1,6 @@
 // Client-initiated backchannel authentication (OpenID Connect CIBA):
 //
-//   1  a client asks for the sign-in of a user, whom a hint names    checkRequest, findByHint
+//   1  a client asks for the sign-in of a user, whom a hint names    limitAccessRequests, findByHint
 //   2  the request joins the list of the user's open requests        keepRequest, requests.ts
 //   3  the user answers it on an account page                        pages.ts
 //   4  the client is notified, in the delivery mode `ping`           sendPings
@@ -64,16 +64,10 @@ export function ciba(
   const requests = createAccessRequests(records, settings)
 
   /** Runs before any account is looked up. */
-  async function checkRequest({
+  async function limitAccessRequests({
     oidc: { client, params },
   }: KoaContextWithOIDC) {
-    const expiry = params?.requested_expiry
-    // CIBA §7.1. The library reads other spellings of numbers, too.
-    if (expiry !== undefined && !/^[1-9]\d*$/.test(String(expiry))) {
-      throw new errors.InvalidRequest(
-        'requested_expiry must be a positive integer',
-      )
-    }
+    checkExpiry(params?.requested_expiry)
     // The requests of one client, for all users.
     const counter = `requests of ${client?.clientId}`
     const isInTime = await attempts.count([[counter, BOUNDS.accessRequests]])
@@ -184,7 +178,7 @@ export function ciba(
         ...PARAMETER_CHECKS,
         enabled: isOn,
         deliveryModes: ['poll', 'ping'],
-        validateRequestContext: checkRequest,
+        validateRequestContext: limitAccessRequests,
         triggerAuthenticationDevice: keepRequest,
       },
     },
@@ -243,6 +237,12 @@ export function ciba(
     },
     deliver: sendPings,
   }
+}
+
+/** CIBA §7.1. The library reads other spellings of numbers, too. */
+function checkExpiry(expiry: unknown): void {
+  if (expiry === undefined || /^[1-9]\d*$/.test(String(expiry))) return
+  throw new errors.InvalidRequest('requested_expiry must be a positive integer')
 }
 
 /** Checks of single parameters. */

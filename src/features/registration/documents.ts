@@ -71,7 +71,7 @@ export function clientDocuments({
       clientIdMetadataDocument,
       rpMetadataChoices: { enabled: Boolean(set) },
     },
-    checkRequest({ oidc }) {
+    prepareRequest({ oidc }) {
       const isDocument = oidc.client?.clientIdMetadataDocument
       if (isDocument && refresh_tokens === 'always') addOfflineAccess(oidc)
     },

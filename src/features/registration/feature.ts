@@ -169,7 +169,7 @@ export function registration(
       RegistrationAccessToken: () => ({ upsert: completeRegistration }),
     },
     acceptWithoutToken: open.acceptWithoutToken,
-    checkRequest({ oidc }) {
+    prepareRequest({ oidc }) {
       const { clientId = '' } = oidc.client ?? {}
       const hasFile = Object.hasOwn(settings.files.clients, clientId)
       if (isAlways && isRegisteredId(clientId) && !hasFile)

@@ -27,7 +27,7 @@
 //      the request (`deferCommit` of request.ts), and `upsert`, which defers the
 //      tokens (`deferSave`). The account and the consent, which are read at the
 //      same time, must still be in force (oidc/accounts.ts).
-//   4  When the library's handler has returned (`issueTokens` of request.ts), the
+//   4  When the library's handler has returned (`saveAndCommitAfter` of request.ts), the
 //      request saves its tokens and prolongs the grant for a refresh token, at the
 //      same time. If one of these fails, there is no commit: the client can repeat
 //      its request, except after a removal of the grant.

@@ -94,7 +94,7 @@ function issuingNow(): Issuing | undefined {
  * then its commit (called by oidc/library-overrides.ts). If one of them throws,
  * the next is not made.
  */
-export async function issueTokens(
+export async function saveAndCommitAfter(
   ctx: object,
   handler: () => Promise<void> | void,
 ): Promise<void> {
@@ -106,8 +106,8 @@ export async function issueTokens(
 }
 
 /**
- * Leaves a save to the end of a token request (`issueTokens`). Any other request
- * saves at once.
+ * Leaves a save to the end of a token request (`saveAndCommitAfter`). Any other
+ * request saves at once.
  */
 export async function deferSave(save: () => Promise<unknown>): Promise<void> {
   const issuing = issuingNow()
@@ -117,7 +117,7 @@ export async function deferSave(save: () => Promise<unknown>): Promise<void> {
 
 /**
  * Leaves the change that makes a token request count to its end, after its saves
- * (`issueTokens`). Any other request makes the change at once.
+ * (`saveAndCommitAfter`). Any other request makes the change at once.
  */
 export async function deferCommit(change: () => Promise<void>): Promise<void> {
   const issuing = issuingNow()
