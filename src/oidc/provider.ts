@@ -4,7 +4,7 @@
 //
 // To read the folder in order:
 //
-//   dependencies.ts                what the wrapper needs of the product; test/oidc/wrapper.test.ts has stand-ins for it
+//   dependencies.ts                what the wrapper needs of the product; test/oidc/stand-ins.ts has stand-ins for it
 //   feature.ts                     what optional features add
 //   provider.ts                    this file
 //   endpoints.ts                   where the endpoints are, and what completes their answers
@@ -28,8 +28,10 @@
 //
 //   UserInfo
 //     adapter/adapter.ts  reads the access token, and its grant at the same time
-//     the library         refuses an expired token, one without its grant, and one that another key is bound to
+//     the library         refuses a token that has expired, that has no scope openid, that is bound to another key, or
+//                         that is for an API
 //     accounts.ts         the account may still sign in, and may use the client
+//     the library         refuses a token whose grant is gone
 //     claims.ts           the library returns those of the scopes
 //     endpoints.ts        completes the answer
 //
