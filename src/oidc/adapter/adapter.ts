@@ -27,15 +27,20 @@
 //      the request (`deferCommit` of request.ts), and `upsert`, which defers the
 //      tokens (`deferSave`). The account and the consent, which are read at the
 //      same time, must still be in force (oidc/accounts.ts).
-//   4  When the library's handler has returned (`saveAndCommitAfter` of request.ts), the
-//      request saves its tokens and prolongs the grant for a refresh token, at the
-//      same time. If one of these fails, there is no commit: the client can repeat
-//      its request, except after a removal of the grant.
+//   4  When the library's handler has returned (`saveAndCommitAfter` of request.ts),
+//      the request saves its tokens and prolongs the grant for a refresh token, at
+//      the same time. If one of these fails, there is no commit: the client can
+//      repeat its request, except after a removal of the grant.
 //   5  Then it marks the code as consumed: the commit, one conditional write
 //      (Consumption in store/store.ts), in which one request succeeds. A request
 //      that loses this race revokes the grant, which ends the opaque tokens of both
 //      requests (RFC 6749 §4.1.2). A request whose client has disconnected neither
 //      commits nor revokes.
+//
+// Some writes are not deferred. The `jti` of a client assertion or DPoP proof is
+// written at once (library-overrides.ts), and stays used if there is no commit:
+// the client repeats its request with another one. Reads after a write go to the
+// store again.
 //
 // Within a request the library's context is ambient (request.ts), and a record
 // is read once until the request writes (store/request-store.ts).
@@ -47,9 +52,10 @@
 //   a session (sign-out)     the session; its grants without refresh token  sessions.ts
 // A removal leaves a tombstone, which refuses late writes. A withdrawal removes
 // the consent, and a sign-out marks the session as consumed, before it lists the
-// grants. A grant that is saved too late for the list issues no token (step 3),
-// or is revoked when its request saves the session. Each use of an opaque token
-// reads its grant. JWT access tokens are valid until they expire.
+// grants. A request in flight can save a grant after that: the list does not have
+// it. After a withdrawal, its code issues no token (step 3). After a sign-out, its
+// request revokes it when it saves the session. Each use of an opaque token reads
+// its grant. JWT access tokens are valid until they expire.
 //
 // The folder oidc/adapter/: what the library stores, and how concurrent requests
 // change it. Not here: what clients and users may do, which the rest of oidc/
