@@ -1,5 +1,5 @@
 // What the wrapper needs from the product around it. `app.ts` hands it over;
-// test/oidc/wrapper.test.ts hands over stand-ins. `Settings` of config/load.ts
+// test/oidc/stand-ins.ts has stand-ins. `Settings` of config/load.ts
 // has all settings that are named here, and more.
 
 import type { JWK } from 'jose'
