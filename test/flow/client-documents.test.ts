@@ -13,7 +13,7 @@ import { decodeProtectedHeader } from 'jose'
 import { errors } from 'oidc-provider'
 import * as openid from 'openid-client'
 import { pino } from 'pino'
-import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
 import { clientDocuments } from '../../src/features/registration/documents.ts'
 import { BOUNDS } from '../../src/oidc/bounds.ts'
@@ -421,8 +421,50 @@ test('a client cannot allow itself authorization details in its document', async
   documents['/payer'] = { ...ASSISTANT, authorization_details_types: ['payment'] }
   const client_id = `${site}/payer`
   const { url } = detailsRequest(usher, [PAYMENT], { client_id, redirect_uri: CALLBACK })
-  const { location } = await send(usher, url)
-  expect(location?.searchParams.get('error')).toBe('invalid_authorization_details')
+  const { status, location, text } = await send(usher, url)
+  expect([status, location]).toEqual([400, undefined])
+  expect(text).toContain('invalid_authorization_details')
+})
+
+describe('an error of a document that any stranger can publish', () => {
+  const WRONG = [
+    ['a scope that does not exist', { scope: 'nonsense' }, 'invalid_scope'],
+    ['no user', { prompt: 'none' }, 'login_required'],
+    ['no user, by form_post', { prompt: 'none', response_mode: 'form_post' }, 'login_required'],
+    ['a wrong challenge', { code_challenge: 'x' }, 'invalid_request'],
+  ] as const
+  const ask = (params: object, at = usher, headers = {}) => {
+    documents['/assistant'] = ASSISTANT
+    const client = { client_id: `${site}/assistant`, redirect_uri: CALLBACK }
+    return send(at, authorizationRequest(at, { ...client, ...params }).url, { headers })
+  }
+
+  test.each(WRONG)('leads nowhere before a user has answered: %s', async (_, params, error) => {
+    const { status, location, text } = await ask(params)
+    expect([status, location]).toEqual([400, undefined])
+    expect(text).toContain(error)
+    expect(text).not.toContain(CALLBACK)
+  })
+
+  test('is sent to the client after the user has cancelled, and in a frame', async () => {
+    const browser = new Browser(usher.issuer)
+    const client = { client_id: `${site}/assistant`, redirect_uri: CALLBACK }
+    await browser.open(authorizationRequest(usher, client).url)
+    await browser.submit({ decision: 'cancel' })
+    expect(browser.page.params.get('error')).toBe('access_denied')
+    const frame = { 'sec-fetch-dest': 'iframe', 'sec-fetch-mode': 'navigate' }
+    const { location } = await ask({ prompt: 'none' }, usher, frame)
+    expect(location?.searchParams.get('error')).toBe('login_required')
+  })
+
+  test('is sent to the client if the operator has listed its host', async () => {
+    const hosts = [new URL(site).host]
+    const features = { client_id_metadata_documents: { hosts } }
+    const listed = await startUsher({ usher: { ...usher_yaml, features } })
+    onTestFinished(() => listed.close())
+    const { location } = await ask({ prompt: 'none' }, listed)
+    expect(location?.searchParams.get('error')).toBe('login_required')
+  })
 })
 
 test('a redirect is not followed, and no internal address is requested', async () => {

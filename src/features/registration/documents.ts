@@ -71,6 +71,10 @@ export function clientDocuments({
       clientIdMetadataDocument,
       rpMetadataChoices: { enabled: Boolean(set) },
     },
+    register(provider) {
+      // With `hosts`, the operator vouches for the documents.
+      if (set && !hosts) provider.on('authorization.error', keepFromStranger)
+    },
     prepareRequest({ oidc }) {
       const isDocument = oidc.client?.clientIdMetadataDocument
       if (isDocument && refresh_tokens === 'always') addOfflineAccess(oidc)
@@ -94,6 +98,23 @@ export function clientDocuments({
       }
     },
   }
+}
+
+/**
+ * Shows an error to the user, in place of its redirect to a client that any
+ * stranger can publish, before a user has answered a page of the request.
+ * Otherwise a wrong request would make a link to the provider lead anywhere
+ * (RFC 9700 §4.11.2). A frame, whose page would not be shown, gets the error: it
+ * cannot be taken for the provider.
+ */
+function keepFromStranger(ctx: KoaContextWithOIDC, error: object): void {
+  const { client, route } = ctx.oidc
+  const isFramed = !['', 'document'].includes(ctx.get('Sec-Fetch-Dest'))
+  const isUnanswered = route === 'authorization' && !isFramed
+  if (!client?.clientIdMetadataDocument || !isUnanswered) return
+  // The library shows errors that have no redirect.
+  Object.assign(error, { allow_redirect: false })
+  ctx.status = 400
 }
 
 /** The address of a document, as text of a stranger that is kept in memory. */
