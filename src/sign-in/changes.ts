@@ -1,5 +1,6 @@
 // Changes of what protects an account, and the proof that each needs.
-// docs/trust-model.md has CHANGES as a table, which `npm run reference` writes.
+// docs/reference/account-changes.md has CHANGES as a table, which
+// `npm run reference` writes.
 //
 // Proof: the user has signed in with the strongest factor of the account in the
 // last 15 minutes. An account without a factor has its password instead, which
@@ -17,7 +18,7 @@ import { now } from '../store/store.ts'
 import type { Account } from './account.ts'
 import type { ProvenSession, SecondFactors } from './flow.ts'
 
-/** A change of an account, in words of the table in docs/trust-model.md. */
+/** A change, in words of the table in docs/reference/account-changes.md. */
 interface Change {
   what: string
   proof:
