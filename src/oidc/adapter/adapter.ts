@@ -142,11 +142,11 @@ export function createState(
       case 'AuthorizationCode':
         return {
           ...methodsWithGrant(stored, plain),
-          consume: id => useCode(records, model, stored, id),
+          consume: id => commitUse(records, model, stored, id),
         }
       case 'DeviceCode':
       case 'BackchannelAuthenticationRequest':
-        return { consume: id => useCode(records, model, stored, id) }
+        return { consume: id => commitUse(records, model, stored, id) }
       case 'AccessToken':
         return methodsWithGrant(stored, plain)
       case 'ClientCredentials':
@@ -274,20 +274,28 @@ function methodsWithGrant(stored: Collection<Payload>, plain: Adapter) {
   }
 }
 
-/** Makes the use of a code the commit of its token request. */
-async function useCode(
+/**
+ * Makes the use of a code the commit of its token request. A code whose user has
+ * refused (device flow, CIBA) is marked at once.
+ */
+async function commitUse(
   records: Records,
   model: string,
   codes: Collection<Payload>,
   id: string,
 ): Promise<void> {
   const { value: code } = await codes.read(id)
-  // The user has refused (device flow, CIBA): no token will be issued.
-  if (code?.error) return void (await codes.consume(id))
+  if (code?.error) {
+    // No token: nothing to commit. The library answers each request that finds
+    // the refusal with it, also one that loses this race.
+    await codes.consume(id)
+    return
+  }
   await deferCommit(async () => {
     // No code is used up for a client that has disconnected.
     await assertClientConnected()
     if (await codes.consume(id)) return
+    // Another request used it. If this client has gone, that was its own repeat.
     await assertClientConnected()
     if (code?.grantId) {
       await revokeGrant(records, code.grantId)
