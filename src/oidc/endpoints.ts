@@ -391,8 +391,8 @@ async function finishRevocation(
   // Some clients insist on JSON where RFC 7009 asks for nothing.
   ctx.body = {}
   const token = RefreshToken ?? AccessToken
-  // A token that was revoked before: no replica may have its removal yet. The
-  // request of the library is over here.
+  // No token was found: it may have been revoked before. `currentRequest()` is
+  // already undefined here, hence `ctx`.
   if (!token) return records.confirmRemovals(ctx)
   const about = { client_id: token.clientId, account: token.accountId }
   noteEvent(ctx, 'token_revoked', {

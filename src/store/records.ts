@@ -161,8 +161,8 @@ function createRecords(parts: Parts) {
     },
 
     /**
-     * Removes again what a request has found removed: the removal may not have
-     * reached a replica. Resolves when it has.
+     * Waits until tombstones that the request read are durable. The store refuses
+     * these removals, and answers when the tombstone is durable.
      */
     async confirmRemovals(request: object): Promise<void> {
       const tombstone = now() + SLACK_SECONDS
