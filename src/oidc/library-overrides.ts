@@ -5,6 +5,7 @@
 
 import { errors as jose } from 'jose'
 import {
+  type Client,
   type Configuration,
   errors,
   Provider,
@@ -48,12 +49,11 @@ export function createOverridden(
   tokenIds: TokenIds,
   handOver: ResponseMode,
 ): Provider {
-  // The constructor of the library registers its grant handlers and response
-  // modes. There is no option to wrap or replace them. Removed by: options for
-  // both. Response modes: the form_post page of the library needs JavaScript,
-  // and errors get our descriptions. Grant handlers: the commit of a token
-  // request comes last, and features answer `slow_down`.
+  // The constructor of the library registers its response modes and grant
+  // handlers by these methods.
   class Overridden extends Provider {
+    // The form_post page of the library needs JavaScript, and errors get our
+    // descriptions. Removed by: an option that wraps or replaces response modes.
     override registerResponseMode(name: string, handler: ResponseMode) {
       const ours = responseModes(this, handOver)[name]
       if (ours === 'none') return
@@ -65,6 +65,8 @@ export function createOverridden(
       })
     }
 
+    // The commit of a token request comes last, and features answer `slow_down`.
+    // Removed by: an option that wraps grant handlers.
     override registerGrantType<P extends object>(
       name: string,
       handler: (ctx: TokenEndpointGrantContext<P>) => Promise<void> | void,
@@ -112,41 +114,57 @@ function compareHashes({ Client: { prototype } }: Provider): void {
   }
 }
 
+/** Clients of the config folder, by `client_id`. */
+export type ConfiguredClients = Map<string, Client>
+
 /**
- * The constructor copies all clients in one turn of the event loop. Returns a
- * function that adds one client to the provider. It throws for invalid
- * metadata. Removed by: an option that makes clients one by one.
- *
+ * Returns a function that adds one client to `configured`, and throws for
+ * invalid metadata. The constructor copies all clients in one turn of the event
+ * loop. Removed by: an option that makes clients one by one.
+ */
+export function clientAdder(
+  { Client }: Provider,
+  configured: ConfiguredClients,
+) {
+  return (metadata: { client_id: string }) => {
+    const client: Client = Reflect.construct(Client, [
+      structuredClone(metadata),
+    ])
+    // A client with a file cannot change its own registration.
+    Object.defineProperty(client, 'noManage', { value: true })
+    configured.set(metadata.client_id, client)
+  }
+}
+
+/**
+ * Finds `configured` clients first, and then those of the library. Clients that
+ * are not in the config folder, which anybody can make, get the limits of
+ * `limitKeys`. Removed by: an option that makes clients one by one.
+ */
+export function replaceClientFind(
+  { Client }: Provider,
+  configured: ConfiguredClients,
+): void {
+  const find = Client.find.bind(Client)
+  Client.find = async (id: string) => {
+    const ofFile = configured.get(id)
+    const client = ofFile ?? (await find(id))
+    const keys = client?.asymmetricKeyStore as ClientKeys | undefined
+    if (keys && !ofFile) limitKeys(keys)
+    if (keys) expireKeys(keys)
+    return client
+  }
+}
+
+/**
  * A client keeps the keys of its `jwks_uri` while one of them fits. Here they
  * are fetched again, and removed keys end. Removed by: a maximum age of fetched
  * keys.
- *
- * Clients that are not in the config folder, which anybody can make, get the
- * limits of `limitKeys`.
  */
-export function addLater({ Client }: Provider) {
-  const find = Client.find.bind(Client)
-  const added = new Map<string, Awaited<ReturnType<typeof find>>>()
-  Client.find = async (id: string) => {
-    const configured = added.get(id)
-    const client = configured ?? (await find(id))
-    const keys = client?.asymmetricKeyStore as ClientKeys | undefined
-    if (keys && !configured) limitKeys(keys)
-    if (
-      keys?.freshUntil !== undefined &&
-      keys.freshUntil + STALE_SECONDS <= now()
-    )
-      keys.clear()
-    return client
-  }
-  return (metadata: { client_id: string }) => {
-    const client = Reflect.construct(Client, [structuredClone(metadata)])
-    // A client with a file cannot change its own registration.
-    added.set(
-      metadata.client_id,
-      Object.defineProperty(client, 'noManage', { value: true }),
-    )
-  }
+function expireKeys(keys: ClientKeys): void {
+  const { freshUntil } = keys
+  if (freshUntil !== undefined && freshUntil + STALE_SECONDS <= now())
+    keys.clear()
 }
 
 /** The keys of a client. */

@@ -87,7 +87,12 @@ import {
 import { grantFromConsent } from './grants.ts'
 import { interactionsInOneBrowser } from './interactions.ts'
 import { algorithms, asLibraryKey } from './keys.ts'
-import { addLater, createOverridden } from './library-overrides.ts'
+import {
+  type ConfiguredClients,
+  clientAdder,
+  createOverridden,
+  replaceClientFind,
+} from './library-overrides.ts'
 import { createPolicy, precedesConsent } from './policy.ts'
 import { checkAuthorizationRequest } from './requests.ts'
 import {
@@ -145,7 +150,9 @@ export async function createProvider(
   // product set.
   provider.proxy = true
   for (const { register } of features) register?.(provider)
-  const add = addLater(provider)
+  const configured: ConfiguredClients = new Map()
+  replaceClientFind(provider, configured)
+  const add = clientAdder(provider, configured)
   await addClients(settings.clients, file => add(toLibrary(file, settings)))
   return provider
 }
@@ -185,7 +192,7 @@ function configuration(
     renderError: pages.showError,
     fetch: dependencies.fetch,
 
-    // Clients. `addLater` (library-overrides.ts) adds those of the files.
+    // Clients. `clientAdder` (library-overrides.ts) adds those of the files.
     clients: [accountClient(issuer)],
     clientDefaults: { grant_types: ['authorization_code', 'refresh_token'] },
     clientAuthMethods: authenticationMethods(settings),
