@@ -42,7 +42,7 @@ const MAX_CONCURRENT_DELIVERIES = 50
 const MAX_STARTED_DELIVERIES = 200
 
 /**
- * Epoch seconds, with their fraction: entries of one second keep their order.
+ * Epoch seconds, with their fraction: notifications of one second keep their order.
  */
 const preciseNow = () => Date.now() / 1000
 
@@ -51,66 +51,66 @@ export function createDeliveryQueue<T extends object>(
   records: Records,
   { names: [kind, index], idOf, pauses, ttl = WEEK_SECONDS }: Kind<T>,
 ) {
-  type Entry = T & Delivery
-  type Deliver = (entry: Entry, isLast: boolean) => Promise<boolean>
-  const deliveries = records.of<Entry>(kind)
-  const recordId = (entry: Entry) => `${idOf(entry)} ${entry.attempt}`
+  type Queued = T & Delivery
+  type Deliver = (queued: Queued, isLast: boolean) => Promise<boolean>
+  const deliveries = records.of<Queued>(kind)
+  const recordId = (queued: Queued) => `${idOf(queued)} ${queued.attempt}`
   const started: Record<Queue, LimitFunction> = {
     new: pLimit(MAX_CONCURRENT_DELIVERIES),
     again: pLimit(MAX_CONCURRENT_DELIVERIES),
   }
 
-  async function saveEntry(entry: Entry): Promise<void> {
-    const queue: Queue = entry.attempt === 1 ? 'new' : 'again'
+  async function save(queued: Queued): Promise<void> {
+    const queue: Queue = queued.attempt === 1 ? 'new' : 'again'
     const indexes: [string, Queue][] = [[index, queue]]
-    await deliveries.save(recordId(entry), entry, { ttl, indexes })
+    await deliveries.save(recordId(queued), queued, { ttl, indexes })
   }
 
   async function attemptDelivery(
-    entry: Entry,
+    queued: Queued,
     deliver: Deliver,
   ): Promise<void> {
-    if (!(await claimEntry(entry, due => due <= preciseNow()))) return
-    const pause = pauses[entry.attempt - 1]
-    const renewal = renewClaim(entry)
-    const isRetried = await deliver(entry, pause === undefined).finally(() =>
+    if (!(await claim(queued, due => due <= preciseNow()))) return
+    const pause = pauses[queued.attempt - 1]
+    const renewal = renewClaim(queued)
+    const isRetried = await deliver(queued, pause === undefined).finally(() =>
       clearInterval(renewal),
     )
     if (isRetried && pause !== undefined) {
       const due = preciseNow() + pause
-      await saveEntry({ ...entry, attempt: entry.attempt + 1, due })
+      await save({ ...queued, attempt: queued.attempt + 1, due })
     }
-    await deliveries.remove(recordId(entry))
+    await deliveries.remove(recordId(queued))
   }
 
   /**
-   * Writes the end of a claim. Returns false for an entry that is gone, or that
+   * Writes the end of a claim. Returns false for a notification that is gone, or that
    * `isFree` refuses.
    */
-  async function claimEntry(
-    entry: Entry,
+  async function claim(
+    queued: Queued,
     isFree: (due: number) => boolean,
   ): Promise<boolean> {
-    const claimed = ({ value }: Found<Entry>) =>
+    const claimed = ({ value }: Found<Queued>) =>
       value && isFree(value.due)
         ? { ...value, due: preciseNow() + CLAIM_SECONDS }
         : undefined
-    const id = recordId(entry)
+    const id = recordId(queued)
     const { isWritten } = await deliveries.change(id, claimed, { ttl })
     return isWritten
   }
 
   /** Keeps a claim until the timer is cleared. */
-  function renewClaim(entry: Entry) {
+  function renewClaim(queued: Queued) {
     // The store may be unavailable for a moment: the next renewal is soon
     // enough.
-    const renew = () => claimEntry(entry, () => true).catch(() => {})
+    const renew = () => claim(queued, () => true).catch(() => {})
     return setInterval(renew, RENEW_CLAIM_MS).unref()
   }
 
   return {
     enqueue: (notification: T) =>
-      saveEntry({ ...notification, attempt: 1, due: preciseNow() }),
+      save({ ...notification, attempt: 1, due: preciseNow() }),
 
     /**
      * Enqueues a notification before the change that it is about, so that a
@@ -120,23 +120,23 @@ export function createDeliveryQueue<T extends object>(
      */
     announce(notification: T) {
       const due = preciseNow() + CLAIM_SECONDS
-      return saveEntry({ ...notification, attempt: 1, due })
+      return save({ ...notification, attempt: 1, due })
     },
 
     /** The announced change was made. */
     async confirm(notification: T) {
       const first = recordId({ ...notification, attempt: 1, due: 0 })
-      const dueNow = ({ value }: Found<Entry>) =>
+      const dueNow = ({ value }: Found<Queued>) =>
         value && { ...value, due: preciseNow() }
       await deliveries.change(first, dueNow, { ttl })
     },
 
     /**
-     * Delivers entries that are due, in the order in which they became due.
+     * Delivers notifications that are due, in the order in which they became due.
      * Resolves when all of them have an outcome. Another call may begin before:
      * both together start at most `MAX_STARTED_DELIVERIES`. `deliver` returns
      * true to request a retry. There is none after the last attempt.
-     * `unreadable` is called for an entry that no secret decrypts, which stays;
+     * `unreadable` is called for a notification that no secret decrypts, which stays;
      * see `walk`.
      */
     async deliverDue(
@@ -148,13 +148,13 @@ export function createDeliveryQueue<T extends object>(
       const room =
         MAX_STARTED_DELIVERIES - limit.activeCount - limit.pendingCount
       if (room <= 0) return
-      const due: Entry[] = []
-      for await (const entry of deliveries.walk(index, queue, unreadable)) {
-        if (entry.due <= preciseNow()) due.push(entry)
+      const due: Queued[] = []
+      for await (const queued of deliveries.walk(index, queue, unreadable)) {
+        if (queued.due <= preciseNow()) due.push(queued)
         if (due.length === room) break
       }
       const inOrder = due.toSorted((one, other) => one.due - other.due)
-      await limit.map(inOrder, entry => attemptDelivery(entry, deliver))
+      await limit.map(inOrder, queued => attemptDelivery(queued, deliver))
     },
   }
 }

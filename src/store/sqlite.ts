@@ -1,8 +1,8 @@
 // The embedded store: one SQLite file (WAL), which the server and the CLI may
 // hold open together.
 //
-//   records  key → value (NULL: tombstone), version, consumed, expires
-//   entries  name of an index, key of a record; deleted together with the record
+//   records        one row for each `Entry` of store.ts, a record or a tombstone (value NULL)
+//   index_members  one row for each index of a record: name, key. Deleted together with the record
 //
 // Writes that arrive in one turn of the event loop are committed together. Each
 // promise resolves after the commit: one fsync serves them all, and a power cut
@@ -150,12 +150,14 @@ function writeEntry(sql: Statements, entry: Entry): void {
   for (const name of indexes) sql.index.run(name, key)
 }
 
-/** A row of `records`, in a scan with the names of its indexes. */
-type Row = {
-  [name in Exclude<keyof Entry, 'key' | 'version'>]: Entry[name] | null
-} & {
+/** A row of `records`. */
+interface Row {
   key: string
+  value: Uint8Array | null
   version: number
+  consumed: number | null
+  expires: number | null
+  /** In a scan: the names of the indexes, with spaces between. */
   indexes?: string | null
 }
 
@@ -252,7 +254,7 @@ async function unlessBusy<T>(work: () => T): Promise<T> {
  * Version of the tables, kept as `user_version` of the file. Raise it when they
  * change.
  */
-const FORMAT = 3
+const FORMAT = 4
 
 /**
  * `synchronous`: a commit is on the disk when it returns. `cache_size`: 16 MiB
@@ -279,10 +281,10 @@ const SCHEMA = `
     key TEXT PRIMARY KEY, value BLOB, version INTEGER NOT NULL, consumed INTEGER, expires INTEGER
   ) WITHOUT ROWID;
   CREATE INDEX IF NOT EXISTS records_expires ON records (expires) WHERE expires IS NOT NULL;
-  CREATE TABLE IF NOT EXISTS entries (
+  CREATE TABLE IF NOT EXISTS index_members (
     name TEXT, key TEXT REFERENCES records ON DELETE CASCADE, PRIMARY KEY (name, key)
   ) WITHOUT ROWID;
-  CREATE INDEX IF NOT EXISTS entries_key ON entries (key);
+  CREATE INDEX IF NOT EXISTS index_members_key ON index_members (key);
   PRAGMA user_version = ${FORMAT};
   COMMIT;
 `
@@ -318,7 +320,7 @@ function prepareStatements(db: DatabaseSync) {
   const live = '(r.expires IS NULL OR r.expires > ?)'
   const select = 'SELECT r.key, value, version, consumed, expires'
   const indexes =
-    "(SELECT group_concat(name, ' ') FROM entries e WHERE e.key = r.key) indexes"
+    "(SELECT group_concat(name, ' ') FROM index_members m WHERE m.key = r.key) indexes"
   return {
     get: db.prepare(`${select} FROM records r WHERE key = ? AND ${live}`),
     put: db.prepare(`INSERT INTO records (key, value, version, consumed, expires)
@@ -326,13 +328,13 @@ function prepareStatements(db: DatabaseSync) {
       version = excluded.version, consumed = excluded.consumed, expires = excluded.expires`),
     delete: db.prepare('DELETE FROM records WHERE key = ?'),
     index: db.prepare(
-      'INSERT OR IGNORE INTO entries (name, key) VALUES (?, ?)',
+      'INSERT OR IGNORE INTO index_members (name, key) VALUES (?, ?)',
     ),
-    walk: db.prepare(`${select} FROM entries i JOIN records r ON r.key = i.key
-      WHERE i.name = ? AND r.value IS NOT NULL AND ${live} AND i.key > ? ORDER BY i.key LIMIT ?`),
+    walk: db.prepare(`${select} FROM index_members m JOIN records r ON r.key = m.key
+      WHERE m.name = ? AND r.value IS NOT NULL AND ${live} AND m.key > ? ORDER BY m.key LIMIT ?`),
     count:
-      db.prepare(`SELECT count(*) AS records FROM entries i JOIN records r ON r.key = i.key
-      WHERE i.name = ? AND r.value IS NOT NULL AND ${live}`),
+      db.prepare(`SELECT count(*) AS records FROM index_members m JOIN records r ON r.key = m.key
+      WHERE m.name = ? AND r.value IS NOT NULL AND ${live}`),
     scan: db.prepare(
       `${select}, ${indexes} FROM records r WHERE ${live} AND key > ? ORDER BY key LIMIT ?`,
     ),

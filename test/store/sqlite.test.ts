@@ -233,7 +233,7 @@ describe('sweep', () => {
     expect(count('SELECT count(*) n FROM records')).toBe(6)
     await store.sweep()
     expect(count('SELECT count(*) n FROM records')).toBe(3)
-    expect(count('SELECT count(*) n FROM entries')).toBe(2)
+    expect(count('SELECT count(*) n FROM index_members')).toBe(2)
     expect((await list(store, 'i')).map(({ key }) => key).sort()).toEqual(alive)
     expect(await put(store, tombstone, bytes('late'), {})).toBe(false)
   })
@@ -254,7 +254,7 @@ describe('sweep', () => {
     await put(store, alive, bytes('x'), { expires: now() + 60, indexes: ['i'] })
     await store.sweep()
     const raw = openRaw(file)
-    for (const table of ['records', 'entries']) {
+    for (const table of ['records', 'index_members']) {
       expect(raw.prepare(`SELECT key FROM ${table}`).all()).toEqual([{ key: alive }])
     }
   })
@@ -311,7 +311,7 @@ describe('faults', () => {
   test.each(operations)('a missing table is unavailable, not empty: %s', async (_, ask) => {
     const file = newFile()
     const store = await openStore(file)
-    openRaw(file).exec('DROP TABLE records; DROP TABLE entries')
+    openRaw(file).exec('DROP TABLE records; DROP TABLE index_members')
     await expect(ask(store)).rejects.toBeInstanceOf(StoreUnavailable)
   })
 
