@@ -198,10 +198,17 @@ function createGroupCommit(db: DatabaseSync) {
         ? setImmediate()
         : setTimeout(lastCommitMs / 5))
       return await access('written', runTransaction)
-    } finally {
-      waiting = []
-      committed = undefined
+    } catch (error) {
+      // Writes that joined meanwhile fail with it.
+      endBatch()
+      throw error
     }
+  }
+
+  /** Writes that arrive from here on belong to the next commit. */
+  function endBatch(): void {
+    waiting = []
+    committed = undefined
   }
 
   function runTransaction(): unknown[] {
@@ -210,6 +217,9 @@ function createGroupCommit(db: DatabaseSync) {
     try {
       const results = waiting.map(work => work())
       db.exec('COMMIT')
+      // In the same step as COMMIT: a write that arrived between them would join
+      // a batch that has run, and be lost.
+      endBatch()
       lastCommitMs = performance.now() - began
       return results
     } finally {

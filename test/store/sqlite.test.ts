@@ -9,7 +9,7 @@ import { createInterface } from 'node:readline'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
-import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { openStore as openLocation } from '../../src/store/open.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
@@ -108,6 +108,22 @@ const SLOW_WRITER = `
     const change = { key: 'slow', value: Uint8Array.of(1), version: 0 }
     for (;;) if (await store.write(change).catch(() => false)) change.version++
   })`
+
+test('a write that arrives right after a commit is in the next one', async () => {
+  const { exec } = DatabaseSync.prototype
+  const store = await openStore()
+  let late: Promise<boolean> | undefined
+  DatabaseSync.prototype.exec = function (sql) {
+    exec.call(this, sql)
+    if (sql === 'COMMIT') queueMicrotask(() => (late ??= put(store, 'late', bytes('x'), {})))
+  }
+  onTestFinished(() => {
+    DatabaseSync.prototype.exec = exec
+  })
+  await put(store, 'first', bytes('x'), {})
+  expect(await late).toBe(true)
+  expect(await text(store, 'late')).toBe('x')
+})
 
 describe('one file, opened twice', () => {
   test('one handle reads the writes of the other', async () => {
