@@ -59,9 +59,11 @@ export interface Found<T> {
 /** An entry that a request has read. `json`: its decrypted value. */
 type Opened = Entry & { json?: string }
 
-/** The value that a change found, and the one that it wrote. */
-interface Change<T> {
+/** The outcome of `Collection.change`. */
+interface ChangeOutcome<T> {
+  /** The value that it found last. */
   before?: T
+  /** The value that it wrote. */
   after?: T
   isWritten: boolean
 }
@@ -71,12 +73,14 @@ interface SaveOptions {
   ttl?: number
   /** The version that must stand; absent: 0, there is no such record. */
   version?: number
-  /** Pairs of kind and name, as given to `walk`. */
-  indexes?: [kind: string, name: string][]
+  indexes?: IndexName[]
 }
 
 /** The kind and the id of a record. */
 export type Name = [kind: string, id: string]
+
+/** An index, as `walk` takes it: `['consents of account', accountId]`. */
+export type IndexName = [index: string, name: string]
 
 /** Called with the key of a record, and the reason why it cannot be read. */
 export type Unreadable = (key: string, reason: string) => void
@@ -121,8 +125,8 @@ export async function openRecords(
   })
 }
 
-/** What the collections of an installation have in common. */
-interface Parts {
+/** What the collections of an installation share. */
+interface Shared {
   store: Store
   seal: Seal
   identity: Identity
@@ -135,8 +139,8 @@ interface Parts {
 /** All records of an installation; see `openRecords`. */
 export type Records = ReturnType<typeof createRecords>
 
-function createRecords(parts: Parts) {
-  const { store, identity, requestStore } = parts
+function createRecords(shared: Shared) {
+  const { store, identity, requestStore } = shared
   /** By kind: whether its records are in a backup. */
   const kinds = new Map<string, boolean>()
 
@@ -157,7 +161,7 @@ function createRecords(parts: Parts) {
         )
       }
       kinds.set(kind, backup)
-      return createCollection<T>(parts, kind, backup)
+      return createCollection<T>(shared, kind, backup)
     },
 
     /**
@@ -218,7 +222,7 @@ export type Collection<T extends object> = ReturnType<
 >
 
 function createCollection<T extends object>(
-  { store, seal, identity, requestStore, waiting }: Parts,
+  { store, seal, identity, requestStore, waiting }: Shared,
   kind: string,
   isInBackup: boolean,
 ) {
@@ -283,14 +287,22 @@ function createCollection<T extends object>(
     const key = keyOfIndex(index, name)
     const entries = await requestStore.run(async () => store.walk(key))
     for await (const entry of entries) {
-      let found: Found<T> | undefined
-      try {
-        found = openEntry(entry)
-      } catch (error) {
-        if (!unreadable) throw error
-        unreadable(entry.key, reasonOf(error))
-      }
-      if (found?.value) yield found.value
+      const value = readValue(entry, unreadable)
+      if (value) yield value
+    }
+  }
+
+  /**
+   * Returns the value of an entry. For one that no secret decrypts, throws, or
+   * calls `unreadable`.
+   */
+  function readValue(entry: Entry, unreadable?: Unreadable): T | undefined {
+    if (!unreadable) return openEntry(entry).value
+    try {
+      return openEntry(entry).value
+    } catch (error) {
+      unreadable(entry.key, reasonOf(error))
+      return undefined
     }
   }
 
@@ -336,11 +348,11 @@ function createCollection<T extends object>(
       decide: Decide<T>,
       options: SaveOptions | ((next: T) => SaveOptions) = {},
       known?: Found<T>,
-    ): Promise<Change<T>> {
+    ): Promise<ChangeOutcome<T>> {
       /** Undefined when another writer came in between. */
       const attempt = async (
         found: Found<T>,
-      ): Promise<Change<T> | undefined> => {
+      ): Promise<ChangeOutcome<T> | undefined> => {
         const { value: before, version } = found
         const after = await decide(found)
         if (after === undefined) return { before, isWritten: false }

@@ -1,8 +1,8 @@
 // Encryption of the store: AES-256-GCM for contents, keyed hashes for names.
 // Without the secret, a copy of the store is worthless. A sealed value is
-// `key id (4) ‖ nonce (12) ‖ ciphertext ‖ tag (16)`. The name of its record is
-// associated data: a value that is copied to another record cannot be
-// decrypted.
+// `key id (4) ‖ nonce (12) ‖ ciphertext ‖ tag (16)`. The key of its record in
+// the store is associated data: a value that is copied to another record cannot
+// be decrypted.
 
 import {
   createCipheriv,
@@ -59,10 +59,10 @@ export function createSeal(secrets: Uint8Array[]) {
   const [current] = keys
   if (!current) throw new Error('a seal needs a secret')
 
-  const seal = (name: string, plain: Uint8Array): Buffer => {
+  const seal = (key: string, plain: Uint8Array): Buffer => {
     const nonce = pooledBytes(NONCE_BYTES)
     const cipher = createCipheriv('aes-256-gcm', current.key, nonce).setAAD(
-      Buffer.from(name),
+      Buffer.from(key),
     )
     const sealed = [cipher.update(plain), cipher.final(), cipher.getAuthTag()]
     return Buffer.concat([current.id, nonce, ...sealed])
@@ -72,7 +72,7 @@ export function createSeal(secrets: Uint8Array[]) {
    * Throws when no secret opens it: the wrong `USHER_SECRET`, or a value that
    * was tampered with.
    */
-  const open = (name: string, sealed: Uint8Array): Buffer => {
+  const open = (key: string, sealed: Uint8Array): Buffer => {
     const found = keyThatSealed(sealed)
     if (!found)
       throw new Error('USHER_SECRET cannot decrypt this store or backup')
@@ -80,7 +80,7 @@ export function createSeal(secrets: Uint8Array[]) {
     const decipher = createDecipheriv('aes-256-gcm', found.key, nonce, {
       authTagLength: TAG_BYTES,
     })
-    decipher.setAAD(Buffer.from(name)).setAuthTag(sealed.subarray(-TAG_BYTES))
+    decipher.setAAD(Buffer.from(key)).setAuthTag(sealed.subarray(-TAG_BYTES))
     const plain = decipher.update(
       sealed.subarray(ID_BYTES + NONCE_BYTES, -TAG_BYTES),
     )

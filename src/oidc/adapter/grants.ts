@@ -15,6 +15,7 @@
 import type { AdapterPayload } from 'oidc-provider'
 import {
   type Collection,
+  type IndexName,
   type Name,
   openRecord,
   type Records,
@@ -88,7 +89,7 @@ export const grantRecords = (records: Records) =>
 export const grantName = (grantId: string): Name => ['Grant', grantId]
 
 /** The index of all grants of an account. */
-export const grantsOfAccount = (accountId: string): Name => [
+export const grantsOfAccount = (accountId: string): IndexName => [
   'grants of account',
   accountId,
 ]
