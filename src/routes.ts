@@ -5,7 +5,7 @@ import { activityPage } from './account/activity.ts'
 import { createApplicationPages } from './account/applications.ts'
 import { homePage } from './account/overview.ts'
 import type { PageFeature } from './account/page-feature.ts'
-import { newPasswordPage, passwordPage } from './account/password.ts'
+import { passwordPage } from './account/password.ts'
 import {
   addSecurityPage,
   type FactorsOfAccount,
@@ -16,14 +16,9 @@ import { CHANGE_PASSWORD } from './oidc/endpoints.ts'
 import { PASSWORD } from './oidc/vocabulary.ts'
 import { PLACES } from './pages/page-data.ts'
 import { RECENT_SECONDS } from './sign-in/changes.ts'
-import { consentPage } from './sign-in/consent-page.ts'
 import { createInteractionPages } from './sign-in/interaction-pages.ts'
-import {
-  type PasskeySignIn,
-  type SignInMethod,
-  selectAccountPage,
-  signInPage,
-} from './sign-in/sign-in-page.ts'
+import { promptPages } from './sign-in/prompts.ts'
+import type { PasskeySignIn, SignInMethod } from './sign-in/sign-in-page.ts'
 import type { Site } from './sign-in/site.ts'
 
 /** What features add to the pages of the core. Absent: the feature is off. */
@@ -42,20 +37,11 @@ export function createPages(
   { signInMethods = [], passkeySignIn, factors, methods }: PageParts,
 ): Router {
   const { signedIn, changing, directory, settings } = site
-  const prompts = features.flatMap(feature =>
-    Object.entries(feature.prompts ?? {}),
+  const also = { methods: signInMethods, passkeySignIn }
+  const interaction = createInteractionPages(
+    site,
+    promptPages(features, site, also),
   )
-  const interaction = createInteractionPages(site, {
-    select_account: selectAccountPage(site),
-    login: signInPage(site, signInMethods, passkeySignIn),
-    consent: consentPage(site),
-    ...(directory.isOwn && {
-      change_password: newPasswordPage(site, directory),
-    }),
-    ...Object.fromEntries(
-      prompts.map(([name, { page }]) => [name, page(site)]),
-    ),
-  })
   const applications = createApplicationPages(site)
   const sessions = createSessionPages(site)
   const pages = new Router({ sensitive: true, strict: true })

@@ -48,8 +48,8 @@ export function applicationAccess(): PageFeature {
   )
   return {
     prompts: {
-      no_access: { page: noAccessPage },
-      switched_off: { page: noAccessPage, isFirst: true },
+      no_access: { place: 'before consent', page: noAccessPage },
+      switched_off: { place: 'before the sign-in', page: noAccessPage },
     },
     checks: { no_access: [isRefused], switched_off: [isSwitchedOff] },
     // A page answers the authorization endpoint.

@@ -8,7 +8,6 @@
 import type { Context } from 'koa'
 import { queueNotice } from '../account/mail-queue.ts'
 import type { PageFeature } from '../account/page-feature.ts'
-import { problemsOf } from '../account/password.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
 import { bindBrowser } from '../oidc/browser.ts'
 import { countStored } from '../oidc/requests.ts'
@@ -16,6 +15,7 @@ import { note } from '../operation/audit.ts'
 import { networkOf } from '../operation/client-info.ts'
 import { type Form, readForm } from '../operation/forms.ts'
 import { type PageData, PLACES } from '../pages/page-data.ts'
+import { problemsOfPassword } from '../sign-in/change-password-step.ts'
 import { FOR_CHANGE } from '../sign-in/changes.ts'
 import type { Dependencies } from '../sign-in/dependencies.ts'
 import { admit } from '../sign-in/password.ts'
@@ -185,7 +185,11 @@ function passwordPage(
     },
 
     async submit(ctx, found, form) {
-      const problems = await problemsOf(views.words(ctx), form, () => false)
+      const problems = await problemsOfPassword(
+        views.words(ctx),
+        form,
+        () => false,
+      )
       if (problems) {
         showForm(ctx, found, problems)
         return true

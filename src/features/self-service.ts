@@ -307,7 +307,7 @@ export function signUp({ settings }: Dependencies, own?: Own): PageFeature {
   return {
     prompts: {
       create: {
-        isFirst: true,
+        place: 'before the sign-in',
         requestable: true,
         page: site => signUpPage(site, mails),
       },

@@ -143,15 +143,22 @@ export interface TokenExchangePart {
 }
 
 /**
+ * The place of a prompt among those of a request.
+ *
+ * A step of a sign-in comes before `login`, because its user has no session;
+ * placed later, `login` is asked again for ever.
+ */
+export type PromptPlace =
+  | 'step of the sign-in'
+  | 'before the sign-in'
+  | 'before consent'
+
+/**
  * A prompt beside those of the library. Its page is shown while `stepAt` has it
- * as the next step of a sign-in.
+ * as the next step of a sign-in, or while one of its `checks` fails.
  */
 export interface PromptSettings {
-  /**
-   * Whether it comes before the sign-in, or is a step of it; otherwise it comes
-   * before consent.
-   */
-  isFirst?: boolean
+  place: PromptPlace
   /** Whether clients can request it with `prompt`. */
   requestable?: boolean
 }

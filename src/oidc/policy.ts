@@ -69,16 +69,15 @@ function addPrompts(
   policy: Policy,
   prompts: Record<string, PromptSettings>,
 ): void {
-  for (const [name, { isFirst, requestable }] of Object.entries(prompts)) {
-    if (policy.get(name)) continue
+  for (const [name, { place, requestable }] of Object.entries(prompts)) {
     const step = new Check(
       'step',
       'the sign-in has a further step',
       'interaction_required',
       ({ oidc: { result } }) => stepAt(result, name) !== undefined,
     )
-    const place = isFirst ? 0 : policy.length - 1
-    policy.add(new Prompt({ name, requestable }, step), place)
+    const index = place === 'before consent' ? policy.length - 1 : 0
+    policy.add(new Prompt({ name, requestable }, step), index)
   }
 }
 

@@ -23,7 +23,6 @@
 // (features/), and what users see of themselves later (account/).
 
 import { displayTextProblem } from '../oidc/display-text.ts'
-import { type Feature, merged, type PromptSettings } from '../oidc/feature.ts'
 import type { Login, Outcome } from '../oidc/interactions.ts'
 import { methodOf, PASSWORD } from '../oidc/vocabulary.ts'
 import type { Account } from './account.ts'
@@ -147,31 +146,6 @@ function signedInTemporarily(
 ): boolean {
   return change_password_by !== undefined && methodOf(amr) === PASSWORD
 }
-
-/**
- * Prompts of the core. The step `change_password` comes before the session; the
- * library places the others.
- */
-const CORE_PROMPTS: Record<string, PromptSettings> = {
-  select_account: {},
-  login: {},
-  consent: {},
-  change_password: { isFirst: true },
-}
-
-/** A feature that may have prompts. */
-interface PromptFeature extends Feature {
-  prompts?: Record<string, PromptSettings>
-}
-
-/**
- * Returns the prompts of the core and of the features, by name. Throws if two
- * have one name.
- */
-export const promptsOf = (
-  features: PromptFeature[],
-): Record<string, PromptSettings> =>
-  merged(features, 'prompt', ({ prompts }) => prompts, CORE_PROMPTS)
 
 const MAX_HINT_CHARACTERS = 256
 

@@ -33,7 +33,7 @@ export const isForChange = ({ params }: Interaction) =>
  */
 export function createInteractionPages(
   { views, checkForm, directory, interactions, browserSession }: Site,
-  pages: Record<string, PromptPage>,
+  pages: Record<string, PromptPage | undefined>,
 ) {
   const pageOf = (ctx: Context, { prompt }: Interaction) =>
     pages[prompt.name] ?? ctx.throw(400, { error: 'interaction_gone' })

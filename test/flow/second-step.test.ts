@@ -39,7 +39,10 @@ const cave: PageFeature = {
 }
 
 /** A prompt of a feature, and its page. */
-const PROMPT = { page: () => ({ show() {}, submit: async () => undefined }) }
+const PROMPT = {
+  place: 'before consent' as const,
+  page: () => ({ show() {}, submit: async () => undefined }),
+}
 
 /** Gives an account an app. */
 async function addApp(id: string) {

@@ -75,8 +75,8 @@ export async function secondFactors(
   const stepPage = (site: Site) => createStepPage(site, own)
   const feature: PageFeature & FactorsPart = {
     prompts: {
-      second_factor: { isFirst: true, page: stepPage },
-      step_up: { page: stepPage },
+      second_factor: { place: 'step of the sign-in', page: stepPage },
+      step_up: { place: 'before consent', page: stepPage },
     },
     checks: stepUp.checks,
     meetsAcr: stepUp.meetsAcr,
