@@ -27,7 +27,7 @@ onEveryStore(records => {
     const factors = createFactors(records())
     await factors.add('code', app('one'))
     const use = () =>
-      factors.use('code', factor =>
+      factors.replaceFactor('code', factor =>
         factor.type === 'totp' && factor.step < 7 ? { ...factor, step: 7 } : undefined,
       )
     expect((await times(8, use)).filter(Boolean)).toHaveLength(1)
@@ -60,8 +60,8 @@ onEveryStore(records => {
 
   test('reset leaves nothing, and the period of grace begins again', async () => {
     const factors = createFactors(records())
-    const due = await factors.startGrace('reset', 600)
-    expect(await factors.startGrace('reset', 6000)).toBe(due)
+    const due = await factors.startOrReadGrace('reset', 600)
+    expect(await factors.startOrReadGrace('reset', 6000)).toBe(due)
     await factors.add('reset', app('one'))
     expect(await factors.reset('reset')).toHaveLength(1)
     expect(await factors.read('reset')).toEqual({ accountId: 'reset', factors: [], recovery: [] })

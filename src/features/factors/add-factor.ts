@@ -1,5 +1,5 @@
 // Adds an app or a passkey to an account, from a form of the account page
-// (page.ts) or of a sign-in (step.ts).
+// (account-factors.ts) or of a sign-in (factor-step.ts).
 //
 //             the page has                          its form has        the check
 //   app       a nonce; a secret made of it (QR)     nonce, code         the secret is made again; the code is of it

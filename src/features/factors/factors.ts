@@ -287,17 +287,17 @@ export function createFactors(records: Records) {
     },
 
     /**
-     * Replaces the factor for which `use` returns its next state. True for one
-     * caller.
+     * Replaces the factor for which `change` returns its next state. True for
+     * one caller.
      */
-    async use(
+    async replaceFactor(
       accountId: string,
-      use: (factor: Factor) => Factor | undefined,
+      change: (factor: Factor) => Factor | undefined,
     ): Promise<boolean> {
       const { isWritten } = await changeFactors(accountId, found => {
-        const next = found.factors.map(factor => use(factor) ?? factor)
-        const isUsed = next.some((factor, i) => factor !== found.factors[i])
-        return isUsed ? { ...found, factors: next } : undefined
+        const next = found.factors.map(factor => change(factor) ?? factor)
+        const isReplaced = next.some((factor, i) => factor !== found.factors[i])
+        return isReplaced ? { ...found, factors: next } : undefined
       })
       return isWritten
     },
@@ -306,7 +306,10 @@ export function createFactors(records: Records) {
      * Returns the end of the grace period (epoch seconds), which begins now if
      * it has not begun.
      */
-    async startGrace(accountId: string, seconds: number): Promise<number> {
+    async startOrReadGrace(
+      accountId: string,
+      seconds: number,
+    ): Promise<number> {
       const due = now() + seconds
       const { before } = await changeFactors(accountId, found =>
         found.due === undefined ? { ...found, due } : undefined,

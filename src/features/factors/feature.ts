@@ -11,11 +11,11 @@
 //
 //   POST /interaction/UID   sign-in-page.ts     usePassword: authentication.ts counts and checks the password
 //                           flow.ts             answerAfter asks `neededAfter` below: `use` → step second_factor
-//   GET /interaction/UID    step.ts             show: the page for a code
-//   POST /interaction/UID   step.ts             submit → useApp
+//   GET /interaction/UID    factor-step.ts      show: the page for a code
+//   POST /interaction/UID   factor-step.ts      submit → useApp
 //                           attempts.ts         counts the attempt, as for a password
 //                           totp.ts             useCode: whether the code is right
-//                           factors.ts          use: stores its time step, so that it works once
+//                           factors.ts          replaceFactor: stores its time step, so that it works once
 //                           flow.ts             answerAfter: the session, or the next step
 
 import type { PageFeature } from '../../account/page-feature.ts'
@@ -26,12 +26,12 @@ import { PLACES } from '../../pages/page-data.ts'
 import type { Dependencies } from '../../sign-in/dependencies.ts'
 import type { SecondFactors } from '../../sign-in/flow.ts'
 import type { Site } from '../../sign-in/site.ts'
+import { createAccountFactors } from './account-factors.ts'
 import { createPasskeySignIn } from './attempts.ts'
+import { createFactorStep } from './factor-step.ts'
 import type { FactorStore } from './factors.ts'
-import { createFactorsPage } from './page.ts'
 import { createPasskeys } from './passkeys.ts'
 import { createRules, isStrongest, requireHost } from './rules.ts'
-import { createStepPage } from './step.ts'
 import { createStepUp, levelsWith } from './step-up.ts'
 
 /**
@@ -72,7 +72,7 @@ export async function secondFactors(
 
   const levels = levelsWith(isOn)
   const stepUp = createStepUp(dependencies, own, levels)
-  const stepPage = (site: Site) => createStepPage(site, own)
+  const stepPage = (site: Site) => createFactorStep(site, own)
   const feature: PageFeature & FactorsPart = {
     prompts: {
       second_factor: { place: 'step of the sign-in', page: stepPage },
@@ -90,6 +90,6 @@ export async function secondFactors(
   const passkeySignIn = (site: Site) =>
     passkeys && createPasskeySignIn(site, passkeys, metrics)
   /** Returns the part of the account pages. */
-  const ofAccount = (site: Site) => createFactorsPage(site, own)
+  const ofAccount = (site: Site) => createAccountFactors(site, own)
   return { ...feature, ...answers, passkeySignIn, ofAccount }
 }

@@ -327,7 +327,7 @@ export function createPasskeys(
         })
         return result.verified ? result.authenticationInfo : undefined
       })
-      const isUsed = await factors.use(accountId, factor => {
+      const isUsed = await factors.replaceFactor(accountId, factor => {
         if (factor.id !== id || !isPasskey(factor)) return undefined
         if (!isCounterValid(factor.counter, newCounter, isRepeated))
           return undefined

@@ -4,7 +4,6 @@
 
 import type { Context } from 'koa'
 import type {
-  Elsewhere,
   FactorsOfAccount,
   FactorsSection,
   Outcome,
@@ -33,44 +32,8 @@ declare module '../../pages/page-data.ts' {
       name: string
       isAdded: boolean
     }
-    /**
-     * The page of a sign-in that adds an app or a passkey. `later`: until when
-     * the user can go on without it, as text.
-     */
-    'add-factor': {
-      app?: NewApp
-      passkey?: string
-      problem?: string
-      later?: string
-    }
-    /**
-     * Asks for a passkey or a code, with the reason. `failed`: the request id
-     * of a wrong one.
-     */
-    'second-factor': Pick<PageData['add-factor'], 'passkey' | 'problem'> & {
-      reason?: string
-      failed?: string
-      hasApp: boolean
-      hasRecovery: boolean
-    }
-    /**
-     * New recovery codes. `added`: the new factor, with its name; `isSignIn`:
-     * the page is one of a sign-in.
-     */
-    'recovery-codes': {
-      codes: string[]
-      added?: { type: Factor['type']; id: string; name: string }
-      isSignIn: boolean
-      elsewhere?: Elsewhere
-    }
   }
 }
-
-/**
- * `secret`: as text in groups; `uri`: `otpauth:`, which opens an app; `qr`: as
- * SVG, of the same.
- */
-type NewApp = { nonce: string; secret: string; uri: string; qr: string }
 
 /** The longest name of a factor. */
 const MAX_NAME_CHARS = 60
@@ -102,7 +65,7 @@ function describe(words: Words, factor: Factor): ShownFactor {
 }
 
 /** Returns the part of the account pages that is about factors. */
-export function createFactorsPage(
+export function createAccountFactors(
   site: Site,
   dependencies: FactorDependencies,
 ): FactorsOfAccount {
@@ -246,7 +209,7 @@ export function createFactorsPage(
   async function rename(ctx: Context, { account, form }: Submitted) {
     const id = form.value('rename')
     const name = beginningOf(shownName(form.value('name')), MAX_NAME_CHARS)
-    const isRenamed = await factors.use(account.id, factor => {
+    const isRenamed = await factors.replaceFactor(account.id, factor => {
       const isOther = factor.id === id && name !== '' && factor.name !== name
       return isOther ? { ...factor, name } : undefined
     })

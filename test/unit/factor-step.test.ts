@@ -1,8 +1,8 @@
-// What the page of a second factor does next.
+// What the page of a second factor does.
 
 import { expect, test } from 'vitest'
+import { pageAction } from '../../src/features/factors/factor-step.ts'
 import type { Factor, Passkey, Totp } from '../../src/features/factors/factors.ts'
-import { next } from '../../src/features/factors/step.ts'
 import { PASSWORD_ACR, PHISHING_RESISTANT_ACR, TWO_FACTOR_ACR } from '../../src/oidc/vocabulary.ts'
 
 const app: Totp = { type: 'totp', id: 'a', name: '', created: 1, secret: 'A', step: 0 }
@@ -28,47 +28,59 @@ type Row = {
   factors: Factor[]
   login: { acr: string; amr: string[] }
   added?: Factor
-  anyFactor: ReturnType<typeof next>
-  passkeyOnly: ReturnType<typeof next>
+  anyFactor: ReturnType<typeof pageAction>
+  passkeyOnly: ReturnType<typeof pageAction>
 }
 
 const UNSEEN: Row[] = [
-  { account: 'no factor', factors: [], login: password, anyFactor: 'add', passkeyOnly: 'add' },
-  { account: 'an app', factors: [app], login: password, anyFactor: 'use', passkeyOnly: 'use' },
+  {
+    account: 'no factor',
+    factors: [],
+    login: password,
+    anyFactor: 'offerFactor',
+    passkeyOnly: 'offerFactor',
+  },
+  {
+    account: 'an app',
+    factors: [app],
+    login: password,
+    anyFactor: 'askFactor',
+    passkeyOnly: 'askFactor',
+  },
   {
     account: 'an app, used',
     factors: [app],
     login: code,
-    anyFactor: 'use',
-    passkeyOnly: 'add',
+    anyFactor: 'askFactor',
+    passkeyOnly: 'offerFactor',
   },
   {
     account: 'an app, replaced by a recovery code',
     factors: [app],
     login: recovery,
-    anyFactor: 'use',
-    passkeyOnly: 'add',
+    anyFactor: 'askFactor',
+    passkeyOnly: 'offerFactor',
   },
   {
     account: 'a passkey',
     factors: [passkey],
     login: password,
-    anyFactor: 'use',
-    passkeyOnly: 'use',
+    anyFactor: 'askFactor',
+    passkeyOnly: 'askFactor',
   },
   {
     account: 'a passkey and an app, which was used',
     factors: [app, passkey],
     login: code,
-    anyFactor: 'use',
-    passkeyOnly: 'use',
+    anyFactor: 'askFactor',
+    passkeyOnly: 'askFactor',
   },
   {
     account: 'a passkey, used',
     factors: [passkey],
     login: withPasskey,
-    anyFactor: 'use',
-    passkeyOnly: 'use',
+    anyFactor: 'askFactor',
+    passkeyOnly: 'askFactor',
   },
   {
     account: 'an app that was just added',
@@ -77,7 +89,7 @@ const UNSEEN: Row[] = [
     added: app,
     anyFactor: 'showCodes',
     // The app of this sign-in was not used.
-    passkeyOnly: 'use',
+    passkeyOnly: 'askFactor',
   },
   {
     account: 'a passkey that was just added',
@@ -92,18 +104,18 @@ const UNSEEN: Row[] = [
 test.each(UNSEEN)('$account: $anyFactor; if only a passkey is accepted: $passkeyOnly', row => {
   const own = { accountId: 'usr_a', factors: row.factors, recovery: [] }
   const state = { login: row.login, own, added: row.added, hasSeenCodes: false }
-  expect(next({ ...state, isPasskeyOnly: false })).toBe(row.anyFactor)
-  expect(next({ ...state, isPasskeyOnly: true })).toBe(row.passkeyOnly)
+  expect(pageAction({ ...state, isPasskeyOnly: false })).toBe(row.anyFactor)
+  expect(pageAction({ ...state, isPasskeyOnly: true })).toBe(row.passkeyOnly)
 })
 
 test('after its recovery codes an added factor ends the step; without one they are no end', () => {
   const seen = (factors: Factor[], isPasskeyOnly: boolean, added?: Factor) => {
     const own = { accountId: 'usr_a', factors, recovery: [] }
-    return next({ login: password, own, added, isPasskeyOnly, hasSeenCodes: true })
+    return pageAction({ login: password, own, added, isPasskeyOnly, hasSeenCodes: true })
   }
   expect(seen([app], false, app)).toBe('done')
   expect(seen([passkey], true, passkey)).toBe('done')
-  expect(seen([app], true, app)).toBe('use')
-  expect(seen([app], false)).toBe('use')
-  expect(seen([], false)).toBe('add')
+  expect(seen([app], true, app)).toBe('askFactor')
+  expect(seen([app], false)).toBe('askFactor')
+  expect(seen([], false)).toBe('offerFactor')
 })

@@ -1,15 +1,16 @@
 // The page of a second factor in a sign-in. It follows the password, or raises
 // a session for a request.
 //
-//   next       the page shows                                 its form leads to
-//   use        the means that the account has                 done; again `use` if the factor is wrong
-//   add        a new app, a new passkey                       showCodes; done if the user may add it later
-//   showCodes  the recovery codes of the factor just added    done
-//   done       nothing: `flow` has the next step of the sign-in, or the session
+//   pageAction   the page shows                                 its form leads to
+//   askFactor    the means that the account has                 done; again `askFactor` if the factor is wrong
+//   offerFactor  a new app, a new passkey                       showCodes; done if the user may add it later
+//   showCodes    the recovery codes of the factor just added    done
+//   done         nothing: `flow` has the next step of the sign-in, or the session
 //
 // feature.ts draws the whole sign-in.
 
 import type { Context } from 'koa'
+import type { Elsewhere } from '../../account/security.ts'
 import { elsewhereOf, endBrowsers } from '../../account/sessions.ts'
 import { browsersOf } from '../../account/signed-in-browsers.ts'
 import type { Interaction, Login, Outcome } from '../../oidc/interactions.ts'
@@ -30,7 +31,48 @@ import { credentialIn, type Passkeys, Refused, raised } from './passkeys.ts'
 import { isStrongest, PHISHING_RESISTANT, RECOVERY_AMR } from './rules.ts'
 import { useCode } from './totp.ts'
 
-/** The facts that decide what comes next. */
+declare module '../../pages/page-data.ts' {
+  interface PageData {
+    /**
+     * The page of a sign-in that adds an app or a passkey. `later`: until when
+     * the user can go on without it, as text.
+     */
+    'add-factor': {
+      app?: NewApp
+      passkey?: string
+      problem?: string
+      later?: string
+    }
+    /**
+     * Asks for a passkey or a code, with the reason. `failed`: the request id
+     * of a wrong one.
+     */
+    'second-factor': Pick<PageData['add-factor'], 'passkey' | 'problem'> & {
+      reason?: string
+      failed?: string
+      hasApp: boolean
+      hasRecovery: boolean
+    }
+    /**
+     * New recovery codes. `added`: the new factor, with its name; `isSignIn`:
+     * the page is one of a sign-in.
+     */
+    'recovery-codes': {
+      codes: string[]
+      added?: { type: Factor['type']; id: string; name: string }
+      isSignIn: boolean
+      elsewhere?: Elsewhere
+    }
+  }
+}
+
+/**
+ * `secret`: as text in groups; `uri`: `otpauth:`, which opens an app; `qr`: as
+ * SVG, of the same.
+ */
+type NewApp = { nonce: string; secret: string; uri: string; qr: string }
+
+/** The facts that decide what the page does. */
 export interface StepState {
   /** The request accepts a passkey only. */
   isPasskeyOnly: boolean
@@ -44,20 +86,20 @@ export interface StepState {
   hasSeenCodes: boolean
 }
 
-/**
- * Returns what the page does next. The head of this file explains the four
- * answers.
- */
-export function next(state: StepState): 'use' | 'add' | 'showCodes' | 'done' {
+/** See the table at the head of this file. */
+type PageAction = 'askFactor' | 'offerFactor' | 'showCodes' | 'done'
+
+/** Returns what the page does with a request. */
+export function pageAction(state: StepState): PageAction {
   const { isPasskeyOnly, login, own, added, hasSeenCodes } = state
   const isAddedEnough =
     added !== undefined && (isPasskey(added) || !isPasskeyOnly)
   if (isAddedEnough) return hasSeenCodes ? 'done' : 'showCodes'
-  if (!own.factors.length) return 'add'
+  if (!own.factors.length) return 'offerFactor'
   const lacksPasskey = isPasskeyOnly && !own.factors.some(isPasskey)
   // An account without a passkey adds one, after the use of the factor that it
   // has.
-  return lacksPasskey && isStrongest(login, own) ? 'add' : 'use'
+  return lacksPasskey && isStrongest(login, own) ? 'offerFactor' : 'askFactor'
 }
 
 /** The state of the page, with its account and its interaction. */
@@ -95,7 +137,7 @@ function withCode(login: Login, method: string): Login {
 }
 
 /** Returns the page. */
-export function createStepPage(
+export function createFactorStep(
   site: Site,
   dependencies: FactorDependencies,
 ): PromptPage {
@@ -143,12 +185,15 @@ export function createStepPage(
 
   /**
    * Returns the time until which the user may sign in without a factor (epoch
-   * seconds); zero if there is none.
+   * seconds); zero if there is none. The first call starts the time.
    */
-  async function graceOf({ account, interaction }: State): Promise<number> {
+  async function startOrReadGrace({
+    account,
+    interaction,
+  }: State): Promise<number> {
     const seconds = settings.sign_in.second_factor_grace
     if (!interaction.step || !seconds || !rules.isRequired(account)) return 0
-    const due = await factors.startGrace(account.id, seconds)
+    const due = await factors.startOrReadGrace(account.id, seconds)
     return due > now() ? due : 0
   }
 
@@ -185,7 +230,7 @@ export function createStepPage(
   ): Promise<undefined> {
     const { account, interaction, isPasskeyOnly } = state
     const { t, date } = views.words(ctx)
-    const until = await graceOf(state)
+    const until = await startOrReadGrace(state)
     const hasApp = !isPasskeyOnly && !rules.isOff
     const data = {
       app: hasApp ? await newSecret(dependencies, account, nonce) : undefined,
@@ -312,7 +357,7 @@ export function createStepPage(
     const use = (factor: Factor) =>
       isPasskey(factor) ? undefined : useCode(factor, code, used)
     return attempt(ctx, 'second_factor', about, async () => {
-      const isRight = hasApp && (await factors.use(account.id, use))
+      const isRight = hasApp && (await factors.replaceFactor(account.id, use))
       if (!isRight) throw new Refused('wrong_code')
       return withCode(login, 'otp')
     })
@@ -326,7 +371,7 @@ export function createStepPage(
   ): Promise<Outcome | undefined> {
     const { account, login, interaction } = state
     const isLater =
-      form.value('decision') === 'later' && (await graceOf(state)) > 0
+      form.value('decision') === 'later' && (await startOrReadGrace(state)) > 0
     if (isLater) return answerWith(state, login)
     const at = {
       place: placeOf(interaction),
@@ -368,9 +413,9 @@ export function createStepPage(
   return {
     async show(ctx, interaction) {
       const state = await readState(ctx, interaction)
-      const action = next({ ...state, hasSeenCodes: false })
+      const action = pageAction({ ...state, hasSeenCodes: false })
       if (action === 'showCodes') return showCodesAgain(ctx, state)
-      if (action === 'add') return showNew(ctx, state)
+      if (action === 'offerFactor') return showNew(ctx, state)
       return showUse(ctx, state)
     },
 
@@ -379,10 +424,10 @@ export function createStepPage(
       // A form with a factor that was added before was sent again, because its
       // answer was lost.
       const hasSeenCodes = !form.value('nonce') && !form.value('passkey')
-      const action = next({ ...state, hasSeenCodes })
+      const action = pageAction({ ...state, hasSeenCodes })
       if (action === 'done') return completeAddedFactor(ctx, state, form)
       if (action === 'showCodes') return showCodesAgain(ctx, state)
-      if (action === 'add') return submitNew(ctx, state, form)
+      if (action === 'offerFactor') return submitNew(ctx, state, form)
       return submitUse(ctx, state, form)
     },
   }
