@@ -53,6 +53,17 @@ test('on loopback http, cookies are HttpOnly and SameSite=Lax', async () => {
   for (const { path } of others) expect(path).toMatch(/^\/(interaction|api\/oauth\/authorize)\/./)
 })
 
+test('a session id has 43 random characters of 6 bits, and no other information', async () => {
+  const idOf = async () => (await cookiesOf(await signedIn(usher, 'ada'))).get('usher_session')
+  const ids = await Promise.all(Array.from({ length: 20 }, idOf))
+  for (const id of ids) expect(id).toMatch(/^[\w-]{43}$/)
+  // No place has a fixed character: 20 random ones have 17 different values on average.
+  for (const place of Array(43).keys()) {
+    const characters = new Set(ids.map(id => id?.[place]))
+    expect(characters.size).toBeGreaterThan(8)
+  }
+})
+
 test('a session cookie without its signature, or with another one, is ignored', async () => {
   const adas = await cookiesOf(await signedIn(usher, 'ada'))
   const graces = await cookiesOf(await signedIn(usher, 'grace'))

@@ -214,6 +214,47 @@ test.each([...pages.keys()])('the links of %s are valid', path => {
   expect(linksOf(path).filter(isDead)).toEqual([])
 })
 
+/** The rows of the self-audit: number, requirement, verdict, tests; by the section's heading. */
+const AUDIT = [...pages].flatMap(([path, text]) =>
+  path.startsWith('docs/self-audit')
+    ? text.split('\n## ').flatMap(section =>
+        [...section.matchAll(/^\| ([\d., ]+) \| (.*) \| (.*) \|(.*)\|$/gm)].map(
+          ([, number = '', requirement = '', verdict = '', shown = '']) => {
+            return { path, section: section.split('\n')[0], number, requirement, verdict, shown }
+          },
+        ),
+      )
+    : [],
+)
+const isMet = ({ verdict }: (typeof AUDIT)[number]) => /^met\b/.test(verdict)
+
+test('each test that the self-audit names exists, and each requirement that is met has one', () => {
+  const named = AUDIT.flatMap(({ path, shown }) =>
+    [...shown.matchAll(/\]\(([^)]*)\) `([^`]*)`/g)].map(([, file = '', name = '']) => {
+      return { file: join(dirname(path), file), name }
+    }),
+  )
+  expect(named.length).toBeGreaterThan(120)
+  const isMissing = ({ file, name }: (typeof named)[number]) => {
+    const isTest = file.startsWith('test/') && file.endsWith('.test.ts')
+    return !isTest || !globSync(join(ROOT, file)).length || !read(file).includes(name)
+  }
+  expect(named.filter(isMissing)).toEqual([])
+  expect(AUDIT.filter(row => isMet(row) && !/\]\(.*\) `/.test(row.shown))).toEqual([])
+})
+
+test('the summary of the self-audit counts its rows, and names each that is not met', () => {
+  const summary = page('docs/self-audit.md').matchAll(/^\| \[.*\]\((.*)\) \| (\d+) \| (.*) \|$/gm)
+  const sections = [...new Set(AUDIT.map(({ section }) => section))].map(section => {
+    const rows = AUDIT.filter(row => row.section === section)
+    const missing = rows.filter(({ verdict }) => verdict.startsWith('**not met**'))
+    return `${rows.length}: ${missing.map(({ number }) => number).join(', ')}`
+  })
+  expect(sections.length).toBe(4)
+  const counted = [...summary].map(([, , count, missing]) => `${count}: ${missing}`)
+  expect(counted.toSorted()).toEqual(sections.toSorted())
+})
+
 /** Words of prose: without blocks of code and tables. */
 const prose = (text: string) => text.replaceAll(/```.*?```/gs, '').replaceAll(/^ *\|.*$/gm, '')
 const wordsIn = (text: string) => text.split(/\s+/).filter(Boolean).length
