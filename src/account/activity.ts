@@ -18,6 +18,7 @@ import { isFailure } from '../operation/audit.ts'
 import { clientInfoOf } from '../operation/client-info.ts'
 import type { ShownActivity } from '../pages/page-data.ts'
 import type { Views } from '../pages/views.ts'
+import { recordsOfAccounts } from '../sign-in/account-records.ts'
 import type { SignedIn, Site } from '../sign-in/site.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
@@ -150,7 +151,8 @@ export interface Activity {
 }
 
 /** The activity of all accounts, by the id of the account. */
-const activitiesIn = (records: Records) => records.of<Activity[]>('Activity')
+const activitiesIn = (records: Records) =>
+  recordsOfAccounts<Activity[]>(records, 'Activity')
 
 /** An event is kept for this time, and no longer. */
 export const ACTIVITY_SECONDS = 90 * 24 * 3600

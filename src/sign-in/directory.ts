@@ -21,6 +21,7 @@ import {
   profileSchema,
   type Transfer,
 } from './account.ts'
+import { removeAccountRecords } from './account-records.ts'
 import { checkPassword, hashPassword, needsRehash } from './password.ts'
 import { createUniqueNames, linkName, usernameOf } from './unique-names.ts'
 
@@ -174,8 +175,6 @@ export function createDirectory(
   consents: Consents,
 ): OwnAccounts {
   const accounts = records.of<Account>('Account', { backup: true })
-  const activities = records.of('Activity')
-  const factors = records.of('Factors', { backup: true })
   const names = createUniqueNames(records, find)
 
   async function find(id: string): Promise<Account | undefined> {
@@ -358,8 +357,7 @@ export function createDirectory(
     // The account goes last, so that an interrupted removal can be repeated.
     await endAccess(account.id, current => ({ ...current, enabled: false }))
     await consents.removeAll(account.id)
-    await activities.remove(account.id)
-    await factors.remove(account.id)
+    await removeAccountRecords(records, account.id)
     await accounts.remove(account.id)
     await names.release(account)
   }

@@ -1,11 +1,13 @@
 // A second factor is a step after every method of sign-in. A feature of the test has a page with an entry of the
 // account navigation: no file of Usher names it.
 
+import { globSync, readFileSync } from 'node:fs'
 import { decodeJwt } from 'jose'
 import type { Context } from 'koa'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { PageFeature } from '../../src/account/page-feature.ts'
 import { createFactors } from '../../src/features/factors/factors.ts'
+import { required } from '../../src/store/values.ts'
 import { Browser } from '../support/browser.ts'
 import { nextCode } from '../support/factors.ts'
 import { redeem } from '../support/journey.ts'
@@ -203,6 +205,39 @@ test('the step comes before the change of a temporary password', async () => {
   const password = 'another battery, another staple'
   await browser.submit({ password, repeat: password })
   expect((await claimsAfter(opened)).amr).toEqual(['pwd', 'otp', 'mfa'])
+})
+
+/** The kinds of records that files of `src` declare. */
+function kindsOfSource(): string[] {
+  const files = globSync('src/**/*.ts').map(path => readFileSync(path, 'utf8'))
+  const declared = /(?:records\.of|recordsOfAccounts)<[^(]*>\(\s*(?:records, )?'(\w+)'/g
+  return files.flatMap(text => [...text.matchAll(declared)].map(([, kind = '']) => kind))
+}
+
+/** The records of a kind, with the options of its declaration. */
+function recordsOf(kind: string) {
+  const { records } = pair.usher
+  try {
+    return records.of(kind)
+  } catch {
+    return records.of(kind, { backup: true })
+  }
+}
+
+test('no record under the id of an account is left after its removal', async () => {
+  const { id } = await pair.usher.addAccount({ ...ADA, username: 'leaver', email: undefined })
+  await addApp(id)
+  const { browser } = await open(pair.usher, {}, pair.browser())
+  await browser.submit(credentials('leaver'))
+  await enterCode(browser, id)
+  const kinds = kindsOfSource()
+  const kindsKept = async () => {
+    const found = await Promise.all(kinds.map(kind => recordsOf(kind).read(id)))
+    return kinds.filter((_, i) => found[i]?.value !== undefined)
+  }
+  expect(await kindsKept()).toEqual(expect.arrayContaining(['Account', 'Activity', 'Factors']))
+  await pair.usher.directory.remove(required(await pair.usher.directory.find(id)))
+  expect(await kindsKept()).toEqual([])
 })
 
 describe('two features with one name for a part', () => {

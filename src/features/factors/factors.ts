@@ -11,6 +11,7 @@ import { randomInt } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { ClientInfo } from '../../oidc/adapter/session-record.ts'
 import { BOUNDS } from '../../oidc/bounds.ts'
+import { recordsOfAccounts } from '../../sign-in/account-records.ts'
 import type { Found, Records } from '../../store/records.ts'
 import { now } from '../../store/store.ts'
 
@@ -132,7 +133,7 @@ const noFactors = (accountId: string): Factors => ({
 
 /** Returns the operations on the second factors in a store. */
 export function createFactors(records: Records) {
-  const collection = records.of<Factors>('Factors', { backup: true })
+  const collection = recordsOfAccounts<Factors>(records, 'Factors')
   const passkeyHosts = records.of<PasskeyHost>('PasskeyHost', { backup: true })
 
   /** Changes the factors of an account, unless `decide` returns undefined. */
