@@ -5,6 +5,7 @@ import { ACCOUNT_CLIENT } from '../oidc/vocabulary.ts'
 import { note } from '../operation/audit.ts'
 import { problemsOfPassword } from '../sign-in/change-password-step.ts'
 import type { OwnAccounts } from '../sign-in/directory.ts'
+import { guessableWords } from '../sign-in/password.ts'
 import type { SignedIn, Site, Submitted } from '../sign-in/site.ts'
 
 /** Returns the handlers of the page on which the user changes the password. */
@@ -25,6 +26,7 @@ export function passwordPage(
       const problems = await problemsOfPassword(
         views.words(ctx),
         form,
+        guessableWords(account, settings),
         () => password === current,
       )
       if (problems) return views.page(ctx, 'password', { problems }, 400)

@@ -247,6 +247,7 @@ function readAttributes(json: string | undefined): unknown {
 const PASSWORD_PROBLEMS = {
   too_short: 'A password has at least 12 characters.',
   too_long: 'A password has at most 1024 bytes.',
+  too_personal: 'This is made of the names of the account: choose another.',
   too_common: 'This is one of the most common passwords: choose another.',
 }
 

@@ -18,7 +18,7 @@ import { type PageData, PLACES } from '../pages/page-data.ts'
 import { problemsOfPassword } from '../sign-in/change-password-step.ts'
 import { FOR_CHANGE } from '../sign-in/changes.ts'
 import type { Dependencies } from '../sign-in/dependencies.ts'
-import { admit } from '../sign-in/password.ts'
+import { admit, guessableWords } from '../sign-in/password.ts'
 import type { RateLimit } from '../sign-in/rate-limit.ts'
 import type { SignedIn, Site } from '../sign-in/site.ts'
 import type { FactorStore } from './factors/factors.ts'
@@ -140,7 +140,7 @@ function gone(ctx: Context, error_description: string): never {
 
 /** Returns the page on which a user chooses a password. */
 function passwordPage(
-  { views, authentication }: Site,
+  { settings, views, authentication }: Site,
   links: Links,
   factors: FactorStore,
 ): LinkPage {
@@ -188,6 +188,7 @@ function passwordPage(
       const problems = await problemsOfPassword(
         views.words(ctx),
         form,
+        guessableWords(found.account, settings),
         () => false,
       )
       if (problems) {

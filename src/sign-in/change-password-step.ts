@@ -7,22 +7,28 @@ import { note } from '../operation/audit.ts'
 import type { Form } from '../operation/forms.ts'
 import type { Words } from '../pages/words.ts'
 import type { OwnAccounts } from './directory.ts'
-import { admit, checkPassword, passwordProblem } from './password.ts'
+import {
+  admit,
+  checkPassword,
+  guessableWords,
+  passwordProblem,
+} from './password.ts'
 import type { Site } from './site.ts'
 
 /**
  * Returns the problems of a form with a new password, by field; undefined if
- * there are none. `isUnchanged` may cost a hash: it is called last, if nothing
- * else is wrong.
+ * there are none. `guessable`: see `guessableWords`. `isUnchanged` may cost a
+ * hash: it is called last, if nothing else is wrong.
  */
 export async function problemsOfPassword(
   { t }: Words,
   form: Form,
+  guessable: string[],
   isUnchanged: () => boolean | Promise<boolean>,
 ) {
   const password = form.value('password')
   const isDifferent = password !== form.value('repeat')
-  const known = passwordProblem(password)
+  const known = passwordProblem(password, guessable)
   const problem =
     known ?? (!isDifferent && (await isUnchanged()) ? 'unchanged' : undefined)
   const problems = {
@@ -37,7 +43,7 @@ export async function problemsOfPassword(
  * temporary password.
  */
 export function changePasswordStep(
-  { views, authentication, flow }: Site,
+  { settings, views, authentication, flow }: Site,
   directory: OwnAccounts,
 ) {
   return {
@@ -51,6 +57,7 @@ export function changePasswordStep(
       const problems = await problemsOfPassword(
         views.words(ctx),
         form,
+        guessableWords(account, settings),
         async () => {
           await authentication.countForm(ctx, account.id)
           // Sent again after a fault: the password was replaced, and the sign-in

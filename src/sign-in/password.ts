@@ -8,9 +8,11 @@ import { availableParallelism } from 'node:os'
 import { hash } from '@node-rs/argon2'
 import type { Context } from 'koa'
 import pLimit, { type LimitFunction } from 'p-limit'
+import type { Settings } from '../config/load.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
 import { networkOf } from '../operation/client-info.ts'
 import { shareOf } from '../operation/limits.ts'
+import type { Account } from './account.ts'
 import { FairQueue, QueueFull, RequestGone } from './fair-queue.ts'
 import { verify } from './foreign-hash.ts'
 
@@ -34,13 +36,48 @@ const CURRENT = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=\d+\$/
 
 /**
  * Returns the problem of a new password, as a key of the translations.
- * Undefined if there is none.
+ * Undefined if there is none. `guessable`: see `guessableWords`.
  */
-export function passwordProblem(password: string) {
+export function passwordProblem(password: string, guessable: string[] = []) {
   if (charactersIn(password) < MIN_PASSWORD_CHARACTERS) return 'too_short'
   if (isTooLong(password)) return 'too_long'
-  return isCommon(password) ? 'too_common' : undefined
+  if (isCommon(password)) return 'too_common'
+  return isMadeOf(guessable, password) ? 'too_personal' : undefined
 }
+
+/** A shorter word stands inside of many others. */
+const MIN_WORD_CHARACTERS = 4
+/** What a password has beside guessable words (ASVS 5.0 6.2.1, 6.2.11). */
+const MIN_OTHER_CHARACTERS = 8
+
+/**
+ * Returns the words that attackers try first for this account: of its names and
+ * address, and of the provider.
+ */
+export function guessableWords(
+  {
+    username,
+    name = '',
+    email = '',
+  }: Pick<Account, 'username' | 'name' | 'email'>,
+  { issuer, branding }: Pick<Settings, 'issuer' | 'branding'>,
+): string[] {
+  const { hostname } = new URL(issuer)
+  const texts = [username, name, email, branding.name, hostname]
+  const words = folded(texts.join(' ')).split(/[^\p{L}\p{N}]+/u)
+  return words.filter(word => word.length >= MIN_WORD_CHARACTERS)
+}
+
+/** Whether little is left of a password without these words. */
+function isMadeOf(words: string[], password: string): boolean {
+  // The longest first: one word may stand inside of another.
+  const inOrder = words.toSorted((a, b) => b.length - a.length)
+  let left = folded(password)
+  for (const word of inOrder) left = left.replaceAll(word, '')
+  return left.length < MIN_OTHER_CHARACTERS
+}
+
+const folded = (text: string) => text.normalize('NFKC').toLowerCase()
 
 /** Returns the code points of a password in the form that is hashed. */
 const charactersIn = (password: string) =>
@@ -52,8 +89,7 @@ const COMMON = new Set(
     '\n',
   ),
 )
-const isCommon = (password: string) =>
-  COMMON.has(password.normalize('NFKC').toLowerCase())
+const isCommon = (password: string) => COMMON.has(folded(password))
 
 /** Whether the password is longer than 1024 bytes. */
 export const isTooLong = (password: string) =>

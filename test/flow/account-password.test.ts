@@ -117,6 +117,11 @@ test.each([
     { password: 'x'.repeat(1025), repeat: 'x'.repeat(1025) },
     { password: 'too_long' },
   ],
+  [
+    'it is made of names',
+    { password: 'Lovelace2026', repeat: 'Lovelace2026' },
+    { password: 'too_personal' },
+  ],
   ['it is the old one', { password: PASSWORD, repeat: PASSWORD }, { password: 'unchanged' }],
   ['the two differ', { repeat: `${NEW} ` }, { repeat: 'differs' }],
   [

@@ -2,9 +2,10 @@
 
 import { readFileSync } from 'node:fs'
 import { hash } from '@node-rs/argon2'
-import { beforeAll, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import {
   checkPassword,
+  guessableWords,
   hashPassword,
   needsRehash,
   passwordProblem,
@@ -50,6 +51,30 @@ test('a password has at least twelve characters in any script, and at most 1024 
   expect(passwordProblem('愛'.repeat(12))).toBeUndefined()
   expect(passwordProblem('🙂'.repeat(256))).toBeUndefined()
   expect(passwordProblem('🙂'.repeat(257))).toBe('too_long')
+})
+
+describe('a password of words that attackers try first', () => {
+  const account = { username: 'ada', name: 'Ada Lovelace', email: 'lovelace.a@engines.example' }
+  const provider = { issuer: 'https://login.acme.example', branding: { name: 'Acme Portal' } }
+  const words = guessableWords(account, provider as Parameters<typeof guessableWords>[1])
+
+  test.each([
+    'Lovelace2026',
+    'lovelace-lovelace',
+    'acme portal 1',
+    'ACME.example!123',
+    'EnginesAcme2026',
+    'ｌｏｖｅｌａｃｅ１２３４',
+  ])('%s is refused', password => {
+    expect(passwordProblem(password, words)).toBe('too_personal')
+    expect(passwordProblem(password)).toBeUndefined()
+  })
+
+  test('is accepted if eight characters are left, and short words do not count', () => {
+    expect(words).not.toContain('ada')
+    expect(passwordProblem('lovelace pours tea', words)).toBeUndefined()
+    expect(passwordProblem('adaadaadaada', words)).toBeUndefined()
+  })
 })
 
 test('a password is stored as argon2id with its own salt', async () => {

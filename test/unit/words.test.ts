@@ -57,7 +57,15 @@ const plurals = sources.flatMap(({ text }) =>
 )
 const formsOf = (key: string) => [`${key}.one`, `${key}.other`]
 /** The errors of the form for a new password. */
-const PROBLEMS = ['too_short', 'too_long', 'too_common', 'unchanged', 'wrong', 'differs']
+const PROBLEMS = [
+  'too_short',
+  'too_long',
+  'too_common',
+  'too_personal',
+  'unchanged',
+  'wrong',
+  'differs',
+]
 /** The errors of a user code, and the results of the device page. */
 const DEVICE =
   'unknown expired used form done done_title denied denied_title throttled throttled_title'
