@@ -6,7 +6,7 @@ import { decodeJwt } from 'jose'
 import { afterAll, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { Browser } from '../support/browser.ts'
-import { authorizationRequest, tokens, userinfo } from '../support/journey.ts'
+import { authorizationRequest, refresh, tokens, userinfo } from '../support/journey.ts'
 import { ADA, CLAIMS, PASSWORD, SECRET, startUsher, type Usher } from '../support/usher.ts'
 import { basic, send, sendAs } from '../support/wire.ts'
 
@@ -26,6 +26,19 @@ test('the groups of docs/accounts.md are in the ID token and at UserInfo', async
   const { id_token, access_token } = await tokens(usher, { browser, scope: 'openid groups' })
   expect(decodeJwt(id_token)).toMatchObject(attributes)
   expect((await userinfo(usher, access_token)).body).toMatchObject(attributes)
+})
+
+test('a changed group is at UserInfo at once, and in the ID token of the next refresh', async () => {
+  const attributes = JSON.parse(json)
+  const { id } = await usher.addAccount({ username: 'mover', attributes })
+  const browser = new Browser(usher.issuer)
+  const scope = 'openid groups offline_access'
+  const before = await tokens(usher, { browser, username: 'mover', scope })
+  expect(decodeJwt(before.id_token).groups).toEqual(attributes.groups)
+  await usher.directory.change(id, account => ({ ...account, attributes: { groups: ['sales'] } }))
+  expect((await userinfo(usher, before.access_token)).body.groups).toEqual(['sales'])
+  const { body } = await refresh(usher, before.refresh_token)
+  expect(decodeJwt(body.id_token).groups).toEqual(['sales'])
 })
 
 /** An ID token of a user with so many groups, as a directory names them. */
