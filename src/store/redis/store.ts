@@ -17,6 +17,7 @@
 import { Cluster } from 'ioredis'
 import { pooledBytes } from '../seal.ts'
 import {
+  type Change,
   type Entry,
   now,
   type Observer,
@@ -33,16 +34,24 @@ const INDEX_PAGE = 10_000
 /** Epoch seconds until which indexes list a record that does not expire. */
 const FOREVER = 1e12
 
-/**
- * A change, as scripts/write.lua takes it. `indexed`: epoch seconds until which
- * all of `indexes` list the record. `restored`: the version of an entry that
- * replaces any other.
- */
-type Write = Partial<Entry> & {
-  key: string
+/** Replaces whatever a key has by an entry of the version `restored`. */
+interface Restoration extends Omit<Entry, 'version'> {
+  restored: number
   tombstone?: number
-  indexed?: number
+}
+
+/** A change, as scripts/write.lua takes it. */
+interface ScriptChange {
+  key: string
+  value?: Uint8Array
+  version?: number
+  consumed?: number
+  expires?: number
+  tombstone?: number
   restored?: number
+  indexes?: string[]
+  /** Epoch seconds until which all of `indexes` list the record. */
+  indexed?: number
 }
 
 /** Opens the store on Redis servers. Rejects when there is nothing to reach. */
@@ -74,14 +83,12 @@ export async function openRedisStore(
     return entries.filter(entry => entry !== undefined)
   }
 
-  async function write(change: Write): Promise<boolean> {
+  async function write(change: Change | Restoration): Promise<boolean> {
     // By this id the script recognises a write that is sent again.
     const operation = pooledBytes(6).toString('base64url')
-    // A record that is written over most likely stands in its indexes already.
-    const isNew = change.indexes?.length && !change.version
     let answer = await runScript(
       operation,
-      isNew ? await addToIndexes(change) : change,
+      namesNewIndexes(change) ? await addToIndexes(change) : change,
     )
     if (answer.outcome === 'unindexed') {
       const { indexes } = answer
@@ -92,8 +99,11 @@ export async function openRedisStore(
     return answer.outcome === 'written'
   }
 
-  /** Runs scripts/write.lua, and returns its answer. */
-  async function runScript(operation: string, change: Write) {
+  /**
+   * Runs scripts/write.lua, and returns its answer. For a removal, `indexes` and
+   * `listed` are those of the removed record; see `takeOutOfIndexes`.
+   */
+  async function runScript(operation: string, change: ScriptChange) {
     const { key, value = new Uint8Array(), indexes = [], ...rest } = change
     const name = recordKey(key)
     const head = JSON.stringify({ ...rest, indexes: indexes.join(' ') })
@@ -109,7 +119,7 @@ export async function openRedisStore(
    * Adds a record to its indexes, for twice as long as it lives: it may be
    * written again. Returns the change that says so.
    */
-  async function addToIndexes(change: Write): Promise<Write> {
+  async function addToIndexes(change: ScriptChange): Promise<ScriptChange> {
     const { key, indexes = [], expires } = change
     const indexed =
       expires === undefined ? FOREVER : expires + Math.max(expires - now(), 0)
@@ -126,7 +136,9 @@ export async function openRedisStore(
 
   /**
    * Takes a removed record out of its indexes, once its removal is durable.
-   * `listed`: `n` of the record.
+   * `listed`: until when they listed the removed record, in epoch seconds. An
+   * index that lists it for longer has a later record of the same key, which
+   * stays in it.
    */
   async function takeOutOfIndexes(
     key: string,
@@ -167,8 +179,14 @@ export async function openRedisStore(
     }
   }
 
-  /** The records under an index, of the keys that it lists. */
-  async function recordsUnder(index: string, keys: string[]): Promise<Entry[]> {
+  /**
+   * Returns the records under an index, of the keys that it lists. Repeats the
+   * removals among those keys, so that they are durable.
+   */
+  async function confirmAndReadUnder(
+    index: string,
+    keys: string[],
+  ): Promise<Entry[]> {
     const found = await readExisting(keys)
     // A removal that was interrupted, or that no replica has confirmed: a
     // caller that revokes all relies on it. Its repetition takes it out of the
@@ -205,7 +223,7 @@ export async function openRedisStore(
 
     async *walk(index: string) {
       for await (const keys of listedKeys(index))
-        yield* await recordsUnder(index, keys)
+        yield* await confirmAndReadUnder(index, keys)
     },
 
     async count(index: string) {
@@ -241,6 +259,14 @@ export async function openRedisStore(
     },
     close: servers.close,
   }
+}
+
+/**
+ * Whether a change puts a record under indexes that do not list it yet. A record
+ * that is written over most likely stands in its indexes already.
+ */
+function namesNewIndexes({ indexes, version }: ScriptChange): boolean {
+  return indexes !== undefined && indexes.length > 0 && !version
 }
 
 /** Follows the cursor of SCAN or ZSCAN. */
