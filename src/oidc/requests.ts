@@ -1,5 +1,9 @@
-// What refuses a request, beside the library: its parameters, its length, and
-// what it stores.
+// What refuses a request, beside the library. In this order:
+//
+//   checkAuthorizationRequest             the checks of an authorization request
+//   longParameter, refuseLongUrl          its length
+//   scopeProblem, logIgnored              parts of a request that the library ignores
+//   countStored, countStoredByClient      what a request stores, counted before it is stored
 
 import type { Context } from 'koa'
 import {
@@ -15,8 +19,6 @@ import { redact } from './display-text.ts'
 import type { Feature } from './feature.ts'
 import { checkResponseMode } from './response-modes.ts'
 import { ACCOUNT_CLIENT } from './vocabulary.ts'
-
-const OFFLINE_ACCESS = 'offline_access'
 
 /** Values that a request can ask for. */
 export interface KnownValues {
@@ -49,6 +51,24 @@ export function checkAuthorizationRequest(
     countStoredByClient(ctx, storedBytes(ctx))
 }
 
+const MAX_URL_BYTES = BOUNDS.urls.max
+
+/**
+ * Characters of single parameters, in the query, the body or a request object.
+ */
+const MAX_CHARS: Record<string, number> = {
+  state: BOUNDS.texts.max,
+  nonce: BOUNDS.texts.max,
+  scope: BOUNDS.texts.max,
+  claims: BOUNDS.texts.max,
+  authorization_details: BOUNDS.texts.max,
+  id_token_hint: BOUNDS.idTokenHints.max,
+  request: BOUNDS.requestObjects.max,
+}
+
+/** These may have an ID token, and do not count for `MAX_URL_BYTES`. */
+const JWT_PARAMETERS = ['id_token_hint', 'request']
+
 function refuseLongRequest({ oidc, query }: KoaContextWithOIDC): void {
   const body = oidc.body ?? {}
   const params = { ...oidc.params }
@@ -65,6 +85,39 @@ function refuseLongRequest({ oidc, query }: KoaContextWithOIDC): void {
       `the request is longer than ${MAX_URL_BYTES} bytes`,
     )
   }
+}
+
+/**
+ * Says which parameter is too long; undefined if none is.
+ */
+export function longParameter(
+  parameters: Record<string, unknown>,
+): string | undefined {
+  const found = Object.entries(MAX_CHARS).find(([name, max]) =>
+    [parameters[name]].flat().some(value => String(value ?? '').length > max),
+  )
+  return found && `${found[0]} is longer than ${found[1]} characters`
+}
+
+/**
+ * Returns the bytes of a text that has these parameters, without those of
+ * `JWT_PARAMETERS`.
+ */
+function lengthWithoutJwts(
+  text: string,
+  parameters: Record<string, unknown>,
+): number {
+  let bytes = Buffer.byteLength(text)
+  for (const name of JWT_PARAMETERS)
+    bytes -= String(parameters[name] ?? '').length
+  return bytes
+}
+
+/** Throws `status` for a path and query of more than `BOUNDS.urls` bytes. */
+export function refuseLongUrl(ctx: Context, status: number): void {
+  const isLong = Buffer.byteLength(ctx.url) > MAX_URL_BYTES
+  if (isLong && lengthWithoutJwts(ctx.url, ctx.query) > MAX_URL_BYTES)
+    ctx.throw(status, `longer than ${MAX_URL_BYTES} bytes`)
 }
 
 /** A page of another site must not show ours in a frame. */
@@ -84,6 +137,8 @@ function refuseRepeatedResponseType(ctx: KoaContextWithOIDC): void {
   if (new Set(types).size < types.length)
     throw new errors.UnsupportedResponseType()
 }
+
+const OFFLINE_ACCESS = 'offline_access'
 
 /**
  * The library drops `offline_access`, unless `prompt` has `consent`. OIDC Core
@@ -142,10 +197,10 @@ function dropParametersOfAccountPages({ client, params }: Oidc): void {
  */
 export function scopeProblem(ctx: KoaContextWithOIDC): string | undefined {
   const scopes = sentScopes(ctx)
-  const isKnown = ignoredIn(ctx).scopes.length < scopes.length
+  const hasKnownScope = ignoredIn(ctx).scopes.length < scopes.length
   // Each of them has a scope: one that was sent, or its default.
   const hasResources = Object.keys(ctx.oidc.resourceServers ?? {}).length > 0
-  if (isKnown || hasResources || ctx.oidc.params?.authorization_details)
+  if (hasKnownScope || hasResources || ctx.oidc.params?.authorization_details)
     return undefined
   const sent = scopes.join(' ')
   if (!sent)
@@ -156,6 +211,9 @@ export function scopeProblem(ctx: KoaContextWithOIDC): string | undefined {
     return 'scope is case-sensitive: its values are spelled as in scopes_supported, such as openid'
   return 'scope must have a value that this client can get, of scopes_supported, or of an API: send resource=URL of the API, too'
 }
+
+const NEEDS_RESOURCE =
+  'resource is required: send resource=URL of the API (RFC 8707); audience or a scope alone has no effect'
 
 /**
  * Logs the parts of a request that are ignored: unknown scopes, scopes of an
@@ -176,21 +234,6 @@ export function logIgnored(
   if (scopes.length || ofAudience.length) log.detail = NEEDS_RESOURCE
 }
 
-/** Claims of every ID token, which a request may name. */
-const PROTOCOL_CLAIMS = [
-  'iss',
-  'sub',
-  'aud',
-  'exp',
-  'iat',
-  'auth_time',
-  'nonce',
-  'acr',
-  'amr',
-  'azp',
-  'sid',
-]
-
 /**
  * Returns the `acr_values`, claims and `resource` that the library ignores
  * (OIDC Core §3.1.2.1, §5.5).
@@ -209,6 +252,21 @@ function unknownIn(ctx: KoaContextWithOIDC, known: KnownValues): string[] {
   ]
 }
 
+/** Claims of every ID token, which a request may name. */
+const PROTOCOL_CLAIMS = [
+  'iss',
+  'sub',
+  'aud',
+  'exp',
+  'iat',
+  'auth_time',
+  'nonce',
+  'acr',
+  'amr',
+  'azp',
+  'sid',
+]
+
 function unknownClaims(
   { params, client }: Oidc,
   { claims }: KnownValues,
@@ -221,9 +279,6 @@ function unknownClaims(
   return requested.filter(name => !known.has(name.replace(/#.*/s, '')))
 }
 
-const NEEDS_RESOURCE =
-  'resource is required: send resource=URL of the API (RFC 8707); audience or a scope alone has no effect'
-
 function ignoredIn(ctx: KoaContextWithOIDC) {
   const {
     requestParamOIDCScopes,
@@ -233,14 +288,17 @@ function ignoredIn(ctx: KoaContextWithOIDC) {
     body,
   } = ctx.oidc
   const known = Object.values(resourceServers).map(({ scopes }) => scopes)
-  const isKnown = (scope: string) =>
+  const isGrantable = (scope: string) =>
     [requestParamOIDCScopes, ...known].some(scopes => scopes.has(scope))
   // A token exchange may name the API by it (RFC 8693 §2.1): only then it is a
   // parameter at this endpoint.
   const unused =
     params?.audience === undefined ? mapOf(body).audience : undefined
   const audience = route === 'token' ? unused : params?.audience
-  return { scopes: sentScopes(ctx).filter(scope => !isKnown(scope)), audience }
+  return {
+    scopes: sentScopes(ctx).filter(scope => !isGrantable(scope)),
+    audience,
+  }
 }
 
 /**
@@ -272,57 +330,6 @@ function sentWords(
 
 const sentScopes = (ctx: KoaContextWithOIDC) => sentWords(ctx, 'scope')
 
-const MAX_URL_BYTES = BOUNDS.urls.max
-
-/**
- * Characters of single parameters, in the query, the body or a request object.
- */
-const MAX_CHARS: Record<string, number> = {
-  state: BOUNDS.texts.max,
-  nonce: BOUNDS.texts.max,
-  scope: BOUNDS.texts.max,
-  claims: BOUNDS.texts.max,
-  authorization_details: BOUNDS.texts.max,
-  id_token_hint: BOUNDS.idTokenHints.max,
-  request: BOUNDS.requestObjects.max,
-}
-
-/** These may have an ID token, and do not count for `MAX_URL_BYTES`. */
-const JWT_PARAMETERS = ['id_token_hint', 'request']
-
-/**
- * Says which parameter is too long; undefined if none is.
- */
-export function longParameter(
-  parameters: Record<string, unknown>,
-): string | undefined {
-  const found = Object.entries(MAX_CHARS).find(([name, max]) =>
-    [parameters[name]].flat().some(value => String(value ?? '').length > max),
-  )
-  return found && `${found[0]} is longer than ${found[1]} characters`
-}
-
-/**
- * Returns the bytes of a text that has these parameters, without those of
- * `JWT_PARAMETERS`.
- */
-function lengthWithoutJwts(
-  text: string,
-  parameters: Record<string, unknown>,
-): number {
-  let bytes = Buffer.byteLength(text)
-  for (const name of JWT_PARAMETERS)
-    bytes -= String(parameters[name] ?? '').length
-  return bytes
-}
-
-/** Throws `status` for a path and query of more than `BOUNDS.urls` bytes. */
-export function refuseLongUrl(ctx: Context, status: number): void {
-  const isLong = Buffer.byteLength(ctx.url) > MAX_URL_BYTES
-  if (isLong && lengthWithoutJwts(ctx.url, ctx.query) > MAX_URL_BYTES)
-    ctx.throw(status, `longer than ${MAX_URL_BYTES} bytes`)
-}
-
 /**
  * Counts what a request of a client stores, for its network, or for the user
  * that it has a token of. Throws 429 over the limit. Requests of known clients
@@ -340,9 +347,6 @@ export function countStoredByClient(
   const source = AccessToken ?? AuthorizationCode ?? DeviceCode ?? RefreshToken
   countStored(ctx, bytes, source?.accountId)
 }
-
-/** Bytes of a record beside the request: names, times, an index entry. */
-const RECORD_BYTES = 2 * 1024
 
 /**
  * Counts what one request stores. Nothing is counted for clients that the
@@ -388,6 +392,9 @@ export function countStored(
   // The library answers with the message as `error`.
   ctx.throw(429, error, { error, error_description })
 }
+
+/** Bytes of a record beside the request: names, times, an index entry. */
+const RECORD_BYTES = 2 * 1024
 
 /**
  * The bytes of a record that holds the parameters of a request. The length of a
