@@ -16,7 +16,7 @@ import {
 } from 'oidc-provider'
 import type { PageFeature } from '../account/page-feature.ts'
 import { answerOnce } from '../oidc/adapter/adapter.ts'
-import type { Payload } from '../oidc/adapter/grants.ts'
+import type { Payload } from '../oidc/adapter/models.ts'
 import { currentSession, unsavedGrant } from '../oidc/adapter/request.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
 import type { Finisher, ShowError } from '../oidc/feature.ts'

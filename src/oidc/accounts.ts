@@ -15,7 +15,7 @@ import type { Oidc, ProviderDependencies, User } from './dependencies.ts'
 import type { Parts } from './feature.ts'
 
 /** A code or token of the library. */
-type Used = { accountId?: string; grantId?: string }
+type CodeOrToken = { accountId?: string; grantId?: string }
 
 /**
  * Returns the function that finds the account of a session, a code or a token,
@@ -65,7 +65,7 @@ export function accountFinder(
 export async function accountOfToken<U extends User>(
   dependencies: ProviderDependencies<U>,
   { client, entities }: Oidc,
-  token: Used,
+  token: CodeOrToken,
 ): Promise<U | undefined> {
   const user =
     isTokenRequest() && entities.Grant

@@ -10,7 +10,7 @@ import {
 import type { Records } from '../store/records.ts'
 import { required } from '../store/values.ts'
 import { accountOfGrant } from './accounts.ts'
-import { newTag, revokeGrant } from './adapter/grants.ts'
+import { newGrantId, revokeGrant } from './adapter/grants.ts'
 import { claimsOfGrant, requestedScopes } from './claims.ts'
 import {
   type Consent,
@@ -170,7 +170,7 @@ export async function makeGrant(
 function grantOf(
   { Grant }: LibraryProvider,
   settings: ProviderSettings,
-  { client, accountId, signedIn, id = newTag() }: GrantFor,
+  { client, accountId, signedIn, id = newGrantId() }: GrantFor,
   consent: Pick<Consent, 'scopes' | 'declined'>,
 ): Grant {
   const grant = Object.assign(

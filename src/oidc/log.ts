@@ -5,6 +5,8 @@
 import type { Context, ParameterizedContext } from 'koa'
 import type { errors } from 'oidc-provider'
 import { outageIn } from '../store/reasons.ts'
+import type { Payload } from './adapter/models.ts'
+import { currentRequest } from './adapter/request.ts'
 import { keyProblemIn } from './keys.ts'
 
 declare module 'koa' {
@@ -52,6 +54,19 @@ export function noteEvent<Name extends string = ProtocolEvent>(
   const isSame = (other: NotedEvent) =>
     JSON.stringify(other) === JSON.stringify(added)
   if (!state.auditEvents.some(isSame)) state.auditEvents.push(added)
+}
+
+/**
+ * Notes that a used code or refresh token was presented, and its grant was
+ * revoked; or, `refresh_replay`, that a repeated refresh got the same refresh
+ * token.
+ */
+export function noteReuse(
+  event: 'code_reuse' | 'refresh_reuse' | 'refresh_replay',
+  { clientId, accountId }: Pick<Payload, 'clientId' | 'accountId'>,
+) {
+  const ctx = currentRequest()
+  if (ctx) noteEvent(ctx, event, { client_id: clientId, account: accountId })
 }
 
 /** Notes why a request was refused, for its log line. */

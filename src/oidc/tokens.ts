@@ -10,7 +10,7 @@ import {
 } from 'oidc-provider'
 import { now } from '../store/store.ts'
 import { mapOf, required } from '../store/values.ts'
-import type { Lifetimes } from './adapter/refresh-tokens.ts'
+import type { StateLifetimes } from './adapter/models.ts'
 import { authenticationOf } from './claims.ts'
 import { isKnown, rotates } from './clients.ts'
 import type { Consents } from './consents.ts'
@@ -57,7 +57,7 @@ export function stateLifetimes({
   lifetimes: set,
   resources,
   clients,
-}: ProviderSettings): Lifetimes {
+}: ProviderSettings): StateLifetimes {
   const all = [set, ...clients.map(client => lifetimesOf(set, client))]
   const apis = Object.values(resources).map(api =>
     lifetimeOf(api, set.access_token),

@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Adapter } from 'oidc-provider'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { taggedValue } from '../../src/oidc/adapter/grants.ts'
+import { valueUnderGrant } from '../../src/oidc/adapter/grants.ts'
 import { fresh } from './store-suite.ts'
 
 export type Adapters = (model: string) => Adapter
@@ -23,9 +23,9 @@ export const revoke = (adapters: Adapters, grantId: string) =>
     adapters('Grant').destroy(grantId),
   ])
 
-/** A new id for a model. The id of a token begins with the tag of its grant. */
-export const idFor = (model: string, tag = fresh()) =>
-  TOKENS.some(name => name === model) ? taggedValue(tag) : tag
+/** A new id for a model. The id of a token begins with the id of its grant. */
+export const idFor = (model: string, id = fresh()) =>
+  TOKENS.some(name => name === model) ? valueUnderGrant(id) : id
 
 /** `open` is called before each test, and returns the adapters of an empty store. */
 export function adapterSuite(name: string, open: () => Promise<Adapters>): void {

@@ -29,7 +29,7 @@ import {
 } from '../../config/report/finding.ts'
 import { audienceOf, type ResourceFile } from '../../config/schema/resource.ts'
 import { accountOfToken } from '../../oidc/accounts.ts'
-import { grantName, newTag } from '../../oidc/adapter/grants.ts'
+import { grantName, newGrantId } from '../../oidc/adapter/grants.ts'
 import { deferSave } from '../../oidc/adapter/request.ts'
 import { scopeOf } from '../../oidc/clients.ts'
 import type { Oidc } from '../../oidc/dependencies.ts'
@@ -389,7 +389,7 @@ async function issueToken(
   { client, api, rule, subject, source, actors, given, scope }: Exchange,
 ) {
   const { accountId, iat, exp, rejected } = source
-  const grantId = newTag()
+  const grantId = newGrantId()
   const token = tokenFor(ctx.oidc, api, { accountId, scope, grantId }, settings)
   const ttl = Math.min(token.expiration, subject.exp - now())
   Object.assign(token, { expiresIn: ttl })
@@ -431,7 +431,7 @@ async function issueAssertion(
 ) {
   if (client.subjectType === 'pairwise')
     throw new errors.UnauthorizedClient(PAIRWISE)
-  const about = { accountId: source.accountId, scope, grantId: newTag() }
+  const about = { accountId: source.accountId, scope, grantId: newGrantId() }
   const token = tokenFor(ctx.oidc, api, about, settings)
   Object.assign(token, { expiresIn: ASSERTION_SECONDS })
   await bindToken(ctx, token, subject.cnf)

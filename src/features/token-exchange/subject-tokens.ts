@@ -10,7 +10,7 @@ import {
   type KoaContextWithOIDC,
   type RefreshToken,
 } from 'oidc-provider'
-import { tagOfJwt } from '../../oidc/adapter/grants.ts'
+import { grantIdOfJwt } from '../../oidc/adapter/grants.ts'
 import { headerProblem } from '../../oidc/client-jwts.ts'
 import {
   CNF_PROBLEM,
@@ -128,7 +128,7 @@ export function createSubjectReader({
       )
     })
     const { payload: claims, protectedHeader } = verified
-    const grantId = tagOfJwt(claims.jti)
+    const grantId = grantIdOfJwt(claims.jti)
     const isOfType = !headerProblem({ ...protectedHeader }, typ ?? 'jwt')
     if (!grantId || !isOfType)
       return refuseSubject('is not of the type in subject_token_type')

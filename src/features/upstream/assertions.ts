@@ -25,7 +25,7 @@ import type { IDToken } from 'openid-client'
 import { type ResourceFile, scopesFor } from '../../config/schema/resource.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import { accountOfToken } from '../../oidc/accounts.ts'
-import { newTag, revokeGrant } from '../../oidc/adapter/grants.ts'
+import { newGrantId, revokeGrant } from '../../oidc/adapter/grants.ts'
 import { deferCommit } from '../../oidc/adapter/request.ts'
 import { refusalOf, scopeOf } from '../../oidc/clients.ts'
 import { type Decision, keyOf, withdrawalOf } from '../../oidc/consents.ts'
@@ -250,7 +250,7 @@ export function createAssertionHandler(
     )
     if (!scopes.length) throw noScope(params, claims)
 
-    const grantId = newTag()
+    const grantId = newGrantId()
     const token = tokenFor(
       oidc,
       api,

@@ -63,24 +63,21 @@
 
 import type { Adapter } from 'oidc-provider'
 import type { Collection, Found, Records } from '../../store/records.ts'
+import { noteReuse } from '../log.ts'
 import {
   type GrantRecord,
+  grantIdOf,
   grantName,
   grantRecords,
   grantsOfAccount,
   isTokenWithoutGrant,
   jwtId,
-  newTag,
-  type Payload,
+  newGrantId,
   revokeGrant,
-  taggedValue,
-  tagOf,
+  valueUnderGrant,
 } from './grants.ts'
-import {
-  createRefreshTokens,
-  type Lifetimes,
-  noteReuse,
-} from './refresh-tokens.ts'
+import type { Payload, StateLifetimes } from './models.ts'
+import { createRefreshTokens } from './refresh-tokens.ts'
 import {
   alreadyUsed,
   assertClientConnected,
@@ -117,7 +114,7 @@ type NewToken = Partial<Record<'grantId' | 'format', string>>
  */
 export function createState(
   records: Records,
-  lifetimes: Lifetimes,
+  lifetimes: StateLifetimes,
   features: Record<string, AdapterPart>,
   sessions: Sessions,
 ) {
@@ -185,8 +182,8 @@ export function createState(
    * has made.
    */
   const tokenIds = {
-    AuthorizationCode: valueWithTag,
-    AccessToken: valueWithTag,
+    AuthorizationCode: valueWithGrant,
+    AccessToken: valueWithGrant,
     // A rotation continues the family of the used token. Otherwise a new family
     // begins.
     RefreshToken({ grantId = '' }: NewToken) {
@@ -198,11 +195,11 @@ export function createState(
 }
 
 /** The value of a code or token; or the `jti` of a JWT, which is not stored. */
-function valueWithTag(
-  { format, grantId = newTag() }: NewToken,
+function valueWithGrant(
+  { format, grantId = newGrantId() }: NewToken,
   id: string,
 ): string {
-  return format === 'jwt' ? jwtId(grantId, id) : taggedValue(grantId)
+  return format === 'jwt' ? jwtId(grantId, id) : valueUnderGrant(grantId)
 }
 
 /** Returns the default methods. */
@@ -252,11 +249,11 @@ async function payloadOf({
   return { ...value, consumed }
 }
 
-/** Methods of models whose values begin with the id of their grant (the tag). */
+/** Methods of models whose values begin with the id of their grant. */
 function methodsWithGrant(stored: Collection<Payload>, plain: Adapter) {
   return {
     async find(id: string): Promise<Payload | undefined> {
-      const grantId = tagOf(id)
+      const grantId = grantIdOf(id)
       if (!grantId) return undefined
       // The library reads the grant next: the request remembers it.
       const found = await stored.read(id, grantName(grantId))
@@ -305,7 +302,7 @@ async function commitUse(
   })
 }
 
-function grantMethods(records: Records, { grant }: Lifetimes) {
+function grantMethods(records: Records, { grant }: StateLifetimes) {
   const grants = grantRecords(records)
   return {
     // A grant never replaces a record or a tombstone. With `offline_access` the
@@ -331,7 +328,7 @@ function grantMethods(records: Records, { grant }: Lifetimes) {
   }
 }
 
-function sessionMethods(sessions: Sessions, { grant }: Lifetimes) {
+function sessionMethods(sessions: Sessions, { grant }: StateLifetimes) {
   const { findByCookie, findByUid, save, retire, end } = sessions
   return {
     find: findByCookie,

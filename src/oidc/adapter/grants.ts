@@ -1,18 +1,17 @@
-// Grants, and the tag that a grant shares with its codes and tokens.
+// Grants, and their ids, which begin their codes and tokens.
 //
-//   Grant TAG    one for each authorization, made from the consent; every use of an opaque token
-//                reads it
+//   Grant GRANT_ID    one for each authorization, made from the consent; every use of an opaque
+//                     token reads it
 //
-// Each authorization has a random tag. It is the id of the grant, and begins
-// the authorization code and every opaque access token: a code or token and its
-// grant can be read at the same time. Tags differ between authorizations, so
-// that no two clients can link a user by them.
+// The random id of a grant (`jti` of its record, `grantId` of others) begins the
+// authorization code and every opaque access token: a code or token and its grant
+// can be read at the same time. Each authorization has another id, so that no two
+// clients can link a user by it.
 //
 // Deleting a grant revokes all of its opaque tokens, however many there are;
 // their records expire by themselves. JWTs are not stored, and are valid until
 // they expire.
 
-import type { AdapterPayload } from 'oidc-provider'
 import {
   type Collection,
   type IndexName,
@@ -23,9 +22,7 @@ import {
 import { pooledBytes, type Seal } from '../../store/seal.ts'
 import { now, type Store } from '../../store/store.ts'
 import { mapOf } from '../../store/values.ts'
-
-/** The library's payload of a record. */
-export type Payload = AdapterPayload & Record<string, unknown>
+import type { Payload } from './models.ts'
 
 /** The library's Grant, of which Usher reads these fields. */
 export interface GrantRecord extends Payload {
@@ -45,34 +42,36 @@ export const TOMBSTONE_SECONDS = 3600
 
 const GRANTS_AT_ONCE = 50
 
-const TAG_BYTES = 16
+const GRANT_ID_BYTES = 16
 const SECRET_BYTES = 32
-const TAG_LENGTH = 22
+const GRANT_ID_LENGTH = 22
 const SECRET_LENGTH = 43
 
 const random = (bytes: number) => pooledBytes(bytes).toString('base64url')
 
-/** The tag of a new authorization. */
-export const newTag = () => random(TAG_BYTES)
+/** The id of the grant of a new authorization. */
+export const newGrantId = () => random(GRANT_ID_BYTES)
 
-/** The value of a code or token: the tag, and 256 random bits. */
-export const taggedValue = (tag = newTag()) => tag + random(SECRET_BYTES)
+/** The value of a code or token: the id of its grant, and 256 random bits. */
+export const valueUnderGrant = (grantId = newGrantId()) =>
+  grantId + random(SECRET_BYTES)
 
 /**
- * The tag of a value; undefined for a value that has another form, as those
- * without a grant have.
+ * The id of the grant of a code or token; undefined for a value that has another
+ * form, as those without a grant have.
  */
-export function tagOf(value: string): string | undefined {
-  return value.length === TAG_LENGTH + SECRET_LENGTH
-    ? value.slice(0, TAG_LENGTH)
+export function grantIdOf(value: string): string | undefined {
+  return value.length === GRANT_ID_LENGTH + SECRET_LENGTH
+    ? value.slice(0, GRANT_ID_LENGTH)
     : undefined
 }
 
 /** Returns the `jti` of a JWT under a grant. The value gives no access. */
-export const jwtId = (tag: string, id = random(TAG_BYTES)) => `${tag}.${id}`
+export const jwtId = (grantId: string, id = random(GRANT_ID_BYTES)) =>
+  `${grantId}.${id}`
 
-/** Returns the tag of a `jti`; undefined for a JWT without a grant. */
-export const tagOfJwt = (jti: unknown) =>
+/** Returns the id of the grant of a `jti`; undefined for a JWT without one. */
+export const grantIdOfJwt = (jti: unknown) =>
   /^([\w-]{22})\./.exec(String(jti))?.[1]
 
 /**
@@ -81,7 +80,7 @@ export const tagOfJwt = (jti: unknown) =>
 export const isTokenWithoutGrant = (value: string) =>
   value.length === SECRET_LENGTH
 
-/** Returns the records of grants; the id is the tag. */
+/** Returns the records of grants, by their ids. */
 export const grantRecords = (records: Records) =>
   records.of<GrantRecord>('Grant')
 

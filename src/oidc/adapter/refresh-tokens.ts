@@ -1,7 +1,7 @@
 // Refresh tokens, rotated at every use, in a way that survives a lost answer
 // (RFC 9700 §4.14.2).
 //
-//   token                 tag (16 bytes), family (32), generation (4), MAC (16), as base64url
+//   token                 id of the grant (16 bytes), family (32), generation (4), MAC (16), as base64url
 //   RefreshToken FAMILY   { payload of the latest generation, since when it is the latest }
 //
 // The library's adapter calls `find`, then `save` with the successor, which is
@@ -23,18 +23,17 @@ import { randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Found, Records } from '../../store/records.ts'
 import { now, type Outage } from '../../store/store.ts'
 import { required } from '../../store/values.ts'
-import { noteEvent } from '../log.ts'
+import { noteReuse } from '../log.ts'
 import {
   type GrantRecord,
   grantName,
   grantRecords,
-  type Payload,
   revokeGrant,
 } from './grants.ts'
+import type { Payload, StateLifetimes } from './models.ts'
 import {
   alreadyUsed,
   assertClientConnected,
-  currentRequest,
   deferCommit,
   deferSave,
   isRefreshRequest,
@@ -49,38 +48,28 @@ interface Family {
 }
 
 const MODEL = 'RefreshToken'
-const TAG_BYTES = 16
+const GRANT_ID_BYTES = 16
 const FAMILY_BYTES = 32
 const GENERATION_BYTES = 4
 const MAC_BYTES = 16
-const GENERATION_AT = TAG_BYTES + FAMILY_BYTES
+const GENERATION_AT = GRANT_ID_BYTES + FAMILY_BYTES
 const HEAD_BYTES = GENERATION_AT + GENERATION_BYTES
-
-/** Lifetimes that the library does not know, in seconds. */
-export interface Lifetimes {
-  /** The time in which a used refresh token may be used again; 0: never. */
-  grace: number
-  /** A grant: without a refresh token, and after one was issued under it. */
-  grant: { withoutRefreshToken: number; withRefreshToken: number }
-  /** A pushed request, which is consumed at the end of the interaction. */
-  pushedRequest: number
-}
 
 /**
  * Returns the functions that make and read the values of tokens. `macOf`: a MAC
  * that only this installation can make.
  */
 function createTokenFormat(macOf: (head: Buffer) => Buffer) {
-  function tokenOf(tagAndFamily: Buffer, generation: number): string {
-    const head = Buffer.alloc(HEAD_BYTES, tagAndFamily)
+  function tokenOf(grantAndFamily: Buffer, generation: number): string {
+    const head = Buffer.alloc(HEAD_BYTES, grantAndFamily)
     head.writeUInt32BE(generation, GENERATION_AT)
     return Buffer.concat([head, macOf(head)]).toString('base64url')
   }
 
   /** The first token of a new family under a grant. */
   function first(grantId: string): string {
-    const tag = Buffer.from(grantId, 'base64url')
-    return tokenOf(Buffer.concat([tag, randomBytes(FAMILY_BYTES)]), 0)
+    const grant = Buffer.from(grantId, 'base64url')
+    return tokenOf(Buffer.concat([grant, randomBytes(FAMILY_BYTES)]), 0)
   }
 
   /** The token of the next generation. */
@@ -98,9 +87,11 @@ function createTokenFormat(macOf: (head: Buffer) => Buffer) {
     const head = bytes.subarray(0, HEAD_BYTES)
     if (!isWhole || !timingSafeEqual(macOf(head), bytes.subarray(HEAD_BYTES)))
       return undefined
-    const tag = head.subarray(0, TAG_BYTES).toString('base64url')
-    const id = head.subarray(TAG_BYTES, GENERATION_AT).toString('base64url')
-    return { head, tag, id, generation: head.readUInt32BE(GENERATION_AT) }
+    const grantId = head.subarray(0, GRANT_ID_BYTES).toString('base64url')
+    const id = head
+      .subarray(GRANT_ID_BYTES, GENERATION_AT)
+      .toString('base64url')
+    return { head, grantId, id, generation: head.readUInt32BE(GENERATION_AT) }
   }
 
   return { first, successor, parse }
@@ -111,7 +102,7 @@ function createTokenFormat(macOf: (head: Buffer) => Buffer) {
  */
 export function createRefreshTokens(
   records: Records,
-  { grace, grant }: Lifetimes,
+  { grace, grant }: StateLifetimes,
 ) {
   const families = records.of<Family>(MODEL)
   const grants = grantRecords(records)
@@ -128,9 +119,9 @@ export function createRefreshTokens(
     isInGrace(latest.since, grace, records.outage())
 
   /**
-   * The grant lives as long as its refresh tokens, and outlives the session.
-   * Another request with the same code may have prolonged it: the commit
-   * decides between them.
+   * The grant lives as long as its refresh tokens, and outlives the session. Two
+   * requests with one code may both prolong it: the commit decides which of them
+   * gets tokens.
    */
   async function prolongGrant(grantId: string): Promise<void> {
     const ttl = grant.withRefreshToken
@@ -141,7 +132,19 @@ export function createRefreshTokens(
     if (!after) throw alreadyUsed(MODEL)
   }
 
-  /** `found`: the family as this request has read it. */
+  /**
+   * Writes the next generation of a family, unless the store has it or a later
+   * one. `found`: the family as this request has read it.
+   *
+   *   in the store             outcome
+   *   an earlier generation    the rotation is made
+   *   nothing                  refused: the family was revoked meanwhile
+   *   with a grace period
+   *     this generation        the client gets the same token again
+   *     a later one, which     refused: the client sent the token in parallel requests
+   *       `found` was not
+   *   any other                refused as a reuse: revokes the family
+   */
   async function rotate(
     id: string,
     next: Family,
@@ -151,23 +154,20 @@ export function createRefreshTokens(
     const { generation, payload } = next
     const nextUnlessRotated = ({ value }: Found<Family>) =>
       value && value.generation < generation ? next : undefined
-    const { before: latest, after } = await families.change(
+    const { before, after } = await families.change(
       id,
       nextUnlessRotated,
       { ttl },
       found,
     )
     if (after) return
-    if (!latest) throw alreadyUsed(MODEL)
+    if (!before) throw alreadyUsed(MODEL)
     // `find` has checked the grace period. It is not checked again, because
     // time has passed since.
-    if (grace > 0 && latest.generation === generation) {
-      return noteReuse('refresh_replay', payload)
-    }
-    // The token was the latest when this request read it: the client sent it in
-    // parallel requests.
+    const isSameToken = before.generation === generation
+    if (grace > 0 && isSameToken) return noteReuse('refresh_replay', payload)
     const wasLatest = found?.value && found.value.generation < generation
-    if (grace === 0 || !wasLatest) await endReused(id, latest)
+    if (grace === 0 || !wasLatest) await endReused(id, before)
     throw alreadyUsed(MODEL)
   }
 
@@ -192,11 +192,11 @@ export function createRefreshTokens(
     async find(token: string): Promise<Payload | undefined> {
       const parsed = parse(token)
       if (!parsed) return undefined
-      const { tag, id, generation } = parsed
+      const { grantId, id, generation } = parsed
       // The library reads the grant next: the request remembers it.
-      const { value: latest } = await families.read(id, grantName(tag))
+      const { value: latest } = await families.read(id, grantName(grantId))
       if (isTokenRequest()) await assertClientConnected()
-      if (latest?.payload.grantId !== tag) return undefined
+      if (latest?.payload.grantId !== grantId) return undefined
       const payload = { ...latest.payload, jti: token }
       const isUsable =
         generation >= latest.generation ||
@@ -209,14 +209,17 @@ export function createRefreshTokens(
      * request presented.
      */
     async save(token: string, payload: Payload, ttl?: number): Promise<void> {
-      const { id, tag, generation } = required(parse(token))
+      const { id, grantId, generation } = required(parse(token))
       // The nonce belongs to the authorization request only, not to refreshes
       // (OIDC Core §12.2).
       const { nonce, ...lasting } = payload
       const next: Family = { payload: lasting, generation, since: now() }
       if (generation === 0) {
         return deferSave(() =>
-          Promise.all([prolongGrant(tag), families.save(id, next, { ttl })]),
+          Promise.all([
+            prolongGrant(grantId),
+            families.save(id, next, { ttl }),
+          ]),
         )
       }
       const found = families.lastRead(id)
@@ -250,17 +253,4 @@ function isInGrace(since: number, grace: number, outage?: Outage): boolean {
   const { from, to = now() } = outage
   const wasCutOff = since >= from - grace && since <= to
   return now() - (wasCutOff ? to : since) <= grace
-}
-
-/**
- * Notes that a used code or refresh token was presented, and its grant was
- * revoked; or, `refresh_replay`, that a repeated refresh got the same refresh
- * token.
- */
-export function noteReuse(
-  event: 'code_reuse' | 'refresh_reuse' | 'refresh_replay',
-  { clientId, accountId }: Pick<Payload, 'clientId' | 'accountId'>,
-) {
-  const ctx = currentRequest()
-  if (ctx) noteEvent(ctx, event, { client_id: clientId, account: accountId })
 }

@@ -3,7 +3,7 @@
 import { pino } from 'pino'
 import { createApp } from '../../../src/app.ts'
 import { readSettings } from '../../../src/config/load.ts'
-import { newTag } from '../../../src/oidc/adapter/grants.ts'
+import { newGrantId } from '../../../src/oidc/adapter/grants.ts'
 import { hashSecret } from '../../../src/oidc/clients.ts'
 import { Consents } from '../../../src/oidc/consents.ts'
 import { createMetrics } from '../../../src/operation/metrics.ts'
@@ -116,7 +116,7 @@ async function fill({ service }: Variant, live: number, template: string): Promi
       const accountId = holders[i % HOLDERS] ?? ''
       const grant = new app.Grant({ accountId, clientId: CLIENT.client_id })
       // A token begins with the tag of its grant.
-      Object.assign(grant, { jti: newTag() })
+      Object.assign(grant, { jti: newGrantId() })
       grant.addOIDCScope(ONLINE)
       const grantId = await grant.save()
       const one = async () => {
