@@ -21,7 +21,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import { createDeliveryQueue } from '../../store/delivery-queue.ts'
-import type { Found, Records } from '../../store/records.ts'
+import type { Found, IndexName, Records } from '../../store/records.ts'
 import { now } from '../../store/store.ts'
 import { BOUNDS } from '../bounds.ts'
 import { ACCOUNT_CLIENT } from '../vocabulary.ts'
@@ -86,7 +86,11 @@ export function createSessions(
   const cookies = records.of<Pointer>('SessionCookie')
   const signOuts = signOutQueue(records)
 
-  /** The session to which a cookie value leads. */
+  /**
+   * The session to which a cookie value leads. After a sign-out that failed
+   * half-way, only its repetition still gets the session. Any other request gets
+   * none, and completes the sign-out when it saves its new session.
+   */
   async function findByCookie(
     cookie: string,
   ): Promise<SessionRecord | undefined> {
@@ -94,30 +98,27 @@ export function createSessions(
     if (!pointer || pointer.exp < now()) return undefined
     const { value, consumed } = await findByUid(pointer.uid)
     if (!value || value.signInId !== pointer.signInId) return undefined
-    // A sign-out failed half-way: only its repetition still gets the session.
-    // Any other request completes it when it saves its new session.
     const ctx = currentRequest()
-    if (!consumed || ctx?.oidc.route === 'end_session_confirm')
-      return { ...value, jti: cookie }
-    if (ctx) toEnd.set(ctx, value.uid)
+    const isRepetition = ctx?.oidc.route === 'end_session_confirm'
+    if (!consumed || isRepetition) return { ...value, jti: cookie }
+    if (ctx) unfinishedSignOuts.set(ctx, value.uid)
+    return undefined
   }
 
-  /**
-   * Completes the sign-out of the session to which the cookie of this request
-   * leads.
-   */
-  async function completeSignOut() {
+  /** Ends the session that `findByCookie` has found to be half ended. */
+  async function completeSignOut(): Promise<void> {
     const ctx = currentRequest()
-    const uid = ctx && toEnd.get(ctx)
+    const uid = ctx && unfinishedSignOuts.get(ctx)
     if (uid) await end(uid)
   }
 
   const findByUid = (uid: string) => sessions.read(uid)
 
   /**
-   * Writes what the request changed in the session. If the session has ended,
-   * revokes the new grants. `grantTtl`: seconds for which a grant of this
-   * request lives without a refresh token.
+   * Writes what the request changed in the session, and then its pointer. If the
+   * session has ended, revokes the new grants. A sign-in ends the oldest session
+   * of an account that has too many. `grantTtl`: seconds for which a grant of
+   * this request lives without a refresh token.
    */
   async function save(
     payload: SessionRecord,
@@ -129,30 +130,37 @@ export function createSessions(
     const found = sessions.lastRead(uid)
     const base = found?.value
     const mine = sessionOf(payload, base, grantTtl)
-    const mergedWith = ({ value, version, consumed }: Found<SessionRecord>) => {
-      const hasEnded = consumed || (!value && version !== 0)
-      const merged = hasEnded
-        ? undefined
-        : mergeSession(base, mine, value ?? base)
-      return merged && { ...merged, grants: unexpired(merged.grants) }
-    }
-    const indexes: [string, string][] = accountId
-      ? [['sessions of account', accountId]]
-      : []
-    const saved = await sessions.change(
-      uid,
-      mergedWith,
-      { ttl, indexes },
-      found,
-    )
+    const { before, after } = await writeMerged(mine, found, ttl)
     // The session ended meanwhile. Grants of this request must end with it.
-    if (!saved.after)
+    if (!after)
       return revokeWithSession(records, Object.keys(mine.grants ?? {}))
-    const signInId = isSignIn(mine, base)
-      ? saved.after.signInId
-      : base?.signInId
-    await prolongPointer(mine.jti, { uid, signInId }, ttl, saved.before)
-    if (accountId && isSignIn(mine, base)) await endOldest(accountId, uid)
+    const isNew = isSignIn(mine, base)
+    const signInId = isNew ? after.signInId : base?.signInId
+    await prolongPointer(mine.jti, { uid, signInId }, ttl, before)
+    if (accountId && isNew) await endOldest(accountId, uid)
+  }
+
+  /**
+   * Merges the session of this request into the stored one, and writes it,
+   * unless that has ended or belongs to another account by now. `found`: the
+   * session as this request has read it.
+   */
+  function writeMerged(
+    mine: SessionRecord,
+    found: Found<SessionRecord> | undefined,
+    ttl: number,
+  ) {
+    const base = found?.value
+    const merged = ({ value, version, consumed }: Found<SessionRecord>) => {
+      const hasEnded = consumed || (!value && version !== 0)
+      if (hasEnded) return undefined
+      const session = mergeSession(base, mine, value ?? base)
+      return session && { ...session, grants: unexpired(session.grants) }
+    }
+    const indexes: IndexName[] = mine.accountId
+      ? [['sessions of account', mine.accountId]]
+      : []
+    return sessions.change(mine.uid, merged, { ttl, indexes }, found)
   }
 
   /**
@@ -327,9 +335,9 @@ export function createSessions(
 
 /**
  * Sessions whose sign-out failed half-way, by the request that presents their
- * cookie.
+ * cookie: `findByCookie` sets them, `save` ends them.
  */
-const toEnd = new WeakMap<object, string>()
+const unfinishedSignOuts = new WeakMap<object, string>()
 
 const isApplication = (clientId: string) => clientId !== ACCOUNT_CLIENT
 
