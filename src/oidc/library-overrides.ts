@@ -151,20 +151,13 @@ export function replaceClientFind(
     const client = ofFile ?? (await find(id))
     const keys = client?.asymmetricKeyStore as ClientKeys | undefined
     if (keys && !ofFile) limitKeys(keys)
-    if (keys) expireKeys(keys)
+    // The library keeps the keys of a `jwks_uri` while one of them fits. Here
+    // they are fetched again, and removed keys end. Removed by: a maximum age of
+    // fetched keys.
+    if (keys?.freshUntil && keys.freshUntil + STALE_SECONDS <= now())
+      keys.clear()
     return client
   }
-}
-
-/**
- * A client keeps the keys of its `jwks_uri` while one of them fits. Here they
- * are fetched again, and removed keys end. Removed by: a maximum age of fetched
- * keys.
- */
-function expireKeys(keys: ClientKeys): void {
-  const { freshUntil } = keys
-  if (freshUntil !== undefined && freshUntil + STALE_SECONDS <= now())
-    keys.clear()
 }
 
 /** The keys of a client. */

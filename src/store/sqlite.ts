@@ -200,15 +200,10 @@ function createGroupCommit(db: DatabaseSync) {
       return await access('written', runTransaction)
     } catch (error) {
       // Writes that joined meanwhile fail with it.
-      endBatch()
+      waiting = []
+      committed = undefined
       throw error
     }
-  }
-
-  /** Writes that arrive from here on belong to the next commit. */
-  function endBatch(): void {
-    waiting = []
-    committed = undefined
   }
 
   function runTransaction(): unknown[] {
@@ -219,7 +214,8 @@ function createGroupCommit(db: DatabaseSync) {
       db.exec('COMMIT')
       // In the same step as COMMIT: a write that arrived between them would join
       // a batch that has run, and be lost.
-      endBatch()
+      waiting = []
+      committed = undefined
       lastCommitMs = performance.now() - began
       return results
     } finally {
