@@ -21,6 +21,7 @@ import { usher, usherTest } from '../support/fixtures.ts'
 import {
   ageSessions,
   confirmed,
+  copyOf,
   credentials,
   fieldsOf,
   isSignedIn,
@@ -479,6 +480,17 @@ describe('step-up', () => {
     expect(await claimsAfter(usher, opened)).toMatchObject({ amr: ['pwd', 'otp', 'mfa'], ...acr })
     // The next request needs no factor.
     expect((await open(usher, params, newTab(browser))).browser.page.ours).toBe(false)
+  })
+
+  test('ends the cookie from before: a copy of it is not raised', async () => {
+    const browser = await withPassword()
+    const before = copyOf(browser)
+    expect(await isSignedIn(before)).toBe(true)
+    const opened = await open(usher, { acr_values: TWO_FACTORS }, browser)
+    await opened.browser.submit({ code: await nextCode(usher, id) })
+    expect((await claimsAfter(usher, opened)).acr).toBe(TWO_FACTORS)
+    expect(await isSignedIn(opened.browser)).toBe(true)
+    expect(await isSignedIn(before)).toBe(false)
   })
 
   test('does not renew the time of the sign-in', async () => {

@@ -49,11 +49,14 @@ export interface SessionRecord {
   [key: string]: unknown
 }
 
-/** Whether the user has signed in since `base` was read. */
+/**
+ * Whether the user has signed in since `base` was read, or raised the session by
+ * a factor: a copy of the cookie from before must not be raised with it.
+ */
 export const isSignIn = (
   mine: SessionRecord,
   base: SessionRecord | undefined,
-): boolean => mine.loginTs !== base?.loginTs
+): boolean => mine.loginTs !== base?.loginTs || mine.acr !== base?.acr
 
 /**
  * Returns the session to store; undefined if it belongs to another account by
