@@ -20,7 +20,7 @@ const PAGE_ACCOUNTS = 1_000
 const BATCH_RECORDS = 200
 
 /**
- * `invited`: nobody can sign in yet, and a link for the first password is open.
+ * `invited`: no sign-in is possible yet, and a link for the first password is open.
  * `no_link`: the same, without a link.
  */
 export type AccountState =
@@ -74,7 +74,7 @@ export function usableOnceRequired(settings: Settings): Usable {
   }
 }
 
-/** Whether nobody can sign in to an account, because it has no way to. */
+/** Whether an account has no way to sign in. */
 export const isWithoutSignIn = ({ password, links = [] }: Account) =>
   password === undefined && !links.length
 

@@ -90,7 +90,7 @@ export function assertionProblem(oidc: Oidc): string | undefined {
 }
 
 /**
- * Returns the header or the claims of a JWT, which nobody has verified; empty if
+ * Returns the header or the claims of a JWT, which is not verified yet; empty if
  * the part is malformed.
  */
 export const decodePart = (part: string): JwtClaims =>

@@ -63,7 +63,14 @@ function problemOf(reply: Reply): string | undefined {
   if (reply.location) return `redirects to ${reply.location}`
   if (reply.status !== 400) return `answers ${reply.status}`
   if (!reply.headers.get('content-type')?.startsWith('text/html')) return 'is no page'
-  const own = [usher.issuer, '/assets/', '#', 'https://app.example.org/']
+  // The last two: the start pages of the clients that the request names.
+  const own = [
+    usher.issuer,
+    '/assets/',
+    '#',
+    'https://app.example.org/',
+    'https://post.example.org/',
+  ]
   const strange = linksOf(reply).filter(url => !own.some(start => url.startsWith(start)))
   const reflected = linksOf(reply).filter(url => /evil|callback/.test(url))
   return [...strange, ...reflected].length ? `links to ${[...strange, ...reflected]}` : undefined

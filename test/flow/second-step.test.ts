@@ -188,7 +188,7 @@ test('the entry of the navigation leads to the page of the feature, also by sign
   expect(browser.heading).toBe('Cave')
   await browser.open('/account')
   const links = browser.page.html.querySelectorAll('nav a')
-  expect(links.map(link => [link.getAttribute('href'), link.text.trim()]).at(-1)).toEqual([
+  expect(links.map(link => [link.getAttribute('href'), link.text.trim()])).toContainEqual([
     CAVE,
     'Cave',
   ])

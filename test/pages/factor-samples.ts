@@ -49,8 +49,8 @@ const security = (words: Words, factors: Partial<Section>, more: Partial<Securit
   ...more,
 })
 const none = { passkeys: [], apps: [], left: undefined }
-const elsewhere = ({ plural }: Words) => ({
-  text: plural('account.elsewhere', 1),
+const elsewhere = ({ plural }: Words, browsers = 1) => ({
+  text: plural('account.elsewhere', browsers),
   end: '/account/sessions/end',
 })
 
@@ -151,7 +151,7 @@ export const factorStates = [
   state('recovery-codes-renewed', 'recovery-codes', words => ({
     codes,
     isSignIn: false,
-    elsewhere: elsewhere(words),
+    elsewhere: elsewhere(words, 2),
   })),
   state('factor-added', 'recovery-codes', words => ({
     codes: [],

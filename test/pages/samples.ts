@@ -231,7 +231,12 @@ const NAMES = ['Calendar', 'Expenses and travel', 'Intranet', 'Mail', 'Notes', L
 type Account = PageData['account']
 
 /** The overview of an account with this protection. */
-function account(words: Words, verdict = 'enough', changes: Partial<Account> = {}): Account {
+function account(
+  words: Words,
+  verdict = 'enough',
+  changes: Partial<Account> = {},
+  codesLeft = 8,
+): Account {
   const { t, plural, date, number } = words
   const isEnough = !['no_factor', 'no_codes'].includes(verdict)
   const hasFactors = verdict === 'enough' || verdict === 'no_codes'
@@ -243,7 +248,7 @@ function account(words: Words, verdict = 'enough', changes: Partial<Account> = {
     path,
     action,
   })
-  const left = plural('security.left', verdict === 'no_codes' ? 0 : 8)
+  const left = plural('security.left', verdict === 'no_codes' ? 0 : codesLeft)
   const renew = verdict === 'no_codes' ? t('factors.renew') : undefined
   const count = hasFactors ? number(1) : t('security.none')
   const changed = t('security.changed', { date: date(TIME).words })
@@ -409,6 +414,7 @@ export const STATES: State[] = [
   state('navigate', 'navigate', () => ({ url: '#on' })),
   state('hand-over', 'hand-over', () => ({ action: '#', fields: { code: 'sample' } })),
   state('account', 'account', words => account(words)),
+  state('account-one-code', 'account', words => account(words, 'enough', {}, 1)),
   state('account-new', 'account', newcomer),
   state('account-alarming', 'account', alarming),
   ...['no_codes', 'passkey_beside', 'password_only', 'elsewhere'].map(verdict =>

@@ -1,8 +1,6 @@
 // Long lists of attacks and orders: `npm test` takes a part of each, and another part every day, so that each
 // entry has its turn. `npm run test:slow` takes all of them (ALL=1). `FUZZ_SEED=N` repeats the part of a day.
 
-import { expect, onTestFailed } from 'vitest'
-
 const DAY_MS = 24 * 3600 * 1000
 
 /** Chooses the parts. Default: the number of the day. */
@@ -10,9 +8,6 @@ export const SEED = Number(process.env.FUZZ_SEED ?? Math.floor(Date.now() / DAY_
 
 /** Whether lists are taken as a whole. */
 export const isWhole = process.env.ALL === '1'
-
-/** The command that takes the same parts again. */
-const repeating = `FUZZ_SEED=${SEED} npm test -- FILE repeats it; ALL=1 takes whole lists`
 
 /** Returns one of `parts` parts of the list. */
 export function someOf<T>(list: T[], parts = 10): T[] {
@@ -28,7 +23,5 @@ export function oneOf<T>(list: T[]): T[] {
 /** Returns the first place and the step of a loop over one of `parts` parts. */
 export function placesOf(parts: number): { first: number; step: number } {
   if (isWhole) return { first: 0, step: 1 }
-  const isInTest = expect.getState().currentTestName !== undefined
-  if (isInTest) onTestFailed(() => console.error(repeating))
   return { first: SEED % parts, step: parts }
 }

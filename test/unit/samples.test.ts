@@ -20,8 +20,22 @@ const viewsOf = (files: Files) =>
   withFolder(files, async folder => createViews(await readSettings({ USHER_CONFIG: folder })))
 
 /** Templates that others include. */
-const PARTIALS =
-  'brand icon layout lead mark menu passkey-button password-fields session totp-fields'.split(' ')
+const PARTIALS = [
+  'activity-rows',
+  'brand',
+  'factor-name',
+  'factor-rows',
+  'icon',
+  'layout',
+  'lead',
+  'mark',
+  'menu',
+  'passkey-button',
+  'password-fields',
+  'session',
+  'totp-fields',
+  'verdict',
+]
 
 test('every template has a sample, and the names of samples are unique', () => {
   const templates = readdirSync(join(import.meta.dirname, '../../src/pages/templates'))
