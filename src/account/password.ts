@@ -52,7 +52,7 @@ export function passwordPage(
       note(ctx, 'password_changed', { account: account.id })
       if (successor) {
         browserSession.replace(ctx, successor)
-        await authentication.remember(ctx, account, successor.loginTs)
+        await authentication.rememberBrowser(ctx, account, successor.loginTs)
       }
       views.page(ctx, 'password-changed', {})
     },

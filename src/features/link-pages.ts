@@ -229,7 +229,7 @@ function confirmAddressPage(site: Site, own: Own): LinkPage {
   ): Promise<SignedIn | undefined> {
     const session = await browserSession.read(ctx)
     if (session?.accountId !== asking.id) return undefined
-    const account = await directory.findEnabled(asking.id, session.since)
+    const account = await directory.findEnabled(asking.id, session.signedInAt)
     return account && { account, session }
   }
 

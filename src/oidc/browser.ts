@@ -140,15 +140,14 @@ export function createBrowserSession(
   const name = provider.cookieName('session')
   return {
     /**
-     * Undefined when no user is signed in. `since`: epoch seconds of the
-     * sign-in.
+     * Undefined when no user is signed in. `signedInAt`: epoch seconds.
      */
     async read(ctx: Context) {
       const id = ctx.cookies.get(name, { signed: true })
       const session = id ? await provider.Session.find(id) : undefined
       if (!session?.accountId || session.loginTs === undefined) return undefined
-      const { uid, accountId, loginTs: since, amr, acr } = session
-      return { uid, accountId, since, amr, acr }
+      const { uid, accountId, loginTs: signedInAt, amr, acr } = session
+      return { uid, accountId, signedInAt, amr, acr }
     },
 
     /** Gives the browser the id of another session. `exp`: epoch seconds. */

@@ -2,31 +2,32 @@
 // password is checked when a hashing thread is free. Every failure gets the
 // same answer after the same time.
 //
-// The counters of an attempt, each with its limit. The attempt is refused if it
-// comes too early for one of them.
+// Counters limit the attempts. An attempt is refused if it comes too early for
+// one of them.
 //
-//   Attempt at                           Counter                  Limit
-//   a password                           account ID               perAccount
-//     of a name that is not known        name NAME                perAccount
-//     at both of them                    network NETWORK          perNetwork
-//     in a browser of the account        device MARK              perAccount, in place of the three
-//   a second factor                      as for a password; and   the same
-//                                        factors of ID            perFactors
-//   a passkey that the account lacks     network NETWORK          perNetwork
-//   a form for another password          password forms of …      FORMS
+//   An attempt at a secret of an account, in a browser
+//     that is not remembered     `account ID` and `network NETWORK`
+//     that is remembered         `device MARK`, in place of both
+//   An attempt for a name without an account: `name NAME`, in place of `account ID`
+//   A second factor: as for a password, and also `factors of ID`
+//   A passkey that the account lacks: `network NETWORK` alone (`countPasskeyOfNobody`)
+//   A form that changes a password: `password forms of NAME` (`countForm`)
 //
-//   A wrong secret leaves the counters as they are. A right password that a factor follows takes its attempt back. A
-//   whole sign-in also sets the first counter to zero.
+// Every attempt is counted before its check, so that parallel guesses are
+// counted, too. After the check of the secret
+//
+//   wrong                                it stays counted
+//   right, and a second factor follows   it is taken back
+//   right, and nothing follows           the first counter becomes zero; from the others it is taken back
 //
 // A name of accounts.module is counted as a name first. The source then says
 // whose name it is, and the attempt is counted for that account, too.
 
-import { randomBytes } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
-import { cookieNames, originCookie, type Signatures } from '../oidc/browser.ts'
+import type { Signatures } from '../oidc/browser.ts'
 import type { Interaction, Login } from '../oidc/interactions.ts'
 import { PASSWORD_ACR } from '../oidc/vocabulary.ts'
 import { note } from '../operation/audit.ts'
@@ -44,6 +45,7 @@ import type { Dependencies } from './dependencies.ts'
 import type { Flow, SecondFactors } from './flow.ts'
 import { admit } from './password.ts'
 import type { Counter, Limit } from './rate-limit.ts'
+import { createRememberedBrowsers } from './remembered-browsers.ts'
 
 /** Credentials as the user typed them. */
 type Credentials = { username: string; password: string }
@@ -151,36 +153,24 @@ export function createAuthentication(
   )
   const { perAccount, perFactors, perNetwork } = signInLimits(security)
 
-  /** Remembers the browser of a whole sign-in. `since`: epoch seconds. */
-  async function remember(
-    ctx: Context,
-    account: Account,
-    since: number,
-  ): Promise<void> {
-    // Only marks from before the factor are void, and the clock counts whole
-    // seconds.
-    const added = await latestAdded(account.id)
-    browsers.remember(ctx, account, Math.max(since, added + 1))
-  }
-
   /**
    * Remembers the browser, and logs `sign_in_succeeded`: the methods prove who
    * the user is. A temporary password is changed after it, before the session.
-   * `since`: epoch seconds of the sign-in.
+   * `signedInAt`: epoch seconds.
    */
   async function noteSuccess(
     ctx: Context,
     account: Account,
-    since: number,
+    signedInAt: number,
     about: About,
   ) {
-    await remember(ctx, account, since)
+    await browsers.remember(ctx, account, signedInAt)
     note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
   }
 
   /**
-   * Returns the sign-in of the credentials; undefined for every failure, after the same time. `ts` of the login is a
-   * time before the check.
+   * Returns the sign-in of the credentials; undefined for every failure, after
+   * the same time. `ts` of the login is a time before the check.
    */
   async function check(
     ctx: Context,
@@ -214,7 +204,7 @@ export function createAuthentication(
   ): Promise<Checked | Failed> {
     const started = now()
     const candidate = await directory.candidate(username, sign_in.by)
-    const { known, succeed } = await countCandidate(ctx, username, candidate)
+    const { known, succeed } = await countPassword(ctx, username, candidate)
     if (!succeed) return { known, refusal: 'throttled' }
     const { account, refusal } = await candidate.authenticate(password)
     if (!account) return { known, refusal }
@@ -234,7 +224,7 @@ export function createAuthentication(
    * Counts an attempt at a password. `succeed` is undefined if it comes too
    * early.
    */
-  async function countCandidate(
+  async function countPassword(
     ctx: Context,
     username: string,
     { known, identify }: Candidate,
@@ -243,11 +233,11 @@ export function createAuthentication(
     const name = known
       ? accountCounter(known.id)
       : `name ${foldUsername(username)}`
-    const succeedOfName = await count(ctx, { name, account: known })
+    const succeedOfName = await countAttempt(ctx, { name, account: known })
     if (!succeedOfName || !identify) return { known, succeed: succeedOfName }
     const account = await identify()
     if (!account) return { succeed: succeedOfName }
-    const succeedOfAccount = await count(ctx, {
+    const succeedOfAccount = await countAttempt(ctx, {
       name: accountCounter(account.id),
       account,
     })
@@ -266,7 +256,7 @@ export function createAuthentication(
    * password alone takes back its own attempt: it must not give new attempts at
    * the second factor.
    */
-  async function count(
+  async function countAttempt(
     ctx: Context,
     { name, account, isFactor }: Attempted,
   ): Promise<Succeed | undefined> {
@@ -294,7 +284,7 @@ export function createAuthentication(
    * account does not have. It counts for the network only, so that an attacker
    * cannot make the user wait with it. Returns false if it comes too early.
    */
-  async function countNoGuess(ctx: Context): Promise<boolean> {
+  async function countPasskeyOfNobody(ctx: Context): Promise<boolean> {
     if (!ctx.state.stored.count(ATTEMPT_BYTES)) return false
     return attempts.count([[networkCounter(ctx.ip), perNetwork]])
   }
@@ -310,87 +300,12 @@ export function createAuthentication(
     ctx.throw(429, { error: 'temporarily_unavailable', error_description })
   }
 
-  return { check, count, countNoGuess, noteSuccess, countForm, remember }
-}
-
-/** Accounts of one browser. */
-const MAX_REMEMBERED_ACCOUNTS = 4
-const REMEMBERED_SECONDS = 180 * 24 * 3600
-const MARK =
-  /^(?<nonce>[\w-]{12})\.(?<since>\d{1,12})\.(?<signature>[\w-]{43})$/
-
-/**
- * Browsers in which an account has signed in before (OWASP: device cookies).
- * Attempts from such a browser have a counter of their own, so that an attacker
- * elsewhere cannot make the user wait. The cookie gives no access and
- * identifies no account: it holds `NONCE.SECONDS.SIGNATURE` for each of a few
- * accounts.
- */
-function createRememberedBrowsers(
-  signatures: Signatures,
-  development: boolean,
-  latestAdded: SecondFactors['latestAdded'],
-) {
-  const { device: name } = cookieNames(development)
-  const signedText = (id: string, nonce: string, since: string) =>
-    `${id} ${nonce} ${since}`
-  const fieldsOf = (mark: string) => MARK.exec(mark)?.groups ?? {}
-  // Each mark costs a verification, but only for accounts that exist. Without a
-  // limit, forged marks would delay other requests, and reveal by their time
-  // that the account exists.
-  const marks = (ctx: Context) =>
-    (ctx.cookies.get(name, { signed: false }) ?? '').split(
-      '~',
-      MAX_REMEMBERED_ACCOUNTS,
-    )
-
-  /** A mark expires when all sessions of the account are ended. */
-  function isOf(
-    { id, ended = 0 }: Pick<Account, 'id' | 'ended'>,
-    mark: string,
-  ): boolean {
-    const { nonce = '', since = '', signature = '' } = fieldsOf(mark)
-    const isCurrent =
-      Number(since) > ended && Number(since) > now() - REMEMBERED_SECONDS
-    return (
-      isCurrent && signatures.verify(signedText(id, nonce, since), signature)
-    )
+  return {
+    check,
+    countAttempt,
+    countPasskeyOfNobody,
+    countForm,
+    noteSuccess,
+    rememberBrowser: browsers.remember,
   }
-
-  /**
-   * Returns the mark of this browser for the account, unique among its
-   * browsers. A mark from before the latest factor is void: a thief of the
-   * password could make any number of them, and each would have a counter for
-   * codes.
-   */
-  async function findMark(
-    ctx: Context,
-    account: Pick<Account, 'id' | 'ended'>,
-  ) {
-    const mark = marks(ctx).find(found => isOf(account, found))
-    if (mark === undefined) return undefined
-    const isValid =
-      Number(fieldsOf(mark).since) > (await latestAdded(account.id))
-    return isValid ? mark : undefined
-  }
-
-  /** `since`: when the user signed in (epoch seconds). */
-  function remember(ctx: Context, account: Account, since: number): void {
-    const nonce = randomBytes(9).toString('base64url')
-    const signature = signatures.sign(
-      signedText(account.id, nonce, String(since)),
-    )
-    const mark = `${nonce}.${since}.${signature}`
-    const others = marks(ctx).filter(
-      other => MARK.test(other) && !isOf(account, other),
-    )
-    const kept = [mark, ...others].slice(0, MAX_REMEMBERED_ACCOUNTS)
-    ctx.cookies.set(name, kept.join('~'), {
-      ...originCookie(development),
-      maxAge: REMEMBERED_SECONDS * 1000,
-      signed: false,
-    })
-  }
-
-  return { findMark, remember }
 }

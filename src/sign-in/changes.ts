@@ -187,7 +187,7 @@ export async function missingProof(
 ): Promise<SignInParameters | undefined> {
   const isStrongest = await factors?.isStrongest(account, session)
   if (isStrongest !== undefined) {
-    const isProven = isStrongest && isRecent(session.since)
+    const isProven = isStrongest && isRecent(session.signedInAt)
     if (isProven) return undefined
     return { ...FOR_CHANGE, max_age: String(RECENT_SECONDS) }
   }

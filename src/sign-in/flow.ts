@@ -63,12 +63,12 @@ export function next({
 }
 
 /**
- * A session, as far as its methods prove who the user is. `since`: epoch seconds
- * of the sign-in.
+ * A session, as far as its methods prove who the user is. `signedInAt`: epoch
+ * seconds.
  */
 export interface ProvenSession {
   uid: string
-  since: number
+  signedInAt: number
   acr?: string
   amr?: string[]
 }

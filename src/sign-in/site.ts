@@ -139,10 +139,12 @@ export function createSite(
   ) {
     const session = await browserSession.read(ctx)
     const account =
-      session && (await directory.findEnabled(session.accountId, session.since))
+      session &&
+      (await directory.findEnabled(session.accountId, session.signedInAt))
     ctx.state.account = account
     if (account) ctx.state.waiting = await requests?.countWaiting(account)
-    if (account && now() - session.since <= maxAge) return { account, session }
+    if (account && now() - session.signedInAt <= maxAge)
+      return { account, session }
     const wanted = { ...parameters }
     if (Number.isFinite(maxAge)) wanted.max_age = String(maxAge)
     signIn(ctx, wanted)

@@ -139,11 +139,11 @@ export function createRequestPages(site: Site, requests: AccessRequests) {
     open: BackchannelAuthenticationRequest,
     client: Client,
   ): Promise<Outcome> {
-    const { uid, since, amr = [], acr } = session
+    const { uid, signedInAt, amr = [], acr } = session
     const grant = await makeGrant(site, provider, {
       client,
       accountId: account.id,
-      signedIn: since,
+      signedIn: signedInAt,
     })
     if (!grant) return 'gone'
     await grant.save()
@@ -151,7 +151,10 @@ export function createRequestPages(site: Site, requests: AccessRequests) {
     const isValid = await sessions.adopt(uid, {
       [grant.jti]: now() + grant.expiration,
     })
-    if (isValid && (await finish(open, grant, { acr, amr, authTime: since })))
+    if (
+      isValid &&
+      (await finish(open, grant, { acr, amr, authTime: signedInAt }))
+    )
       return 'allowed'
     await revokeGrant(records, grant.jti)
     return 'gone'
@@ -212,7 +215,7 @@ function missingIn(
 ): SignInParameters {
   const missing: SignInParameters = {}
   const method = methodOf(session.amr)
-  if (session.since < signedIn) missing.max_age = String(now() - signedIn)
+  if (session.signedInAt < signedIn) missing.max_age = String(now() - signedIn)
   if (client.require_sign_in && client.require_sign_in !== method) {
     missing.require_sign_in = client.require_sign_in
   }
@@ -223,7 +226,7 @@ function missingIn(
   const hasAcr = acrs.some(acr => satisfies(session.acr, acr))
   // An `acr` that is not essential needs one attempt: any sign-in after the
   // request.
-  const hasTried = !isAcrEssential && session.since >= since
+  const hasTried = !isAcrEssential && session.signedInAt >= since
   if (acrs.length > 0 && !hasAcr && !hasTried)
     missing.acr_values = acrs.join(' ')
   return missing

@@ -163,7 +163,7 @@ export function createAccountFactors(
     const result = await addFactor(ctx, dependencies, account.id, form, at)
     if ('problem' in result)
       return showNew(ctx, user, result.problem, form.value('nonce'))
-    await site.authentication.remember(ctx, account, now())
+    await site.authentication.rememberBrowser(ctx, account, now())
     const { codes, factor } = result
     if (!codes.length) {
       const query = new URLSearchParams({ rename: factor.id, outcome: 'added' })

@@ -40,7 +40,7 @@ export interface Attempt {
    */
   isForeign?: boolean
   /** Epoch seconds: a time before the attempt. */
-  since: number
+  signedInAt: number
   interaction: Interaction
 }
 
@@ -50,7 +50,7 @@ const THROTTLED = 'throttled'
 /**
  * Returns the check of attempts at factors, with the limits of the password.
  */
-export function createAttempts(
+export function createFactorAttempts(
   { authentication, records }: Site,
   metrics: Metrics,
 ) {
@@ -65,11 +65,15 @@ export function createAttempts(
     check: () => Promise<T>,
   ): Promise<T> {
     if (!account || isForeign) {
-      const isAllowed = await authentication.countNoGuess(ctx)
+      const isAllowed = await authentication.countPasskeyOfNobody(ctx)
       throw new Refused(isAllowed ? 'passkey_unknown' : THROTTLED)
     }
     const name = accountCounter(account.id)
-    const succeed = await authentication.count(ctx, { name, account, isFactor })
+    const succeed = await authentication.countAttempt(ctx, {
+      name,
+      account,
+      isFactor,
+    })
     if (!succeed) throw new Refused(THROTTLED)
     const result = await check()
     await succeed('whole')
@@ -82,23 +86,24 @@ export function createAttempts(
    */
   return async function attempt<T>(
     ctx: Context,
-    step: 'sign_in' | 'second_factor',
+    eventPrefix: 'sign_in' | 'second_factor',
     attempted: Attempt,
     check: () => Promise<T>,
   ): Promise<T | Refused> {
-    const { factor, account, since, interaction } = attempted
+    const { factor, account, signedInAt, interaction } = attempted
     const about = { ...aboutInteraction(records, interaction), factor }
-    const isFactor = step === 'second_factor'
+    const isFactor = eventPrefix === 'second_factor'
     try {
       const result = await checkWithinLimits(ctx, isFactor, attempted, check)
-      if (account) await authentication.noteSuccess(ctx, account, since, about)
+      if (account)
+        await authentication.noteSuccess(ctx, account, signedInAt, about)
       metrics.secondFactors.inc({ factor, outcome: 'ok' })
       return result
     } catch (error) {
       if (!(error instanceof Refused)) throw error
       const { reason, message } = error
       const event =
-        `${step}_${reason === THROTTLED ? 'throttled' : 'failed'}` as const
+        `${eventPrefix}_${reason === THROTTLED ? 'throttled' : 'failed'}` as const
       const detail = message || undefined
       note(ctx, event, { ...about, reason, detail, account: account?.id })
       metrics.secondFactors.inc({ factor, outcome: 'failed' })
@@ -113,7 +118,7 @@ export function createPasskeySignIn(
   passkeys: Passkeys,
   metrics: Metrics,
 ): PasskeySignIn {
-  const attempt = createAttempts(site, metrics)
+  const attempt = createFactorAttempts(site, metrics)
   return {
     options: interaction => passkeys.useOptions(placeOf(interaction)),
 
@@ -126,7 +131,7 @@ export function createPasskeySignIn(
         factor: 'passkey',
         account,
         isForeign: !(await passkeys.has(accountId, id)),
-        since: ts,
+        signedInAt: ts,
         interaction,
       }
       const login = await attempt(ctx, 'sign_in', attempted, async () => {

@@ -25,7 +25,12 @@ import type { Site } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
 import { required } from '../../store/values.ts'
 import { addFactor, type FactorDependencies, newSecret } from './add-factor.ts'
-import { type Attempt, createAttempts, placeOf, useOf } from './attempts.ts'
+import {
+  type Attempt,
+  createFactorAttempts,
+  placeOf,
+  useOf,
+} from './attempts.ts'
 import { type Factor, type Factors, isPasskey, type Method } from './factors.ts'
 import { credentialIn, type Passkeys, Refused, raised } from './passkeys.ts'
 import { isStrongest, PHISHING_RESISTANT, RECOVERY_AMR } from './rules.ts'
@@ -125,7 +130,7 @@ function meansOf({ isPasskeyOnly, own, interaction }: State) {
 const attemptOf = (
   { account, login, interaction }: State,
   factor: Method,
-): Attempt => ({ factor, account, since: login.ts, interaction })
+): Attempt => ({ factor, account, signedInAt: login.ts, interaction })
 
 /**
  * Returns a sign-in with a second factor that is no passkey. `method`: for
@@ -144,7 +149,7 @@ export function createFactorStep(
   const { settings, metrics, factors, readUsable, rules, passkeys } =
     dependencies
   const { views, flow, directory } = site
-  const attempt = createAttempts(site, metrics)
+  const attempt = createFactorAttempts(site, metrics)
 
   /**
    * Returns the sign-in whose step this is, or that of the session; undefined
@@ -158,8 +163,8 @@ export function createFactorStep(
     const session = await site.browserSession.read(ctx)
     if (!session || session.accountId !== interaction.accountId)
       return undefined
-    const { accountId, since, amr = [], acr } = session
-    return { accountId, ts: since, amr, acr }
+    const { accountId, signedInAt, amr = [], acr } = session
+    return { accountId, ts: signedInAt, amr, acr }
   }
 
   /** Returns the state. Throws 400 if the sign-in has ended. */
@@ -393,7 +398,7 @@ export function createFactorStep(
     const { account, login } = state
     const added = required(state.added)
     metrics.secondFactors.inc({ factor: added.type, outcome: 'ok' })
-    await site.authentication.remember(ctx, account, added.created)
+    await site.authentication.rememberBrowser(ctx, account, added.created)
     if (form.value('others')) await endOthers(ctx, account)
     return answerWith(
       state,
