@@ -25,7 +25,7 @@ import {
   newAccountId,
   profileSchema,
 } from '../sign-in/account.ts'
-import { activeOf, type SourceAccounts } from '../sign-in/directory.ts'
+import { findEnabledWith, type SourceAccounts } from '../sign-in/directory.ts'
 import { isTooLong } from '../sign-in/password.ts'
 import { PeerUnavailable, reasonOf } from '../store/reasons.ts'
 import type { Records } from '../store/records.ts'
@@ -290,7 +290,7 @@ function createSourceDirectory(
   return {
     isOwn: false,
     find,
-    findEnabled: activeOf(find),
+    findEnabled: findEnabledWith(find),
     findByUsername,
     candidate,
   }

@@ -1,6 +1,10 @@
 // Accounts in the provider's own store: finding, adding and changing them.
 //
 //   Account id → account        indexed under 'accounts'
+//
+// A sign-in is valid if it is later than `ended` of its account. The end of all
+// access writes `ended` first, so that a sign-in in flight is invalid when it
+// arrives; a new sign-in is valid from the next second on.
 
 import {
   forEachGrant,
@@ -43,10 +47,10 @@ export interface SourceAccounts extends AccountFinder {
 interface AccountFinder {
   find(id: string): Promise<Account | undefined>
   /**
-   * Finds an enabled account whose sign-in at `signedIn` (epoch seconds) is
+   * Finds an enabled account whose sign-in at `signedInAt` (epoch seconds) is
    * valid.
    */
-  findEnabled(id: string, signedIn?: number): Promise<Account | undefined>
+  findEnabled(id: string, signedInAt?: number): Promise<Account | undefined>
   findByUsername(username: string): Promise<Account | undefined>
   /**
    * `by`: as `sign_in.by` in usher.yaml. Usernames win over addresses. Accounts
@@ -103,7 +107,7 @@ export interface OwnAccounts extends AccountFinder {
   replaceTemporaryPassword(
     id: string,
     password: string,
-    signedIn: number,
+    signedInAt: number,
   ): Promise<boolean>
   /**
    * Ends every session and every grant of the account, those with offline
@@ -123,18 +127,19 @@ export interface OwnAccounts extends AccountFinder {
 /** The session in place of one that has ended. */
 type Successor = Awaited<ReturnType<Sessions['createSuccessor']>> | undefined
 
-/**
- * Returns `findEnabled`. It finds an enabled account whose sign-in at
- * `signedIn` (epoch seconds) is valid.
- */
-export const activeOf =
+/** Whether a sign-in at this time (epoch seconds) is valid. */
+const isSignInValid = (signedInAt: number, { ended = 0 }: Account) =>
+  signedInAt > ended
+
+/** Returns `findEnabled` of an `AccountFinder`, from its `find`. */
+export const findEnabledWith =
   (find: (id: string) => Promise<Account | undefined>) =>
   async (
     id: string,
-    signedIn = Number.POSITIVE_INFINITY,
+    signedInAt = Number.POSITIVE_INFINITY,
   ): Promise<Account | undefined> => {
     const account = await find(id)
-    return account?.enabled && signedIn > (account.ended ?? 0)
+    return account?.enabled && isSignInValid(signedInAt, account)
       ? account
       : undefined
   }
@@ -228,9 +233,12 @@ export function createDirectory(
   }
 
   const change = (id: string, edit: Edit) =>
-    write(id, current => withTimeOfPassword(current, edit(current)))
+    writeWithoutPasswordTime(id, current =>
+      withTimeOfPassword(current, edit(current)),
+    )
 
-  async function write(id: string, edit: Edit) {
+  /** Writes a changed account. `password_changed` stays as it is. */
+  async function writeWithoutPasswordTime(id: string, edit: Edit) {
     const apply = async ({ value }: Found<Account>) => {
       const edited = value && edit(value)
       const next = edited && { ...edited, id, updated: now() }
@@ -276,14 +284,12 @@ export function createDirectory(
     password: string,
   ): Promise<void> {
     const rehashed = await hashPassword(password)
-    await write(id, current =>
+    await writeWithoutPasswordTime(id, current =>
       current.password === weak ? { ...current, password: rehashed } : current,
     )
   }
 
   async function endAccess(id: string, edit: Edit = account => account) {
-    // `ended` is written first, so that a sign-in in flight is invalid when it
-    // arrives.
     const account = await change(id, current => {
       const next = edit(current)
       return next && { ...next, ended: Math.max(now(), (next.ended ?? 0) + 1) }
@@ -295,12 +301,8 @@ export function createDirectory(
   }
 
   async function endSignIns(id: string, method: string): Promise<void> {
-    for (const {
-      uid,
-      amr,
-      grants = {},
-      authorizations = {},
-    } of await sessions.listOfAccount(id)) {
+    for (const session of await sessions.listOfAccount(id)) {
+      const { uid, amr, grants = {}, authorizations = {} } = session
       if (!Array.isArray(amr) || !amr.includes(method)) continue
       const latest = Object.values(authorizations).flatMap(
         ({ grantId }) => grantId ?? [],
@@ -322,27 +324,33 @@ export function createDirectory(
     const permanent = { password: hash, change_password_by: undefined }
     // The password that the user typed may have been replaced meanwhile, which
     // has ended this session.
-    const isValid = ({ ended = 0 }: Account) => (session?.loginTs ?? 0) > ended
-    const since = await endAccess(id, account =>
-      isValid(account) ? { ...account, ...permanent } : undefined,
+    const isSessionCurrent = (account: Account) =>
+      isSignInValid(session?.loginTs ?? 0, account)
+    let earliestSignIn = await endAccess(id, account =>
+      isSessionCurrent(account) ? { ...account, ...permanent } : undefined,
     )
-    // A repetition after a fault finds the password that it has set.
-    const isSet =
-      since || (await checkPassword(password, (await find(id))?.password))
-    const valid = since ?? (isSet ? await endAccess(id) : undefined)
-    if (!valid) throw Object.assign(new Error('the session has ended'), ENDED)
-    return session && sessions.createSuccessor(session, valid, ttl)
+    if (!earliestSignIn) {
+      // A repetition after a fault finds the password that it has set.
+      const isRepeated = await checkPassword(
+        password,
+        (await find(id))?.password,
+      )
+      if (isRepeated) earliestSignIn = await endAccess(id)
+    }
+    if (!earliestSignIn)
+      throw Object.assign(new Error('the session has ended'), ENDED)
+    return session && sessions.createSuccessor(session, earliestSignIn, ttl)
   }
 
   async function replaceTemporaryPassword(
     id: string,
     password: string,
-    signedIn: number,
+    signedInAt: number,
   ) {
     const hash = await hashPassword(password)
     const account = await change(id, current => {
-      const { change_password_by: due = 0, ended = 0 } = current
-      const isValid = due > now() && signedIn > ended
+      const { change_password_by: due = 0 } = current
+      const isValid = due > now() && isSignInValid(signedInAt, current)
       return isValid
         ? { ...current, password: hash, change_password_by: undefined }
         : current
@@ -365,7 +373,7 @@ export function createDirectory(
   return {
     isOwn: true,
     find,
-    findEnabled: activeOf(find),
+    findEnabled: findEnabledWith(find),
     findByUsername,
     findByLink,
     findByEmail,
