@@ -72,6 +72,7 @@ const SLOW = [
     'operator-events',
     'outage',
     'passkey-commands',
+    'production',
     'reload',
     'scripts',
     'second-factor-commands',
