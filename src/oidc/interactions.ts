@@ -57,7 +57,7 @@ export interface Outcome {
 }
 
 /** Whether the user answered `select_account` by asking for another account. */
-export const wantsAnother = (result: unknown) =>
+export const choseAnotherAccount = (result: unknown) =>
   mapOf(mapOf(result).select_account).another === true
 
 /** Returns the step of a sign-in that waits for this prompt. */
@@ -196,13 +196,13 @@ async function describeInteraction(
     /** The client expects another user than the one who is signed in. */
     expectsOther,
     /**
-     * Another sign-in is needed: the user has chosen it, or the last one is not
-     * what the client demands.
+     * The user who is signed in is not wanted: the user has chosen another
+     * account, or the last sign-in is not what the client demands.
      */
-    another:
+    wantsAnotherAccount:
       expectsOther ||
       Boolean(lastSubmission?.login) ||
-      wantsAnother(lastSubmission),
+      choseAnotherAccount(lastSubmission),
     /**
      * The client's access was removed, or its name or hosts changed, while the
      * page was open.

@@ -27,7 +27,7 @@ import type {
 } from './dependencies.ts'
 import type { Feature, Parts, PromptSettings } from './feature.ts'
 import { appearanceOf, decisionOf, sentDetails } from './grants.ts'
-import { stepAt, wantsAnother } from './interactions.ts'
+import { choseAnotherAccount, stepAt } from './interactions.ts'
 import { methodOf, satisfies } from './vocabulary.ts'
 
 const { Check, Prompt, base } = interactionPolicy
@@ -196,7 +196,7 @@ function lacksMethod({ oidc: { client, session, params } }: Context): boolean {
 }
 
 const wantsOther = ({ oidc: { result } }: Context) =>
-  wantsAnother(result) && !result?.login
+  choseAnotherAccount(result) && !result?.login
 
 /**
  * Users are not asked while they are signed out, or when they have just signed

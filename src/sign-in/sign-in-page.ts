@@ -36,11 +36,11 @@ export interface SignInMethod {
   /**
    * Returns the URL at which the user signs in. Throws if the method is
    * unavailable. `uid`: of the interaction; `params`: of the authorization
-   * request; `another`: the user who is signed in is not wanted.
+   * request; `wantsAnotherAccount`: see `Interaction`.
    */
   begin(at: {
     uid: string
-    another: boolean
+    wantsAnotherAccount: boolean
     params: Record<string, unknown>
   }): Promise<string>
 }
@@ -56,7 +56,7 @@ const PROBLEMS = [
 ] as const
 type Problem = (typeof PROBLEMS)[number]
 
-interface Tried extends Unknown {
+interface Tried extends UnknownPasskey {
   username?: string
   problem: Problem
   /** The id of the request that failed. */
@@ -81,11 +81,11 @@ export interface PasskeySignIn {
     ctx: Context,
     interaction: Interaction,
     answer: string,
-  ): Promise<Signed | Unknown>
+  ): Promise<Signed | UnknownPasskey>
 }
 type Signed = { account: Account; login: Login }
 /** See `PageData`. */
-type Unknown = { unknown?: string }
+type UnknownPasskey = { unknown?: string }
 
 /**
  * Returns the path of the sign-in page with the problem of a sign-in elsewhere.
@@ -118,26 +118,27 @@ export const methodFailed =
   }
 
 /**
- * Returns the page of the login prompt. `passkeys`: absent unless users can
- * sign in with one.
+ * Returns the page of the login prompt. `passkeySignIn`: absent unless users can
+ * sign in with a passkey.
  */
 export function signInPage(
   site: Site,
   signInMethods: SignInMethod[],
-  passkeys?: PasskeySignIn,
+  passkeySignIn?: PasskeySignIn,
 ) {
   const { views, records, authentication, settings, flow } = site
-  function methodsFor(ctx: Context, { clientId, params }: Interaction) {
+
+  /** Returns the methods of sign-in that the page offers for this request. */
+  function offeredFor(ctx: Context, { clientId, params }: Interaction) {
     const { require_sign_in: only } =
       views.configuredClient(ctx, clientId) ?? params
     const { methods } = settings.sign_in
     const isUsed = (name: string) =>
       only ? name === only : (methods?.includes(name) ?? true)
-    const others = signInMethods.filter(({ name }) => isUsed(name))
     return {
       hasPassword: isUsed(PASSWORD),
-      passkeys: isUsed(PASSKEY) ? passkeys : undefined,
-      others,
+      passkeys: isUsed(PASSKEY) ? passkeySignIn : undefined,
+      otherMethods: signInMethods.filter(({ name }) => isUsed(name)),
     }
   }
 
@@ -146,11 +147,13 @@ export function signInPage(
     interaction: Interaction,
     tried?: Tried,
   ): Promise<undefined> {
-    const { another, expectsOther, redirectUri, clientId } = interaction
+    const { wantsAnotherAccount, expectsOther, redirectUri, clientId } =
+      interaction
     const loginHint = shownHint(interaction.loginHint)
-    const { hasPassword, passkeys, others } = methodsFor(ctx, interaction)
-    const current = another ? undefined : ctx.state.account
-    const username = tried?.username ?? loginHint ?? current?.username ?? ''
+    const offered = offeredFor(ctx, interaction)
+    const known = wantsAnotherAccount ? undefined : ctx.state.account
+    const isReauthentication = known !== undefined
+    const username = tried?.username ?? loginHint ?? known?.username ?? ''
     const client = await views.client(ctx, clientId)
     const words = views.words(ctx)
     const data = {
@@ -158,7 +161,7 @@ export function signInPage(
       isAccount: clientId === ACCOUNT_CLIENT,
       uncheckedHost:
         client?.isUnchecked && redirectUri ? hostOf(redirectUri) : undefined,
-      again: Boolean(current),
+      again: isReauthentication,
       isForChange: isForChange(interaction),
       expectsOther,
       problem:
@@ -168,14 +171,17 @@ export function signInPage(
       passwordFailed: tried?.problem === 'failed',
       mustAsk: tried?.problem === 'failed' && !views.canReset,
       username: username.slice(0, 256),
-      hasPassword,
-      canSignUp: hasPassword && !current && settings.sign_up !== undefined,
-      passkey: passkeys && {
-        options: await passkeys.options(interaction),
+      hasPassword: offered.hasPassword,
+      canSignUp:
+        offered.hasPassword &&
+        !isReauthentication &&
+        settings.sign_up !== undefined,
+      passkey: offered.passkeys && {
+        options: await offered.passkeys.options(interaction),
         unknown: tried?.unknown,
       },
       byEmail: settings.sign_in.by.includes('email'),
-      methods: others.map(({ name, label }) => {
+      methods: offered.otherMethods.map(({ name, label }) => {
         return {
           name,
           label: words.textOf(label),
@@ -190,7 +196,7 @@ export function signInPage(
    * Sends the browser to another method. An error of the method becomes a
    * problem on the page.
    */
-  async function begin(
+  async function sendToMethod(
     ctx: Context,
     interaction: Interaction,
     method: SignInMethod,
@@ -209,10 +215,10 @@ export function signInPage(
   async function usePasskey(
     ctx: Context,
     interaction: Interaction,
-    passkeys: PasskeySignIn,
+    { signIn }: PasskeySignIn,
     answer: string,
   ) {
-    const done = await passkeys.signIn(ctx, interaction, answer)
+    const done = await signIn(ctx, interaction, answer)
     if ('login' in done)
       return flow.answerAfter('login', done.account, done.login)
     return render(ctx, interaction, {
@@ -245,14 +251,13 @@ export function signInPage(
 
   return {
     async show(ctx: Context, interaction: Interaction) {
-      const { hasPassword, passkeys, others } = methodsFor(ctx, interaction)
-      const { another } = interaction
+      const offered = offeredFor(ctx, interaction)
       const loginHint = shownHint(interaction.loginHint) ?? ''
       const problem = PROBLEMS.find(known => known === ctx.query.problem)
       const [reference] =
         /^[0-9a-f]{16}$/.exec(String(ctx.query.reference)) ?? []
       const { host } =
-        others.find(({ name }) => name === ctx.query.method) ?? {}
+        offered.otherMethods.find(({ name }) => name === ctx.query.method) ?? {}
       if (problem)
         return render(ctx, interaction, {
           problem,
@@ -260,27 +265,28 @@ export function signInPage(
           host,
           status: 200,
         })
-      const isOnly = others.length === 1 && !hasPassword && !passkeys
-      const direct = others.find(({ isDirect }) =>
+      const { hasPassword, passkeys, otherMethods } = offered
+      const isOnly = otherMethods.length === 1 && !hasPassword && !passkeys
+      const direct = otherMethods.find(({ isDirect }) =>
         isDirect(ctx, { loginHint, isOnly }),
       )
       // Without the page, an issuer that returns the same sign-in again would
       // be an endless redirect.
-      return direct && !another
-        ? begin(ctx, interaction, direct)
+      return direct && !interaction.wantsAnotherAccount
+        ? sendToMethod(ctx, interaction, direct)
         : render(ctx, interaction)
     },
 
     async submit(ctx: Context, interaction: Interaction, form: Form) {
-      const { hasPassword, passkeys, others } = methodsFor(ctx, interaction)
+      const offered = offeredFor(ctx, interaction)
       const decision = form.value('decision')
-      const method = others.find(({ name }) => name === decision)
-      if (method) return begin(ctx, interaction, method)
+      const method = offered.otherMethods.find(({ name }) => name === decision)
+      if (method) return sendToMethod(ctx, interaction, method)
       if (decision === 'sign_up') return { create: { isWanted: true } }
       const answer = form.value('passkey')
-      if (passkeys && answer)
-        return usePasskey(ctx, interaction, passkeys, answer)
-      if (!hasPassword)
+      if (offered.passkeys && answer)
+        return usePasskey(ctx, interaction, offered.passkeys, answer)
+      if (!offered.hasPassword)
         ctx.throw(400, 'this application requires another method of sign-in')
       return usePassword(ctx, interaction, form)
     },

@@ -45,7 +45,7 @@ import {
   TRANSPORTS,
   type Use,
 } from './factors.ts'
-import { hostOf } from './rules.ts'
+import { passkeyHostOf } from './rules.ts'
 
 /** Thrown for a wrong answer or code. The message is the cause, for the log. */
 export class Refused extends Error {
@@ -181,7 +181,7 @@ export function createPasskeys(
   factors: FactorStore,
 ) {
   const { issuer, branding, lifetimes, sign_in } = settings
-  const rpID = hostOf(settings)
+  const rpID = passkeyHostOf(settings)
   const timeout = lifetimes.interaction * 1000
   const challenges = createChallenges(records, lifetimes.interaction)
   // As a second factor, a security key without a PIN is enough.

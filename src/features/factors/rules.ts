@@ -51,7 +51,7 @@ export function isStrongest(
 }
 
 /** The host of an issuer: the RP ID of its passkeys. */
-export const hostOf = ({ issuer }: Pick<Settings, 'issuer'>) =>
+export const passkeyHostOf = ({ issuer }: Pick<Settings, 'issuer'>) =>
   new URL(issuer).hostname
 
 /**
@@ -64,7 +64,7 @@ export async function requireHost(
   factors: FactorStore,
 ): Promise<void> {
   if (!hasPasskeys(settings.sign_in)) return
-  const known = [hostOf(settings), ...settings.sign_in.former_hosts]
+  const known = [passkeyHostOf(settings), ...settings.sign_in.former_hosts]
   const hosts = await factors.passkeyHosts()
   const lost = hosts
     .map(({ host }) => host)
@@ -103,7 +103,7 @@ export function passkeyRule(
   settings: Pick<Settings, 'issuer' | 'sign_in'>,
 ): (passkey: Passkey) => boolean {
   const isOn = hasPasskeys(settings.sign_in)
-  const host = hostOf(settings)
+  const host = passkeyHostOf(settings)
   return passkey => isOn && passkey.host === host
 }
 

@@ -251,14 +251,17 @@ function methodFor(
  * Returns the parameters of the request at an issuer for an interaction.
  * `maxAge`: seconds.
  */
-function parametersFor(upstream: Upstream, { another, params }: Begun) {
+function parametersFor(
+  upstream: Upstream,
+  { wantsAnotherAccount, params }: Begun,
+) {
   const { login_hint = '', max_age, acr_values = '', prompt = '' } = params
   const isForced =
     String(prompt).split(' ').includes('login') || Number(max_age) === 0
   const hints: Record<string, string> = {}
   if (login_hint !== '') hints.login_hint = String(login_hint)
   if (isForced) hints.prompt = 'login'
-  else if (another) hints.prompt = 'select_account'
+  else if (wantsAnotherAccount) hints.prompt = 'select_account'
 
   // The values of the issuer for those of Usher that the client asks for.
   const asked = String(acr_values).split(' ')
