@@ -9,9 +9,11 @@
 //
 //   log.ts      gives it an id, and writes its line at the end
 //   errors.ts   turns what is thrown into an answer
+//   edge.ts     `originForm` makes its request line a path
 //   health.ts   answers /livez and /readyz
-//   edge.ts     checks the host, and takes the address of the client from proxies
-//   limits.ts   checks its size and its rate
+//   edge.ts     `edge` checks the host, and takes the address of the client from proxies
+//   limits.ts   `limits` checks the length of its URL, and how a page sent it
+//   limits.ts   `limitStored` counts what anonymous requests store
 
 import { X509Certificate } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
@@ -163,7 +165,7 @@ function removeClaims(
 
 /**
  * Rewrites the absolute form of a request line to a path, and refuses other
- * forms with 400. Comes first.
+ * forms with 400. Comes before `health` and `edge`, which read the path.
  */
 export function originForm(issuer: string): Middleware {
   return (ctx, next) => {

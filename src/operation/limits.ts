@@ -1,5 +1,5 @@
-// Limits of requests: their size, their rate, and the records that anonymous
-// requests may write.
+// Limits of requests: the length of their URL, how a page may send them, and the
+// records that anonymous requests may write.
 
 import { hash } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
