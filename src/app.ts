@@ -254,6 +254,7 @@ async function createDependencies(
     consents,
     users: {
       findEnabled: directory.findEnabled,
+      recordName: directory.recordName,
       claimsOf: account => claimsOf(account, settings.claims),
     },
     fetch: fetchOf(environment),

@@ -36,6 +36,8 @@ import { mapOf } from '../store/values.ts'
 const SOURCE_TIMEOUT_MS = 1000
 /** Lifetime of a looked-up account: one request needs it several times. */
 const FRESH_MS = 1000
+/** The kind of the records of accounts. */
+const KIND = 'Outside'
 const NAME_TTL_SECONDS = 400 * 24 * 3600
 
 const absent = <T extends z.ZodType>(schema: T) =>
@@ -137,7 +139,7 @@ function createSourceDirectory(
   log?: Logger,
 ): SourceAccounts {
   const recent = new Map<string, Promise<Account | undefined>>()
-  const outsides = records.of<Outside>('Outside', { backup: true })
+  const outsides = records.of<Outside>(KIND, { backup: true })
   const subjects = records.of<{ id: string }>('Subject', { backup: true })
   const names = records.of<{ id: string }>('OutsideName')
   const outsideOf = async (id: string) => (await outsides.read(id)).value
@@ -290,6 +292,7 @@ function createSourceDirectory(
   return {
     isOwn: false,
     find,
+    recordName: id => [KIND, id],
     findEnabled: findEnabledWith(find),
     findByUsername,
     candidate,

@@ -49,7 +49,8 @@ export function accountFinder(
       return user && asLibraryAccount(oidc, id, user)
     }
     // The authorization endpoint reads the consent next.
-    if (client && session) await consents.readWithAccount(id, client.clientId)
+    if (client && session)
+      await consents.read(id, client.clientId, users.recordName(id))
     const user = await users.findEnabled(id, session?.loginTs)
     if (!user) return undefined
     const account = asLibraryAccount(oidc, id, user)
@@ -90,7 +91,8 @@ export async function accountOfGrant<U extends User>(
   grant: Grant,
 ): Promise<U | undefined> {
   const { accountId = '', clientId = '', iat: signedIn } = grant
-  await consents.readWithAccount(accountId, clientId)
+  // One command to the store: both are read again below, from this request.
+  await consents.read(accountId, clientId, users.recordName(accountId))
   const user = await users.findEnabled(accountId, signedIn)
   const consent = await consents.find(accountId, clientId)
   const allowed = consent?.scopes ?? []

@@ -98,18 +98,16 @@ export class Consents {
     this.#consents = records.of<Consent>('Consent', { backup: true })
   }
 
-  /** `version` is stored with a consent page, and compared with its answer. */
-  read(accountId: string, clientId: string): Promise<Found<Consent>> {
-    return this.#consents.read(idOf(accountId, clientId))
-  }
-
   /**
-   * Reads an account and a consent at the same time. The request keeps both
-   * until it writes.
+   * `version` is stored with a consent page, and compared with its answer. Reads
+   * `others` at the same time, for later reads of this request.
    */
-  async readWithAccount(accountId: string, clientId: string): Promise<void> {
-    const account: Name = ['Account', accountId]
-    await this.#consents.read(idOf(accountId, clientId), account)
+  read(
+    accountId: string,
+    clientId: string,
+    ...others: Name[]
+  ): Promise<Found<Consent>> {
+    return this.#consents.read(idOf(accountId, clientId), ...others)
   }
 
   async find(

@@ -4,7 +4,7 @@
 
 import type { JWK } from 'jose'
 import type { Configuration, KoaContextWithOIDC } from 'oidc-provider'
-import type { Records } from '../store/records.ts'
+import type { Name, Records } from '../store/records.ts'
 import type { Sessions } from './adapter/sessions.ts'
 import type { Consents } from './consents.ts'
 
@@ -142,6 +142,8 @@ export interface Users<U extends User = User> {
    * disabled, or if their access ended after `signedIn` (epoch seconds).
    */
   findEnabled(id: string, signedIn?: number): Promise<U | undefined>
+  /** The record of a user in the store, which is read with the consent. */
+  recordName(id: string): Name
   /**
    * Returns the claims that a user has a value for, by name. The scopes decide
    * which are returned to a client.

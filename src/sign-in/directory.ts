@@ -13,7 +13,7 @@ import {
 } from '../oidc/adapter/grants.ts'
 import type { Sessions } from '../oidc/adapter/sessions.ts'
 import type { Consents } from '../oidc/consents.ts'
-import type { Found, Records } from '../store/records.ts'
+import type { Found, Name, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import {
   type Account,
@@ -46,6 +46,8 @@ export interface SourceAccounts extends AccountFinder {
 /** The functions that find accounts, wherever they are. */
 interface AccountFinder {
   find(id: string): Promise<Account | undefined>
+  /** The record that `find` reads from the store. */
+  recordName(id: string): Name
   /**
    * Finds an enabled account whose sign-in at `signedInAt` (epoch seconds) is
    * valid.
@@ -144,6 +146,8 @@ export const findEnabledWith =
       : undefined
   }
 
+/** The kind of the records of accounts. */
+const KIND = 'Account'
 const ENDED = { status: 403, expose: true }
 
 /** Returns a changed account, or undefined to change nothing. */
@@ -179,7 +183,7 @@ export function createDirectory(
   sessions: Sessions,
   consents: Consents,
 ): OwnAccounts {
-  const accounts = records.of<Account>('Account', { backup: true })
+  const accounts = records.of<Account>(KIND, { backup: true })
   const names = createUniqueNames(records, find)
 
   async function find(id: string): Promise<Account | undefined> {
@@ -373,6 +377,7 @@ export function createDirectory(
   return {
     isOwn: true,
     find,
+    recordName: id => [KIND, id],
     findEnabled: findEnabledWith(find),
     findByUsername,
     findByLink,

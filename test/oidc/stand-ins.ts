@@ -9,6 +9,7 @@ import { onTestFinished } from 'vitest'
 import { currentRequest } from '../../src/oidc/adapter/request.ts'
 import type { createInteractions } from '../../src/oidc/interactions.ts'
 import { openStore, unlock } from '../../src/store/open.ts'
+import type { Name } from '../../src/store/records.ts'
 import { now } from '../../src/store/store.ts'
 import { startRedis } from '../support/redis.ts'
 
@@ -20,6 +21,7 @@ export const CLAIMS = { name: 'Ada Lovelace', email: 'ada@example.org' }
 /** One user. */
 export const USERS = {
   findEnabled: async (id: string) => (id === ADA.id ? ADA : undefined),
+  recordName: (id: string): Name => ['User', id],
   claimsOf: () => CLAIMS,
 }
 
