@@ -1,6 +1,6 @@
 // The directory: accounts are added, renamed and removed, and usernames are unique.
 
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
 import { ZodError } from 'zod'
 import { addLink } from '../../src/features/upstream/identities.ts'
 import { Consents } from '../../src/oidc/consents.ts'
@@ -12,6 +12,8 @@ import {
 } from '../../src/sign-in/account.ts'
 import type { OwnAccounts } from '../../src/sign-in/directory.ts'
 import { type Installation, openInstallation } from '../../src/store/open.ts'
+import { openRecords } from '../../src/store/records.ts'
+import { openSqliteStore } from '../../src/store/sqlite.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { directoryIn } from '../support/directory.ts'
 import { ADA, PASSWORD } from '../support/usher.ts'
@@ -35,6 +37,20 @@ test('an added account is found by subject, and by username in any spelling', as
   expect(await directory.findByUsername('ＡＤＡ')).toEqual(account)
   expect(await directory.find('usr_nobody')).toBeUndefined()
   expect(await directory.findByUsername('nobody')).toBeUndefined()
+})
+
+test('recordName is the record that find reads: a request reads it with a consent', async () => {
+  let request: object | undefined
+  const store = await openSqliteStore(':memory:')
+  onTestFinished(() => store.close())
+  const records = await openRecords(store, [Buffer.alloc(32)], () => request)
+  const directory = directoryIn(records)
+  const { id } = await directory.add(ADA)
+  request = {}
+  await new Consents(records).read(id, 'app', directory.recordName(id))
+  const reads = vi.spyOn(store, 'getMany')
+  expect(await directory.find(id)).toMatchObject(ADA)
+  expect(reads).not.toHaveBeenCalled()
 })
 
 test('a username that exists in another spelling is refused', async () => {
