@@ -285,6 +285,7 @@ function createCollection<T extends object>(
     unreadable?: Unreadable,
   ): AsyncGenerator<T> {
     const key = keyOfIndex(index, name)
+    // Fails at once if the store has failed this request before.
     const entries = await requestStore.run(async () => store.walk(key))
     for await (const entry of entries) {
       const value = readValue(entry, unreadable)

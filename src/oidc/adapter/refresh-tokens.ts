@@ -141,8 +141,8 @@ export function createRefreshTokens(
    *   nothing                  refused: the family was revoked meanwhile
    *   with a grace period
    *     this generation        the client gets the same token again
-   *     a later one, which     refused: the client sent the token in parallel requests
-   *       `found` was not
+   *     a later one, made      refused: the client sent the token in parallel requests
+   *       since `found`
    *   any other                refused as a reuse: revokes the family
    */
   async function rotate(
