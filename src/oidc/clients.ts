@@ -25,7 +25,10 @@ import {
   LOOPBACK_HOSTS,
 } from './vocabulary.ts'
 
-/** Our client metadata beyond RFC 7591. */
+/**
+ * Our client metadata beyond RFC 7591. The library drops a key that is neither
+ * its own nor in this list.
+ */
 export const USHER_METADATA = [
   'client_secret_hashes',
   'any_secret_method',

@@ -5,10 +5,14 @@ import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { allKeys } from '../../src/config/key-list.ts'
+import { clientSchema } from '../../src/config/schema/client.ts'
+import { USHER_METADATA } from '../../src/oidc/clients.ts'
 import { isMap } from '../../src/store/values.ts'
 
-const DEFAULTS = 'node_modules/oidc-provider/lib/helpers/defaults.js'
-const { defaults } = await import(join(import.meta.dirname, '../..', DEFAULTS))
+const LIBRARY = join(import.meta.dirname, '../../node_modules/oidc-provider/lib')
+const { defaults } = await import(join(LIBRARY, 'helpers/defaults.js'))
+/** Client metadata that the library reads, by kind of value. */
+const attributes = await import(join(LIBRARY, 'consts/client_attributes.js'))
 
 /** The paths of all options. An empty map, a list and a function are one option each. */
 const optionsIn = (node: object, above = ''): string[] =>
@@ -198,4 +202,24 @@ test('src sets every option that a setting reaches, by its name', () => {
   const all = text.join('\n')
   const isNamed = (option: string) => new RegExp(`\\b${option.split('.').at(-1)}\\b`).test(all)
   expect(namesIn(REACHED).filter(option => !isNamed(option))).toEqual([])
+})
+
+/** Keys of a client file that the pages read from the settings, without the library. */
+const READ_FROM_SETTINGS = ['branding']
+
+test('every key of a client file reaches the library, which drops the keys that it does not know', () => {
+  const ofLibrary: string[] = [
+    ...attributes.RECOGNIZED_METADATA,
+    ...attributes.BOOL,
+    ...attributes.ARYS,
+    ...attributes.STRING,
+    ...Object.keys(attributes.CHOICES),
+  ]
+  const known = [...ofLibrary, ...USHER_METADATA, ...READ_FROM_SETTINGS]
+  const dropped = Object.keys(clientSchema.shape).filter(key => !known.includes(key))
+  const advice =
+    'The library drops these keys: what they restrict is not restricted. ' +
+    'Add each to USHER_METADATA in src/oidc/clients.ts and to OPERATORS in test/support/registration.ts; ' +
+    'if src/oidc does not read it, to READ_FROM_SETTINGS here'
+  expect(dropped, advice).toEqual([])
 })
