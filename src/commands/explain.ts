@@ -35,6 +35,7 @@ import {
 import { folderNotes, printWithNotes } from './folder-notes.ts'
 import { type Flags, outline, shown } from './output.ts'
 import variables from './variables.json' with { type: 'json' }
+import { methodsFor } from './why.ts'
 
 /** Variables that replace no key, with their descriptions. */
 const OTHER_VARIABLES: Record<string, string> = variables
@@ -160,6 +161,7 @@ function aboutClient(
     file: source.file,
     metadata: clientMetadata(source),
     endpoints: endpointsOf(settings),
+    sign_in: signInMethods(source.value, settings),
     scopes: claimsOfScopes(source.value, settings),
     resources: scopesOfApis(source.value, settings),
     authorization_details: Object.fromEntries(
@@ -173,6 +175,14 @@ function aboutClient(
       ...mapOf(source.written?.lifetimes),
     },
   }
+}
+
+/** The methods by which users sign in to the client; none if no user does. */
+function signInMethods(client: ClientFile, settings: Settings): string[] {
+  const isForUsers = client.grant_types.some(
+    grant => grant !== 'client_credentials',
+  )
+  return isForUsers ? methodsFor(client, settings) : []
 }
 
 /** The URL of each endpoint. */

@@ -4,18 +4,23 @@
 import { isIP } from 'node:net'
 import { readSettings, type Settings } from '../config/load.ts'
 import { fill } from '../config/report/wording.ts'
+import type { ClientMetadata } from '../config/schema/client.ts'
 import {
   describeFactors,
   type Factors,
   isPasskey,
 } from '../features/factors/factors.ts'
 import { createRules } from '../features/factors/rules.ts'
-import type { UpstreamRefusal } from '../features/upstream/identities.ts'
+import {
+  domainOf,
+  type UpstreamRefusal,
+} from '../features/upstream/identities.ts'
 import {
   missingAttributes,
   NOT_ALLOWED,
   SWITCHED_OFF,
 } from '../oidc/clients.ts'
+import { PASSKEY, PASSWORD } from '../oidc/vocabulary.ts'
 import {
   type Account,
   foldUsername,
@@ -70,31 +75,46 @@ export async function explainSignIn({
   flags,
   args: [name = ''],
 }: Invocation) {
-  const { client, ip } = values
+  const { ip } = values
   if (ip !== undefined && !isIP(ip)) {
     throw new Failure('--ip takes an IP address, as `ip` in the log: 192.0.2.7')
   }
   const settings = await readSettings()
+  const client = clientNamed(values.client, settings)
+  const methods = methodsFor(client, settings)
   const state = await openState()
   const accounts = await openAccountStore(state)
   const account = await findAccount(accounts, name, settings.sign_in.by)
   const factors = await state.factors.read(account?.id ?? '')
-  const upstreams = upstreamsOf(account, settings)
-  const ways = waysToSignIn(account, factors, upstreams, settings)
+  const upstreams = upstreamsOf(account, settings).map(describeUpstream)
+  const usable = createRules(settings).usable(factors)
+  const ways = waysToSignIn(account, usable, settings).filter(({ method }) =>
+    methods.includes(method),
+  )
   const counter = account
     ? accountCounter(account.id)
     : `name ${foldUsername(typedName(name))}`
   const reasons = [
-    ...accountObstacles(account, ways, settings.accounts.module),
-    ...clientObstacles(client, account, settings),
+    ...accountObstacles(account, ways, methods, settings.accounts.module),
+    ...methodObstacles(account, ways, methods, client),
+    ...clientObstacles(client, account),
     ...(await rateLimits(state, settings, counter, ip)),
   ]
   const link = account && (await openLinkOf(state, account))
 
   const lines = reasons.flatMap(({ wrong, change }) => [wrong, `  → ${change}`])
   if (!reasons.length) {
-    const none = `Nothing prevents a sign-in ${ways.join(' or ')}.`
-    lines.push(none + describeTemporary(account) + describeFactors(factors))
+    const phrases = ways.map(({ phrase }) => phrase)
+    const none = `Nothing prevents a sign-in ${phrases.join(' or ')}.`
+    const missing = isFactorMissing(account, usable, ways, client, settings)
+      ? FACTOR_MISSING
+      : ''
+    lines.push(
+      none +
+        describeTemporary(account, ways) +
+        describeFactors(factors) +
+        missing,
+    )
   }
   if (link)
     lines.push(`The link for a password is open until ${secondOf(link.until)}.`)
@@ -105,39 +125,99 @@ export async function explainSignIn({
     reasons,
   }
   printWithNotes(flags, await folderNotes(), record, lines)
-  const where = client === undefined ? '' : ` to ${client}`
+  const where = client ? ` to ${client.client_id}` : ''
   if (reasons.length)
     throw new Failure(`The account cannot sign in${where} at the moment.`)
 }
 
-/**
- * Returns the upstream issuers that the account has a link to: `NAME (ISSUER)`.
- */
-function upstreamsOf(
-  account: Account | undefined,
-  { upstreams }: Settings,
-): string[] {
-  const linked = account?.links?.map(({ issuer }) => issuer) ?? []
-  return Object.values(upstreams)
-    .filter(({ issuer }) => linked.includes(issuer))
-    .map(({ name, issuer }) => `${name} (${issuer})`)
-}
+/** Returns the client of the folder with an id. Throws a `Failure` if none has. */
+const clientNamed = (id: string | undefined, { clients }: Settings) =>
+  id === undefined ? undefined : requireOne('Client', id, clients, 'client_id')
 
 /**
- * Returns the ways in which an account can sign in, as the end of a sentence.
+ * Returns the methods by which users sign in: to the client, or without one, to
+ * those that require none.
  */
+export function methodsFor(
+  client: Pick<ClientMetadata, 'require_sign_in'> | undefined,
+  { sign_in, upstreams }: Pick<Settings, 'sign_in' | 'upstreams'>,
+): string[] {
+  if (client?.require_sign_in) return [client.require_sign_in]
+  return sign_in.methods ?? [PASSWORD, ...Object.keys(upstreams)]
+}
+
+/** A way in which an account can sign in. */
+interface Way {
+  /** Its name in `sign_in.methods`. */
+  method: string
+  /** The end of a sentence. */
+  phrase: string
+}
+
+/** Returns the upstream issuers that the account has a link to. */
+function upstreamsOf(account: Account | undefined, { upstreams }: Settings) {
+  const linked = account?.links?.map(({ issuer }) => issuer) ?? []
+  return Object.values(upstreams).filter(({ issuer }) =>
+    linked.includes(issuer),
+  )
+}
+
+const describeUpstream = ({ name, issuer }: Settings['upstreams'][string]) =>
+  `${name} (${issuer})`
+
+/** Returns the ways that an account has, whether they are in use or not. */
 function waysToSignIn(
   account: Account | undefined,
-  factors: Factors,
-  upstreams: string[],
+  usable: Factors,
   settings: Settings,
-): string[] {
-  const ways: string[] = []
+): Way[] {
+  const ways: Way[] = []
   if (settings.accounts.module || account?.password)
-    ways.push('with the right password')
-  const usable = createRules(settings).usable(factors).factors
-  if (usable.some(isPasskey)) ways.push('with a passkey')
-  return [...ways, ...upstreams.map(place => `at ${place}`)]
+    ways.push({ method: PASSWORD, phrase: 'with the right password' })
+  if (usable.factors.some(isPasskey))
+    ways.push({ method: PASSKEY, phrase: 'with a passkey' })
+  for (const upstream of upstreamsOf(account, settings))
+    ways.push({
+      method: upstream.name,
+      phrase: `at ${describeUpstream(upstream)}`,
+    })
+  for (const upstream of Object.values(settings.upstreams)) {
+    if (!isLinkedByEmail(account, upstream)) continue
+    const phrase = `at ${describeUpstream(upstream)}, which links the account by its address`
+    ways.push({ method: upstream.name, phrase })
+  }
+  return ways
+}
+
+/** Whether a sign-in at the upstream adds a link to the account. */
+function isLinkedByEmail(
+  account: Account | undefined,
+  { link_by_verified_email, allow }: Settings['upstreams'][string],
+): boolean {
+  const isOpen = account?.email_verified && !account.links?.length
+  if (!isOpen || !link_by_verified_email) return false
+  return allow.email_domains?.includes(domainOf(account.email)) ?? false
+}
+
+const FACTOR_MISSING =
+  ' A second factor is required, and the account has none: the user adds one at the sign-in.'
+
+/**
+ * Whether the account, or the client, needs a second factor that the account
+ * does not have. An upstream can be exempt.
+ */
+function isFactorMissing(
+  account: Account | undefined,
+  usable: Factors,
+  ways: Way[],
+  client: Pick<ClientMetadata, 'second_factor'> | undefined,
+  settings: Settings,
+): boolean {
+  if (!account || usable.factors.length) return false
+  const rules = createRules(settings)
+  const isRequired =
+    client?.second_factor === 'required' || rules.isRequired(account)
+  return isRequired && !ways.every(({ method }) => rules.isExempt([method]))
 }
 
 /**
@@ -146,19 +226,48 @@ function waysToSignIn(
  */
 function accountObstacles(
   account: Account | undefined,
-  ways: string[],
+  ways: Way[],
+  methods: string[],
   module: string | undefined,
 ): Obstacle[] {
   if (!account) return [obstacle('unknown')]
   const found: Obstacle[] = []
   if (account.enabled === false) found.push(obstacle('disabled', account.id))
-  if (!ways.length) found.push(obstacle('no_password', account.id))
-  if (isExpired(account)) found.push(obstacle('password_expired', account.id))
+  const hasPassword = methods.includes(PASSWORD)
+  if (hasPassword && !ways.length)
+    found.push(obstacle('no_password', account.id))
+  if (hasPassword && isExpired(account))
+    found.push(obstacle('password_expired', account.id))
   if (!module) return found
   return found.map(each => ({
     ...each,
     change: `change it where ${module} reads it`,
   }))
+}
+
+/**
+ * Returns the obstacle of an account that has none of the methods in use, and
+ * `password` is not one of them.
+ */
+function methodObstacles(
+  account: Account | undefined,
+  ways: Way[],
+  methods: string[],
+  client: ClientMetadata | undefined,
+): Obstacle[] {
+  if (!account || ways.length || methods.includes(PASSWORD)) return []
+  const place = client?.require_sign_in
+    ? `require_sign_in in the file of ${client.client_id}`
+    : 'sign_in.methods in usher.yaml'
+  const upstream = methods.find(name => name !== PASSKEY)
+  const link = `npm run usher -- accounts link ${account.id} --upstream ${upstream} --subject SUB`
+  return [
+    {
+      reason: 'method_missing',
+      wrong: `the account cannot sign in by a method that is allowed here: ${methods.join(', ')}`,
+      change: upstream ? `${link}; or ${place}` : place,
+    },
+  ]
 }
 
 function obstacle(reason: Refusal, account = 'ACCOUNT'): Obstacle {
@@ -203,22 +312,20 @@ async function openLinkOf({ links }: State, account: Account) {
   )
 }
 
-function describeTemporary(account: Account | undefined): string {
-  const due = account?.change_password_by
+function describeTemporary(account: Account | undefined, ways: Way[]): string {
+  const hasPassword = ways.some(({ method }) => method === PASSWORD)
+  const due = hasPassword && account?.change_password_by
   return due ? ` The user must change it by ${secondOf(due)}.` : ''
 }
 
 /**
- * Returns what prevents an account from using a client. None without the id of
- * one.
+ * Returns what prevents an account from using a client. None without a client.
  */
 function clientObstacles(
-  id: string | undefined,
+  client: ClientMetadata | undefined,
   account: Account | undefined,
-  { clients }: Settings,
 ): Obstacle[] {
-  if (id === undefined) return []
-  const client = requireOne('Client', id, clients, 'client_id')
+  if (!client) return []
   const { client_id, allow = {}, enabled } = client
   const found: Obstacle[] = []
   if (enabled === false) {
