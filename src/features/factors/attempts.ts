@@ -1,5 +1,4 @@
-// Attempts at factors: their limits, their audit events, and the sign-in with a
-// passkey alone.
+// Attempts at factors: their limits, and their audit events.
 
 import type { Context } from 'koa'
 import type { Interaction } from '../../oidc/interactions.ts'
@@ -11,11 +10,9 @@ import {
   aboutInteraction,
   accountCounter,
 } from '../../sign-in/authentication.ts'
-import type { PasskeySignIn } from '../../sign-in/sign-in-page.ts'
 import type { Site } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
 import type { Method } from './factors.ts'
-import { credentialIn, type Passkeys, Refused, raised } from './passkeys.ts'
 
 /**
  * Returns the place in which a challenge is valid: one interaction, or one
@@ -28,6 +25,17 @@ export const useOf = (ctx: Context) => ({
   at: now(),
   client: clientInfoOf(ctx),
 })
+
+/** Thrown for a wrong answer or code. The message is the cause, for the log. */
+export class Refused extends Error {
+  reason: string
+
+  /** `reason`: of the audit event. */
+  constructor(reason: string, detail = '') {
+    super(detail)
+    this.reason = reason
+  }
+}
 
 /** An attempt at a factor. */
 export interface Attempt {
@@ -46,6 +54,9 @@ export interface Attempt {
 
 /** The reason of an attempt that the limits do not allow. */
 const THROTTLED = 'throttled'
+
+/** See `createFactorAttempts`. */
+export type AttemptFactor = ReturnType<typeof createFactorAttempts>
 
 /**
  * Returns the check of attempts at factors, with the limits of the password.
@@ -109,52 +120,5 @@ export function createFactorAttempts(
       metrics.secondFactors.inc({ factor, outcome: 'failed' })
       return error
     }
-  }
-}
-
-/** Returns the sign-in with a passkey alone. */
-export function createPasskeySignIn(
-  site: Site,
-  passkeys: Passkeys,
-  metrics: Metrics,
-): PasskeySignIn {
-  const attempt = createFactorAttempts(site, metrics)
-  return {
-    options: interaction => passkeys.useOptions(placeOf(interaction)),
-
-    async signIn(ctx, interaction, text) {
-      const { id, account: accountId } = credentialIn(text)
-      const account = await site.directory.find(accountId)
-      // The sign-in must be later than the end of all sessions.
-      const ts = Math.max(now(), (account?.ended ?? 0) + 1)
-      const attempted: Attempt = {
-        factor: 'passkey',
-        account,
-        isForeign: !(await passkeys.has(accountId, id)),
-        signedInAt: ts,
-        interaction,
-      }
-      const login = await attempt(ctx, 'sign_in', attempted, async () => {
-        const answer = {
-          text,
-          place: placeOf(interaction),
-          use: useOf(ctx),
-          ctx,
-        }
-        const passkey = await passkeys.use(accountId, answer, {
-          mustVerify: true,
-        })
-        if (account && !account.enabled) throw new Refused('disabled')
-        return raised({ accountId, ts, amr: [] }, passkey)
-      })
-      if (account && !(login instanceof Refused)) return { account, login }
-      const isUnknown =
-        login instanceof Refused && login.reason === 'passkey_unknown'
-      if (!isUnknown) return {}
-      // The browser may forget a passkey that was removed.
-      return {
-        unknown: JSON.stringify({ rpId: passkeys.rpID, credentialId: id }),
-      }
-    },
   }
 }

@@ -27,12 +27,13 @@ import { required } from '../../store/values.ts'
 import { addFactor, type FactorDependencies, newSecret } from './add-factor.ts'
 import {
   type Attempt,
-  createFactorAttempts,
+  type AttemptFactor,
   placeOf,
+  Refused,
   useOf,
 } from './attempts.ts'
 import { type Factor, type Factors, isPasskey, type Method } from './factors.ts'
-import { credentialIn, type Passkeys, Refused, raised } from './passkeys.ts'
+import { credentialIn, type Passkeys, raised } from './passkeys.ts'
 import { isStrongest, PHISHING_RESISTANT, RECOVERY_AMR } from './rules.ts'
 import { useCode } from './totp.ts'
 
@@ -145,11 +146,11 @@ function withCode(login: Login, method: string): Login {
 export function createFactorStep(
   site: Site,
   dependencies: FactorDependencies,
+  attempt: AttemptFactor,
 ): PromptPage {
   const { settings, metrics, factors, readUsable, rules, passkeys } =
     dependencies
   const { views, flow, directory } = site
-  const attempt = createFactorAttempts(site, metrics)
 
   /**
    * Returns the sign-in whose step this is, or that of the session; undefined

@@ -27,9 +27,10 @@ import type { Dependencies } from '../../sign-in/dependencies.ts'
 import type { SecondFactors } from '../../sign-in/flow.ts'
 import type { Site } from '../../sign-in/site.ts'
 import { createAccountFactors } from './account-factors.ts'
-import { createPasskeySignIn } from './attempts.ts'
+import { createFactorAttempts } from './attempts.ts'
 import { createFactorStep } from './factor-step.ts'
 import type { FactorStore } from './factors.ts'
+import { createPasskeySignIn } from './passkey-sign-in.ts'
 import { createPasskeys } from './passkeys.ts'
 import { createRules, isStrongest, requireHost } from './rules.ts'
 import { createStepUp, levelsWith } from './step-up.ts'
@@ -72,7 +73,9 @@ export async function secondFactors(
 
   const levels = levelsWith(isOn)
   const stepUp = createStepUp(dependencies, own, levels)
-  const stepPage = (site: Site) => createFactorStep(site, own)
+  const attemptsFor = (site: Site) => createFactorAttempts(site, metrics)
+  const stepPage = (site: Site) =>
+    createFactorStep(site, own, attemptsFor(site))
   const feature: PageFeature & FactorsPart = {
     prompts: {
       second_factor: { place: 'step of the sign-in', page: stepPage },
@@ -88,7 +91,7 @@ export async function secondFactors(
   }
   /** Returns the sign-in with a passkey, if users can sign in with one. */
   const passkeySignIn = (site: Site) =>
-    passkeys && createPasskeySignIn(site, passkeys, metrics)
+    passkeys && createPasskeySignIn(site, passkeys, attemptsFor(site))
   /** Returns the part of the account pages. */
   const ofAccount = (site: Site) => createAccountFactors(site, own)
   return { ...feature, ...answers, passkeySignIn, ofAccount }

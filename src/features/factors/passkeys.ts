@@ -38,6 +38,7 @@ import { reasonOf } from '../../store/reasons.ts'
 import type { Records } from '../../store/records.ts'
 import { now } from '../../store/store.ts'
 import { mapOf, readJson } from '../../store/values.ts'
+import { Refused } from './attempts.ts'
 import {
   type FactorStore,
   isPasskey,
@@ -46,17 +47,6 @@ import {
   type Use,
 } from './factors.ts'
 import { passkeyHostOf } from './rules.ts'
-
-/** Thrown for a wrong answer or code. The message is the cause, for the log. */
-export class Refused extends Error {
-  reason: string
-
-  /** `reason`: of the audit event. */
-  constructor(reason: string, detail = '') {
-    super(detail)
-    this.reason = reason
-  }
-}
 
 /** See `createPasskeys`. */
 export type Passkeys = ReturnType<typeof createPasskeys>
