@@ -28,7 +28,13 @@ import {
   featureFindings,
   profileFindings,
 } from './client-features.ts'
-import { brokenRules, type Checked, itemsWhere, type Rule } from './rule.ts'
+import {
+  brokenRules,
+  type Checked,
+  itemsWhere,
+  type KeyOf,
+  type Rule,
+} from './rule.ts'
 import { isLong } from './usher.ts'
 
 /**
@@ -304,7 +310,7 @@ const USERS: ClientRule[] = [
       const unmapped = names.filter(
         name => !attributes.has(`attributes.${name}`),
       )
-      return unmapped.map(name => `allow.${name}`)
+      return unmapped.map(name => `allow.${name}` as const)
     },
   },
 ]
@@ -338,9 +344,9 @@ const PROFILE: ClientRule[] = [
   },
 ]
 
-function keysAboutRefreshTokens(client: ClientFile): string[] {
+function keysAboutRefreshTokens(client: ClientFile): KeyOf<ClientFile>[] {
   const { lifetimes = {}, refresh_tokens, rotate_refresh_tokens } = client
-  const keys: string[] = []
+  const keys: KeyOf<ClientFile>[] = []
   if (lifetimes.refresh_token_idle) keys.push('lifetimes.refresh_token_idle')
   if (lifetimes.refresh_token) keys.push('lifetimes.refresh_token')
   if (refresh_tokens === 'always') keys.push('refresh_tokens')

@@ -14,6 +14,7 @@ import { shippedTags } from '../schema/locale.ts'
 import type { ResourceFile } from '../schema/resource.ts'
 import { hasPasskeys, type UpstreamFile } from '../schema/upstream.ts'
 import type { UsherFile } from '../schema/usher.ts'
+import type { KeyOf } from './rule.ts'
 
 /** The files of a folder. */
 interface Files {
@@ -30,8 +31,7 @@ interface Files {
 
 /** A key that can be without effect. `Context`: what else the row looks at. */
 interface IdleKey<Value, Context> {
-  /** The key, as `a.b`. */
-  at: string
+  at: KeyOf<Value>
   /** Whether the key has no effect. */
   when(value: Value, context: Context): unknown
   because: string
@@ -139,11 +139,11 @@ const USHER: IdleKey<UsherFile, undefined>[] = [
 ]
 
 /** Keys that only the authorization code grant uses. */
-const OF_CODE = ['redirect_uris', 'response_types', 'response_modes']
+const OF_CODE = ['redirect_uris', 'response_types', 'response_modes'] as const
 /** Keys of a certificate that tls_client_auth compares. */
-const OF_CERTIFICATE = Object.keys(clientSchema.shape).filter(key =>
-  key.startsWith('tls_client_auth_'),
-)
+const OF_CERTIFICATE = clientSchema
+  .keyof()
+  .options.filter(key => key.startsWith('tls_client_auth_'))
 
 const CLIENT: IdleKey<ClientFile, UsherFile>[] = [
   ...OF_CODE.map(at => ({
@@ -214,7 +214,7 @@ const RESOURCE: IdleKey<ResourceFile, undefined>[] = [
   },
 ]
 
-const DETAIL: IdleKey<DetailFile, UsherFile>[] = [
+const DETAIL: IdleKey<Pick<DetailFile, 'type'>, UsherFile>[] = [
   {
     at: 'type',
     when: (_, { features }) => !features.rich_authorization_requests,

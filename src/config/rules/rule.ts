@@ -3,10 +3,23 @@
 // message of each rule.
 //
 // The folder config/rules/: a file for each kind of file, with its rules. Not
-// here: messages, and rules about one key, which its schema has.
+// here: messages of rows, and rules about one key, which its schema has.
 
 import type { Finding, Locate } from '../report/finding.ts'
 import { messageOf, type RuleName } from '../report/wording.ts'
+
+/**
+ * The keys of a file: `a`, or `a.b` of a map. `a.NAME` for any name that an
+ * operator gives.
+ */
+export type KeyOf<Value> = {
+  [K in keyof Value & string]-?: K | `${K}.${KeyIn<NonNullable<Value[K]>>}`
+}[keyof Value & string]
+type KeyIn<Value> = Value extends unknown[]
+  ? number
+  : Value extends object
+    ? KeyOf<Value>
+    : never
 
 /** A file or a registration whose content is checked. */
 export interface Checked<Value> {
@@ -18,16 +31,16 @@ export interface Checked<Value> {
 
 interface RuleOfKey<Value, Context> {
   rule: RuleName
-  /** The key of the finding, as `a.b.0`. */
-  at: string
+  /** The key of the finding. */
+  at: KeyOf<Value>
   /** Whether the rule is broken. */
   when(value: Value, context: Context): unknown
 }
 
 interface RuleOfKeys<Value, Context> {
   rule: RuleName
-  /** Returns the keys that break the rule, each as `a.b.0`. */
-  where(value: Value, context: Context): string[]
+  /** Returns the keys that break the rule. An item of a list is `a.0`. */
+  where(value: Value, context: Context): KeyOf<Value>[]
 }
 
 /**
@@ -61,10 +74,12 @@ function keysThatBreak<Value, Context>(
 }
 
 /** Returns the keys of the items of a list that fit, as `key.0`. */
-export function itemsWhere<Item>(
-  key: string,
+export function itemsWhere<Key extends string, Item>(
+  key: Key,
   items: Item[] = [],
   fits: (item: Item) => boolean,
-) {
-  return items.flatMap((item, i) => (fits(item) ? [`${key}.${i}`] : []))
+): `${Key}.${number}`[] {
+  return items.flatMap((item, i) =>
+    fits(item) ? [`${key}.${i}` as const] : [],
+  )
 }
