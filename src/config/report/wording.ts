@@ -124,6 +124,10 @@ export const isProblem = ({ rule }: Finding) =>
 export const noEffect = (reason: string) =>
   fill(messages.warnings['no-effect'], { reason })
 
+/** Returns the message about a key that needs a setting of usher.yaml. */
+export const featureOff = (setting: string) =>
+  fill(messages.errors['feature-off'], { setting })
+
 const ALL = { ...messages.errors, ...messages.warnings }
 
 /** The rules with a message in messages.json. */

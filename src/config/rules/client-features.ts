@@ -4,6 +4,7 @@
 import { CIBA_GRANT, DEVICE_GRANT, flowOf } from '../../oidc/vocabulary.ts'
 import { mapOf } from '../../store/values.ts'
 import type { Finding } from '../report/finding.ts'
+import { featureOff } from '../report/wording.ts'
 import type { ClientFile } from '../schema/client.ts'
 import type { Checked } from './rule.ts'
 
@@ -150,10 +151,9 @@ export function featureFindings(
   }
   return NEEDS.filter(isOff).flatMap(({ setting, keys, uses }) => {
     if (uses && !uses(value)) return []
-    const message = `needs a setting that is off: \`${setting}\` in usher.yaml`
     return keys
       .filter(key => value[key])
-      .map(key => at([key], 'feature-off', message))
+      .map(key => at([key], 'feature-off', featureOff(setting)))
   })
 }
 

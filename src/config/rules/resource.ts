@@ -115,11 +115,13 @@ const RULES: Rule<ResourceFile, Surroundings>[] = [
   },
   {
     rule: 'feature-off',
+    setting: 'features.resource_indicators',
     at: 'resource',
     when: (_, { features }) => !features.resource_indicators,
   },
   {
-    rule: 'introspection-off',
+    rule: 'feature-off',
+    setting: 'features.introspection',
     at: 'introspected_by',
     when: ({ introspected_by }, { features }) =>
       introspected_by && !features.introspection,

@@ -6,7 +6,7 @@
 // here: messages of rows, and rules about one key, which its schema has.
 
 import type { Finding, Locate } from '../report/finding.ts'
-import { messageOf, type RuleName } from '../report/wording.ts'
+import { featureOff, messageOf, type RuleName } from '../report/wording.ts'
 
 /**
  * The keys of a file: `a`, or `a.b` of a map. `a.NAME` for any name that an
@@ -29,16 +29,29 @@ export interface Checked<Value> {
   at: Locate
 }
 
+/** The rules whose message needs no value but the file and the key. */
+type RowRule = Exclude<RuleName, 'feature-off' | 'no-effect'>
+
 interface RuleOfKey<Value, Context> {
-  rule: RuleName
+  rule: RowRule
   /** The key of the finding. */
   at: KeyOf<Value>
   /** Whether the rule is broken. */
   when(value: Value, context: Context): unknown
 }
 
+/** A key that needs a setting of usher.yaml. */
+interface RuleOfSetting<Value, Context> {
+  rule: 'feature-off'
+  /** The setting that is off, as `section.name`. */
+  setting: string
+  at: KeyOf<Value>
+  /** Whether the key is used while the setting is off. */
+  when(value: Value, context: Context): unknown
+}
+
 interface RuleOfKeys<Value, Context> {
-  rule: RuleName
+  rule: RowRule
   /** Returns the keys that break the rule. An item of a list is `a.0`. */
   where(value: Value, context: Context): KeyOf<Value>[]
 }
@@ -48,6 +61,7 @@ interface RuleOfKeys<Value, Context> {
  */
 export type Rule<Value, Context = unknown> =
   | RuleOfKey<Value, Context>
+  | RuleOfSetting<Value, Context>
   | RuleOfKeys<Value, Context>
 
 /** Returns a finding for each broken rule, in the order of the rules. */
@@ -59,10 +73,19 @@ export function brokenRules<Value, Context>(
   return rules.flatMap(row => {
     const keys = keysThatBreak(row, value, context)
     return keys.map(key =>
-      at(key.split('.'), row.rule, messageOf(row.rule, file, key)),
+      at(key.split('.'), row.rule, messageOfRow(row, file, key)),
     )
   })
 }
+
+const messageOfRow = <Value, Context>(
+  row: Rule<Value, Context>,
+  file: string,
+  key: string,
+) =>
+  row.rule === 'feature-off'
+    ? featureOff(row.setting)
+    : messageOf(row.rule, file, key)
 
 function keysThatBreak<Value, Context>(
   row: Rule<Value, Context>,
