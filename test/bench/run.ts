@@ -7,6 +7,7 @@ import { ON_REDIS, ON_SQLITE, THREE_ON_REDIS } from '../races/deployment.ts'
 import { exitOnSignals, isChosen, tableHead, tableRow } from '../support/program.ts'
 import { measureFlood } from './flood.ts'
 import { measureGuesses } from './guesses.ts'
+import { measureMorning } from './morning.ts'
 import { measureTiming } from './timing.ts'
 
 const { values } = parseArgs({
@@ -19,6 +20,12 @@ const { values } = parseArgs({
 
 /** `difference` in milliseconds, `auc` the area under the ROC curve, `slower` a factor. */
 const LIMITS = { difference: 3, auc: 0.55, slower: 2 }
+
+/** Users who sign in at the same moment: so many are served in so many seconds, the others get the page that says so. */
+const MORNINGS = [
+  { browsers: 200, atLeast: 200, seconds: 3 },
+  { browsers: 2000, atLeast: 400, seconds: 5.5 },
+]
 
 let failed = false
 const row = (isFine: boolean, ...cells: (string | number)[]) => {
@@ -54,6 +61,22 @@ for (const shape of chosen('flood') ? [ON_SQLITE, ON_REDIS] : []) {
     const counts = Object.entries(answers).map(([answer, count]) => `${count} × ${answer}`)
     const times = [calm.p50, flooded.p50, calm.p99, flooded.p99].map(time => time.toFixed(1))
     row(flooded.p99 <= calm.p99 * LIMITS.slower, aim, ...times, counts.join(', '))
+  }
+}
+
+for (const shape of chosen('morning') ? [ON_SQLITE, ON_REDIS] : []) {
+  head(
+    `morning, ${shape.name}`,
+    'browsers at once',
+    'served',
+    's',
+    'asked to try again',
+    'UserInfo p99 ms',
+  )
+  for (const { browsers, atLeast, seconds: most } of MORNINGS) {
+    const { served, seconds, refused, p99 } = await measureMorning(shape, browsers)
+    const isFine = served >= atLeast && seconds <= most && served + refused === browsers
+    row(isFine, browsers, served, seconds.toFixed(1), refused, p99.toFixed(0))
   }
 }
 
