@@ -15,7 +15,7 @@ async function detailsOf(url: string | URL, headers: Record<string, string> = {}
   const browser = new Browser(usher.issuer)
   const page = await browser.open(url, headers)
   expect(page.status).toBe(400)
-  return page.html.querySelector('details')?.innerText ?? ''
+  return page.html.querySelector('details')?.rawText ?? ''
 }
 
 const authorizing = (params: Record<string, string>) => authorizationRequest(usher, params).url
@@ -84,7 +84,7 @@ test('the page leads back to the application, also to one without a home page', 
     const wrong = authorizing({ client_id, redirect_uri: 'https://evil.example/' })
     const { html } = await browser.open(wrong, REMOTE)
     const links = html.querySelectorAll('.actions a').map(link => link.getAttribute('href'))
-    return { links, text: html.querySelector('main')?.innerText ?? '' }
+    return { links, text: html.querySelector('main')?.rawText ?? '' }
   }
   expect((await actionsOf('web')).links).toEqual(['https://app.example.org/'])
   expect((await actionsOf('post')).links).toEqual(['https://post.example.org/'])

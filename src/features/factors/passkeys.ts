@@ -23,6 +23,7 @@ import {
   verifyRegistrationResponse,
 } from '@simplewebauthn/server'
 import {
+  COSEALG,
   decodeAttestationObject,
   decodeCredentialPublicKey,
   isoBase64URL,
@@ -68,6 +69,11 @@ interface Expected {
   expectedChallenge(challenge: string): boolean
 }
 
+/**
+ * The algorithms of new passkeys. The package would also offer ML-DSA, which is
+ * an experimental feature of Node.
+ */
+const ALGORITHMS = [COSEALG.EdDSA, COSEALG.ES256, COSEALG.RS256]
 /** The time and the random bytes of a challenge, before the keyed hash. */
 const START_BYTES = 16
 /** Challenges that one process remembers. */
@@ -249,6 +255,7 @@ export function createPasskeys(
           userVerification: wanted,
         },
         excludeCredentials: own.map(descriptorOf),
+        supportedAlgorithmIDs: ALGORITHMS,
       })
       return JSON.stringify(options)
     },
@@ -264,6 +271,7 @@ export function createPasskeys(
           ...expected,
           response: withoutCertificates(sent),
           requireUserVerification: isAlone,
+          supportedAlgorithmIDs: ALGORITHMS,
         })
         if (registrationInfo) refuseOddKeys(registrationInfo.credential)
         return registrationInfo
