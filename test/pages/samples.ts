@@ -300,7 +300,7 @@ function alarming(words: Words): Account {
 }
 
 /** The problems of a new password, which the page shows next to its field. */
-const PASSWORD_PROBLEMS = ['too_short', 'too_long', 'too_common', 'unchanged']
+const PASSWORD_PROBLEMS = ['too_short', 'too_long', 'too_common', 'too_personal', 'unchanged']
 
 export const STATES: State[] = [
   state('sign-in', 'sign-in', () => signIn),
