@@ -4,8 +4,8 @@ import { hash, randomBytes } from 'node:crypto'
 import {
   type BackchannelAuthenticationRequest,
   type Client,
+  type ClientMetadata,
   errors,
-  type ClientMetadata as LibraryClientMetadata,
   type Provider,
 } from 'oidc-provider'
 import { outageIn } from '../store/reasons.ts'
@@ -13,7 +13,8 @@ import { isSameText } from '../store/seal.ts'
 import { pause } from '../store/turns.ts'
 import { mapOf } from '../store/values.ts'
 import type {
-  ClientMetadata,
+  OperatorClient,
+  OperatorMetadata,
   ProviderSettings,
   SecretHash,
   User,
@@ -29,7 +30,7 @@ import {
  * Our client metadata beyond RFC 7591. The library drops a key that is neither
  * its own nor in this list.
  */
-export const USHER_METADATA = [
+export const USHER_METADATA: (keyof OperatorMetadata)[] = [
   'client_secret_hashes',
   'any_secret_method',
   'require_pkce',
@@ -48,6 +49,14 @@ export const USHER_METADATA = [
   'rotate_refresh_tokens',
   'require_dpop_nonce',
 ]
+
+/**
+ * Returns the metadata of a client beyond RFC 7591. The schema of client files
+ * has checked the values, and a registration cannot set them.
+ */
+export const operatorMetadata = (
+  client: Client | OperatorMetadata,
+): OperatorMetadata => client as OperatorMetadata
 
 /**
  * Whether the operator knows the client, and only the client itself sends its
@@ -69,8 +78,8 @@ export const rotates = (client: Client | undefined) =>
 /**
  * The scopes that a client may request, with those of APIs; undefined for all.
  */
-export const scopeOf = ({ registered_scope, scope }: Client) =>
-  typeof registered_scope === 'string' ? registered_scope : scope
+export const scopeOf = (client: Client) =>
+  operatorMetadata(client).registered_scope ?? client.scope
 
 /**
  * Returns the attributes of `allow` in a client file of which the account has
@@ -78,7 +87,7 @@ export const scopeOf = ({ registered_scope, scope }: Client) =>
  */
 export function missingAttributes(
   { attributes }: Pick<User, 'attributes'>,
-  allow: ClientMetadata['allow'] = {},
+  allow: OperatorMetadata['allow'] = {},
 ): string[] {
   return Object.keys(allow).filter(name =>
     new Set(allow[name]).isDisjointFrom(new Set(valuesOf(attributes, name))),
@@ -113,7 +122,7 @@ export const MAY_NOT_USE =
 export const SWITCHED_OFF = 'this client is switched off by its operator'
 
 /** Whether a client is switched off. */
-export const isOff = (client: Client | ClientMetadata | undefined) =>
+export const isOff = (client: Client | OperatorMetadata | undefined) =>
   client?.enabled === false
 
 /**
@@ -121,15 +130,13 @@ export const isOff = (client: Client | ClientMetadata | undefined) =>
  * may.
  */
 export function refusalOf(
-  client: Client | ClientMetadata,
+  client: Client | OperatorMetadata,
   account: Pick<User, 'attributes'>,
 ): string | undefined {
   if (isOff(client)) return SWITCHED_OFF
-  if (!client.allow) return undefined
-  const missing = missingAttributes(
-    account,
-    client.allow as ClientMetadata['allow'],
-  )
+  const { allow } = operatorMetadata(client)
+  if (!allow) return undefined
+  const missing = missingAttributes(account, allow)
   return missing.length ? `${NOT_ALLOWED}: ${missing.join(', ')}` : undefined
 }
 
@@ -139,9 +146,9 @@ export function refusalOf(
  * name scopes of APIs, such as `orders:read`: `registered_scope` has them all.
  */
 export function toLibrary(
-  client: ClientMetadata,
+  client: OperatorClient,
   { scopes }: Pick<ProviderSettings, 'scopes'>,
-): LibraryClientMetadata {
+): ClientMetadata {
   const { response_types, scope } = client
   const known = scope?.split(' ').filter(name => Object.hasOwn(scopes, name))
   const isCiba = client.grant_types.includes(CIBA_GRANT)
@@ -172,7 +179,7 @@ export function toLibrary(
     ...(client.client_secret_hashes && {
       client_secret: randomBytes(32).toString('base64url'),
     }),
-  } as LibraryClientMetadata
+  } as ClientMetadata
 }
 
 /**
@@ -180,7 +187,7 @@ export function toLibrary(
  * a client, or changes in it. config/rules/client-features.ts refuses files that
  * contradict it.
  */
-function fapiMetadata(client: ClientMetadata): Record<string, unknown> {
+function fapiMetadata(client: OperatorClient): Record<string, unknown> {
   if (client.profile !== 'fapi2') return {}
   const alg = client.id_token_signed_response_alg
   return {
@@ -199,7 +206,7 @@ function fapiMetadata(client: ClientMetadata): Record<string, unknown> {
  * The client of the account pages: it leads through the sign-in page and back,
  * and redeems no code.
  */
-export function accountClient(issuer: string): LibraryClientMetadata {
+export function accountClient(issuer: string): ClientMetadata {
   return {
     client_id: ACCOUNT_CLIENT,
     client_secret: randomBytes(32).toString('base64url'),
@@ -209,7 +216,7 @@ export function accountClient(issuer: string): LibraryClientMetadata {
     grant_types: ['authorization_code'],
     scope: 'openid',
     consent: 'implicit',
-  } as LibraryClientMetadata
+  } as ClientMetadata
 }
 
 /** Why the library refuses the metadata of a client. */
@@ -238,8 +245,8 @@ export class RefusedClients extends Error {
  * that the library refuses.
  */
 export async function addClients(
-  clients: ClientMetadata[],
-  add: (client: ClientMetadata) => void,
+  clients: OperatorClient[],
+  add: (client: OperatorClient) => void,
 ) {
   const refused: RefusedClient[] = []
   for (const client of clients) {
@@ -332,7 +339,7 @@ export const isSecretExpired = (entry: SecretHash) =>
  */
 export function matchesHash(
   secret: string,
-  hashes: ClientMetadata['client_secret_hashes'] = [],
+  hashes: OperatorMetadata['client_secret_hashes'] = [],
 ): boolean {
   const offered = hashSecret(secret)
   const valid = hashes.filter(entry => !isSecretExpired(entry))

@@ -54,31 +54,50 @@ export interface ProtocolFeatures {
 export type SecretHash = string | { hash: string; until: string }
 
 /**
- * A client of the config folder: the metadata that the wrapper itself reads. It
- * hands all others to the library.
+ * Client metadata beyond RFC 7591, which only the operator sets, and that the
+ * library hands to the wrapper (USHER_METADATA in clients.ts).
  */
-export interface ClientMetadata {
-  client_id: string
-  response_types: string[]
-  response_modes: string[]
-  grant_types: string[]
-  scope?: string
-  token_endpoint_auth_method?: string
+export interface OperatorMetadata {
   client_secret_hashes?: SecretHash[]
+  /** The secret is accepted by Basic and in the body. */
+  any_secret_method?: boolean
+  require_pkce?: boolean
   profile?: string
-  id_token_signed_response_alg: string
-  authorization_signed_response_alg?: string
-  tls_client_certificate_bound_access_tokens?: boolean
-  backchannel_token_delivery_mode?: 'poll' | 'ping'
   enabled?: boolean
   /**
    * Attributes of accounts, each with the values of users who may use the
    * client.
    */
   allow?: Record<string, string[]>
+  consent?: 'explicit' | 'implicit'
   required_scopes?: string[]
-  lifetimes?: Partial<LifetimeSettings>
+  /** `scope`, with the scopes of APIs. */
+  registered_scope?: string
+  default_resource?: string
   claims?: { rename?: Record<string, string>; join?: string }
+  require_sign_in?: string
+  second_factor?: 'required'
+  lifetimes?: Partial<LifetimeSettings>
+  refresh_tokens?: 'offline_access' | 'always'
+  rotate_refresh_tokens?: boolean
+  require_dpop_nonce?: boolean
+}
+
+/**
+ * A client of the config folder. The wrapper reads these keys of its file, and
+ * hands all others to the library.
+ */
+export interface OperatorClient extends OperatorMetadata {
+  client_id: string
+  response_types: string[]
+  response_modes: string[]
+  grant_types: string[]
+  scope?: string
+  token_endpoint_auth_method?: string
+  id_token_signed_response_alg: string
+  authorization_signed_response_alg?: string
+  tls_client_certificate_bound_access_tokens?: boolean
+  backchannel_token_delivery_mode?: 'poll' | 'ping'
 }
 
 /** A protected API: what the wrapper itself reads of its file. */
@@ -95,7 +114,7 @@ export interface ProviderSettings {
   issuer: string
   /** A loopback http issuer: cookies cannot be `Secure` there. */
   development: boolean
-  clients: ClientMetadata[]
+  clients: OperatorClient[]
   /** By the name of the claim. */
   claims: Record<string, { scope: string }>
   /** All scopes except those of APIs, by name. */

@@ -12,6 +12,7 @@ import { required } from '../store/values.ts'
 import { accountOfGrant } from './accounts.ts'
 import { newGrantId, revokeGrant } from './adapter/grants.ts'
 import { claimsOfGrant, requestedScopes } from './claims.ts'
+import { operatorMetadata } from './clients.ts'
 import {
   type Consent,
   type Decision,
@@ -19,7 +20,6 @@ import {
   readKey,
 } from './consents.ts'
 import type {
-  ClientMetadata,
   Oidc,
   ProviderDependencies,
   ProviderSettings,
@@ -182,8 +182,7 @@ function grantOf(
     if (resource === undefined) grant.addOIDCScope(scope)
     else grant.addResourceScope(resource, scope)
   }
-  const needed =
-    (client.required_scopes as ClientMetadata['required_scopes']) ?? []
+  const needed = operatorMetadata(client).required_scopes ?? []
   for (const { scope, resource } of consent.declined.map(readKey)) {
     // Declined before the client required it: users are asked again.
     if (needed.includes(scope)) continue

@@ -15,12 +15,8 @@ import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { mapOf } from '../store/values.ts'
 import { currentRequest, saveAndCommitAfter } from './adapter/request.ts'
-import { matchesHash } from './clients.ts'
-import type {
-  ClientMetadata,
-  Oidc,
-  ProviderDependencies,
-} from './dependencies.ts'
+import { matchesHash, operatorMetadata } from './clients.ts'
+import type { Oidc, ProviderDependencies } from './dependencies.ts'
 import { isProof } from './dpop.ts'
 import { described } from './error-descriptions.ts'
 import type { Feature, GrantHandler, ResponseMode } from './feature.ts'
@@ -106,8 +102,7 @@ function compareHashes({ Client: { prototype } }: Provider): void {
       : 'client_secret_post'
     if (!this.any_secret_method && sent !== this.tokenEndpointAuthMethod)
       return false
-    const hashes = this
-      .client_secret_hashes as ClientMetadata['client_secret_hashes']
+    const { client_secret_hashes: hashes } = operatorMetadata(this)
     return hashes
       ? matchesHash(actual, hashes)
       : compareClientSecret.call(this, actual)
