@@ -5,6 +5,7 @@ import { isIP } from 'node:net'
 import { readSettings, type Settings } from '../config/load.ts'
 import { fill } from '../config/report/wording.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
+import type { FactorRefusal } from '../features/factors/attempts.ts'
 import {
   describeFactors,
   type Factors,
@@ -19,6 +20,7 @@ import {
   missingAttributes,
   NOT_ALLOWED,
   SWITCHED_OFF,
+  type UseRefusal,
 } from '../oidc/clients.ts'
 import { PASSKEY, PASSWORD } from '../oidc/vocabulary.ts'
 import {
@@ -49,16 +51,14 @@ const EVERYWHERE =
 export type Said = { wrong: string; change: string }
 
 /** Why a sign-in was refused, by the reason in the log. */
-export const SIGN_IN: Record<
-  Refusal | UpstreamRefusal | 'throttled' | 'wrong_code',
-  Said
-> = texts.sign_in
+export const SIGN_IN: Record<Refusal | UpstreamRefusal | FactorRefusal, Said> =
+  texts.sign_in
 
 /**
  * Why the users or the tokens of a client are refused, by the beginning of the
  * reason in the log.
  */
-export const CLIENT_REFUSALS = {
+export const CLIENT_REFUSALS: Record<UseRefusal, Said> = {
   [NOT_ALLOWED]: texts.client.not_allowed,
   [SWITCHED_OFF]: texts.client.switched_off,
 }

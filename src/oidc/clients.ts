@@ -121,6 +121,12 @@ export const MAY_NOT_USE =
  */
 export const SWITCHED_OFF = 'this client is switched off by its operator'
 
+/**
+ * Why an account may not use a client: the beginning of the reason for the log.
+ * commands/why.ts explains each.
+ */
+export type UseRefusal = typeof NOT_ALLOWED | typeof SWITCHED_OFF
+
 /** Whether a client is switched off. */
 export const isOff = (client: Client | OperatorMetadata | undefined) =>
   client?.enabled === false
@@ -132,7 +138,7 @@ export const isOff = (client: Client | OperatorMetadata | undefined) =>
 export function refusalOf(
   client: Client | OperatorMetadata,
   account: Pick<User, 'attributes'>,
-): string | undefined {
+): UseRefusal | `${UseRefusal}: ${string}` | undefined {
   if (isOff(client)) return SWITCHED_OFF
   const { allow } = operatorMetadata(client)
   if (!allow) return undefined

@@ -26,12 +26,21 @@ export const useOf = (ctx: Context) => ({
   client: clientInfoOf(ctx),
 })
 
+/** Reasons of the audit event. commands/refusals.json explains each. */
+export type FactorRefusal =
+  | 'disabled'
+  | 'passkey_counter'
+  | 'passkey_replayed'
+  | 'passkey_unknown'
+  | 'passkey_wrong'
+  | 'throttled'
+  | 'wrong_code'
+
 /** Thrown for a wrong answer or code. The message is the cause, for the log. */
 export class Refused extends Error {
-  reason: string
+  reason: FactorRefusal
 
-  /** `reason`: of the audit event. */
-  constructor(reason: string, detail = '') {
+  constructor(reason: FactorRefusal, detail = '') {
     super(detail)
     this.reason = reason
   }
