@@ -43,6 +43,7 @@ interface Schema {
   const?: string
   description?: string
   default?: unknown
+  minimum?: number
   maximum?: number
   enum?: string[]
   format?: string
@@ -123,8 +124,16 @@ function longest(file: string, path: string): string | undefined {
 
 const atMost = (limit?: string | number) => (limit === undefined ? '' : ` (at most ${limit})`)
 
+/** The bounds of a whole number. A schema without one has that of safe integers. */
+function boundsOf({ minimum, maximum }: Schema): string {
+  const bounds: string[] = []
+  if (minimum !== undefined && minimum > Number.MIN_SAFE_INTEGER) bounds.push(`at least ${minimum}`)
+  if (maximum !== undefined && maximum < Number.MAX_SAFE_INTEGER) bounds.push(`at most ${maximum}`)
+  return bounds.length ? ` (${bounds.join(', ')})` : ''
+}
+
 function typeOf({ type, const: only, enum: values, ...schema }: Schema): string {
-  const { format, pattern, items, anyOf, maximum = Number.MAX_SAFE_INTEGER } = schema
+  const { format, pattern, items, anyOf } = schema
   if (only) return `\`${only}\``
   if (values) return values.map(value => `\`${value}\``).join(', ')
   if (anyOf) return typesOf(anyOf)
@@ -132,7 +141,7 @@ function typeOf({ type, const: only, enum: values, ...schema }: Schema): string 
   if (items) return typeOf(items) ? `list: ${typeOf(items)}` : 'list'
   if (pattern?.endsWith('(s|min|h|d)$')) return 'duration'
   if (pattern?.endsWith('s$')) return 'seconds'
-  if (type === 'integer' && maximum < Number.MAX_SAFE_INTEGER) return `number${atMost(maximum)}`
+  if (type === 'integer') return `number${boundsOf(schema)}`
   return FORMATS[format ?? ''] ?? TYPES[type ?? ''] ?? ''
 }
 
