@@ -21,7 +21,7 @@ interface Reading {
 export const GOOD_SECRET = Buffer.alloc(32, 'ada').toString('base64url')
 export const PRODUCTION = { USHER_ISSUER: 'https://id.example.org', USHER_SECRET: GOOD_SECRET }
 
-/** One file of each kind, with every key. */
+/** Files of the kinds that most tests need, with keys of many types that fit together. */
 export const COMPLETE = {
   usher: `issuer: http://localhost:3000
 listen:

@@ -23,7 +23,7 @@ const keys = (jwk: object) => ({
   jwks: { keys: [jwk] },
 })
 
-test('the library accepts files with every key', async () => {
+test('the library accepts files with keys of many types', async () => {
   const { text } = await check({
     'usher.yaml': COMPLETE.usher,
     'claims.yaml': COMPLETE.claims,
