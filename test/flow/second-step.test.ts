@@ -210,8 +210,17 @@ test('the step comes before the change of a temporary password', async () => {
 /** The kinds of records that files of `src` declare. */
 function kindsOfSource(): string[] {
   const files = globSync('src/**/*.ts').map(path => readFileSync(path, 'utf8'))
-  const declared = /(?:records\.of|recordsOfAccounts)<[^(]*>\(\s*(?:records, )?'(\w+)'/g
-  return files.flatMap(text => [...text.matchAll(declared)].map(([, kind = '']) => kind))
+  const declared =
+    /(?:records\.of|recordsOfAccounts)<[^(]*>\(\s*(?:records, )?(?:'(\w+)'|([A-Z]+)\b)/g
+  return files.flatMap(text =>
+    [...text.matchAll(declared)].map(([, kind, constant]) => kind ?? valueOf(text, constant)),
+  )
+}
+
+/** The value of a constant of this file. */
+function valueOf(text: string, constant = ''): string {
+  const [, value = ''] = new RegExp(`const ${constant} = '(\\w+)'`).exec(text) ?? []
+  return value
 }
 
 /** The records of a kind, with the options of its declaration. */

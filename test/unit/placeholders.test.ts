@@ -12,7 +12,7 @@ const placeholdersIn = (table: object) =>
   [...new Set(JSON.stringify(table).match(PLACEHOLDER))].toSorted()
 
 test('a message of a rule has no other placeholders', () => {
-  expect(placeholdersIn(messages)).toEqual(['{date}', '{file}', '{name}', '{reason}'])
+  expect(placeholdersIn(messages)).toEqual(['{date}', '{file}', '{name}', '{reason}', '{setting}'])
 })
 
 type Row = { detail?: string; wrong: string; change: string }
