@@ -213,12 +213,12 @@ function kindsOfSource(): string[] {
   const declared =
     /(?:records\.of|recordsOfAccounts)<[^(]*>\(\s*(?:records, )?(?:'(\w+)'|([A-Z]+)\b)/g
   return files.flatMap(text =>
-    [...text.matchAll(declared)].map(([, kind, constant]) => kind ?? valueOf(text, constant)),
+    [...text.matchAll(declared)].map(([, kind, constant]) => kind ?? constantIn(text, constant)),
   )
 }
 
 /** The value of a constant of this file. */
-function valueOf(text: string, constant = ''): string {
+function constantIn(text: string, constant = ''): string {
   const [, value = ''] = new RegExp(`const ${constant} = '(\\w+)'`).exec(text) ?? []
   return value
 }
