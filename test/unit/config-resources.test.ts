@@ -161,11 +161,13 @@ test('a key that needs a feature that is off is a finding with the name of the f
   const usher = (features: object) => ({ 'usher.yaml': { features } })
   const off = await withApi({}, usher({ resource_indicators: false }))
   expect(off.text).toContain('features.resource_indicators')
+  expect(off.findings.map(({ rule }) => rule)).toContain('feature-off')
   const asking = { token_format: 'opaque', introspected_by: ['api'] }
   const mute = await withApi(asking, usher({ introspection: false }))
   expect(mute.text).toContain(
     'introspected_by: needs a setting that is off: `features.introspection`',
   )
+  expect(mute.findings.map(({ rule }) => rule)).toContain('introspection-off')
   const alone = await read(usher({ introspection: false, jwt_introspection: true }))
   expect(alone.text).toContain('features.jwt_introspection: needs `features.introspection`')
   const signed = client({ introspection_signed_response_alg: 'ES256' })

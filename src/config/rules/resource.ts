@@ -120,7 +120,7 @@ const RULES: Rule<ResourceFile, Surroundings>[] = [
     when: (_, { features }) => !features.resource_indicators,
   },
   {
-    rule: 'feature-off',
+    rule: 'introspection-off',
     setting: 'features.introspection',
     at: 'introspected_by',
     when: ({ introspected_by }, { features }) =>

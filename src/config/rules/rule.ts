@@ -42,7 +42,7 @@ interface RuleOfKey<Value, Context> {
 
 /** A key that needs a setting of usher.yaml. */
 interface RuleOfSetting<Value, Context> {
-  rule: 'feature-off'
+  rule: 'feature-off' | 'introspection-off'
   /** The setting that is off, as `section.name`. */
   setting: string
   at: KeyOf<Value>
@@ -83,9 +83,7 @@ const messageOfRow = <Value, Context>(
   file: string,
   key: string,
 ) =>
-  row.rule === 'feature-off'
-    ? featureOff(row.setting)
-    : messageOf(row.rule, file, key)
+  'setting' in row ? featureOff(row.setting) : messageOf(row.rule, file, key)
 
 function keysThatBreak<Value, Context>(
   row: Rule<Value, Context>,
