@@ -2,10 +2,10 @@
 
 import { expect } from 'vitest'
 import { networkOf } from '../../src/operation/client-info.ts'
-import { admit } from '../../src/sign-in/password.ts'
 import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { credentials, fieldsOf, open, send, signedIn, textOf, words } from '../support/people.ts'
+import { fillQueue } from '../support/sign-in-queue.ts'
 import { ADA, PASSWORD } from '../support/usher.ts'
 
 const WRONG = 'not the password of anyone here'
@@ -242,20 +242,3 @@ test('a full queue of one network makes room for another one', async () => {
   await release()
   expect((await signingIn).status).toBe(200)
 })
-
-/** Fills the queue of sign-ins from one network. Returns the function that ends the work in it. */
-function fillQueue(ip: string) {
-  const { promise, resolve } = Promise.withResolvers<void>()
-  const request = {
-    ip,
-    socket: { writable: true },
-    throw: () => {
-      throw new Error('the queue is full')
-    },
-  }
-  const all = Array.from({ length: 3000 }, () => admit(request, () => promise).catch(() => {}))
-  return () => {
-    resolve()
-    return Promise.all(all)
-  }
-}

@@ -2,7 +2,6 @@
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { endPauses } from '../../src/features/mail/pauses.ts'
-import { admit } from '../../src/sign-in/password.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
 import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
@@ -16,6 +15,7 @@ import {
   textOf,
   words,
 } from '../support/people.ts'
+import { fillQueue } from '../support/sign-in-queue.ts'
 import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
 
 const PASSWORD = 'another battery, another staple'
@@ -232,20 +232,11 @@ describe('the link', () => {
     const email = newAddress()
     const { path } = await requested(email)
     const browser = await opened(path)
-    const { promise, resolve } = Promise.withResolvers<void>()
-    const request = {
-      ip: '127.0.0.1',
-      socket: { writable: true },
-      throw: () => expect.unreachable(),
-    }
-    const waiting = Array.from({ length: 1000 }, () =>
-      admit(request, () => promise).catch(() => {}),
-    )
+    const release = fillQueue('127.0.0.1')
     await browser.submit(CHOSEN)
     expect(browser.page.status).toBe(503)
     expect(await usher.directory.findByEmail(email)).toEqual([])
-    resolve()
-    await Promise.all(waiting)
+    await release()
     await browser.open(path)
     await browser.submit(CHOSEN)
     expect(await usher.directory.findByEmail(email)).toHaveLength(1)
