@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { queueLink } from '../../src/account/mail-queue.ts'
 import { checkMail } from '../../src/features/mail/smtp.ts'
 import { type Made, makeCertificate } from '../support/certificates.ts'
-import { runUsher } from '../support/command.ts'
+import { run } from '../support/command.ts'
 import { type MailServer, startMailServer } from '../support/mail-server.ts'
 import { ADA, startUsher } from '../support/usher.ts'
 
@@ -140,7 +140,8 @@ test.each([
       USHER_STORE: `sqlite:${join(folder, `${how}.db`)}`,
       ...(how === 'with' && { NODE_EXTRA_CA_CERTS: authority.cert }),
     }
-    const { stdout } = await runUsher(['doctor'], env)
+    // A process: Node reads the variable when it starts.
+    const { stdout } = await run(['src/cli.ts', 'doctor'], env)
     await usher.close()
     expect(stdout.split('\n').find(line => / mail/.test(line))).toMatch(new RegExp(found))
   },

@@ -20,7 +20,7 @@ const scripts: Record<string, string> = packageJson.scripts
 const PATIENT = { timeout: 600_000 }
 
 /** Steps of `.ci/run`, which start tests or read the whole source. */
-const STEPS = ['typecheck', 'lint', 'usher', 'generated', 'test', 'test:slow']
+const STEPS = ['typecheck', 'lint', 'usher', 'generated', 'test:sources', 'test', 'test:slow']
 /** Scripts that consist of others. */
 const COMPOSED = ['check']
 
@@ -56,6 +56,8 @@ const ELSEWHERE: Record<string, string> = {
   demo: 'test/flow/scripts.test.ts',
   certification: 'test/clients/certification-plans.test.ts',
   compare: 'test/compare/compare.test.ts',
+  // A run takes minutes for each mutant. Its test reads the list.
+  mutants: 'test/mutants/mutants.test.ts',
 }
 
 test('every script of package.json is run by a test or by .ci/run', () => {

@@ -157,7 +157,9 @@ describe('the checks', () => {
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
     const check = await checkOf(store, 'clock')
     expect(check?.state).toBe(state)
-    expect(check?.found).toMatch(new RegExp(`^${Math.abs(seconds).toFixed(0)}?[.0-9]+ s apart`))
+    const [apart] = check?.found.split(' s apart') ?? []
+    // The time of the check itself is in it.
+    expect(Math.abs(Number(apart) - Math.abs(seconds))).toBeLessThan(0.5)
   })
 })
 
@@ -213,7 +215,8 @@ describe('the start', () => {
       PORT: String(PORT),
     })
     expect(code).toBe(1)
-    expect(took).toBeLessThan(5000)
+    // Without the time limits of a connection; a start takes some seconds on a busy machine.
+    expect(took).toBeLessThan(20_000)
     expect(stderr).toMatch(/^Usher cannot start: the store cannot be trusted\n {2}eviction: allk/m)
     expect(stderr).toContain('→ redis-cli CONFIG SET maxmemory-policy noeviction')
     expect(stderr + stdout).not.toContain(PASSWORD)

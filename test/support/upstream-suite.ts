@@ -256,7 +256,7 @@ export function upstreamSuite(startIssuer: StartIssuer, timeout?: number) {
     const visit = await start()
     const { page } = visit
     await signInByPassword(visit)
-    await visit.link('Sign-in methods').click()
+    await visit.page.goto(`${usher.issuer}/account/security`)
     await page.getByRole('button', { name: 'Add' }).click()
     // The password, before the change.
     await page.getByLabel('Password').fill(PASSWORD)

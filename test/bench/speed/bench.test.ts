@@ -42,7 +42,8 @@ test('the bench compares Usher with different numbers of live tokens', async () 
     'page of 200 applications',
   ]) {
     for (const live of ['20 live tokens', '40 live tokens']) {
-      expect(stdout).toMatch(new RegExp(`^\\| ${request} \\| ${live} \\| \\d`, 'm'))
+      // A run of a busy machine can be too short for the kernel to count its CPU time.
+      expect(stdout).toMatch(new RegExp(`^\\| ${request} \\| ${live} \\|.* \\d`, 'm'))
     }
   }
 })
