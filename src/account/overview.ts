@@ -22,7 +22,7 @@ import {
   shownVerdict,
   type Verdict,
 } from './security.ts'
-import { browsersOf, nameOf, shownNetwork } from './signed-in-browsers.ts'
+import { nameOf, shownNetwork } from './signed-in-browsers.ts'
 
 declare module '../pages/page-data.ts' {
   interface PageData {
@@ -157,11 +157,11 @@ export function homePage(
   }
 
   async function devicesRow(words: Words, id: string): Promise<SecurityRow> {
-    const browsers = await browsersOf(site, id)
+    const sessions = await site.sessions.listOfAccount(id)
     return {
       icon: 'monitor',
       label: words.t('sessions.devices'),
-      value: words.plural('security.devices', browsers.length),
+      value: words.plural('security.devices', sessions.length),
       path: PLACES.sessions,
     }
   }

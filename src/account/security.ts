@@ -183,13 +183,12 @@ export function addSecurityPage(
       factors: await factors?.section(ctx, user),
       methods: await methods?.section(ctx, user),
       outcome: ofFactors ?? methods?.outcomeOf(ctx),
-      elsewhere: ofFactors && (await elsewhere(ctx, user)),
+      elsewhere:
+        ofFactors &&
+        (await elsewhereOf(ctx, site, user.account.id, user.session.uid)),
     }
     views.page(ctx, 'security', data)
   }
-
-  const elsewhere = (ctx: Context, { account, session }: SignedIn) =>
-    elsewhereOf(views.words(ctx), site, account.id, session.uid)
 
   async function submit(ctx: Context, user: Submitted) {
     if (await factors?.submit(ctx, user)) return

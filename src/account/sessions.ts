@@ -5,7 +5,6 @@ import type { Context } from 'koa'
 import type { Sessions } from '../oidc/adapter/sessions.ts'
 import { note } from '../operation/audit.ts'
 import { PLACES, type SessionInWords } from '../pages/page-data.ts'
-import type { Words } from '../pages/words.ts'
 import type { SignedIn, Site } from '../sign-in/site.ts'
 import { recentActivity, shownActivity } from './activity.ts'
 import {
@@ -25,17 +24,16 @@ const pathOf = (session: string) =>
  * path that signs them out.
  */
 export async function elsewhereOf(
-  { plural }: Words,
-  site: Site,
-  id: string,
+  ctx: Context,
+  { sessions, views }: Site,
+  accountId: string,
   uid?: string,
 ) {
-  const others = (await browsersOf(site, id)).filter(
-    browser => browser.uid !== uid,
-  )
+  const all = await sessions.listOfAccount(accountId)
+  const others = all.filter(session => session.uid !== uid)
   if (!others.length) return undefined
   return {
-    text: plural('account.elsewhere', others.length),
+    text: views.words(ctx).plural('account.elsewhere', others.length),
     end: pathOf(OTHERS),
   }
 }

@@ -152,9 +152,6 @@ export function createAccountFactors(
     views.page(ctx, 'name-factor', { id, type, name, isAdded })
   }
 
-  const elsewhere = (ctx: Context, { account, session }: SignedIn) =>
-    elsewhereOf(views.words(ctx), site, account.id, session.uid)
-
   /** Adds the app or the passkey of a form. */
   async function submitNew(ctx: Context, user: Submitted) {
     const { account, session, form } = user
@@ -173,19 +170,19 @@ export function createAccountFactors(
       codes,
       added: factor,
       isSignIn: false,
-      elsewhere: await elsewhere(ctx, user),
+      elsewhere: await elsewhereOf(ctx, site, account.id, session.uid),
     })
   }
 
-  async function renewCodes(ctx: Context, user: Submitted) {
-    const { id } = user.account
+  async function renewCodes(ctx: Context, { account, session }: Submitted) {
+    const { id } = account
     const codes = await factors.renewRecovery(id)
     if (!codes) return ctx.redirect(PLACES.security)
     note(ctx, 'recovery_codes_created', { account: id })
     views.page(ctx, 'recovery-codes', {
       codes,
       isSignIn: false,
-      elsewhere: await elsewhere(ctx, user),
+      elsewhere: await elsewhereOf(ctx, site, id, session.uid),
     })
   }
 

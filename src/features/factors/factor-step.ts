@@ -256,12 +256,7 @@ export function createFactorStep(
     added: Factor,
   ): Promise<undefined> {
     const session = await site.browserSession.read(ctx)
-    const elsewhere = await elsewhereOf(
-      views.words(ctx),
-      site,
-      id,
-      session?.uid,
-    )
+    const elsewhere = await elsewhereOf(ctx, site, id, session?.uid)
     views.page(ctx, 'recovery-codes', {
       codes,
       added,
