@@ -64,7 +64,7 @@ type Client = ClientMetadata & Partial<Pick<RegisteredClient, 'registered'>>
  * oldest first. The latter are left out where registration is off, or where
  * only the running service reaches the store.
  */
-async function readClients({
+export async function readClients({
   clients,
   features,
   store,

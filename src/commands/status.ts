@@ -5,12 +5,12 @@
 import { readSettings, type Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { timeOf } from '../config/schema/values.ts'
-import type { RegisteredClient } from '../features/registration/registered-clients.ts'
 import { type KeyStatus, openSigningKeys } from '../operation/signing-keys.ts'
 import { reasonOf } from '../store/reasons.ts'
 import { now } from '../store/store.ts'
 import { mapOf, readJson } from '../store/values.ts'
 import { countStates, STATES } from './account-rows.ts'
+import { readClients } from './clients.ts'
 import type { Invocation } from './command.ts'
 import { certificateEnd } from './doctor.ts'
 import { folderNotes } from './folder-notes.ts'
@@ -18,12 +18,12 @@ import { openState, type State } from './open-store.ts'
 import { print } from './output.ts'
 
 const REQUEST_TIMEOUT_MS = 5_000
-/** What expires later is not shown. */
+/** Later expiries are not shown. */
 const SOON_SECONDS = 30 * 24 * 3600
 /** One screen: `clients list` has all clients. */
 const MAX_CLIENTS = 8
 
-/** What expires, or has expired, and when (epoch seconds). */
+/** A secret or certificate with an end. `at`: epoch seconds. */
 interface Expiry {
   what: string
   at: number
@@ -40,7 +40,7 @@ export async function showStatus({ flags }: Invocation): Promise<void> {
       state.store.check(),
       readKeys(settings, state),
       readAccounts(settings, state),
-      readClients(settings, state),
+      readUses(settings),
       readExpiring(settings),
     ])
   const invitations = (await state.invitations.list()).filter(
@@ -114,21 +114,14 @@ interface ClientUse {
  * The use of a client of the folder is not known: it would be a write for each
  * request.
  */
-async function readClients(
-  { clients, features }: Settings,
-  { registeredClients }: State,
-): Promise<ClientUse[]> {
-  const own = clients.map(({ client_id }) => ({ client_id, registered: false }))
-  if (!features.dynamic_registration) return own
-  const others = await registeredClients.list()
-  return [...own, ...others.map(useOf)]
+async function readUses(settings: Settings): Promise<ClientUse[]> {
+  const clients = await readClients(settings)
+  return clients.map(({ client_id, registered }) => ({
+    client_id,
+    registered: registered !== undefined,
+    last_used: registered?.last_used,
+  }))
 }
-
-const useOf = ({ client_id, registered }: RegisteredClient): ClientUse => ({
-  client_id: String(client_id),
-  registered: true,
-  last_used: registered.last_used,
-})
 
 /** Returns secrets and certificates that expire soon, the first one first. */
 async function readExpiring({ clients, issuer }: Settings): Promise<Expiry[]> {
