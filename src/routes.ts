@@ -13,7 +13,7 @@ import {
 } from './account/security.ts'
 import { createSessionPages } from './account/sessions.ts'
 import { CHANGE_PASSWORD } from './oidc/endpoints.ts'
-import { PASSWORD } from './oidc/vocabulary.ts'
+import { isMethodUsed, PASSWORD } from './oidc/vocabulary.ts'
 import { PLACES } from './pages/page-data.ts'
 import { RECENT_SECONDS } from './sign-in/changes.ts'
 import { createInteractionPages } from './sign-in/interaction-pages.ts'
@@ -21,7 +21,7 @@ import { promptPages } from './sign-in/prompts.ts'
 import type { PasskeySignIn, SignInMethod } from './sign-in/sign-in-page.ts'
 import type { Site } from './sign-in/site.ts'
 
-/** What features add to the pages of the core. Absent: the feature is off. */
+/** Parts of features for pages of the core. Absent: the feature is off. */
 interface PageParts {
   /** The methods of sign-in beside the password. */
   signInMethods?: SignInMethod[]
@@ -64,7 +64,7 @@ export function createPages(
     const password = passwordPage(site, directory)
     pages.get(PLACES.password, changing('password_changed', password.show))
     pages.post(PLACES.password, changing('password_changed', password.submit))
-    const isUsed = settings.sign_in.methods?.includes(PASSWORD) ?? true
+    const isUsed = isMethodUsed(settings.sign_in, PASSWORD)
     if (isUsed) pages.get(CHANGE_PASSWORD, ctx => ctx.redirect(PLACES.password))
   }
   for (const { path, send } of site.views.assets) pages.get(path, send)

@@ -107,3 +107,12 @@ export function methodOf([first = '']: string[] = []): string {
   if (first === 'hwk' || first === 'swk') return PASSKEY
   return first === 'pwd' ? PASSWORD : first
 }
+
+/**
+ * Whether users can sign in by the password, or at the upstream with this name.
+ * Without a list, both.
+ */
+export const isMethodUsed = (
+  { methods }: { methods?: string[] },
+  name: string,
+): boolean => methods?.includes(name) ?? true

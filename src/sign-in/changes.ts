@@ -12,7 +12,7 @@
 
 import type { Settings } from '../config/load.ts'
 import type { Login } from '../oidc/interactions.ts'
-import { methodOf, PASSWORD } from '../oidc/vocabulary.ts'
+import { isMethodUsed, methodOf, PASSWORD } from '../oidc/vocabulary.ts'
 import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import type { Account } from './account.ts'
@@ -137,7 +137,7 @@ export function createProofs(
   records: Records,
   { sign_in }: Pick<Settings, 'sign_in'>,
 ) {
-  const isPasswordUsed = sign_in.methods?.includes(PASSWORD) ?? true
+  const isPasswordUsed = isMethodUsed(sign_in, PASSWORD)
   const hasPassword = ({ password }: Account) =>
     isPasswordUsed && password !== undefined
   const signIns = records.of<Proof>('Proof')

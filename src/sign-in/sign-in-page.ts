@@ -5,7 +5,12 @@
 import type { Context } from 'koa'
 import type { Upstream } from '../config/schema/upstream.ts'
 import type { Interaction, Login } from '../oidc/interactions.ts'
-import { ACCOUNT_CLIENT, PASSKEY, PASSWORD } from '../oidc/vocabulary.ts'
+import {
+  ACCOUNT_CLIENT,
+  isMethodUsed,
+  PASSKEY,
+  PASSWORD,
+} from '../oidc/vocabulary.ts'
 import type { Form } from '../operation/forms.ts'
 import { reasonOf } from '../store/reasons.ts'
 import { StoreUnavailable } from '../store/store.ts'
@@ -132,9 +137,8 @@ export function signInPage(
   function offeredFor(ctx: Context, { clientId, params }: Interaction) {
     const { require_sign_in: only } =
       views.configuredClient(ctx, clientId) ?? params
-    const { methods } = settings.sign_in
     const isUsed = (name: string) =>
-      only ? name === only : (methods?.includes(name) ?? true)
+      only ? name === only : isMethodUsed(settings.sign_in, name)
     return {
       hasPassword: isUsed(PASSWORD),
       passkeys: isUsed(PASSKEY) ? passkeySignIn : undefined,

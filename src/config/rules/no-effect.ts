@@ -3,7 +3,7 @@
 // (client-features.ts, usher.ts).
 
 import { basename, join } from 'node:path'
-import { PASSWORD } from '../../oidc/vocabulary.ts'
+import { isMethodUsed, PASSWORD } from '../../oidc/vocabulary.ts'
 import { REDIS_DEFAULTS } from '../../store/redis/settings.ts'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
@@ -128,7 +128,7 @@ const USHER: IdleKey<UsherFile, undefined>[] = [
   },
   {
     at: 'branding.links.forgot_password',
-    when: ({ sign_in }) => sign_in.methods?.includes(PASSWORD) === false,
+    when: ({ sign_in }) => !isMethodUsed(sign_in, PASSWORD),
     because: 'sign_in.methods has no password',
   },
   {
@@ -231,7 +231,7 @@ function idleUpstream(
   { sign_in }: UsherFile,
 ): Finding[] {
   const name = basename(file.file, '.yaml')
-  const isNamed = sign_in.methods?.includes(name) ?? true
+  const isNamed = isMethodUsed(sign_in, name)
   if (isNamed || file.value.assertions) return []
   const because = `sign_in.methods does not name ${name}, and assertions is false`
   return idleKey(file, 'issuer', because)

@@ -3,7 +3,7 @@
 
 import { hash } from 'node:crypto'
 import { resolve } from 'node:path'
-import { PASSWORD } from '../../oidc/vocabulary.ts'
+import { isMethodUsed, PASSWORD } from '../../oidc/vocabulary.ts'
 import { readBytes } from '../disk.ts'
 import { RANDOM } from '../environment.ts'
 import type { FileResult, ValidFile } from '../files.ts'
@@ -233,8 +233,7 @@ const ACCOUNTS: UsherRule[] = [
   {
     rule: 'sign-up-method',
     at: 'sign_in.methods',
-    when: ({ sign_up, sign_in }) =>
-      sign_up && sign_in.methods?.includes(PASSWORD) === false,
+    when: ({ sign_up, sign_in }) => sign_up && !isMethodUsed(sign_in, PASSWORD),
   },
   {
     rule: 'mail-missing',
