@@ -2,7 +2,12 @@
 
 import { decodeJwt } from 'jose'
 import { Secret, TOTP } from 'otpauth'
-import { createFactors, type Factors } from '../../src/features/factors/factors.ts'
+import {
+  createFactors,
+  type Factors,
+  type Passkey,
+  type Totp,
+} from '../../src/features/factors/factors.ts'
 import type { Browser } from './browser.ts'
 import { type Request, redeem } from './journey.ts'
 import { confirmed, credentials, open, signedIn, words } from './people.ts'
@@ -10,6 +15,21 @@ import type { Usher } from './usher.ts'
 
 export const TWO_FACTORS = 'https://refeds.org/profile/mfa'
 export const FACTORS = '/account/security'
+
+/** An app, for pure functions. */
+export const APP: Totp = { type: 'totp', id: 'a', name: '', created: 1, secret: 'A', step: 0 }
+/** A passkey, for pure functions. */
+export const PASSKEY: Passkey = {
+  type: 'passkey',
+  id: 'p',
+  name: '',
+  created: 1,
+  host: 'localhost',
+  key: '',
+  counter: 0,
+  transports: [],
+  isDeviceBound: true,
+}
 
 /** The key of the app on a page that shows it. */
 export function secretOn(browser: Browser): string {

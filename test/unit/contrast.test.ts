@@ -10,6 +10,7 @@ import {
   readableIn,
   SCHEMES,
 } from '../../src/config/rules/pages.ts'
+import { coloursOf } from '../../src/features/mail/message.ts'
 import { read } from '../support/config-folder.ts'
 
 const stylesheet = readFileSync(join(import.meta.dirname, '../../src/pages/style.css'), 'utf8')
@@ -29,6 +30,12 @@ test.each([
     expect(contrastIn(scheme, variable(css, 'accent'))).toBeGreaterThan(MIN_TEXT_CONTRAST)
   },
 )
+
+test('the button of a mail has the accents of the stylesheet', () => {
+  const { accent, accentDark } = coloursOf({})
+  expect(accent).toBe(variable(light, 'accent'))
+  expect(accentDark).toBe(variable(dark, 'accent'))
+})
 
 test('the contrast of black and white is 21', () => {
   expect(contrastIn('light', '#000000')).toBeCloseTo(21 / 1.1, 0)

@@ -2,21 +2,9 @@
 
 import { expect, test } from 'vitest'
 import { pageAction } from '../../src/features/factors/factor-step.ts'
-import type { Factor, Passkey, Totp } from '../../src/features/factors/factors.ts'
+import type { Factor } from '../../src/features/factors/factors.ts'
 import { PASSWORD_ACR, PHISHING_RESISTANT_ACR, TWO_FACTOR_ACR } from '../../src/oidc/vocabulary.ts'
-
-const app: Totp = { type: 'totp', id: 'a', name: '', created: 1, secret: 'A', step: 0 }
-const passkey: Passkey = {
-  type: 'passkey',
-  id: 'p',
-  name: '',
-  created: 1,
-  host: 'localhost',
-  key: '',
-  counter: 0,
-  transports: [],
-  isDeviceBound: true,
-}
+import { APP as app, PASSKEY as passkey } from '../support/factors.ts'
 
 const password = { acr: PASSWORD_ACR, amr: ['pwd'] }
 const code = { acr: TWO_FACTOR_ACR, amr: ['pwd', 'otp', 'mfa'] }

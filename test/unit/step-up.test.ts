@@ -1,7 +1,7 @@
 // The step-up of a session: which needs of a request it does not meet, and which of them counts.
 
 import { expect, test } from 'vitest'
-import type { Factor, Passkey, Totp } from '../../src/features/factors/factors.ts'
+import type { Factor } from '../../src/features/factors/factors.ts'
 import {
   type Lack,
   levelsWith,
@@ -14,19 +14,7 @@ import {
   PHISHING_RESISTANT_ACR as PHR,
   TWO_FACTOR_ACR as TWO,
 } from '../../src/oidc/vocabulary.ts'
-
-const app: Totp = { type: 'totp', id: 'a', name: '', created: 1, secret: 'A', step: 0 }
-const passkey: Passkey = {
-  type: 'passkey',
-  id: 'p',
-  name: '',
-  created: 1,
-  host: 'localhost',
-  key: '',
-  counter: 0,
-  transports: [],
-  isDeviceBound: true,
-}
+import { APP as app, PASSKEY as passkey } from '../support/factors.ts'
 
 const none: Factor[] = []
 const use = (level: Lack['level']): Lack => ({ level, need: 'use' })
