@@ -86,7 +86,7 @@ const OF_ACCOUNT: Limit = BOUNDS.newAddresses
  * Returns an address as it is stored: its domain in lower case and in ASCII.
  * Undefined for text that is none.
  */
-export function readAddress(typed: string): string | undefined {
+function readAddress(typed: string): string | undefined {
   // A quoted local part may contain another address, and programs that read it
   // differ. Some servers still route `user%host@relay` and `host!user@relay` to
   // the host.

@@ -119,7 +119,7 @@ export function headerProblem(
  * Says what is wrong with the times of a JWT of a client (RFC 7523 §3);
  * undefined if nothing is.
  */
-export function timeProblem(claims: JwtClaims): string | undefined {
+function timeProblem(claims: JwtClaims): string | undefined {
   // `Number` would throw for an object without a primitive value.
   const secondsTo = (name: string) =>
     (typeof claims[name] === 'number' ? claims[name] : Number.NaN) - now()

@@ -28,15 +28,15 @@ export interface SignInMethods {
 
 /** A prompt of the core. */
 interface CorePrompt {
-  place: PromptPlace | 'as policy.ts has it'
+  /** Absent: oidc/policy.ts, or the library, has the prompt and its place. */
+  place?: PromptPlace
   /** Returns undefined where the installation does not use the prompt. */
   page(site: Site, also: SignInMethods): PromptPage | undefined
 }
 
 const CORE_PROMPTS: Record<string, CorePrompt> = {
-  select_account: { place: 'as policy.ts has it', page: selectAccountPage },
+  select_account: { page: selectAccountPage },
   login: {
-    place: 'as policy.ts has it',
     page: (site, { methods, passkeySignIn }) =>
       signInPage(site, methods, passkeySignIn),
   },
@@ -48,7 +48,7 @@ const CORE_PROMPTS: Record<string, CorePrompt> = {
         ? changePasswordStep(site, site.directory)
         : undefined,
   },
-  consent: { place: 'as policy.ts has it', page: consentPage },
+  consent: { page: consentPage },
 }
 
 /** A feature that may have prompts. */
@@ -76,7 +76,7 @@ export function promptsOf(
   const settings: Record<string, PromptSettings> = {}
   for (const [name, prompt] of Object.entries(allPrompts(features))) {
     const { place } = prompt
-    if (place !== 'as policy.ts has it') settings[name] = { ...prompt, place }
+    if (place) settings[name] = { ...prompt, place }
   }
   return settings
 }

@@ -35,7 +35,7 @@ const REMEMBERED_SECONDS = 7 * 24 * 3600
  * The mailbox of an address: `ada+home@example.org` is that of
  * `ada@example.org`.
  */
-export const mailboxOf = (address: string) =>
+const mailboxOf = (address: string) =>
   address.toLowerCase().replace(/(?<=.)\+.*(?=@)/, '')
 
 const ofMailbox = (address: string) => `mailbox ${mailboxOf(address)}`
