@@ -106,7 +106,7 @@ class Running {
   #inForce: Built
   /** The number of the configuration in force. */
   #generation = 1
-  /** What was logged about the folder as it is. */
+  /** The lines about the folder as it is that were logged. */
   #logged = new Set<string>()
   /** The store was unavailable during the latest reload, which is repeated. */
   #isPending = false

@@ -32,7 +32,7 @@ import {
 } from './output.ts'
 import { type Column, tableFor } from './text-table.ts'
 
-/** What `accounts list` was asked for. */
+/** The filters of `accounts list`. */
 interface Filters {
   /** Texts, and values of attributes: `groups=finance`. */
   texts: string[]

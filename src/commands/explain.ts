@@ -149,7 +149,7 @@ function aboutKey({
     : { value: { value, from }, default: fallback ?? 'none', ...about }
 }
 
-/** What a client can do with this configuration. */
+/** Describes the abilities of a client with this configuration. */
 function aboutClient(
   source: ClientSource,
   settings: Settings,

@@ -67,7 +67,7 @@ export function refuseMemory(name: string, location: string): void {
  */
 type IfEmpty = 'create' | 'keep' | 'refuse'
 
-/** What a command works with. */
+/** The objects that commands work with; see `openState`. */
 export type State = Awaited<ReturnType<typeof openState>>
 
 /**

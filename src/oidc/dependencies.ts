@@ -1,6 +1,6 @@
-// What the wrapper needs from the product around it. `app.ts` hands it over;
-// test/oidc/stand-ins.ts has stand-ins. `Settings` of config/load.ts
-// has all settings that are named here, and more.
+// The wrapper needs these objects and settings from the product around it.
+// `app.ts` hands them over; test/oidc/stand-ins.ts has stand-ins. `Settings` of
+// config/load.ts has all settings that are named here, and more.
 
 import type { JWK } from 'jose'
 import type { Configuration, KoaContextWithOIDC } from 'oidc-provider'

@@ -141,7 +141,7 @@ async function recordDecision(
   })
 }
 
-/** Whom a grant is for. */
+/** The client, the account and the sign-in of a grant. */
 interface GrantFor {
   client: Client
   accountId: string

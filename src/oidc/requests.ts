@@ -1,4 +1,4 @@
-// What refuses a request, beside the library. In this order:
+// Checks that refuse a request, beside those of the library, in this order:
 //
 //   checkAuthorizationRequest             the checks of an authorization request
 //   longParameter, refuseLongUrl          its length

@@ -131,7 +131,7 @@ function settle(
 /** A signed-in user may send more requests than a network of anonymous ones. */
 const ACCOUNT_FACTOR = BOUNDS.storedRequestsOfAccount.factor
 
-/** What networks and accounts have stored, and how much they may. */
+/** Counts the requests and bytes that networks and accounts have stored. */
 class StorageLimits {
   readonly requests = new Usage(MINUTE_MS)
   readonly bytes: Usage
@@ -179,7 +179,7 @@ class StorageLimits {
   }
 }
 
-/** What one request has stored. */
+/** Counts what one request has stored. */
 class CountedRequest implements StoredByRequest {
   readonly network: string
   readonly #storage: StorageLimits

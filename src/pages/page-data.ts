@@ -85,7 +85,7 @@ type Client = Pick<ClientMetadata, 'client_name' | 'client_uri'>
 export interface ShownActivity {
   /** The audit event. */
   event: string
-  /** What happened. */
+  /** The event, as a sentence. */
   text: string
   /** The attempts, the application, the browser and the network. */
   facts: string[]

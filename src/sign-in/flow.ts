@@ -40,7 +40,7 @@ export type FactorNeed = 'none' | 'use' | 'add'
 export interface SignInState {
   /** The step that the user has answered. */
   from: Step
-  /** What the rules of the account still require. */
+  /** The factor that the rules of the account still require. */
   factor: FactorNeed
   hasTemporaryPassword: boolean
 }
@@ -74,7 +74,7 @@ export interface ProvenSession {
 }
 
 /**
- * What the core asks the second factors, which are a feature
+ * The questions of the core to the second factors, which are a feature
  * (features/factors/feature.ts).
  */
 export interface SecondFactors {

@@ -47,7 +47,10 @@ export function passwordProblem(password: string, guessable: string[] = []) {
 
 /** A shorter word stands inside of many others. */
 const MIN_WORD_CHARACTERS = 4
-/** What a password has beside guessable words (ASVS 5.0 6.2.1, 6.2.11). */
+/**
+ * Characters that a password has beside guessable words (ASVS 5.0 6.2.1,
+ * 6.2.11).
+ */
 const MIN_OTHER_CHARACTERS = 8
 
 /**

@@ -125,7 +125,7 @@ export async function openRecords(
   })
 }
 
-/** What the collections of an installation share. */
+/** The objects that the collections of an installation share. */
 interface Shared {
   store: Store
   seal: Seal

@@ -180,7 +180,7 @@ export function createPasskeys(
   const rpID = passkeyHostOf(settings)
   const timeout = lifetimes.interaction * 1000
   const challenges = createChallenges(records, lifetimes.interaction)
-  // As a second factor, a security key without a PIN is enough.
+  // A security key without a PIN is enough as a second factor, and not alone.
   const isAlone = sign_in.second_factor === 'off'
   const wanted = isAlone ? 'required' : 'preferred'
 

@@ -6,8 +6,8 @@
 //   acr_values (voluntary)           the weakest of its values        need not add one: nothing is needed
 //   a change of the account          the strongest that the user has  –
 //
-// What the session has already is not needed. The strongest of the others
-// counts: the checks of the library's prompts ask `lackOf` for it.
+// A need that the session meets is left out. Of the others, the strongest
+// decides: `lackOf` returns it to the checks of the library's prompts.
 
 import { interactionPolicy } from 'oidc-provider'
 import type { Oidc } from '../../oidc/dependencies.ts'
@@ -144,7 +144,7 @@ function essentialAcrs({ claims }: Oidc): string[] {
 /** An `acr` to which a second factor raises a session. */
 export type Level = typeof TWO_FACTOR_ACR | typeof PHISHING_RESISTANT_ACR
 
-/** What a request needs beyond the session. */
+/** A level that a request needs, and the session does not have. */
 interface Need {
   /** `strongest`: the strongest level that the factors of the account reach. */
   level: Level | 'strongest'
@@ -166,7 +166,9 @@ export interface StepUpRequest {
   isForChange: boolean
 }
 
-/** What a session lacks. `need`: the user uses a factor, or adds one. */
+/**
+ * The level that a session lacks. `need`: the user uses a factor, or adds one.
+ */
 export interface Lack {
   level: Level
   need: Exclude<FactorNeed, 'none'>

@@ -16,7 +16,7 @@ declare module '../../pages/page-data.ts' {
   }
 }
 
-/** What a mail says. */
+/** The texts of a mail. */
 interface Content {
   subject: string
   /** The sentence that a list of mails shows beside the subject. */

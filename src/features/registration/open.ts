@@ -41,8 +41,8 @@ export function createOpenRegistration({
   dynamic_registration: set,
 }: Features) {
   const token = randomBytes(32).toString('base64url')
-  // So few that one network cannot reach the limit of all clients
-  // (MAX_CLIENTS).
+  // The quota of a network is below the limit of all clients (MAX_CLIENTS): one
+  // network cannot use it up.
   const { take: hasRoom } = createQuotas(BOUNDS.openRegistrations)
   const { mode, redirect_hosts: hosts = [] } = set || {}
 

@@ -128,8 +128,8 @@ interface Sent {
 }
 
 /**
- * What an ID token says about a user: which claim of this issuer may admit the
- * user, and set, change, verify or link what.
+ * Statements of an ID token about a user: whether its claims admit the user, and
+ * which attributes they set, change, verify or link.
  * docs/identity-providers/README.md has the same as a table.
  */
 interface Said extends Sent {

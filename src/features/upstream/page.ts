@@ -20,7 +20,7 @@ import type { Connection } from './issuer.ts'
 
 const OUTCOMES = ['added', 'removed', 'failed', 'taken'] as const
 type Result = (typeof OUTCOMES)[number]
-/** Of the result in the query of the security page. */
+/** The prefix of the result in the query of the security page. */
 const PREFIX = 'method_'
 
 /**

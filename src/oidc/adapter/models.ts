@@ -1,4 +1,4 @@
-// What all models of the adapter share.
+// The payload and the lifetimes that all models of the adapter share.
 
 import type { AdapterPayload } from 'oidc-provider'
 
