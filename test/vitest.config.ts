@@ -2,90 +2,98 @@ import { join } from 'node:path'
 import { configDefaults, defineConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
+/** The paths of these test files. */
+function tests(...names: string[]): string[] {
+  return names.map(name => `test/${name}.test.ts`)
+}
+
 /** Mocks a module, and must not share it with other files. */
-const ISOLATED = ['test/flow/interleavings.test.ts', 'test/flow/interrupted.test.ts']
+const ISOLATED = tests('oidc/interleavings', 'oidc/interrupted')
 
 /** Read the source and the documents as text: `npm run test:sources`, a part of `npm run check`. */
-const SOURCES = ['architecture', 'documents', 'glossary', 'words'].map(
-  name => `test/unit/${name}.test.ts`,
-)
+const SOURCES = ['test/sources/*.test.ts']
 
 /**
  * Have long lists, of which `npm test` takes a part each day (support/some-of.ts). `npm run test:slow`
  * takes whole lists.
  */
-const LONG_LISTS = [
-  'test/store/large-index.test.ts',
-  ...['corpus', 'values'].map(name => `test/unit/config-${name}.test.ts`),
-  ...[
-    'authorize-anonymous',
-    'authorize-redirects',
-    'ciba-attacks',
-    'client-documents',
-    'ending-races',
-    'interleavings',
-    'interrupted',
-    'odd-json',
-    'passkeys',
-    'session',
-    'sign-out-plan',
-    'token-crash',
-    'upstream-assertions',
-    'upstream-attacks',
-    'upstream-claims',
-  ].map(name => `test/flow/${name}.test.ts`),
-]
+const LONG_LISTS = tests(
+  'config/corpus',
+  'config/values',
+  'features/ciba-attacks',
+  'features/client-documents',
+  'features/passkeys',
+  'features/sign-out-plan',
+  'features/upstream-assertions',
+  'features/upstream-attacks',
+  'features/upstream-claims',
+  'oidc/authorize-anonymous',
+  'oidc/authorize-redirects',
+  'oidc/ending-races',
+  'oidc/interleavings',
+  'oidc/interrupted',
+  'oidc/odd-json',
+  'oidc/token-crash',
+  'sign-in/session',
+  'store/large-index',
+)
 
 /** Compare durations: `npm run test:timed`, on a quiet machine. */
 const TIMED = [
-  'test/bench/*.test.ts',
+  'test/harness/bench/*.test.ts',
   'test/timed/*.test.ts',
-  ...['log-flood', 'sign-in-limits', 'slow-clients'].map(name => `test/flow/${name}.test.ts`),
+  ...tests('operation/log-flood', 'operation/slow-clients', 'sign-in/sign-in-limits'),
 ]
 
 /** Take long or need more than Usher itself: `npm run test:slow`. */
 const SLOW = [
-  'test/bench/speed/*.test.ts',
   'test/compare/*.test.ts',
-  'test/faults/*.test.ts',
-  'test/operation/*.test.ts',
-  'test/races/*.test.ts',
-  ...['checks', 'durability', 'faults'].map(name => `test/store/redis-${name}.test.ts`),
-  // Start many processes, the service and the command line, or wait for time limits.
-  ...[
-    'accounts-set',
-    'accounts-source',
-    'accounts-transfer',
-    'accounts-why',
-    'cli',
-    'cli-access',
-    'client-secret-change',
-    'deploy',
-    'doctor',
-    'explain-request',
-    'folder-of-service',
-    'key-metrics',
-    'key-rotation',
-    'mail-slow',
-    'mail-tls',
-    'operator-commands',
-    'operator-events',
-    'outage',
-    'passkey-commands',
-    'production',
-    'reload',
-    'scripts',
-    'second-factor-commands',
-    'secret-change',
-    'service',
-    'store-backup',
-    'store-copy',
-    'tls',
-    'upstream-commands',
-    'workers',
-  ].map(name => `test/flow/${name}.test.ts`),
-  ...['accessibility', 'passkeys', 'reflow', 'upstream'].map(
-    name => `test/pages/${name}.chromium.test.ts`,
+  'test/harness/bench/speed/*.test.ts',
+  'test/harness/faults/*.test.ts',
+  'test/harness/operation/*.test.ts',
+  'test/harness/races/*.test.ts',
+  ...tests(
+    // Start many processes, the service and the command line, or wait for time limits.
+    'commands/accounts-set',
+    'commands/accounts-transfer',
+    'commands/accounts-why',
+    'commands/cli',
+    'commands/cli-access',
+    'commands/client-secret-change',
+    'commands/doctor',
+    'commands/explain-request',
+    'commands/folder-of-service',
+    'commands/operator-commands',
+    'commands/passkey-commands',
+    'commands/scripts',
+    'commands/second-factor-commands',
+    'commands/store-backup',
+    'commands/store-copy',
+    'commands/upstream-commands',
+    'documents/http-directory-example',
+    'documents/ldap-example',
+    'documents/production',
+    'documents/proxies',
+    'features/accounts-source',
+    'features/mail-slow',
+    'features/mail-tls',
+    'operation/deploy',
+    'operation/key-metrics',
+    'operation/key-rotation',
+    'operation/operator-events',
+    'operation/outage',
+    'operation/reload',
+    'operation/secret-change',
+    'operation/service',
+    'operation/tls',
+    'operation/workers',
+    'store/redis-checks',
+    'store/redis-durability',
+    'store/redis-faults',
+    'pages/accessibility.chromium',
+    'pages/passkeys.chromium',
+    'pages/reflow.chromium',
+    'pages/upstream.chromium',
   ),
 ]
 
@@ -97,23 +105,33 @@ const UPSTREAM = ['test/upstream/*.test.ts']
 
 /** Starts the longest files first, so that they do not run alone at the end. */
 const LONGEST = [
-  // Slow ones.
-  'test/pages/accessibility.chromium.test.ts',
-  'test/faults/faults.test.ts',
-  ...['mail-slow', 'store-backup', 'reload', 'operator-commands'].map(
-    name => `test/flow/${name}.test.ts`,
-  ),
-  'test/store/redis-checks.test.ts',
-  // Those of `npm test`.
-  ...['interleavings', 'passkeys', 'second-factors', 'client-documents', 'interrupted'].map(
-    name => `test/flow/${name}.test.ts`,
-  ),
-  'test/pages/journey.chromium.test.ts',
-  ...['large-index', 'refresh-tokens', 'redis'].map(name => `test/store/${name}.test.ts`),
-  ...['ending-races', 'token-crash', 'upstream-attacks', 'upstream-claims', 'egress'].map(
-    name => `test/flow/${name}.test.ts`,
+  'test/harness/faults/faults.test.ts',
+  ...tests(
+    // Slow ones.
+    'pages/accessibility.chromium',
+    'features/mail-slow',
+    'commands/store-backup',
+    'operation/reload',
+    'commands/operator-commands',
+    'store/redis-checks',
+    // Those of `npm test`.
+    'oidc/interleavings',
+    'features/passkeys',
+    'features/second-factors',
+    'features/client-documents',
+    'oidc/interrupted',
+    'pages/journey.chromium',
+    'store/large-index',
+    'store/refresh-tokens',
+    'store/redis',
+    'oidc/ending-races',
+    'oidc/token-crash',
+    'features/upstream-attacks',
+    'features/upstream-claims',
+    'operation/egress',
   ),
 ]
+
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]) {
     const rank = ({ moduleId }: TestSpecification) => {

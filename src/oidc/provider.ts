@@ -1,6 +1,6 @@
 // The thin wrapper begins here: the library's configuration, one decision a
 // line. Settings that are not here have their defaults, on purpose;
-// test/unit/library.test.ts pins the defaults that Usher relies on.
+// test/oidc/library.test.ts pins the defaults that Usher relies on.
 //
 // To read the folder in order:
 //

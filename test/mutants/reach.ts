@@ -43,7 +43,7 @@ function distancesTo(file: string, importers: Map<string, string[]>): Map<string
   return distances
 }
 
-/** `src/oidc/adapter/refresh-tokens.ts` and `test/flow/token-refresh.test.ts` have both words in common. */
+/** `src/oidc/adapter/refresh-tokens.ts` and `test/oidc/token-refresh.test.ts` have both words in common. */
 function wordsOf(path: string): string[] {
   const names = [basename(dirname(path)), basename(path).replace(/\..*$/, '')]
   return names.flatMap(name => name.split('-')).map(word => word.replace(/s$/, ''))

@@ -34,7 +34,7 @@ export async function run(words: string[], env: NodeJS.ProcessEnv = {}, input = 
 const inTurn = pLimit(1)
 
 /**
- * Runs a command in this process. test/flow/cli.test.ts runs each of them as a process, which takes
+ * Runs a command in this process. test/commands/cli.test.ts runs each of them as a process, which takes
  * half a second.
  */
 export function runUsher(words: string[], env: NodeJS.ProcessEnv = {}, input = ''): Promise<Ran> {

@@ -1,0 +1,159 @@
+// Every script of package.json, and every program of test/ and docs/ with options of its own, runs with its
+// smallest arguments. The figures of such a run have no meaning: a measurement may even say that it failed.
+
+import { spawn } from 'node:child_process'
+import { globSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { afterAll, describe, expect, test } from 'vitest'
+import packageJson from '../../package.json' with { type: 'json' }
+import { freePort, startService } from '../support/service.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const folder = mkdtempSync(join(tmpdir(), 'usher-scripts-'))
+afterAll(() => rmSync(folder, { recursive: true }))
+
+const scripts: Record<string, string> = packageJson.scripts
+
+/** Starting Chromium or several services takes minutes on a busy machine. */
+const PATIENT = { timeout: 600_000 }
+
+/** Steps of `.ci/run`, which start tests or read the whole source. */
+const STEPS = ['typecheck', 'lint', 'usher', 'generated', 'test:sources', 'test', 'test:slow']
+/** Scripts that consist of others. */
+const COMPOSED = ['check']
+
+/** Scripts that run until they are stopped. */
+const SERVICES = ['start', 'dev']
+
+/** Projects of vitest, whose files are listed and not run. */
+const SUITES = ['test', 'test:slow', 'test:timed', 'test:upstream', 'reference']
+
+/** Programs that end: their smallest arguments, and what they print. */
+const PROGRAMS: Record<string, { words: string; prints: RegExp }> = {
+  format: { words: '--files-ignore-unknown=true', prints: /Checked \d+ files/ },
+  bench: {
+    words:
+      '--variants 3 --processes 1 --runs 1 --seconds 0.1 --warm-up 0.1 --tokens 2 --connections 1 --sessions 1',
+    prints: /\| UserInfo \| Usher, SQLite \| \d/,
+  },
+  'test:races': {
+    words: '--rounds 1 --only resumed',
+    prints: /interaction, resumed +1 process, SQLite/,
+  },
+  'test:sign-in': {
+    words: '--only guesses',
+    prints: /\| 3 processes, Redis \| 200 \| \d+ \|/,
+  },
+  'test:faults': { words: '--only F1 --seconds 1,2', prints: /\| F1 kill -9 .*\| +(ok|FAILED) \|/ },
+  'test:operation': { words: '--only memory --seconds 1', prints: /1 process, Redis: idle \d+ MB/ },
+  'contact-sheet': { words: `en ${folder} consent`, prints: /^/ },
+}
+
+/** Scripts that a test of their own runs. */
+const ELSEWHERE: Record<string, string> = {
+  demo: 'test/commands/scripts.test.ts',
+  certification: 'test/clients/certification-plans.test.ts',
+  compare: 'test/compare/compare.test.ts',
+  // A run takes minutes for each mutant. Its test reads the list.
+  mutants: 'test/mutants/mutants.test.ts',
+}
+
+test('every script of package.json is run by a test or by .ci/run', () => {
+  const run = [...STEPS, ...COMPOSED, ...SERVICES, ...SUITES, ...Object.keys(PROGRAMS)]
+  const all = new Set([...run, ...Object.keys(ELSEWHERE)])
+  expect([...all].toSorted()).toEqual(Object.keys(scripts).toSorted())
+  const steps = readFileSync(join(ROOT, '.ci/run'), 'utf8')
+  for (const name of STEPS) expect(steps).toMatch(new RegExp(`npm (run -s )?${name}\\b`))
+  for (const file of Object.values(ELSEWHERE)) {
+    expect(readdirSync(join(ROOT, file, '..'))).toContain(file.split('/').at(-1))
+  }
+})
+
+/** A program without a script, which docs/capacity.md names. */
+const WORKERS = 'node test/harness/bench/workers.ts'
+const WORKERS_WORDS = '--store sqlite --rounds 1 --seconds 0.2'
+
+test('every program with options is a script, or is started by one', () => {
+  const programs = globSync(['test/**/*.ts', 'docs/**/*.ts'], {
+    cwd: ROOT,
+    exclude: ['**/node_modules/**', '**/*.test.ts'],
+  })
+  const withOptions = programs.filter(file =>
+    readFileSync(join(ROOT, file), 'utf8').includes('parseArgs('),
+  )
+  const commands = [...Object.values(scripts), WORKERS]
+  // `npm run certification -- run` starts it.
+  const started = 'docs/certification/run.ts'
+  const isKnown = (file: string) =>
+    file === started || commands.some(command => command.includes(file))
+  expect(withOptions.filter(file => !isKnown(file))).toEqual([])
+})
+
+/** Runs a script with the shell, as npm does. */
+async function runScript(script: string, words = '') {
+  const PATH = `${join(ROOT, 'node_modules/.bin')}:${process.env.PATH}`
+  const child = spawn('sh', ['-c', `${script} ${words}`], {
+    cwd: ROOT,
+    env: { ...process.env, PATH },
+  })
+  const exited = new Promise(resolve => child.once('exit', resolve))
+  const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)])
+  return { stdout, stderr, code: await exited }
+}
+
+describe('npm run', () => {
+  test.each(Object.entries(PROGRAMS))('%s', PATIENT, async (name, { words, prints }) => {
+    const { stdout, stderr } = await runScript(scripts[name] ?? '', words)
+    // A measurement that says that it failed goes to standard error.
+    expect(stdout + stderr).toMatch(prints)
+    expect(stderr).not.toMatch(/^\s+at .*\/test\//m)
+  })
+
+  test(`${WORKERS} (without npm)`, PATIENT, async () => {
+    const { stdout, stderr, code } = await runScript(WORKERS, WORKERS_WORDS)
+    expect(code, stderr).toBe(0)
+    expect(stdout).toMatch(/\d/)
+  })
+
+  test('contact-sheet writes an image of a group of pages', () => {
+    expect(readdirSync(folder)).toContain('consent.webp')
+  })
+
+  test.each(SUITES)('%s has test files', PATIENT, async name => {
+    const listed = (scripts[name] ?? '').replace('vitest run', 'vitest list --filesOnly')
+    const { stdout, code } = await runScript(listed.replace(/ -u$/, ''))
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/\.test\.ts$/m)
+  })
+
+  test.each(SERVICES)('%s starts the service, which stops at SIGTERM', async name => {
+    const service = await startService({ USHER_STORE: 'sqlite::memory:' }, [
+      'sh',
+      '-c',
+      scripts[name] ?? '',
+    ])
+    expect((await fetch(`${service.issuer}/livez`)).status).toBe(200)
+    await service.stop()
+    await expect(fetch(`${service.issuer}/livez`)).rejects.toThrow()
+  })
+
+  test('demo starts the application, whose first page leads to the issuer', async () => {
+    const service = await startService({ USHER_STORE: 'sqlite::memory:' })
+    const port = await freePort()
+    const PATH = `${join(ROOT, 'node_modules/.bin')}:${process.env.PATH}`
+    const env = { ...process.env, PATH, ISSUER: service.issuer, DEMO_PORT: String(port) }
+    const demo = spawn('sh', ['-c', `exec ${scripts.demo}`], { cwd: ROOT, env })
+    const exited = new Promise(resolve => demo.once('exit', resolve))
+    for await (const chunk of demo.stderr) {
+      if (String(chunk).includes('The demo application is at')) break
+    }
+    const page = await fetch(`http://localhost:${port}/`)
+    expect(page.status).toBe(200)
+    expect(await page.text()).toContain(new URL(service.issuer).host)
+    demo.kill()
+    await exited
+    await service.stop()
+  })
+})

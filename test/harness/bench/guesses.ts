@@ -1,0 +1,81 @@
+// Measures how many of many parallel guesses are checked, and whether the user can still sign in.
+
+import { PASSWORD } from '../../support/usher.ts'
+import { type Deployment, deploy, type Shape } from '../races/deployment.ts'
+import { signIn } from '../races/user.ts'
+import { attempt, newAddress, openSignInPage, PROXY } from './sign-in-page.ts'
+
+const GUESSES = 200
+/** Guesses without a wait. */
+const FREE_GUESSES = 5
+/** The wait after the free guesses. It doubles with each further guess. */
+const FIRST_WAIT_SECONDS = 5
+
+interface Guesses {
+  deployment: string
+  /** Concurrent guesses, each from another network. */
+  guesses: number
+  /** Guesses whose password was checked. */
+  checked: number
+  /** The free guesses, and one for each wait that ended before the last response. */
+  allowed: number
+  /** Seconds until the last response. */
+  seconds: number
+  /** Concurrent sign-ins of the user with the right password, in a remembered browser. */
+  tried: number
+  succeeded: number
+}
+
+export async function measureGuesses(shape: Shape): Promise<Guesses> {
+  const security = { account_attempts: FREE_GUESSES }
+  const deployment = await deploy(shape, {}, { ...PROXY, security })
+  try {
+    const remembered = await signIn(deployment)
+    const before = await deployment.auditEvents('sign_in_failed')
+    const guessing = guess(deployment)
+    const open = () => openSignInPage(deployment, remembered)
+    const signIns = await signInRepeatedly(deployment, open, guessing)
+    const { guesses, seconds } = await guessing
+    const checked = (await deployment.auditEvents('sign_in_failed')) - before
+    const allowed = FREE_GUESSES + Math.floor(Math.log2(seconds / FIRST_WAIT_SECONDS + 1))
+    return { deployment: deployment.name, guesses, checked, allowed, seconds, ...signIns }
+  } finally {
+    await deployment.stop()
+  }
+}
+
+async function guess(deployment: Deployment) {
+  const page = await openSignInPage(deployment)
+  const started = performance.now()
+  const one = (_: unknown, i: number) =>
+    attempt(deployment.node(i), page, 'ada', undefined, newAddress())
+  const answers = await Promise.all(Array.from({ length: GUESSES }, one))
+  const unexpected = answers.find(({ status }) => status !== 400 && status !== 503)
+  if (unexpected) throw new Error(`a guess returned ${unexpected.status}`)
+  return { guesses: answers.length, seconds: (performance.now() - started) / 1000 }
+}
+
+/** Signs the user in repeatedly until `guessing` has ended, and once more. */
+async function signInRepeatedly(
+  deployment: Deployment,
+  open: () => ReturnType<typeof openSignInPage>,
+  guessing: Promise<unknown>,
+) {
+  let isOver = false
+  let tried = 0
+  let succeeded = 0
+  const end = guessing.finally(() => {
+    isOver = true
+  })
+  for (let last = false; !last && tried < 1000; ) {
+    last = isOver
+    const page = await open()
+    const { status } = await attempt(deployment.node(tried), page, 'ada', PASSWORD)
+    // 503: the queue is full, and the provider did not count the attempt.
+    if (status === 503) continue
+    tried++
+    if (status === 200) succeeded++
+  }
+  await end
+  return { tried, succeeded }
+}

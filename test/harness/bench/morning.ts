@@ -1,0 +1,88 @@
+// Measures how long users wait who all sign in at the same moment, and a request of an application meanwhile.
+
+import { setTimeout } from 'node:timers/promises'
+import { PASSWORD } from '../../support/usher.ts'
+import { userinfo } from '../races/clients.ts'
+import { type Deployment, deploy, type Shape } from '../races/deployment.ts'
+import { allowWeb, family, signIn } from '../races/user.ts'
+import { attempt, newAddress, openSignInPage, PROXY, type SignInPage } from './sign-in-page.ts'
+import { quantile } from './statistics.ts'
+
+/** Users sign in from several browsers, where there are more browsers. */
+const ACCOUNTS = 200
+const PAGES_AT_ONCE = 8
+const USERINFO_PAUSE_MS = 20
+
+export interface Morning {
+  browsers: number
+  /** Sign-ins that succeeded, and the seconds until so many of them as are wanted. */
+  served: number
+  seconds: number
+  /** Sign-ins that were answered with the page that asks to try again. */
+  refused: number
+  /** UserInfo during the sign-ins, in milliseconds. */
+  p99: number
+}
+
+/** Signs in with so many browsers at once. `wanted`: of them should be served. */
+export async function measureMorning(
+  shape: Shape,
+  browsers: number,
+  wanted: number,
+): Promise<Morning> {
+  const deployment = await deploy(shape, {}, PROXY)
+  try {
+    const names = Array.from({ length: ACCOUNTS }, (_, i) => `user${i}`)
+    for (const username of names) await deployment.directory.add({ username }, PASSWORD)
+    const browser = await signIn(deployment)
+    await allowWeb(deployment.node(0), browser)
+    const { access } = await family(deployment.node(0), browser)
+    const pages = await openPages(deployment, browsers)
+    const started = performance.now()
+    const signIns = pages.map(async (page, i) => {
+      const name = names[i % names.length] ?? ''
+      const { status } = await attempt(deployment.node(0), page, name, PASSWORD, newAddress())
+      return { status, seconds: (performance.now() - started) / 1000 }
+    })
+    const ended = Promise.all(signIns)
+    const times = await readUserInfo(deployment, access, ended)
+    const answers = await ended
+    const served = answers.filter(({ status }) => status === 200)
+    const inOrder = served.map(({ seconds }) => seconds).toSorted((one, other) => one - other)
+    return {
+      browsers,
+      served: served.length,
+      seconds: inOrder[wanted - 1] ?? Number.POSITIVE_INFINITY,
+      refused: answers.filter(({ status }) => status === 503).length,
+      p99: quantile(times, 0.99),
+    }
+  } finally {
+    await deployment.stop()
+  }
+}
+
+async function openPages(deployment: Deployment, count: number): Promise<SignInPage[]> {
+  const pages: SignInPage[] = []
+  const open = async () => {
+    while (pages.length < count) pages.push(await openSignInPage(deployment))
+  }
+  await Promise.all(Array.from({ length: PAGES_AT_ONCE }, open))
+  return pages.slice(0, count)
+}
+
+/** Requests UserInfo until `ended` has resolved. Returns the durations in milliseconds. */
+async function readUserInfo({ node }: Deployment, token: string, ended: Promise<unknown>) {
+  const times: number[] = []
+  let isOver = false
+  void ended.finally(() => {
+    isOver = true
+  })
+  while (!isOver) {
+    const started = performance.now()
+    const { status } = await userinfo(node(0), token)
+    if (status !== 200) throw new Error(`UserInfo returned ${status}`)
+    times.push(performance.now() - started)
+    await setTimeout(USERINFO_PAUSE_MS)
+  }
+  return times
+}

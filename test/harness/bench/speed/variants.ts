@@ -1,0 +1,150 @@
+// The variants: each is a process with the same Node, and a Redis of its own if it uses Redis.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { featuresSchema } from '../../../../src/config/schema/features.ts'
+import { hashSecret } from '../../../../src/oidc/clients.ts'
+import { openInstallation } from '../../../../src/store/open.ts'
+import { directoryIn } from '../../../support/directory.ts'
+import { type RedisServer, startRedis } from '../../../support/redis.ts'
+import { freePort, type Service, startService } from '../../../support/service.ts'
+import { PASSWORD, UNLIMITED, writeConfig } from '../../../support/usher.ts'
+import { API, CLIENT, EXCHANGE_GRANT, LIFETIME_SECONDS, SECRET } from './client.ts'
+import {
+  FINAL_REQUESTS,
+  type FinalRequest,
+  type MeasuredRequest,
+  REQUESTS,
+  type Token,
+  USHER_REQUESTS,
+} from './requests.ts'
+
+export interface Variant {
+  name: string
+  issuer: string
+  /** The credentials of the client. */
+  client: { id: string; secret: string }
+  /** False if no user can sign in. */
+  hasUsers: boolean
+  requests: Record<string, MeasuredRequest>
+  finalRequests: Record<string, FinalRequest>
+  /** The process, for profiles. */
+  service?: Service
+  pid?: number
+  redis?: RedisServer
+  /** The existing tokens; absent: the bench requests tokens. */
+  tokens?: Token[]
+  stop(): Promise<void>
+}
+
+export interface Options {
+  usernames: string[]
+  /** Options of Node. */
+  node: string[]
+  /** The clone whose Usher is started; absent: this one. */
+  root?: string
+}
+
+const HERE = 'test/harness/bench/speed'
+const USHER_SECRET = Buffer.alloc(32, 'speed').toString('base64url')
+/** Every feature is on. Certificates of clients come from a proxy. */
+const EVERYTHING = {
+  features: Object.fromEntries(Object.keys(featuresSchema.parse({})).map(name => [name, true])),
+  compatibility: { implicit: true, hybrid: true },
+  proxy: ['127.0.0.1'],
+  client_certificates: { header: 'X-Client-Certificate' },
+}
+
+export const VARIANTS: ((options: Options) => Promise<Variant>)[] = [
+  ({ node }) => startBare('bare, map', node),
+  async ({ node }) =>
+    startBare('bare, usual Redis adapter', node, await startOnSocket(), 'classic'),
+  options => startUsher('Usher, SQLite', options),
+  async options => startUsher('Usher, Redis', options, await startOnSocket()),
+  async ({ node }) => startBare('bare, least commands', node, await startOnSocket(), 'least'),
+]
+
+/** Starts a Redis on a unix socket. */
+export function startOnSocket(): Promise<RedisServer> {
+  // Without AOF rewrites, which would disturb the measurement.
+  return startRedis({ settings: ['--auto-aof-rewrite-percentage', '0'] })
+}
+
+async function startBare(name: string, node: string[], redis?: RedisServer, kind = '') {
+  const words = [...node, `${HERE}/bare.ts`, ...(redis ? [redis.url, kind] : [])]
+  const service = await startService({}, ['node', ...words])
+  return variantOf(name, service, redis)
+}
+
+/** Starts Usher with metrics. Its log goes through a pipe to a reader, as in production. */
+export async function startUsher(
+  variant: string,
+  { usernames, node, root }: Options,
+  redis?: RedisServer,
+  others: Record<string, object> = {},
+): Promise<Variant> {
+  const name = root ? `${variant}, ${root}` : variant
+  const file = join(root ?? '.', 'src/main.ts')
+  const folder = mkdtempSync(join(tmpdir(), 'usher-speed-'))
+  const grant_types = [...CLIENT.grant_types, EXCHANGE_GRANT]
+  const client = { ...CLIENT, grant_types, client_secret_hashes: [hashSecret(SECRET)] }
+  const api = {
+    resource: API,
+    resource_name: 'API',
+    scopes: { 'api:read': { description: 'Use the API' } },
+    introspected_by: ['web'],
+    exchange: [{ client: 'web', scopes: ['api:read'] }],
+  }
+  const lifetimes = { access_token: `${LIFETIME_SECONDS} s` }
+  writeConfig(folder, {
+    clients: { web: client, ...others },
+    resources: { api },
+    usher: { ...EVERYTHING, lifetimes, limits: UNLIMITED },
+  })
+  const store = redis ? `redis+unix://${redis.url}` : `sqlite:${join(folder, 'usher.db')}`
+  const service = await startService(
+    {
+      USHER_CONFIG: folder,
+      USHER_SECRET,
+      USHER_STORE: store,
+      USHER_METRICS_PORT: String(await freePort()),
+    },
+    ['bash', '-c', 'exec node "$@" > >(exec cat > /dev/null)', 'node', ...node, file],
+  )
+  await addAccounts(store, usernames)
+  const clean = () => rmSync(folder, { recursive: true, force: true })
+  const requests = { ...REQUESTS, ...USHER_REQUESTS }
+  return { ...variantOf(name, service, redis, clean), requests }
+}
+
+async function addAccounts(location: string, usernames: string[]) {
+  const secret = Buffer.from(USHER_SECRET, 'base64url')
+  const { records, store } = await openInstallation(location, [secret])
+  const directory = directoryIn(records)
+  for (const username of usernames) {
+    const email = `${username}@example.org`
+    await directory.add({ username, name: username, email, email_verified: true }, PASSWORD)
+  }
+  await store.close()
+}
+
+function variantOf(name: string, service: Service, redis?: RedisServer, clean = () => {}): Variant {
+  return {
+    name,
+    issuer: service.issuer,
+    client: { id: CLIENT.client_id, secret: SECRET },
+    hasUsers: true,
+    requests: REQUESTS,
+    finalRequests: FINAL_REQUESTS,
+    service,
+    pid: service.child.pid,
+    redis,
+    async stop() {
+      service.child.kill('SIGKILL')
+      await service.stop()
+      await redis?.stop()
+      clean()
+    },
+  }
+}
