@@ -1,4 +1,4 @@
-// The most likely mistakes of operators, and their reports. A folder of config-mistakes/ has the files that
+// The most likely mistakes of operators, and their reports. A folder of mistakes/ has the files that
 // differ from those in `right`, variables in `environment`, and the expected report. `npm test -- -u` writes
 // the report. Read it: it must help an operator.
 
@@ -11,7 +11,7 @@ import { validate } from '../../src/commands/config.ts'
 import { formatReport } from '../../src/config/report/finding.ts'
 import { PRODUCTION } from '../support/config-folder.ts'
 
-const MISTAKES = join(import.meta.dirname, 'config-mistakes')
+const MISTAKES = join(import.meta.dirname, 'mistakes')
 const names = readdirSync(MISTAKES).filter(name => name !== 'right')
 const { USHER_SECRET } = PRODUCTION
 

@@ -44,8 +44,7 @@ const COPIED = ['src', 'test', 'config', 'docs', 'package.json', 'tsconfig.json'
 const RUN_SIZES = [8, 40, Number.POSITIVE_INFINITY]
 const RUN_TIMEOUT_MS = 900_000
 /** Not in `npm test`, or about the text of the source. */
-const OTHER_TESTS = /^test\/(clients|upstream|timed|bench|compare|faults|operation|races|mutants)\//
-const SOURCE_TESTS = /\/(architecture|documents|glossary|words)\.test\.ts$/
+const OTHER_TESTS = /^test\/(clients|upstream|timed|harness|compare|mutants|sources)\//
 
 const { values: options } = parseArgs({
   options: {
@@ -74,10 +73,7 @@ const copy = mkdtempSync(join(tmpdir(), 'usher-mutants-'))
 process.once('exit', () => rmSync(copy, { recursive: true, force: true }))
 exitOnSignals()
 copyCheckout()
-const reaching = createReach(
-  copy,
-  path => path.endsWith('.test.ts') && !OTHER_TESTS.test(path) && !SOURCE_TESTS.test(path),
-)
+const reaching = createReach(copy, path => path.endsWith('.test.ts') && !OTHER_TESTS.test(path))
 
 /** Test files that failed without a fault. */
 const unreliable = new Set<string>()
