@@ -27,7 +27,8 @@
 // adapter/refresh-tokens.ts. The fourth is short:
 //
 //   UserInfo
-//     adapter/adapter.ts  reads the access token, and its grant at the same time
+//     adapter/adapter.ts  reads the access token, and its grant at the same time; the account too, from the second
+//                         request on
 //     the library         refuses a token that has expired, that has no scope openid, that is bound to another key, or
 //                         that is for an API
 //     accounts.ts         the account may still sign in, and may use the client
@@ -138,6 +139,7 @@ export async function createProvider(
     stateLifetimes(settings),
     adapters,
     sessions,
+    dependencies.users.recordName,
   )
   const provider = createOverridden(
     { ...configuration(dependencies, features, parts, pages), adapter },

@@ -1,5 +1,6 @@
 import { decodeJwt } from 'jose'
 import { describe, expect } from 'vitest'
+import { now } from '../../src/store/store.ts'
 import { browser, test, usher } from '../support/fixtures.ts'
 import { authorize, post, redeem, tokens, userinfo } from '../support/journey.ts'
 import { ALAN, GRACE } from '../support/usher.ts'
@@ -91,7 +92,14 @@ test.each(['unknown', '', 'a.b.c', 'x'.repeat(5000), '__proto__'])(
   },
 )
 
-describe('a token is refused as invalid when', () => {
+describe('a token that was accepted before is refused as invalid when', () => {
+  const accepted = async (options: Parameters<typeof tokens>[1]) => {
+    const granted = await tokens(usher, options)
+    for (let i = 0; i < 2; i++) {
+      expect((await userinfo(usher, granted.access_token)).status).toBe(200)
+    }
+    return granted
+  }
   const expectInvalid = async (access_token: string) => {
     const answer = await userinfo(usher, access_token)
     expect(answer).toMatchObject({ status: 401, body: { error: 'invalid_token' } })
@@ -100,29 +108,50 @@ describe('a token is refused as invalid when', () => {
 
   test('its account is disabled', async () => {
     const { id } = await usher.addAccount(GRACE)
-    const { access_token } = await tokens(usher, { username: 'grace' })
+    const { access_token } = await accepted({ username: 'grace' })
     await usher.directory.change(id, account => ({ ...account, enabled: false }))
     await expectInvalid(access_token)
   })
 
   test('its account is removed', async () => {
     const account = await usher.addAccount(ALAN)
-    const { access_token } = await tokens(usher, { username: 'alan' })
+    const { access_token } = await accepted({ username: 'alan' })
     await usher.directory.remove(account)
     await expectInvalid(access_token)
   })
 
+  test('access of its account has ended, and its grant is not yet gone', async () => {
+    const { id } = await usher.addAccount({ ...ALAN, username: 'another' })
+    const { access_token } = await accepted({ username: 'another' })
+    await usher.directory.change(id, account => ({ ...account, ended: now() + 1 }))
+    await expectInvalid(access_token)
+  })
+
+  test('it is revoked', async () => {
+    const { access_token } = await accepted({ browser })
+    await post(usher, '/api/oauth/revoke', { token: access_token })
+    await expectInvalid(access_token)
+  })
+
   test('its grant is revoked', async () => {
-    const { access_token, refresh_token } = await tokens(usher, { browser })
+    const { access_token, refresh_token } = await accepted({ browser })
     await post(usher, '/api/oauth/revoke', { token: refresh_token })
     await expectInvalid(access_token)
   })
 
   test('the user removed the application', async () => {
-    const { access_token, id_token } = await tokens(usher, { browser, client_id: 'post' })
+    const { access_token, id_token } = await accepted({ browser, client_id: 'post' })
     await usher.consents.withdraw(decodeJwt(id_token).sub ?? '', 'post')
     await expectInvalid(access_token)
   })
+})
+
+test('a changed name is in the response to a token that was accepted before', async () => {
+  const { id } = await usher.addAccount({ ...ALAN, username: 'renamed' })
+  const { access_token } = await tokens(usher, { username: 'renamed' })
+  expect((await userinfo(usher, access_token)).body.name).toBe(ALAN.name)
+  await usher.directory.change(id, account => ({ ...account, name: 'Other Name' }))
+  expect((await userinfo(usher, access_token)).body.name).toBe('Other Name')
 })
 
 describe('the response', () => {

@@ -120,6 +120,7 @@ async function expectCost(ask: () => Promise<{ status: number }>, max: Cost) {
 /** The commands that docs/measurements.md and docs/capacity.md name; of a sign-in with `offline_access`. */
 const MOST = {
   UserInfo: { commands: 2, trips: 2 },
+  'UserInfo with a token seen before': { commands: 1, trips: 1 },
   Introspection: { commands: 2, trips: 2 },
   'Client credentials': { commands: 1, trips: 1 },
   Refresh: { commands: 4, trips: 3 },
@@ -194,7 +195,9 @@ test('client credentials', async () => {
 
 test('UserInfo', async () => {
   const { access_token } = await given()
-  await expectCost(() => userinfo(usher, access_token), MOST.UserInfo)
+  const request = () => userinfo(usher, access_token)
+  await expectCost(request, MOST.UserInfo)
+  await expectCost(request, MOST['UserInfo with a token seen before'])
 })
 
 test('introspection', async () => {

@@ -11,7 +11,7 @@ import { createRefreshTokens } from '../../src/oidc/adapter/refresh-tokens.ts'
 import { currentRequest, saveAndCommitAfter } from '../../src/oidc/adapter/request.ts'
 import type { SessionRecord } from '../../src/oidc/adapter/session-record.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
-import { openRecords, type Records } from '../../src/store/records.ts'
+import { type Name, openRecords, type Records } from '../../src/store/records.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
 import { required } from '../../src/store/values.ts'
@@ -70,10 +70,11 @@ export async function createLibrary(): Promise<Library> {
     pushedRequest: RETENTION,
   }
   const parts = { DeviceCode: deviceCodeAdapter(records) }
+  const accountName = (id: string): Name => ['Account', id]
   return {
     store,
     records,
-    adapters: createState(records, lifetimes, parts, createSessions(records)).adapter,
+    adapters: createState(records, lifetimes, parts, createSessions(records), accountName).adapter,
     refreshTokens: createRefreshTokens(records, lifetimes),
     request({ endsSession = false } = {}) {
       const route = endsSession ? 'end_session_confirm' : 'token'

@@ -1,7 +1,8 @@
 // The library's Adapter over records, the same on every store.
 //
 //   model                              behaviour
-//   AuthorizationCode, AccessToken     read with their grant, which the library checks. JWTs are not stored
+//   AuthorizationCode, AccessToken     read with their grant, which the library checks, and with an account that is
+//                                      known. JWTs are not stored
 //   AuthorizationCode, DeviceCode,
 //   BackchannelAuthenticationRequest   work once
 //   RefreshToken                       one record for all rotations of a token (refresh-tokens.ts)
@@ -62,7 +63,7 @@
 // decides.
 
 import type { Adapter } from 'oidc-provider'
-import type { Collection, Found, Records } from '../../store/records.ts'
+import type { Collection, Found, Name, Records } from '../../store/records.ts'
 import { noteReuse } from '../log.ts'
 import {
   type GrantRecord,
@@ -99,6 +100,9 @@ import type { Sessions } from './sessions.ts'
  */
 const MODELS_IN_BACKUP = ['Client', 'RegistrationAccessToken']
 
+/** About 200 bytes each. */
+const MAX_KNOWN_GRANTS = 10_000
+
 /** Methods that replace those of the plain adapter. */
 export type AdapterPart = (plain: Adapter) => Partial<Adapter>
 
@@ -110,15 +114,17 @@ type NewToken = Partial<Record<'grantId' | 'format', string>>
 
 /**
  * Returns the adapter, and functions that make token values, by model.
- * `features`: adapter parts, by model.
+ * `features`: adapter parts, by model. `accountName`: the record of an account.
  */
 export function createState(
   records: Records,
   lifetimes: StateLifetimes,
   features: Record<string, AdapterPart>,
   sessions: Sessions,
+  accountName: (accountId: string) => Name,
 ) {
   const refreshTokens = createRefreshTokens(records, lifetimes)
+  const readNext = createReadNext(accountName)
 
   function adapter(model: string): Adapter {
     const stored = records.of<Payload>(model, {
@@ -138,14 +144,14 @@ export function createState(
     switch (model) {
       case 'AuthorizationCode':
         return {
-          ...methodsWithGrant(stored, plain),
+          ...methodsWithGrant(stored, plain, readNext),
           consume: id => commitUse(records, model, stored, id),
         }
       case 'DeviceCode':
       case 'BackchannelAuthenticationRequest':
         return { consume: id => commitUse(records, model, stored, id) }
       case 'AccessToken':
-        return methodsWithGrant(stored, plain)
+        return methodsWithGrant(stored, plain, readNext)
       case 'ClientCredentials':
         // The library looks for a token in every model. A value of another form
         // is not read from the store.
@@ -249,16 +255,48 @@ async function payloadOf({
   return { ...value, consumed }
 }
 
+/** The records that a request with a code or token reads next. */
+type ReadNext = ReturnType<typeof createReadNext>
+
+/**
+ * A request reads a token, then its grant and its account. The account of a
+ * grant never changes: once it is known, all three are read with one command,
+ * at every request. No answer comes from memory.
+ */
+function createReadNext(accountName: (accountId: string) => Name) {
+  const accountIds = new Map<string, string>()
+  return {
+    names(grantId: string): Name[] {
+      const accountId = accountIds.get(grantId)
+      const grant = grantName(grantId)
+      return accountId ? [grant, accountName(accountId)] : [grant]
+    },
+
+    // These ids come from the record. A part of the token would keep all of it
+    // in memory.
+    learn({ grantId, accountId }: Payload) {
+      if (!grantId || !accountId) return
+      if (accountIds.size >= MAX_KNOWN_GRANTS) accountIds.clear()
+      accountIds.set(grantId, accountId)
+    },
+  }
+}
+
 /** Methods of models whose values begin with the id of their grant. */
-function methodsWithGrant(stored: Collection<Payload>, plain: Adapter) {
+function methodsWithGrant(
+  stored: Collection<Payload>,
+  plain: Adapter,
+  readNext: ReadNext,
+) {
   return {
     async find(id: string): Promise<Payload | undefined> {
       const grantId = grantIdOf(id)
       if (!grantId) return undefined
-      // The library reads the grant next: the request remembers it.
-      const found = await stored.read(id, grantName(grantId))
-      const { grantId: stated = grantId } = found.value ?? {}
-      return stated === grantId ? payloadOf(found) : undefined
+      const found = await stored.read(id, ...readNext.names(grantId))
+      const { value = {} } = found
+      if ((value.grantId ?? grantId) !== grantId) return undefined
+      readNext.learn(value)
+      return payloadOf(found)
     },
 
     // The first code or token of a grant saves the grant, too.
