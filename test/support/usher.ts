@@ -23,6 +23,7 @@ import { createMetrics } from '../../src/operation/metrics.ts'
 import { ALGORITHMS, makeKey, openSigningKeys } from '../../src/operation/signing-keys.ts'
 import type { Account } from '../../src/sign-in/account.ts'
 import { createDirectory } from '../../src/sign-in/directory.ts'
+import { hashPassword } from '../../src/sign-in/password.ts'
 import { openStore, unlock } from '../../src/store/open.ts'
 import { now } from '../../src/store/store.ts'
 
@@ -188,8 +189,9 @@ export async function startUsher(options: UsherOptions = {}) {
     deliver: app.deliver,
     /** The log lines so far. */
     output,
-    addAccount(profile: object, password = PASSWORD): Promise<Account> {
-      return directory.add(profile, password)
+    async addAccount(profile: object, password = PASSWORD): Promise<Account> {
+      const hash = { password: await hashOf(password), password_changed: now() }
+      return directory.add(profile, undefined, hash)
     },
     async close() {
       server.closeAllConnections()
@@ -226,6 +228,16 @@ export function writeConfig(
     writeFileSync(join(folder, path), text)
   }
 }
+
+/** The hash of a password: accounts of a test file with the same password share it. */
+function hashOf(password: string): Promise<string> {
+  const known = hashes.get(password)
+  if (known) return known
+  const hash = hashPassword(password)
+  hashes.set(password, hash)
+  return hash
+}
+const hashes = new Map<string, Promise<string>>()
 
 /** The signing keys of all Ushers of a test file: generating an RSA key takes long. */
 let generatedKeys: Promise<SigningKey[]> | undefined
