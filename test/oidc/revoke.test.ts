@@ -149,9 +149,9 @@ test('a repeated revocation succeeds only when a replica has the removal', async
       const { status } = await post(replicated, '/api/oauth/revoke', { token: access_token })
       return status
     }
-    link.hang()
+    link.turn('stall')
     expect([await revoked(), await revoked()]).toEqual([503, 503])
-    link.open()
+    link.turn('pass')
     await expect.poll(revoked).toBe(200)
   } finally {
     await replicated.close()

@@ -7,7 +7,7 @@ import { reasonOf } from '../../src/store/reasons.ts'
 import { REDIS_DEFAULTS } from '../../src/store/redis/settings.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
-import { flakyLink } from '../support/flaky-link.ts'
+import { startLink } from '../support/link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import {
   AT_ONCE,
@@ -90,7 +90,7 @@ describe('a primary and its replica', () => {
       () => process.kill(pair.replica.pid, 'SIGSTOP'),
       () => process.kill(pair.replica.pid, 'SIGCONT'),
     ],
-    ['the way to the replica hangs', () => pair.link.hang(), () => pair.link.open()],
+    ['the way to the replica hangs', () => pair.link.turn('stall'), () => pair.link.turn('pass')],
   ]
   test.each(HANGING)('while %s no write succeeds, and reads do', async (_, stop, goOn) => {
     const store = await open(pair.primary.url)
@@ -119,7 +119,7 @@ describe('a primary and its replica', () => {
     const before = await open()
     closing.push(() => before.store.close())
     await before.records.of('Account', { backup: true }).save('ada', { name: 'Ada' })
-    pair.link.hang()
+    pair.link.turn('stall')
     try {
       const { records, store } = await open()
       closing.push(() => store.close())
@@ -127,18 +127,18 @@ describe('a primary and its replica', () => {
         name: 'Ada',
       })
     } finally {
-      pair.link.open()
+      pair.link.turn('pass')
     }
   })
 
   test('many concurrent writes fail within a second, too, while the replica hangs', async () => {
     const store = await open(pair.primary.url)
-    pair.link.hang()
+    pair.link.turn('stall')
     try {
       const writes = Array.from({ length: 200 }, () => put(store, fresh(), bytes('x'), soon()))
       expect(Math.max(...(await Promise.all(writes.map(refused))))).toBeLessThan(1200)
     } finally {
-      pair.link.open()
+      pair.link.turn('pass')
     }
   })
 
@@ -158,7 +158,7 @@ describe('a primary and its replica', () => {
     const store = await open(pair.primary.url)
     const operator = operatorOf(pair.primary.url)
     const key = fresh()
-    pair.link.hang()
+    pair.link.turn('stall')
     try {
       const writing = put(store, key, bytes('x'), soon()).catch((error: unknown) => error)
       await expect
@@ -166,26 +166,26 @@ describe('a primary and its replica', () => {
         .toContain('blocked_clients:1')
       await operator.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
       // From now on a WAIT on another connection would succeed.
-      pair.link.open()
+      pair.link.turn('pass')
       expect(await writing).toBeInstanceOf(StoreUnavailable)
       expect(await operator.exists(`usher:r:${key}`)).toBe(1)
     } finally {
-      pair.link.open()
+      pair.link.turn('pass')
     }
   })
 
   test('a write that is retried after a lost reply is not treated as confirmed', async () => {
-    const link = await flakyLink(portOf(pair.primary.url))
+    const link = await startLink(portOf(pair.primary.url))
     closing.push(() => link.close())
     const store = await open(link.url)
     const { kinds } = await kindsOfWrite(store)
     for (const [name, write] of kinds) {
-      pair.link.hang()
+      pair.link.turn('stall')
       link.loseNextReply()
       const lost = link.lost()
       expect(await refused(write()), name).toBeLessThan(2000)
       expect(link.lost(), name).toBe(lost + 1)
-      pair.link.open()
+      pair.link.turn('pass')
       const back = () => put(store, fresh(), bytes('again'), soon()).catch(() => false)
       await expect.poll(back, { timeout: 5000 }).toBe(true)
     }
@@ -195,12 +195,12 @@ describe('a primary and its replica', () => {
     const store = await open(pair.primary.url, PRIMARY)
     const operator = operatorOf(pair.primary.url)
     const before = await calls(operator, 'wait')
-    pair.link.hang()
+    pair.link.turn('stall')
     try {
       const { kinds } = await kindsOfWrite(store)
       for (const [name, write] of kinds) expect(await write(), name).toBe(true)
     } finally {
-      pair.link.open()
+      pair.link.turn('pass')
     }
     expect(await calls(operator, 'wait')).toBe(before)
   })
@@ -223,7 +223,7 @@ test('writes wait for a replica as soon as it is connected', async () => {
     return calls(operator, 'wait')
   }
   await expect.poll(waits, { timeout: 10_000, interval: 200 }).toBeGreaterThan(0)
-  replica.link.hang()
+  replica.link.turn('stall')
   await refused(put(store, fresh(), bytes('x'), soon()))
 })
 
@@ -313,7 +313,7 @@ async function failover(settings?: typeof REDIS_DEFAULTS) {
   const pair = await startPair()
   closing.push(() => pair.stop())
   const store = await open(pair.primary.url, settings)
-  const acknowledged = await mixedWrites(store, () => pair.link.hang())
+  const acknowledged = await mixedWrites(store, () => pair.link.turn('stall'))
   await pair.primary.kill('SIGKILL')
   await operatorOf(pair.replica.url).call('REPLICAOF', 'NO', 'ONE')
   const promoted = await open(pair.replica.url)

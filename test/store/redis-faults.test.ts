@@ -5,7 +5,7 @@ import { openInstallation } from '../../src/store/open.ts'
 import { reasonOf } from '../../src/store/reasons.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
-import { type FlakyLink, flakyLink } from '../support/flaky-link.ts'
+import { type Link, startLink } from '../support/link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
 import { consume, list, put, remove } from './operations.ts'
@@ -82,10 +82,10 @@ test('a reply that arrives while this process is busy is no failure of the store
 })
 
 describe('the reply is lost, and the command is retried', () => {
-  let link: FlakyLink
+  let link: Link
   let flaky: Store
   beforeAll(async () => {
-    link = await flakyLink(server.url)
+    link = await startLink(server.url)
     flaky = await openRedisStore(link.url)
   })
   afterAll(async () => {
@@ -127,9 +127,9 @@ describe('the reply is lost, and the command is retried', () => {
     link.loseNextReply()
     const first = put(flaky, key, bytes('new'), { expires, version })
     await vi.waitUntil(() => link.lost() > before, { interval: 0 })
-    link.hang()
+    link.turn('stall')
     await put(store, key, bytes('later'), { expires })
-    link.open()
+    link.turn('pass')
     expect(await first).toBe(result)
     expect(await store.get(key)).toMatchObject({ value: Buffer.from(stands) })
   })

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { Redis } from 'ioredis'
-import { type FlakyLink, flakyLink } from './flaky-link.ts'
+import { type Link, startLink } from './link.ts'
 import { type RedisServer, startRedis } from './redis.ts'
 
 export interface RedisGroup {
@@ -31,7 +31,7 @@ export interface RedisPair {
   primary: RedisServer
   /** Replicates the primary through `link`. */
   replica: RedisServer
-  link: FlakyLink
+  link: Link
   stop(): Promise<void>
 }
 
@@ -44,7 +44,7 @@ export async function startPair(): Promise<RedisPair> {
 
 /** Starts a replica of the server on the port `primary`. */
 export async function startReplica(primary: number) {
-  const link = await flakyLink(primary)
+  const link = await startLink(primary)
   const [port = 0] = await freePorts(1)
   const settings = ['--replicaof', '127.0.0.1', new URL(link.url).port, ...AT_ONCE]
   const replica = await startRedis({ port, settings })

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import type { OwnAccounts } from '../../../src/sign-in/directory.ts'
 import { type Installation, openInstallation } from '../../../src/store/open.ts'
 import { directoryIn } from '../../support/directory.ts'
-import { type FlakyLink, flakyLink } from '../../support/flaky-link.ts'
+import { type Link, startLink } from '../../support/link.ts'
 import { type RedisServer, startRedis } from '../../support/redis.ts'
 import { freePort, type Service, startService } from '../../support/service.ts'
 import { ADA, CLAIMS, GRACE, PASSWORD, UNLIMITED } from '../../support/usher.ts'
@@ -44,7 +44,7 @@ export interface Deployment {
   directory: OwnAccounts
   redis?: RedisServer
   /** The proxies between the processes and Redis; empty without proxies. */
-  links: FlakyLink[]
+  links: Link[]
   /** The process ids. */
   pids: number[]
   /** Sends a signal to the process `node(i)`. */
@@ -153,7 +153,7 @@ async function openStores({ store, processes }: Shape, folder: string) {
     return { stores: each(() => redis.url), redis, links: [], close: () => redis.stop() }
   }
   const redis = await startRedis()
-  const links = await Promise.all(each(() => flakyLink(redis.url)))
+  const links = await Promise.all(each(() => startLink(redis.url)))
   const close = async () => {
     await Promise.all(links.map(link => link.close()))
     await redis.stop()
