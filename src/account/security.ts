@@ -105,9 +105,12 @@ export type MethodsOfAccount = SecurityPart<MethodsSection>
 
 /** The second factors, for the account pages. */
 export interface FactorsOfAccount extends SecurityPart<FactorsSection> {
-  /** Whether the request is for the page that adds a factor. */
-  isNew(ctx: Context): boolean
-  showNew(ctx: Context, user: SignedIn): Promise<void>
+  /**
+   * Whether the request is for the page that adds a factor, or asks before one
+   * is removed.
+   */
+  isChange(ctx: Context): boolean
+  showChange(ctx: Context, user: SignedIn): Promise<void>
   /** Whether the request is for the page that names a factor. */
   isName(ctx: Context): boolean
   showName(ctx: Context, user: SignedIn): Promise<void>
@@ -196,13 +199,13 @@ export function addSecurityPage(
     ctx.redirect(PLACES.security)
   }
 
-  const showNew =
-    factors && site.changing('second_factor_added', factors.showNew)
+  const showChange =
+    factors && site.changing('second_factor_added', factors.showChange)
   const showList = site.signedIn((ctx, user) =>
     factors?.isName(ctx) ? factors.showName(ctx, user) : showAll(ctx, user),
   )
   pages.get(PLACES.security, ctx =>
-    showNew && factors?.isNew(ctx) ? showNew(ctx) : showList(ctx),
+    showChange && factors?.isChange(ctx) ? showChange(ctx) : showList(ctx),
   )
   // Without these parts, the page has no form. All changes need the same proof.
   if (!factors && !methods) return

@@ -182,11 +182,16 @@ export interface PageData {
     /** Name of the application that was just removed. */
     removed?: string
   }
-  /** The question before access is removed, or a browser is signed out. */
+  /**
+   * The question before access or a factor is removed, or a browser is signed
+   * out.
+   */
   confirm: {
     title: string
     /** Effects of the change, a sentence each. */
     effects: string[]
+    /** Whether the account is protected well enough afterwards, as text. */
+    verdict?: { text: string; isEnough: boolean }
     /** Access that stays, and ends on the page of the applications. */
     kept?: string
     confirm: string

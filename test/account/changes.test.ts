@@ -4,7 +4,15 @@ import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { NOTICES } from '../../src/account/mail-queue.ts'
 import { CHANGES } from '../../src/sign-in/changes.ts'
-import { addApp, codeOf, FACTORS, factorsOf, nextCode, secretOn } from '../support/factors.ts'
+import {
+  addApp,
+  codeOf,
+  FACTORS,
+  factorsOf,
+  nextCode,
+  removalOf,
+  secretOn,
+} from '../support/factors.ts'
 import { type MailServer, startMailServer } from '../support/mail-server.ts'
 import { Authenticator, addPasskey } from '../support/passkeys.ts'
 import {
@@ -80,7 +88,6 @@ const events = () =>
 const ATTEMPTS: [change: string, path: string, fields: Record<string, string>][] = [
   ['another address', PROFILE, { email: 'thief@evil.example' }],
   ['new recovery codes', FACTORS, { codes: 'new' }],
-  ['removal of a factor', FACTORS, { remove: 'any' }],
   ['another sign-in method', METHODS, { link: 'example' }],
   ['removal of a sign-in method', METHODS, { unlink: 'example' }],
 ]
@@ -128,6 +135,14 @@ describe('a session without a factor', () => {
       expect(browser.heading).toBe(words(`factors.add_${kind}`))
     },
   )
+
+  test('the page that asks before a factor is removed asks for the password', async () => {
+    const browser = await signedIn(pair.usher, name)
+    await browser.open(removalOf('any'))
+    expect(browser.heading).toBe(words('sign_in.title'))
+    await confirmed(browser)
+    expect(browser.heading).toBe(words('security.title'))
+  })
 
   test('a sign-in for the page of a new factor is the proof: the password is typed once', async () => {
     const browser = pair.browser()

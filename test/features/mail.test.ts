@@ -12,7 +12,7 @@ import { checkMail } from '../../src/features/mail/smtp.ts'
 import { createLanguages } from '../../src/pages/words.ts'
 import { newAccountId } from '../../src/sign-in/account.ts'
 import { Browser } from '../support/browser.ts'
-import { addApp, atFactor, FACTORS, factorsOf, nextCode } from '../support/factors.ts'
+import { addApp, atFactor, FACTORS, factorsOf, nextCode, removeFactor } from '../support/factors.ts'
 import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
 import { type Operated, SLOW, startOperated } from '../support/operated.ts'
 import { credentials, send, textOf, words } from '../support/people.ts'
@@ -638,9 +638,8 @@ describe('a notice', () => {
     await browser.open(FACTORS)
     await browser.submit({ codes: 'new' })
     expect(await noticesSent()).toEqual([['ada@example.org', 'recovery_codes_created']])
-    await browser.open(FACTORS)
     const [factor] = (await factorsOf(service, id)).factors
-    await browser.submit({ remove: factor?.id ?? '' })
+    await removeFactor(browser, factor?.id)
     expect(await noticesSent()).toEqual([['ada@example.org', 'second_factor_removed']])
     await browser.open('/account/password')
     await browser.submit({ current: PASSWORD, password: NEW, repeat: NEW })

@@ -13,6 +13,8 @@ import {
   FACTORS,
   factorsOf,
   nextCode,
+  removalOf,
+  removeFactor,
   TWO_FACTORS,
 } from '../support/factors.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
@@ -144,12 +146,12 @@ describe('a passkey', () => {
 
   test('is removed, and then refused: the browser may forget it', async () => {
     const { own, browser } = await withPasskey()
-    await own.open(FACTORS)
-    await own.submit({ remove: phone.credentials[0]?.id ?? '' })
+    await own.open(removalOf(phone.credentials[0]?.id))
     // The session of the password is not enough.
     expect(own.heading).toBe(words('factors.step_title'))
     await usePasskey(own, phone)
-    await own.submit({ remove: phone.credentials[0]?.id ?? '' })
+    expect(own.page.text).toContain(words('factors.remove_passkey'))
+    await own.submit()
     expect(own.page.text).toContain(words('factors.removed'))
     const accepted = own.page.html.querySelector('[data-accepted]')?.getAttribute('data-accepted')
     expect(JSON.parse(accepted ?? '')).toEqual({
@@ -503,8 +505,7 @@ describe('a change of a factor', () => {
     const fresh = new Authenticator(usher.issuer)
     await own.submit({ passkey: fresh.create(optionsOn(own)) })
     expect((await factorsOf(usher, id)).factors).toHaveLength(2)
-    await own.open(FACTORS)
-    await own.submit({ remove: phone.credentials[0]?.id ?? '' })
+    await removeFactor(own, phone.credentials[0]?.id)
     const left = (await factorsOf(usher, id)).factors.map(factor => factor.id)
     expect(left).toEqual([fresh.credentials[0]?.id])
   })

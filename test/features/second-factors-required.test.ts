@@ -5,11 +5,13 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { createFactors, type Passkey } from '../../src/features/factors/factors.ts'
 import type { Browser } from '../support/browser.ts'
 import {
+  APP,
   addApp,
   codeOf,
   codesOn,
   FACTORS,
   factorsOf,
+  removalOf,
   secretOn,
   TWO_FACTORS,
 } from '../support/factors.ts'
@@ -83,10 +85,26 @@ describe('required', () => {
       await browser.open(FACTORS)
       expect(browser.page.text).toContain(words('factors.last'))
       const [factor] = (await factorsOf(usher, ada)).factors
-      await browser.submit({ remove: factor?.id ?? '' })
+      expect((await browser.open(removalOf(factor?.id))).url.search).toBe('')
+      // The page was opened while there was another one.
+      await createFactors(usher.records).add(ada, { ...APP, id: 'other', secret: 'B' })
+      await browser.open(removalOf(factor?.id))
+      await createFactors(usher.records).remove(ada, 'other')
+      await browser.submit()
       expect((await factorsOf(usher, ada)).factors).toHaveLength(1 + more)
     },
   )
+
+  test('the factor that a sign-in adds gets the name that its user types', async () => {
+    const browser = await signIn()
+    await browser.submit({ code: codeOf(secretOn(browser)) })
+    const field = browser.page.html.querySelector('input[name=name]')
+    expect(field?.getAttribute('value')).toBe(words('factors.totp'))
+    await browser.submit({ name: 'my phone' })
+    expect(await isSignedIn(browser)).toBe(true)
+    const { factors } = await factorsOf(usher, ada)
+    expect(factors.map(({ name }) => name)).toEqual(['my phone'])
+  })
 })
 
 describe('required with a period of grace', () => {

@@ -3,8 +3,10 @@
 
 import { randomBytes } from 'node:crypto'
 import { beforeEach, describe, expect } from 'vitest'
+import { createFactors } from '../../src/features/factors/factors.ts'
 import { Browser } from '../support/browser.ts'
 import {
+  APP,
   addApp,
   atFactor,
   claimsAfter,
@@ -14,6 +16,7 @@ import {
   FACTORS,
   factorsOf,
   nextCode,
+  removalOf,
   secretOn,
   TWO_FACTORS,
 } from '../support/factors.ts'
@@ -307,13 +310,40 @@ describe('an app for one-time codes', () => {
     await addApp(usher, name)
     const { browser } = await atFactor(usher, name)
     await browser.submit({ code: await nextCode(usher, id) })
-    await browser.open(FACTORS)
     const [factor] = (await factorsOf(usher, id)).factors
-    await browser.submit({ remove: factor?.id ?? '' })
+    await browser.open(removalOf(factor?.id))
+    expect(browser.heading).toBe(words('factors.remove_title', { name: words('factors.totp') }))
+    for (const effect of ['factors.remove_totp', 'factors.remaining_none', 'security.no_factor'])
+      expect(browser.page.text).toContain(words(effect))
+    expect(await factorsOf(usher, id)).toMatchObject({ factors: [{ id: factor?.id }] })
+    await browser.submit()
     expect(browser.page.text).toContain(words('factors.removed'))
     expect(await factorsOf(usher, id)).toMatchObject({ factors: [], recovery: [] })
     expect(events()).toContain('second_factor_removed')
     await signedIn(usher, name)
+  })
+
+  test('of two: the question names what is left, and that it is enough', async () => {
+    await addApp(usher, name)
+    const { browser } = await atFactor(usher, name)
+    await browser.submit({ code: await nextCode(usher, id) })
+    const kept = { ...APP, id: 'kept', name: 'my tablet', created: 2 }
+    await createFactors(usher.records).add(id, kept)
+    const [factor] = (await factorsOf(usher, id)).factors
+    await browser.open(FACTORS)
+    const link = browser.page.html.querySelector('a[href*="remove="]')?.getAttribute('href')
+    expect(link).toBe(removalOf(factor?.id))
+    await browser.open(link ?? '')
+    for (const effect of [
+      words('factors.remaining', { names: 'my tablet' }),
+      words('factors.left.other', { count: '10' }),
+      words('security.enough'),
+    ])
+      expect(browser.page.text).toContain(effect)
+    await browser.submit()
+    expect((await factorsOf(usher, id)).factors.map(({ name }) => name)).toEqual(['my tablet'])
+    // The page of a factor that was removed, sent again or opened again.
+    expect((await browser.open(removalOf(factor?.id))).url.search).toBe('')
   })
 
   test('cancel at the second factor returns to the application without a session', async () => {
@@ -426,7 +456,7 @@ describe('a change of a factor', () => {
   test.for([
     ['adding another app', `${FACTORS}?add=totp`, {}],
     ['new recovery codes', FACTORS, { codes: 'new' }],
-    ['removal', FACTORS, { remove: 'any' }],
+    ['removal', removalOf('any'), {}],
   ] as const)('%s needs a session with two factors', async ([, path, change]) => {
     const { browser } = await addApp(usher, name)
     const before = await factorsOf(usher, id)

@@ -100,6 +100,7 @@ const SHEETS = {
   factors: [
     plain,
     [
+      'remove-factor',
       'name-factor-added',
       'factor-passkey',
       'factor-app-wrong',

@@ -54,6 +54,21 @@ const elsewhere = ({ plural }: Words, browsers = 1) => ({
   end: '/account/sessions/end',
 })
 
+/** The page that asks before a factor is removed: one of several, or the last app. */
+function removal(words: Words, type: 'passkey' | 'totp'): PageData['confirm'] {
+  const { t } = words
+  const isLast = type === 'totp'
+  const names = words.list([t('factors.totp'), t('factors.passkey')])
+  const remaining = [t('factors.remaining', { names }), words.plural('factors.left', 8)]
+  return {
+    title: t('factors.remove_title', { name: t(`factors.${type}`) }),
+    effects: [t(`factors.remove_${type}`), ...(isLast ? [t('factors.remaining_none')] : remaining)],
+    verdict: verdictOf(words, isLast ? 'no_factor' : 'enough'),
+    confirm: t('sign_ins.remove'),
+    back: '/account/security',
+  }
+}
+
 export const factorStates = [
   state('security', 'security', words => security(words, {})),
   state('security-none', 'security', words => security(words, none)),
@@ -79,6 +94,8 @@ export const factorStates = [
     password: {},
   })),
   state('security-outside', 'security', words => ({ verdict: verdictOf(words, 'elsewhere') })),
+  state('remove-factor', 'confirm', words => removal(words, 'passkey')),
+  state('remove-last-factor', 'confirm', words => removal(words, 'totp')),
   state('name-factor', 'name-factor', words => ({ ...addedApp(words), isAdded: false })),
   state('name-factor-added', 'name-factor', words => ({ ...addedApp(words), isAdded: true })),
   state('name-passkey-added', 'name-factor', ({ t }) => ({

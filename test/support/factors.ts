@@ -77,6 +77,15 @@ export async function addApp(usher: Pick<Usher, 'issuer'>, username = 'ada') {
   return { browser, secret, codes: codesOn(browser) }
 }
 
+/** The page that asks before a factor is removed. */
+export const removalOf = (id = '') => `${FACTORS}?${new URLSearchParams({ remove: id })}`
+
+/** Removes a factor of the signed-in user, and answers the question. */
+export async function removeFactor(browser: Browser, id?: string) {
+  await browser.open(removalOf(id))
+  await browser.submit()
+}
+
 /** Allows what is asked for, and redeems the code. Returns the claims of the ID token. */
 export async function claimsAfter(
   usher: Usher,

@@ -3,23 +3,34 @@
 // (sign-in/changes.ts).
 
 import type { Context } from 'koa'
-import type {
-  FactorsOfAccount,
-  FactorsSection,
-  Outcome,
-  ShownFactor,
+import {
+  type FactorProtection,
+  type FactorsOfAccount,
+  type FactorsSection,
+  type Outcome,
+  type ShownFactor,
+  shownVerdict,
 } from '../../account/security.ts'
 import { elsewhereOf } from '../../account/sessions.ts'
 import { nameOf } from '../../account/signed-in-browsers.ts'
-import { beginningOf, shownName } from '../../oidc/display-text.ts'
 import { note } from '../../operation/audit.ts'
 import { PLACES } from '../../pages/page-data.ts'
 import type { Words } from '../../pages/words.ts'
 import type { SignedIn, Site, Submitted } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
-import { addFactor, type FactorDependencies, newSecret } from './add-factor.ts'
+import {
+  addFactor,
+  type FactorDependencies,
+  nameFactor,
+  newSecret,
+} from './add-factor.ts'
 import { placeOf } from './attempts.ts'
-import { type Factor, type Factors, isPasskey } from './factors.ts'
+import {
+  type Factor,
+  type Factors,
+  isPasskey,
+  withoutFactor,
+} from './factors.ts'
 
 declare module '../../pages/page-data.ts' {
   interface PageData {
@@ -35,9 +46,6 @@ declare module '../../pages/page-data.ts' {
   }
 }
 
-/** The longest name of a factor. */
-const MAX_NAME_CHARS = 60
-
 /** The results of a change, as the query of the security page names them. */
 const OUTCOMES = ['added', 'removed', 'renamed', 'unchanged'] as const
 type Result = (typeof OUTCOMES)[number]
@@ -49,12 +57,16 @@ function outcomeOf({ query }: Context, { t }: Words): Outcome | undefined {
   return { text: t(`factors.${result}`), isWrong: result === 'unchanged' }
 }
 
+/** Returns the name of a factor on the pages. */
+const nameOn = ({ t }: Words, { type, name }: Factor) =>
+  name || t(`factors.${type}`)
+
 /** Returns a factor as the security page shows it. */
 function describe(words: Words, factor: Factor): ShownFactor {
   const { t } = words
-  const { id, type, name, created, used } = factor
+  const { id, created, used } = factor
   const added = t('factors.since', { date: words.date(created).words })
-  const shown = { id, name: name || t(`factors.${type}`), created: added }
+  const shown = { id, name: nameOn(words, factor), created: added }
   if (!used) return shown
   const time = words.ago(used.at).words
   const browser = used.client && nameOf(words, used.client)
@@ -62,6 +74,14 @@ function describe(words: Words, factor: Factor): ShownFactor {
     ? t('factors.used_with', { time, browser })
     : t('factors.used', { time })
   return { ...shown, used: last }
+}
+
+/** Returns which factors and recovery codes remain, as sentences. */
+function remainingText(words: Words, { factors, recovery }: Factors) {
+  if (!factors.length) return [words.t('factors.remaining_none')]
+  const names = words.list(factors.map(factor => nameOn(words, factor)))
+  const kept = words.t('factors.remaining', { names })
+  return [kept, words.plural('factors.left', recovery.length)]
 }
 
 /** Returns the part of the account pages that is about factors. */
@@ -141,13 +161,51 @@ export function createAccountFactors(
     return passkeys?.addOptions(placeOf(session), account, own)
   }
 
+  /**
+   * Shows the page that asks before a factor is removed: the effects, the
+   * factors that remain, and whether they are enough.
+   */
+  async function askRemoval(ctx: Context, user: SignedIn) {
+    const found = await readUsable(user.account.id)
+    const factor = found.factors.find(({ id }) => id === ctx.query.remove)
+    if (!factor || isLast(user, found)) return ctx.redirect(PLACES.security)
+    const words = views.words(ctx)
+    const { t } = words
+    const remaining = withoutFactor(found, factor.id)
+    const protection = {
+      hasPassword: user.account.password !== undefined,
+      ...protectionBy(remaining),
+    }
+    views.page(ctx, 'confirm', {
+      title: t('factors.remove_title', { name: nameOn(words, factor) }),
+      effects: [
+        t(`factors.remove_${factor.type}`),
+        ...remainingText(words, remaining),
+      ],
+      verdict: shownVerdict(words, protection),
+      confirm: t('sign_ins.remove'),
+      back: PLACES.security,
+    })
+  }
+
+  /** Returns how these factors protect an account. */
+  function protectionBy({ factors: own, recovery }: Factors): FactorProtection {
+    const keys = own.filter(isPasskey).length
+    return {
+      passkeys: passkeys && keys,
+      apps: rules.isOff ? undefined : own.length - keys,
+      recoveryCodes: recovery.length,
+      isPasswordEnough: rules.isOff,
+    }
+  }
+
   /** Shows the page that names a factor. */
   async function showName(ctx: Context, { account }: SignedIn) {
     const { factors: own } = await readUsable(account.id)
     const factor = own.find(({ id }) => id === ctx.query.rename)
     if (!factor) return ctx.redirect(PLACES.security)
     const { id, type } = factor
-    const name = factor.name || views.words(ctx).t(`factors.${type}`)
+    const name = nameOn(views.words(ctx), factor)
     const isAdded = ctx.query.outcome === 'added'
     views.page(ctx, 'name-factor', { id, type, name, isAdded })
   }
@@ -186,14 +244,12 @@ export function createAccountFactors(
     })
   }
 
-  async function removeFactor(ctx: Context, { account, form }: Submitted) {
+  /** Removes the factor that the URL names: its page has asked. */
+  async function removeFactor(ctx: Context, { account }: Submitted) {
     const isEnough = (remaining: Factors) =>
       rules.usable(remaining).factors.length > 0 || !rules.isRequired(account)
-    const removed = await factors.remove(
-      account.id,
-      form.value('remove'),
-      isEnough,
-    )
+    const id = String(ctx.query.remove)
+    const removed = await factors.remove(account.id, id, isEnough)
     if (!removed) return ctx.redirect(PLACES.security)
     note(ctx, 'second_factor_removed', {
       account: account.id,
@@ -202,14 +258,9 @@ export function createAccountFactors(
     report(ctx, 'removed')
   }
 
-  /** Names the factor of a form. Without a name, it keeps the one it has. */
   async function rename(ctx: Context, { account, form }: Submitted) {
     const id = form.value('rename')
-    const name = beginningOf(shownName(form.value('name')), MAX_NAME_CHARS)
-    const isRenamed = await factors.replaceFactor(account.id, factor => {
-      const isOther = factor.id === id && name !== '' && factor.name !== name
-      return isOther ? { ...factor, name } : undefined
-    })
+    const isRenamed = await nameFactor(factors, account.id, id, form)
     if (form.value('added')) return report(ctx, 'added')
     report(ctx, isRenamed ? 'renamed' : 'unchanged')
   }
@@ -219,22 +270,17 @@ export function createAccountFactors(
 
     outcomeOf: ctx => outcomeOf(ctx, views.words(ctx)),
 
-    isNew: ({ query }) => addable.some(type => type === query.add),
-    showNew: (ctx, user) => showNew(ctx, user),
+    isChange: ({ query }) =>
+      query.remove !== undefined || addable.some(type => type === query.add),
+    showChange: (ctx, user) =>
+      ctx.query.remove === undefined
+        ? showNew(ctx, user)
+        : askRemoval(ctx, user),
     isName: ({ query }) => query.rename !== undefined,
     showName,
     isNaming: form => form.value('rename') !== '',
 
-    async protectionOf({ id }) {
-      const { factors: own, recovery } = await readUsable(id)
-      const keys = own.filter(isPasskey).length
-      return {
-        passkeys: passkeys && keys,
-        apps: rules.isOff ? undefined : own.length - keys,
-        recoveryCodes: recovery.length,
-        isPasswordEnough: rules.isOff,
-      }
-    },
+    protectionOf: async ({ id }) => protectionBy(await readUsable(id)),
 
     async submit(ctx, user) {
       const { form } = user
@@ -242,7 +288,7 @@ export function createAccountFactors(
       else if (form.value('passkey') || form.value('nonce'))
         await submitNew(ctx, user)
       else if (form.value('codes')) await renewCodes(ctx, user)
-      else if (form.value('remove')) await removeFactor(ctx, user)
+      else if (ctx.query.remove !== undefined) await removeFactor(ctx, user)
       else return false
       return true
     },

@@ -12,6 +12,7 @@ import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import { nameOf } from '../../account/signed-in-browsers.ts'
 import type { Settings } from '../../config/load.ts'
+import { beginningOf, shownName } from '../../oidc/display-text.ts'
 import { note } from '../../operation/audit.ts'
 import { clientInfoOf } from '../../operation/client-info.ts'
 import type { Form } from '../../operation/forms.ts'
@@ -79,6 +80,26 @@ interface Adding {
   place: string
   uid?: string
   words: Words
+}
+
+/** The longest name of a factor. */
+const MAX_NAME_CHARS = 60
+
+/**
+ * Gives a factor the name of a form. Without one, it keeps the name that it has.
+ * Returns whether the name has changed.
+ */
+export async function nameFactor(
+  factors: FactorStore,
+  accountId: string,
+  id: string,
+  form: Form,
+): Promise<boolean> {
+  const name = beginningOf(shownName(form.value('name')), MAX_NAME_CHARS)
+  return factors.replaceFactor(accountId, factor => {
+    const isOther = factor.id === id && name !== '' && factor.name !== name
+    return isOther ? { ...factor, name } : undefined
+  })
 }
 
 /** Returns the name of a new factor: that of the browser and the system. */

@@ -4,7 +4,8 @@
 //   pageAction   the page shows                                 its form leads to
 //   askFactor    the means that the account has                 done; again `askFactor` if the factor is wrong
 //   offerFactor  a new app, a new passkey                       showCodes; done if the user may add it later
-//   showCodes    the recovery codes of the factor just added    done
+//   showCodes    the recovery codes of the factor just added,    done
+//                and a field for its name
 //   done         nothing: `flow` has the next step of the sign-in, or the session
 //
 // feature.ts draws the whole sign-in.
@@ -24,7 +25,12 @@ import {
 import type { Site } from '../../sign-in/site.ts'
 import { now } from '../../store/store.ts'
 import { required } from '../../store/values.ts'
-import { addFactor, type FactorDependencies, newSecret } from './add-factor.ts'
+import {
+  addFactor,
+  type FactorDependencies,
+  nameFactor,
+  newSecret,
+} from './add-factor.ts'
 import {
   type Attempt,
   type AttemptFactor,
@@ -385,7 +391,7 @@ export function createFactorStep(
     return showNew(ctx, state, result.problem, form.value('nonce'))
   }
 
-  /** Completes the sign-in with the factor that was added. */
+  /** Completes the sign-in with the factor that was added, and names it. */
   async function completeAddedFactor(
     ctx: Context,
     state: State,
@@ -394,6 +400,7 @@ export function createFactorStep(
     const { account, login } = state
     const added = required(state.added)
     metrics.secondFactors.inc({ factor: added.type, outcome: 'ok' })
+    await nameFactor(factors, account.id, added.id, form)
     await site.authentication.rememberBrowser(ctx, account, added.created)
     if (form.value('others')) await endOthers(ctx, account)
     return answerWith(

@@ -131,6 +131,15 @@ const noFactors = (accountId: string): Factors => ({
   recovery: [],
 })
 
+/**
+ * Returns the factors without one of them; with the last one go the recovery
+ * codes.
+ */
+export function withoutFactor(found: Factors, id: string): Factors {
+  const factors = found.factors.filter(factor => factor.id !== id)
+  return { ...found, factors, recovery: factors.length ? found.recovery : [] }
+}
+
 /** Returns the operations on the second factors in a store. */
 export function createFactors(records: Records) {
   const collection = recordsOfAccounts<Factors>(records, 'Factors')
@@ -239,12 +248,11 @@ export function createFactors(records: Records) {
       isEnough = (_remaining: Factors) => true,
     ) {
       const { before, isWritten } = await changeFactors(accountId, found => {
-        const factors = found.factors.filter(factor => factor.id !== id)
-        const isKnown = factors.length < found.factors.length
-        if (!isKnown || !isEnough({ ...found, factors })) return undefined
-        const recovery = factors.length ? found.recovery : []
+        const remaining = withoutFactor(found, id)
+        const isKnown = remaining.factors.length < found.factors.length
+        if (!isKnown || !isEnough(remaining)) return undefined
         // A sign-in that has just added the factor needs it again.
-        return { ...found, factors, recovery, addedIn: undefined }
+        return { ...remaining, addedIn: undefined }
       })
       return isWritten
         ? before?.factors.find(factor => factor.id === id)
