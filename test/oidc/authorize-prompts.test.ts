@@ -74,23 +74,9 @@ test('prompt=none without a session answers login_required', async () => {
   expect(page.params.has('code')).toBe(false)
 })
 
-test('prompt=none without consent answers consent_required', async () => {
-  const other = CLIENTS.post as { redirect_uris: string[] }
-  const redirect_uri = other.redirect_uris[0]
-  const { page } = await open({ prompt: 'none', client_id: 'post', redirect_uri })
-  expect(page.params.get('error')).toBe('consent_required')
-})
-
 test('prompt=none returns a code when no page is needed', async () => {
   const { page } = await open({ prompt: 'none' })
   expect(page.params.get('code')).toBeTruthy()
-})
-
-test('prompt=none never returns a code to a native application', async () => {
-  const native = { client_id: 'native', redirect_uri: 'http://127.0.0.1:4711/callback' }
-  await authorize(usher, { browser, ...native })
-  const { page } = await open({ prompt: 'none', ...native })
-  expect(page.params.get('error')).toBe('interaction_required')
 })
 
 test('prompt=none with max_age=0 answers login_required', async () => {
@@ -127,32 +113,6 @@ test('no page is shown while the sign-in is younger than max_age', async () => {
 test.each(['-1', '1.5', 'abc', '99999999999999999999'])('max_age=%s is refused', async max_age => {
   const { page } = await open({ max_age, prompt: 'none' })
   expect(page.params.get('error')).toBe('invalid_request')
-})
-
-test('prompt=consent shows the consent page although everything was allowed before', async () => {
-  await open({ prompt: 'consent' })
-  expect(browser.heading).toBe('Allow access')
-  const page = await browser.submit({ decision: 'allow' })
-  expect(page.params.get('code')).toBeTruthy()
-})
-
-test('a user who cancels a second sign-in stays signed in', async () => {
-  await open({ prompt: 'login' })
-  const cancelled = await browser.submit({ decision: 'cancel' })
-  expect(cancelled.params.get('error')).toBe('access_denied')
-  const { page } = await open({ prompt: 'none' })
-  expect(page.params.get('code')).toBeTruthy()
-})
-
-test('an id_token_hint of another user does not continue this session', async () => {
-  const grace = await authorize(usher, {
-    username: 'grace',
-    client_id: 'timed',
-    redirect_uri: TIMED,
-  })
-  const { body } = await redeem(usher, grace.code, grace.request)
-  const { page } = await open({ prompt: 'none', id_token_hint: body.id_token })
-  expect(page.params.get('error')).toBe('login_required')
 })
 
 /** An ID token of Ada for a client. */

@@ -31,7 +31,9 @@ const UPSTREAM = {
   acr: { mfa: 'urn:example:mfa' },
 }
 const STRICT = { redirect_uri: CLIENTS.first?.redirect_uris[0] ?? '' }
-const USER = { ...ADA, attributes: { groups: ['admins', 'staff', { toString: 1 }] } }
+const GROUPS = ['admins', 'staff', { toString: 1 }]
+/** Empty values stay at home (OIDC Core §5.3.2). */
+const USER = { ...ADA, attributes: { groups: ['', ...GROUPS, null], teams: [''] } }
 
 let site: KeySite
 
@@ -40,12 +42,16 @@ const test = usherTest(async () => {
   return {
     ...APIS,
     claims: {
-      claims: { ...CLAIMS.claims, groups: { scope: 'groups', from: 'attributes.groups' } },
+      claims: {
+        ...CLAIMS.claims,
+        groups: { scope: 'groups', from: 'attributes.groups' },
+        teams: { scope: 'groups', from: 'attributes.teams' },
+      },
     },
     accounts: [USER],
     resources: {
-      files: { ...APIS.resources.files, claims: ['groups', 'email'] },
-      calendar: { ...APIS.resources.calendar, claims: ['groups'] },
+      files: { ...APIS.resources.files, claims: ['groups', 'teams', 'email'] },
+      calendar: { ...APIS.resources.calendar, claims: ['groups', 'teams'] },
     },
     usher: {
       lifetimes: { access_token: '20 min' },
@@ -150,16 +156,17 @@ test('default_resource: tokens are for the API if the request has one of its sco
 })
 
 test('claims of an API are in its tokens only, opaque or JWT, and at every refresh', async () => {
-  const { groups } = USER.attributes
   const first = await tokensOf('web', 'openid offline_access files:read')
   const { body } = await refresh(usher, first.refresh_token)
   for (const token of [first.access_token, body.access_token]) {
     const about = await introspect(token)
-    expect(about).toMatchObject({ groups, email: ADA.email })
+    expect(about).toMatchObject({ groups: GROUPS, email: ADA.email })
     expect(about).not.toHaveProperty('name')
+    expect(about).not.toHaveProperty('teams')
   }
   const { access_token } = await tokensOf('spa', 'openid calendar:read')
-  expect(decodeJwt(access_token)).toMatchObject({ groups, aud: 'calendar' })
+  expect(decodeJwt(access_token)).toMatchObject({ groups: GROUPS, aud: 'calendar' })
+  expect(decodeJwt(access_token)).not.toHaveProperty('teams')
   expect(decodeJwt(access_token)).not.toHaveProperty('email')
   expect(decodeJwt(first.id_token)).not.toHaveProperty('groups')
 })
@@ -220,7 +227,10 @@ test('claims.rename and claims.join: other names for one client, in ID tokens an
     expect(claims).not.toHaveProperty('groups')
   }
   const other = await authorize(usher, asked('first'))
-  const { id_token } = (await redeem(usher, other.code, other.request)).body
-  expect(decodeJwt(id_token)).toMatchObject(USER.attributes)
-  expect(decodeJwt(id_token)).not.toHaveProperty('roles')
+  const { id_token, access_token } = (await redeem(usher, other.code, other.request)).body
+  for (const claims of [decodeJwt(id_token), (await userinfo(usher, access_token)).body]) {
+    expect(claims).toMatchObject({ groups: GROUPS })
+    expect(claims).not.toHaveProperty('roles')
+    expect(claims).not.toHaveProperty('teams')
+  }
 })

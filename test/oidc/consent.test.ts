@@ -1,7 +1,21 @@
+// The consent page: what it shows, in which language, and which clients need it.
+
 import { expect } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { places, read } from '../support/config-folder.ts'
 import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
-import { open, signedIn, textOf, words } from '../support/people.ts'
-import { CLIENTS } from '../support/usher.ts'
+import { authorizationRequest } from '../support/journey.ts'
+import {
+  credentials,
+  newTab,
+  open,
+  removalOf,
+  signedIn,
+  silently,
+  textOf,
+  words,
+} from '../support/people.ts'
+import { CLIENTS, WEB } from '../support/usher.ts'
 
 const NAME = `<script>alert(1)</script>"'><b>&amp; {brand}`
 const NASTY_URI = 'https://nasty.example/callback?a="onmouseover="alert(1)'
@@ -13,16 +27,37 @@ const NASTY = {
   token_endpoint_auth_method: 'none',
 }
 
+const DEVELOPED = {
+  client_id: 'developed',
+  client_name: 'Application under development',
+  redirect_uris: ['http://localhost:5173/callback', 'https://developed.example.org/callback'],
+  token_endpoint_auth_method: 'none',
+}
+
+const PLANNER = {
+  ...CLIENTS.web,
+  client_id: 'planner',
+  client_name: 'Holiday planner',
+  'client_name#de': 'Urlaubsplaner',
+  'client_name#pt-BR': 'Planejador de férias',
+  policy_uri: 'https://app.example.org/privacy',
+  'policy_uri#de': 'https://app.example.org/datenschutz',
+}
+
 const test = usherTest({
-  clients: { ...CLIENTS, nasty: NASTY },
+  clients: { ...CLIENTS, nasty: NASTY, developed: DEVELOPED, planner: PLANNER },
   claims: {
     claims: {
       name: { scope: 'profile', from: 'name' },
       email: { scope: 'email', from: 'email' },
       shoe_size: { scope: 'shoes', from: 'attributes.shoe_size' },
       team: { scope: 'work', from: 'attributes.team' },
+      department: { scope: 'hr', from: 'attributes.department' },
     },
-    scopes: { work: { description: 'See the team you work in <here>' } },
+    scopes: {
+      work: { description: 'See the team you work in <here>' },
+      hr: { description: { en: 'See your department', de: 'Ihre Abteilung sehen' } },
+    },
   },
   browser: signedIn,
 })
@@ -108,4 +143,115 @@ test('metadata of an application are text on the sign-in page too', async () => 
   expect(fresh.heading).toBe('Sign in')
   expect(fresh.page.html.querySelector('script:not([src^="/assets/"]), b')).toBeNull()
   expect(fresh.page.text).toContain('&lt;script&gt;alert(1)&lt;/script&gt;')
+})
+
+/** The sign-in page and the consent page of the client in this language. */
+async function consentIn(ui_locales: string) {
+  const stranger = new Browser(usher.issuer)
+  const asked = { client_id: 'planner', redirect_uri: WEB, ui_locales, scope: 'openid hr work' }
+  await stranger.open(authorizationRequest(usher, asked).url)
+  const signIn = stranger.page.html.querySelector('.lead strong')?.text
+  await stranger.submit(credentials())
+  const { html } = stranger.page
+  const signs = html.querySelectorAll('fieldset .signs label, fieldset .signs span')
+  return {
+    signIn,
+    name: html.querySelector('.lead strong')?.text,
+    scopes: signs.slice(1).map(({ text }) => text),
+    policy: html.querySelector('.links a')?.getAttribute('href'),
+  }
+}
+
+// RFC 7591 §2.2
+test.each([
+  ['de-AT', 'Urlaubsplaner', 'Ihre Abteilung sehen', 'datenschutz'],
+  ['en', 'Holiday planner', 'See your department', 'privacy'],
+  ['ja', 'Holiday planner', 'See your department', 'privacy'],
+])('in %s the name of the application is %j', async (language, name, scope, policy) => {
+  expect(await consentIn(language)).toEqual({
+    signIn: name,
+    name,
+    scopes: [scope, 'See the team you work in <here>'],
+    policy: `https://app.example.org/${policy}`,
+  })
+})
+
+test.each([
+  ['client_name#deutsch', 'Urlaub', 'clients/web.yaml:1:2 client_name#deutsch'],
+  ['client_id#de', 'web', 'clients/web.yaml:1:2 client_id#de'],
+  ['policy_uri#de', 'nowhere', 'clients/web.yaml:1:2 policy_uri#de'],
+])('%s with the value %j is a finding', async (key, value, place) => {
+  const client = { [key]: value, ...CLIENTS.web }
+  expect(places(await read({ 'clients/web.yaml': client }))).toEqual([place])
+})
+
+const EACH_TIME: [client_id: string, redirect_uri: string][] = [
+  ['native', 'http://127.0.0.1:4711/callback'],
+  ['native', 'com.example.app:/callback'],
+  ['developed', 'http://localhost:5173/callback'],
+]
+const ONCE: [client_id: string, redirect_uri: string][] = [
+  ['web', 'https://app.example.org/callback'],
+  ['spa', 'https://spa.example.org/callback'],
+  ['developed', 'https://developed.example.org/callback'],
+]
+
+test.for(EACH_TIME)(
+  '%s at %s needs consent each time, because any program can claim to be it',
+  async ([client_id, redirect_uri]) => {
+    for (let time = 0; time < 2; time++) {
+      await open(usher, { client_id, redirect_uri }, browser)
+      expect(browser.heading).toBe('Allow access')
+      await browser.submit({ decision: 'allow' })
+      expect(browser.page.params.get('code')).toBeTruthy()
+      expect(await silently(usher, browser, { client_id, redirect_uri })).toBe(
+        'interaction_required',
+      )
+    }
+  },
+)
+
+test.for(ONCE)('%s at %s needs consent once', async ([client_id, redirect_uri]) => {
+  await usher.consents.removeAll(ada)
+  await open(usher, { client_id, redirect_uri }, browser)
+  expect(browser.heading).toBe('Allow access')
+  await browser.submit({ decision: 'allow' })
+  expect(await silently(usher, browser, { client_id, redirect_uri })).toBeUndefined()
+})
+
+test('a client with implicit consent has no consent page, but is listed and removable', async () => {
+  await open(usher, { client_id: 'first' }, browser)
+  expect(browser.page.ours).toBe(false)
+  expect(browser.page.params.get('code')).toBeTruthy()
+  await browser.open('/account/applications')
+  expect(browser.page.text).toContain('Application of our own')
+  expect(browser.page.text).toContain(words('scope.email'))
+  await browser.open(removalOf('first'))
+  expect(textOf(browser.page.text)).toContain(
+    words('applications.implicit_again', { brand: 'Usher' }),
+  )
+  await browser.submit()
+  expect(textOf(browser.page.text)).toContain(
+    words('applications.removed', { client: 'Application of our own' }),
+  )
+  expect(await usher.consents.find(ada, 'first')).toBeUndefined()
+})
+
+test.for<[string, Record<string, string>]>([
+  ['another user is asked to sign in', { prompt: 'login' }],
+  ['the sign-in is too old', { prompt: 'none', max_age: '0' }],
+  ['another account is asked for', { prompt: 'select_account' }],
+])('nothing is recorded for a client with implicit consent while %s', async ([, params]) => {
+  await usher.consents.withdraw(ada, 'first')
+  await open(usher, { client_id: 'first', ...params }, newTab(browser))
+  expect(await usher.consents.find(ada, 'first')).toBeUndefined()
+})
+
+test('a client with implicit consent gets new scopes without the consent page, and they are listed', async () => {
+  for (const scope of ['openid', 'openid email', 'openid email offline_access']) {
+    await open(usher, { client_id: 'first', scope }, browser)
+    expect(Object.fromEntries(browser.page.params), scope).toHaveProperty('code')
+  }
+  const { scopes = [] } = (await usher.consents.find(ada, 'first')) ?? {}
+  expect(scopes.toSorted()).toEqual(['email', 'offline_access', 'openid'])
 })

@@ -1,19 +1,33 @@
-import type { JSONWebKeySet } from 'jose'
-import { expect } from 'vitest'
-import { test, usher } from '../support/fixtures.ts'
-import { startUsher } from '../support/usher.ts'
-import { send } from '../support/wire.ts'
+// Discovery and JWKS: what they say, the same for all clients, and up to date after a reload.
 
-const OPENID = '/.well-known/openid-configuration'
-const OAUTH = '/.well-known/oauth-authorization-server'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { JSONWebKeySet } from 'jose'
+import { pino } from 'pino'
+import { describe, expect, vi } from 'vitest'
+import { readSettings } from '../../src/config/load.ts'
+import { createMetrics } from '../../src/operation/metrics.ts'
+import { openSigningKeys } from '../../src/operation/signing-keys.ts'
+import { run } from '../../src/reload.ts'
+import { openInstallation } from '../../src/store/open.ts'
+import { test, usher } from '../support/fixtures.ts'
+import { startUsher, writeConfig } from '../support/usher.ts'
+import { type Reply, send } from '../support/wire.ts'
+
+const DISCOVERY = '/.well-known/openid-configuration'
+const JWKS = '/api/oauth/jwks'
+const PUBLISHED = [DISCOVERY, '/.well-known/oauth-authorization-server', JWKS]
 
 let metadata: Record<string, unknown>
 test.beforeAll(async () => {
-  metadata = (await send(usher, OPENID)).json
+  metadata = (await send(usher, DISCOVERY)).json
 })
 
 test('both discovery documents have the same content', async () => {
-  expect((await send(usher, OAUTH)).json).toEqual(metadata)
+  expect((await send(usher, PUBLISHED[1] ?? '')).json).toEqual(metadata)
 })
 
 test('the issuer is the configured one, byte for byte', () => {
@@ -42,6 +56,7 @@ test('discovery advertises only implemented features', () => {
     code_challenge_methods_supported: ['S256'],
     subject_types_supported: ['public'],
     authorization_response_iss_parameter_supported: true,
+    request_parameter_supported: true,
     request_uri_parameter_supported: false,
     claims_parameter_supported: true,
     prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
@@ -54,24 +69,9 @@ test('discovery advertises only implemented features', () => {
     'private_key_jwt',
   ])
   expect(list('scopes_supported')).toEqual(['email', 'offline_access', 'openid', 'profile'])
-  expect(list('claims_supported')).toEqual(
-    expect.arrayContaining(['email', 'email_verified', 'name', 'preferred_username', 'sub']),
-  )
   const algorithms = Object.entries(metadata).filter(([name]) => /_alg_values_/.test(name))
   expect(algorithms.length).toBeGreaterThan(1)
   expect(JSON.stringify(algorithms)).not.toMatch(/"(HS\d+|none)"/)
-  for (const absent of ['registration_endpoint', 'device_authorization_endpoint']) {
-    expect(metadata).not.toHaveProperty(absent)
-  }
-  expect(metadata.request_parameter_supported).toBe(true)
-})
-
-test('the JWKS has a key for every advertised ID token algorithm', async () => {
-  const { json } = await send<JSONWebKeySet>(usher, '/api/oauth/jwks')
-  expect(metadata.id_token_signing_alg_values_supported).toEqual(expect.arrayContaining(['RS256']))
-  for (const alg of metadata.id_token_signing_alg_values_supported as string[]) {
-    expect(json.keys.map(key => key.alg)).toContain(alg)
-  }
 })
 
 test('the published keys have no private part', async () => {
@@ -93,21 +93,6 @@ test('every URL is on the issuer, and an endpoint answers there', async () => {
     expect([name, answer.status]).not.toEqual([name, 404])
     expect(answer.status).toBeLessThan(500)
   }
-})
-
-test.each([OPENID, OAUTH, '/api/oauth/jwks'])('%s may be cached for an hour', async path => {
-  const answer = await send(usher, path)
-  expect(answer.status).toBe(200)
-  expect(answer.headers.get('content-type')).toMatch(/^application\/(jwk-set\+)?json/)
-  expect(answer.headers.get('cache-control')).toBe('public, max-age=3600')
-  expect(answer.headers.get('set-cookie')).toBeNull()
-})
-
-test.each([OPENID, OAUTH, '/api/oauth/jwks'])('a page of any origin may read %s', async path => {
-  const headers = { origin: 'https://anyone.example' }
-  const answer = await send(usher, path, { headers })
-  expect(answer.headers.get('access-control-allow-origin')).toMatch(/^(\*|https:\/\/anyone)/)
-  expect(answer.headers.get('access-control-allow-credentials')).toBeNull()
 })
 
 test.each([
@@ -143,9 +128,118 @@ test('discovery has the members of usher.yaml that only the operator knows', asy
   }
   const other = await startUsher({ usher: { discovery } })
   try {
-    expect((await send(other, OPENID)).json).toMatchObject(discovery)
+    expect((await send(other, DISCOVERY)).json).toMatchObject(discovery)
   } finally {
     await other.close()
   }
   for (const name of Object.keys(discovery)) expect(metadata).not.toHaveProperty(name)
+})
+
+/** The headers without those that differ in each response. */
+const headersOf = ({ headers }: Reply) =>
+  Object.fromEntries([...headers].filter(([name]) => !/^(date|x-request-id)$/.test(name)))
+
+describe.each(PUBLISHED)('%s', path => {
+  const get = (headers: Record<string, string> = {}, method = 'GET') =>
+    send(usher, path, { headers, method })
+
+  test('the first response equals later ones, except for the allowed origin', async () => {
+    const first = await get({ origin: 'https://one.example' })
+    const others = [await get({ origin: 'https://two.example' }), await get(), await get()]
+    const origins = [first, ...others].map(({ headers }) =>
+      headers.get('access-control-allow-origin'),
+    )
+    expect(origins).toEqual(['https://one.example', 'https://two.example', '*', '*'])
+    for (const other of others) {
+      expect(other.text).toBe(first.text)
+      expect({ ...headersOf(other), 'access-control-allow-origin': '' }).toEqual({
+        ...headersOf(first),
+        'access-control-allow-origin': '',
+      })
+    }
+    expect(first.headers.get('set-cookie')).toBeNull()
+    expect(first.headers.get('access-control-allow-credentials')).toBeNull()
+    expect(headersOf(first)).toMatchObject({
+      'content-type': expect.stringMatching(/^application\/(jwk-set\+)?json; charset=utf-8$/),
+      'content-length': String(Buffer.byteLength(first.text)),
+      'cache-control': 'public, max-age=3600',
+      vary: 'Origin',
+      'x-content-type-options': 'nosniff',
+    })
+  })
+
+  test('other methods are refused, and a preflight request is answered', async () => {
+    expect(await get({}, 'POST')).toMatchObject({
+      status: 405,
+      json: { error: 'method_not_allowed' },
+    })
+    const asking = { origin: 'https://one.example', 'access-control-request-method': 'GET' }
+    const { status, headers } = await get(asking, 'OPTIONS')
+    expect([status, headers.get('access-control-allow-methods')]).toEqual([204, 'GET'])
+  })
+
+  test('the request is logged with its route', async () => {
+    const before = usher.output.length
+    await get()
+    const line = () => usher.output.slice(before).find(text => text.includes(`"route":"${path}"`))
+    await expect.poll(line).toContain('"status":200')
+  })
+})
+
+test('no header of the first request changes the responses to other clients', async () => {
+  const fresh = await startUsher()
+  const claims = {
+    'x-forwarded-host': 'evil.example',
+    'x-forwarded-proto': 'https',
+    'x-forwarded-prefix': '/evil',
+    forwarded: 'host=evil.example',
+  }
+  for (const path of PUBLISHED) {
+    const headers = { ...claims, host: 'evil.example', origin: 'https://evil.example' }
+    expect((await send(fresh, path, { headers })).status).toBe(421)
+    const { status } = await send(fresh, `${path}?host=evil.example`, { headers: claims })
+    const { text, headers: responseHeaders } = await send(fresh, path)
+    expect(status).toBe(200)
+    expect(text + JSON.stringify([...responseHeaders])).not.toContain('evil')
+  }
+  await fresh.close()
+})
+
+test('after a reload, or with another key, the response changes at once', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-published-'))
+  writeConfig(folder, {})
+  const server = createServer()
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const port = String((server.address() as AddressInfo).port)
+  const settings = await readSettings({ USHER_CONFIG: folder, PORT: port })
+  const { store, ...installation } = await openInstallation('sqlite::memory:', settings.secrets)
+  const log = pino({ enabled: false })
+  const environment = { ...installation, log, audit: log, metrics: createMetrics() }
+  const probe = async () => true
+  const { handle, reload } = await run(settings, environment, { state: 'ready', probe, checks: [] })
+  server.on('request', handle)
+  const place = { issuer: settings.issuer, address: `http://127.0.0.1:${port}` }
+  try {
+    const [document, keys] = [await send(place, DISCOVERY), await send<JSONWebKeySet>(place, JWKS)]
+    writeFileSync(join(folder, 'usher.yaml'), '{ features: { claims_parameter: false } }')
+    vi.stubEnv('USHER_CONFIG', folder)
+    vi.stubEnv('PORT', port)
+    await reload()
+    const changed = await send(place, DISCOVERY)
+    expect(document.json.claims_parameter_supported).toBe(true)
+    expect([changed.status, changed.json.claims_parameter_supported]).toEqual([200, false])
+
+    await (await openSigningKeys(installation.records, settings)).rotate()
+    writeFileSync(join(folder, 'usher.yaml'), '{}')
+    await reload()
+    const kids = ({ json }: Reply<JSONWebKeySet>) => json.keys.map(({ kid }) => kid)
+    expect(kids(await send(place, JWKS)).length).toBeGreaterThan(kids(keys).length)
+    expect(kids(await send(place, JWKS))).toEqual(expect.arrayContaining(kids(keys)))
+  } finally {
+    vi.unstubAllEnvs()
+    server.closeAllConnections()
+    server.close()
+    await store.close()
+    rmSync(folder, { recursive: true })
+  }
 })

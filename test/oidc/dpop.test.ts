@@ -1,8 +1,8 @@
 // DPoP (RFC 9449): tokens are bound to a key of the client, and cannot be used after a theft.
 
-import * as oauth from 'oauth4webapi'
 import * as openid from 'openid-client'
 import { describe, expect } from 'vitest'
+import { APIS } from '../support/apis.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorize } from '../support/journey.ts'
 import { createProver, type ProofChange, type Prover } from '../support/proofs.ts'
@@ -16,7 +16,9 @@ const BOUND = { ...CLIENTS.web, client_id: 'bound', dpop_bound_access_tokens: tr
 
 let key: Prover
 let other: Prover
-const test = usherTest({ clients: { ...CLIENTS, bound: BOUND } })
+const test = usherTest({
+  clients: { ...CLIENTS, bound: BOUND, service: APIS.clients.service },
+})
 test.beforeAll(async () => {
   key = await createProver()
   other = await createProver()
@@ -98,39 +100,15 @@ test('openid-client binds its tokens, reads UserInfo with them, and renews them'
   expect(renewed.token_type).toBe('dpop')
 })
 
-test('oauth4webapi gets a bound token by client credentials, and introspection returns its key', async () => {
-  const keys = await oauth.generateKeyPair('ES256', { extractable: true })
-  const client: oauth.Client = { client_id: 'service' }
-  const service = { ...CLIENTS.web, client_id: 'service', grant_types: ['client_credentials'] }
-  const place = await startUsher({ clients: { service: { ...service, redirect_uris: [] } } })
-  try {
-    const options = { [oauth.allowInsecureRequests]: true }
-    const issuer = new URL(place.issuer)
-    const as = await oauth.processDiscoveryResponse(
-      issuer,
-      await oauth.discoveryRequest(issuer, options),
-    )
-    const method = oauth.ClientSecretBasic(SECRET)
-    const DPoP = oauth.DPoP(client, keys)
-    const answer = await oauth.clientCredentialsGrantRequest(
-      as,
-      client,
-      method,
-      {},
-      {
-        ...options,
-        DPoP,
-      },
-    )
-    const { access_token } = await oauth.processClientCredentialsResponse(as, client, answer)
-    const body = { token: access_token }
-    const headers = basic('service', SECRET)
-    const { json } = await send(place, '/api/oauth/introspect', { body, headers })
-    const jkt = await DPoP.calculateThumbprint()
-    expect(json).toMatchObject({ active: true, token_type: 'DPoP', cnf: { jkt } })
-  } finally {
-    await place.close()
-  }
+test('a service gets a bound token by client credentials, and introspection returns its key', async () => {
+  const form = { grant_type: 'client_credentials' }
+  const { json } = await ask(form, await atToken(key), 'service')
+  const about = { body: { token: String(json.access_token) }, headers: basic('service', SECRET) }
+  expect((await send(usher, '/api/oauth/introspect', about)).json).toMatchObject({
+    active: true,
+    token_type: 'DPoP',
+    cnf: { jkt: key.jkt },
+  })
 })
 
 describe('a stolen access token is refused', () => {
@@ -218,30 +196,4 @@ test('a browser application can send proofs and read the nonce of the response',
   expect(answer.json.error).toBe('use_dpop_nonce')
   expect(answer.headers.get('dpop-nonce')).toBeTruthy()
   expect(answer.headers.get('access-control-expose-headers')).toMatch(/DPoP-Nonce/i)
-})
-
-test('while the store is unavailable, a request with a proof gets 503, and its token stays valid', async () => {
-  const place = await startUsher()
-  try {
-    await place.addAccount(ADA)
-    const { code, request } = await authorize(place, { client_id: 'spa', scope: SCOPE })
-    const { redirect_uri, code_verifier } = request
-    const form = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
-    const at = (path: string, method: string, token?: string) =>
-      key.prove(method, `${place.issuer}${path}`, { token })
-    const post = async (body: Record<string, string>) =>
-      send(place, TOKEN, {
-        body: { ...body, client_id: 'spa' },
-        headers: { dpop: await at(TOKEN, 'POST') },
-      })
-    const { json } = await post(form)
-    const [token, refresh_token] = [String(json.access_token), String(json.refresh_token)]
-    await place.store.close()
-    const headers = { authorization: `DPoP ${token}`, dpop: await at(USERINFO, 'GET', token) }
-    expect((await send(place, USERINFO, { headers })).status).toBe(503)
-    const refused = await post(refreshForm(refresh_token))
-    expect(refused).toMatchObject({ status: 503, json: { error: 'temporarily_unavailable' } })
-  } finally {
-    await place.close()
-  }
 })

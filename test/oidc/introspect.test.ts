@@ -1,12 +1,26 @@
-import { decodeJwt } from 'jose'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createRemoteJWKSet, decodeJwt, decodeProtectedHeader, jwtVerify } from 'jose'
+import * as openid from 'openid-client'
 import { describe, expect, vi } from 'vitest'
-import { browser, test, usher } from '../support/fixtures.ts'
+import { APIS, configOf, FILES, tokensFor } from '../support/apis.ts'
+import { Browser } from '../support/browser.ts'
+import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, post, refresh, tokens } from '../support/journey.ts'
-import { ADA, ALAN, GRACE, SECRET, startUsher } from '../support/usher.ts'
+import { ADA, SECRET, startUsher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const INTROSPECT = '/api/oauth/introspect'
 const INACTIVE = { active: false }
+const ASKED = { scope: 'openid files:read', resources: [FILES] }
+const SIGNED = { introspection_signed_response_alg: 'ES256' }
+
+const test = usherTest({
+  ...APIS,
+  clients: { ...APIS.clients, 'files-api': { ...APIS.clients['files-api'], ...SIGNED } },
+  usher: { features: { jwt_introspection: true } },
+})
 
 const introspect = (token: string, more: Record<string, string> = {}) =>
   post(usher, INTROSPECT, { token, ...more })
@@ -33,13 +47,6 @@ test('a public client is refused, also for tokens of its own', async () => {
     expect([401, 403]).toContain(status)
     expect(body).not.toHaveProperty('active')
   }
-})
-
-test('GET is refused', async () => {
-  const { access_token } = await tokens(usher, { browser })
-  const headers = basic('web', SECRET)
-  const answer = await send(usher, `${INTROSPECT}?token=${access_token}`, { headers })
-  expect([404, 405]).toContain(answer.status)
 })
 
 test('a client can introspect its own tokens', async () => {
@@ -92,35 +99,6 @@ describe('the response is inactive for a token', () => {
     await expectInactive(refresh_token)
   })
 
-  test('that was revoked, or whose grant was revoked', async () => {
-    const { access_token, refresh_token } = await tokens(usher, { browser })
-    await post(usher, '/api/oauth/revoke', { token: refresh_token })
-    await expectInactive(access_token)
-    await expectInactive(refresh_token)
-  })
-
-  test('of an account that is disabled', async () => {
-    const { id } = await usher.addAccount(GRACE)
-    const { access_token, refresh_token } = await tokens(usher, { username: 'grace' })
-    await usher.directory.change(id, account => ({ ...account, enabled: false }))
-    await expectInactive(access_token)
-    await expectInactive(refresh_token)
-  })
-
-  test('of an account that was removed', async () => {
-    const account = await usher.addAccount(ALAN)
-    const { access_token } = await tokens(usher, { username: 'alan' })
-    await usher.directory.remove(account)
-    await expectInactive(access_token)
-  })
-
-  test('of an application that was removed', async () => {
-    const { access_token, refresh_token, id_token } = await tokens(usher, { browser })
-    await usher.consents.withdraw(decodeJwt(id_token).sub ?? '', 'web')
-    await expectInactive(access_token)
-    await expectInactive(refresh_token)
-  })
-
   test('that has expired', async () => {
     const brief = await startUsher({ usher: { lifetimes: { access_token: '1 s' } } })
     await brief.addAccount(ADA)
@@ -131,4 +109,59 @@ describe('the response is inactive for a token', () => {
     )
     await brief.close()
   })
+})
+
+const ACCEPT = 'application/token-introspection+jwt'
+const introspectSigned = (token: string, client_id: string, accept = ACCEPT) =>
+  send(usher, INTROSPECT, { body: { token }, headers: { ...basic(client_id, SECRET), accept } })
+
+test('a signed introspection response is for the calling API only', async () => {
+  const { access_token: token } = await tokensFor(usher, { browser, ...ASKED }, FILES)
+  const { json } = await send(usher, '/.well-known/openid-configuration')
+  expect(json.introspection_signing_alg_values_supported).toEqual(['RS256', 'ES256', 'EdDSA'])
+
+  const config = await configOf(usher, 'files-api', SIGNED)
+  const about = await openid.tokenIntrospection(config, token)
+  expect(about).toMatchObject({ active: true, aud: FILES, scope: 'files:read' })
+  const answer = await introspectSigned(token, 'files-api')
+  expect(answer.headers.get('content-type')).toContain(ACCEPT)
+  const jwks = createRemoteJWKSet(new URL(`${usher.issuer}/api/oauth/jwks`))
+  const { payload } = await jwtVerify(answer.text, jwks, {
+    issuer: usher.issuer,
+    audience: 'files-api',
+    typ: 'token-introspection+jwt',
+  })
+  expect(payload.token_introspection).toMatchObject({ active: true, client_id: 'web' })
+})
+
+test('RS256 is the default, and JSON is the default format', async () => {
+  const signed = await introspectSigned('unknown', 'web')
+  expect(decodeProtectedHeader(signed.text).alg).toBe('RS256')
+  const { headers, json } = await introspectSigned('unknown', 'files-api', '*/*')
+  expect(headers.get('content-type')).toContain('application/json')
+  expect(json).toEqual({ active: false })
+})
+
+test('every node introspects a token, and its revocation is effective on every node', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-nodes-'))
+  const store = `sqlite:${join(folder, 'usher.db')}`
+  const one = await startUsher({ ...APIS, store })
+  const env = { USHER_ISSUER: one.issuer, USHER_SECRET_FILE: join(folder, 'usher.secret') }
+  const two = await startUsher({ ...APIS, store, env })
+  try {
+    const { id } = await one.addAccount(ADA)
+    const asked = { browser: new Browser(one.issuer), ...ASKED }
+    const { access_token: token } = await tokensFor(one, asked, FILES)
+    const about = async () => {
+      const headers = basic('files-api', SECRET)
+      return (await send(two, INTROSPECT, { body: { token }, headers })).json
+    }
+    expect(await about()).toMatchObject({ active: true, aud: FILES })
+    await one.consents.withdraw(id, 'web')
+    expect(await about()).toEqual({ active: false })
+  } finally {
+    await one.close()
+    await two.close()
+    rmSync(folder, { recursive: true })
+  }
 })

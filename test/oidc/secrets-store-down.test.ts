@@ -1,7 +1,7 @@
 import { expect } from 'vitest'
 import type { Browser } from '../support/browser.ts'
 import { test, usher } from '../support/fixtures.ts'
-import { tokens } from '../support/journey.ts'
+import { type Answer, authorize, tokens } from '../support/journey.ts'
 import {
   credentials,
   fieldsOf,
@@ -13,13 +13,21 @@ import {
   textOf,
   words,
 } from '../support/people.ts'
+import { createProver, type Prover } from '../support/proofs.ts'
 import { SECRET } from '../support/usher.ts'
+import * as wire from '../support/wire.ts'
+
+const TOKEN = '/api/oauth/token'
+const USERINFO = '/api/oauth/userinfo'
+const OFFLINE = 'openid offline_access'
 
 let had: Awaited<ReturnType<typeof tokens>>
 let signingIn: Browser
 let consenting: Browser
 let removing: Browser
 let code: string
+let prover: Prover
+let bound: Answer['body']
 
 // Everything is prepared before the store becomes unavailable, and it stays unavailable.
 test.beforeAll(async () => {
@@ -28,10 +36,22 @@ test.beforeAll(async () => {
   consenting = (await open(usher, { client_id: 'post' }, await signedIn(usher))).browser
   removing = newTab(had.browser)
   await removing.open(removalOf())
+  prover = await createProver()
+  bound = await boundTokens()
   const unredeemed = await open(usher, {}, had.browser)
   code = unredeemed.browser.page.params.get('code') ?? ''
   await usher.store.close()
 })
+
+/** Tokens of the public client, bound to the key of `prover`. */
+async function boundTokens() {
+  const { code, request } = await authorize(usher, { client_id: 'spa', scope: OFFLINE })
+  const { client_id, redirect_uri, code_verifier } = request
+  const form = { grant_type: 'authorization_code', code, client_id, redirect_uri, code_verifier }
+  const headers = { dpop: await prover.prove('POST', usher.issuer + TOKEN) }
+  const { json } = await wire.send<Answer['body']>(usher, TOKEN, { body: form, headers })
+  return json
+}
 
 async function timed(answer: Promise<Response>) {
   const started = performance.now()
@@ -43,12 +63,15 @@ async function timed(answer: Promise<Response>) {
 
 const BASIC = `Basic ${Buffer.from(`web:${SECRET}`).toString('base64')}`
 
-const ENDPOINTS: Record<
-  string,
-  () => { path: string; form?: Record<string, string>; bearer?: string }
-> = {
+interface Asked {
+  path: string
+  form?: Record<string, string>
+  headers?: Record<string, string>
+}
+
+const ENDPOINTS: Record<string, () => Asked | Promise<Asked>> = {
   'code exchange': () => ({
-    path: '/api/oauth/token',
+    path: TOKEN,
     form: {
       grant_type: 'authorization_code',
       code,
@@ -57,8 +80,13 @@ const ENDPOINTS: Record<
     },
   }),
   refresh: () => ({
-    path: '/api/oauth/token',
+    path: TOKEN,
     form: { grant_type: 'refresh_token', refresh_token: had.refresh_token },
+  }),
+  'a refresh with a DPoP proof': async () => ({
+    path: TOKEN,
+    form: { client_id: 'spa', grant_type: 'refresh_token', refresh_token: bound.refresh_token },
+    headers: { dpop: await prover.prove('POST', usher.issuer + TOKEN) },
   }),
   revocation: () => ({ path: '/api/oauth/revoke', form: { token: had.refresh_token } }),
   introspection: () => ({ path: '/api/oauth/introspect', form: { token: had.access_token } }),
@@ -66,27 +94,33 @@ const ENDPOINTS: Record<
     path: '/api/oauth/par',
     form: Object.fromEntries(had.request.url.searchParams),
   }),
-  userinfo: () => ({ path: '/api/oauth/userinfo', bearer: had.access_token }),
+  userinfo: () => ({ path: USERINFO, headers: { authorization: `Bearer ${had.access_token}` } }),
+  async 'userinfo with a DPoP proof'() {
+    const token = bound.access_token
+    const dpop = await prover.prove('GET', usher.issuer + USERINFO, { token })
+    return { path: USERINFO, headers: { authorization: `DPoP ${token}`, dpop } }
+  },
 }
 
 test.for(Object.entries(ENDPOINTS))(
   'without a store, %s is unavailable, and refuses no token as invalid',
   async ([, request]) => {
-    const { path, form, bearer } = request()
+    const { path, form, headers = { authorization: BASIC } } = await request()
+    const body = form && new URLSearchParams(form)
     const answer = fetch(new URL(path, usher.issuer), {
       method: form ? 'POST' : 'GET',
-      ...(form && { body: new URLSearchParams(form) }),
-      headers: { authorization: bearer ? `Bearer ${bearer}` : BASIC },
+      headers,
+      ...(body && { body }),
     })
-    const { status, headers, text } = await timed(answer)
+    const { status, headers: answered, text } = await timed(answer)
     expect(status).toBe(503)
-    expect(Number(headers.get('retry-after'))).toBeGreaterThan(0)
-    expect(headers.get('content-type')).toMatch(/^application\/json/)
-    expect(headers.has('www-authenticate')).toBe(false)
+    expect(Number(answered.get('retry-after'))).toBeGreaterThan(0)
+    expect(answered.get('content-type')).toMatch(/^application\/json/)
+    expect(answered.has('www-authenticate')).toBe(false)
     expect(JSON.parse(text)).toMatchObject({
       error: 'temporarily_unavailable',
       error_description: expect.stringContaining('cannot reach its storage'),
-      request_id: headers.get('x-request-id'),
+      request_id: answered.get('x-request-id'),
     })
   },
 )

