@@ -73,7 +73,7 @@ beforeAll(async () => {
   await directory.endAccess(id, account => ({ ...account, enabled: false }))
   await directory.add({ username: 'corp' }, undefined, { links: LINKS, created: OLD })
   await store.close()
-}, 60_000)
+})
 afterAll(() => rmSync(root, { recursive: true, force: true }))
 
 const dayOf = (seconds: number) => new Date(seconds * 1000).toISOString().slice(0, 10)

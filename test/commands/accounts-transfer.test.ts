@@ -20,9 +20,6 @@ const ROOT = join(import.meta.dirname, '../..')
 const folder = mkdtempSync(join(tmpdir(), 'usher-transfer-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-/** Test options: some commands take time. */
-const SLOW = { timeout: 60_000 }
-
 /** A new installation, and a function that runs its commands. */
 function installation() {
   const home = mkdtempSync(join(folder, 'home-'))
@@ -51,59 +48,48 @@ const read = (jsonl: string): { username: string; password_hash?: string }[] =>
     .map(line => JSON.parse(line))
 const sorted = (jsonl: string) => read(jsonl).toSorted((a, b) => (a.username < b.username ? -1 : 1))
 
-test(
-  'an import has the same subjects, hashes, dates and disabled accounts as the export',
-  SLOW,
-  async () => {
-    const [here, there] = [installation(), installation()]
-    const { stdout: id } = await here.usher(
-      'accounts add --username ada --password-stdin',
-      PASSWORD,
-    )
-    await here.usher('accounts add --username grace --name Grace\u2028Hopper --email g@example.org')
-    await here.usher('accounts disable grace')
-    await here.usher('accounts add --username edsger --must-change')
-    const given = await here.usher('accounts export')
-    expect(given.stderr).toContain('password hashes')
-    expect(read(given.stdout)).toHaveLength(3)
-    expect(given.stdout).toContain('"change_password_by":')
-    expect(given.stdout).toContain(id.trim())
-    expect(given.stdout).toContain('$argon2id$')
-    const taken = await there.usher('accounts import', given.stdout)
-    expect(taken).toMatchObject({ code: 0, stdout: '' })
-    expect(taken.stderr).toContain(
-      'Accounts added: 3. Accounts that existed and stay as they are: 0.',
-    )
-    expect(sorted((await there.usher('accounts export')).stdout)).toEqual(sorted(given.stdout))
-  },
-)
+test('an import has the same subjects, hashes, dates and disabled accounts as the export', async () => {
+  const [here, there] = [installation(), installation()]
+  const { stdout: id } = await here.usher('accounts add --username ada --password-stdin', PASSWORD)
+  await here.usher('accounts add --username grace --name Grace\u2028Hopper --email g@example.org')
+  await here.usher('accounts disable grace')
+  await here.usher('accounts add --username edsger --must-change')
+  const given = await here.usher('accounts export')
+  expect(given.stderr).toContain('password hashes')
+  expect(read(given.stdout)).toHaveLength(3)
+  expect(given.stdout).toContain('"change_password_by":')
+  expect(given.stdout).toContain(id.trim())
+  expect(given.stdout).toContain('$argon2id$')
+  const taken = await there.usher('accounts import', given.stdout)
+  expect(taken).toMatchObject({ code: 0, stdout: '' })
+  expect(taken.stderr).toContain(
+    'Accounts added: 3. Accounts that existed and stay as they are: 0.',
+  )
+  expect(sorted((await there.usher('accounts export')).stdout)).toEqual(sorted(given.stdout))
+})
 
-test(
-  'an import and an export of 10,000 accounts report progress on a terminal only',
-  SLOW,
-  async () => {
-    const { usher, onTerminal } = installation()
-    const file = join(folder, 'many.jsonl')
-    const many = Array.from({ length: 10_000 }, (_, i) => ({ username: `user-${i}` }))
-    writeFileSync(file, lines(...many))
-    expect(await onTerminal(`accounts import ${file}`)).toMatch(
-      /^10000 lines read …\r\nAccounts added: 10000\./,
-    )
-    const given = await usher('accounts export')
-    expect(given.stderr).not.toContain('…')
-    expect(new Set(read(given.stdout).map(({ username }) => username)).size).toBe(10_000)
-    const out = join(folder, 'exported.jsonl')
-    const shown = await onTerminal('accounts export', `> ${out}`)
-    expect(shown).toMatch(/10000 accounts read …\r\n$/)
-    expect(sorted(readFileSync(out, 'utf8'))).toEqual(sorted(given.stdout))
-    const again = await usher(`accounts import ${file}`)
-    expect(again.stderr).toBe(
-      'Accounts added: 0. Accounts that existed and stay as they are: 10000.\n',
-    )
-  },
-)
+test('an import and an export of 10,000 accounts report progress on a terminal only', async () => {
+  const { usher, onTerminal } = installation()
+  const file = join(folder, 'many.jsonl')
+  const many = Array.from({ length: 10_000 }, (_, i) => ({ username: `user-${i}` }))
+  writeFileSync(file, lines(...many))
+  expect(await onTerminal(`accounts import ${file}`)).toMatch(
+    /^10000 lines read …\r\nAccounts added: 10000\./,
+  )
+  const given = await usher('accounts export')
+  expect(given.stderr).not.toContain('…')
+  expect(new Set(read(given.stdout).map(({ username }) => username)).size).toBe(10_000)
+  const out = join(folder, 'exported.jsonl')
+  const shown = await onTerminal('accounts export', `> ${out}`)
+  expect(shown).toMatch(/10000 accounts read …\r\n$/)
+  expect(sorted(readFileSync(out, 'utf8'))).toEqual(sorted(given.stdout))
+  const again = await usher(`accounts import ${file}`)
+  expect(again.stderr).toBe(
+    'Accounts added: 0. Accounts that existed and stay as they are: 10000.\n',
+  )
+})
 
-test('importing twice changes nothing, by id or else by username', SLOW, async () => {
+test('importing twice changes nothing, by id or else by username', async () => {
   const { usher } = installation()
   const ada = { username: 'ada', id: `usr_${'a'.repeat(26)}`, name: 'Ada' }
   await usher('accounts import', lines(ada, { username: 'alan' }))
@@ -116,47 +102,43 @@ test('importing twice changes nothing, by id or else by username', SLOW, async (
   expect((await usher('accounts export')).stdout).toBe(before)
 })
 
-test(
-  'each invalid line is reported by number and reason, without its content; the others are imported',
-  SLOW,
-  async () => {
-    const { usher } = installation()
-    const file = join(folder, 'mixed.jsonl')
-    const secret = 'a-hash-that-nobody-should-see'
-    const written = [
-      `\uFEFF${JSON.stringify({ username: 'ada' })}\r`,
-      `{"password_hash": "${secret}"`,
-      '',
-      JSON.stringify({ username: 'grace', password_hash: secret }),
-      JSON.stringify({ username: 'grace', password: secret }),
-      JSON.stringify({ username: 'grace', password_hash: `$2b$31$${'a'.repeat(53)}` }),
-      JSON.stringify({ username: 'Ada', id: `usr_${'b'.repeat(26)}` }),
-      JSON.stringify({ username: 'alan', e_mail: 'alan@example.org' }),
-      JSON.stringify({ username: 'alan' }),
-    ]
-    writeFileSync(file, written.join('\n'))
-    await usher('accounts add --username ada')
-    const { stderr, code } = await usher(`accounts import ${file}`)
-    expect(code).toBe(1)
-    expect(stderr).not.toContain(secret)
-    expect(stderr.trim().split('\n')).toEqual([
-      'line 2: is not JSON: one object a line, and nothing else',
-      'line 4: password_hash: is no hash of a known kind: argon2, bcrypt, scrypt or PBKDF2',
-      'line 5: password: unknown key; a hash stands in password_hash',
-      'line 6: password_hash: takes too long to check, or too much memory',
-      'line 7: This username is taken.',
-      'line 8: e_mail: unknown key; did you mean email?',
-      'Accounts added: 1. Accounts that existed and stay as they are: 1.',
-      'Lines not imported: 6. Fix them, and run it again.',
-    ])
-    expect(sorted((await usher('accounts export')).stdout)).toMatchObject([
-      { username: 'ada' },
-      { username: 'alan' },
-    ])
-  },
-)
+test('each invalid line is reported by number and reason, without its content; the others are imported', async () => {
+  const { usher } = installation()
+  const file = join(folder, 'mixed.jsonl')
+  const secret = 'a-hash-that-nobody-should-see'
+  const written = [
+    `\uFEFF${JSON.stringify({ username: 'ada' })}\r`,
+    `{"password_hash": "${secret}"`,
+    '',
+    JSON.stringify({ username: 'grace', password_hash: secret }),
+    JSON.stringify({ username: 'grace', password: secret }),
+    JSON.stringify({ username: 'grace', password_hash: `$2b$31$${'a'.repeat(53)}` }),
+    JSON.stringify({ username: 'Ada', id: `usr_${'b'.repeat(26)}` }),
+    JSON.stringify({ username: 'alan', e_mail: 'alan@example.org' }),
+    JSON.stringify({ username: 'alan' }),
+  ]
+  writeFileSync(file, written.join('\n'))
+  await usher('accounts add --username ada')
+  const { stderr, code } = await usher(`accounts import ${file}`)
+  expect(code).toBe(1)
+  expect(stderr).not.toContain(secret)
+  expect(stderr.trim().split('\n')).toEqual([
+    'line 2: is not JSON: one object a line, and nothing else',
+    'line 4: password_hash: is no hash of a known kind: argon2, bcrypt, scrypt or PBKDF2',
+    'line 5: password: unknown key; a hash stands in password_hash',
+    'line 6: password_hash: takes too long to check, or too much memory',
+    'line 7: This username is taken.',
+    'line 8: e_mail: unknown key; did you mean email?',
+    'Accounts added: 1. Accounts that existed and stay as they are: 1.',
+    'Lines not imported: 6. Fix them, and run it again.',
+  ])
+  expect(sorted((await usher('accounts export')).stdout)).toMatchObject([
+    { username: 'ada' },
+    { username: 'alan' },
+  ])
+})
 
-test('a missing file, two files, and a file without lines are refused', SLOW, async () => {
+test('a missing file, two files, and a file without lines are refused', async () => {
   const { usher } = installation()
   expect(await usher('accounts import no.jsonl')).toMatchObject({
     code: 1,
@@ -168,77 +150,69 @@ test('a missing file, two files, and a file without lines are refused', SLOW, as
   expect(endless.stderr).toContain('one object a line')
 })
 
-test(
-  'a hash that cannot be verified is refused, and a user with a valid one signs in',
-  SLOW,
-  async () => {
-    const { usher, store } = installation()
-    const digest = 'A'.repeat(43)
-    const hopeless = [
-      `$argon2id$v=19$m=15,t=1,p=2$c29tZXNhbHQ$${digest}`,
-      `$argon2id$v=19$m=65536,t=2,p=1$eA$${digest}`,
-      `$argon2id$v=19$m=65536,t=2,p=1$c29tZX.hbHQ$${digest}`,
-      `$scrypt$ln=17,r=1,p=1$c29tZXNhbHQ$${digest}`,
-    ]
-    const right = await argon2(PASSWORD, { memoryCost: 32, parallelism: 4, timeCost: 1 })
-    const users = [...hopeless, right].map((password_hash, i) => ({
-      username: `user-${i}`,
-      password_hash,
-    }))
-    const { code, stderr } = await usher('accounts import', lines(...users))
-    expect(code).toBe(1)
-    expect(stderr.match(/^line [1-4]: password_hash: can never be checked/gm)).toHaveLength(4)
-    expect(stderr).toContain('Accounts added: 1.')
-    const service = await startUsher({ store })
-    for (const { username } of users) {
-      const browser = new Browser(service.issuer)
-      await browser.open('/account')
-      await browser.submit(credentials(username))
-      const isIn = username === 'user-4'
-      expect(browser.page.status, username).toBe(isIn ? 200 : 400)
-      expect(browser.heading, username).toBe(isIn ? 'Your account' : 'Sign in')
-    }
-    await service.close()
-  },
-)
+test('a hash that cannot be verified is refused, and a user with a valid one signs in', async () => {
+  const { usher, store } = installation()
+  const digest = 'A'.repeat(43)
+  const hopeless = [
+    `$argon2id$v=19$m=15,t=1,p=2$c29tZXNhbHQ$${digest}`,
+    `$argon2id$v=19$m=65536,t=2,p=1$eA$${digest}`,
+    `$argon2id$v=19$m=65536,t=2,p=1$c29tZX.hbHQ$${digest}`,
+    `$scrypt$ln=17,r=1,p=1$c29tZXNhbHQ$${digest}`,
+  ]
+  const right = await argon2(PASSWORD, { memoryCost: 32, parallelism: 4, timeCost: 1 })
+  const users = [...hopeless, right].map((password_hash, i) => ({
+    username: `user-${i}`,
+    password_hash,
+  }))
+  const { code, stderr } = await usher('accounts import', lines(...users))
+  expect(code).toBe(1)
+  expect(stderr.match(/^line [1-4]: password_hash: can never be checked/gm)).toHaveLength(4)
+  expect(stderr).toContain('Accounts added: 1.')
+  const service = await startUsher({ store })
+  for (const { username } of users) {
+    const browser = new Browser(service.issuer)
+    await browser.open('/account')
+    await browser.submit(credentials(username))
+    const isIn = username === 'user-4'
+    expect(browser.page.status, username).toBe(isIn ? 200 : 400)
+    expect(browser.heading, username).toBe(isIn ? 'Your account' : 'Sign in')
+  }
+  await service.close()
+})
 
-test(
-  'users with hashes of other systems sign in and get an argon2id hash, and every failure takes the same time',
-  SLOW,
-  async () => {
-    const { usher, store } = installation()
-    const b64 = (bytes: Buffer) => bytes.toString('base64').replaceAll('=', '')
-    const salt = randomBytes(16)
-    const scrypt = b64(scryptSync(PASSWORD, salt, 32, { N: 2 ** 14, r: 8, p: 1 }))
-    const users = [
-      { username: 'ada', password_hash: await bcrypt(PASSWORD, 10) },
-      { username: 'grace', password_hash: `$scrypt$ln=14,r=8,p=1$${b64(salt)}$${scrypt}` },
-      { username: 'alan', password_hash: `$pbkdf2-sha256$1$${b64(salt)}$${b64(pbkdf2Once(salt))}` },
-    ]
-    await usher('accounts import', lines(...users))
-    const service = await startUsher({ store, failureTimes: {} })
-    const signIn = async (username: string, password: string) => {
-      const browser = new Browser(service.issuer)
-      await browser.open('/account')
-      const started = performance.now()
-      await browser.submit(credentials(username, password))
-      return { heading: browser.heading, took: performance.now() - started }
-    }
-    const failures = ['ada', 'nobody', 'alan'].map(name => signIn(name, 'not the password'))
-    for (const { heading, took } of await Promise.all(failures)) {
-      expect(heading).toBe('Sign in')
-      expect(took).toBeGreaterThan(990)
-    }
-    for (const { username, password_hash } of users) {
-      expect(await signIn(username, PASSWORD)).toMatchObject({ heading: 'Your account' })
-      const { password } = (await service.directory.findByUsername(username)) ?? {}
-      expect(password).toMatch(/^\$argon2id\$/)
-      expect(password).not.toBe(password_hash)
-      expect(await signIn(username, PASSWORD)).toMatchObject({ heading: 'Your account' })
-    }
-    await service.close()
-  },
-)
+test('users with hashes of other systems sign in and get an argon2id hash, and every failure takes the same time', async () => {
+  const { usher, store } = installation()
+  const b64 = (bytes: Buffer) => bytes.toString('base64').replaceAll('=', '')
+  const salt = randomBytes(16)
+  const scrypt = b64(scryptSync(PASSWORD, salt, 32, { N: 2 ** 14, r: 8, p: 1 }))
+  const users = [
+    { username: 'ada', password_hash: await bcrypt(PASSWORD, 10) },
+    { username: 'grace', password_hash: `$scrypt$ln=14,r=8,p=1$${b64(salt)}$${scrypt}` },
+    { username: 'alan', password_hash: `$pbkdf2-sha256$1$${b64(salt)}$${b64(pbkdf2Once(salt))}` },
+  ]
+  await usher('accounts import', lines(...users))
+  const service = await startUsher({ store, failureTimes: {} })
+  const signIn = async (username: string, password: string) => {
+    const browser = new Browser(service.issuer)
+    await browser.open('/account')
+    const started = performance.now()
+    await browser.submit(credentials(username, password))
+    return { heading: browser.heading, took: performance.now() - started }
+  }
+  const failures = ['ada', 'nobody', 'alan'].map(name => signIn(name, 'not the password'))
+  for (const { heading, took } of await Promise.all(failures)) {
+    expect(heading).toBe('Sign in')
+    expect(took).toBeGreaterThan(990)
+  }
+  for (const { username, password_hash } of users) {
+    expect(await signIn(username, PASSWORD)).toMatchObject({ heading: 'Your account' })
+    const { password } = (await service.directory.findByUsername(username)) ?? {}
+    expect(password).toMatch(/^\$argon2id\$/)
+    expect(password).not.toBe(password_hash)
+    expect(await signIn(username, PASSWORD)).toMatchObject({ heading: 'Your account' })
+  }
+  await service.close()
+})
 
 /** RFC 8018 §5.2, with one iteration and one block. */
 const pbkdf2Once = (salt: Buffer) =>
@@ -247,7 +221,7 @@ const pbkdf2Once = (salt: Buffer) =>
     .update(Buffer.from([0, 0, 0, 1]))
     .digest()
 
-test('a table is imported, and invited: a link for each new account', SLOW, async () => {
+test('a table is imported, and invited: a link for each new account', async () => {
   const { usher } = installation()
   const table = 'username;groups\nada;finance,board\n"bad name";\ngrace;\n'
   const imported = await usher('accounts import', table)
@@ -266,7 +240,7 @@ test('a table is imported, and invited: a link for each new account', SLOW, asyn
   expect(missing).toMatchObject({ code: 1, stderr: 'File nowhere.csv not found.\n' })
 })
 
-test('addresses that are shared or not confirmed are named', SLOW, async () => {
+test('addresses that are shared or not confirmed are named', async () => {
   const { usher } = installation()
   const SHARED = /eve: ada has the address ada@example\.org, too/
   await usher('accounts add --username ada --email ada@example.org')
@@ -293,7 +267,7 @@ test('addresses that are shared or not confirmed are named', SLOW, async () => {
   expect(imported.stderr).not.toContain('has the address')
 })
 
-test('a table may have a column attributes with JSON, beside others', SLOW, async () => {
+test('a table may have a column attributes with JSON, beside others', async () => {
   const { usher } = installation()
   const table =
     'username,attributes,groups\nada,"{""dept"":""x"",""groups"":""y""}",board\neve,x,board\n'
@@ -303,7 +277,7 @@ test('a table may have a column attributes with JSON, beside others', SLOW, asyn
   expect(shown.attributes).toEqual({ dept: 'x', groups: ['board'] })
 })
 
-test('an exported line has no character that acts on a terminal', SLOW, async () => {
+test('an exported line has no character that acts on a terminal', async () => {
   const { usher } = installation()
   const attributes = { note: '\u009b31m \u202e ü' }
   await usher('accounts import', lines({ username: 'ada', attributes }))

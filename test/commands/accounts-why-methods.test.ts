@@ -1,7 +1,7 @@
 // `accounts why` asks by which methods users sign in: `sign_in` of usher.yaml, and the client file.
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Operated, SLOW, startOperated } from '../support/operated.ts'
+import { type Operated, startOperated } from '../support/operated.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { ADA, CLIENTS } from '../support/usher.ts'
 
@@ -42,7 +42,7 @@ afterAll(() => operated.close())
 
 const why = async (words: string) => (await operated.usher(`accounts why ${words}`)).stdout
 
-test('a password is no way to sign in where sign_in.methods does not have it', SLOW, async () => {
+test('a password is no way to sign in where sign_in.methods does not have it', async () => {
   const { code, stdout } = await operated.usher('accounts why ada')
   expect(code).toBe(1)
   expect(stdout).toMatch(
@@ -53,30 +53,26 @@ test('a password is no way to sign in where sign_in.methods does not have it', S
   expect(await why('edith')).toBe(`Nothing prevents a sign-in at corp (${ISSUER}).\n`)
 })
 
-test('an issuer that links accounts by their address is a way to sign in', SLOW, async () => {
+test('an issuer that links accounts by their address is a way to sign in', async () => {
   expect(await why('grace')).toBe(
     `Nothing prevents a sign-in at staff (${BY_EMAIL.issuer}), which links the account by its address.\n`,
   )
 })
 
-test('with a client, its require_sign_in is the only method', SLOW, async () => {
+test('with a client, its require_sign_in is the only method', async () => {
   expect(await why('edith --client corp')).toBe(`Nothing prevents a sign-in at corp (${ISSUER}).\n`)
   const { stdout, stderr } = await operated.usher('accounts why grace --client corp')
   expect(stdout).toMatch(/allowed here: corp\n.*; or require_sign_in in the file of corp\n$/)
   expect(stderr).toBe('The account cannot sign in to corp at the moment.\n')
 })
 
-test(
-  'with a client, a second factor that it needs and the account lacks is said',
-  SLOW,
-  async () => {
-    const missing = 'A second factor is required, and the account has none'
-    expect(await why('edith')).not.toContain(missing)
-    expect(await why('edith --client two')).toContain(missing)
-  },
-)
+test('with a client, a second factor that it needs and the account lacks is said', async () => {
+  const missing = 'A second factor is required, and the account has none'
+  expect(await why('edith')).not.toContain(missing)
+  expect(await why('edith --client two')).toContain(missing)
+})
 
-test('config explain names the methods of the sign-in to a client', SLOW, async () => {
+test('config explain names the methods of the sign-in to a client', async () => {
   const explained = async (id: string) =>
     JSON.parse((await operated.usher(`config explain ${id} --json`)).stdout)
   expect(await explained('corp')).toMatchObject({ sign_in: ['corp'] })

@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { accountCounter, networkCounter } from '../../src/sign-in/authentication.ts'
 import { Browser } from '../support/browser.ts'
-import { type Operated, SLOW, startOperated } from '../support/operated.ts'
+import { type Operated, startOperated } from '../support/operated.ts'
 import { credentials } from '../support/people.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { ADA } from '../support/usher.ts'
@@ -20,32 +20,28 @@ afterAll(() => operated.close())
 
 const why = async (words: string) => (await operated.usher(`accounts why ${words}`)).stdout
 
-test(
-  'accounts why reports the problem of the account, and the command that fixes it',
-  SLOW,
-  async () => {
-    expect(await operated.usher('accounts why ada')).toMatchObject({
-      code: 0,
-      stdout: 'Nothing prevents a sign-in with the right password.\n',
-    })
-    expect(await why(ADA.email)).toBe('Nothing prevents a sign-in with the right password.\n')
-    expect(await why('nobody')).toContain('no account has this username or id. ')
-    await operated.usher('accounts disable grace')
-    const { stdout: text, code, stderr } = await operated.usher('accounts why grace')
-    expect({ code, stderr }).toEqual({
-      code: 1,
-      stderr: 'The account cannot sign in at the moment.\n',
-    })
-    expect(text).toMatch(/^the account is disabled\n {2}→ .* accounts enable usr_\w+\n/)
-    expect(text).toMatch(
-      /\nthe account has no password\n {2}→ .* accounts password-link usr_\w+, or .*\n$/,
-    )
-    const { reasons } = JSON.parse(await why('grace --json'))
-    expect(reasons).toMatchObject([{ reason: 'disabled' }, { reason: 'no_password' }])
-  },
-)
+test('accounts why reports the problem of the account, and the command that fixes it', async () => {
+  expect(await operated.usher('accounts why ada')).toMatchObject({
+    code: 0,
+    stdout: 'Nothing prevents a sign-in with the right password.\n',
+  })
+  expect(await why(ADA.email)).toBe('Nothing prevents a sign-in with the right password.\n')
+  expect(await why('nobody')).toContain('no account has this username or id. ')
+  await operated.usher('accounts disable grace')
+  const { stdout: text, code, stderr } = await operated.usher('accounts why grace')
+  expect({ code, stderr }).toEqual({
+    code: 1,
+    stderr: 'The account cannot sign in at the moment.\n',
+  })
+  expect(text).toMatch(/^the account is disabled\n {2}→ .* accounts enable usr_\w+\n/)
+  expect(text).toMatch(
+    /\nthe account has no password\n {2}→ .* accounts password-link usr_\w+, or .*\n$/,
+  )
+  const { reasons } = JSON.parse(await why('grace --json'))
+  expect(reasons).toMatchObject([{ reason: 'disabled' }, { reason: 'no_password' }])
+})
 
-test('accounts why reports where an account without a password signs in', SLOW, async () => {
+test('accounts why reports where an account without a password signs in', async () => {
   const issuer = 'https://sso.example.org'
   const links = [{ issuer, subject: 'edith' }]
   const edith = { username: 'edith', email_verified: false, attributes: {}, enabled: true, links }
@@ -64,42 +60,34 @@ test('accounts why reports where an account without a password signs in', SLOW, 
 const attempts = (counter: string) =>
   operated.service.records.of('Attempts').change(counter, () => ({ count: 40, at: Date.now() }))
 
-test(
-  'accounts why reports until when an account is throttled, and counts no attempt',
-  SLOW,
-  async () => {
-    const ada = await operated.service.directory.findByUsername(ADA.username)
-    await attempts(accountCounter(ada?.id ?? ''))
-    const before = JSON.parse(await why('ada --json'))
-    expect(before.reasons).toMatchObject([{ reason: 'throttled', until: expect.any(Number) }])
-    expect(before.reasons[0].until).toBeGreaterThan(Date.now() / 1000)
-    expect(await why('ada')).toMatch(
-      /^throttled from every network, except .*, until \S+Z\n {2}→ wait/,
-    )
-    expect(JSON.parse(await why('ada --json'))).toEqual(before)
-    const browser = new Browser(operated.service.issuer)
-    await browser.open('/account')
-    await browser.submit(credentials(ADA.username))
-    expect(browser.heading).toBe('Sign in')
-  },
-)
+test('accounts why reports until when an account is throttled, and counts no attempt', async () => {
+  const ada = await operated.service.directory.findByUsername(ADA.username)
+  await attempts(accountCounter(ada?.id ?? ''))
+  const before = JSON.parse(await why('ada --json'))
+  expect(before.reasons).toMatchObject([{ reason: 'throttled', until: expect.any(Number) }])
+  expect(before.reasons[0].until).toBeGreaterThan(Date.now() / 1000)
+  expect(await why('ada')).toMatch(
+    /^throttled from every network, except .*, until \S+Z\n {2}→ wait/,
+  )
+  expect(JSON.parse(await why('ada --json'))).toEqual(before)
+  const browser = new Browser(operated.service.issuer)
+  await browser.open('/account')
+  await browser.submit(credentials(ADA.username))
+  expect(browser.heading).toBe('Sign in')
+})
 
-test(
-  'accounts why with an IP address reports whether that network is throttled',
-  SLOW,
-  async () => {
-    const counter = { count: 500, at: Date.now() + 60_000 }
-    await operated.service.records.of('Attempts').change(networkCounter('192.0.2.7'), () => counter)
-    expect(await why('ada --ip 192.0.2.9')).toContain(
-      'throttled from the network of 192.0.2.9, until',
-    )
-    expect(await why('ada --ip 198.51.100.7')).not.toContain('the network of')
-    const wrong = await operated.usher('accounts why ada --ip nowhere')
-    expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('--ip takes an IP') })
-  },
-)
+test('accounts why with an IP address reports whether that network is throttled', async () => {
+  const counter = { count: 500, at: Date.now() + 60_000 }
+  await operated.service.records.of('Attempts').change(networkCounter('192.0.2.7'), () => counter)
+  expect(await why('ada --ip 192.0.2.9')).toContain(
+    'throttled from the network of 192.0.2.9, until',
+  )
+  expect(await why('ada --ip 198.51.100.7')).not.toContain('the network of')
+  const wrong = await operated.usher('accounts why ada --ip nowhere')
+  expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('--ip takes an IP') })
+})
 
-test('a temporary password is printed once, and its expiry is shown', SLOW, async () => {
+test('a temporary password is printed once, and its expiry is shown', async () => {
   const added = await operated.usher('accounts add --username edsger --must-change')
   const [id, first = ''] = added.stdout.split('\n')
   expect(added).toMatchObject({ code: 0, stderr: '' })
@@ -125,39 +113,35 @@ test('a temporary password is printed once, and its expiry is shown', SLOW, asyn
   expect(await why('edsger')).toBe('Nothing prevents a sign-in with the right password.\n')
 })
 
-test(
-  'accounts invite and accounts password-link print a link, and accounts why says that it is open',
-  SLOW,
-  async () => {
-    const { service } = operated
-    const words =
-      'accounts invite --username barbara --email b@example.org --groups finance,board --for 2d'
-    const invited = await operated.usher(words)
-    const link = invited.stdout.trim()
-    expect(link).toMatch(/^http:\/\/localhost:3000\/welcome\/[\w-]{65}$/)
-    expect(invited.stderr).toMatch(
-      /^With this link, barbara chooses a password\. It works once, until/,
-    )
-    const account = await service.directory.findByUsername('barbara')
-    expect(account).toMatchObject({ attributes: { groups: ['finance', 'board'] }, enabled: true })
-    expect(account?.password).toBeUndefined()
-    const { stdout } = await operated.usher('accounts why barbara')
-    expect(stdout).toContain('the account has no password')
-    expect(stdout).toMatch(/\nThe link for a password is open until \S+Z\.\n$/)
-    const browser = new Browser(service.issuer)
-    await browser.open(new URL(link).pathname)
-    const password = 'another battery, another staple'
-    await browser.submit({ password, repeat: password })
-    expect(await why('barbara')).toBe('Nothing prevents a sign-in with the right password.\n')
-    const made = await operated.usher('accounts password-link barbara --json')
-    expect(made.stderr).toMatch(
-      /^The use of the link replaces the password of barbara, and ends \d sessions? and all tokens; nothing ends before\.\n/,
-    )
-    const again = JSON.parse(made.stdout)
-    expect(Math.abs(again.until - Date.now() / 1000 - 3 * 24 * 3600)).toBeLessThan(120)
-    expect(await why('barbara')).toMatch(/right password\.\nThe link for a password is open until/)
-    expect(JSON.parse(await why('barbara --json')).link_until).toBe(again.until)
-    const wrong = await operated.usher('accounts password-link barbara --for 31d')
-    expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('at most 30 days') })
-  },
-)
+test('accounts invite and accounts password-link print a link, and accounts why says that it is open', async () => {
+  const { service } = operated
+  const words =
+    'accounts invite --username barbara --email b@example.org --groups finance,board --for 2d'
+  const invited = await operated.usher(words)
+  const link = invited.stdout.trim()
+  expect(link).toMatch(/^http:\/\/localhost:3000\/welcome\/[\w-]{65}$/)
+  expect(invited.stderr).toMatch(
+    /^With this link, barbara chooses a password\. It works once, until/,
+  )
+  const account = await service.directory.findByUsername('barbara')
+  expect(account).toMatchObject({ attributes: { groups: ['finance', 'board'] }, enabled: true })
+  expect(account?.password).toBeUndefined()
+  const { stdout } = await operated.usher('accounts why barbara')
+  expect(stdout).toContain('the account has no password')
+  expect(stdout).toMatch(/\nThe link for a password is open until \S+Z\.\n$/)
+  const browser = new Browser(service.issuer)
+  await browser.open(new URL(link).pathname)
+  const password = 'another battery, another staple'
+  await browser.submit({ password, repeat: password })
+  expect(await why('barbara')).toBe('Nothing prevents a sign-in with the right password.\n')
+  const made = await operated.usher('accounts password-link barbara --json')
+  expect(made.stderr).toMatch(
+    /^The use of the link replaces the password of barbara, and ends \d sessions? and all tokens; nothing ends before\.\n/,
+  )
+  const again = JSON.parse(made.stdout)
+  expect(Math.abs(again.until - Date.now() / 1000 - 3 * 24 * 3600)).toBeLessThan(120)
+  expect(await why('barbara')).toMatch(/right password\.\nThe link for a password is open until/)
+  expect(JSON.parse(await why('barbara --json')).link_until).toBe(again.until)
+  const wrong = await operated.usher('accounts password-link barbara --for 31d')
+  expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('at most 30 days') })
+})

@@ -347,7 +347,7 @@ test('keys rotate --now names the announced keys that it replaces', async () => 
   const { stderr } = await usher(['keys', 'rotate', '--now'])
   expect(stderr).toContain('They replace keys that were announced and have never signed: ')
   for (const { kid } of announced) expect(stderr).toContain(kid)
-}, 30_000)
+})
 
 test('without a command it lists all commands; a wrong option shows the usage', async () => {
   const help = await usher([])

@@ -47,9 +47,6 @@ const start = () =>
     USHER_SECRET_FILE: secretFile,
   })
 
-/** Each command starts npm and a process. */
-const SLOW = { timeout: 60_000 }
-
 async function run(script: string, env: NodeJS.ProcessEnv = {}): Promise<string> {
   const words = ['-euo', 'pipefail', '-c', `${block('usher')}${script}`]
   const options = { cwd: folder, env: { ...service.env, ...env } }
@@ -59,7 +56,7 @@ async function run(script: string, env: NodeJS.ProcessEnv = {}): Promise<string>
 const usernames = async () => JSON.stringify(await run('usher accounts list'))
 const add = (username: string) => run(`usher accounts add --username ${username}`)
 
-test('a restored backup contains the accounts of its time, and no later ones', SLOW, async () => {
+test('a restored backup contains the accounts of its time, and no later ones', async () => {
   await add('ada')
   await run(block('backup'))
   await add('grace')
@@ -71,14 +68,14 @@ test('a restored backup contains the accounts of its time, and no later ones', S
   expect(await usernames()).not.toMatch(/grace/)
 })
 
-test('accounts are exported as lines of JSON, and imported from them', SLOW, async () => {
+test('accounts are exported as lines of JSON, and imported from them', async () => {
   const before = await usernames()
   await run(block('transfer'))
   expect(readFileSync(join(folder, 'accounts.jsonl'), 'utf8')).toMatch(/"username":"ada"/)
   expect(await usernames()).toBe(before)
 })
 
-test('status shows the running service, its keys and accounts', SLOW, async () => {
+test('status shows the running service, its keys and accounts', async () => {
   const lines = (await run('usher status')).split('\n')
   const of = (title: string) => lines.find(line => line.startsWith(`${title} `)) ?? ''
   expect(of('issuer')).toContain(service.issuer)
@@ -89,7 +86,7 @@ test('status shows the running service, its keys and accounts', SLOW, async () =
   expect(lines.filter(line => line.length > 110)).toEqual([])
 })
 
-test('accounts are listed by the filters of the page', SLOW, async () => {
+test('accounts are listed by the filters of the page', async () => {
   await run('usher accounts add --username alan --email alan@example.org')
   expect(await run(block('accounts-list'))).toMatch(/^USERNAME .*\n(.*\n)*alan .* no link /)
   expect(readFileSync(join(folder, 'accounts.csv'), 'utf8')).toMatch(
@@ -97,7 +94,7 @@ test('accounts are listed by the filters of the page', SLOW, async () => {
   )
 })
 
-test('every page is written to a folder, in the requested languages', SLOW, async () => {
+test('every page is written to a folder, in the requested languages', async () => {
   await run(block('preview'))
   const index = (name: string) => readFileSync(join(folder, name, 'index.html'), 'utf8')
   expect(index('preview')).toMatch(/fr\//)
@@ -105,7 +102,7 @@ test('every page is written to a folder, in the requested languages', SLOW, asyn
   expect(index('folder')).not.toMatch(/fr\//)
 })
 
-test('signing keys are rotated, and a leaked one is removed from the JWKS', SLOW, async () => {
+test('signing keys are rotated, and a leaked one is removed from the JWKS', async () => {
   expect(await run(block('keys'))).toMatch(/^current .*\n(.*\n)*next /m)
   const jwks = async () => {
     const response = await fetch(`${service.issuer}/api/oauth/jwks`)
@@ -118,48 +115,38 @@ test('signing keys are rotated, and a leaked one is removed from the JWKS', SLOW
   await expect.poll(jwks, { timeout: 15_000 }).not.toContain(leaked)
 })
 
-test(
-  'Redis as documented refuses clients without a password; its user has all necessary permissions',
-  SLOW,
-  async () => {
-    const port = await freePort()
-    const users = join(folder, 'users.acl')
-    writeFileSync(users, '')
-    // The settings of the page, as it has them.
-    const page = readFileSync(join(ROOT, 'docs/redis.md'), 'utf8')
-    const [, lines = ''] = /^## Server settings\n\n```\n(.*?)```/ms.exec(page) ?? []
-    const settings = lines.replace('/etc/redis/users.acl', users).trim().split('\n')
-    expect(settings).toContain(`aclfile ${users}`)
-    const words = settings.flatMap(line => `--${line}`.split(' '))
-    const redis = await startRedis({ port, settings: words })
-    const acl = block('acl').replaceAll('redis-cli ', `redis-cli -p ${port} `)
-    await run(acl, { PASSWORD: 'engines' })
-    const saved = readFileSync(users, 'utf8')
-    expect(saved).toMatch(/^user default (?!.*nopass)/m)
-    for (const command of [
-      'PING',
-      'GET usher:r:x',
-      'FLUSHALL',
-      'CONFIG GET maxmemory',
-      'ACL LIST',
-    ]) {
-      expect(await run(`redis-cli -p ${port} ${command}`), command).toContain('NOAUTH')
-    }
-    await redis.kill()
-    await redis.start()
-    expect(await run(`redis-cli -p ${port} PING`)).toContain('NOAUTH')
-    await service.stop()
-    const USHER_STORE_NEW = `redis://usher:engines@127.0.0.1:${port}`
-    await run(block('copy'), { USHER_STORE_NEW })
-    const moved = { USHER_STORE: USHER_STORE_NEW }
-    expect(await run('usher doctor', moved)).toMatch(
-      /✓ eviction.*\n(.*\n)*✓ replicas.*\n(.*\n)*✓ access/,
-    )
-    expect(await run('usher accounts list', moved)).toMatch(/ada/)
-    service = await startService({ ...moved, USHER_SECRET_FILE: secretFile })
-    expect((await fetch(`${service.issuer}/readyz`)).status).toBe(200)
-    await service.stop()
-    await redis.stop()
-    service = await start()
-  },
-)
+test('Redis as documented refuses clients without a password; its user has all necessary permissions', async () => {
+  const port = await freePort()
+  const users = join(folder, 'users.acl')
+  writeFileSync(users, '')
+  // The settings of the page, as it has them.
+  const page = readFileSync(join(ROOT, 'docs/redis.md'), 'utf8')
+  const [, lines = ''] = /^## Server settings\n\n```\n(.*?)```/ms.exec(page) ?? []
+  const settings = lines.replace('/etc/redis/users.acl', users).trim().split('\n')
+  expect(settings).toContain(`aclfile ${users}`)
+  const words = settings.flatMap(line => `--${line}`.split(' '))
+  const redis = await startRedis({ port, settings: words })
+  const acl = block('acl').replaceAll('redis-cli ', `redis-cli -p ${port} `)
+  await run(acl, { PASSWORD: 'engines' })
+  const saved = readFileSync(users, 'utf8')
+  expect(saved).toMatch(/^user default (?!.*nopass)/m)
+  for (const command of ['PING', 'GET usher:r:x', 'FLUSHALL', 'CONFIG GET maxmemory', 'ACL LIST']) {
+    expect(await run(`redis-cli -p ${port} ${command}`), command).toContain('NOAUTH')
+  }
+  await redis.kill()
+  await redis.start()
+  expect(await run(`redis-cli -p ${port} PING`)).toContain('NOAUTH')
+  await service.stop()
+  const USHER_STORE_NEW = `redis://usher:engines@127.0.0.1:${port}`
+  await run(block('copy'), { USHER_STORE_NEW })
+  const moved = { USHER_STORE: USHER_STORE_NEW }
+  expect(await run('usher doctor', moved)).toMatch(
+    /✓ eviction.*\n(.*\n)*✓ replicas.*\n(.*\n)*✓ access/,
+  )
+  expect(await run('usher accounts list', moved)).toMatch(/ada/)
+  service = await startService({ ...moved, USHER_SECRET_FILE: secretFile })
+  expect((await fetch(`${service.issuer}/readyz`)).status).toBe(200)
+  await service.stop()
+  await redis.stop()
+  service = await start()
+})

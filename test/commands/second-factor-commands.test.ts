@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { runUsher } from '../support/command.ts'
 import { addApp, atFactor, factorsOf } from '../support/factors.ts'
-import { type Operated, SLOW, startOperated } from '../support/operated.ts'
+import { type Operated, startOperated } from '../support/operated.ts'
 import { credentials, isSignedIn, words } from '../support/people.ts'
 import { ADA, GRACE } from '../support/usher.ts'
 
@@ -27,7 +27,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 
-test('accounts factors lists without secrets, and removes one', SLOW, async () => {
+test('accounts factors lists without secrets, and removes one', async () => {
   const { secret, browser } = await addApp(operated.service, 'ada')
   await browser.submit({ name: 'my phone' })
   const { stdout } = await operated.usher('accounts factors ada')
@@ -52,7 +52,7 @@ test('accounts factors lists without secrets, and removes one', SLOW, async () =
   expect((await factorsOf(operated.service, ada)).factors).toEqual([])
 })
 
-test('config explain has the reason of a wrong code', SLOW, async () => {
+test('config explain has the reason of a wrong code', async () => {
   await addApp(operated.service)
   const { browser } = await atFactor(operated.service, 'ada')
   await browser.submit({ code: '000000' })
@@ -61,7 +61,7 @@ test('config explain has the reason of a wrong code', SLOW, async () => {
   expect(stdout).toContain('the one-time code or recovery code was wrong')
 })
 
-test('a backup has the factors, sealed, and a restored store asks for them', SLOW, async () => {
+test('a backup has the factors, sealed, and a restored store asks for them', async () => {
   await operated.usher('accounts factors grace --remove all')
   const { secret, codes } = await addApp(operated.service, 'grace')
   const file = join(folder, 'backup')
@@ -78,43 +78,39 @@ test('a backup has the factors, sealed, and a restored store asks for them', SLO
   expect(stdout).toContain('totp')
 })
 
-test(
-  'accounts password-link --reset-factors removes the factors when the link is used',
-  SLOW,
-  async () => {
-    const opened = await operated.usher('accounts password-link grace --reset-factors --json')
-    expect(opened.stderr).toContain('removes the second factors of grace')
-    expect(opened.stderr).toContain('Second factors: totp; recovery codes: 10.')
-    const grace = await operated.service.directory.findByUsername('grace')
-    const read = () => factorsOf(operated.service, grace?.id ?? '')
-    const path = new URL(JSON.parse(opened.stdout).link).pathname
-    const browser = new Browser(operated.service.issuer)
-    const use = async (at: string, repeat = NEW) => {
-      await browser.open(at)
-      await browser.submit({ password: NEW, repeat })
-    }
-    await use(path, 'another')
-    expect(await read()).toMatchObject({ factors: [{ type: 'totp' }] })
-    // A newer link without the option replaces the one with it, and removes nothing.
-    const { stdout, stderr } = await operated.usher('accounts password-link grace --json')
-    expect(stderr).toMatch(/^It replaces the link that is open until \S.*\.\n/)
-    expect((await browser.open(path)).status).toBe(410)
-    await use(new URL(JSON.parse(stdout).link).pathname)
-    expect(browser.heading).toBe(words('welcome.done_title'))
-    expect(await read()).toMatchObject({ factors: [{ type: 'totp' }] })
-    const reset = await operated.usher('accounts password-link grace --reset-factors --json')
-    await use(new URL(JSON.parse(reset.stdout).link).pathname)
-    expect(browser.heading).toBe(words('welcome.done_title'))
-    expect(await read()).toMatchObject({ factors: [], recovery: [] })
-    const line = operated.service.output.find(text => text.includes('second_factors_reset')) ?? '{}'
-    expect(JSON.parse(line)).toMatchObject({ account: grace?.id, factors: ['totp'] })
-    await browser.open('/account')
-    await browser.submit(credentials('grace', NEW))
-    expect(await isSignedIn(browser)).toBe(true)
-  },
-)
+test('accounts password-link --reset-factors removes the factors when the link is used', async () => {
+  const opened = await operated.usher('accounts password-link grace --reset-factors --json')
+  expect(opened.stderr).toContain('removes the second factors of grace')
+  expect(opened.stderr).toContain('Second factors: totp; recovery codes: 10.')
+  const grace = await operated.service.directory.findByUsername('grace')
+  const read = () => factorsOf(operated.service, grace?.id ?? '')
+  const path = new URL(JSON.parse(opened.stdout).link).pathname
+  const browser = new Browser(operated.service.issuer)
+  const use = async (at: string, repeat = NEW) => {
+    await browser.open(at)
+    await browser.submit({ password: NEW, repeat })
+  }
+  await use(path, 'another')
+  expect(await read()).toMatchObject({ factors: [{ type: 'totp' }] })
+  // A newer link without the option replaces the one with it, and removes nothing.
+  const { stdout, stderr } = await operated.usher('accounts password-link grace --json')
+  expect(stderr).toMatch(/^It replaces the link that is open until \S.*\.\n/)
+  expect((await browser.open(path)).status).toBe(410)
+  await use(new URL(JSON.parse(stdout).link).pathname)
+  expect(browser.heading).toBe(words('welcome.done_title'))
+  expect(await read()).toMatchObject({ factors: [{ type: 'totp' }] })
+  const reset = await operated.usher('accounts password-link grace --reset-factors --json')
+  await use(new URL(JSON.parse(reset.stdout).link).pathname)
+  expect(browser.heading).toBe(words('welcome.done_title'))
+  expect(await read()).toMatchObject({ factors: [], recovery: [] })
+  const line = operated.service.output.find(text => text.includes('second_factors_reset')) ?? '{}'
+  expect(JSON.parse(line)).toMatchObject({ account: grace?.id, factors: ['totp'] })
+  await browser.open('/account')
+  await browser.submit(credentials('grace', NEW))
+  expect(await isSignedIn(browser)).toBe(true)
+})
 
-test('accounts factors --remove all, and accounts remove, leave nothing', SLOW, async () => {
+test('accounts factors --remove all, and accounts remove, leave nothing', async () => {
   const opened = await atFactor(operated.service, 'ada')
   expect(await isSignedIn(opened.browser)).toBe(false)
   const { stderr } = await operated.usher('accounts factors ada --remove all')

@@ -97,7 +97,7 @@ describe.each([
     expect((await userinfo(after, again.access_token)).body).toMatchObject({ sub: ada.id })
     expect(await after.consents.find(ada.id, 'web')).toMatchObject({ client_id: 'web' })
     await after.close()
-  }, 30_000)
+  })
 })
 
 test('second factors are restored, and no code that was used is valid again', async () => {
@@ -159,13 +159,13 @@ describe('a backup replaces', () => {
     await replaced(file, store, 'has more records: 5, and the new backup 3')
     await usher(['accounts', 'add', '--username', 'alan'], store)
     expect(await usher(['store', 'backup', file], store)).toMatchObject({ code: 0 })
-  }, 60_000)
+  })
 
   test('one of another installation only with --overwrite, however small', async () => {
     const { file } = await backedUp('ada')
     const { store } = await backedUp('ada', 'grace', 'alan')
     await replaced(file, store, 'is a backup of another installation')
-  }, 60_000)
+  })
 
   test('a file that is no backup, or not all of one, only with --overwrite', async () => {
     const { store, file, content } = await backedUp('ada')
@@ -173,7 +173,7 @@ describe('a backup replaces', () => {
       writeFileSync(file, other)
       await replaced(file, store, 'is no backup of Usher, or not all of one')
     }
-  }, 60_000)
+  })
 
   test('an empty file, and a backup from before a change of the secret', async () => {
     const { store, file } = await backedUp('ada')
@@ -183,7 +183,7 @@ describe('a backup replaces', () => {
     expect(await usher(['store', 'backup', file], store, env)).toMatchObject({ code: 0 })
     writeFileSync(file, '')
     expect(await usher(['store', 'backup', file], store, env)).toMatchObject({ code: 0 })
-  }, 60_000)
+  })
 })
 
 /** Arguments of the commands that need some. */
@@ -260,7 +260,7 @@ test('a store that has lost its generated secret does not get another one', asyn
     expect(stderr).toContain(`${secret} is missing`)
     expect(existsSync(secret)).toBe(false)
   }
-}, 30_000)
+})
 
 /** A backup of every record in a store, as earlier versions wrote it. */
 async function backupOfAll(location: string): Promise<string> {
@@ -322,7 +322,7 @@ describe.each([
     })
     expect(await after.directory.find(ada.id)).toMatchObject({ username: ADA.username })
     await after.close()
-  }, 60_000)
+  })
 })
 
 test('a record that no secret decrypts is left out of a backup, which then fails, and prevents a restore', async () => {
@@ -339,7 +339,7 @@ test('a record that no secret decrypts is left out of a backup, which then fails
   const refused = await usher(['store', 'restore', await backupOfAll(location)], `sqlite:${path}`)
   expect(refused).toMatchObject({ code: 1 })
   expect(existsSync(path)).toBe(false)
-}, 60_000)
+})
 
 test('a backup follows no link at FILE.partial, and only its owner can read the file', async () => {
   const [location, file, other] = [`sqlite:${newFile()}`, newFile(), newFile()]
@@ -355,7 +355,7 @@ test('a backup follows no link at FILE.partial, and only its owner can read the 
     expect(statSync(file).mode & 0o777).toBe(0o600)
     expect(readdirSync(dirname(file))).toEqual(['file'])
   }
-}, 30_000)
+})
 
 test('a restore does not repeat audit events of the command line', async () => {
   const [from, to, file] = [`sqlite:${newFile()}`, `sqlite:${newFile()}`, newFile()]
@@ -371,7 +371,7 @@ test('a restore does not repeat audit events of the command line', async () => {
   }
   expect(await events(from)).toEqual(['account_added'])
   expect(await events(to)).toEqual([])
-}, 30_000)
+})
 
 describe('a restore is refused, with nothing written,', () => {
   let file: string
@@ -381,7 +381,7 @@ describe('a restore is refused, with nothing written,', () => {
     file = newFile()
     await usher(['store', 'backup', file], database(3))
     await usherHere.close()
-  }, 30_000)
+  })
 
   const refusal = (name: string, store = `sqlite:${newFile()}`, env = {}) =>
     usher(['store', 'restore', name], store, env)
@@ -405,7 +405,7 @@ describe('a restore is refused, with nothing written,', () => {
       })
       expect((await refusal(file, `sqlite:${store}`)).code).toBe(0)
     }
-  }, 60_000)
+  })
 
   test('of a file that was cut, or has damaged lines', async () => {
     const whole = readFileSync(file, 'utf8')
@@ -437,7 +437,7 @@ describe('a restore is refused, with nothing written,', () => {
       expect(existsSync(store)).toBe(false)
     }
     expect((await refusal(folder)).stderr).toMatch(/ is no backup of Usher/)
-  }, 60_000)
+  })
 
   test('of a missing file, and with another secret', async () => {
     const missing = newFile()
@@ -446,7 +446,7 @@ describe('a restore is refused, with nothing written,', () => {
     const { code, stderr } = await refusal(file, undefined, other)
     expect(code).toBe(1)
     expect(stderr).toContain('USHER_SECRET cannot decrypt this store or backup')
-  }, 30_000)
+  })
 
   test('a backup of a store without an installation creates no file', async () => {
     const made = newFile()
@@ -509,4 +509,4 @@ test('a running node notices that its store was emptied, and does not use a seco
     operator.disconnect()
     await own.stop()
   }
-}, 60_000)
+})

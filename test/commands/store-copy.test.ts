@@ -126,7 +126,7 @@ test('users and clients notice nothing: from SQLite to Redis, and back', async (
 })
 
 // These tests start several processes at once.
-describe('an operator', { timeout: 60_000 }, () => {
+describe('an operator', () => {
   test('moves to Redis and back, and prints what was moved and the next step', async () => {
     const from = await installation(['ada', 'grace'])
     const secret = join(from.slice('sqlite:'.length), '../usher.secret')

@@ -316,7 +316,7 @@ test('a problem that appears later is shown by /readyz and logged once', async (
   const post = await fetch(`http://127.0.0.1:${metricsPort}/metrics`, { method: 'POST' })
   expect(post.status).toBe(404)
   expect((await fetch(`${service.issuer}/metrics`)).status).toBe(404)
-}, 60_000)
+})
 
 test('an outage of the store and its end are one audit event each, however many requests fail', async () => {
   const service = await startService(environment())
@@ -328,7 +328,7 @@ test('an outage of the store and its end are one audit event each, however many 
   for (let i = 0; i < 5; i++) expect((await fetch(`${service.issuer}/readyz`)).status).toBe(503)
   await server.start()
   await expect.poll(events, { timeout: 15_000 }).toEqual(['store_unavailable', 'store_available'])
-}, 60_000)
+})
 
 describe('usher doctor', () => {
   const doctor = (env: Record<string, string> = {}, ...words: string[]) =>

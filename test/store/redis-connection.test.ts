@@ -170,7 +170,7 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
     await setPassword(PASSWORD)
     // The default user has no permissions.
     await operator.call('ACL', 'SETUSER', 'default', 'on', '>of-the-operator-CANARY')
-  }, 30_000)
+  })
 
   async function startSentinel(port: number, watcher: number) {
     const file = fileWith(`sentinel monitor usher 127.0.0.1 ${port} 1\n`)
