@@ -109,7 +109,7 @@ test.each([
   [['groups=sta'], []],
   [['LOVELACE'], ['ada']],
   [
-    ['example.org', 'groups=staff'],
+    ['EXAMPLE.org', 'groups=staff'],
     ['ada', 'grace'],
   ],
   [['--without-second-factor', '--unused', '30d', 'groups=staff'], ['alan']],

@@ -1,18 +1,33 @@
 // `accounts why` reports what currently prevents an account from signing in.
 
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { accountCounter, networkCounter } from '../../src/sign-in/authentication.ts'
 import { Browser } from '../support/browser.ts'
 import { type Operated, startOperated } from '../support/operated.ts'
 import { credentials } from '../support/people.ts'
 import { withUpstreams } from '../support/upstream.ts'
-import { ADA } from '../support/usher.ts'
+import { ADA, CLIENTS } from '../support/usher.ts'
+
+const ISSUER = 'https://sso.example.org'
+const PUBLIC = {
+  redirect_uris: ['https://app.example.org/callback'],
+  token_endpoint_auth_method: 'none',
+}
+/** An account that signs in at the upstream issuer. */
+const EDITH = {
+  username: 'edith',
+  email_verified: false,
+  attributes: {},
+  enabled: true,
+  links: [{ issuer: ISSUER, subject: 'edith' }],
+}
 
 let operated: Operated
 beforeAll(async () => {
-  const { usher, files } = withUpstreams({ corp: { issuer: 'https://sso.example.org' } })
+  const { usher, files } = withUpstreams({ corp: { issuer: ISSUER } })
   const sign_in = { by: ['username', 'email'] }
-  operated = await startOperated({ usher: { ...usher, sign_in }, files })
+  const wiki = { ...PUBLIC, client_id: 'wiki', client_name: 'Wiki', allow: { groups: ['finance'] } }
+  operated = await startOperated({ usher: { ...usher, sign_in }, files, clients: { wiki } })
   await operated.service.addAccount(ADA)
   await operated.usher('accounts add --username grace')
 })
@@ -42,18 +57,29 @@ test('accounts why reports the problem of the account, and the command that fixe
 })
 
 test('accounts why reports where an account without a password signs in', async () => {
-  const issuer = 'https://sso.example.org'
-  const links = [{ issuer, subject: 'edith' }]
-  const edith = { username: 'edith', email_verified: false, attributes: {}, enabled: true, links }
-  await operated.service.directory.transfer(edith)
-  const at = `at corp (${issuer})`
+  await operated.service.directory.transfer(EDITH)
+  const at = `at corp (${ISSUER})`
   expect(await why('edith')).toBe(`Nothing prevents a sign-in ${at}.\n`)
   expect(JSON.parse(await why('edith --json'))).toMatchObject({
     reasons: [],
-    upstreams: [`corp (${issuer})`],
+    upstreams: [`corp (${ISSUER})`],
   })
   await operated.usher('accounts password edith')
   expect(await why('edith')).toBe(`Nothing prevents a sign-in with the right password or ${at}.\n`)
+})
+
+test('accounts why --client names the attribute that is missing', async () => {
+  await operated.usher('accounts add --username joan')
+  const { stdout, stderr } = await operated.usher('accounts why joan --client wiki')
+  expect(stdout).toContain(
+    'wiki needs one of these values of groups, and the account has none: finance\n' +
+      '  → npm run usher -- accounts set joan groups+=finance; or allow in the file of wiki\n',
+  )
+  expect(stderr).toBe('The account cannot sign in to wiki at the moment.\n')
+  await operated.usher('accounts set joan groups+=finance')
+  expect(await why('joan --client wiki')).not.toContain('finance')
+  const slip = await operated.usher('accounts why joan --client wikki')
+  expect(slip.stderr).toContain('Client wikki not found; did you mean wiki?')
 })
 
 /** Stores so many attempts that the next one has to wait for minutes. */
@@ -144,4 +170,66 @@ test('accounts invite and accounts password-link print a link, and accounts why 
   expect(JSON.parse(await why('barbara --json')).link_until).toBe(again.until)
   const wrong = await operated.usher('accounts password-link barbara --for 31d')
   expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('at most 30 days') })
+})
+
+describe('where sign_in.methods has no password', () => {
+  const STAFF = {
+    issuer: 'https://login.example.net',
+    link_by_verified_email: true,
+    allow: { email_domains: ['example.net'] },
+  }
+  let operated: Operated
+  beforeAll(async () => {
+    const { usher, files } = withUpstreams({ corp: { issuer: ISSUER }, staff: STAFF })
+    const sign_in = { methods: ['corp', 'staff', 'passkey'], second_factor: 'optional' }
+    const corp = { ...PUBLIC, client_id: 'corp', client_name: 'Corp', require_sign_in: 'corp' }
+    const two = { ...PUBLIC, client_id: 'two', client_name: 'Two', second_factor: 'required' }
+    const clients = { ...CLIENTS, corp, two }
+    operated = await startOperated({ usher: { ...usher, sign_in }, files, clients })
+    await operated.service.addAccount(ADA)
+    const { directory } = operated.service
+    await directory.add({ username: 'grace', email: 'grace@example.net', email_verified: true })
+    await directory.transfer(EDITH)
+  })
+  afterAll(() => operated.close())
+  const why = async (words: string) => (await operated.usher(`accounts why ${words}`)).stdout
+
+  test('a password is no way to sign in', async () => {
+    const { code, stdout } = await operated.usher('accounts why ada')
+    expect(code).toBe(1)
+    expect(stdout).toMatch(
+      /^the account cannot sign in by a method that is allowed here: corp, staff, passkey\n {2}→ .* accounts link usr_\w+ --upstream corp --subject SUB; or sign_in\.methods in usher\.yaml\n$/,
+    )
+    const { reasons } = JSON.parse(await why('ada --json'))
+    expect(reasons).toMatchObject([{ reason: 'method_missing' }])
+    expect(await why('edith')).toBe(`Nothing prevents a sign-in at corp (${ISSUER}).\n`)
+  })
+
+  test('an issuer that links accounts by their address is a way to sign in', async () => {
+    expect(await why('grace')).toBe(
+      `Nothing prevents a sign-in at staff (${STAFF.issuer}), which links the account by its address.\n`,
+    )
+  })
+
+  test('with a client, its require_sign_in is the only method', async () => {
+    expect(await why('edith --client corp')).toBe(
+      `Nothing prevents a sign-in at corp (${ISSUER}).\n`,
+    )
+    const { stdout, stderr } = await operated.usher('accounts why grace --client corp')
+    expect(stdout).toMatch(/allowed here: corp\n.*; or require_sign_in in the file of corp\n$/)
+    expect(stderr).toBe('The account cannot sign in to corp at the moment.\n')
+  })
+
+  test('with a client, a second factor that it needs and the account lacks is said', async () => {
+    const missing = 'A second factor is required, and the account has none'
+    expect(await why('edith')).not.toContain(missing)
+    expect(await why('edith --client two')).toContain(missing)
+  })
+
+  test('config explain names the methods of the sign-in to a client', async () => {
+    const explained = async (id: string) =>
+      JSON.parse((await operated.usher(`config explain ${id} --json`)).stdout)
+    expect(await explained('corp')).toMatchObject({ sign_in: ['corp'] })
+    expect(await explained('two')).toMatchObject({ sign_in: ['corp', 'staff', 'passkey'] })
+  })
 })

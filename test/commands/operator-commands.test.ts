@@ -14,6 +14,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { readFolder } from '../../src/config/load.ts'
 import { block } from '../support/documents.ts'
 import { startRedis } from '../support/redis.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
@@ -113,6 +114,49 @@ test('signing keys are rotated, and a leaked one is removed from the JWKS', asyn
   expect(await jwks()).toContain(leaked)
   await run(block('leaked'))
   await expect.poll(jwks, { timeout: 15_000 }).not.toContain(leaked)
+})
+
+const OLD = 'demo-secret-that-everybody-knows'
+
+/** The status for this secret: 200 if the client is authenticated, else 401. */
+async function statusWith(secret: string): Promise<number> {
+  const authorization = `Basic ${Buffer.from(`demo:${secret}`).toString('base64')}`
+  const body = new URLSearchParams({ token: 'none-of-ours' })
+  const options = { method: 'POST', headers: { authorization }, body }
+  return (await fetch(`${service.issuer}/api/oauth/introspect`, options)).status
+}
+
+test('the old and the new secret of a client are valid until the old one expires, without a restart', async () => {
+  const script = block('client-secret').replace('7d', '12s')
+  const began = Date.now()
+  const secret = (await run(script, { NAME: 'demo' })).trim()
+  const file = readFileSync(join(folder, 'config/clients/demo.yaml'), 'utf8')
+  const [, until = ''] = /until: (\S+)/.exec(file) ?? []
+  const end = Date.parse(until)
+  expect(end).toBeGreaterThanOrEqual(began + 11_000)
+
+  const old: [at: number, status: number][] = []
+  const fresh: number[] = []
+  await expect
+    .poll(
+      async () => {
+        const at = Date.now()
+        old.push([at, await statusWith(OLD)])
+        fresh.push(await statusWith(secret))
+        return old.at(-1)?.[1]
+      },
+      { timeout: 25_000, interval: 100 },
+    )
+    .toBe(401)
+  expect(old.filter(([at, status]) => at < end - 500 && status !== 200)).toEqual([])
+  const taken = fresh.indexOf(200)
+  expect(taken).toBeGreaterThanOrEqual(0)
+  // Both were valid for a while, and the new one stayed valid.
+  expect(old[taken]?.[1]).toBe(200)
+  expect(new Set(fresh.slice(taken))).toEqual(new Set([200]))
+  const { warnings, findings } = await readFolder({ PORT: '3000' }, join(folder, 'config'))
+  expect(findings).toEqual([])
+  expect(warnings.map(({ rule }) => rule)).toEqual(['secret-expired'])
 })
 
 test('Redis as documented refuses clients without a password; its user has all necessary permissions', async () => {

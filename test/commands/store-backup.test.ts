@@ -52,61 +52,49 @@ async function usher(args: string[], store: string, env: Record<string, string> 
   return { stderr, code }
 }
 
-test('a backup into a folder that does not exist is refused with its name', async () => {
-  const file = join(folder, 'absent', 'file')
-  const { stderr, code } = await usher(['store', 'backup', file], `sqlite:${newFile()}`)
-  expect({ stderr, code }).toEqual({
-    stderr: `Folder ${join(folder, 'absent')} not found.\n`,
-    code: 1,
-  })
+test('a backup runs beside the service any number of times, and restores everything but one-time records', async () => {
+  const [first, second, file] = [database(2), `sqlite:${newFile()}`, newFile()]
+  const env = { USHER_SECRET }
+  const before = await startUsher({ store: first, env })
+  const ada = await before.addAccount(ADA)
+  const held = await tokens(before)
+  const { code, request } = await authorize(before, { browser: held.browser })
+  for (const count of [1, 2]) {
+    const made = await usher(['store', 'backup', file], first)
+    expect(made, `backup ${count}`).toMatchObject({ code: 0 })
+    expect(made.stderr).toContain('Sessions, codes, tokens, grants and replay records are not')
+  }
+  expect(statSync(file).mode & 0o777).toBe(0o600)
+  const content = readFileSync(file, 'utf8')
+  for (const secret of [ADA.email, ada.id, held.refresh_token, code, USHER_SECRET]) {
+    expect(content).not.toContain(secret)
+  }
+  await before.close()
+
+  const restored = await usher(['store', 'restore', file], second)
+  expect(restored).toMatchObject({ code: 0 })
+  expect(restored.stderr).toContain('would make used ones valid again')
+
+  const after = await startUsher({ store: second, env })
+  expect((await redeem(after, code, request)).body).toMatchObject({ error: 'invalid_grant' })
+  const reused = await refresh(after, held.refresh_token)
+  expect(reused.body).toMatchObject({ error: 'invalid_grant' })
+  expect((await userinfo(after, held.access_token)).status).toBe(401)
+  const again = await tokens(after, { browser: new Browser(after.issuer) })
+  expect((await userinfo(after, again.access_token)).body).toMatchObject({ sub: ada.id })
+  expect(await after.consents.find(ada.id, 'web')).toMatchObject({ client_id: 'web' })
+  await after.close()
 })
 
-describe.each([
-  ['SQLite', () => `sqlite:${newFile()}`, () => database(1)],
-  ['Redis', () => database(2), () => `sqlite:${newFile()}`],
-])('a backup of %s', (_, from, to) => {
-  test('runs beside the service any number of times, and restores everything but one-time records', async () => {
-    const [first, second, file] = [from(), to(), newFile()]
-    const env = { USHER_SECRET }
-    const before = await startUsher({ store: first, env })
-    const ada = await before.addAccount(ADA)
-    const held = await tokens(before)
-    const { code, request } = await authorize(before, { browser: held.browser })
-    for (const count of [1, 2]) {
-      const made = await usher(['store', 'backup', file], first)
-      expect(made, `backup ${count}`).toMatchObject({ code: 0 })
-      expect(made.stderr).toContain('Sessions, codes, tokens, grants and replay records are not')
-    }
-    expect(statSync(file).mode & 0o777).toBe(0o600)
-    const content = readFileSync(file, 'utf8')
-    for (const secret of [ADA.email, ada.id, held.refresh_token, code, USHER_SECRET]) {
-      expect(content).not.toContain(secret)
-    }
-    await before.close()
-
-    const restored = await usher(['store', 'restore', file], second)
-    expect(restored).toMatchObject({ code: 0 })
-    expect(restored.stderr).toContain('would make used ones valid again')
-
-    const after = await startUsher({ store: second, env })
-    expect((await redeem(after, code, request)).body).toMatchObject({ error: 'invalid_grant' })
-    const reused = await refresh(after, held.refresh_token)
-    expect(reused.body).toMatchObject({ error: 'invalid_grant' })
-    expect((await userinfo(after, held.access_token)).status).toBe(401)
-    const again = await tokens(after, { browser: new Browser(after.issuer) })
-    expect((await userinfo(after, again.access_token)).body).toMatchObject({ sub: ada.id })
-    expect(await after.consents.find(ada.id, 'web')).toMatchObject({ client_id: 'web' })
-    await after.close()
-  })
-})
-
-test('second factors are restored, and no code that was used is valid again', async () => {
+test('second factors are in a backup, sealed, and no code that was used is valid again', async () => {
   const [first, second, file] = [`sqlite:${newFile()}`, `sqlite:${newFile()}`, newFile()]
   const options = { env: { USHER_SECRET }, usher: { sign_in: { second_factor: 'optional' } } }
   const before = await startUsher({ ...options, store: first })
   const { id } = await before.addAccount(ADA)
   const { secret, codes } = await addApp(before)
   await usher(['store', 'backup', file], first)
+  const text = readFileSync(file, 'latin1')
+  for (const plain of [secret, ...codes]) expect(text).not.toContain(plain)
   const used = [
     { code: codeOf(secret, 1), recovery: '' },
     { code: '', recovery: codes[0] ?? '' },
@@ -126,11 +114,19 @@ test('second factors are restored, and no code that was used is valid again', as
   await after.close()
 })
 
-test.each(['/dev/null', '/dev/stdout', '/tmp'])('a backup to %s is refused', async file => {
+test('a backup to a place that cannot hold one is refused with its name', async () => {
   const store = `sqlite:${newFile()}`
   await usher(['accounts', 'add', '--username', 'ada'], store)
-  const { stderr, code } = await usher(['store', 'backup', file, '--overwrite'], store)
-  expect([stderr, code]).toEqual([`${file} is not a file.\n`, 1])
+  const absent = join(folder, 'absent')
+  const places = [
+    ['/dev/null', '/dev/null is not a file.\n'],
+    ['/tmp', '/tmp is not a file.\n'],
+    [join(absent, 'file'), `Folder ${absent} not found.\n`],
+  ] as const
+  for (const [file, stderr] of places) {
+    const refused = await usher(['store', 'backup', file, '--overwrite'], store)
+    expect(refused).toEqual({ stderr, code: 1 })
+  }
 })
 
 describe('a backup replaces', () => {
@@ -275,54 +271,43 @@ async function backupOfAll(location: string): Promise<string> {
   writeFileSync(file, lines.map(line => `${JSON.stringify(line)}\n`).join(''))
   return file
 }
-describe.each([
-  [
-    'a backup',
-    async (store: string) => {
-      const file = newFile()
-      expect(await usher(['store', 'backup', file], store)).toMatchObject({ code: 0 })
-      return file
-    },
-  ],
-  ['a backup of an earlier version, which has every kind of record,', backupOfAll],
-])('a restore from %s', (_, backup) => {
-  test('revives no signing key, invitation, session or token, and says what it revives', async () => {
-    const [from, to] = [`sqlite:${newFile()}`, `sqlite:${newFile()}`]
-    const env = { USHER_SECRET }
-    const options = { env, usher: { features: { dynamic_registration: true } } }
-    const before = await startUsher({ ...options, store: from })
-    const ada = await before.addAccount(ADA)
-    const held = await tokens(before)
-    const invitations = createInvitations(before.records)
-    const exp = Math.floor(Date.now() / 1000) + 3600
-    await invitations.make({ exp, most: 1, policies: ['rules'] })
-    const file = await backup(from)
-    await before.close()
 
-    const restored = await usher(['store', 'restore', file], to)
-    expect(restored.code).toBe(0)
-    for (const words of [
-      /signing keys/,
-      /invitations/,
-      /passwords \(also temporary ones/,
-      /consents/,
-      /links to upstream issuers/,
-      /disabled or removed/,
-      /keys rotate --now, then keys retire KID/,
-    ]) {
-      expect(restored.stderr).toMatch(words)
-    }
-    const { store, records } = await openInstallation(to, [Buffer.alloc(32, 'backup')])
-    expect(await publishedKids(records)).toEqual([])
-    await store.close()
-    const after = await startUsher({ ...options, store: to })
-    expect(await createInvitations(after.records).list()).toEqual([])
-    expect((await refresh(after, held.refresh_token)).body).toMatchObject({
-      error: 'invalid_grant',
-    })
-    expect(await after.directory.find(ada.id)).toMatchObject({ username: ADA.username })
-    await after.close()
+test('a restore from a backup with every kind of record revives no signing key, invitation, session or token, and says what it revives', async () => {
+  const [from, to] = [`sqlite:${newFile()}`, `sqlite:${newFile()}`]
+  const env = { USHER_SECRET }
+  const options = { env, usher: { features: { dynamic_registration: true } } }
+  const before = await startUsher({ ...options, store: from })
+  const ada = await before.addAccount(ADA)
+  const held = await tokens(before)
+  const invitations = createInvitations(before.records)
+  const exp = Math.floor(Date.now() / 1000) + 3600
+  await invitations.make({ exp, most: 1, policies: ['rules'] })
+  const file = await backupOfAll(from)
+  await before.close()
+
+  const restored = await usher(['store', 'restore', file], to)
+  expect(restored.code).toBe(0)
+  for (const words of [
+    /signing keys/,
+    /invitations/,
+    /passwords \(also temporary ones/,
+    /consents/,
+    /links to upstream issuers/,
+    /disabled or removed/,
+    /keys rotate --now, then keys retire KID/,
+  ]) {
+    expect(restored.stderr).toMatch(words)
+  }
+  const { store, records } = await openInstallation(to, [Buffer.alloc(32, 'backup')])
+  expect(await publishedKids(records)).toEqual([])
+  await store.close()
+  const after = await startUsher({ ...options, store: to })
+  expect(await createInvitations(after.records).list()).toEqual([])
+  expect((await refresh(after, held.refresh_token)).body).toMatchObject({
+    error: 'invalid_grant',
   })
+  expect(await after.directory.find(ada.id)).toMatchObject({ username: ADA.username })
+  await after.close()
 })
 
 test('a record that no secret decrypts is left out of a backup, which then fails, and prevents a restore', async () => {

@@ -5,13 +5,13 @@ import { once } from 'node:events'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { copyStore } from '../../src/commands/store.ts'
 import { openInstallation, openStore } from '../../src/store/open.ts'
 import { NAMING_KEY } from '../../src/store/seal.ts'
 import type { Store } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
+import { runUsher } from '../support/command.ts'
 import { directoryIn } from '../support/directory.ts'
 import { authorize, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import { isSignedIn, silently } from '../support/people.ts'
@@ -39,18 +39,8 @@ afterAll(async () => {
 
 const newFile = (name: string) => `sqlite:${join(mkdtempSync(join(folder, 'store-')), name)}`
 
-function start(args: string[], env: Record<string, string> = {}) {
-  return spawn('node', ['src/cli.ts', ...args], { cwd: ROOT, env: { ...process.env, ...env } })
-}
-
-/** Runs a command. Returns stdout, stderr and the exit code. */
 async function usher(args: string[], env: Record<string, string> = {}) {
-  const child = start(args, env)
-  const [stdout, stderr, code] = await Promise.all([
-    text(child.stdout),
-    text(child.stderr),
-    new Promise(resolve => child.once('exit', resolve)),
-  ])
+  const { stdout, stderr, code } = await runUsher(args, env)
   return { stdout, stderr, code }
 }
 
@@ -125,7 +115,6 @@ test('users and clients notice nothing: from SQLite to Redis, and back', async (
   await here.close()
 })
 
-// These tests start several processes at once.
 describe('an operator', () => {
   test('moves to Redis and back, and prints what was moved and the next step', async () => {
     const from = await installation(['ada', 'grace'])
@@ -187,8 +176,9 @@ describe('an operator', () => {
         '--to: sqlite::memory: is inside the running service. Name a file or a Redis.\n',
       ],
     ]
-    const answers = await Promise.all(cases.map(([args]) => usher(args)))
-    expect(answers).toEqual(cases.map(([, stderr]) => ({ stdout: '', stderr, code: 1 })))
+    for (const [args, stderr] of cases) {
+      expect(await usher(args)).toEqual({ stdout: '', stderr, code: 1 })
+    }
     expect(missing && existsSync(missing)).toBe(false)
     expect(target && existsSync(target)).toBe(false)
 
@@ -214,37 +204,20 @@ describe('an operator', () => {
       `memcached://:${PASSWORD}@127.0.0.1`,
       `redis://:not-${PASSWORD}@127.0.0.1:${new URL(database(0)).port}`,
     ]
-    const answers = await Promise.all(urls.map(url => copyBetween(from, url)))
-    for (const { stdout, stderr, code } of answers) {
+    for (const url of urls) {
+      const { stdout, stderr, code } = await copyBetween(from, url)
       expect({ stdout, code }).toEqual({ stdout: '', code: 1 })
       expect(stderr).toMatch(/^--to: /)
       expect(stderr).not.toContain(PASSWORD)
     }
   })
 
-  test('can start an interrupted copy again', async () => {
-    const from = await large()
-    const child = start(['store', 'copy', '--from', from, '--to', database(3)])
-    const exited = once(child, 'exit')
-    for await (const line of child.stderr) {
-      expect(String(line)).toMatch(/^10000 copied …\n/)
-      break
-    }
-    child.kill('SIGKILL')
-    await exited
-    const left = await using(database(3), store => store.get(NAMING_KEY))
-    expect(left).toBeUndefined()
-
-    const { code, stderr } = await copyBetween(from, database(3), { USHER_SECRET })
-    expect(code).toBe(0)
-    expect(stderr).toMatch(/^10000 copied …\n15001 records are copied/)
-  })
-
-  test('gets an error when Redis becomes unavailable, and the copy is unfinished', async () => {
+  test('gets an error when Redis becomes unavailable, and completes the copy with the same command', async () => {
     const [port] = await freePorts(1)
     const other = await startRedis({ port })
     const from = await large()
-    const child = start(['store', 'copy', '--from', from, '--to', other.url])
+    const words = ['store', 'copy', '--from', from, '--to', other.url]
+    const child = spawn('node', ['src/cli.ts', ...words], { cwd: ROOT })
     const exited = once(child, 'exit')
     let stderr = ''
     for await (const line of child.stderr) {
@@ -253,7 +226,13 @@ describe('an operator', () => {
     }
     await exited
     expect(child.exitCode).toBe(1)
+    expect(stderr).toMatch(/^10000 copied …\n/)
     expect(stderr).toMatch(/Not finished: Redis: .*\nFix it and run the command again\.\n$/)
+    await other.start()
+    expect(await using(other.url, store => store.get(NAMING_KEY))).toBeUndefined()
+    const again = await copyBetween(from, other.url, { USHER_SECRET })
+    expect(again.code).toBe(0)
+    expect(again.stderr).toMatch(/^10000 copied …\n15001 records are copied/)
     await other.stop()
   })
 })

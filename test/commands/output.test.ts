@@ -1,7 +1,9 @@
-// Tables of commands fit the terminal.
+// What commands print fits the terminal, and cannot act on it.
 
 import { expect, test } from 'vitest'
+import { jsonForTerminal, outline } from '../../src/commands/output.ts'
 import { type Column, tableFor, widthOf } from '../../src/commands/text-table.ts'
+import { forTerminal } from '../../src/oidc/display-text.ts'
 
 type Row = Record<'name' | 'about' | 'state', string>
 const COLUMNS: Column<Row>[] = [
@@ -67,4 +69,24 @@ test('wide characters are cut as a whole', () => {
   const rows = [{ name: 'ada', about: '山田太郎山田太郎', state: 'active' }]
   const { text } = printed(rows, 23)
   expect(text[1]).toBe('ada   山田太郎…  active')
+})
+
+test.each([
+  ['\u001B]0;title\u0007', '?]0;title?'],
+  ['\u009B2J', '?2J'],
+  ['a\rb\u0000c\u007Fd\te', 'a?b?c?d?e'],
+  ['\u202Egnp\u2066', '?gnp?'],
+  ['one\ntwo, Ünïcode 愛 😀', 'one\ntwo, Ünïcode 愛 😀'],
+  ['a tag: \u{E0041}', 'a tag: ?'],
+])('of %j, a terminal gets %j', (text, shown) => {
+  expect(forTerminal(text)).toBe(shown)
+  const json = JSON.stringify({ text }, null, 2)
+  expect(forTerminal(jsonForTerminal(json))).toBe(jsonForTerminal(json))
+  expect(JSON.parse(jsonForTerminal(json))).toEqual({ text })
+})
+
+test('a line break in a value does not begin a line of its own', () => {
+  const lines = outline({ name: 'Ada\nusr_0 root', attributes: { groups: ['a\nb'] } })
+  expect(lines.join('').includes('\n')).toBe(false)
+  expect(lines[0]).toMatch(/Ada\?usr_0 root$/)
 })
