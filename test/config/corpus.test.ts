@@ -1,25 +1,16 @@
 // Hundreds of invalid configuration folders. Each is refused, quickly and without a crash. Every finding
 // has its file, its position and its rule, and shows no secret. Valid folders beside them are accepted.
 
-import { execFile, execFileSync } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { generateKeyPairSync } from 'node:crypto'
-import { chmodSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
-import { promisify } from 'node:util'
+import { chmodSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { checkSettings } from '../../src/commands/config.ts'
 import { readSettings } from '../../src/config/load.ts'
 import { mapOf } from '../../src/store/values.ts'
-import {
-  COMPLETE,
-  client,
-  type Files,
-  PRODUCTION,
-  readFolder,
-  unprivileged,
-  withFolder,
-} from '../support/config-folder.ts'
+import { COMPLETE, client, type Files, readFolder, withFolder } from '../support/config-folder.ts'
 import { someOf } from '../support/some-of.ts'
 
 /** A secret that must not be in any report. */
@@ -41,32 +32,25 @@ const NAMES = Object.keys(RIGHT) as Name[]
 interface Case {
   name: string
   files?: Files
-  env?: Record<string, string>
   /** Changes the folder before it is read. */
   arrange?(folder: string): void
-  /** Whether a user other than root reads the folder. */
-  isUnprivileged?: boolean
 }
 
-async function refuse({ name, files, env = {}, arrange, isUnprivileged }: Case) {
+async function refuse({ name, files, arrange }: Case) {
   await withFolder({ ...RIGHT, ...files }, async folder => {
     arrange?.(folder)
     const started = process.cpuUsage()
-    const read = () => readFolder(folder, { USHER_SECRET: SECRET, ...env })
-    const { settings, findings, text } = isUnprivileged ? await unprivileged(read) : await read()
+    const { settings, findings, text } = await readFolder(folder, { USHER_SECRET: SECRET })
     expect(Boolean(settings), `${name} is taken`).toBe(false)
     expect(findings, name).not.toEqual([])
     const { user, system } = process.cpuUsage(started)
     expect((user + system) / 1000, name).toBeLessThan(5000)
     for (const secret of [CANARY, SECRET]) expect(text, name).not.toContain(secret)
     for (const { file, rule, message, line, column, key } of findings) {
-      expect(file, name).toMatch(
-        /^(environment|usher\.ya?ml|claims\.yaml|(clien|resource).*|pages)$/,
-      )
+      expect(file, name).toMatch(/^(usher\.yaml|claims\.yaml|(client|resource).*)$/)
       expect(rule, name).toMatch(/^[a-z]+(-[a-z]+)*$/)
       expect(message, name).toMatch(/^\S[^\n]{3,}$/)
-      const isWhole = file === 'environment' || ['file', 'folder', 'stray-file'].includes(rule)
-      if (isWhole) continue
+      if (rule === 'file') continue
       expect(line, `${name}: ${key} ${message}`).toBeGreaterThan(0)
       expect(column, name).toBeGreaterThan(0)
     }
@@ -98,16 +82,6 @@ function changed(name: Name, path: string[], value: unknown): Files {
 }
 
 /** The report shows the names of unknown keys, and not their values. */
-const WRONG_TYPES = [[[SECRET]], { x: { y: CANARY } }, null]
-const wrongTypes = NAMES.flatMap(name =>
-  pathsOf(parse(RIGHT[name])).flatMap(path =>
-    WRONG_TYPES.map(value => ({
-      name: `${name} ${path.join('.')}: ${JSON.stringify(value)}`,
-      files: changed(name, path, value),
-    })),
-  ),
-)
-
 const unknownKeys = NAMES.flatMap(name =>
   [[], ...pathsOf(parse(RIGHT[name]))]
     .filter(path => isMap(at(parse(RIGHT[name]), path)))
@@ -124,52 +98,6 @@ const swapped = NAMES.flatMap(name =>
   })),
 )
 
-const swap16 = (text: string) => Buffer.from(text, 'utf16le').swap16()
-const encodings = NAMES.flatMap(name =>
-  Object.entries({
-    'UTF-16 LE': Buffer.from(RIGHT[name], 'utf16le'),
-    'UTF-16 LE with BOM': Buffer.from(`\uFEFF${RIGHT[name]}`, 'utf16le'),
-    'UTF-16 BE': swap16(RIGHT[name]),
-    'UTF-16 BE with BOM': swap16(`\uFEFF${RIGHT[name]}`),
-    'NUL bytes': RIGHT[name].replace(': ', ': \0'),
-    'Latin-1': Buffer.from(`# \xE9\n${RIGHT[name]}`, 'latin1'),
-    gzip: Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0]),
-  }).map(([encoding, content]) => ({ name: `${name} in ${encoding}`, files: { [name]: content } })),
-)
-
-const duplicates = NAMES.flatMap(name =>
-  RIGHT[name]
-    .split('\n')
-    .filter(line => /^[a-z]/.test(line))
-    .map(line => ({
-      name: `${name} with ${line.split(':')[0]} twice`,
-      files: { [name]: `${RIGHT[name]}${line.endsWith(':') ? `${line} {}` : line}\n` },
-    })),
-)
-
-const inPlaceOf = (name: string, make: (file: string, folder: string) => void) => ({
-  arrange(folder: string) {
-    const file = join(folder, name)
-    rmSync(file, { recursive: true })
-    make(file, folder)
-  },
-})
-const oddFiles: Case[] = NAMES.flatMap(name => [
-  { name: `${name} of 10 MB`, files: { [name]: `${'# x\n'.repeat(2_500_000)}${RIGHT[name]}` } },
-  { name: `${name} as a folder`, ...inPlaceOf(name, file => mkdirSync(file)) },
-  { name: `${name} as a pipe`, ...inPlaceOf(name, file => execFileSync('mkfifo', [file])) },
-  { name: `${name} as a device`, ...inPlaceOf(name, file => symlinkSync('/dev/zero', file)) },
-  { name: `${name} as its own link`, ...inPlaceOf(name, file => symlinkSync(file, file)) },
-  { name: `${name} as a dead link`, ...inPlaceOf(name, file => symlinkSync('/nowhere', file)) },
-  {
-    name: `${name} unreadable`,
-    isUnprivileged: true,
-    arrange(folder) {
-      for (const path of [folder, join(folder, dirname(name))]) chmodSync(path, 0o755)
-      chmodSync(join(folder, name), 0)
-    },
-  },
-])
 const MANY = Array.from({ length: 10_000 }, (_, i) => i)
 const long: Case[] = [
   ...NAMES.map(name => ({
@@ -197,67 +125,14 @@ const long: Case[] = [
     },
   },
 ]
-const oddFolders: Case[] = [
-  { name: 'clients as a file', ...inPlaceOf('clients', file => writeFileSync(file, '')) },
-  { name: 'pages as a file', files: { pages: '' } },
-  { name: 'clients as a pipe', ...inPlaceOf('clients', file => execFileSync('mkfifo', [file])) },
-  { name: 'clients as its own link', ...inPlaceOf('clients', file => symlinkSync(file, file)) },
-  ...[
-    'clients.yaml',
-    'client/x.yaml',
-    'resources.yaml',
-    'resource/x.yaml',
-    'resources/x.yml',
-    'usher.yml',
-    'clients/x.yml',
-    'clients/x.json',
-  ].map(name => ({
-    name: `${name}, which nobody reads`,
-    files: { [name]: RIGHT['clients/web.yaml'] },
-  })),
-]
-
-/** Redirect URIs that every client is refused (RFC 9700 §4.1, RFC 8252 §7.1). */
+/** One redirect URI of each kind that every client is refused. redirect-uris.test.ts has them all. */
 const REDIRECTS = [
   'https://*.example.org/callback',
-  'https://app.example.org/*',
   'https://app.example.org/callback#x',
-  'https://app.example.org/callback#',
   `https://ada:${CANARY}@app.example.org/callback`,
-  'https://ada@app.example.org/callback',
   'javascript:alert(1)',
-  'JavaScript:alert(1)',
-  'data:text/html,x',
-  'file:///etc/passwd',
-  'vbscript:x',
-  'blob:https://app.example.org/x',
-  'about:blank',
-  'ws://app.example.org/callback',
   'http://app.example.org/callback',
-  'http://localhost.example.org/callback',
-  'http://127.0.0.2/callback',
-  'http://0.0.0.0/callback',
-  'myapp://callback',
-  'myapp:/callback',
   'com.example.app:/callback',
-  'https://bücher.example/callback',
-  'https://APP.example.org/callback',
-  'https://app.example.org:0443/callback',
-  'https://app。example。org/callback',
-  'https://2130706433/callback',
-  'https://0x7f000001/callback',
-  'https://app.example.org/a/../callback',
-  'https://app.example.org/a/%2e%2e/callback',
-  'https://app.example.org\\evil.example/callback',
-  'https:/app.example.org/callback',
-  'https:app.example.org/callback',
-  'https://',
-  '//app.example.org/callback',
-  '/callback',
-  'app.example.org/callback',
-  'https://app.example.org/call back',
-  'https://app.example.org/call\tback',
-  ' https://app.example.org/callback',
   '',
 ]
 const redirects = REDIRECTS.flatMap(uri =>
@@ -266,11 +141,6 @@ const redirects = REDIRECTS.flatMap(uri =>
     files: changed('clients/web.yaml', [key], ['https://app.example.org/right', uri]),
   })),
 )
-
-const secrets = Array.from({ length: 32 }, (_, bytes) => ({
-  name: `a secret of ${bytes} bytes`,
-  env: { ...PRODUCTION, USHER_SECRET: Buffer.alloc(bytes, CANARY).toString('base64url') },
-}))
 
 const pem = (key: ReturnType<typeof generateKeyPairSync>['privateKey']) =>
   key.export({ type: 'pkcs8', format: 'pem' }).toString()
@@ -358,65 +228,21 @@ const clientKeys = Object.entries(JWKS).map(([name, jwks]) => ({
   },
 }))
 
-const environments: Case[] = Object.entries({
-  USHER_ISSUER: [
-    'https://id.example.org/',
-    'ftp://x',
-    'http://id.example.org',
-    `https://a:${CANARY}@x`,
-  ],
-  PORT: ['0', '65536', 'http', '-1', '3000.5'],
-  USHER_METRICS_PORT: ['0', 'http'],
-  USHER_STORE: [`postgres://usher:${CANARY}@db`, CANARY, 'sqlite:', `redis:${CANARY}`],
-  USHER_STORE_FILE: ['/nowhere', '/etc', '/dev/zero'],
-  USHER_SECRET_FILE: ['/nowhere', '/etc', '/dev/zero'],
-}).flatMap(([name, values]) =>
-  values.map(value => ({ name: `${name}=${value}`, env: { [name]: value } })),
-)
-
-const CORPUS: Case[] = [
-  ...truncated,
-  ...wrongTypes,
-  ...unknownKeys,
-  ...swapped,
-  ...encodings,
-  ...duplicates,
-  ...oddFiles,
-  ...long,
-  ...oddFolders,
-  ...redirects,
-  ...secrets,
-  ...signingKeys,
-  ...clientKeys,
-  ...environments,
-]
-
 test('the folder without a change is valid', async () => {
   await withFolder(RIGHT, async folder => {
     expect((await readFolder(folder, { USHER_SECRET: SECRET })).text).toBe('')
   })
 })
 
-test('there are more than 400 invalid folders', () => {
-  expect(CORPUS.length).toBeGreaterThan(600)
-})
-
 test.each(
   Object.entries({
     truncated,
-    wrongTypes,
     unknownKeys,
     swapped,
-    encodings,
-    duplicates,
-    oddFiles,
     long,
-    oddFolders,
     redirects,
-    secrets,
     signingKeys,
     clientKeys,
-    environments,
   }),
 )('%s: each is refused, without a crash and without showing a secret', async (_, cases: Case[]) => {
   expect(cases.length).toBeGreaterThan(2)
@@ -509,31 +335,3 @@ test('valid configuration is accepted by the library too', async () => {
   const settings = await withFolder(files, folder => readSettings({ USHER_CONFIG: folder }))
   await expect(checkSettings(settings)).resolves.toBeUndefined()
 })
-
-test.each([
-  ...oddFiles.filter(({ name }) => /^usher.*pipe|web.*dead link/.test(name)),
-  ...(truncated.slice(3, 4) as Case[]),
-])(
-  'the command refuses it as well: $name',
-  async ({ files, arrange }) => {
-    const folder = await withFolder({ ...RIGHT, ...files }, made => {
-      arrange?.(made)
-      const kept = `${made}-kept`
-      execFileSync('cp', ['-R', '-P', made, kept])
-      return kept
-    })
-    const cli = join(import.meta.dirname, '../../src/cli.ts')
-    const { code, stdout, stderr } = await promisify(execFile)(
-      process.execPath,
-      [cli, 'config', 'check', folder],
-      { timeout: 30_000 },
-    ).catch(error => error)
-    rmSync(folder, { recursive: true })
-    expect(code).toBe(1)
-    expect(stdout).not.toContain(CANARY)
-    expect(stdout).toContain(`${dirname(`${folder}/x`)}/`)
-    expect(stdout).toContain('1 problem in the configuration.')
-    expect(stderr).not.toContain(CANARY)
-  },
-  60_000,
-)

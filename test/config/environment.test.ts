@@ -61,12 +61,18 @@ test.each(['abc', '0', '65536', '-1', '3.5', '1e3', '0x10', ' 3000', '٣٠٠٠',
   },
 )
 
-test('an invalid variable is reported by name, not at a line of the file', async () => {
-  const env = { USHER_ISSUER: 'nowhere', USHER_STORE: 'mysql://host/' }
-  expect(places(await read(FILE, env))).toEqual([
-    'environment USHER_ISSUER',
-    'environment USHER_STORE',
-  ])
+test.each([
+  ['USHER_ISSUER', 'nowhere'],
+  ['USHER_ISSUER', 'ftp://x'],
+  ['USHER_ISSUER', 'https://a:canary@x'],
+  ['USHER_STORE', 'mysql://usher:canary@host/'],
+  ['USHER_STORE', 'canary'],
+  ['USHER_STORE', 'sqlite:'],
+  ['USHER_STORE', 'redis:canary'],
+])('%s=%s is reported by name, not at a line of the file, and not shown', async (name, value) => {
+  const reading = await read(FILE, { [name]: value })
+  expect(places(reading)).toEqual([`environment ${name}`])
+  expect(reading.text).not.toContain('canary')
 })
 
 test('a secret may come from a file, with or without a line end', async () => {
@@ -97,10 +103,10 @@ test.each(['USHER_SECRET', 'USHER_STORE'])(
 )
 
 test.each(['USHER_SECRET_FILE', 'USHER_STORE_FILE'])(
-  '%s is refused if the file is missing or a folder',
+  '%s is refused if the file is missing, a folder or a device',
   async key => {
     await withFolder({}, async folder => {
-      for (const file of [join(folder, 'nowhere'), folder]) {
+      for (const file of [join(folder, 'nowhere'), folder, '/dev/zero']) {
         const { findings } = await readFolder(folder, { [key]: file })
         expect(findings).toMatchObject([{ file: 'environment', key, rule: 'file' }])
       }

@@ -43,22 +43,19 @@ test('there are at least thirty mistakes', () => {
   expect(names.length).toBeGreaterThan(30)
 })
 
-test.each(names)('%s: the report is the expected one', async name => {
-  const { text } = await check(name)
+/** Folders with several mistakes, or with warnings. */
+const SEVERAL = ['several', 'unwise']
+
+test.each(names)('%s: the report is the expected one, of few findings', async name => {
+  const { text, findings } = await check(name)
   expect(text).not.toBe('')
   expect(text).not.toContain('hunter2')
   await expect(text).toMatchFileSnapshot(join(MISTAKES, name, 'report.txt'))
+  if (SEVERAL.includes(name)) return
+  expect(findings.length).toBeGreaterThan(0)
+  expect(findings.length).toBeLessThan(4)
+  for (const { file, rule } of findings) {
+    expect(file).toBeTruthy()
+    expect(rule).toMatch(/^[a-z]+(-[a-z]+)*$/)
+  }
 })
-
-test.each(names.filter(name => name !== 'several' && name !== 'unwise'))(
-  '%s: one mistake causes few findings, each with its file and rule',
-  async name => {
-    const { findings } = await check(name)
-    expect(findings.length).toBeGreaterThan(0)
-    expect(findings.length).toBeLessThan(4)
-    for (const { file, rule } of findings) {
-      expect(file).toBeTruthy()
-      expect(rule).toMatch(/^[a-z]+(-[a-z]+)*$/)
-    }
-  },
-)
