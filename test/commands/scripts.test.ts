@@ -37,8 +37,8 @@ const PROGRAMS: Record<string, { words: string; prints: RegExp }> = {
   format: { words: '--files-ignore-unknown=true', prints: /Checked \d+ files/ },
   bench: {
     words:
-      '--variants 3 --processes 1 --runs 1 --seconds 0.1 --warm-up 0.1 --tokens 2 --connections 1 --sessions 1',
-    prints: /\| UserInfo \| Usher, SQLite \| \d/,
+      '--variants 3 --processes 1 --rounds 1 --seconds 0.1 --warm-up 0.1 --tokens 2 --users 1 --sessions 1',
+    prints: /\| UserInfo: CPU, µs \| \d/,
   },
   'test:races': {
     words: '--rounds 1 --only resumed',

@@ -1,5 +1,4 @@
-// Adapters for the library alone: a map; Redis as in the example of the library, with one key for each record;
-// and Redis with the fewest possible commands.
+// Adapters for the library alone: a map; and Redis as in the example of the library, with one key for each record.
 
 import type { Redis } from 'ioredis'
 import type { Adapter, AdapterPayload } from 'oidc-provider'
@@ -55,33 +54,6 @@ export function createMapAdapter(): MakeAdapter {
       async revokeByGrantId(grantId) {
         for (const key of grants.get(grantId) ?? []) records.delete(key)
         grants.delete(grantId)
-      },
-    }
-  }
-}
-
-const READ = ['AccessToken', 'RefreshToken', 'AuthorizationCode', 'Session']
-const WRITTEN = ['ClientCredentials', 'RefreshToken', 'AuthorizationCode']
-
-/**
- * The minimum cost of a store in Redis: one read and one write for the main records of a request. All other
- * data are in a map. The data do not survive a restart of the process.
- */
-export function createLeastAdapter(redis: Redis): MakeAdapter {
-  const make = createMapAdapter()
-  return model => {
-    const map = make(model)
-    return {
-      ...map,
-      async find(id) {
-        const known = await map.find(id)
-        const text = READ.includes(model) && known ? await redis.get(`${model}:${id}`) : null
-        return text ? JSON.parse(text) : known
-      },
-      async upsert(id, payload, expiresIn = 1) {
-        await map.upsert(id, payload, expiresIn)
-        if (!WRITTEN.includes(model)) return
-        await redis.set(`${model}:${id}`, JSON.stringify(payload), 'EX', expiresIn)
       },
     }
   }

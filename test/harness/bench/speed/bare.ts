@@ -1,17 +1,15 @@
 // The library alone, as a process, with PORT and ISSUER in the environment. `node bare.ts` stores in a map,
-// `node bare.ts REDIS classic` or `node bare.ts REDIS least` in Redis. The user in login_hint is signed in and
-// allows everything, without a page.
+// `node bare.ts REDIS` in Redis. The user in login_hint is signed in and allows everything, without a page.
 
 import { createServer } from 'node:http'
 import { Redis } from 'ioredis'
 import { type AccountClaims, Provider } from 'oidc-provider'
 import { makeKey } from '../../../../src/operation/signing-keys.ts'
-import { createClassicAdapter, createLeastAdapter, createMapAdapter } from './adapters.ts'
+import { createClassicAdapter, createMapAdapter } from './adapters.ts'
 import { CLIENT, LIFETIME_SECONDS, OFFLINE, SECRET } from './client.ts'
 
 const { PORT, ISSUER = '' } = process.env
-const [, , redis, kind] = process.argv
-const createAdapter = kind === 'least' ? createLeastAdapter : createClassicAdapter
+const [, , redis] = process.argv
 
 const claims = (sub: string): AccountClaims => ({
   sub,
@@ -22,7 +20,9 @@ const claims = (sub: string): AccountClaims => ({
 })
 
 const provider = new Provider(ISSUER, {
-  adapter: redis ? createAdapter(new Redis(redis, { keyPrefix: 'oidc:' })) : createMapAdapter(),
+  adapter: redis
+    ? createClassicAdapter(new Redis(redis, { keyPrefix: 'oidc:' }))
+    : createMapAdapter(),
   clients: [{ ...CLIENT, client_secret: SECRET }],
   jwks: { keys: [await makeKey('RS256')] },
   cookies: { keys: ['keys-of-the-bare-library'] },
@@ -46,8 +46,6 @@ const provider = new Provider(ISSUER, {
     clientCredentials: { enabled: true },
     devInteractions: { enabled: false },
     introspection: { enabled: true },
-    revocation: { enabled: true, allowedPolicy: () => true },
-    rpInitiatedLogout: { enabled: true },
   },
 })
 

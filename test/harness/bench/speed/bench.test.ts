@@ -5,59 +5,66 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, test, vi } from 'vitest'
 import { run } from '../../../support/command.ts'
+import { RATES } from './requests.ts'
 import { tableOf } from './table.ts'
 
 // Ends a test that hangs.
 vi.setConfig({ testTimeout: 600_000 })
 
 const LITTLE =
-  '--processes 1 --runs 1 --seconds 0.1 --warm-up 0.1 --tokens 4 --connections 2 --sessions 2'
+  '--processes 1 --rounds 1 --seconds 0.1 --warm-up 0.1 --tokens 4 --users 2 --sessions 2 --connections 2'
 const bench = (...words: string[]) =>
   run(['test/harness/bench/speed/run.ts', ...LITTLE.split(' '), ...words])
 
-test('the bench compares Usher on Redis with the library alone in time, commands and memory', async () => {
-  const { stdout, stderr, code } = await bench('--variants', '1,4,5')
+test('the bench compares Usher with the library alone, at fixed rates and with connections', async () => {
+  const { stdout, stderr, code } = await bench('--variants', '1,2,3,4')
   expect(code, stderr).toBe(0)
-  const of = (request: string) =>
-    stdout.split('\n').find(row => row.startsWith(`| ${request} | Usher`))
-  const ratio = String.raw`\d+\.\d+ \(\d+\.\d+–\d+\.\d+\)`
-  for (const request of ['UserInfo', 'introspection', 'client credentials', 'refresh']) {
-    expect(of(request)).toMatch(new RegExp(`(\\| ${ratio} ){3}\\| [1-9]\\d* \\| [1-9]\\d* \\|`))
+  for (const load of ['fixed rates', '2 connections']) {
+    const head = `| ${load} | library, map | library, usual Redis adapter | Usher, SQLite | Usher, Redis |`
+    const [, table = ''] = stdout.split(head)
+    const number = String.raw`\d+(\.\d+)?`
+    const ratio = String.raw`${number} = \d+\.\d+ × \(\d+\.\d+–\d+\.\d+\)`
+    for (const request of Object.keys(RATES)) {
+      for (const figure of ['CPU, µs', 'p50, ms']) {
+        const row = RegExp.escape(`| ${request}: ${figure} |`)
+        const cells = `( ${number} \\|){2}( ${ratio} \\|){2}`
+        expect(table).toMatch(new RegExp(row + cells))
+      }
+    }
   }
-  for (const request of ['token exchange', 'token exchange + introspection']) {
-    expect(of(request)).toMatch(/ \| [1-9]\d* \| [1-9]\d* \|/)
-  }
-  for (const request of ['revocation', 'sign-out']) expect(of(request)).toMatch(/ \| [1-9]\d* \|/)
-  expect(of('a whole login')).toMatch(/ \| [1-9]\d+ \|$/)
-  expect(stdout).toMatch(/^\| UserInfo \| bare, least commands .* \| 1 \| [1-9]\d* \|/m)
+  expect(stdout).toMatch(/^\| idle( \| [1-9]\d+){4} \|$/m)
 })
 
 test('the bench compares Usher with different numbers of live tokens', async () => {
-  const { stdout, stderr, code } = await bench('--live', '20,40')
+  const { stdout, stderr, code } = await bench('--live', '20,40', '--rate', '20')
   expect(code, stderr).toBe(0)
-  for (const request of [
-    'UserInfo',
-    'introspection',
-    'token exchange',
-    'page of 200 applications',
-  ]) {
-    for (const live of ['20 live tokens', '40 live tokens']) {
-      // A run of a busy machine can be too short for the kernel to count its CPU time.
-      expect(stdout).toMatch(new RegExp(`^\\| ${request} \\| ${live} \\|.* \\d`, 'm'))
-    }
+  expect(stdout).toContain('| fixed rates | 20 live tokens | 40 live tokens |')
+  for (const request of ['UserInfo', 'introspection', 'page of 200 applications']) {
+    expect(stdout).toMatch(new RegExp(`^\\| ${request}: CPU, µs \\| \\d+ \\| \\d+`, 'm'))
   }
 })
 
-test('processes of one variant share a row, and each run is compared with the run beside it', () => {
-  const of = (name: string, cpu: number[]) => ({
-    name,
-    runs: { UserInfo: cpu.map(cpu => ({ cpu, rate: 1, p50: 1, p99: 1 })) },
-  })
-  const table = tableOf([of('a', [100]), of('b', [150]), of('a', [10, 20]), of('b', [10, 60])])
-  const [, , ...rows] = table.trim().split('\n')
-  expect(rows).toHaveLength(2)
-  expect(rows[0]).toContain('| a | 20 µs |')
-  expect(rows[1]).toContain('| b | 1.50 (1.00–3.00) |')
+test('each run is compared with the run of its base in the same round', () => {
+  const of = (contender: { name: string; base?: string }, cpu: number, times: number[]) => {
+    return { load: 'fixed rates', request: 'UserInfo', contender, cpu, times }
+  }
+  const library = { name: 'library' }
+  const usher = { name: 'Usher', base: 'library' }
+  const table = tableOf([
+    of(library, 100, [1]),
+    of(usher, 150, [3]),
+    of(library, 10, [1, 9]),
+    of(usher, 30, [3, 12]),
+  ])
+  expect(table.split('\n')).toEqual([
+    '| fixed rates | library | Usher |',
+    '| --- | --- | --- |',
+    '| UserInfo: CPU, µs | 100 | 150 = 3.00 × (1.50–3.00) |',
+    '| UserInfo: p50, ms | 9.00 | 12.00 = 3.00 × (1.33–3.00) |',
+    '| UserInfo: p99, ms | 9.0 | 12.0 |',
+    '| UserInfo: requests | 3 | 3 |',
+    '',
+  ])
 })
 
 test('the bench measures any provider, and fails if a response is wrong', async () => {
@@ -90,7 +97,7 @@ test('the bench measures any provider, and fails if a response is wrong', async 
 
   const right = await against()
   expect(right.code, right.stderr).toBe(0)
-  expect(right.stdout).toContain(`| introspection | ${address()} |`)
+  expect(right.stdout).toContain(`| fixed rates | ${address()} |`)
   active = false
   const wrong = await against()
   expect(wrong.code).toBe(1)

@@ -5,13 +5,8 @@ export const CLIENT = {
   client_id: 'web',
   client_name: 'Web application',
   redirect_uris: ['https://app.example.org/callback'],
-  post_logout_redirect_uris: ['https://app.example.org/bye'],
   grant_types: ['authorization_code', 'refresh_token', 'client_credentials'],
 }
-
-/** Usher exchanges the access tokens of the client for tokens of this API (RFC 8693). */
-export const API = 'https://api.example.org'
-export const EXCHANGE_GRANT = 'urn:ietf:params:oauth:grant-type:token-exchange'
 
 export const SECRET = 'a-secret-of-at-least-thirty-two-characters'
 

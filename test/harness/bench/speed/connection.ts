@@ -12,13 +12,7 @@ export interface Reply {
   text: string
 }
 
-type Endpoint =
-  | 'authorization'
-  | 'token'
-  | 'userinfo'
-  | 'introspection'
-  | 'revocation'
-  | 'end_session'
+type Endpoint = 'authorization' | 'token' | 'userinfo' | 'introspection'
 
 export type Connection = Awaited<ReturnType<typeof openConnection>>
 

@@ -1,25 +1,17 @@
 // Usher on a Redis with many entries: live tokens of other users, and one user with 200 connected applications.
 
-import { pino } from 'pino'
-import { createApp } from '../../../../src/app.ts'
 import { readSettings } from '../../../../src/config/load.ts'
+import { createState } from '../../../../src/oidc/adapter/adapter.ts'
 import { newGrantId } from '../../../../src/oidc/adapter/grants.ts'
+import { createSessions } from '../../../../src/oidc/adapter/sessions.ts'
 import { hashSecret } from '../../../../src/oidc/clients.ts'
 import { Consents } from '../../../../src/oidc/consents.ts'
-import { createMetrics } from '../../../../src/operation/metrics.ts'
-import { openSigningKeys } from '../../../../src/operation/signing-keys.ts'
+import { stateLifetimes } from '../../../../src/oidc/tokens.ts'
 import { openInstallation } from '../../../../src/store/open.ts'
 import { directoryIn } from '../../../support/directory.ts'
 import { CLIENT, LIFETIME_SECONDS, ONLINE, SECRET } from './client.ts'
-import { type Connection, openConnection } from './connection.ts'
-import {
-  expectAnswer,
-  type MeasuredRequest,
-  signIn,
-  type Token,
-  tokenOf,
-  type User,
-} from './requests.ts'
+import { openConnection } from './connection.ts'
+import { expectAnswer, type MeasuredRequest, signIn, type Token, tokenOf } from './requests.ts'
 import { type Options, startOnSocket, startUsher, type Variant } from './variants.ts'
 
 /** Accounts that own the tokens. */
@@ -44,7 +36,7 @@ export async function startFull(live: number, options: Options): Promise<Variant
   const clients = Object.fromEntries(others)
   const variant = await startUsher(name, { ...options, usernames }, redis, clients)
   const connection = await openConnection(variant.issuer, variant.client, 1)
-  const popular = await signIn(connection, POPULAR)
+  const popular = await signIn(connection, POPULAR, 1)
   const { token } = await tokenOf(connection, popular)
   await connection.close()
   const tokens = await fill(variant, live, token)
@@ -55,46 +47,31 @@ export async function startFull(live: number, options: Options): Promise<Variant
     expectAnswer(reply, reply.status === 200 && count === APPLICATIONS.length)
   }
   const requests = { ...variant.requests, [`page of ${APPLICATIONS.length} applications`]: page }
-  const finalRequests = { ...variant.finalRequests, withdrawal: withdraw }
-  return { ...variant, tokens, requests, finalRequests }
+  return { ...variant, base: undefined, tokens, requests }
 }
 
-/** Opens the page that removes an application, and submits it. */
-async function withdraw(_line: Connection, { browser }: User): Promise<void> {
-  await browser.open(`${PAGE}/remove?client_id=${CLIENT.client_id}`)
-  const { status, text } = await browser.submit()
-  const isRemoved = status === 200 && !text.includes(`client_id=${CLIENT.client_id}`)
-  expectAnswer({ status, text }, isRemoved)
-}
-
-/** Writes access tokens with Usher's own code, as copies of `template` with other users and grants. */
+/** Writes access tokens with Usher's own adapter, as copies of `template` with other users and grants. */
 async function fill({ service }: Variant, live: number, template: string): Promise<Token[]> {
   const settings = await readSettings(service?.env)
-  const { store: location, redis } = settings
-  const { records, store, secrets } = await openInstallation(location, settings.secrets, redis)
-  const keys = await (await openSigningKeys(records, settings)).load()
-  const log = pino({ enabled: false })
-  const environment = {
-    settings,
-    secrets,
-    records,
-    keys,
-    log,
-    audit: log,
-    metrics: createMetrics(),
-  }
-  const { provider: app } = await createApp(environment, {
-    state: 'ready',
-    probe: async () => true,
-    checks: [],
-  })
-
+  const { store: location, secrets, redis } = settings
+  const { records, store } = await openInstallation(location, secrets, redis)
   const directory = directoryIn(records)
   const consents = new Consents(records)
-  const account = await directory.findByUsername(POPULAR)
+  const sessions = createSessions(records)
+  const { adapter, tokenIds } = createState(
+    records,
+    stateLifetimes(settings),
+    {},
+    sessions,
+    directory.recordName,
+  )
+  const accessTokens = adapter('AccessToken')
+  const grants = adapter('Grant')
+
+  const popular = await directory.findByUsername(POPULAR)
   for (const client_id of APPLICATIONS) {
     const decision = { scopes: ['profile', 'email'], declined: [], version: 0 }
-    await consents.decide(account?.id ?? '', client_id, decision)
+    await consents.decide(popular?.id ?? '', client_id, decision)
   }
   const holders: string[] = []
   for (let i = 0; i < HOLDERS; i++) {
@@ -103,27 +80,20 @@ async function fill({ service }: Variant, live: number, template: string): Promi
     await consents.decide(id, CLIENT.client_id, decision)
     holders.push(id)
   }
-  const copied = await app.AccessToken.adapter.find(template)
-  /** The library's own method, which its types do not declare. */
-  const generateTokenId: (this: object) => string = Reflect.get(
-    app.AccessToken.prototype,
-    'generateTokenId',
-  )
+  const token = await accessTokens.find(template)
+  const grant = await grants.find(token?.grantId ?? '')
   const tokens: Token[] = []
-  let grants = 0
+  let made = 0
   async function write() {
-    for (let i = grants++; i * TOKENS_PER_GRANT < live; i = grants++) {
+    for (let i = made++; i * TOKENS_PER_GRANT < live; i = made++) {
       const accountId = holders[i % HOLDERS] ?? ''
-      const grant = new app.Grant({ accountId, clientId: CLIENT.client_id })
-      // A token begins with the tag of its grant.
-      Object.assign(grant, { jti: newGrantId() })
-      grant.addOIDCScope(ONLINE)
-      const grantId = await grant.save()
+      const grantId = newGrantId()
+      await grants.upsert(grantId, { ...grant, jti: grantId, accountId }, LIFETIME_SECONDS)
       const one = async () => {
-        const id = generateTokenId.call({ ...copied, grantId })
-        const payload = { ...copied, jti: id, accountId, grantId }
-        await app.AccessToken.adapter.upsert(id, payload, LIFETIME_SECONDS)
-        tokens.push({ token: id, sub: accountId })
+        const jti = tokenIds.AccessToken({ grantId }, '')
+        const payload = { ...token, jti, accountId, grantId }
+        await accessTokens.upsert(jti, payload, LIFETIME_SECONDS)
+        tokens.push({ token: jti, sub: accountId })
       }
       await Promise.all(Array.from({ length: TOKENS_PER_GRANT }, one))
     }

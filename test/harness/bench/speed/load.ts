@@ -1,38 +1,69 @@
-// Measures a run of requests: the CPU time of the process, and the bytes to and from its Redis.
+// Sends one request repeatedly, and measures the process that answers: its CPU time, and the latency.
 
-import { readFileSync } from 'node:fs'
-import type { Redis } from 'ioredis'
-import { quantile } from '../statistics.ts'
-import type { Caller } from './requests.ts'
+import { readdirSync, readFileSync } from 'node:fs'
+import { setTimeout } from 'node:timers/promises'
+import type { Caller, MeasuredRequest } from './requests.ts'
 
-export interface Figures {
-  /** CPU time of a request, in microseconds. */
+/**
+ * How requests arrive. A rate is what installations have: so many a second, whatever their answers take. With a
+ * number of connections, each sends the next request when it has its answer.
+ */
+export type Load = { name: string; seconds: number } & ({ rate: number } | { connections: number })
+
+export interface Run {
+  /** CPU time of a request in microseconds, with its share of timers and garbage collection. */
   cpu?: number
-  /** The same with one connection, where each request waits for the one before: its code is cold. */
-  alone?: number
-  /** Requests a second. */
-  rate: number
-  /** Latency in milliseconds. */
-  p50: number
-  p99: number
-  /** Bytes to and from Redis for each request. */
-  bytes?: number
+  /** Latency of each request in milliseconds. */
+  times: number[]
 }
 
-interface Measured {
-  pid?: number
-  redis?: Redis
-  callers: Caller[]
+export async function measure(
+  load: Load,
+  { pid, callers }: { pid?: number; callers: Caller[] },
+  request: MeasuredRequest,
+): Promise<Run> {
+  const before = cpuOf(pid)
+  const times =
+    'rate' in load
+      ? await sendAtRate(load.rate, load.seconds, callers, request)
+      : await sendInTurn(callers.slice(0, load.connections), load.seconds, request)
+  return { times, ...(pid && { cpu: (cpuOf(pid) - before) / times.length }) }
 }
 
-/** Runs a request repeatedly. Each caller sends the next one when it has the response. */
-export async function load(
-  { pid, redis, callers }: Measured,
-  request: (caller: Caller) => Promise<void>,
+/** Requests of one caller never overlap: a refresh token works once. */
+async function sendAtRate(
+  rate: number,
   seconds: number,
-): Promise<Figures> {
+  callers: Caller[],
+  request: MeasuredRequest,
+): Promise<number[]> {
   const times: number[] = []
-  const before = { cpu: cpuOf(pid), bytes: await bytesOf(redis) }
+  const answers = callers.map(async () => {})
+  const started = performance.now()
+  for (let i = 0; i < rate * seconds; i++) {
+    await setTimeout(started + (i * 1000) / rate - performance.now())
+    const arrived = performance.now()
+    const turn = i % callers.length
+    const caller = callers[turn]
+    if (!caller) throw new Error('nobody has signed in')
+    const answer = answers[turn]?.then(async () => {
+      await request(caller)
+      times.push(performance.now() - arrived)
+    })
+    answers[turn] = answer ?? Promise.resolve()
+    // A wrong answer is thrown below.
+    answers[turn]?.catch(() => {})
+  }
+  await Promise.all(answers)
+  return times
+}
+
+async function sendInTurn(
+  callers: Caller[],
+  seconds: number,
+  request: MeasuredRequest,
+): Promise<number[]> {
+  const times: number[] = []
   const started = performance.now()
   const work = async (caller: Caller) => {
     for (let from = started; from < started + seconds * 1000; ) {
@@ -43,29 +74,23 @@ export async function load(
     }
   }
   await Promise.all(callers.map(work))
-  const took = performance.now() - started
-  const each = (total: number) => total / times.length
-  return {
-    rate: (times.length / took) * 1000,
-    p50: quantile(times, 0.5),
-    p99: quantile(times, 0.99),
-    ...(pid && { cpu: each(cpuOf(pid) - before.cpu) }),
-    ...(redis && { bytes: each((await bytesOf(redis)) - before.bytes) }),
-  }
+  return times
 }
 
-/** The CPU time of all threads of a process so far, in microseconds, with a resolution of 10 ms. */
+/** The CPU time of all threads of a process so far, in microseconds. */
 function cpuOf(pid: number | undefined): number {
   if (!pid) return 0
-  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-  // The fields follow the name of the process, which is in brackets and can contain any character.
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  const [inUser = 0, inSystem = 0] = fields.slice(11, 13).map(Number)
-  return (inUser + inSystem) * 10_000
+  const threads = readdirSync(`/proc/${pid}/task`)
+  const nanoseconds = threads.map(thread => {
+    const [onCpu] = readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')
+    return Number(onCpu)
+  })
+  return nanoseconds.reduce((sum, each) => sum + each, 0) / 1000
 }
 
-async function bytesOf(redis: Redis | undefined): Promise<number> {
-  const info = (await redis?.info('stats')) ?? ''
-  const both = [...info.matchAll(/^total_net_(?:in|out)put_bytes:(\d+)/gm)]
-  return both.reduce((sum, [, bytes]) => sum + Number(bytes), 0)
+/** The memory of a process as the kernel counts it (RSS), in MB. */
+export function residentMegabytes(pid: number | undefined): number | undefined {
+  if (!pid) return undefined
+  const [, kilobytes] = /^VmRSS:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? []
+  return Number(kilobytes) / 1000
 }

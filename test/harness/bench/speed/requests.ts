@@ -3,16 +3,14 @@
 import { decodeJwt } from 'jose'
 import { Browser } from '../../../support/browser.ts'
 import { authorizationRequest, type Request, signInAndAllow } from '../../../support/journey.ts'
-import { API, CLIENT, EXCHANGE_GRANT, OFFLINE, ONLINE } from './client.ts'
+import { CLIENT, OFFLINE, ONLINE } from './client.ts'
 import type { Connection, Reply } from './connection.ts'
 
 /** A signed-in user who has allowed every scope. */
 export interface User {
   sub: string
-  browser: Browser
   /** The cookies of the user's sessions, which authorize in turn. */
   cookies: string[]
-  id_token: string
   refresh_token: string
 }
 
@@ -31,9 +29,6 @@ export interface Caller {
 
 /** Sends one request, and checks its response. */
 export type MeasuredRequest = (caller: Caller) => Promise<void>
-
-/** The last request of a user who has just signed in: it ends the access. */
-export type FinalRequest = (connection: Connection, user: User) => Promise<void>
 
 export const REQUESTS = {
   async UserInfo({ connection, next }) {
@@ -70,33 +65,19 @@ export const REQUESTS = {
   },
 } satisfies Record<string, MeasuredRequest>
 
-/** Requests that the library alone does not have. */
-export const USHER_REQUESTS = {
-  async 'token exchange'({ connection, next }) {
-    await exchanged(connection, next())
-  },
-
-  async 'token exchange + introspection'({ connection, next }) {
-    const given = next()
-    const token = await exchanged(connection, given)
-    const reply = await connection.post('introspection', { token })
-    expectAnswer(reply, reply.json.active === true && reply.json.sub === given.sub)
-  },
-} satisfies Record<string, MeasuredRequest>
+/** Requests a second that an installation has, by request. */
+export const RATES: Record<string, number> = {
+  UserInfo: 400,
+  introspection: 400,
+  'client credentials': 120,
+  refresh: 40,
+  'authorize + code': 15,
+}
 
 /** Requests that need no user. */
 export const CLIENT_REQUESTS = {
   introspection: REQUESTS.introspection,
   'client credentials': REQUESTS['client credentials'],
-}
-
-/** Exchanges an access token for one of the API. */
-async function exchanged(connection: Connection, { token }: Token): Promise<string> {
-  const type = 'urn:ietf:params:oauth:token-type:access_token'
-  const form = { subject_token: token, subject_token_type: type, resource: API }
-  const reply = await connection.post('token', { grant_type: EXCHANGE_GRANT, ...form })
-  expectAnswer(reply, reply.status === 200 && reply.json.issued_token_type === type)
-  return String(reply.json.access_token)
 }
 
 export async function tokenOfClient(connection: Connection): Promise<Token> {
@@ -116,42 +97,25 @@ export async function tokenOf(connection: Connection, { sub, cookies }: User): P
   return { token: String(reply.json.access_token), sub }
 }
 
-/** Signs a user in with a new browser. With `count`, in that number of browsers. */
-export async function signIn(connection: Connection, name: string, count = 1): Promise<User> {
-  const others = count > 1 ? (await signIn(connection, name, count - 1)).cookies : []
+/** Signs a user in with `count` browsers. */
+export async function signIn(connection: Connection, name: string, count: number): Promise<User> {
+  const all = Array.from({ length: count }, () => signInOnce(connection, name))
+  const [first, ...others] = await Promise.all(all)
+  if (!first) throw new Error('a user needs a session')
+  return { ...first, cookies: [first, ...others].flatMap(({ cookies }) => cookies) }
+}
+
+async function signInOnce(connection: Connection, name: string): Promise<User> {
   const request = requestFor(connection, { scope: OFFLINE, prompt: 'consent', login_hint: name })
   const browser = new Browser(connection.issuer)
   await browser.open(request.url)
   const page = await signInAndAllow(browser, name)
   const { json } = await redeem(connection, page.url, request)
-  const id_token = String(json.id_token)
   return {
-    sub: decodeJwt(id_token).sub ?? '',
-    browser,
-    cookies: [...others, await browser.jar.getCookieString(request.url.href)],
-    id_token,
+    sub: decodeJwt(String(json.id_token)).sub ?? '',
+    cookies: [await browser.jar.getCookieString(request.url.href)],
     refresh_token: String(json.refresh_token),
   }
-}
-
-async function revoke(connection: Connection, { refresh_token }: User): Promise<void> {
-  const reply = await connection.post('revocation', { token: refresh_token })
-  expectAnswer(reply, reply.status === 200)
-}
-
-/** Opens the sign-out page, and confirms it. */
-async function signOut(connection: Connection, { browser, id_token }: User): Promise<void> {
-  const [post_logout_redirect_uri = ''] = CLIENT.post_logout_redirect_uris
-  const url = connection.addressOf('end_session')
-  url.search = new URLSearchParams({ id_token_hint: id_token, post_logout_redirect_uri }).toString()
-  await browser.open(url)
-  const page = await browser.submit({ logout: 'yes' })
-  if (page.ours) throw new WrongAnswer(`not signed out: ${page.status} ${page.text}`)
-}
-
-export const FINAL_REQUESTS: Record<string, FinalRequest> = {
-  revocation: revoke,
-  'sign-out': signOut,
 }
 
 function requestFor(connection: Connection, params: Record<string, string>): Request {

@@ -1,30 +1,36 @@
-// `npm run bench` measures the cost of requests, relative to the library alone with a map. It prints a table,
-// and exits with 1 if a response was wrong.
+// `npm run bench` measures the cost of requests: of Usher on SQLite relative to the library alone with a map, on
+// Redis relative to the library with the usual Redis adapter, in alternating rounds. It prints a table for each
+// load, and exits with 1 if a response was wrong.
 
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { exitOnSignals } from '../../../support/program.ts'
+import { exitOnSignals, isChosen } from '../../../support/program.ts'
 import { type Contender, prepare } from './contender.ts'
 import { startFull } from './growth.ts'
-import { CLIENT_REQUESTS } from './requests.ts'
-import { type Result, tableOf } from './table.ts'
+import type { Load } from './load.ts'
+import { CLIENT_REQUESTS, RATES } from './requests.ts'
+import { type Figures, memoryTable, tableOf } from './table.ts'
 import { type Options, VARIANTS, type Variant } from './variants.ts'
 
 const { values } = parseArgs({
   options: {
     variants: { type: 'string', default: '1,2,3,4' },
     only: { type: 'string', default: '' },
+    /** Requests a second, instead of RATES; 0: only the loads of `connections`. */
+    rate: { type: 'string' },
+    /** Numbers of connections; empty: only the fixed rates. */
+    connections: { type: 'string', default: '1,8,64' },
     /** Processes of each variant, one after another: the speed of equal processes differs. */
     processes: { type: 'string', default: '3' },
-    /** Runs of each process. */
-    runs: { type: 'string', default: '5' },
+    /** Rounds of each process. */
+    rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '1' },
     /** Seconds of each request before the measurement: V8 compiles during some ten thousand requests. */
     'warm-up': { type: 'string', default: '10' },
     tokens: { type: 'string', default: '10000' },
-    /** Sessions of each user. */
-    sessions: { type: 'string', default: '20' },
-    connections: { type: 'string', default: '16' },
+    users: { type: 'string', default: '64' },
+    /** Sessions of each user, which authorize in turn: in practice, a session has few authorizations a minute. */
+    sessions: { type: 'string', default: '5' },
     /** Numbers of live tokens, compared instead of the variants. */
     live: { type: 'string' },
     /** The folder for profiles. */
@@ -38,39 +44,38 @@ const { values } = parseArgs({
   },
 })
 
-const usernames = Array.from({ length: Number(values.connections) + 1 }, (_, i) => `user-${i}`)
-const only = values.only.toLowerCase().split(',').filter(Boolean)
+/** A fixed rate is measured for longer, because it has fewer requests. */
+const SECONDS_AT_RATE = 4
+/** The variants that are Usher, by number. */
+const USHER = ['3', '4']
+const INSPECTED = ['--inspect=127.0.0.1:0']
+
+const usernames = Array.from({ length: Number(values.users) }, (_, i) => `user-${i}`)
+const numbers = (list: string) => list.split(',').filter(Boolean).map(Number)
+const log = (text: string) => process.stderr.write(text)
 let contenders: Contender[] = []
 
 exitOnSignals()
 
 async function bench() {
-  const results: Result[] = []
+  const figures: Figures[] = []
+  let memory = ''
   for (let i = 0; i < Number(values.processes); i++) {
-    await compare()
-    results.push(...contenders)
+    for await (const variant of start({ usernames, node: values.profile ? INSPECTED : [] })) {
+      const [count, sessions] = numbers(`${values.tokens},${values.sessions}`) as [number, number]
+      contenders.push(await prepare(variant, usernames, { count, sessions }))
+      log(`${variant.name} is ready\n`)
+    }
+    await warmUp()
+    for (let round = 0; round < Number(values.rounds); round++) {
+      for await (const figure of play(round)) figures.push(figure)
+      log('.')
+    }
+    log('\n')
+    memory = memoryTable(contenders)
     await stop()
   }
-  process.stdout.write(tableOf(results))
-}
-
-/** Starts one process of each variant, and measures them. */
-async function compare() {
-  for await (const variant of start({ usernames, node: values.profile ? INSPECTED : [] })) {
-    const began = performance.now()
-    contenders.push(
-      await prepare(variant, usernames, {
-        count: Number(values.tokens),
-        sessions: Number(values.sessions),
-      }),
-    )
-    log(`${variant.name}: ready after ${((performance.now() - began) / 1000).toFixed(1)} s\n`)
-  }
-  for (let round = 0; round <= Number(values.runs); round++) {
-    for (const name of requestNames()) await play(name, round)
-    log('.')
-  }
-  log('\n')
+  process.stdout.write(`${tableOf(figures)}\n${memory}`)
 }
 
 async function stop() {
@@ -80,17 +85,44 @@ async function stop() {
 
 function requestNames(): string[] {
   const names = contenders.flatMap(({ requests }) => Object.keys(requests))
-  return [...new Set(names)].filter(name => !only.length || only.includes(name.toLowerCase()))
+  return [...new Set(names)].filter(name => isChosen(values.only, name))
 }
 
-/** The variants that are Usher, by number. */
-const USHER = ['3', '4']
-const INSPECTED = ['--inspect=127.0.0.1:0']
-const log = (text: string) => process.stderr.write(text)
+function loadsOf(request: string): Load[] {
+  const seconds = Number(values.seconds)
+  const rate = Number(values.rate ?? RATES[request] ?? 0)
+  const fixed = { name: 'fixed rates', rate, seconds: seconds * SECONDS_AT_RATE }
+  const closed = numbers(values.connections).map(connections => {
+    return { name: `${connections} connection${connections > 1 ? 's' : ''}`, connections, seconds }
+  })
+  return rate ? [fixed, ...closed] : closed
+}
+
+async function warmUp() {
+  const seconds = Number(values['warm-up'])
+  for (const name of requestNames()) {
+    for (const { play } of contenders) {
+      await play(name, { name: 'warm-up', connections: usernames.length, seconds })
+    }
+  }
+}
+
+/** Measures every request under every load, in each round beginning with another process. */
+async function* play(round: number): AsyncIterable<Figures> {
+  const first = round % contenders.length
+  const order = [...contenders.slice(first), ...contenders.slice(0, first)]
+  const cases = requestNames().flatMap(request =>
+    loadsOf(request).flatMap(load => order.map(contender => ({ request, load, contender }))),
+  )
+  for (const { request, load, contender } of cases) {
+    const run = await contender.play(request, load, round ? undefined : values.profile)
+    if (run) yield { ...run, load: load.name, request, contender }
+  }
+}
 
 async function* start(options: Options): AsyncIterable<Variant> {
   if (values.live) {
-    for (const live of values.live.split(',')) yield await startFull(Number(live), options)
+    for (const live of numbers(values.live)) yield await startFull(live, options)
     return
   }
   for (const number of values.variants.split(',').filter(Boolean)) {
@@ -106,22 +138,9 @@ async function* start(options: Options): AsyncIterable<Variant> {
     issuer: values.against,
     hasUsers: false,
     requests: CLIENT_REQUESTS,
-    finalRequests: {},
     client: { id: values.client, secret: readFileSync(values['secret-file'], 'utf8').trim() },
     pid: values.pid === undefined ? undefined : Number(values.pid),
     stop: async () => {},
-  }
-}
-
-/** Measures each process, in each round beginning with another one. Round 0 is the warm-up. */
-async function play(name: string, round: number) {
-  const first = round % contenders.length
-  const seconds = Number(round > 0 ? values.seconds : values['warm-up'])
-  for (const contender of [...contenders.slice(first), ...contenders.slice(0, first)]) {
-    const folder = round === 1 ? values.profile : undefined
-    const figures = await contender.play(name, seconds, folder)
-    const runs = contender.runs[name] ?? []
-    if (figures && round > 0) contender.runs[name] = [...runs, figures]
   }
 }
 

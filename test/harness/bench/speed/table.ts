@@ -1,79 +1,86 @@
-// The table of the bench: absolute values of the first variant, and the ratios of the others to it.
+// The tables of the bench: one for each load. A row has one figure of one request, for each variant.
 
 import { formatMarkdown } from '../../../support/program.ts'
-import { median } from '../statistics.ts'
-import type { Figures } from './load.ts'
-import type { RedisCost } from './redis-cost.ts'
+import { median, quantile } from '../statistics.ts'
+import type { Run } from './load.ts'
 
-export interface Result {
+/** A process that was measured. `base`: the name of the variant that it is compared with. */
+interface Measured {
   name: string
-  /** By request. */
-  runs: Record<string, Figures[]>
-  redis?: RedisCost
+  base?: string
 }
 
-const COLUMNS = [
-  ...['request', 'of', 'CPU', 'CPU, one connection', 'requests a second', 'p50', 'p99'],
-  ...['Redis commands', 'bytes sent', 'bytes kept'],
-]
-
-/** Formats a Markdown table: medians, and in brackets minimum and maximum. Equal names share a row. */
-export function tableOf(ofProcesses: Result[]): string {
-  const names = [...new Set(ofProcesses.map(({ name }) => name))]
-  const results = names.map(name => together(ofProcesses.filter(result => result.name === name)))
-  const requests = results.flatMap(({ runs, redis }) =>
-    Object.keys({ ...runs, ...redis?.commands, ...redis?.memory }),
-  )
-  const rows = [...new Set(requests)].flatMap(name =>
-    results.map(result => [name, result.name, ...cellsOf(name, result, results[0])]),
-  )
-  const filled = rows.filter(([, , ...cells]) => cells.some(Boolean))
-  return `${formatMarkdown(COLUMNS, filled)}\n`
+/** A run, and what ran. */
+export interface Figures extends Run {
+  load: string
+  request: string
+  contender: Measured
 }
 
-/** Joins the runs of the processes of one variant, in their order. */
-function together(same: Result[]): Result {
-  const requests = [...new Set(same.flatMap(({ runs }) => Object.keys(runs)))]
-  const runsOf = (name: string) => same.flatMap(({ runs }) => runs[name] ?? [])
-  const runs = Object.fromEntries(requests.map(name => [name, runsOf(name)]))
-  return { name: '', ...same[0], runs }
+/** Of the runs of one request under one load: the runs of each variant, in the order of the rounds. */
+type Rounds = Map<string, Figures[]>
+
+const p50 = ({ times }: Run) => quantile(times, 0.5)
+
+/** Formats the runs as Markdown: medians, then the ratio to the base, with its least and its greatest. */
+export function tableOf(all: Figures[]): string {
+  const tables = Map.groupBy(all, ({ load }) => load)
+  return [...tables].map(([load, runs]) => tableOfLoad(load, runs)).join('\n')
 }
 
-function cellsOf(name: string, { runs, redis }: Result, first: Result | undefined): string[] {
-  const own = runs[name] ?? []
-  const others = first?.runs[name] ?? []
-  const compare = (key: keyof Figures, digits: number, unit: string) =>
-    own === others
-      ? figure(
-          own.map(run => run[key]),
-          digits,
-          unit,
-        )
-      : ratio(own, others, key)
-  return [
-    compare('cpu', 0, ' µs'),
-    compare('alone', 0, ' µs'),
-    compare('rate', 0, ''),
-    compare('p50', 1, ' ms'),
-    compare('p99', 1, ' ms'),
-    String(redis?.commands[name] ?? ''),
-    figure(own.map(({ bytes }) => bytes)),
-    figure([redis?.memory[name]]),
-  ]
-}
-
-/** The ratios of runs to the runs of the first variant beside them, which had the same disturbances. */
-function ratio(own: Figures[], others: Figures[], key: keyof Figures): string {
-  const ratios = own.flatMap((run, i) => {
-    const [value, other] = [run[key], others[i]?.[key]]
-    return value && other ? [value / other] : []
+function tableOfLoad(load: string, runs: Figures[]): string {
+  const names = [...new Set(runs.map(({ contender }) => contender.name))]
+  const rows = [...Map.groupBy(runs, ({ request }) => request)].flatMap(([request, ofRequest]) => {
+    const rounds: Rounds = Map.groupBy(ofRequest, ({ contender }) => contender.name)
+    const row = (figure: string, cell: (runs: Figures[]) => string) => [
+      `${request}: ${figure}`,
+      ...names.map(name => cell(rounds.get(name) ?? [])),
+    ]
+    return [
+      row('CPU, µs', runs => compared(runs, rounds, ({ cpu }) => cpu, 0)),
+      row('p50, ms', runs => compared(runs, rounds, p50, 2)),
+      row('p99, ms', runs => (runs.length ? quantile(timesOf(runs), 0.99).toFixed(1) : '')),
+      row('requests', runs => String(timesOf(runs).length)),
+    ]
   })
-  if (!ratios.length) return ''
-  const [middle, least, most] = [median(ratios), Math.min(...ratios), Math.max(...ratios)]
-  return `${middle.toFixed(2)} (${least.toFixed(2)}–${most.toFixed(2)})`
+  return `${formatMarkdown([load, ...names], rows)}\n`
 }
 
-function figure(figures: (number | undefined)[], digits = 0, unit = ''): string {
-  const known = figures.filter(figure => figure !== undefined)
-  return known.length ? `${median(known).toFixed(digits)}${unit}` : ''
+const timesOf = (runs: Run[]) => runs.flatMap(({ times }) => times)
+
+/** Each run is compared with that of the base in the same round, which had the same disturbances. */
+function compared(
+  runs: Figures[],
+  rounds: Rounds,
+  figureOf: (run: Run) => number | undefined,
+  digits: number,
+): string {
+  const figures = runs.map(figureOf).filter(figure => figure !== undefined)
+  if (!figures.length) return ''
+  const { base = '' } = runs[0]?.contender ?? {}
+  const others = rounds.get(base) ?? []
+  const ratios = runs.flatMap((run, i) => {
+    const figure = figureOf(run)
+    const other = others[i] && figureOf(others[i])
+    return figure && other ? [figure / other] : []
+  })
+  const value = median(figures).toFixed(digits)
+  if (!ratios.length) return value
+  const [middle, least, most] = [median(ratios), Math.min(...ratios), Math.max(...ratios)]
+  return `${value} = ${middle.toFixed(2)} × (${least.toFixed(2)}–${most.toFixed(2)})`
+}
+
+type WithMemory = Measured & { memory(): { idle?: number; now?: number } }
+
+/** Formats the memory of the processes before their first request, and after all loads. */
+export function memoryTable(contenders: WithMemory[]): string {
+  const memory = contenders.map(contender => contender.memory())
+  const megabytes = (figure = Number.NaN) => figure.toFixed(0)
+  return `${formatMarkdown(
+    ['RSS, MB', ...contenders.map(({ name }) => name)],
+    [
+      ['idle', ...memory.map(({ idle }) => megabytes(idle))],
+      ['after all loads', ...memory.map(({ now }) => megabytes(now))],
+    ],
+  )}\n`
 }

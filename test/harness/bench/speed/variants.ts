@@ -10,29 +10,22 @@ import { directoryIn } from '../../../support/directory.ts'
 import { type RedisServer, startRedis } from '../../../support/redis.ts'
 import { freePort, type Service, startService } from '../../../support/service.ts'
 import { PASSWORD, UNLIMITED, writeConfig } from '../../../support/usher.ts'
-import { API, CLIENT, EXCHANGE_GRANT, LIFETIME_SECONDS, SECRET } from './client.ts'
-import {
-  FINAL_REQUESTS,
-  type FinalRequest,
-  type MeasuredRequest,
-  REQUESTS,
-  type Token,
-  USHER_REQUESTS,
-} from './requests.ts'
+import { CLIENT, LIFETIME_SECONDS, SECRET } from './client.ts'
+import { type MeasuredRequest, REQUESTS, type Token } from './requests.ts'
 
 export interface Variant {
   name: string
+  /** The name of the variant that it is compared with. */
+  base?: string
   issuer: string
   /** The credentials of the client. */
   client: { id: string; secret: string }
   /** False if no user can sign in. */
   hasUsers: boolean
   requests: Record<string, MeasuredRequest>
-  finalRequests: Record<string, FinalRequest>
   /** The process, for profiles. */
   service?: Service
   pid?: number
-  redis?: RedisServer
   /** The existing tokens; absent: the bench requests tokens. */
   tokens?: Token[]
   stop(): Promise<void>
@@ -56,13 +49,14 @@ const EVERYTHING = {
   client_certificates: { header: 'X-Client-Certificate' },
 }
 
+const MAP = 'library, map'
+const USUAL = 'library, usual Redis adapter'
+
 export const VARIANTS: ((options: Options) => Promise<Variant>)[] = [
-  ({ node }) => startBare('bare, map', node),
-  async ({ node }) =>
-    startBare('bare, usual Redis adapter', node, await startOnSocket(), 'classic'),
+  ({ node }) => startBare(MAP, node),
+  async ({ node }) => startBare(USUAL, node, await startOnSocket()),
   options => startUsher('Usher, SQLite', options),
   async options => startUsher('Usher, Redis', options, await startOnSocket()),
-  async ({ node }) => startBare('bare, least commands', node, await startOnSocket(), 'least'),
 ]
 
 /** Starts a Redis on a unix socket. */
@@ -71,8 +65,8 @@ export function startOnSocket(): Promise<RedisServer> {
   return startRedis({ settings: ['--auto-aof-rewrite-percentage', '0'] })
 }
 
-async function startBare(name: string, node: string[], redis?: RedisServer, kind = '') {
-  const words = [...node, `${HERE}/bare.ts`, ...(redis ? [redis.url, kind] : [])]
+async function startBare(name: string, node: string[], redis?: RedisServer) {
+  const words = [...node, `${HERE}/bare.ts`, ...(redis ? [redis.url] : [])]
   const service = await startService({}, ['node', ...words])
   return variantOf(name, service, redis)
 }
@@ -87,19 +81,10 @@ export async function startUsher(
   const name = root ? `${variant}, ${root}` : variant
   const file = join(root ?? '.', 'src/main.ts')
   const folder = mkdtempSync(join(tmpdir(), 'usher-speed-'))
-  const grant_types = [...CLIENT.grant_types, EXCHANGE_GRANT]
-  const client = { ...CLIENT, grant_types, client_secret_hashes: [hashSecret(SECRET)] }
-  const api = {
-    resource: API,
-    resource_name: 'API',
-    scopes: { 'api:read': { description: 'Use the API' } },
-    introspected_by: ['web'],
-    exchange: [{ client: 'web', scopes: ['api:read'] }],
-  }
+  const client = { ...CLIENT, client_secret_hashes: [hashSecret(SECRET)] }
   const lifetimes = { access_token: `${LIFETIME_SECONDS} s` }
   writeConfig(folder, {
     clients: { web: client, ...others },
-    resources: { api },
     usher: { ...EVERYTHING, lifetimes, limits: UNLIMITED },
   })
   const store = redis ? `redis+unix://${redis.url}` : `sqlite:${join(folder, 'usher.db')}`
@@ -114,8 +99,9 @@ export async function startUsher(
   )
   await addAccounts(store, usernames)
   const clean = () => rmSync(folder, { recursive: true, force: true })
-  const requests = { ...REQUESTS, ...USHER_REQUESTS }
-  return { ...variantOf(name, service, redis, clean), requests }
+  const library = redis ? USUAL : MAP
+  // Another clone is compared with this one.
+  return { ...variantOf(name, service, redis, clean), base: root ? variant : library }
 }
 
 async function addAccounts(location: string, usernames: string[]) {
@@ -136,10 +122,8 @@ function variantOf(name: string, service: Service, redis?: RedisServer, clean = 
     client: { id: CLIENT.client_id, secret: SECRET },
     hasUsers: true,
     requests: REQUESTS,
-    finalRequests: FINAL_REQUESTS,
     service,
     pid: service.child.pid,
-    redis,
     async stop() {
       service.child.kill('SIGKILL')
       await service.stop()
