@@ -87,10 +87,14 @@ const SLOW = [
     'store/redis-checks',
     'store/redis-durability',
     'store/redis-faults',
+    // Every page in Chromium. In `npm test` are the journey of a user and the keyboard.
     'pages/accessibility.chromium',
+    'pages/factors.chromium',
+    'pages/heading.chromium',
     'pages/passkeys.chromium',
     'pages/reflow.chromium',
     'pages/upstream.chromium',
+    'pages/way-forward.chromium',
   ),
 ]
 
