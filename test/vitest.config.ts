@@ -75,6 +75,7 @@ const SLOW = [
     'features/mail-slow',
     'features/mail-tls',
     'operation/deploy',
+    'operation/image',
     'operation/key-metrics',
     'operation/key-rotation',
     'operation/operator-events',

@@ -1,6 +1,6 @@
 // Builds and runs the image without a container engine. The build executes the Dockerfile in folders: FROM,
 // WORKDIR, COPY, ENV, USER, and the RUN of a build stage. Bubblewrap runs the result: only its files, read
-// only, as the image's user, as process 1.
+// only, as the image's user, as process 1. engine.ts uses a container engine.
 
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -28,8 +28,6 @@ interface Stage {
   root: string
   folder: string
   env: Record<string, string>
-  /** The owners of `COPY --chown`, by path in the image. */
-  owners: Record<string, string>
   user: string
   command: string[]
   health: string[]
@@ -88,8 +86,10 @@ function newStage(folder: string, text: string): Stage {
   const [base = '', name = ''] = text.split(' AS ')
   const root = mkdtempSync(join(folder, 'stage-'))
   chmodSync(root, 0o755)
-  return { name, base, root, folder: '/', env: {}, owners: {}, user: '0', command: [], health: [] }
+  return { name, base, root, folder: '/', env: {}, user: '0', command: [], health: [] }
 }
+
+const CREATE_DATA = 'mkdir -m 770 /data && chown 10001:0 /data'
 
 const STEPS: Record<string, (stage: Stage, text: string, stages: Stage[]) => void> = {
   WORKDIR(stage, text) {
@@ -102,7 +102,6 @@ const STEPS: Record<string, (stage: Stage, text: string, stages: Stage[]) => voi
   COPY(stage, text, stages) {
     const words = text.split(' ').filter(word => !word.startsWith('--'))
     const from = /--from=(\S+)/.exec(text)?.[1]
-    const owner = /--chown=(\S+)/.exec(text)?.[1]
     const source = from ? stages.find(({ name }) => name === from)?.root : ROOT
     const target = words.pop() ?? ''
     for (const word of words) {
@@ -113,12 +112,13 @@ const STEPS: Record<string, (stage: Stage, text: string, stages: Stage[]) => voi
       mkdirSync(dirname(to), { recursive: true })
       cpSync(path, to, { recursive: true, verbatimSymlinks: true, filter })
     }
-    const mode = /--chmod=(\S+)/.exec(text)?.[1]
-    if (owner) stage.owners[target] = owner
-    if (mode) chmodSync(join(stage.root, target), Number.parseInt(mode, 8))
   },
-  /** Runs on this machine, and therefore refuses commands with paths outside the stage's folder. */
+  /**
+   * Runs on this machine, and therefore refuses commands with paths outside the stage's folder. The last
+   * stage creates only /data, in place of which `runImage` mounts a folder.
+   */
   RUN(stage, text) {
+    if (text === CREATE_DATA) return
     if (!stage.name || / \/\w/.test(text))
       throw new Error(`Dockerfile: cannot run on this machine: ${text}`)
     const PATH = `${dirname(nodeOf(stage))}:${process.env.PATH}`
@@ -154,7 +154,7 @@ function isIgnored(path: string): boolean {
 /** Files of the base image: Node and its shared libraries. */
 const NODE = '/usr/local/bin/node'
 const LIBRARIES = ['/lib', '/lib64', '/usr/lib'].filter(path => existsSync(path))
-const MOUNT_POINTS = ['/proc', '/dev', '/run']
+const MOUNT_POINTS = ['/proc', '/dev', '/run', '/data']
 
 /** Starts a container. Resolves when the log says "is ready at". Rejects with stderr if it exits. */
 export async function runImage(image: Image, options: RunOptions): Promise<Container> {
@@ -253,9 +253,7 @@ function nodeOf({ root }: Stage): string {
 /** Creates a folder for /data that belongs to the image's user. */
 export function dataFolder(image: Image, folder: string): string {
   const data = mkdtempSync(join(folder, 'data-'))
-  const [uid = '', gid = uid] = (image.owners['/data'] ?? '').split(':')
-  chmodSync(data, statSync(join(image.root, 'data')).mode & 0o777)
-  if (isRoot) execFileSync('chown', [`${uid}:${gid}`, data])
+  if (isRoot) execFileSync('chown', [image.user, data])
   return data
 }
 
