@@ -60,6 +60,7 @@ import { createProvider } from './oidc/provider.ts'
 import { stateLifetimes } from './oidc/tokens.ts'
 import { clientInfoOf } from './operation/client-info.ts'
 import { cacheKeySets } from './operation/client-key-sets.ts'
+import { createClientUses } from './operation/client-uses.ts'
 import { edge, jsonHeaders, originForm, pageHeaders } from './operation/edge.ts'
 import { createFetch, createStrangersFetch } from './operation/egress.ts'
 import type { Environment } from './operation/environment.ts'
@@ -99,7 +100,7 @@ export async function createApp(
   readiness: Readiness,
   more: PageFeature[] = [],
 ) {
-  const { settings, records, log, metrics } = environment
+  const { settings, records, log } = environment
   const routes = routesOf(settings.features)
 
   // Objects, each built once
@@ -157,7 +158,8 @@ export async function createApp(
     tags: views.tags,
   }).catch(error => refuseClients(error, settings))
   additions.describeClient = describerOf(features, provider)
-  logEvents(provider, log, metrics)
+  const uses = createClientUses(records, settings)
+  logEvents(provider, environment, uses)
 
   // The pages
   const site = createSite(dependencies, views, provider, factors, backchannel)
@@ -222,8 +224,11 @@ export async function createApp(
     const lane = isEndpointForPrograms(ctx.path) ? forPrograms : forPages
     return lane(ctx, next)
   })
-  /** Sends the queued notifications that are due, each to its client. */
-  const deliver = createDeliver(provider, features, environment)
+  /**
+   * Sends the queued notifications that are due, each to its client, and writes
+   * when clients were used.
+   */
+  const deliver = createDeliver(provider, [...features, uses], environment)
   // reload.ts calls the `handle` of the configuration in force.
   return {
     provider,

@@ -25,6 +25,7 @@ import type { Environment } from './operation/environment.ts'
 import {
   type FolderState,
   forgetFolderState,
+  saveConfigLoad,
   saveFolderState,
 } from './operation/folder-state.ts'
 import type { Readiness } from './operation/health.ts'
@@ -65,6 +66,7 @@ export async function run(
   const running = new Running(built, context, readiness)
   running.begin()
   await forgetFolderState(context.records)
+  await saveConfigLoad(context.records, now())
 
   // One at a time: each builds on the result of the one before.
   const inOrder = pLimit(1)
@@ -162,6 +164,9 @@ class Running {
   async #replace(next: Settings): Promise<void> {
     this.#inForce = await build(next, this.#context, this.#readiness)
     this.#generation++
+    // Only `usher status` shows this time: the configuration is in force
+    // without it.
+    await saveConfigLoad(this.#context.records, now()).catch(() => {})
   }
 
   /** Reports that the folder has no errors. */

@@ -5,6 +5,8 @@
 import { readSettings, type Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { timeOf } from '../config/schema/values.ts'
+import { readClientUses } from '../operation/client-uses.ts'
+import { readConfigLoad } from '../operation/folder-state.ts'
 import { type KeyStatus, openSigningKeys } from '../operation/signing-keys.ts'
 import { reasonOf } from '../store/reasons.ts'
 import { now } from '../store/store.ts'
@@ -15,7 +17,7 @@ import type { Invocation } from './command.ts'
 import { certificateEnd } from './doctor.ts'
 import { folderNotes } from './folder-notes.ts'
 import { openState, type State } from './open-store.ts'
-import { print } from './output.ts'
+import { hint, print } from './output.ts'
 
 const REQUEST_TIMEOUT_MS = 5_000
 /** Later expiries are not shown. */
@@ -31,16 +33,21 @@ interface Expiry {
 
 /** `status`. */
 export async function showStatus({ flags }: Invocation): Promise<void> {
-  const settings = await readSettings()
   const state = await openState()
-  const [service, notes, checks, keys, accounts, clients, expiring] =
+  const loaded = await readConfigLoad(state.records)
+  const notes = await folderNotes()
+  const settings = await readSettings().catch((error: unknown) => {
+    // The folder has errors. This part does not need it.
+    for (const line of configRows(loaded, notes)) hint(line)
+    throw error
+  })
+  const [service, checks, keys, accounts, clients, expiring] =
     await Promise.all([
       readService(settings.issuer),
-      folderNotes(),
       state.store.check(),
       readKeys(settings, state),
       readAccounts(settings, state),
-      readUses(settings),
+      readUses(settings, state),
       readExpiring(settings),
     ])
   const invitations = (await state.invitations.list()).filter(
@@ -49,6 +56,7 @@ export async function showStatus({ flags }: Invocation): Promise<void> {
   const record = {
     issuer: settings.issuer,
     service,
+    config_loaded: loaded,
     config: notes,
     store: checks.filter(({ state: found }) => found !== 'ok'),
     keys,
@@ -63,6 +71,8 @@ export async function showStatus({ flags }: Invocation): Promise<void> {
 type Status = {
   issuer: string
   service: string
+  /** Epoch seconds. Undefined: never. */
+  config_loaded?: number | undefined
   config: string[]
   store: { name: string; found: string }[]
   keys: KeyStatus[]
@@ -110,16 +120,17 @@ interface ClientUse {
   last_used?: number | undefined
 }
 
-/**
- * The use of a client of the folder is not known: it would be a write for each
- * request.
- */
-async function readUses(settings: Settings): Promise<ClientUse[]> {
+async function readUses(
+  settings: Settings,
+  { records }: State,
+): Promise<ClientUse[]> {
   const clients = await readClients(settings)
-  return clients.map(({ client_id, registered }) => ({
+  const ids = clients.map(({ client_id }) => client_id)
+  const uses = await readClientUses(records, ids)
+  return clients.map(({ client_id, registered }, i) => ({
     client_id,
     registered: registered !== undefined,
-    last_used: registered?.last_used,
+    last_used: registered ? registered.last_used : uses[i],
   }))
 }
 
@@ -157,7 +168,7 @@ function linesOf(status: Status): string[] {
   return [
     ...rows('issuer', [issuer]),
     ...rows('service', [service]),
-    ...rows('config', config, 'no difference to the service is known'),
+    ...configRows(status.config_loaded, config),
     ...rows('store', store.map(describeCheck), 'nothing is wrong'),
     ...rows('keys', status.keys.map(describeKey), 'none before the start'),
     ...rows('accounts', [describeAccounts(status.accounts)]),
@@ -171,6 +182,12 @@ function linesOf(status: Status): string[] {
 function rows(title: string, texts: string[], none = ''): string[] {
   const shown = texts.length ? texts : [none]
   return shown.map((text, i) => `${(i ? '' : title).padEnd(10)} ${text}`)
+}
+
+function configRows(loaded: number | undefined, notes: string[]): string[] {
+  const load =
+    loaded === undefined ? 'never loaded' : `loaded ${timeOf(loaded)}`
+  return rows('config', [load, ...notes])
 }
 
 const describeCheck = ({ name, found }: Status['store'][number]) =>
@@ -200,9 +217,9 @@ function describeClients(clients: ClientUse[]): string[] {
 }
 
 function describeClient({ client_id, registered, last_used }: ClientUse) {
-  if (!registered) return client_id
+  const kind = registered ? 'registered, last used' : 'last token'
   const use = last_used === undefined ? 'never' : timeOf(last_used)
-  return `${client_id}  registered, last used: ${use}`
+  return `${client_id}  ${kind}: ${use}`
 }
 
 function describeExpiry({ what, at }: Expiry): string {

@@ -11,9 +11,9 @@ import { logIgnored } from '../oidc/requests.ts'
 import { GRANT_TYPES } from '../oidc/vocabulary.ts'
 import type { Queue } from '../store/delivery-queue.ts'
 import { note } from './audit.ts'
+import type { ClientUses } from './client-uses.ts'
 import type { Environment } from './environment.ts'
 import { faultOf } from './log.ts'
-import type { Metrics } from './metrics.ts'
 
 /** Names of the library's error events, without `.error`. */
 const ERROR_EVENTS = [
@@ -40,11 +40,16 @@ const ERROR_EVENTS = [
  * Logs and counts events. Listeners must not throw, and log names only: their
  * arguments hold tokens.
  */
-export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
+export function logEvents(
+  provider: Provider,
+  { log, metrics }: Pick<Environment, 'log' | 'metrics'>,
+  uses: ClientUses,
+) {
   const emitter: EventEmitter = provider
   for (const name of ERROR_EVENTS) emitter.on(`${name}.error`, logError)
   emitter.on('grant.success', (ctx: KoaContextWithOIDC) => {
     metrics.tokenRequest(grantTypeOf(ctx), 'ok')
+    uses.note(ctx.oidc.client?.clientId)
     logIgnored(ctx)
     note(ctx, 'tokens_issued', {
       ...partiesOf(ctx),
@@ -63,6 +68,7 @@ export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
     'authorization.success',
     (ctx: KoaContextWithOIDC, answer = {}) => {
       if (!('access_token' in answer || 'id_token' in answer)) return
+      uses.note(ctx.oidc.client?.clientId)
       note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: 'implicit' })
     },
   )

@@ -1,6 +1,9 @@
-// How the config folder differs from what a running service uses. The service
-// writes this record for the commands of operators, which read the folder: only
-// while there is a difference, and again before it expires.
+// The configuration of a running service, for the commands of operators, which
+// read the folder.
+//
+//   FolderState current → how the folder differs from what the service uses: written while there is a difference,
+//                         and again before it expires
+//   ConfigLoad current  → when a process of the service last loaded its configuration: written once for each
 
 import type { Finding } from '../config/report/finding.ts'
 import type { Records } from '../store/records.ts'
@@ -26,6 +29,27 @@ export interface FolderState {
   refused?: { since: number; findings: Refusal[] }
   /** These keys of usher.yaml have values that take effect after a restart. */
   restart?: { since: number; keys: string[] }
+}
+
+/** `at`: epoch seconds. */
+interface ConfigLoad {
+  at: number
+}
+
+const configLoads = (records: Records) => records.of<ConfigLoad>('ConfigLoad')
+
+/** Saves that a process has loaded its configuration. */
+export async function saveConfigLoad(records: Records, at: number) {
+  await configLoads(records).change(ID, () => ({ at }))
+}
+
+/**
+ * Returns when a process last loaded its configuration (epoch seconds);
+ * undefined if none ever did.
+ */
+export async function readConfigLoad(records: Records) {
+  const { value } = await configLoads(records).read(ID)
+  return value?.at
 }
 
 const folderStates = (records: Records) =>

@@ -111,6 +111,16 @@ test('a client of a folder that is refused is not compared with the folder', asy
   expect(text).toMatch(/\nchange .*added\.yaml has it now: send the request again, once /)
 })
 
+test('status says when the folder was loaded, and which file is refused since when', async () => {
+  await breakFolder()
+  const { stderr } = await runUsher(['status'], env)
+  const lines = stderr.split('\n')
+  const at = lines.findIndex(line => line.startsWith('config '))
+  expect(lines[at]).toMatch(/^config +loaded \d{4}-\d\d-\d\d \d\d:\d\d UTC$/)
+  expect(lines[at + 1]).toMatch(/does not use this folder since \S+: .*broken\.yaml:8:3 /)
+  expect(stderr).toMatch(/unknown key/)
+})
+
 test('a redirect URI is compared with those that the service uses', async () => {
   const other = 'https://wiki.example.org/login'
   write('clients/wiki.yaml', client('wiki', { redirect_uris: [other] }))

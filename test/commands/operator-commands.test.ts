@@ -83,7 +83,8 @@ test('status shows the running service, its keys and accounts', async () => {
   expect(of('service')).toMatch(/ ready/)
   expect(of('keys')).toMatch(/ (RS256|ES256|EdDSA) +(next|current) /)
   expect(of('accounts')).toMatch(/ \d+ {2}\d+ (active|no link)/)
-  expect(of('clients')).toMatch(/ demo$/)
+  expect(of('config')).toMatch(/ loaded \d{4}-\d\d-\d\d \d\d:\d\d UTC$/)
+  expect(of('clients')).toMatch(/ demo {2}last token: never$/)
   expect(lines.filter(line => line.length > 110)).toEqual([])
 })
 
