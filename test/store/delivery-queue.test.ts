@@ -1,50 +1,16 @@
 // The queue of logout tokens on every store: each delivery is taken by one node, and none is lost.
 
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 import type { SessionRecord } from '../../src/oidc/adapter/session-record.ts'
 import { createSessions, type SignOut, signOutQueue } from '../../src/oidc/adapter/sessions.ts'
-import { openInstallation } from '../../src/store/open.ts'
-import type { Records } from '../../src/store/records.ts'
-import { startRedis } from '../support/redis.ts'
-import { freePort } from '../support/service.ts'
+import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
-
-const secrets = [Buffer.alloc(32, 'ada')]
-
-/** Two nodes on one store. */
-async function onSqlite() {
-  const { records, store } = await openInstallation('sqlite::memory:', secrets)
-  return { nodes: [records, records], close: () => store.close() }
-}
-async function onRedis() {
-  const server = await startRedis({ port: await freePort() })
-  const opened = [
-    await openInstallation(server.url, secrets),
-    await openInstallation(server.url, secrets),
-  ]
-  const close = async () => {
-    await Promise.all(opened.map(({ store }) => store.close()))
-    await server.stop()
-  }
-  return { nodes: opened.map(({ records }) => records), close }
-}
 
 afterEach(() => vi.useRealTimers())
 const pass = (seconds: number) =>
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
 
-describe.each([
-  ['SQLite', onSqlite],
-  ['Redis', onRedis],
-])('%s', (_, start) => {
-  let nodes: Records[]
-  let close: () => Promise<void>
-  beforeAll(async () => {
-    ;({ nodes, close } = await start())
-  })
-  afterAll(() => close())
-
-  const one = () => nodes[0] as Records
+onEveryStore(one => {
   const clients = [
     { client_id: 'wiki', sid: 'w' },
     { client_id: 'chat', sid: 'c' },
@@ -72,9 +38,7 @@ describe.each([
       taken.push(signOut)
       return isAgain(signOut)
     }
-    await Promise.all(
-      [...nodes, ...nodes].map(node => signOutQueue(node).deliverDue(queue, deliver)),
-    )
+    await Promise.all([1, 2, 3, 4].map(() => signOutQueue(one()).deliverDue(queue, deliver)))
     return taken
   }
 

@@ -18,14 +18,20 @@ const STORES: [name: string, start: () => Promise<{ store: Store; stop?(): Promi
   ],
 ]
 
-/** Calls `tests` for each store. The function it gets returns the records while a test runs. */
-export function onEveryStore(tests: (records: () => Records) => void): void {
+/**
+ * Calls `tests` for each store. The function it gets returns the records while a test runs. `requestOf`: the
+ * request whose reads are kept, if any.
+ */
+export function onEveryStore(
+  tests: (records: () => Records) => void,
+  requestOf?: () => object | undefined,
+): void {
   describe.each(STORES)('%s', (_name, start) => {
     let records: Records
     let end: () => Promise<void>
     beforeAll(async () => {
       const { store, stop } = await start()
-      records = await openRecords(store, [Buffer.alloc(32, 1)])
+      records = await openRecords(store, [Buffer.alloc(32, 1)], requestOf)
       end = () => store.close().then(stop)
     })
     afterAll(() => end())

@@ -15,13 +15,13 @@ const storeIn = (folder: string) => `sqlite:${join(folder, 'usher.db')}`
 test('a secret is created beside the store, readable for its owner only, and read at the next start', async () => {
   const folder = newFolder()
   const first = await openInstallation(storeIn(folder), [])
-  await first.records.of('Account', { backup: true }).save('ada', { name: 'Ada' })
+  await first.records.of('Kind').save('ada', { name: 'Ada' })
   await first.store.close()
   expect(statSync(join(folder, 'usher.secret')).mode & 0o777).toBe(0o600)
   expect(first.secrets.map(secret => secret.length)).toEqual([32])
 
   const second = await openInstallation(storeIn(folder), [])
-  expect((await second.records.of('Account', { backup: true }).read('ada')).value).toEqual({
+  expect((await second.records.of('Kind').read('ada')).value).toEqual({
     name: 'Ada',
   })
   await second.store.close()
@@ -38,14 +38,14 @@ test('a configured secret is used, and no secret is created', async () => {
 test('a wrong secret is refused with the name of the setting, and does not change the store', async () => {
   const folder = newFolder()
   const right = await openInstallation(storeIn(folder), [Buffer.alloc(32, 1)])
-  await right.records.of('Account', { backup: true }).save('ada', { name: 'Ada' })
+  await right.records.of('Kind').save('ada', { name: 'Ada' })
   await right.store.close()
 
   const wrong = openInstallation(storeIn(folder), [Buffer.alloc(32, 2)])
   await expect(wrong).rejects.toThrow(/USHER_SECRET cannot decrypt this store/)
 
   const again = await openInstallation(storeIn(folder), [Buffer.alloc(32, 1)])
-  expect((await again.records.of('Account', { backup: true }).read('ada')).value).toEqual({
+  expect((await again.records.of('Kind').read('ada')).value).toEqual({
     name: 'Ada',
   })
   await again.store.close()

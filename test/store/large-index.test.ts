@@ -4,7 +4,6 @@
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { createRegisteredClients } from '../../src/features/registration/registered-clients.ts'
 import { grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
 import { createSessions, signOutQueue } from '../../src/oidc/adapter/sessions.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
@@ -171,27 +170,6 @@ describe.each(oneOf(STAGES))('%s', (_name, start) => {
     expect(reads).toBeLessThan(2 * PAGE + 200 * 8)
     for (let i = 0; i < 20 && delivered.size < 3_000; i++) await round()
     expect(delivered.size).toBe(3_000)
-  })
-
-  test('each of 3,000 registered clients is listed, and is read once', async () => {
-    const clients = createRegisteredClients(records)
-    const add = () =>
-      clients.add({
-        client: {
-          client_id: fresh(),
-          client_name: 'Registered',
-          redirect_uris: ['https://app.example.org/callback'],
-        },
-        since: now(),
-        invitation: 'one',
-      })
-    await addMany(3_000, add)
-    let count = 0
-    const reads = await readsOf(async () => {
-      count = (await clients.list()).length
-    })
-    expect(count).toBe(3_000)
-    expect(reads).toBeLessThan(3_050)
   })
 
   const makeGrant = (jti: string, accountId: string) =>

@@ -6,7 +6,7 @@ import type { Store } from '../../src/store/store.ts'
 import { consume, list, put, remove } from './operations.ts'
 import { bytes, fresh, now } from './store-suite.ts'
 
-const CALLERS = [2, 8, 50]
+const CALLERS = [2, 50]
 const ROUNDS = 20
 
 /** `open` returns one or more handles of one store. They are closed at the end. */

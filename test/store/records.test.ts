@@ -146,17 +146,6 @@ describe('change', () => {
   })
 })
 
-test('only one of two concurrent removals of one record succeeds', async () => {
-  const records = await open(newFile())
-  await records.of('Kind').save('id', { once: true })
-  const removed = await Promise.all([
-    records.of('Kind').remove('id'),
-    records.of('Kind').remove('id'),
-  ])
-  expect(removed.toSorted()).toEqual([false, true])
-  expect(await records.of('Kind').save('id', {})).toBe(false)
-})
-
 test('resealAll seals everything with the first secret, and keeps lifetimes and indexes', async () => {
   const store = await openSqliteStore(':memory:')
   const [old, fresh] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)]

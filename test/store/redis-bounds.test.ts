@@ -108,7 +108,7 @@ test('the observer gets each command once, with result and duration', async () =
   expect(observed.map(([command, , failed]) => [command, failed])).toEqual([['mget', true]])
   await server.start()
   const both = () => Promise.all([store.get(key), remove(store, key, now())]).catch(() => 'away')
-  await expect.poll(both, { timeout: 5000 }).not.toBe('away')
+  await expect.poll(both, PATIENT).not.toBe('away')
 })
 
 test.each<[slots: string, keyOf: (i: number) => string, commands: number]>([
@@ -123,21 +123,9 @@ test.each<[slots: string, keyOf: (i: number) => string, commands: number]>([
   expect(observed.length).toBeLessThanOrEqual(commands)
 })
 
-test('an index may be longer than one page of ZSCAN', async () => {
-  const index = fresh()
-  const count = 11_000
-  for (let at = 0; at < count; at += 500) {
-    const some = Array.from({ length: 500 }, () =>
-      put(store, fresh(), bytes('x'), { expires: now() + 60, indexes: [index] }),
-    )
-    await Promise.all(some)
-  }
-  expect(await list(store, index)).toHaveLength(count)
-})
-
 test('a walk of several pages does not continue on another connection', async () => {
   const index = fresh()
-  for (let at = 0; at < 25_000; at += 500) {
+  for (let at = 0; at < 12_000; at += 500) {
     const some = Array.from({ length: 500 }, () =>
       put(store, fresh(), bytes('x'), { expires: now() + 60, indexes: [index] }),
     )

@@ -1,6 +1,5 @@
 // The connection to Redis: TLS, users and passwords, databases and prefixes, for each of its five kinds.
 
-import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -12,6 +11,7 @@ import { openInstallation, openStore } from '../../src/store/open.ts'
 import { reasonOf } from '../../src/store/reasons.ts'
 import { REDIS_DEFAULTS, type RedisSettings } from '../../src/store/redis/settings.ts'
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
+import { makeCertificate } from '../support/certificates.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts, untilInfo } from '../support/redis-together.ts'
 import { consume, list, put, remove } from './operations.ts'
@@ -60,22 +60,6 @@ async function refusal(url: string, settings: Partial<RedisSettings> = {}): Prom
   return reasonOf(refused)
 }
 
-function openssl(...words: string[]) {
-  execFileSync('openssl', words, { stdio: 'ignore', cwd: folder })
-}
-const KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes']
-function makeAuthority(name: string) {
-  const files = ['-keyout', `${name}.key`, '-out', `${name}.pem`]
-  openssl('req', '-x509', ...KEY, '-days', '2', '-subj', `/CN=${name}`, ...files)
-}
-/** Creates a certificate for 127.0.0.1 that an authority signs. */
-function makeCertificate(name: string, authority: string) {
-  writeFileSync(inFolder(`${name}.ext`), 'subjectAltName=IP:127.0.0.1,DNS:localhost')
-  openssl('req', ...KEY, '-subj', `/CN=${name}`, '-keyout', `${name}.key`, '-out', `${name}.csr`)
-  const by = ['-CA', `${authority}.pem`, '-CAkey', `${authority}.key`, '-CAcreateserial']
-  const to = ['-days', '2', '-extfile', `${name}.ext`, '-out', `${name}.pem`]
-  openssl('x509', '-req', '-in', `${name}.csr`, ...by, ...to)
-}
 const CLIENT = {
   ca: inFolder('ours.pem'),
   cert: inFolder('usher.pem'),
@@ -89,9 +73,11 @@ const tlsSettings = (port: number, clients: 'yes' | 'no') => [
   ...['--tls-ca-cert-file', inFolder('ours.pem'), '--tls-auth-clients', clients],
 ]
 beforeAll(() => {
-  for (const name of ['ours', 'other']) makeAuthority(name)
-  makeCertificate('redis', 'ours')
-  makeCertificate('usher', 'ours')
+  const authority = { extensions: ['basicConstraints=CA:TRUE'] }
+  const issuer = makeCertificate(folder, 'ours', authority)
+  makeCertificate(folder, 'other', authority)
+  const extensions = ['subjectAltName=IP:127.0.0.1,DNS:localhost']
+  for (const name of ['redis', 'usher']) makeCertificate(folder, name, { issuer, extensions })
 })
 
 describe('TLS', () => {
@@ -132,14 +118,7 @@ describe('TLS', () => {
 })
 
 /** The kinds of Redis. For each: where its URL has the user, and its other settings. */
-const KINDS = [
-  'alone',
-  'a socket',
-  'Sentinel',
-  'Cluster',
-  'alone over TLS',
-  'Sentinel over TLS',
-] as const
+const KINDS = ['alone', 'a socket', 'Sentinel', 'Cluster', 'Sentinel over TLS'] as const
 
 const CLUSTER = ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1']
 
@@ -361,36 +340,4 @@ describe('one Redis', () => {
       /cannot decrypt this store/,
     )
   })
-})
-
-test.each([
-  ['redis://', 'redis://usher:CANARY@127.0.0.1:PORT', /ECONNREFUSED/],
-  ['rediss://', 'rediss://usher:CANARY@127.0.0.1:PORT', /ECONNREFUSED/],
-  [
-    'Sentinel',
-    'redis+sentinel://usher:CANARY@127.0.0.1:PORT,127.0.0.1:PORT/usher',
-    /sentinel 127.*closed/,
-  ],
-  ['a second Sentinel', 'redis+sentinel://127.0.0.1:PORT, 127.0.0.1/usher', /sentinel 127.*closed/],
-  [
-    'a Cluster',
-    'redis+cluster://usher:CANARY@127.0.0.1:PORT,127.0.0.1:PORT',
-    /no node of the cluster/,
-  ],
-  ['a socket', 'redis+unix://usher:CANARY@/nowhere/redis.sock', /ENOENT/],
-  ['a name', 'redis://usher:CANARY@redis.invalid', /ENOTFOUND|EAI_AGAIN/],
-  ['a URL', 'redis://usher:CANARY/x@127.0.0.1', /Invalid URL/],
-  ['an escape', 'redis+cluster://usher:%CANARY@127.0.0.1', /URI malformed/],
-])('%s that cannot be reached is reported within five seconds', async (_, url, reason) => {
-  const [port] = await freePorts(1)
-  expect(await refusal(url.replaceAll('PORT', String(port)))).toMatch(reason)
-})
-
-test('an unknown Sentinel name has another error than unavailable Sentinels', async () => {
-  const [port = 0] = await freePorts(1)
-  const file = fileWith('')
-  const sentinel = await startRedis({ port, file })
-  closing.push(() => sentinel.stop())
-  const reason = await refusal(`redis+sentinel://127.0.0.1:${port}/nobody`)
-  expect(reason).toContain('No such master with that name')
 })

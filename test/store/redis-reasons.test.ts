@@ -1,13 +1,11 @@
-// A Redis that cannot be used is refused with what to write instead.
+// A Redis that cannot be used is refused within five seconds, without its password, with what to write instead.
 
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
-import { connect } from 'node:net'
 import { join } from 'node:path'
-import { setTimeout } from 'node:timers/promises'
+import { inspect } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openStore } from '../../src/store/open.ts'
+import { reasonOf } from '../../src/store/reasons.ts'
 import { REDIS_DEFAULTS, type RedisSettings } from '../../src/store/redis/settings.ts'
 import { makeCertificate } from '../support/certificates.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -15,26 +13,9 @@ import { freePorts } from '../support/redis-together.ts'
 
 const ports = { plain: 0, cluster: 0, tls: 0, sentinel: 0 }
 const servers: RedisServer[] = []
-let sentinel: ReturnType<typeof spawn>
-
-/** Resolves when a server listens at the port. */
-async function untilOpen(port: number) {
-  for (let i = 0; i < 200; i++) {
-    const socket = connect(port, '127.0.0.1')
-    const isOpen = await once(socket, 'connect').then(
-      () => true,
-      () => false,
-    )
-    socket.destroy()
-    if (isOpen) return
-    await setTimeout(50)
-  }
-  throw new Error(`nothing listens on ${port}`)
-}
-
 beforeAll(async () => {
-  const [plain = 0, cluster = 0, tls = 0, watching = 0] = await freePorts(4)
-  Object.assign(ports, { plain, cluster, tls, sentinel: watching })
+  const [plain = 0, cluster = 0, tls = 0, sentinel = 0] = await freePorts(4)
+  Object.assign(ports, { plain, cluster, tls, sentinel })
   const server = await startRedis({ port: plain })
   servers.push(server)
   servers.push(await startRedis({ port: cluster, settings: ['--cluster-enabled', 'yes'] }))
@@ -43,22 +24,26 @@ beforeAll(async () => {
   const listen = ['--tls-port', String(tls), '--tls-auth-clients', 'no']
   servers.push(await startRedis({ settings: [...listen, ...files] }))
   const file = join(server.folder, 'sentinel.conf')
-  const monitor = `sentinel monitor main 127.0.0.1 ${plain} 1`
-  writeFileSync(file, `port ${watching}\nbind 127.0.0.1\n${monitor}\n`)
-  sentinel = spawn('redis-server', [file, '--sentinel'], { stdio: 'ignore' })
-  await untilOpen(watching)
-  await untilOpen(tls)
+  writeFileSync(file, `sentinel monitor main 127.0.0.1 ${plain} 1\n`)
+  servers.push(await startRedis({ port: sentinel, file }))
 })
 afterAll(async () => {
-  const ended = once(sentinel, 'exit')
-  sentinel.kill('SIGKILL')
-  await ended
   for (const server of servers) await server.stop()
 })
 
 type Server = keyof typeof ports
 const at = (scheme: string, server: Server, end = '') =>
   `${scheme}://127.0.0.1:${ports[server]}${end}`
+
+/** The message about a store that cannot be opened. */
+async function refusal(url: string, settings: Partial<RedisSettings> = {}): Promise<string> {
+  const started = performance.now()
+  const refused = await openStore(url, { ...REDIS_DEFAULTS, ...settings }).catch(error => error)
+  expect(refused).toBeInstanceOf(Error)
+  expect(performance.now() - started).toBeLessThan(5000)
+  expect(inspect(refused, { depth: 9 })).not.toContain('CANARY')
+  return reasonOf(refused)
+}
 
 test.each<[what: string, url: () => string, meaning: string, settings?: Partial<RedisSettings>]>([
   ['a server of a Cluster', () => at('redis', 'cluster'), 'write redis+cluster://HOST:PORT'],
@@ -76,14 +61,22 @@ test.each<[what: string, url: () => string, meaning: string, settings?: Partial<
     'redis.database',
     { database: 99 },
   ],
-  ['a port without a server', () => 'redis://127.0.0.1:1', 'nothing listens'],
-  ['a name without an address', () => 'redis://nohost.invalid', 'name of the host is not found'],
 ])('%s is refused with what to write', async (_, url, meaning, settings) => {
-  const opening = openStore(url(), { ...REDIS_DEFAULTS, ...settings })
-  const message = await opening.then(
-    store => store.close(),
-    (error: Error) => error.message,
-  )
+  const message = await refusal(url(), settings)
   expect(message).toContain(meaning)
   expect(message).not.toMatch(/Node\.js/)
+})
+
+test.each([
+  ['redis://', 'redis://usher:CANARY@127.0.0.1:1', /ECONNREFUSED.*nothing listens/],
+  ['rediss://', 'rediss://usher:CANARY@127.0.0.1:1', /ECONNREFUSED/],
+  ['Sentinel', 'redis+sentinel://usher:CANARY@127.0.0.1:1,127.0.0.1:1/usher', /sentinel.*closed/],
+  ['a second Sentinel', 'redis+sentinel://127.0.0.1:1, 127.0.0.1/usher', /sentinel 127.*closed/],
+  ['a Cluster', 'redis+cluster://usher:CANARY@127.0.0.1:1,127.0.0.1:1', /no node of the cluster/],
+  ['a socket', 'redis+unix://usher:CANARY@/nowhere/redis.sock', /ENOENT/],
+  ['a name', 'redis://usher:CANARY@nohost.invalid', /name of the host is not found/],
+  ['a URL', 'redis://usher:CANARY/x@127.0.0.1', /Invalid URL/],
+  ['an escape', 'redis+cluster://usher:%CANARY@127.0.0.1', /URI malformed/],
+])('%s that cannot be reached is reported', async (_, url, reason) => {
+  expect(await refusal(url)).toMatch(reason)
 })

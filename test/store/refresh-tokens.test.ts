@@ -1,16 +1,14 @@
 // Rotation of refresh tokens on every kind of store: a retry after a lost response succeeds, and reuse
 // ends the family.
 
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { beforeAll, describe, expect, test, vi } from 'vitest'
 import { createRefreshTokens } from '../../src/oidc/adapter/refresh-tokens.ts'
 import { alreadyUsed, currentRequest } from '../../src/oidc/adapter/request.ts'
 import type { AuditEvent } from '../../src/operation/audit.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
-import { openRedisStore } from '../../src/store/redis/store.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
-import { startRedis } from '../support/redis.ts'
-import { startCluster } from '../support/redis-together.ts'
+import { onEveryStore } from './every-store.ts'
 import { asRefreshRequest } from './protocol.ts'
 import { fresh } from './store-suite.ts'
 
@@ -83,73 +81,42 @@ function createRefresher(records: Records, grace: number) {
   return { ...tokens, begin, refresh, slowly, atOnce, isAlive, events }
 }
 
-const STORES: [string, () => Promise<{ store: Store; stop(): Promise<void> }>][] = [
-  [
-    'SQLite',
-    async () => ({ store: await openSqliteStore(':memory:'), stop: () => Promise.resolve() }),
-  ],
-  [
-    'Redis',
-    async () => {
-      const server = await startRedis()
-      return { store: await openRedisStore(server.url), stop: () => server.stop() }
-    },
-  ],
-  [
-    'a Redis Cluster',
-    async () => {
-      const cluster = await startCluster()
-      return { store: await openRedisStore(cluster.url), stop: () => cluster.stop() }
-    },
-  ],
-]
-
-describe.each(STORES)('on %s', (_, start) => {
+onEveryStore(stored => {
   let records: Records
-  let end: () => Promise<void>
-  beforeAll(async () => {
-    const { store, stop } = await start()
-    records = await openRecords(store, [SECRET], currentRequest)
-    end = () => store.close().then(stop)
+  beforeAll(() => {
+    records = stored()
   })
-  afterAll(() => end())
 
-  test.each([2, 8, 50])(
-    'without a grace period, one of %i concurrent uses succeeds, and the family ends',
-    async n => {
-      for (let round = 0; round < 20; round++) {
-        const strict = createRefresher(records, 0)
-        const { token, grantId } = await strict.begin()
-        const answers = await strict.atOnce(n, token)
-        const won = answers.filter(answer => answer.status === 'fulfilled')
-        expect(won).toHaveLength(1)
-        for (const answer of answers) {
-          if (answer.status === 'rejected') expect(answer.reason).toEqual(USED)
-        }
-        expect(await strict.isAlive(grantId)).toBe(false)
-        await expect(strict.refresh(String(won[0]?.value))).rejects.toEqual(USED)
-        expect(strict.events.reuse).toEqual([grantId])
+  test('without a grace period, one of 50 concurrent uses succeeds, and the family ends', async () => {
+    for (let round = 0; round < 20; round++) {
+      const strict = createRefresher(records, 0)
+      const { token, grantId } = await strict.begin()
+      const answers = await strict.atOnce(50, token)
+      const won = answers.filter(answer => answer.status === 'fulfilled')
+      expect(won).toHaveLength(1)
+      for (const answer of answers) {
+        if (answer.status === 'rejected') expect(answer.reason).toEqual(USED)
       }
-    },
-  )
+      expect(await strict.isAlive(grantId)).toBe(false)
+      await expect(strict.refresh(String(won[0]?.value))).rejects.toEqual(USED)
+      expect(strict.events.reuse).toEqual([grantId])
+    }
+  })
 
-  test.each([2, 8, 50])(
-    'in the grace period %i concurrent uses get the same successor',
-    async n => {
-      for (let round = 0; round < 20; round++) {
-        const graceful = createRefresher(records, 30)
-        const { token, grantId } = await graceful.begin()
-        const answers = await graceful.atOnce(n, token)
-        const won = answers.filter(answer => answer.status === 'fulfilled')
-        expect(won).toHaveLength(n)
-        const next = new Set(won.map(({ value }) => value))
-        expect(next.size).toBe(1)
-        expect(graceful.events).toEqual({ reuse: [], replay: n - 1 })
-        await graceful.refresh(String(won[0]?.value))
-        expect(await graceful.isAlive(grantId)).toBe(true)
-      }
-    },
-  )
+  test('in the grace period 50 concurrent uses get the same successor', async () => {
+    for (let round = 0; round < 20; round++) {
+      const graceful = createRefresher(records, 30)
+      const { token, grantId } = await graceful.begin()
+      const answers = await graceful.atOnce(50, token)
+      const won = answers.filter(answer => answer.status === 'fulfilled')
+      expect(won).toHaveLength(50)
+      const next = new Set(won.map(({ value }) => value))
+      expect(next.size).toBe(1)
+      expect(graceful.events).toEqual({ reuse: [], replay: 49 })
+      await graceful.refresh(String(won[0]?.value))
+      expect(await graceful.isAlive(grantId)).toBe(true)
+    }
+  })
 
   test('a token is reuse after its successor was used', async () => {
     const { begin, refresh, isAlive, events } = createRefresher(records, 30)
@@ -175,15 +142,16 @@ describe.each(STORES)('on %s', (_, start) => {
       else expect(events.reuse).toEqual([grantId])
     }
   })
-})
+}, currentRequest)
+
+/** A refresher on a store of its own, with a grace period of 30 s. */
+async function open() {
+  const store = await openSqliteStore(':memory:')
+  const records = await openRecords(store, [SECRET], currentRequest)
+  return { store, ...createRefresher(records, 30) }
+}
 
 describe('a used token', () => {
-  const open = async (grace = 30) =>
-    createRefresher(
-      await openRecords(await openSqliteStore(':memory:'), [SECRET], currentRequest),
-      grace,
-    )
-
   test('a retry after the grace period is reuse, although its successor is unused', async () => {
     const { begin, refresh, isAlive } = await open()
     const { token, grantId } = await begin()
@@ -228,11 +196,7 @@ describe('a used token', () => {
 })
 
 test('a client can retry after an outage that was longer than the grace period', async () => {
-  const store = await openSqliteStore(':memory:')
-  const { begin, refresh, isAlive } = createRefresher(
-    await openRecords(store, [SECRET], currentRequest),
-    30,
-  )
+  const { store, begin, refresh, isAlive } = await open()
   const { token, grantId } = await begin()
   const second = await refresh(token)
   const time = Math.floor(Date.now() / 1000)
@@ -246,11 +210,7 @@ test('a client can retry after an outage that was longer than the grace period',
 })
 
 test('an outage does not extend the grace period of a used token', async () => {
-  const store = await openSqliteStore(':memory:')
-  const { begin, refresh, isAlive } = createRefresher(
-    await openRecords(store, [SECRET], currentRequest),
-    30,
-  )
+  const { store, begin, refresh, isAlive } = await open()
   const { token, grantId } = await begin()
   await refresh(token)
   const time = Math.floor(Date.now() / 1000)
@@ -262,8 +222,7 @@ test('an outage does not extend the grace period of a used token', async () => {
 })
 
 test('a request with the latest token ends nothing when other requests rotate the token meanwhile', async () => {
-  const records = await openRecords(await openSqliteStore(':memory:'), [SECRET], currentRequest)
-  const { begin, refresh, slowly, isAlive, events } = createRefresher(records, 30)
+  const { begin, refresh, slowly, isAlive, events } = await open()
   const { token, grantId } = await begin()
   const late = slowly(token, async () => {
     await refresh(await refresh(token))
@@ -274,11 +233,7 @@ test('a request with the latest token ends nothing when other requests rotate th
 })
 
 test('a revocation that failed half-way is completed by a retry', async () => {
-  const store = await openSqliteStore(':memory:')
-  const { begin, destroy, find, isAlive } = createRefresher(
-    await openRecords(store, [SECRET], currentRequest),
-    30,
-  )
+  const { store, begin, destroy, find, isAlive } = await open()
   for (const failing of [1, 2]) {
     const { token, grantId } = await begin()
     let removals = 0
@@ -301,9 +256,7 @@ test('a revocation that failed half-way is completed by a retry', async () => {
 })
 
 test('a generation that a failover lost is accepted by its MAC, and the family continues', async () => {
-  const store = await openSqliteStore(':memory:')
-  const records = await openRecords(store, [SECRET], currentRequest)
-  const { begin, refresh, find, isAlive } = createRefresher(records, 30)
+  const { store, begin, refresh, find, isAlive } = await open()
   const { token, grantId } = await begin()
   const second = await refresh(token)
   const before = await copyOf(store)
@@ -317,16 +270,9 @@ test('a generation that a failover lost is accepted by its MAC, and the family c
 })
 
 test('a malformed or forged token is refused without a query to the store', async () => {
-  const store = await openSqliteStore(':memory:')
-  const { begin, find, successor } = createRefresher(
-    await openRecords(store, [SECRET], currentRequest),
-    30,
-  )
+  const { store, begin, find, successor } = await open()
   const { token } = await begin()
-  const other = createRefresher(
-    await openRecords(await openSqliteStore(':memory:'), [SECRET], currentRequest),
-    30,
-  )
+  const other = await open()
   const forged = Buffer.from(token, 'base64url')
   forged.writeUInt32BE(1, 48)
   const read = vi.spyOn(store, 'getMany')
@@ -348,8 +294,7 @@ test('a malformed or forged token is refused without a query to the store', asyn
 })
 
 test('a family is one record however often it rotates, and does not contain its tokens', async () => {
-  const store = await openSqliteStore(':memory:')
-  const { begin, refresh } = createRefresher(await openRecords(store, [SECRET], currentRequest), 30)
+  const { store, begin, refresh } = await open()
   const all = async () => (await copyOf(store)).map(({ key }) => key).sort()
   let { token } = await begin()
   const keys = await all()

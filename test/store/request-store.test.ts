@@ -95,18 +95,6 @@ describe('records that are read at the same time', () => {
   })
 })
 
-test('three reads of a record cost one command, until the request writes', async () => {
-  await others.of('Token').save('once', { n: 1 })
-  const work = () =>
-    inRequest(async () => {
-      for (let i = 0; i < 3; i++) expect(await standing('Token', 'once')).toEqual({ n: 1 })
-      await records.of('Other').save('p', {})
-      await change('Token', 'once', { n: 2 })
-      expect(await standing('Token', 'once')).toEqual({ n: 2 })
-    })
-  expect(await costs(work)).toBe(3)
-})
-
 test('each read of a request returns an object of its own', async () => {
   await others.of('Token').save('own', { list: [1] })
   await inRequest(async () => {

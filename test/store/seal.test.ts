@@ -124,25 +124,21 @@ describe('at rest', () => {
   test('a value that was moved to another key is not decrypted', async () => {
     const file = newFile()
     const records = await open(file)
-    await records
-      .of('Account', { backup: true })
-      .save('ada', { admin: true }, { indexes: [['all', 'x']] })
-    await records
-      .of('Account', { backup: true })
-      .save('grace', { admin: false }, { indexes: [['all', 'x']] })
+    await records.of('Kind').save('ada', { admin: true }, { indexes: [['all', 'x']] })
+    await records.of('Kind').save('grace', { admin: false }, { indexes: [['all', 'x']] })
     const [one, two] = raw(file).rows()
     if (!one || !two) throw new Error('two records were saved')
     raw(file).write(one.key, two.value)
     raw(file).write(two.key, one.value)
-    await expect(records.of('Account', { backup: true }).read('ada')).rejects.toThrow()
-    await expect(records.of('Account', { backup: true }).read('grace')).rejects.toThrow()
-    await expect(records.of('Account', { backup: true }).list('all', 'x')).rejects.toThrow()
+    await expect(records.of('Kind').read('ada')).rejects.toThrow()
+    await expect(records.of('Kind').read('grace')).rejects.toThrow()
+    await expect(records.of('Kind').list('all', 'x')).rejects.toThrow()
   })
 
   test('a value with any byte changed is not decrypted', async () => {
     const file = newFile()
     const records = await open(file)
-    await records.of('Account', { backup: true }).save('ada', { admin: false })
+    await records.of('Kind').save('ada', { admin: false })
     const [row] = raw(file).rows()
     if (!row) throw new Error('a record was saved')
     const write = raw(file).write
@@ -150,20 +146,14 @@ describe('at rest', () => {
       const forged = Uint8Array.from(row.value)
       forged[i] = (forged[i] ?? 0) ^ 1
       write(row.key, forged)
-      await expect(
-        records.of('Account', { backup: true }).read('ada'),
-        `byte ${i}`,
-      ).rejects.toThrow()
+      await expect(records.of('Kind').read('ada'), `byte ${i}`).rejects.toThrow()
     }
     for (const length of [0, 4, 16, 20, row.value.length - 1]) {
       write(row.key, row.value.subarray(0, length))
-      await expect(
-        records.of('Account', { backup: true }).read('ada'),
-        `${length} bytes`,
-      ).rejects.toThrow()
+      await expect(records.of('Kind').read('ada'), `${length} bytes`).rejects.toThrow()
     }
     write(row.key, row.value)
-    expect((await records.of('Account', { backup: true }).read('ada')).value).toEqual({
+    expect((await records.of('Kind').read('ada')).value).toEqual({
       admin: false,
     })
   })
@@ -172,20 +162,20 @@ describe('at rest', () => {
 describe('a change of the secret', () => {
   test('the new secret encrypts, both decrypt, and then the old one can be removed', async () => {
     const file = newFile()
-    await (await open(file, [OLD])).of('Account', { backup: true }).save('ada', { since: 'before' })
+    await (await open(file, [OLD])).of('Kind').save('ada', { since: 'before' })
 
     const both = await open(file, [NEW, OLD])
-    expect((await both.of('Account', { backup: true }).read('ada')).value).toEqual({
+    expect((await both.of('Kind').read('ada')).value).toEqual({
       since: 'before',
     })
-    await both.of('Account', { backup: true }).save('grace', { since: 'after' })
-    await both.of('Account', { backup: true }).change('ada', () => ({ since: 'sealed again' }))
+    await both.of('Kind').save('grace', { since: 'after' })
+    await both.of('Kind').change('ada', () => ({ since: 'sealed again' }))
 
     const after = await open(file, [NEW])
-    expect((await after.of('Account', { backup: true }).read('ada')).value).toEqual({
+    expect((await after.of('Kind').read('ada')).value).toEqual({
       since: 'sealed again',
     })
-    expect((await after.of('Account', { backup: true }).read('grace')).value).toEqual({
+    expect((await after.of('Kind').read('grace')).value).toEqual({
       since: 'after',
     })
     await expect(open(file, [OLD])).rejects.toThrow(/USHER_SECRET/)
@@ -193,21 +183,15 @@ describe('a change of the secret', () => {
 
   test('a record of a removed secret is an error, and not missing', async () => {
     const file = newFile()
-    await (await open(file, [OLD])).of('Account', { backup: true }).save('ada', {})
+    await (await open(file, [OLD])).of('Kind').save('ada', {})
     await open(file, [NEW, OLD])
-    await expect(
-      (await open(file, [NEW])).of('Account', { backup: true }).read('ada'),
-    ).rejects.toThrow(/USHER_SECRET/)
+    await expect((await open(file, [NEW])).of('Kind').read('ada')).rejects.toThrow(/USHER_SECRET/)
   })
 
   test('the first secret encrypts: a second secret that is not yet used changes nothing', async () => {
     const file = newFile()
     await open(file, [OLD])
-    await (await open(file, [OLD, NEW]))
-      .of('Account', { backup: true })
-      .save('ada', { since: 'now' })
-    expect(
-      (await (await open(file, [OLD])).of('Account', { backup: true }).read('ada')).value,
-    ).toEqual({ since: 'now' })
+    await (await open(file, [OLD, NEW])).of('Kind').save('ada', { since: 'now' })
+    expect((await (await open(file, [OLD])).of('Kind').read('ada')).value).toEqual({ since: 'now' })
   })
 })

@@ -85,7 +85,7 @@ test('several processes can open a new file at the same time', async () => {
       while (Date.now() < workerData.at);
       return (await openSqliteStore(workerData.file)).close()
     })`
-  for (let round = 0; round < 10; round++) {
+  for (let round = 0; round < 4; round++) {
     const workerData = { file: newFile(), at: Date.now() + 400 }
     // `once` rejects if a worker ends with an error.
     await Promise.all(
@@ -260,37 +260,26 @@ describe('sweep', () => {
     return openStore(file)
   }
 
-  test('removes any number of expired records', async () => {
-    const file = newFile()
-    const store = await openUnswept(file)
-    const dead = Array.from({ length: 12_000 }, fresh)
-    const expires = now() - 1
-    await Promise.all(dead.map(key => put(store, key, bytes('x'), { expires, indexes: ['i'] })))
-    const alive = fresh()
-    await put(store, alive, bytes('x'), { expires: now() + 60, indexes: ['i'] })
-    await store.sweep()
-    const raw = openRaw(file)
-    for (const table of ['records', 'index_members']) {
-      expect(raw.prepare(`SELECT key FROM ${table}`).all()).toEqual([{ key: alive }])
-    }
-  })
-
-  test('runs beside writes, in short steps', async () => {
+  test('removes any number of expired records, in short steps beside writes', async () => {
     const file = newFile()
     const store = await openUnswept(file)
     const dead = Array.from({ length: 20_000 }, fresh)
-    await Promise.all(dead.map(key => put(store, key, bytes('x'), { expires: now() - 1 })))
+    const expires = now() - 1
+    await Promise.all(dead.map(key => put(store, key, bytes('x'), { expires, indexes: ['i'] })))
     let isOver = false
     const sweeping = store.sweep().finally(() => {
       isOver = true
     })
     let written = 0
     while (!isOver) {
-      await put(store, fresh(), bytes('x'), { expires: now() + 60 })
+      await put(store, fresh(), bytes('x'), { expires: now() + 60, indexes: ['i'] })
       written++
     }
     await sweeping
-    expect(openRaw(file).prepare('SELECT count(*) n FROM records').get()?.n).toBe(written)
+    const raw = openRaw(file)
+    for (const table of ['records', 'index_members']) {
+      expect(raw.prepare(`SELECT count(*) n FROM ${table}`).get()?.n, table).toBe(written)
+    }
     expect(written).toBeGreaterThan(10)
   })
 
@@ -307,13 +296,20 @@ describe('sweep', () => {
 })
 
 describe('faults', () => {
-  test.each(operations)('a closed database is unavailable, not empty: %s', async (_, ask) => {
+  /** Each operation must say that the store is unavailable, not that it is empty. */
+  async function expectUnavailable(store: Store) {
+    for (const [name, ask] of operations) {
+      await expect(ask(store), name).rejects.toBeInstanceOf(StoreUnavailable)
+    }
+  }
+
+  test('a closed database is unavailable, not empty', async () => {
     const store = await openSqliteStore(newFile())
     await store.close()
-    await expect(ask(store)).rejects.toBeInstanceOf(StoreUnavailable)
+    await expectUnavailable(store)
   })
 
-  test.each(operations)('a damaged file is unavailable, not empty: %s', async (_, ask) => {
+  test('a damaged file is unavailable, not empty', async () => {
     const file = newFile()
     const before = await openSqliteStore(file)
     const many = Array.from({ length: 400 }, fresh)
@@ -321,14 +317,14 @@ describe('faults', () => {
     await before.close()
     const content = readFileSync(file)
     writeFileSync(file, Buffer.concat([content.subarray(0, 4096), content.subarray(4096).fill(7)]))
-    await expect(ask(await openStore(file))).rejects.toBeInstanceOf(StoreUnavailable)
+    await expectUnavailable(await openStore(file))
   })
 
-  test.each(operations)('a missing table is unavailable, not empty: %s', async (_, ask) => {
+  test('a file without its tables is unavailable, not empty', async () => {
     const file = newFile()
     const store = await openStore(file)
     openRaw(file).exec('DROP TABLE records; DROP TABLE index_members')
-    await expect(ask(store)).rejects.toBeInstanceOf(StoreUnavailable)
+    await expectUnavailable(store)
   })
 
   test('a write to a locked file fails within a second, and succeeds when it is free', async () => {
