@@ -76,7 +76,6 @@ const SLOW = [
     'features/mail-tls',
     'operation/deploy',
     'operation/image',
-    'operation/key-metrics',
     'operation/key-rotation',
     'operation/operator-events',
     'operation/outage',

@@ -48,11 +48,18 @@ test('a certificate that is valid for more than two weeks gets none', async () =
 
 test.each([
   ['the key of another certificate', { cert: SOON.cert, key: LATER.key }, /key is of another cert/],
+  ['no such file', { cert: '/nowhere/cert.pem', key: SOON.key }, /its file was not found/],
   ['a file that is no PEM', { cert: join(folder, 'text'), key: SOON.key }, /a file has no PEM/],
 ])('files that do not fit are refused in words: %s', async (_, tls, message) => {
   writeFileSync(join(folder, 'text'), 'no certificate')
   const { findings } = await read({ 'usher.yaml': { listen: { tls } } }, HERE)
-  expect(findings.map(({ message }) => message)).toEqual([expect.stringMatching(message)])
+  expect(findings).toMatchObject([
+    {
+      line: 1,
+      key: expect.stringMatching(/^listen\.tls/),
+      message: expect.stringMatching(message),
+    },
+  ])
 })
 
 test('a service with an expired certificate starts with a warning, and doctor says when it expired', async () => {

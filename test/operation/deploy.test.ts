@@ -3,7 +3,6 @@
 // container engine runs it.
 
 import { execFileSync } from 'node:child_process'
-import { once } from 'node:events'
 import {
   chmodSync,
   globSync,
@@ -16,7 +15,6 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { connect } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { parse, parseAllDocuments } from 'yaml'
@@ -136,11 +134,8 @@ test('the container runs without privileges on a read-only root, and drains as p
 
   const url = `http://localhost:${port}`
   expect(await statusOf(`${url}/readyz`)).toBe(200)
-  const inFlight = await halfARequest(port)
   const stopped = container.stop()
   await expect.poll(() => statusOf(`${url}/readyz`)).toBe(503)
-  await expect.poll(() => statusOf(`${url}/livez`), { timeout: 5000 }).toBe('refused')
-  expect(await inFlight.finish()).toMatch(/^HTTP\/1\.1 401 /)
   expect(await stopped).toBe(0)
   expect(await checkHealth(image, { PORT: String(port) })).toBe(1)
   expect(readdirSync(data).sort()).toEqual(['usher.db', 'usher.secret'])
@@ -149,30 +144,6 @@ test('the container runs without privileges on a read-only root, and drains as p
   const found = 'transpile cache for StrippedTypeScript file:///usher/src/server.ts...success'
   if (isRoot) expect(container.stderr()).toContain(found)
 })
-
-/** Sends the head of a request without its body. */
-async function halfARequest(port: number) {
-  const body = 'grant_type=refresh_token&refresh_token=nothing&client_id=demo'
-  const socket = connect(port, '127.0.0.1')
-  await once(socket, 'connect')
-  let answer = ''
-  socket.on('data', data => {
-    answer += data
-  })
-  socket.write(
-    `POST /api/oauth/token HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: close\r\n` +
-      `Content-Type: application/x-www-form-urlencoded\r\nContent-Length: ${body.length}\r\n\r\n`,
-  )
-  // The server has read the head when a later request has been answered.
-  await fetch(`http://localhost:${port}/livez`)
-  return {
-    async finish() {
-      socket.write(body)
-      await once(socket, 'close')
-      return answer
-    },
-  }
-}
 
 test('the health check works for a service with its own TLS', async () => {
   const port = await freePort()
@@ -312,9 +283,7 @@ function mountConfigMap(data: Record<string, string>, folders: string[] = []) {
   return { path, replace }
 }
 
-test('three nodes are replaced under load, and no request fails', {
-  timeout: 60_000,
-}, async () => {
+test('three nodes are replaced under load, and no request fails', async () => {
   const redis = await newRedis()
   const ports = [await freePort(), await freePort(), await freePort()]
   const issuer = `http://localhost:${ports[0]}`

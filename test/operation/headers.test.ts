@@ -56,6 +56,12 @@ async function everyPage(): Promise<Shown[]> {
   return shown
 }
 
+/** They are visited once for all tests. */
+let pages: Shown[]
+test.beforeAll(async () => {
+  pages = await everyPage()
+})
+
 function policyOf(headers: Headers): Map<string, string> {
   const policy = headers.get('content-security-policy') ?? ''
   const directives = policy.split(';').filter(Boolean)
@@ -68,7 +74,6 @@ function policyOf(headers: Headers): Map<string, string> {
 }
 
 test('every page and every error has the same strict headers', async () => {
-  const pages = await everyPage()
   expect(pages.length).toBeGreaterThan(20)
   for (const { what, headers } of pages) {
     expect(headers.get('content-type'), what).toMatch(/^text\/html/)
@@ -94,7 +99,7 @@ test('every page and every error has the same strict headers', async () => {
 })
 
 test('no page has a script, style or handler of its own that its policy does not name', async () => {
-  for (const { what, headers, text } of await everyPage()) {
+  for (const { what, headers, text } of pages) {
     const allowed = policyOf(headers).get('script-src') ?? ''
     expect(allowed, what).not.toContain('unsafe')
     for (const [tag, script = ''] of text.matchAll(/<script[^>]*>([\s\S]*?)<\/script>/g)) {
@@ -109,7 +114,7 @@ test('no page has a script, style or handler of its own that its policy does not
 })
 
 test('no page loads anything from another origin', async () => {
-  for (const { what, text } of await everyPage()) {
+  for (const { what, text } of pages) {
     const loaded = [...text.matchAll(/<(?:link|script|img|iframe|object|embed)[^>]*>/g)]
     for (const [tag] of loaded) {
       const [, address] = /(?:href|src|data)="([^"]*)"/.exec(tag) ?? []

@@ -30,6 +30,8 @@ const DAY = 24 * 3600 * SECOND
 const APART = 3 * SECOND
 /** Seconds around a change. Each node loads the keys before and after it. */
 const WINDOW = 24
+/** Seconds between two requests of each node. */
+const STEP = 2
 
 interface Node {
   issuer: string
@@ -167,12 +169,12 @@ test('from announcement to removal of a key, every cached JWKS verifies every ID
     if (kids.size > 1) halfRolled++
     return kids
   }
-  /** Passes a time of change second by second. */
+  /** Passes a time of change in short steps. */
   async function around(time: number, { restarting }: { restarting: number }) {
     vi.setSystemTime(start + time - (WINDOW / 2) * SECOND)
-    for (let second = 0; second < WINDOW; second++) {
-      await vi.advanceTimersByTimeAsync(SECOND)
-      if (second === WINDOW - 5) await restart(restarting)
+    for (let second = 0; second < WINDOW; second += STEP) {
+      await vi.advanceTimersByTimeAsync(STEP * SECOND)
+      if (second === WINDOW - 3 * STEP) await restart(restarting)
       await round()
     }
     await untilAllNodesAgree()
@@ -204,9 +206,5 @@ test('from announcement to removal of a key, every cached JWKS verifies every ID
   }
   expect(await published()).toBe(6)
   expect(failures).toEqual([])
-  console.log(
-    verified,
-    keepers.map(({ fetched }) => fetched),
-  )
-  expect(verified).toBeGreaterThan(400)
+  expect(verified).toBeGreaterThan(200)
 })

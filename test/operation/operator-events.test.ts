@@ -9,13 +9,16 @@ import type { AuditEvent } from '../../src/operation/audit.ts'
 import { queueAuditEvent, takeAuditEvents } from '../../src/operation/operator-events.ts'
 import { openInstallation } from '../../src/store/open.ts'
 import { runUsher } from '../support/command.ts'
-import { type Service, startService } from '../support/service.ts'
+import { freePort, type Service, startService } from '../support/service.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-operator-'))
 const store = `sqlite:${join(folder, 'usher.db')}`
 const USHER_SECRET = Buffer.alloc(32, 'operator').toString('base64url')
 let service: Service
-const start = () => startService({ USHER_STORE: store, USHER_SECRET })
+/** The port of the metrics. */
+const port = await freePort()
+const start = () =>
+  startService({ USHER_STORE: store, USHER_SECRET, USHER_METRICS_PORT: String(port) })
 beforeAll(async () => {
   service = await start()
 })
@@ -38,10 +41,21 @@ const operatorEvents = (): AuditEvent[] =>
     .filter(({ by }) => by)
 const names = () => operatorEvents().map(({ event }) => event)
 
-test('a running node logs an operator command once, without a name', async () => {
+/** The states of the keys for RS256 in the metrics, and the time of the next change. */
+async function keyMetrics() {
+  const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
+  const lines = text.matchAll(/^usher_signing_keys\{alg="RS256",state="(\w+)"\} 1$/gm)
+  const change = /^usher_signing_keys_change_timestamp_seconds (\S+)$/m.exec(text)?.[1]
+  return { states: [...lines].map(([, state]) => state), change: Number(change) }
+}
+
+test('a running node logs an operator command once, without a name, and its metrics show rotated keys', async () => {
   const account = (await usher('accounts', 'add', '--username', 'ada.lovelace')).trim()
   await usher('accounts', 'disable', 'ada.lovelace')
-  await usher('keys', 'rotate')
+  expect(await keyMetrics()).toEqual({ states: ['current'], change: 0 })
+  const rotated: { keys: { state: string; from: number }[] } = JSON.parse(
+    await usher('keys', 'rotate', '--json'),
+  )
   const [first, second, third] = ['account_added', 'account_disabled', 'keys_rotated']
   await expect.poll(names, { timeout: 15_000 }).toEqual([first, second, third])
   expect(operatorEvents()[0]).toMatchObject({
@@ -54,6 +68,9 @@ test('a running node logs an operator command once, without a name', async () =>
     .poll(service.stdout, { timeout: 15_000 })
     .toContain('"log":"audit","event":"keys_changed"')
   expect(service.stdout()).not.toContain('lovelace')
+  const next = rotated.keys.filter(({ state }) => state === 'next').map(({ from }) => from)
+  const metrics = { states: ['current', 'next'], change: Math.min(...next) }
+  await expect.poll(keyMetrics, { timeout: 20_000 }).toEqual(metrics)
 })
 
 test('a command that ran while the service was stopped is logged at its next start, and is in the activity of the user', async () => {

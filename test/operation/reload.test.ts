@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { PRODUCTION, resource } from '../support/config-folder.ts'
+import { resource } from '../support/config-folder.ts'
 import { memoryOf } from '../support/inspector.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { type Service, startService } from '../support/service.ts'
@@ -149,18 +149,6 @@ test('a wrong edit changes nothing, is logged with its position, and shown until
   expect(await readyz()).toEqual({ status: 'ready' })
 })
 
-test('a client with an invalid value changes nothing, too', async () => {
-  write('clients/wiki.yaml', {
-    ...client('wiki'),
-    initiate_login_uri: 'http://wiki.example.org/login',
-  })
-  const { findings } = await logged('config_refused')
-  expect(findings).toMatchObject([{ line: 1, key: 'initiate_login_uri', rule: 'value' }])
-  seen = service.stdout().length
-  unlinkSync(join(config, 'clients/wiki.yaml'))
-  await logged('config_loaded')
-})
-
 /** Makes an edit of a running service, and restores the folder after `see`. */
 async function whileEdited(edit: (folder: string) => void, see: () => Promise<void>) {
   const before = join(folder, 'before')
@@ -183,12 +171,9 @@ const inSubfolders = (folder: string) => {
   for (const name of ['resources', 'upstreams']) rmSync(join(folder, name), { recursive: true })
 }
 const LOSSES: [string, (folder: string) => void, string[]][] = [
-  ['usher.yaml is removed', remove('usher.yaml'), ['usher.yaml']],
-  ['usher.yaml becomes empty', put('usher.yaml', ''), ['usher.yaml']],
   ['usher.yaml has only comments', put('usher.yaml', '# issuer: nothing\n'), ['usher.yaml']],
   ['claims.yaml is removed', remove('claims.yaml'), ['claims.yaml']],
   ['the last client is removed', remove('clients/demo.yaml'), ['clients']],
-  ['the folder of clients is removed', remove('clients'), ['clients']],
   ['the other folders are removed', inSubfolders, ['resources', 'upstreams']],
   [
     'the folder becomes empty',
@@ -245,41 +230,6 @@ test('an edit that changes the issuer is refused, and the old issuer stays', asy
     const answer = await fetch(`${service.issuer}/.well-known/openid-configuration`)
     expect(await answer.json()).toMatchObject({ issuer: service.issuer })
   })
-})
-
-test('a service with a public issuer keeps answering while usher.yaml is empty', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-public-'))
-  const file = join(folder, 'usher.yaml')
-  const issuer = 'https://id.example.org'
-  writeConfig(folder, { usher: { issuer, proxy: ['127.0.0.1'] } })
-  const { USHER_SECRET } = PRODUCTION
-  const publicService = await startService({
-    USHER_CONFIG: folder,
-    USHER_STORE: `sqlite:${join(folder, 'usher.db')}`,
-    USHER_SECRET,
-  })
-  const headers = { 'x-forwarded-proto': 'https', 'x-forwarded-host': 'id.example.org' }
-  const get = (path: string) => fetch(`${publicService.issuer}${path}`, { headers })
-  writeFileSync(file, '')
-  const refused = () => publicService.stdout().includes('"event":"config_refused"')
-  await expect.poll(refused, { timeout: 8000 }).toBe(true)
-  expect(publicService.stdout()).toContain(`would change from ${issuer} to http://localhost`)
-  expect(await (await get('/.well-known/openid-configuration')).json()).toMatchObject({ issuer })
-  expect(await (await get('/readyz')).json()).toMatchObject({ checks: { config: 'warning' } })
-  expect(await publicService.stop()).toBe(0)
-  rmSync(folder, { recursive: true })
-})
-
-test('a client can be removed while another one stays', async () => {
-  write('clients/wiki.yaml', client('wiki'))
-  await logged('config_loaded')
-  seen = service.stdout().length
-  unlinkSync(join(config, 'clients/demo.yaml'))
-  expect(await logged('config_loaded')).toMatchObject({ changes: ['- clients.demo'] })
-  seen = service.stdout().length
-  cpSync(join(ROOT, 'config/clients'), join(config, 'clients'), { recursive: true })
-  unlinkSync(join(config, 'clients/wiki.yaml'))
-  await logged('config_loaded')
 })
 
 test('settings that need a restart are logged, and all others take effect', async () => {
@@ -355,15 +305,9 @@ test('an edit that is saved while the service starts takes effect', async () => 
   }
 })
 
-test('SIGHUP reloads the folder at once', async () => {
-  write('clients/wiki.yaml', client('wiki'))
-  reload()
-  expect(await logged('config_loaded')).toMatchObject({ changes: ['+ clients.wiki'] })
-})
+const RELOADS = 15
 
-test('fifty reloads under load fail no request, and leave no old configuration in memory', {
-  timeout: 120_000,
-}, async () => {
+test('reloads under load fail no request, and leave no old configuration in memory', async () => {
   let isOver = false
   const failures: unknown[] = []
   let count = 0
@@ -379,7 +323,7 @@ test('fifty reloads under load fail no request, and leave no old configuration i
   }
   const load = [ask(), ask(), ask(), ask()]
   const isIn = (name: string) => service.stdout().slice(seen).includes(`clients.${name}"`)
-  for (let i = 0; i < 50; i++) {
+  for (let i = 0; i < RELOADS; i++) {
     write('clients/wiki.yaml', client(`wiki${i}`))
     reload()
     await expect.poll(() => isIn(`wiki${i}`), { timeout: 20_000, interval: 5 }).toBe(true)
@@ -387,7 +331,7 @@ test('fifty reloads under load fail no request, and leave no old configuration i
   isOver = true
   await Promise.all(load)
   expect(failures).toEqual([])
-  expect(count).toBeGreaterThan(50)
+  expect(count).toBeGreaterThan(RELOADS)
   const providers = async () => (await memoryOf(service)).providers
   await expect.poll(providers, { timeout: 40_000, interval: 500 }).toBe(1)
 })

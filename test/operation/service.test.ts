@@ -1,67 +1,67 @@
 // The process: its start, its output, and its end.
 
-import { execFile } from 'node:child_process'
 import { once } from 'node:events'
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { afterAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { runUsher } from '../support/command.ts'
 import { PRODUCTION } from '../support/config-folder.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { startRedis } from '../support/redis.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
 import { writeConfig } from '../support/usher.ts'
 
-const ROOT = join(import.meta.dirname, '../..')
 const folder = mkdtempSync(join(tmpdir(), 'usher-service-'))
 const USHER_STORE = `sqlite:${join(folder, 'usher.db')}`
 afterAll(() => rmSync(folder, { recursive: true }))
 
-function usher(env: NodeJS.ProcessEnv, ...args: string[]) {
-  return promisify(execFile)('node', ['src/cli.ts', ...args], { cwd: ROOT, env })
-}
-
-async function accountsPage(service: Service, username: string, password: string) {
+async function accountsPage(username: string, password: string) {
   const browser = new Browser(service.issuer)
   await browser.open('/account')
   await signInAndAllow(browser, username, password)
   return browser
 }
 
-test('the first start prints the URL, the user and how to try it; the second start keeps the password', async () => {
-  const first = await startService({ USHER_STORE })
-  expect(first.stderr().trim().split('\n')).toHaveLength(3)
-  expect(first.stderr()).toContain(`Usher is ready at ${first.issuer}`)
-  const password = /the password (\S+) \(shown only now\)/.exec(first.stderr())?.[1] ?? ''
-  expect(password.length).toBeGreaterThanOrEqual(16)
-  expect(first.stderr()).toContain('npm run demo')
-  expect((await accountsPage(first, 'demo', password)).heading).toBe('Your account')
-  expect(await first.stop()).toBe(0)
+/** The service of the first tests, and the password of its first account. */
+let service: Service
+let password = ''
 
-  const second = await startService({ USHER_STORE })
-  expect(second.stderr()).not.toContain(password)
-  expect((await accountsPage(second, 'demo', password)).heading).toBe('Your account')
-  expect(await second.stop()).toBe(0)
+test('the first start prints the URL, the user and how to try it', async () => {
+  service = await startService({ USHER_STORE })
+  expect(service.stderr().trim().split('\n')).toHaveLength(3)
+  expect(service.stderr()).toContain(`Usher is ready at ${service.issuer}`)
+  expect(service.stderr()).toContain('npm run demo')
+  password = /the password (\S+) \(shown only now\)/.exec(service.stderr())?.[1] ?? ''
+  expect(password.length).toBeGreaterThanOrEqual(16)
+  expect((await accountsPage('demo', password)).heading).toBe('Your account')
+  const redirect_uri = 'http://localhost:4000/callback'
+  const browser = new Browser(service.issuer)
+  await browser.open(authorizationRequest(service, { client_id: 'demo', redirect_uri }).url)
+  expect(browser.heading).toBe('Sign in')
 })
 
-test('an account that an operator adds to a running service can be used at once', async () => {
-  const service = await startService({ USHER_STORE })
-  const { stdout } = await usher(service.env, 'accounts', 'password', 'demo')
-  const browser = await accountsPage(service, 'demo', stdout.trim())
-  expect(browser.heading).toBe('Your account')
-
-  await usher(service.env, 'accounts', 'disable', 'demo')
-  await browser.open('/account')
-  expect(browser.heading).toBe('Sign in')
-  await usher(service.env, 'accounts', 'enable', 'demo')
+test('a port in use is reported with the variables that change it', async () => {
+  const second = startService({ USHER_STORE: 'sqlite::memory:', PORT: String(service.env.PORT) })
+  await expect(second).rejects.toThrow(/address already in use 127.0.0.1:\d+.*PORT/)
   expect(await service.stop()).toBe(0)
 })
 
+test('the second start keeps the password, and the change of an operator takes effect at once', async () => {
+  service = await startService({ USHER_STORE })
+  expect(service.stderr()).not.toContain(password)
+  expect((await accountsPage('demo', password)).heading).toBe('Your account')
+  const { stdout } = await runUsher(['accounts', 'password', 'demo'], service.env)
+  const browser = await accountsPage('demo', stdout.trim())
+  expect(browser.heading).toBe('Your account')
+  await runUsher(['accounts', 'disable', 'demo'], service.env)
+  await browser.open('/account')
+  expect(browser.heading).toBe('Sign in')
+})
+
 test('SIGTERM lets requests in flight finish, refuses new ones, and exits 0', async () => {
-  const service = await startService({ USHER_STORE })
   const { hostname, port } = new URL(service.issuer)
   const body = 'grant_type=refresh_token&refresh_token=nothing&client_id=demo'
   const socket = connect(Number(port), hostname)
@@ -90,13 +90,6 @@ test('SIGTERM lets requests in flight finish, refuses new ones, and exits 0', as
   expect(await service.stop()).toBe(0)
 })
 
-test('SIGTERM to npm start reaches the service (exec)', async () => {
-  const { scripts } = await import('../../package.json', { with: { type: 'json' } }).then(
-    m => m.default,
-  )
-  expect(scripts.start).toMatch(/ exec node src\/main\.ts$/)
-})
-
 test('an invalid configuration prevents the start, and all of its errors are reported', async () => {
   const config = mkdtempSync(join(folder, 'config-'))
   writeFileSync(
@@ -114,15 +107,6 @@ test('a store that was encrypted with another secret prevents the start', async 
   const report = await startService({ USHER_STORE, USHER_SECRET }).catch(String)
   expect(report).toContain('Usher cannot start: USHER_SECRET cannot decrypt this store or backup')
   expect(report).not.toContain(USHER_SECRET)
-})
-
-test('the shipped configuration answers an authorization request with the sign-in page', async () => {
-  const service = await startService({ USHER_STORE: 'sqlite::memory:' })
-  const browser = new Browser(service.issuer)
-  const redirect_uri = 'http://localhost:4000/callback'
-  await browser.open(authorizationRequest(service, { client_id: 'demo', redirect_uri }).url)
-  expect(browser.heading).toBe('Sign in')
-  await service.stop()
 })
 
 test('an issuer on the loopback address of IPv6 is reached there', async () => {
@@ -155,46 +139,21 @@ test('a public issuer is reached by IPv4 and by IPv6', async () => {
   expect(await service.stop()).toBe(0)
 })
 
-test('a port in use is reported with the variables that change it', async () => {
-  const first = await startService({ USHER_STORE: 'sqlite::memory:' })
-  const second = startService({ USHER_STORE: 'sqlite::memory:', PORT: String(first.env.PORT) })
-  await expect(second).rejects.toThrow(/address already in use 127.0.0.1:\d+.*PORT/)
-  await first.stop()
-})
-
 test.each(['SQLite', 'Redis'])(
-  'two nodes that start at the same moment on an empty %s both start, four times',
+  'two nodes that start at the same moment on an empty %s both start',
   async kind => {
     const redis = kind === 'Redis' ? await startRedis({ port: await freePort() }) : undefined
-    for (let i = 0; i < 4; i++) {
-      const store = redis ? redis.url : `sqlite:${join(folder, `double-${i}`, 'usher.db')}`
-      const config = redis && join(folder, `config-${i}`)
-      if (config) {
-        cpSync(join(ROOT, 'config'), config, { recursive: true })
-        writeFileSync(join(config, 'usher.yaml'), `redis: { key_prefix: 'double-${i}:' }`)
-      }
-      const nodes = await Promise.allSettled(
-        [1, 2].map(() =>
-          startService({
-            USHER_STORE: store,
-            ...(config && { USHER_CONFIG: config, USHER_SECRET: PRODUCTION.USHER_SECRET }),
-          }),
-        ),
-      )
-      const services = nodes.flatMap(node => (node.status === 'fulfilled' ? [node.value] : []))
-      expect(nodes.map(node => node.status === 'rejected' && String(node.reason))).toEqual([
-        false,
-        false,
-      ])
-      const kids = await Promise.all(
-        services.map(async ({ issuer }) => (await fetch(`${issuer}/api/oauth/jwks`)).text()),
-      )
-      expect(kids[1]).toBe(kids[0])
-      const shown = services.flatMap(({ stderr }) => stderr().match(/\(shown only now\)/g) ?? [])
-      expect(shown).toHaveLength(1)
-      await Promise.all(services.map(one => one.stop()))
-    }
+    const env: Record<string, string> = redis
+      ? { USHER_STORE: redis.url, USHER_SECRET: PRODUCTION.USHER_SECRET }
+      : { USHER_STORE: `sqlite:${join(folder, 'double', 'usher.db')}` }
+    const nodes = await Promise.all([startService(env), startService(env)])
+    const [one, other] = await Promise.all(
+      nodes.map(async ({ issuer }) => (await fetch(`${issuer}/api/oauth/jwks`)).text()),
+    )
+    expect(one).toBe(other)
+    const shown = nodes.flatMap(({ stderr }) => stderr().match(/\(shown only now\)/g) ?? [])
+    expect(shown).toHaveLength(1)
+    await Promise.all(nodes.map(node => node.stop()))
     await redis?.stop()
   },
-  300_000,
 )

@@ -72,13 +72,6 @@ test('two nodes that start together on an empty store agree on the keys', () => 
   expect(others).toEqual(keys)
 })
 
-test('loads at the same moment on an empty store agree on the keys', async () => {
-  const { records, store } = await openInstallation('sqlite::memory:', [])
-  const loads = await Promise.all(Array.from({ length: 4 }, () => loadSigningKeys(records)))
-  for (const load of loads) expect(load).toEqual(loads[0])
-  await store.close()
-})
-
 test('the keys survive a restart', async () => {
   const again = await openInstallation(STORE, [])
   expect(await loadSigningKeys(again.records)).toEqual(keys)

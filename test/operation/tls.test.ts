@@ -147,23 +147,3 @@ test('a new certificate is used without a restart; an incomplete one changes not
     .poll(() => discovery('second').catch(String), { timeout: 8000 })
     .toHaveProperty('issuer')
 })
-
-test.each([
-  [
-    'no such file',
-    { cert: '/nowhere/cert.pem', key: '/nowhere/key.pem' },
-    'its file was not found',
-  ],
-  ['the key of another', 'another key', 'is not a certificate with its key'],
-])('a certificate with %s is a finding with its position', async (_, tls, expected) => {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-tls-config-'))
-  const mixed = { cert: join(config, '../first.pem'), key: join(config, '../second.key') }
-  const listen = { tls: typeof tls === 'string' ? mixed : tls }
-  writeFileSync(join(folder, 'usher.yaml'), JSON.stringify({ listen }))
-  const environment = { USHER_ISSUER: 'https://id.example.org', USHER_SECRET, USHER_CONFIG: folder }
-  const report = await startService(environment).catch(String)
-  expect(report).toContain(`${join(folder, 'usher.yaml')}:1:`)
-  expect(report).toContain('listen.tls')
-  expect(report).toContain(expected)
-  rmSync(folder, { recursive: true })
-})
