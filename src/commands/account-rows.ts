@@ -202,9 +202,9 @@ export async function countStopped(
 const COUNT_TIME_MS = 2_000
 
 /** Calls `addPage` with all accounts, or with those that are read in time. */
-async function countPages(
-  { directory }: AccountSource,
-  addPage: (accounts: Account[]) => Promise<void>,
+export async function countPages(
+  { directory }: Pick<AccountSource, 'directory'>,
+  addPage: (accounts: Account[]) => Promise<void> | void,
   timeMs = COUNT_TIME_MS,
 ): Promise<Count> {
   const end = performance.now() + timeMs

@@ -24,6 +24,7 @@ import { type Flags, hint, print } from './output.ts'
 
 /** Lifetime of a temporary password: over a weekend. */
 const TEMPORARY_PASSWORD_SECONDS = 3 * 24 * 3600
+const temporaryUntil = () => now() + TEMPORARY_PASSWORD_SECONDS
 
 /**
  * `accounts add --username U …`: prints the id on the first line, a generated
@@ -105,10 +106,12 @@ export async function enableAccount({ args: [name = ''] }: Invocation) {
 
 /**
  * `accounts password ACCOUNT`: ends every session and token. Prints a password
- * that it generates.
+ * that it generates, which the user must change (ASVS 5.0 6.4.1).
  */
 export async function setPassword({ flags, args: [name = ''] }: Invocation) {
-  const { given, generated, change_password_by } = await readPassword(flags)
+  const { given, generated, ...about } = await readPassword(flags)
+  const change_password_by =
+    given === undefined ? temporaryUntil() : about.change_password_by
   const { account, id, username, directory, audit } = await openOwnAccount(name)
   const hash = await hashPassword(given ?? generated)
   await directory.endAccess(id, current => ({
@@ -260,9 +263,7 @@ async function readPassword(flags: Flags) {
   const problem = given === undefined ? undefined : passwordProblem(given)
   if (problem) throw new Failure(PASSWORD_PROBLEMS[problem])
   const generated = randomBytes(15).toString('base64url')
-  const due = flags['must-change']
-    ? now() + TEMPORARY_PASSWORD_SECONDS
-    : undefined
+  const due = flags['must-change'] ? temporaryUntil() : undefined
   return { given, generated, change_password_by: due }
 }
 

@@ -18,9 +18,8 @@ import { requireHost } from '../features/factors/rules.ts'
 import type { Readiness } from '../operation/health.ts'
 import { createMetrics } from '../operation/metrics.ts'
 import { openSigningKeys } from '../operation/signing-keys.ts'
-import type { OwnAccounts } from '../sign-in/directory.ts'
 import { openInstallation } from '../store/open.ts'
-import { countStopped } from './account-rows.ts'
+import { countPages, countStopped } from './account-rows.ts'
 import { Failure, type Invocation } from './command.ts'
 import { folderNotes, printWithNotes } from './folder-notes.ts'
 import { openState, type State } from './open-store.ts'
@@ -83,7 +82,7 @@ export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
       isAsked && !folder ? await openState().catch(() => undefined) : undefined
     if (state) {
       await requireHost(reading.settings, state.factors)
-      const used = await attributesIn(state.directory)
+      const used = await attributesIn(state, warnings.filter(isAboutAttribute))
       warnings = warnings.filter(
         one => !isAboutAttribute(one) || !used.has(one.key),
       )
@@ -115,13 +114,22 @@ async function warnOfStopped(
   ]
 }
 
-/** Returns the attributes that accounts have, as keys of `allow`. */
-async function attributesIn({ all }: Pick<OwnAccounts, 'all'>) {
-  const used = new Set<string | undefined>()
-  for await (const { attributes } of all()) {
-    for (const name of Object.keys(attributes)) used.add(`allow.${name}`)
-  }
-  return used
+/**
+ * Returns the keys of these warnings whose attributes accounts have. Where the
+ * time was too short for all accounts, it returns all of them: a warning would
+ * be a guess.
+ */
+async function attributesIn(
+  source: State,
+  warnings: Finding[],
+): Promise<Set<string | undefined>> {
+  const wanted = new Set(warnings.map(({ key }) => key))
+  const missing = new Set(wanted)
+  const { isAll } = await countPages(source, accounts => {
+    const names = accounts.flatMap(one => Object.keys(one.attributes))
+    for (const name of names) missing.delete(`allow.${name}`)
+  })
+  return isAll ? wanted.difference(missing) : wanted
 }
 
 /** `config schema [FOLDER]`: writes the JSON Schemas for editors. */

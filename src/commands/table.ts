@@ -207,8 +207,9 @@ export const COMMANDS: Command[] = [
     args: [{ name: 'ACCOUNT' }],
     options: [flag('password-stdin'), flag('must-change')],
     about:
-      'set a password (a generated one without --password-stdin); with ' +
-      '--must-change it is temporary; ends every session and token',
+      'set a password; ends every session and token. Without --password-stdin ' +
+      'it prints a generated one, which is temporary; with --must-change a ' +
+      'given one is, too',
     load: async () => (await import('./accounts.ts')).setPassword,
   },
   {

@@ -119,7 +119,7 @@ function openSource(file: string, overlays: Overlays, usher?: Source): Source {
 const defaultsIn = (usher?: Source) => mapOf(mapOf(usher?.data).defaults)
 
 /** Returns what makes findings in a file. */
-function locateIn({ placeOf }: Source): Locate {
+function locateIn({ file: own, placeOf }: Source): Locate {
   return (path, rule, message) => {
     const { file, line, column, variable, ...place } = placeOf(path)
     if (variable) return wrongVariable(variable, rule, message)
@@ -134,6 +134,7 @@ function locateIn({ placeOf }: Source): Locate {
       rule,
       message,
       excerpt: source,
+      inheritedBy: file === own ? undefined : own,
     }
   }
 }

@@ -329,6 +329,23 @@ test.each<[object, string[]]>([
   expect(findings.map(({ file }) => file)).toEqual(['usher.yaml'])
 })
 
+test('a finding about defaults names the clients that inherit the key', async () => {
+  const rotating = client({ client_id: 'own', rotate_refresh_tokens: true })
+  const many = Object.fromEntries(
+    ['a', 'b', 'c', 'd', 'e'].map(name => [`clients/${name}.yaml`, client({ client_id: name })]),
+  )
+  const messages = async (defaults: object, files: Files) =>
+    (await withDefaults(defaults, files)).findings.map(({ message }) => message)
+  const [two] = await messages(
+    { rotate_refresh_tokens: false },
+    { ...WEB, 'clients/own.yaml': rotating },
+  )
+  expect(two).toMatch(/ \(clients\/two\.yaml, clients\/web\.yaml\)$/)
+  const [five] = await messages({ rotate_refresh_tokens: false }, many)
+  expect(five).toMatch(/ \(clients\/a\.yaml, clients\/b\.yaml, clients\/c\.yaml and 2 more\)$/)
+  expect((await messages({ consnet: 'implicit' }, WEB)).join()).not.toContain('clients/')
+})
+
 test('a finding about a key of the file itself is in the file, whatever the default is', async () => {
   const own = client({ rotate_refresh_tokens: false })
   const { findings } = await withDefaults(

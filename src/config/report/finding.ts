@@ -5,6 +5,8 @@
 // The folder config/report/: the place of a finding in its file, and its words.
 // Not here: the conditions of findings (rules/, schema/).
 
+import { basename } from 'node:path'
+
 /** A mistake or a warning, at its place. */
 export interface Finding {
   /** Path of the file, or `environment`. */
@@ -18,6 +20,8 @@ export interface Finding {
   message: string
   /** The key with its value, as the file has them. */
   excerpt?: string
+  /** The client file that inherits the key from `defaults` of usher.yaml. */
+  inheritedBy?: string
 }
 
 /** Makes a finding at a key of one file. */
@@ -80,15 +84,34 @@ const { compare } = new Intl.Collator('en', { numeric: true })
 
 /**
  * Returns the findings sorted by their places, each once: several clients can
- * have one about `defaults`.
+ * have one about `defaults`, which then names them.
  */
 export function inOrder(findings: Finding[]): Finding[] {
-  const unique = new Map(
-    findings.map(finding => [JSON.stringify(finding), finding]),
-  )
-  return [...unique.values()].toSorted((a, b) =>
-    compare(placeOf(a), placeOf(b)),
-  )
+  const heirs = new Map<string, (string | undefined)[]>()
+  for (const { inheritedBy, ...finding } of findings) {
+    const json = JSON.stringify(finding)
+    heirs.set(json, [...(heirs.get(json) ?? []), inheritedBy])
+  }
+  return [...heirs]
+    .map(([json, files]) => namingHeirs(JSON.parse(json), files))
+    .toSorted((a, b) => compare(placeOf(a), placeOf(b)))
+}
+
+/** Client files that a finding about `defaults` names. */
+const MAX_HEIRS = 3
+
+/**
+ * Returns the finding with the files that inherit its key. None are named where
+ * usher.yaml has the finding, whatever the clients are.
+ */
+function namingHeirs(finding: Finding, heirs: (string | undefined)[]): Finding {
+  const files = heirs.filter(file => file !== undefined)
+  if (files.length < heirs.length) return finding
+  const names = [...new Set(files)].map(file => `clients/${basename(file)}`)
+  const more = names.length - MAX_HEIRS
+  const others = more > 0 ? ` and ${more} more` : ''
+  const shown = names.slice(0, MAX_HEIRS).join(', ') + others
+  return { ...finding, message: `${finding.message} (${shown})` }
 }
 
 const MAX_EXCERPT_CHARS = 90
