@@ -71,6 +71,7 @@ const SLOW = [
     'documents/ldap-example',
     'documents/production',
     'documents/proxies',
+    'documents/release',
     'features/accounts-source',
     'features/mail-slow',
     'features/mail-tls',

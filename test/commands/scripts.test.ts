@@ -58,6 +58,7 @@ const ELSEWHERE: Record<string, string> = {
   demo: 'test/commands/scripts.test.ts',
   certification: 'test/clients/certification-plans.test.ts',
   compare: 'test/compare/compare.test.ts',
+  release: 'test/documents/release.test.ts',
   // A run takes minutes for each mutant. Its test reads the list.
   mutants: 'test/mutants/mutants.test.ts',
 }
