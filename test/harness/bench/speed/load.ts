@@ -41,7 +41,8 @@ async function sendAtRate(
   const answers = callers.map(async () => {})
   const started = performance.now()
   for (let i = 0; i < rate * seconds; i++) {
-    await setTimeout(started + (i * 1000) / rate - performance.now())
+    const earlyMs = started + (i * 1000) / rate - performance.now()
+    if (earlyMs > 0) await setTimeout(earlyMs)
     const arrived = performance.now()
     const turn = i % callers.length
     const caller = callers[turn]

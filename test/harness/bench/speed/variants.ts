@@ -1,6 +1,6 @@
 // The variants: each is a process with the same Node, and a Redis of its own if it uses Redis.
 
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { featuresSchema } from '../../../../src/config/schema/features.ts'
@@ -83,14 +83,17 @@ export async function startUsher(
   const folder = mkdtempSync(join(tmpdir(), 'usher-speed-'))
   const client = { ...CLIENT, client_secret_hashes: [hashSecret(SECRET)] }
   const lifetimes = { access_token: `${LIFETIME_SECONDS} s` }
-  writeConfig(folder, {
+  // The store is not in the config folder, which would be read again after each write.
+  const config = join(folder, 'config')
+  mkdirSync(config)
+  writeConfig(config, {
     clients: { web: client, ...others },
     usher: { ...EVERYTHING, lifetimes, limits: UNLIMITED },
   })
   const store = redis ? `redis+unix://${redis.url}` : `sqlite:${join(folder, 'usher.db')}`
   const service = await startService(
     {
-      USHER_CONFIG: folder,
+      USHER_CONFIG: config,
       USHER_SECRET,
       USHER_STORE: store,
       USHER_METRICS_PORT: String(await freePort()),
