@@ -31,7 +31,7 @@ const DESTINATION = {
   sync: false,
   minLength: 3072,
   maxWrite: 4096,
-  periodicFlush: 100,
+  periodicFlush: 500,
 }
 
 /**
