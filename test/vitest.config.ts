@@ -40,7 +40,7 @@ const LONG_LISTS = tests(
 
 /** Compare durations: `npm run test:timed`, on a quiet machine. */
 const TIMED = [
-  'test/harness/bench/*.test.ts',
+  'test/harness/sign-in/*.test.ts',
   'test/timed/*.test.ts',
   ...tests('operation/log-flood', 'operation/slow-clients', 'sign-in/sign-in-limits'),
 ]
@@ -50,7 +50,6 @@ const SLOW = [
   'test/compare/*.test.ts',
   'test/harness/bench/speed/*.test.ts',
   'test/harness/faults/*.test.ts',
-  'test/harness/operation/*.test.ts',
   'test/harness/races/*.test.ts',
   ...tests(
     // Start many processes, the service and the command line, or wait for time limits.
@@ -69,8 +68,10 @@ const SLOW = [
     'commands/upstream-commands',
     'documents/http-directory-example',
     'documents/ldap-example',
+    'documents/nginx',
     'documents/production',
     'documents/proxies',
+    'documents/redis-restore',
     'documents/release',
     'features/accounts-source',
     'features/mail-slow',
@@ -88,6 +89,8 @@ const SLOW = [
     'store/redis-checks',
     'store/redis-durability',
     'store/redis-faults',
+    'store/redis-growth',
+    'store/redis-plaintext',
     // Every page in Chromium. In `npm test` are the journey of a user and the keyboard.
     'pages/accessibility.chromium',
     'pages/factors.chromium',

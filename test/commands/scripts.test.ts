@@ -32,6 +32,15 @@ const SERVICES = ['start', 'dev']
 /** Runs of vitest: their projects and files exist. */
 const SUITES = ['test', 'test:slow', 'test:timed', 'test:upstream', 'reference']
 
+/** Experiments of the harness: the smallest arguments, and what they print. */
+const EXPERIMENTS: [words: string, prints: RegExp][] = [
+  ['races --rounds 1 --only resumed', /\| interaction, resumed \| 1 process, SQLite \|/],
+  ['faults --only F1 --seconds 1,2', /\| F1 kill -9 .*\| (ok|FAILED) \|/],
+  ['operation --only memory --seconds 1', /1 process, Redis \| idle \d+ MB/],
+  ['sign-in --only guesses', /\| 3 processes, Redis \| 200 \| \d+ \|/],
+  ['workers --only SQLite --rounds 1 --seconds 0.2', /\| UserInfo \| \d/],
+]
+
 /** Programs that end: their smallest arguments, and what they print. */
 const PROGRAMS: Record<string, { words: string; prints: RegExp }> = {
   format: { words: '--files-ignore-unknown=true', prints: /Checked \d+ files/ },
@@ -40,16 +49,6 @@ const PROGRAMS: Record<string, { words: string; prints: RegExp }> = {
       '--variants 3 --processes 1 --rounds 1 --seconds 0.1 --warm-up 0.1 --tokens 2 --users 1 --sessions 1',
     prints: /\| UserInfo: CPU, µs \| \d/,
   },
-  'test:races': {
-    words: '--rounds 1 --only resumed',
-    prints: /interaction, resumed +1 process, SQLite/,
-  },
-  'test:sign-in': {
-    words: '--only guesses',
-    prints: /\| 3 processes, Redis \| 200 \| \d+ \|/,
-  },
-  'test:faults': { words: '--only F1 --seconds 1,2', prints: /\| F1 kill -9 .*\| +(ok|FAILED) \|/ },
-  'test:operation': { words: '--only memory --seconds 1', prints: /1 process, Redis: idle \d+ MB/ },
   'contact-sheet': { words: `en ${folder} consent`, prints: /^/ },
 }
 
@@ -64,7 +63,7 @@ const ELSEWHERE: Record<string, string> = {
 }
 
 test('every script of package.json is run by a test or by .ci/run', () => {
-  const run = [...STEPS, ...COMPOSED, ...SERVICES, ...SUITES, ...Object.keys(PROGRAMS)]
+  const run = [...STEPS, ...COMPOSED, ...SERVICES, ...SUITES, ...Object.keys(PROGRAMS), 'harness']
   const all = new Set([...run, ...Object.keys(ELSEWHERE)])
   expect([...all].toSorted()).toEqual(Object.keys(scripts).toSorted())
   const steps = readFileSync(join(ROOT, '.ci/run'), 'utf8')
@@ -74,10 +73,6 @@ test('every script of package.json is run by a test or by .ci/run', () => {
   }
 })
 
-/** A program without a script, which docs/capacity.md names. */
-const WORKERS = 'node test/harness/bench/workers.ts'
-const WORKERS_WORDS = '--store sqlite --rounds 1 --seconds 0.2'
-
 test('every program with options is a script, or is started by one', () => {
   const programs = globSync(['test/**/*.ts', 'docs/**/*.ts'], {
     cwd: ROOT,
@@ -86,7 +81,7 @@ test('every program with options is a script, or is started by one', () => {
   const withOptions = programs.filter(file =>
     readFileSync(join(ROOT, file), 'utf8').includes('parseArgs('),
   )
-  const commands = [...Object.values(scripts), WORKERS]
+  const commands = Object.values(scripts)
   // `npm run certification -- run` starts it.
   const started = 'docs/certification/run.ts'
   const isKnown = (file: string) =>
@@ -112,18 +107,20 @@ function nameOf(project: unknown) {
 }
 
 describe('npm run', () => {
-  test.each(Object.entries(PROGRAMS))('%s', PATIENT, async (name, { words, prints }) => {
+  async function expectToPrint(name: string, words: string, prints: RegExp) {
     const { stdout, stderr } = await runScript(scripts[name] ?? '', words)
     // A measurement that says that it failed goes to standard error.
     expect(stdout + stderr).toMatch(prints)
-    expect(stderr).not.toMatch(/^\s+at .*\/test\//m)
-  })
+    expect(stdout + stderr).not.toMatch(/^\s+at .*\/test\//m)
+  }
 
-  test(`${WORKERS} (without npm)`, PATIENT, async () => {
-    const { stdout, stderr, code } = await runScript(WORKERS, WORKERS_WORDS)
-    expect(code, stderr).toBe(0)
-    expect(stdout).toMatch(/\d/)
-  })
+  test.each(Object.entries(PROGRAMS))('%s', PATIENT, (name, { words, prints }) =>
+    expectToPrint(name, words, prints),
+  )
+
+  test.each(EXPERIMENTS)('harness -- %s', PATIENT, (words, prints) =>
+    expectToPrint('harness', words, prints),
+  )
 
   test('contact-sheet writes an image of a group of pages', () => {
     expect(readdirSync(folder)).toContain('consent.webp')

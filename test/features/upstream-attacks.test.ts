@@ -263,6 +263,14 @@ describe('authorization responses', () => {
     expect(isSignedIn(browser)).toBe(true)
     await browser.open(url)
     expect(browser.page.status).toBe(400)
+    for (let round = 0; round < 20; round++) {
+      const racing = await signIn({ response: { state: undefined } })
+      const headers = { cookie: await racing.cookies() }
+      const callback = new URL(callbackOf(issuer), usher.issuer)
+      const send = () => fetch(callback, { headers, redirect: 'manual' })
+      const answers = await Promise.all([send(), send()])
+      expect(answers.map(({ status }) => status).toSorted()).toEqual([302, 400])
+    }
   })
 })
 

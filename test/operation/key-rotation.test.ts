@@ -1,5 +1,5 @@
 // A whole key rotation on three nodes with one Redis, by a clock that is set forward. A client that caches
-// the JWKS for its max-age can verify every ID token. `npm run test:operation` tests the real clock.
+// the JWKS for its max-age can verify every ID token. `npm run harness -- operation` tests the real clock.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'

@@ -25,19 +25,31 @@ export async function startLink(target: string | number) {
   let lost = 0
   const sockets = new Set<Socket>()
 
+  async function unstalled(from: Socket) {
+    while (mode === 'stall' && !from.destroyed) await setTimeout(STALL_POLL_MS)
+  }
+
+  /** Whether this reply is the one to drop. */
+  function isDropped(): boolean {
+    if (!losing || passing-- > 0) return false
+    losing = false
+    lost++
+    return true
+  }
+
+  const delayOfReply = () => (mode === 'delay' ? setTimeout(DELAY_MS) : undefined)
+
   async function pump(from: Socket, to: Socket, isReply: boolean) {
     let sent = Promise.resolve()
     for await (const chunk of from as AsyncIterable<Buffer>) {
-      while (mode === 'stall' && !from.destroyed) await setTimeout(STALL_POLL_MS)
-      if (isReply && losing && passing-- <= 0) {
-        losing = false
-        lost++
+      await unstalled(from)
+      if (isReply && isDropped()) {
         from.destroy()
         to.destroy()
         return
       }
       // The chain keeps the order of the chunks when the mode changes.
-      const delay = isReply && mode === 'delay' ? setTimeout(DELAY_MS) : undefined
+      const delay = isReply ? delayOfReply() : undefined
       const write = mode === 'trickle' ? trickle : pass
       sent = sent.then(() => delay).then(() => write(chunk, to))
       if (write === trickle) await sent

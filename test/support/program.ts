@@ -6,12 +6,6 @@ export function exitOnSignals(): void {
     process.once(signal, () => process.exit(130))
 }
 
-/** Whether `--only` has this name. It has names with commas between them; empty: all. */
-export function isChosen(only: string, name: string): boolean {
-  const names = only.split(',').filter(Boolean)
-  return !names.length || names.includes(name)
-}
-
 type Cell = string | number
 
 /** A row of a Markdown table. */

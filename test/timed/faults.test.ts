@@ -1,8 +1,8 @@
 // How long a client waits for an answer during a fault, and until requests succeed after it.
 
 import { expect, test } from 'vitest'
-import { runFaults } from '../harness/faults/experiment.ts'
 import { named } from '../harness/faults/faults.ts'
+import { runFaults } from '../harness/faults/run-faults.ts'
 
 const SECONDS = { baseline: 1.5, fault: 1.5, recovery: 2.5 }
 const MAX_ANSWER_MS = 1500

@@ -4,14 +4,18 @@
 import { authorizationRequest } from '../../support/journey.ts'
 import { copyOf } from '../../support/people.ts'
 import { type Reply, send, sendAs } from '../../support/wire.ts'
-import { SCOPES, signed } from './applications.ts'
+import { post, refresh, userinfo } from '../clients.ts'
+import type { Deployment, Node } from '../deployment.ts'
 import {
   type Access,
   type Ledger,
   type Letter,
   type Login,
+  requestParams,
+  type State,
   stateOf,
   story,
+  type Used,
   type User,
 } from './ledger.ts'
 import { answerOf, GaveUp, insist } from './traffic.ts'
@@ -25,22 +29,17 @@ const RETRY_TIMEOUT_MS = 20_000
 /** Codes and pushed requests expire after 60 s: a later reuse fails for that reason. */
 const REUSE_WINDOW_MS = 55_000
 const CONCURRENCY = 8
-const TOKEN = '/api/oauth/token'
 
-interface Place {
-  issuer: string
-  addresses: string[]
+/** The JWKS of each process. */
+export async function keysOf({ nodes }: Deployment): Promise<string[]> {
+  const replies = await Promise.all(nodes.map(node => send(node, '/api/oauth/jwks')))
+  return replies.map(({ text }) => text)
 }
 
-/** The JWKS of each node. */
-export async function keysOf({ issuer, addresses }: Place): Promise<string[]> {
-  const ask = (address: string) => send({ issuer, address }, '/api/oauth/jwks')
-  return (await Promise.all(addresses.map(ask))).map(({ text }) => text)
-}
-
-export async function check(ledger: Ledger, place: Place, keys: string[]) {
-  const checker = new Checker(ledger, place)
-  const after = await keysOf(place)
+/** `keys`: the JWKS before the faults. */
+export async function check(ledger: Ledger, deployment: Deployment, keys: string[]) {
+  const checker = new Checker(ledger, deployment.nodes)
+  const after = await keysOf(deployment)
   if (new Set([...keys, ...after]).size !== 1) ledger.violated('e', 'the keys have changed')
   await each(ledger.users, user => checker.list(user))
   await each(ledger.logins, login => checker.session(login))
@@ -49,11 +48,7 @@ export async function check(ledger: Ledger, place: Place, keys: string[]) {
   // Last, because a reuse revokes the tokens that the first use issued.
   const since = performance.now() - REUSE_WINDOW_MS
   const recent = ledger.used.filter(({ at }) => at > since)
-  await each(recent, async ({ kind, again }) => {
-    if (await checker.insist(() => again(checker.somewhere()))) {
-      ledger.violated('a', `${kind} used twice`)
-    }
-  })
+  await each(recent, used => checker.reuse(used))
 }
 
 async function each<T>(list: T[], act: (item: T) => Promise<void>) {
@@ -66,27 +61,28 @@ async function each<T>(list: T[], act: (item: T) => Promise<void>) {
 
 class Checker {
   readonly #ledger: Ledger
-  readonly #place: Place
+  readonly #nodes: Node[]
   #turn = 0
   #retryTimeout = RETRY_TIMEOUT_MS
 
-  constructor(ledger: Ledger, place: Place) {
+  constructor(ledger: Ledger, nodes: Node[]) {
     this.#ledger = ledger
-    this.#place = place
+    this.#nodes = nodes
   }
 
-  /** The address of the next node, in turn. */
-  somewhere(): string {
-    const { addresses } = this.#place
-    return addresses[this.#turn++ % addresses.length] ?? ''
+  /** The next process, in turn. */
+  #somewhere(): Node {
+    return this.#nodes[this.#turn++ % this.#nodes.length] as Node
   }
 
-  #at(address: string) {
-    return { issuer: this.#place.issuer, address }
+  /** (a) A one-time artefact that was used is refused. */
+  async reuse({ kind, again }: Used) {
+    if (await this.#insist(() => again(this.#somewhere())))
+      this.#ledger.violated('a', `${kind} used twice`)
   }
 
   /** Retries a request; undefined if there is no answer. */
-  async insist<T>(ask: () => Promise<T>): Promise<T | undefined> {
+  async #insist<T>(ask: () => Promise<T>): Promise<T | undefined> {
     try {
       return (await insist(ask, this.#retryTimeout)).answer
     } catch (error) {
@@ -96,7 +92,7 @@ class Checker {
   }
 
   async #reply(letter: Letter, subject: string, ask: () => Promise<Reply>) {
-    const reply = await this.insist(async () => answerOf(await ask()))
+    const reply = await this.#insist(async () => answerOf(await ask()))
     if (!reply) this.#ledger.violated(letter, `no answer: ${subject}`)
     return reply
   }
@@ -106,7 +102,7 @@ class Checker {
     const login = logins.findLast(({ session }) => session.state === 'live')
     if (!login) return
     const page = await this.#reply('g', `the list of ${username}`, () =>
-      sendAs(login.browser, this.#at(this.somewhere()), '/account/applications'),
+      sendAs(login.browser, this.#somewhere(), '/account/applications'),
     )
     if (!page) return
     if (page.status !== 200) return this.#ledger.violated('d', `signed out: ${login.session.name}`)
@@ -123,27 +119,20 @@ class Checker {
   }
 
   /** (d) A session with consent gets a code without a page. (c) No other session does, at any node. */
-  async session({ browser, client_id, request, session, consent }: Login) {
-    if (session.state === 'unsure') return
-    const expected =
-      session.state === 'ended'
-        ? 'login_required'
-        : { live: 'code', ended: 'consent_required', unsure: undefined }[consent.state]
+  async session({ browser, client_id, session, consent }: Login) {
+    const expected = outcomeOf(session.state, consent.state)
     if (!expected) return
-    const everywhere = expected === 'code' ? [this.somewhere()] : this.#place.addresses
-    for (const address of everywhere) {
-      const { redirect_uri } = request
-      const params = { client_id, redirect_uri, scope: SCOPES[client_id], prompt: 'none' }
-      const { url } = authorizationRequest(this.#place, params)
-      const letter = expected === 'code' ? 'd' : 'c'
-      const reply = await this.#reply(letter, session.name, () =>
-        sendAs(copyOf(browser), this.#at(address), url),
-      )
+    const isLive = expected === 'code'
+    const letter = isLive ? 'd' : 'c'
+    for (const node of isLive ? [this.#somewhere()] : this.#nodes) {
+      const params = { ...requestParams(client_id), prompt: 'none' }
+      const { url } = authorizationRequest(node, params)
+      const ask = () => sendAs(copyOf(browser), node, url)
+      const reply = await this.#reply(letter, session.name, ask)
       const query = reply?.location?.searchParams
       const outcome = query?.has('code') ? 'code' : query?.get('error')
-      if (reply && outcome !== expected) {
+      if (reply && outcome !== expected)
         this.#ledger.violated(letter, `${outcome}, not ${expected}: ${session.name}`)
-      }
     }
   }
 
@@ -155,61 +144,55 @@ class Checker {
       // The grant decides for all of its tokens: only the last token is tried at every node.
       const isLast = one === access.at(-1)
       const isEnded = state === 'ended' && isLast
-      const everywhere = isEnded ? this.#place.addresses : [this.somewhere()]
-      for (const address of everywhere) await this.#userinfo(one, state === 'live', address)
+      for (const node of isEnded ? this.#nodes : [this.#somewhere()])
+        await this.#userinfo(one, state === 'live', node)
       if (isEnded) await this.#introspect(one.token, client_id, one.name)
     }
   }
 
-  async #userinfo(one: Access, isLive: boolean, address: string) {
-    const headers = { authorization: `Bearer ${one.token}` }
+  async #userinfo(one: Access, isLive: boolean, node: Node) {
     const letter = isLive ? 'f' : 'c'
-    const reply = await this.#reply(letter, one.name, () =>
-      send(this.#at(address), '/api/oauth/userinfo', { headers }),
-    )
+    const reply = await this.#reply(letter, one.name, () => userinfo(node, one.token))
     if (!reply || (reply.status === 200) === isLive) return
     const { grant } = one.login
     this.#ledger.violated(letter, `userinfo ${reply.status}: ${story(one)} of ${story(grant)}`)
   }
 
   async #introspect(token: string, client_id: string, name: string) {
-    const address = this.somewhere()
-    const reply = await this.#reply('c', name, () =>
-      this.#post('/api/oauth/introspect', client_id, { token }, address),
-    )
+    const node = this.#somewhere()
+    const ask = () => post(node, '/api/oauth/introspect', client_id, { token })
+    const reply = await this.#reply('c', name, ask)
     if (reply && reply.json.active !== false) this.#ledger.violated('c', `active: ${name}`)
   }
 
   /** (b) The latest refresh token is valid, an older one is not. (c) A revoked one is refused. */
   async refresh({ refresh_token, older, grant, client_id }: Login) {
     if (!refresh_token || grant.state === 'unsure') return
-    const use = (token: string, address = this.somewhere()) => {
-      const form = { grant_type: 'refresh_token', refresh_token: token }
-      return this.#post(TOKEN, client_id, form, address)
-    }
+    const use = (letter: Letter, token: string, node = this.#somewhere()) =>
+      this.#reply(letter, grant.name, () => refresh(node, token, client_id))
     if (grant.state === 'ended') {
-      for (const address of this.#place.addresses) {
-        const reply = await this.#reply('c', grant.name, () => use(refresh_token, address))
+      for (const node of this.#nodes) {
+        const reply = await use('c', refresh_token, node)
         if (reply && reply.json.error !== 'invalid_grant')
           this.#ledger.violated('c', `refreshed ${reply.status}: ${story(grant)}`)
       }
       return
     }
-    const reply = await this.#reply('b', grant.name, () => use(refresh_token))
-    if (reply && reply.status !== 200) {
+    const reply = await use('b', refresh_token)
+    if (reply && reply.status !== 200)
       this.#ledger.violated('b', `${reply.status} ${reply.json.error}: ${story(grant)}`)
-    }
     const old = older.at(-1)
     if (!old || reply?.status !== 200) return
-    const replayed = await this.#reply('a', grant.name, () => use(old))
+    const replayed = await use('a', old)
     if (replayed?.status === 200) this.#ledger.violated('a', `an old refresh token: ${grant.name}`)
-    const successor = String(reply.json.refresh_token)
-    const ended = await this.#reply('a', grant.name, () => use(successor))
+    const ended = await use('a', String(reply.json.refresh_token))
     if (ended?.status === 200) this.#ledger.violated('a', `reuse did not end: ${grant.name}`)
   }
+}
 
-  async #post(path: string, client_id: string, form: Record<string, string>, address: string) {
-    const { headers, form: body } = await signed(client_id, this.#place.issuer, form)
-    return send(this.#at(address), path, { body, headers })
-  }
+/** The outcome of a request with `prompt=none`; undefined if it is unsure. */
+function outcomeOf(session: State, consent: State): string | undefined {
+  if (session === 'ended') return 'login_required'
+  if (session === 'unsure' || consent === 'unsure') return undefined
+  return consent === 'live' ? 'code' : 'consent_required'
 }

@@ -1,10 +1,10 @@
 // Short runs of some faults: three Usher processes, one Redis with a fault, and a ledger of every acknowledged
-// operation. `npm run test:faults` runs all faults, for longer. How long answers and the return take is in
+// operation. `npm run harness -- faults` runs all faults, for longer. How long answers and the return take is in
 // test/timed/faults.test.ts, because it depends on what else the machine does.
 
 import { expect, test } from 'vitest'
-import { runFaults } from './experiment.ts'
 import { named } from './faults.ts'
+import { runFaults } from './run-faults.ts'
 
 const SECONDS = { baseline: 1.5, fault: 1.5, recovery: 2.5 }
 /** Ends a test that hangs. On a busy machine the preparation takes minutes. */

@@ -1,61 +1,54 @@
-// Faults of a single Redis, of its network, and of the nodes.
+// The faults: of a single Redis, of its network, of the processes, and of a group of Redis servers.
 
 import { deepEqual } from 'node:assert/strict'
+import { execFile } from 'node:child_process'
 import { mkdtempSync, rmdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import type { Redis } from 'ioredis'
-import { authorizationRequest } from '../../support/journey.ts'
-import { freePorts } from '../../support/redis-together.ts'
+import type { Mode } from '../../support/link.ts'
+import { freePorts, untilInfo } from '../../support/redis-together.ts'
 import { send } from '../../support/wire.ts'
-import type { Fault } from './experiment.ts'
-import { TOGETHER } from './faults-together.ts'
-import type { Mode } from './proxy.ts'
-import { first, resume, type Stage, suspend } from './stage.ts'
+import type { Deployment } from '../deployment.ts'
+import { first, portOf, resume, type StoreKind, suspend } from '../stores.ts'
+import { requestFor } from '../users.ts'
 
-const seconds = (count: number) => setTimeout(count * 1000)
-
-async function kill({ servers }: Stage, pause: number) {
-  await first(servers).kill('SIGKILL')
-  await seconds(pause)
-  await first(servers).start()
+export interface Fault {
+  id: string
+  name: string
+  store: StoreKind
+  /** The content of usher.yaml. */
+  usher?: object
+  /** A harmless fault may not cause a 503. */
+  isHarmless?: boolean
+  /** Losses are documented for this fault: they are counted, and do not fail. */
+  isLossy?: boolean
+  /** Operations that must be acknowledged during the fault. */
+  goesOn?: string[]
+  /** The duration of the fault; 5 seconds by default. Some faults end by themselves. */
+  seconds?: number
+  /**
+   * Causes the fault and ends it. Resolves when the recovery can begin. `proof` resolves when each operation of
+   * `goesOn` was acknowledged during the fault, or after ten seconds.
+   */
+  inject(deployment: Deployment, seconds: number, proof: () => Promise<void>): Promise<void>
 }
 
-async function hang({ servers }: Stage, pause: number) {
-  suspend(first(servers))
-  await seconds(pause)
-  resume(first(servers))
-}
+const wait = (seconds: number) => setTimeout(seconds * 1000)
 
-async function manyKeys(stage: Stage) {
-  const operator = stage.operator()
-  const fill = `for i = 1, 10000 do
-    redis.call('SET', 'filler:' .. ARGV[1] .. ':' .. i, string.rep('x', 64), 'EX', 3600)
-  end`
-  for (let i = 0; i < 100; i++) await operator.eval(fill, 0, i)
-  await kill(stage, 0)
-}
-
-function turnTo(mode: Mode): Fault['inject'] {
-  return async ({ links }, pause) => {
-    first(links).turn(mode)
-    await seconds(pause)
-    first(links).turn('pass')
-  }
-}
-
-/** Repeats `act` for `total` seconds, with `pause` milliseconds between two calls. */
-async function often(total: number, pause: number, act: () => unknown) {
-  const until = performance.now() + total * 1000
+/** Repeats `act` for `seconds`, with a pause between two calls. */
+async function often(seconds: number, pauseMs: number, act: () => unknown) {
+  const until = performance.now() + seconds * 1000
   while (performance.now() < until) {
     await act()
-    await setTimeout(pause)
+    await setTimeout(pauseMs)
   }
 }
 
 /** Sets a setting of Redis during `during`, and then restores it. */
-async function setting(operator: Redis, [name, value]: [string, string], during: () => unknown) {
+async function withSetting(operator: Redis, name: string, value: string, during: () => unknown) {
   const [, before = ''] = (await operator.config('GET', name)) as string[]
   await operator.config('SET', name, value)
   try {
@@ -69,145 +62,205 @@ async function setting(operator: Redis, [name, value]: [string, string], during:
 const disconnectAll = (operator: Redis) =>
   operator.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
 
+/** Kills the first server. In a group, it returns as the replica of its former replica. */
+async function kill({ stores }: Deployment, seconds: number) {
+  const server = first(stores.servers)
+  await server.kill('SIGKILL')
+  await wait(seconds)
+  await server.start()
+}
+
+async function hang({ stores }: Deployment, seconds: number) {
+  suspend(first(stores.servers))
+  await wait(seconds)
+  resume(first(stores.servers))
+}
+
+async function killWithManyKeys(deployment: Deployment) {
+  const operator = deployment.stores.operator()
+  const fill = `for i = 1, 10000 do
+    redis.call('SET', 'filler:' .. ARGV[1] .. ':' .. i, string.rep('x', 64), 'EX', 3600)
+  end`
+  for (let i = 0; i < 100; i++) await operator.eval(fill, 0, i)
+  await kill(deployment, 0)
+}
+
+const turnLink = (mode: Mode) => async (deployment: Deployment, seconds: number) => {
+  const link = first(deployment.stores.links)
+  link.turn(mode)
+  await wait(seconds)
+  link.turn('pass')
+}
+
+function resetLink({ stores }: Deployment, seconds: number) {
+  return often(seconds, 500, () => first(stores.links).reset())
+}
+
+function dropReplies({ stores }: Deployment, seconds: number) {
+  return often(seconds, 200, () => first(stores.links).loseNextReply())
+}
+
+const outOfMemory: Fault['inject'] = ({ stores }, seconds, proof) =>
+  withSetting(stores.operator(), 'maxmemory', '1mb', () => wait(seconds).then(proof))
+
 /** Redis cannot write its file, because its folder was removed. */
-async function diskFull(stage: Stage, pause: number) {
-  const operator = stage.operator()
+async function fillDisk({ stores }: Deployment, seconds: number) {
+  const operator = stores.operator()
   const folder = mkdtempSync(join(tmpdir(), 'usher-gone-'))
-  await setting(operator, ['dir', folder], async () => {
+  await withSetting(operator, 'dir', folder, async () => {
     rmdirSync(folder)
     await operator.bgsave()
-    await seconds(pause)
+    await wait(seconds)
   })
   await operator.bgsave()
 }
 
-async function becomeReplica(stage: Stage, pause: number) {
-  const operator = stage.operator()
+async function becomeReplica({ stores }: Deployment, seconds: number) {
+  const operator = stores.operator()
   const [closedPort = 0] = await freePorts(1)
   await operator.replicaof('127.0.0.1', closedPort)
-  await seconds(pause)
+  await wait(seconds)
   await operator.replicaof('NO', 'ONE')
 }
 
-async function slowScript(stage: Stage, pause: number) {
-  const operator = stage.operator()
-  await setting(operator, ['busy-reply-threshold', '200'], async () => {
-    const script = stage.operator().eval('while true do end', 0).catch(String)
-    await seconds(pause)
+function flushScripts({ stores }: Deployment, seconds: number) {
+  const operator = stores.operator()
+  return often(seconds, 50, () => operator.script('FLUSH'))
+}
+
+/** Disconnects every client, which cannot connect again while the setting has the value. */
+const lockOut =
+  (name: string, value: string) => async (deployment: Deployment, seconds: number) => {
+    const operator = deployment.stores.operator()
+    await withSetting(operator, name, value, async () => {
+      await disconnectAll(operator)
+      await wait(seconds)
+    })
+  }
+
+async function runSlowScript({ stores }: Deployment, seconds: number) {
+  const operator = stores.operator()
+  await withSetting(operator, 'busy-reply-threshold', '200', async () => {
+    const script = stores.operator().eval('while true do end', 0).catch(String)
+    await wait(seconds)
     await operator.script('KILL')
     await script
   })
 }
 
-async function newPassword(stage: Stage, pause: number) {
-  const operator = stage.operator()
-  await setting(operator, ['requirepass', 'another'], async () => {
-    await disconnectAll(operator)
-    await seconds(pause)
-  })
+async function killProcess({ signal, start }: Deployment, seconds: number) {
+  signal(0, 'SIGKILL')
+  await wait(seconds)
+  await start(0)
 }
 
-async function full(stage: Stage, pause: number) {
-  const operator = stage.operator()
-  await setting(operator, ['maxclients', '1'], async () => {
-    await disconnectAll(operator)
-    await seconds(pause)
-  })
-}
-
-const killNode: Fault['inject'] = async ({ nodes }, pause) => {
-  nodes.kill(0)
-  await seconds(pause)
-  await nodes.start(0)
-}
-
-const rollingRestart: Fault['inject'] = async ({ nodes }) => {
+async function restartInTurn({ end, start }: Deployment) {
   for (let i = 0; i < 10; i++) {
-    const code = await nodes.stop(i)
-    if (code !== 0) throw new Error(`a node exited with ${code}`)
-    await nodes.start(i)
+    const code = await end(i)
+    if (code !== 0) throw new Error(`a process exited with ${code}`)
+    await start(i)
   }
 }
 
 /** Sends anonymous requests from one network until it is refused, then from it and four others. */
-const strangers: Fault['inject'] = async ({ nodes: { issuer }, proof }, total) => {
+const strangers: Fault['inject'] = async ({ issuer }, seconds, proof) => {
   const statuses = { most: new Set<number>(), others: new Set<number>() }
   const ask = async (sender: keyof typeof statuses, network: string) => {
-    const { url } = authorizationRequest({ issuer }, { login_hint: 'x'.repeat(7000) })
+    const { url } = requestFor({ issuer }, { client_id: 'web', login_hint: 'x'.repeat(7000) })
     const headers = { 'x-forwarded-for': `${network}.7` }
     statuses[sender].add((await send({ issuer, address: issuer }, url, { headers })).status)
   }
   const askMost = () => Promise.all([1, 2, 3, 4].map(() => ask('most', '203.0.113')))
   for (let i = 0; i < 500 && !statuses.most.has(429); i++) await askMost()
   let turn = 0
-  await often(total, 100, () => Promise.all([askMost(), ask('others', `198.51.${turn++ % 4}`)]))
+  await often(seconds, 100, () => Promise.all([askMost(), ask('others', `198.51.${turn++ % 4}`)]))
   await proof()
   deepEqual(statuses, { most: new Set([303, 429]), others: new Set([303]) })
 }
 
-const ALONE: Fault[] = [
-  { id: 'F1', name: 'kill -9', stage: 'alone', inject: kill },
-  { id: 'F2', name: 'SIGSTOP 3 s', stage: 'alone', seconds: 3, inject: hang },
-  { id: 'F2', name: 'SIGSTOP 10 s', stage: 'alone', seconds: 10, inject: hang },
-  { id: 'F3', name: 'restart with 1 M keys', stage: 'alone', inject: manyKeys },
-  {
-    id: 'F10',
-    name: 'blackhole',
-    stage: 'linked',
-    inject: turnTo('stall'),
-  },
-  {
-    id: 'F10',
-    name: 'RST every 500 ms',
-    stage: 'linked',
-    inject: ({ links }, total) => often(total, 500, () => first(links).reset()),
-  },
-  { id: 'F10', name: '300 ms delay', stage: 'linked', inject: turnTo('delay') },
-  { id: 'F10', name: '1 kB/s', stage: 'linked', inject: turnTo('trickle') },
-  {
-    id: 'F10',
-    name: 'dropped replies',
-    stage: 'linked',
-    inject: ({ links }, total) => often(total, 200, () => first(links).loseNextReply()),
-  },
-  {
-    id: 'F11',
-    name: 'out of memory',
-    stage: 'alone',
-    goesOn: ['revoked'],
-    inject: (ground, pause) =>
-      setting(ground.operator(), ['maxmemory', '1mb'], () => seconds(pause).then(ground.proof)),
-  },
-  { id: 'F12', name: 'MISCONF, disk full', stage: 'without file', inject: diskFull },
-  { id: 'F13', name: 'READONLY flip', stage: 'alone', inject: becomeReplica },
-  {
-    id: 'F14',
-    name: 'SCRIPT FLUSH loop',
-    stage: 'alone',
-    inject: (stage, total) => {
-      const operator = stage.operator()
-      return often(total, 50, () => operator.script('FLUSH'))
-    },
-  },
-  { id: 'F15', name: 'maxclients reached', stage: 'alone', inject: full },
-  { id: 'F16', name: 'foreign slow Lua', stage: 'alone', inject: slowScript },
-  { id: 'F17', name: 'password changed', stage: 'alone', inject: newPassword },
-  { id: 'F18', name: 'kill -9 one node of three', stage: 'alone', inject: killNode },
-  { id: 'F19', name: 'rolling restart x10', stage: 'alone', inject: rollingRestart },
-  {
-    id: 'F24',
-    name: 'strangers fill the store',
-    stage: 'alone',
-    usher: { proxy: ['127.0.0.1'], limits: { anonymous: 600, anonymous_megabytes: 4 } },
-    isHarmless: true,
-    goesOn: ['signed in and allowed', 'redeemed', 'refreshed'],
-    inject: strangers,
-  },
-]
+/** Sentinels promote a replica. */
+function killPrimary({ stores }: Deployment) {
+  return first(stores.servers).kill('SIGKILL')
+}
 
-export const FAULTS: Fault[] = [...ALONE, ...TOGETHER].sort(
-  ({ id: a }, { id: b }) => Number(a.slice(1)) - Number(b.slice(1)),
-)
+/** Kills the primary after its replication stalled: the replicas do not have its latest writes. */
+async function losePrimary({ stores }: Deployment, seconds: number) {
+  const { servers, links, operator } = stores
+  const [primary, successor, other] = servers
+  const [link, ...replication] = links
+  if (!primary || !successor || !other || !link) throw new Error('this fault needs three servers')
+  for (const one of replication) one.turn('stall')
+  await wait(seconds)
+  await primary.kill('SIGKILL')
+  await operator(successor).replicaof('NO', 'ONE')
+  await operator(other).replicaof('127.0.0.1', portOf(successor))
+  await untilInfo(successor.url, 'replication', /state=online/)
+  link.leadTo(portOf(successor))
+  link.reset()
+}
+
+async function loseSentinels({ stores: { servers, sentinels } }: Deployment) {
+  await Promise.all(sentinels.map(sentinel => sentinel.kill('SIGKILL')))
+  await wait(2)
+  await first(servers).kill('SIGKILL')
+  await first(servers).start()
+  await wait(3)
+  await Promise.all(sentinels.map(sentinel => sentinel.start()))
+}
+
+async function reshard({ stores }: Deployment) {
+  const { servers, operator } = stores
+  const [from, to] = servers
+  if (!from || !to) throw new Error('this fault needs two masters')
+  const source = String(await operator(from).cluster('MYID'))
+  const target = String(await operator(to).cluster('MYID'))
+  const slots = ['--cluster-from', source, '--cluster-to', target, '--cluster-slots', '1000']
+  const address = `127.0.0.1:${portOf(from)}`
+  const command = ['--cluster', 'reshard', address, ...slots, '--cluster-yes']
+  await promisify(execFile)('redis-cli', command, { maxBuffer: 16 * 1024 * 1024 })
+}
+
+const PRIMARY = { redis: { durability: 'primary' } }
+const REPLICATED = { redis: { durability: 'replicated' } }
+const FEW_ANONYMOUS = {
+  proxy: ['127.0.0.1'],
+  limits: { anonymous: 600, anonymous_megabytes: 4 },
+}
+
+// biome-ignore format: a table
+export const FAULTS: Fault[] = [
+  { id: 'F1', name: 'kill -9', store: 'synced', inject: kill },
+  { id: 'F2', name: 'SIGSTOP 3 s', store: 'synced', seconds: 3, inject: hang },
+  { id: 'F2', name: 'SIGSTOP 10 s', store: 'synced', seconds: 10, inject: hang },
+  { id: 'F3', name: 'restart with 1 M keys', store: 'synced', inject: killWithManyKeys },
+  { id: 'F4', name: 'Sentinel, kill -9 primary', store: 'sentinels', inject: killPrimary },
+  { id: 'F5', name: 'Sentinel, SIGSTOP primary', store: 'sentinels', seconds: 6, inject: hang },
+  { id: 'F6', name: 'stalled replication, failover', store: 'replicas',
+    usher: PRIMARY, isLossy: true, seconds: 2, inject: losePrimary },
+  { id: 'F6', name: 'stalled, durability replicated', store: 'replicas',
+    usher: REPLICATED, seconds: 2, inject: losePrimary },
+  { id: 'F7', name: 'Sentinels down, restart', store: 'sentinels', inject: loseSentinels },
+  { id: 'F8', name: 'Cluster, kill -9 master', store: 'cluster', seconds: 6, inject: kill },
+  { id: 'F9', name: 'Cluster, reshard 1000', store: 'cluster', inject: reshard },
+  { id: 'F10', name: 'blackhole', store: 'one link', inject: turnLink('stall') },
+  { id: 'F10', name: 'RST every 500 ms', store: 'one link', inject: resetLink },
+  { id: 'F10', name: '300 ms delay', store: 'one link', inject: turnLink('delay') },
+  { id: 'F10', name: '1 kB/s', store: 'one link', inject: turnLink('trickle') },
+  { id: 'F10', name: 'dropped replies', store: 'one link', inject: dropReplies },
+  { id: 'F11', name: 'out of memory', store: 'synced', goesOn: ['revoked'], inject: outOfMemory },
+  { id: 'F12', name: 'MISCONF, disk full', store: 'without file', inject: fillDisk },
+  { id: 'F13', name: 'READONLY flip', store: 'synced', inject: becomeReplica },
+  { id: 'F14', name: 'SCRIPT FLUSH loop', store: 'synced', inject: flushScripts },
+  { id: 'F15', name: 'maxclients reached', store: 'synced', inject: lockOut('maxclients', '1') },
+  { id: 'F16', name: 'foreign slow Lua', store: 'synced', inject: runSlowScript },
+  { id: 'F17', name: 'password changed', store: 'synced',
+    inject: lockOut('requirepass', 'another') },
+  { id: 'F18', name: 'kill -9 one process of three', store: 'synced', inject: killProcess },
+  { id: 'F19', name: 'rolling restart x10', store: 'synced', inject: restartInTurn },
+  { id: 'F24', name: 'strangers fill the store', store: 'synced',
+    usher: FEW_ANONYMOUS, isHarmless: true,
+    goesOn: ['signed in and allowed', 'redeemed', 'refreshed'], inject: strangers },
+]
 
 /** The fault with this id whose name begins so. */
 export function named(id: string, name: string): Fault {

@@ -2,7 +2,8 @@
 // without an answer may have happened or not: its facts are `unsure`, and neither result is a violation.
 
 import type { Browser } from '../../support/browser.ts'
-import type { Request } from '../../support/journey.ts'
+import { KEYED } from '../../support/keyed.ts'
+import type { Node } from '../deployment.ts'
 
 /**
  * The guarantees:
@@ -25,12 +26,26 @@ export interface Fact {
   by?: string
 }
 
+const OFFLINE = 'openid profile email offline_access'
+/** The clients of the load: with refresh tokens, without, and with pushed requests and signed assertions. */
+const SCOPES = new Map([
+  ['web', OFFLINE],
+  ['post', 'openid profile email'],
+  ['keyed', OFFLINE],
+])
+export const CLIENT_IDS = [...SCOPES.keys()]
+
+/** The parameters of a client's authorization request. */
+export function requestParams(client_id: string): Record<string, string | undefined> {
+  const params = { client_id, scope: SCOPES.get(client_id) }
+  return client_id === 'keyed' ? { ...params, redirect_uri: KEYED.redirect_uris[0] } : params
+}
+
 /** A sign-in of a user in one browser at one client, with its tokens. */
 export interface Login {
   user: User
   client_id: string
   browser: Browser
-  request: Request
   consent: Fact
   session: Fact
   grant: Fact
@@ -56,11 +71,11 @@ export interface User {
 }
 
 /** A one-time artefact that was used successfully. */
-interface Used {
+export interface Used {
   kind: 'code' | 'request_uri' | 'interaction' | 'jti' | 'refresh_token'
   at: number
   /** Uses it again at this node; true if the provider accepts it. */
-  again(address: string): Promise<boolean>
+  again(node: Node): Promise<boolean>
 }
 
 interface Line {

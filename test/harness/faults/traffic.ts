@@ -3,6 +3,7 @@
 
 import { setTimeout } from 'node:timers/promises'
 import { Browser, type Page } from '../../support/browser.ts'
+import type { Authenticated } from '../clients.ts'
 
 export interface Sample {
   /** The time of the request, in milliseconds. */
@@ -99,28 +100,30 @@ export class Traffic {
     }
   }
 
-  /** Sends a request with retries. `init` is called for each attempt. */
-  async ask(
-    path: string,
-    init: () => Promise<RequestInit> | RequestInit,
-    timeout?: number,
-  ): Promise<Reply> {
-    const { answer, again } = await insist(
-      async () => {
-        const response = await this.fetch(new URL(path, this.issuer), await init())
-        const text = await response.text()
-        if (response.status >= 500) return undefined
-        const isJson = /json/.test(response.headers.get('content-type') ?? '') && text
-        return { status: response.status, json: isJson ? JSON.parse(text) : {} }
-      },
-      timeout,
-      this.isOver,
-    )
-    return { ...answer, again }
+  /** Sends a request with retries. */
+  get(path: string, headers: Record<string, string>, timeout?: number): Promise<Reply> {
+    return this.#ask(path, async () => ({ headers }), timeout)
   }
 
-  visitor(): Visitor {
-    return new Visitor(this)
+  /** Sends a form with retries. `make` is called for each attempt. */
+  post(path: string, make: () => Promise<Authenticated>, timeout?: number): Promise<Reply> {
+    const request = async () => {
+      const { headers, body } = await make()
+      return { method: 'POST', headers, body: new URLSearchParams(body) }
+    }
+    return this.#ask(path, request, timeout)
+  }
+
+  async #ask(path: string, make: () => Promise<RequestInit>, timeout?: number): Promise<Reply> {
+    const attempt = async () => {
+      const response = await this.fetch(new URL(path, this.issuer), await make())
+      const text = await response.text()
+      if (response.status >= 500) return undefined
+      const isJson = /json/.test(response.headers.get('content-type') ?? '') && text
+      return { status: response.status, json: isJson ? JSON.parse(text) : {} }
+    }
+    const { answer, again } = await insist(attempt, timeout, this.isOver)
+    return { ...answer, again }
   }
 }
 
@@ -132,12 +135,14 @@ export class Visitor {
   #last = { url: '', method: 'GET' }
   #isOver: () => boolean
 
-  constructor(traffic: Traffic) {
+  /** `jar`: the cookies of another browser, which they share. */
+  constructor(traffic: Traffic, jar?: Browser['jar']) {
     this.#isOver = traffic.isOver
     this.browser = new Browser(traffic.issuer, (target, init) => {
       this.#last = { url: String(target), method: init?.method ?? 'GET' }
       return traffic.fetch(target, init)
     })
+    if (jar) this.browser.jar = jar
   }
 
   async go(act: (browser: Browser) => Promise<Page>): Promise<Page> {

@@ -1,18 +1,16 @@
 // Operations of users in the browser: sign in and allow, remove an application, sign out.
 
 import { authorizationRequest, type Request } from '../../support/journey.ts'
-import { copyOf, removalOf } from '../../support/people.ts'
-import { PASSWORD } from '../../support/usher.ts'
+import { copyOf, credentials, removalOf } from '../../support/people.ts'
 import { sendAs } from '../../support/wire.ts'
-import { REDIRECTS, SCOPES, signed } from './applications.ts'
-import type { Fact, Ledger, Login, User } from './ledger.ts'
-import { answerOf, type Traffic, type Visitor } from './traffic.ts'
+import { authenticated, hasCode, type Issued, pushedUrl } from '../clients.ts'
+import { type Fact, type Ledger, type Login, requestParams, type User } from './ledger.ts'
+import { answerOf, type Traffic, Visitor } from './traffic.ts'
 
 const APPLICATIONS = '/account/applications'
 
-export interface Arrival {
+export interface Arrival extends Issued {
   login: Login
-  code: string
 }
 
 /** Signs a user in, up to the code; undefined if a lost answer has used up the code or a page. */
@@ -22,7 +20,7 @@ export async function signIn(
   user: User,
   client_id: string,
 ): Promise<Arrival | undefined> {
-  const visitor = traffic.visitor()
+  const visitor = new Visitor(traffic)
   const { browser } = visitor
   const request = await requestOf(traffic, ledger, client_id)
   if (!request) return undefined
@@ -50,7 +48,6 @@ export async function signIn(
     user,
     client_id,
     browser,
-    request,
     consent,
     session: { name: `session ${name}`, state: 'live' },
     grant: { name: `grant ${name}`, state: 'ended' },
@@ -59,7 +56,7 @@ export async function signIn(
   }
   user.logins.push(login)
   ledger.note('signed in', [login.session])
-  return { login, code }
+  return { login, code, request }
 }
 
 /** Answers the pages of a sign-in. Returns whether one of them asked for consent. */
@@ -68,7 +65,7 @@ async function answerPages(ledger: Ledger, visitor: Visitor, { username }: User)
   let hadConsentPage = false
   for (let pages = 0; pages < 4 && browser.page.ours; pages++) {
     if (browser.heading === 'Sign in') {
-      await answer(ledger, visitor, { username, password: PASSWORD, decision: 'continue' })
+      await answer(ledger, visitor, credentials(username))
     } else if (browser.heading === 'Allow access') {
       hadConsentPage = true
       await answer(ledger, visitor, { decision: 'allow' })
@@ -77,36 +74,24 @@ async function answerPages(ledger: Ledger, visitor: Visitor, { username }: User)
   return hadConsentPage
 }
 
+/** An authorization request; the client keyed pushes it. */
 async function requestOf(
   traffic: Traffic,
   ledger: Ledger,
   client_id: string,
 ): Promise<Request | undefined> {
   const { issuer } = traffic
-  const scope = SCOPES[client_id]
-  const redirect_uri = REDIRECTS[client_id]
-  const params = { client_id, scope, ...(redirect_uri && { redirect_uri }) }
-  const request = authorizationRequest({ issuer }, params)
+  const request = authorizationRequest({ issuer }, requestParams(client_id))
   if (client_id !== 'keyed') return request
-  const pushed = await traffic.ask('/api/oauth/par', async () => {
-    const form = Object.fromEntries(request.url.searchParams)
-    const { headers, form: body } = await signed(client_id, issuer, form)
-    return { method: 'POST', headers, body: new URLSearchParams(body) }
-  })
-  if (pushed.status !== 201) {
-    ledger.refused(`pushed request: ${pushed.status} ${pushed.json.error}`, 'f')
-    return undefined
-  }
-  const url = new URL(request.url.pathname, issuer)
-  url.searchParams.set('client_id', client_id)
-  url.searchParams.set('request_uri', String(pushed.json.request_uri))
-  return { ...request, url }
+  const form = Object.fromEntries(request.url.searchParams)
+  const pushed = await traffic.post('/api/oauth/par', () => authenticated(client_id, issuer, form))
+  if (pushed.status === 201) return { ...request, url: pushedUrl(request, pushed.json.request_uri) }
+  ledger.refused(`pushed request: ${pushed.status} ${pushed.json.error}`, 'f')
 }
 
 /** Submits the form of a page, and records its interaction as used. */
 async function answer(ledger: Ledger, visitor: Visitor, fields: Record<string, string>) {
   const { browser } = visitor
-  const { issuer } = browser
   const before = copyOf(browser)
   const uid = browser.page.url.pathname.split('/').at(-1)
   const page = await visitor.submit(fields)
@@ -114,10 +99,8 @@ async function answer(ledger: Ledger, visitor: Visitor, fields: Record<string, s
   ledger.used.push({
     kind: 'interaction',
     at: performance.now(),
-    async again(address) {
-      const path = `/api/oauth/authorize/${uid}`
-      const reply = answerOf(await sendAs(before, { issuer, address }, path))
-      return Boolean(reply.location?.searchParams.get('code'))
+    async again(node) {
+      return hasCode(answerOf(await sendAs(before, node, `/api/oauth/authorize/${uid}`)))
     },
   })
 }
@@ -125,8 +108,7 @@ async function answer(ledger: Ledger, visitor: Visitor, fields: Record<string, s
 /** Removes the application of the login from the user's list. */
 export async function withdraw(traffic: Traffic, ledger: Ledger, login: Login) {
   const { user, client_id, consent } = login
-  const visitor = traffic.visitor()
-  visitor.browser.jar = login.browser.jar
+  const visitor = new Visitor(traffic, login.browser.jar)
   const { browser } = visitor
   await visitor.open(APPLICATIONS)
   if (browser.heading !== 'Connected applications') {
@@ -151,8 +133,7 @@ export async function withdraw(traffic: Traffic, ledger: Ledger, login: Login) {
 }
 
 export async function signOut(traffic: Traffic, ledger: Ledger, login: Login) {
-  const visitor = traffic.visitor()
-  visitor.browser.jar = login.browser.jar
+  const visitor = new Visitor(traffic, login.browser.jar)
   const { browser } = visitor
   // A grant with offline access outlives the session.
   const ending = login.refresh_token ? [login.session] : [login.session, login.grant]

@@ -4,9 +4,20 @@
 import { setTimeout } from 'node:timers/promises'
 import { createRandom } from '../../support/anonymous.ts'
 import { send } from '../../support/wire.ts'
-import { SCOPES, type Signed, signed } from './applications.ts'
+import {
+  type Authenticated,
+  authenticated,
+  codeForm,
+  type Issued,
+  isOk,
+  redeem,
+  refreshForm,
+  TOKEN,
+} from '../clients.ts'
+import type { Node } from '../deployment.ts'
 import {
   type Access,
+  CLIENT_IDS,
   type Ledger,
   type Login,
   type State,
@@ -25,7 +36,6 @@ const SHORT_TIMEOUT_MS = 500
 const STOP_TIMEOUT_MS = 5_000
 /** One of this many codes is redeemed twice concurrently. */
 const DOUBLE_REDEMPTION_INTERVAL = 10
-const TOKEN = '/api/oauth/token'
 
 function deck(...acts: [number, Act][]): Act[] {
   return acts.flatMap(([count, act]) => Array<Act>(count).fill(act))
@@ -36,15 +46,15 @@ type Act = (user: User) => Promise<boolean>
 export class Workload {
   readonly #traffic: Traffic
   readonly #ledger: Ledger
-  readonly #addresses: string[]
+  readonly #nodes: Node[]
   readonly #random = createRandom(1)
   #going = true
   #logins = 0
 
-  constructor(traffic: Traffic, ledger: Ledger, addresses: string[]) {
+  constructor(traffic: Traffic, ledger: Ledger, nodes: Node[]) {
     this.#traffic = traffic
     this.#ledger = ledger
-    this.#addresses = addresses
+    this.#nodes = nodes
   }
 
   /** Signs every user in at a client. */
@@ -78,8 +88,18 @@ export class Workload {
     [8, user => this.#any(user.logins.filter(mayRefresh), one => this.refresh(one))],
     [4, user => this.login(user).then(() => true)],
     [1, user => this.#any(tokensOf(user), one => this.#userinfo(one))],
-    [1, user => this.#any(user.logins.filter(mayWithdraw), one => this.#withdraw(one))],
-    [1, user => this.#any(user.logins.filter(isSignedIn), one => this.#signOut(one))],
+    [
+      1,
+      user =>
+        this.#any(user.logins.filter(mayWithdraw), one =>
+          withdraw(this.#traffic, this.#ledger, one),
+        ),
+    ],
+    [
+      1,
+      user =>
+        this.#any(user.logins.filter(isSignedIn), one => signOut(this.#traffic, this.#ledger, one)),
+    ],
   )
   readonly #readers = deck(
     [2, user => this.#any(tokensOf(user), one => this.#userinfo(one))],
@@ -117,33 +137,27 @@ export class Workload {
   }
 
   async #post(path: string, client_id: string, form: Record<string, string>, timeout?: number) {
-    let last: Signed | undefined
-    const { issuer } = this.#traffic
+    let last: Authenticated | undefined
     const make = async () => {
-      last = await signed(client_id, issuer, form)
-      return { method: 'POST', headers: last.headers, body: new URLSearchParams(last.form) }
+      last = await authenticated(client_id, this.#traffic.issuer, form)
+      return last
     }
-    const reply = await this.#traffic.ask(path, make, timeout)
-    const { client_assertion = '' } = last?.form ?? {}
+    const reply = await this.#traffic.post(path, make, timeout)
+    const { client_assertion } = last?.body ?? {}
     // An assertion works once: a reuse must fail.
     if (client_assertion && reply.status === 200 && this.#random() < 0.2) {
-      this.#remember('jti', TOKEN, {
-        headers: {},
-        form: { ...last?.form, grant_type: 'refresh_token', refresh_token: 'x' },
-      })
+      this.#remember('jti', { headers: {}, body: { ...last?.body, ...refreshForm('x') } })
     }
     return reply
   }
 
-  /** Records a request that is sent again, unchanged, after the fault. */
-  #remember(kind: 'code' | 'jti' | 'refresh_token', path: string, { headers, form }: Signed) {
-    const { issuer } = this.#traffic
+  /** Records a token request that is sent again, unchanged, after the fault. */
+  #remember(kind: 'code' | 'jti', request: Authenticated) {
     this.#ledger.used.push({
       kind,
       at: performance.now(),
-      async again(address) {
-        const sent = send({ issuer, address }, path, { body: form, headers })
-        const { status, json } = answerOf(await sent)
+      async again(node) {
+        const { status, json } = answerOf(await send(node, TOKEN, request))
         return kind === 'jti' ? json.error !== 'invalid_client' : status === 200
       },
     })
@@ -151,7 +165,7 @@ export class Workload {
 
   /** Runs the flow up to the tokens. A lost answer can make up to four attempts necessary. */
   async login(user: User) {
-    const client_id = this.#pick(Object.keys(SCOPES)) ?? 'web'
+    const client_id = this.#pick(CLIENT_IDS) ?? 'web'
     for (let attempt = 0; attempt < 4; attempt++) {
       const arrival = await signIn(this.#traffic, this.#ledger, user, client_id)
       if (arrival && (await this.#redeem(arrival))) return
@@ -159,18 +173,17 @@ export class Workload {
     }
   }
 
-  async #redeem({ login, code }: Arrival): Promise<boolean> {
-    const { client_id, request, grant } = login
-    const { redirect_uri, code_verifier } = request
-    const form = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
-    if (++this.#logins % DOUBLE_REDEMPTION_INTERVAL === 0) return this.#redeemTwice(login, form)
+  async #redeem({ login, ...issued }: Arrival): Promise<boolean> {
+    const { client_id, grant } = login
+    if (++this.#logins % DOUBLE_REDEMPTION_INTERVAL === 0) return this.#redeemTwice(login, issued)
     const settle = this.#ledger.begin('redeemed', [grant], 'live')
+    const form = codeForm(issued)
     const reply = await this.#post(TOKEN, client_id, form)
     if (reply.status === 200) {
       settle()
       this.#keep(login, reply.json)
-      const proof = await signed(client_id, this.#traffic.issuer, form)
-      if (client_id !== 'keyed') this.#remember('code', TOKEN, proof)
+      const again = await authenticated(client_id, this.#traffic.issuer, form)
+      if (client_id !== 'keyed') this.#remember('code', again)
       return true
     }
     // A code has no grace: after a lost answer the user signs in again.
@@ -180,20 +193,15 @@ export class Workload {
   }
 
   /** Redeems a code at two nodes concurrently. At most one succeeds, and its tokens are revoked. */
-  async #redeemTwice(login: Login, form: Record<string, string>): Promise<boolean> {
-    const { client_id, grant } = login
-    const { issuer } = this.#traffic
+  async #redeemTwice(login: Login, issued: Issued): Promise<boolean> {
+    const { grant } = login
     grant.state = 'unsure'
-    const replies = await Promise.all(
-      this.#addresses.slice(0, 2).map(async address => {
-        const { headers, form: body } = await signed(client_id, issuer, form)
-        return send({ issuer, address }, TOKEN, { body, headers }).catch(() => undefined)
-      }),
-    )
-    const won = replies.filter(reply => reply?.status === 200)
+    const both = this.#nodes.slice(0, 2).map(node => redeem(node, issued).catch(() => undefined))
+    const replies = (await Promise.all(both)).filter(reply => reply !== undefined)
+    const won = replies.filter(isOk)
     if (won.length > 1) this.#ledger.violated('a', `a code redeemed twice: ${grant.name}`)
-    for (const reply of won) this.#keep(login, reply?.json ?? {})
-    if (replies.some(reply => reply?.status === 400)) {
+    for (const { json } of won) this.#keep(login, json)
+    if (replies.some(({ status }) => status === 400)) {
       grant.state = 'ended'
       this.#ledger.note('redeemed twice', [grant])
     }
@@ -214,8 +222,7 @@ export class Workload {
     const { client_id, grant, refresh_token = '' } = login
     const { state: before } = grant
     if (before === 'live') grant.state = 'unsure'
-    const form = { grant_type: 'refresh_token', refresh_token }
-    const reply = await this.#post(TOKEN, client_id, form)
+    const reply = await this.#post(TOKEN, client_id, refreshForm(refresh_token))
     if (reply.status === 200) {
       grant.state = before
       this.#keep(login, reply.json)
@@ -228,10 +235,8 @@ export class Workload {
   }
 
   async #userinfo(access: Access) {
-    const { token } = access
-    const headers = { authorization: `Bearer ${token}` }
-    const init = () => ({ headers })
-    const reply = await this.#traffic.ask('/api/oauth/userinfo', init, SHORT_TIMEOUT_MS)
+    const headers = { authorization: `Bearer ${access.token}` }
+    const reply = await this.#traffic.get('/api/oauth/userinfo', headers, SHORT_TIMEOUT_MS)
     this.#check('userinfo', access, reply.status === 200, errorOf(reply))
   }
 
@@ -241,14 +246,6 @@ export class Workload {
     const reply = await this.#post(path, login.client_id, { token }, SHORT_TIMEOUT_MS)
     if (reply.status !== 200) return this.#ledger.refused(`introspection: ${errorOf(reply)}`)
     this.#check('introspection', access, reply.json.active === true, 'inactive')
-  }
-
-  #withdraw(login: Login) {
-    return withdraw(this.#traffic, this.#ledger, login)
-  }
-
-  #signOut(login: Login) {
-    return signOut(this.#traffic, this.#ledger, login)
   }
 
   #check(endpoint: string, access: Access, isAccepted: boolean, error: string) {

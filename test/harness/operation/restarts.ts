@@ -3,28 +3,25 @@
 
 import { setTimeout } from 'node:timers/promises'
 import { startLoad } from '../../support/load.ts'
-import { startRedis } from '../../support/redis.ts'
-import { freePort } from '../../support/service.ts'
-import { signIn } from '../../support/sign-ins.ts'
-import { startNodes } from '../faults/nodes.ts'
+import { deploy, THREE_ON_REDIS } from '../deployment.ts'
+import type { Options, Row } from '../experiment.ts'
+import { families } from '../users.ts'
 
 const ROUNDS = 10
 const FAMILIES = 6
 /** The time until the balancer sends requests to a new node. */
 const ROTATION_TIMEOUT_MS = 20_000
 
-export async function restarts(rounds = ROUNDS): Promise<string[]> {
-  const redis = await startRedis({ port: await freePort() })
-  const nodes = await startNodes({ store: redis.url, usernames: ['ada'] })
+export async function restart({ rounds = ROUNDS }: Options): Promise<Row> {
+  const deployment = await deploy(THREE_ON_REDIS)
+  const { ports, issuer, end, start } = deployment
   try {
-    const families = await signIn(nodes.issuer, FAMILIES)
-    const ports = nodes.addresses.map(address => Number(new URL(address).port))
-    const tokens = families.map(({ refresh_token }) => refresh_token)
-    const load = startLoad(nodes.issuer, ports, tokens)
+    const tokens = (await families(deployment, FAMILIES)).map(({ refresh }) => refresh)
+    const load = startLoad(issuer, ports, tokens)
     const codes = new Set<number | null>()
     for (let i = 0; i < rounds * ports.length; i++) {
-      codes.add(await nodes.stop(i))
-      await nodes.start(i)
+      codes.add(await end(i))
+      await start(i)
       const started = performance.now()
       while (!load.inRotation(ports[i % ports.length] ?? 0)) {
         if (performance.now() - started > ROTATION_TIMEOUT_MS)
@@ -33,13 +30,13 @@ export async function restarts(rounds = ROUNDS): Promise<string[]> {
       }
     }
     const { failed, answered, refused } = await load.stop()
-    const line = `${rounds} rolling restarts of three nodes: ${answered} requests answered, ${refused} sent to another node after a refused connection, ${failed.length} failed; exit codes ${[...codes]}`
-    if (failed.length || !answered || codes.size > 1 || !codes.has(0)) {
-      throw new Error([line, ...failed].join('\n'))
+    const requests = `${answered} requests answered, ${refused} sent to another node after a refused connection, ${failed.length} failed`
+    return {
+      cells: [`${rounds} of three nodes: ${requests}; exit codes ${[...codes]}`],
+      isFine: !failed.length && answered > 0 && codes.size === 1 && codes.has(0),
+      notes: failed,
     }
-    return [line]
   } finally {
-    await nodes.close()
-    await redis.stop()
+    await deployment.stop()
   }
 }

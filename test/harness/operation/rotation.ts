@@ -5,13 +5,12 @@ import { setTimeout } from 'node:timers/promises'
 import { decodeProtectedHeader } from 'jose'
 import { run } from '../../support/command.ts'
 import { JwksKeeper } from '../../support/jwks-keeper.ts'
-import { startRedis } from '../../support/redis.ts'
-import { freePort } from '../../support/service.ts'
-import { signIn } from '../../support/sign-ins.ts'
-import { SECRET } from '../../support/usher.ts'
-import { basic, send } from '../../support/wire.ts'
-import { startNodes } from '../faults/nodes.ts'
-import { insist, NoAnswer } from '../faults/traffic.ts'
+import { send } from '../../support/wire.ts'
+import { refresh } from '../clients.ts'
+import { type Deployment, deploy, THREE_ON_REDIS } from '../deployment.ts'
+import type { Row } from '../experiment.ts'
+import { answerOf, insist } from '../faults/traffic.ts'
+import { families } from '../users.ts'
 
 // Seconds:   0             60              120               180            720
 //            first signs   second made     second signs      third made     first removed
@@ -20,8 +19,8 @@ const USHER = {
   // Together shorter than the longest lifetime of a JWT for an API, which decides how long a key is kept.
   lifetimes: { session: '30 s', id_token: '30 s' },
 }
-const KILLS = [30, 90, 150, 190]
-const TOKENS = 10_000
+const KILL_SECONDS = [30, 90, 150, 190]
+const MIN_TOKENS = 10_000
 const FAMILIES = 6
 /** Clients that cache the JWKS of each node, and the time between their starts. */
 const KEEPERS = 5
@@ -33,107 +32,127 @@ const AFTERWARDS_SECONDS = 8
 /** The schedule removes the first key within this time. */
 const MAX_SECONDS = 900
 
-type Place = { issuer: string; address: string }
-
-export async function rotation(): Promise<string[]> {
-  const redis = await startRedis({ port: await freePort() })
-  const nodes = await startNodes({ store: redis.url, usernames: ['ada'], usher: USHER })
+export async function rotateKeys(): Promise<Row> {
+  const deployment = await deploy(THREE_ON_REDIS, USHER)
   try {
-    const began = Date.now()
-    const places = nodes.addresses.map(address => ({ issuer: nodes.issuer, address }))
-    const families = await signIn(nodes.issuer, FAMILIES)
-    const [{ id_token: hint } = { id_token: '' }] = families
-    const env = nodes.services()[0]?.env ?? {}
-    const keepers: JwksKeeper[] = []
-    const failures: string[] = []
-    const kids = new Set<string>()
-    const hints: { at: number; status: number }[] = []
-    const counts = { tokens: 0, verifications: 0, unavailable: 0 }
-    const elapsed = () => (Date.now() - began) / 1000
-    /** The epoch seconds at which the nodes remove the first key. */
-    let until = 0
-    const isAfterwards = () =>
-      until > 0 && Date.now() / 1000 > until + UPDATE_SECONDS + AFTERWARDS_SECONDS
-    const isOver = () => elapsed() > MAX_SECONDS || (isAfterwards() && counts.tokens >= TOKENS)
-
-    async function verify(id_token: string) {
-      counts.tokens++
-      kids.add(String(decodeProtectedHeader(id_token).kid))
-      for (const [i, keeper] of keepers.entries()) {
-        try {
-          await keeper.verify(id_token)
-          counts.verifications++
-        } catch (error) {
-          // The node is restarting: the client fetches the JWKS when the node is back.
-          const { code = '' } = error as NodeJS.ErrnoException
-          if (code.startsWith('ECONN')) counts.unavailable++
-          else failures.push(`${elapsed()} s, keeper ${i}: ${error}`)
-        }
-      }
-    }
-    const workers = families.map(async ({ refresh_token }, family) => {
-      for (let turn = family; !isOver(); turn++) {
-        const { answer } = await insist(() => refresh(places, turn, refresh_token))
-        refresh_token = String(answer.refresh_token)
-        await verify(String(answer.id_token))
-      }
-    })
-    const joining = (async () => {
-      for (let i = 0; i < KEEPERS * places.length; i++) {
-        const place = places[i % places.length]
-        if (place) keepers.push(new JwksKeeper(place))
-        if (i % places.length === 2) await setTimeout(KEEPER_INTERVAL_SECONDS * 1000)
-      }
-    })()
-    const signingOut = (async () => {
-      const path = `/api/oauth/logout?${new URLSearchParams({ id_token_hint: hint })}`
-      for (; !isOver(); await setTimeout(1000)) {
-        const replies = await Promise.allSettled(places.map(place => send(place, path)))
-        for (const reply of replies) {
-          if (reply.status === 'fulfilled')
-            hints.push({ at: Date.now() / 1000, status: reply.value.status })
-        }
-      }
-    })()
-    const phases: string[] = []
-    for (const [i, time] of KILLS.entries()) {
-      await setTimeout(Math.max(0, time - elapsed()) * 1000)
-      const { stdout } = await run(['src/cli.ts', 'keys', 'list', '--json'], env)
-      const { keys } = JSON.parse(stdout) as { keys: { state: string; until?: number }[] }
-      phases.push([...new Set(keys.map(({ state }) => state))].join('+'))
-      until ||= keys.find(key => key.until)?.until ?? 0
-      nodes.kill(i)
-      await nodes.start(i)
-    }
-    await Promise.all([...workers, joining, signingOut])
-
-    const early = hints.filter(({ at }) => at < until)
-    const late = hints.filter(({ at }) => at > until + UPDATE_SECONDS)
-    const lines = [
-      `${counts.tokens} ID tokens of ${kids.size} keys, ${counts.verifications} verifications by ${keepers.length} clients in ${Math.round(elapsed())} s, ${failures.length} failed`,
-      `a node killed while the keys were ${phases.join(', ')}`,
-      `an old ID token as id_token_hint: ${statuses(early)} until its key was removed, ${statuses(late)} afterwards`,
-    ]
-    const isRight =
-      kids.size >= 2 && statuses(early) === '200' && statuses(late) === '400' && !failures.length
-    if (!isRight) throw new Error([...lines, ...failures.slice(0, 20)].join('\n'))
-    return lines
+    const rotation = new Rotation(deployment)
+    const tokens = await families(deployment, FAMILIES)
+    const hint = tokens[0]?.id_token ?? ''
+    await Promise.all([
+      ...tokens.map(({ refresh }, i) => rotation.refreshAndVerify(refresh, i)),
+      rotation.join(),
+      rotation.signOut(hint),
+      rotation.killInEachPhase(),
+    ])
+    return rotation.row()
   } finally {
-    await nodes.close()
-    await redis.stop()
+    await deployment.stop()
   }
 }
 
-const statuses = (list: { status: number }[]) =>
-  [...new Set(list.map(({ status }) => status))].join()
+class Rotation {
+  readonly #deployment: Deployment
+  readonly #began = Date.now()
+  readonly #keepers: JwksKeeper[] = []
+  readonly #failures: string[] = []
+  readonly #kids = new Set<string>()
+  /** The states of the keys when a node was killed. */
+  readonly #phases: string[] = []
+  /** Answers to sign-outs with an ID token of the first key; `at` in epoch seconds. */
+  readonly #hints: { at: number; status: number }[] = []
+  #tokens = 0
+  #verifications = 0
+  /** The epoch seconds at which the nodes remove the first key. */
+  #until = 0
 
-/** Refreshes at a random one of two nodes, which change with each turn. */
-async function refresh(places: Place[], turn: number, refresh_token: string) {
-  const place = places[(turn + Math.floor(Math.random() * 2)) % places.length]
-  if (!place) return undefined
-  const body = { grant_type: 'refresh_token', refresh_token }
-  const reply = await send(place, '/api/oauth/token', { headers: basic('web', SECRET), body })
-  if (reply.status >= 500) throw new NoAnswer(String(reply.status))
-  if (reply.status !== 200) throw new Error(`refresh: ${reply.status} ${reply.text}`)
-  return reply.json
+  constructor(deployment: Deployment) {
+    this.#deployment = deployment
+  }
+
+  #elapsed = () => (Date.now() - this.#began) / 1000
+
+  #isOver(): boolean {
+    const end = this.#until + UPDATE_SECONDS + AFTERWARDS_SECONDS
+    const isAfterwards = this.#until > 0 && Date.now() / 1000 > end
+    return this.#elapsed() > MAX_SECONDS || (isAfterwards && this.#tokens >= MIN_TOKENS)
+  }
+
+  /** Refreshes at a random one of two nodes, which change with each turn. Every client verifies the ID token. */
+  async refreshAndVerify(refresh_token: string, first: number) {
+    const { node } = this.#deployment
+    let token = refresh_token
+    for (let turn = first; !this.#isOver(); turn++) {
+      const attempt = () =>
+        refresh(node(turn + Math.floor(Math.random() * 2)), token).then(answerOf)
+      const { status, json, text } = (await insist(attempt)).answer
+      if (status !== 200) throw new Error(`refresh: ${status} ${text}`)
+      token = String(json.refresh_token)
+      await this.#verify(String(json.id_token))
+    }
+  }
+
+  async #verify(id_token: string) {
+    this.#tokens++
+    this.#kids.add(String(decodeProtectedHeader(id_token).kid))
+    for (const [i, keeper] of this.#keepers.entries()) {
+      try {
+        await keeper.verify(id_token)
+        this.#verifications++
+      } catch (error) {
+        // The node is restarting: the client fetches the JWKS when the node is back.
+        const { code = '' } = error as NodeJS.ErrnoException
+        if (!code.startsWith('ECONN'))
+          this.#failures.push(`${this.#elapsed()} s, keeper ${i}: ${error}`)
+      }
+    }
+  }
+
+  async join() {
+    for (let i = 0; i < KEEPERS; i++) {
+      this.#keepers.push(...this.#deployment.nodes.map(node => new JwksKeeper(node)))
+      await setTimeout(KEEPER_INTERVAL_SECONDS * 1000)
+    }
+  }
+
+  async signOut(id_token_hint: string) {
+    const path = `/api/oauth/logout?${new URLSearchParams({ id_token_hint })}`
+    for (; !this.#isOver(); await setTimeout(1000)) {
+      const sent = this.#deployment.nodes.map(node => send(node, path))
+      for (const reply of await Promise.allSettled(sent)) {
+        if (reply.status === 'fulfilled')
+          this.#hints.push({ at: Date.now() / 1000, status: reply.value.status })
+      }
+    }
+  }
+
+  async killInEachPhase() {
+    const { services, signal, start } = this.#deployment
+    for (const [i, time] of KILL_SECONDS.entries()) {
+      await setTimeout(Math.max(0, time - this.#elapsed()) * 1000)
+      const { stdout } = await run(['src/cli.ts', 'keys', 'list', '--json'], services[0]?.env)
+      const { keys } = JSON.parse(stdout) as { keys: { state: string; until?: number }[] }
+      this.#phases.push([...new Set(keys.map(({ state }) => state))].join('+'))
+      this.#until ||= keys.find(key => key.until)?.until ?? 0
+      signal(i, 'SIGKILL')
+      await start(i)
+    }
+  }
+
+  row(): Row {
+    const early = statusesOf(this.#hints.filter(({ at }) => at < this.#until))
+    const late = statusesOf(this.#hints.filter(({ at }) => at > this.#until + UPDATE_SECONDS))
+    const clients = `${this.#verifications} verifications by ${this.#keepers.length} clients in ${Math.round(this.#elapsed())} s, ${this.#failures.length} failed`
+    const phases = `a node killed while the keys were ${this.#phases.join(', ')}`
+    const hints = `an old ID token as id_token_hint: ${early} until its key was removed, ${late} afterwards`
+    return {
+      cells: [
+        `${this.#tokens} ID tokens of ${this.#kids.size} keys, ${clients}; ${phases}; ${hints}`,
+      ],
+      isFine: this.#kids.size >= 2 && early === '200' && late === '400' && !this.#failures.length,
+      notes: this.#failures.slice(0, 20),
+    }
+  }
 }
+
+const statusesOf = (list: { status: number }[]) =>
+  [...new Set(list.map(({ status }) => status))].join()

@@ -2,39 +2,32 @@
 
 import { Browser } from '../../support/browser.ts'
 import { type Reply, sendAs } from '../../support/wire.ts'
-import { push, redeem, tokenOf, userinfo, word } from './clients.ts'
-import type { Deployment } from './deployment.ts'
-import { atOnce, hasCode, type Race, type Round } from './race.ts'
+import { hasCode, push, redeem, tokenOf, userinfo, word } from '../clients.ts'
+import type { Deployment } from '../deployment.ts'
 import {
   ALLOW,
+  ASK_WEB,
   answer,
   authorize,
   DENY,
   issuedBy,
   nextOf,
-  OFFLINE,
   question,
   requestFor,
   signingIn,
-} from './user.ts'
+} from '../users.ts'
+import { atOnce, type Race, type Round } from './race.ts'
 
 const GONE = /^400 interaction_gone$/
-const ASK_WEB = { client_id: 'web', scope: OFFLINE, prompt: 'consent' }
 
 const pushed: Race = {
   artefact: 'pushed request (request_uri)',
   proves: 'a request_uri works once',
-  grace: '30 s',
   winners: 'one',
   losers: /^\d+ invalid_request_uri$/,
-  weight: 1,
-  async play({ deployment: { node, issuer }, ada, turn }, n, round) {
-    const request = requestFor({ issuer, address: '' }, { client_id: 'web' })
-    const url = new URL(request.url)
-    url.search = ''
-    url.searchParams.set('client_id', 'web')
-    url.searchParams.set('request_uri', await push(node(turn), request))
-    const replies = await atOnce(n, i => authorize(node(i), ada, { ...request, url }))
+  async play({ deployment, node, ada, turn }, n, round) {
+    const request = await push(node(turn), requestFor(deployment, { client_id: 'web' }))
+    const replies = await atOnce(n, i => authorize(node(i), ada, request))
     const [winner] = round.sort(replies, hasCode)
     if (!winner) return
     const redeemed = await redeem(node(turn + 1), issuedBy(winner, request))
@@ -45,11 +38,9 @@ const pushed: Race = {
 const resume: Race = {
   artefact: 'interaction, resumed',
   proves: 'an interaction leads to one code',
-  grace: '30 s',
   winners: 'one',
   losers: GONE,
-  weight: 1,
-  async play({ deployment: { node }, ada, turn }, n, round) {
+  async play({ node, ada, turn }, n, round) {
     const asked = await question(node(turn), ada, ASK_WEB)
     const next = nextOf(await answer(node(turn + 1), ada, asked, ALLOW)) ?? ''
     round.sort(await atOnce(n, i => sendAs(ada, node(i), next)), hasCode)
@@ -59,12 +50,8 @@ const resume: Race = {
 const sameConsent: Race = {
   artefact: 'consent, the same answer',
   proves: 'a consent sent again has the same result',
-  grace: '30 s',
   winners: 'all',
-  losers: /^$/,
-  weight: 1,
-  async play({ deployment, ada, turn }, n, round) {
-    const { node } = deployment
+  async play({ deployment, node, ada, turn }, n, round) {
     const asked = await question(node(turn), ada, ASK_WEB)
     const replies = await atOnce(n, i => answer(node(i), ada, asked, ALLOW))
     round.sort(replies, reply => nextOf(reply) !== undefined)
@@ -76,12 +63,9 @@ const sameConsent: Race = {
 const otherConsent: Race = {
   artefact: 'consent, two answers',
   proves: 'the first answer to the consent page decides',
-  grace: '30 s',
   winners: 'one',
   losers: GONE,
-  weight: 1,
-  async play({ deployment, ada, turn }, n, round) {
-    const { node } = deployment
+  async play({ deployment, node, ada, turn }, n, round) {
     const asked = await question(node(turn), ada, ASK_WEB)
     const replies = await atOnce(n, i => answer(node(i), ada, asked, [ALLOW, DENY][i % 2] ?? []))
     const winner = decided(round, replies)
@@ -95,13 +79,9 @@ const otherConsent: Race = {
 const sameSignIn: Race = {
   artefact: 'sign-in, the same answer',
   proves: 'a sign-in sent again has the same result',
-  grace: '30 s',
   winners: 'all',
-  losers: /^$/,
-  weight: 0.4,
-  async play({ deployment, turn }, n, round) {
+  async play({ deployment, node, turn }, n, round) {
     const { asked, browser } = await stranger(deployment, turn)
-    const { node } = deployment
     const replies = await atOnce(n, i => answer(node(i), browser, asked, signingIn('ada')))
     round.sort(replies, reply => nextOf(reply) !== undefined)
     const [last] = await goOn(deployment, browser, replies)
@@ -114,13 +94,10 @@ const USERNAMES = ['ada', 'grace']
 const otherSignIn: Race = {
   artefact: 'sign-in, two users',
   proves: 'an interaction signs in one account',
-  grace: '30 s',
   winners: 'one',
   losers: GONE,
-  weight: 0.4,
-  async play({ deployment, turn }, n, round) {
+  async play({ deployment, node, turn }, n, round) {
     const { asked, browser } = await stranger(deployment, turn)
-    const { node } = deployment
     const fields = USERNAMES.map(signingIn)
     const replies = await atOnce(n, i => answer(node(i), browser, asked, fields[i % 2] ?? []))
     const winner = decided(round, replies)

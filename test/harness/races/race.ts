@@ -3,31 +3,29 @@
 import { setTimeout } from 'node:timers/promises'
 import type { Browser } from '../../support/browser.ts'
 import type { Reply } from '../../support/wire.ts'
-import { word } from './clients.ts'
-import type { Deployment } from './deployment.ts'
-import { allowWeb, signIn } from './user.ts'
+import { word } from '../clients.ts'
+import type { Deployment } from '../deployment.ts'
+import { webUser } from '../users.ts'
 
 export interface Race {
   artefact: string
   /** The behaviour, as a sentence. */
   proves: string
-  /** The `refresh_token_grace` in usher.yaml. */
-  grace: '0 s' | '30 s'
+  /** The `refresh_token_grace` in usher.yaml; 30 s by default. */
+  grace?: '0 s'
   /** The number of callers that must succeed, or of decisions that are accepted. */
   winners: 'one' | 'all'
-  /** Matches every permitted response to the other callers. */
-  losers: RegExp
-  /** Its share of the rounds; the default is 1. */
-  weight: number
+  /** Matches every permitted response to the other callers. Without it there are none. */
+  losers?: RegExp
   /** The round reuses a refresh token: the log must report one theft. */
-  theft?: true
+  isTheft?: true
   /** The race causes a fault: 503 is permitted, and the caller retries. */
   isFault?: true
   play(scene: Scene, n: number, round: Round): Promise<void>
 }
 
 /** A deployment with a signed-in user. */
-interface Scene {
+interface Scene extends Pick<Deployment, 'node'> {
   deployment: Deployment
   /** The browser of Ada, who has allowed everything to the client web. */
   ada: Browser
@@ -54,30 +52,18 @@ export class Round {
   }
 }
 
-/** One line of the table. */
 export interface Result {
-  artefact: string
-  deployment: string
-  n: number
-  rounds: number
   /** The minimum and maximum of a round. */
   winners: [number, number]
+  /** The number of each answer to the others. */
   losers: Map<string, number>
+  /** Responses of 500 and above. */
   faults: number
   violations: string[]
 }
 
 export function atOnce<T>(n: number, act: (i: number) => Promise<T>): Promise<T[]> {
   return Promise.all(Array.from({ length: n }, (_, i) => act(i)))
-}
-
-export const isOk = ({ status }: Reply) => status === 200
-export const hasCode = ({ location }: Reply) => location?.searchParams.has('code') ?? false
-
-async function setScene(deployment: Deployment): Promise<Scene> {
-  const ada = await signIn(deployment)
-  await allowWeb(deployment.node(0), ada)
-  return { deployment, ada, turn: 0 }
 }
 
 /** Plays `rounds` rounds of a race, with a user who has just signed in. */
@@ -88,47 +74,39 @@ export async function playRounds(
   rounds: number,
 ): Promise<Result> {
   const result: Result = {
-    artefact: race.artefact,
-    deployment: deployment.name,
-    n,
-    rounds,
     winners: [Number.POSITIVE_INFINITY, 0],
     losers: new Map(),
     faults: 0,
     violations: [],
   }
-  const before = counts(deployment)
-  const scene = await setScene(deployment)
-  for (; scene.turn < rounds; scene.turn++) {
+  const before = deployment.counts()
+  const ada = await webUser(deployment)
+  const { node } = deployment
+  for (let turn = 0; turn < rounds; turn++) {
     const round = new Round()
+    const scene = { deployment, node, ada, turn }
     await race.play(scene, n, round).catch(error => round.must(false, String(error)))
     checkRound(race, n, round)
-    addRound(result, round, scene.turn)
+    addRound(result, round, turn)
   }
-  const expected = race.theft ? rounds : 0
-  await until(() => deployment.thefts() - before.thefts >= expected)
-  const after = counts(deployment)
+  const expected = race.isTheft ? rounds : 0
+  await until(() => deployment.counts().thefts - before.thefts >= expected)
+  const after = deployment.counts()
   const thefts = after.thefts - before.thefts
   if (thefts !== expected) result.violations.push(`${thefts} thefts in the log, not ${expected}`)
   result.faults = after.faults - before.faults
   if (!race.isFault) result.faults += after.unavailable - before.unavailable
   if (result.faults) {
-    const latest = deployment.latestFaults().join(' ')
+    const latest = deployment.latestFaults.join(' ')
     result.violations.push(`${result.faults} responses of 500 and above: ${latest}`)
   }
   return result
 }
 
-const counts = ({ thefts, faults, unavailable }: Deployment) => ({
-  thefts: thefts(),
-  faults: faults(),
-  unavailable: unavailable(),
-})
-
 function checkRound({ winners, losers }: Race, n: number, round: Round) {
   const expected = winners === 'one' ? 1 : n
   round.must(round.winners === expected, `${round.winners} winners, not ${expected}`)
-  const unexpected = round.losers.find(answer => !losers.test(answer))
+  const unexpected = round.losers.find(answer => !losers?.test(answer))
   round.must(unexpected === undefined, `a loser received ${unexpected}`)
 }
 

@@ -4,13 +4,15 @@
 import { request } from 'node:http'
 import { setTimeout } from 'node:timers/promises'
 import { SECRET } from '../../support/usher.ts'
-import { basic, type Reply, send } from '../../support/wire.ts'
-import { refresh, refreshForm, tokenOf, word } from './clients.ts'
-import type { Node } from './deployment.ts'
-import { atOnce, isOk, type Race, type Round, until } from './race.ts'
-import { family } from './user.ts'
+import { basic, type Reply } from '../../support/wire.ts'
+import { isOk, refresh, refreshForm, TOKEN, tokenOf, word } from '../clients.ts'
+import type { Deployment, Node } from '../deployment.ts'
+import { first, resume, suspend } from '../stores.ts'
+import { family } from '../users.ts'
+import { atOnce, type Race, type Round, until } from './race.ts'
 
 const MAX_RETRIES = 50
+const READY_TIMEOUT_MS = 10_000
 
 /** Redis replies in one refresh: an upper bound, until a round finds the number. Each one is lost in turn. */
 let replies = 12
@@ -44,11 +46,9 @@ async function recover(round: Round, nodes: Node[], token: string, seen: Reply[]
 const lostAnswer: Race = {
   artefact: 'refresh, HTTP response lost',
   proves: 'a refresh can be retried',
-  grace: '30 s',
   winners: 'one',
   losers: /^(gave up|200)$/,
-  weight: 1,
-  async play({ deployment: { node }, ada, turn }, _n, round) {
+  async play({ node, ada, turn }, _n, round) {
     const { refresh: token } = await family(node(turn), ada)
     // The connection is cut at a point between the arrival of the request and the head of the response.
     const steps = turn % 2 ? undefined : () => eventLoop((turn / 2) % 60)
@@ -72,7 +72,7 @@ async function giveUp(
   const outgoing = request({
     hostname,
     port,
-    path: '/api/oauth/token',
+    path: TOKEN,
     method: 'POST',
     agent: false,
     headers: {
@@ -96,25 +96,22 @@ async function giveUp(
 const lostReply: Race = {
   artefact: 'refresh, Redis reply lost',
   proves: 'a refresh can be retried',
-  grace: '30 s',
   winners: 'one',
   losers: /^(200|503 temporarily_unavailable)$/,
-  weight: 1,
   isFault: true,
-  async play({ deployment: { node, links }, ada, turn }, _n, round) {
-    const [link] = links
-    if (!link) throw new Error('no proxy between the process and Redis')
-    await untilReady(node(0))
+  async play({ deployment, node, ada, turn }, _n, round) {
+    const link = first(deployment.stores.links)
+    await untilReady(deployment)
     const { refresh: token } = await family(node(1), ada)
     const before = link.lost()
     const later = turn % replies
     link.loseNextReply(later)
-    const first = await refresh(node(0), token)
+    const answered = await refresh(node(0), token)
     link.relent()
     if (link.lost() === before) replies = later
     round.must(replies >= MIN_REPLIES, 'no reply was lost')
-    round.losers.push(word(first))
-    await recover(round, turn % 2 ? [node(0), node(1)] : [node(1), node(0)], token, [first])
+    round.losers.push(word(answered))
+    await recover(round, turn % 2 ? [node(0), node(1)] : [node(1), node(0)], token, [answered])
   },
 }
 
@@ -122,31 +119,29 @@ const lostReply: Race = {
 const HANG_MS = 1_200
 
 /** Many clients refresh concurrently, so that Redis stops at every point of a refresh. */
-const hungRedis: Race = {
+export const hungRedis: Race = {
   artefact: 'refresh, Redis hung',
   proves: 'a refresh can be retried',
-  grace: '30 s',
   winners: 'all',
   losers: /^(200|503 temporarily_unavailable)$/,
-  weight: 1,
   isFault: true,
-  async play({ deployment: { node, redis }, ada, turn }, n, round) {
-    if (!redis) throw new Error('the deployment has no Redis')
-    await Promise.all([untilReady(node(0)), untilReady(node(1))])
+  async play({ deployment, node, ada, turn }, n, round) {
+    const redis = first(deployment.stores.servers)
+    await untilReady(deployment)
     const tokens: string[] = []
     for (let i = 0; i < n; i++) tokens.push((await family(node(i), ada)).refresh)
     const pending = Promise.all(tokens.map((token, i) => refresh(node(i), token)))
     await setTimeout(turn % 25)
-    process.kill(redis.pid, 'SIGSTOP')
+    suspend(redis)
     try {
       await setTimeout(HANG_MS)
     } finally {
-      process.kill(redis.pid, 'SIGCONT')
+      resume(redis)
     }
-    const first = await pending
-    round.losers = first.map(word)
+    const answered = await pending
+    round.losers = answered.map(word)
     await atOnce(n, i =>
-      recover(round, [node(i), node(i + 1)], tokens[i] ?? '', first.slice(i, i + 1)),
+      recover(round, [node(i), node(i + 1)], tokens[i] ?? '', answered.slice(i, i + 1)),
     )
   },
 }
@@ -155,14 +150,12 @@ const hungRedis: Race = {
 const hungProcess: Race = {
   artefact: 'refresh, process hung',
   proves: 'a refresh can be retried',
-  grace: '30 s',
   winners: 'one',
   losers: /^gave up$/,
-  weight: 1,
-  async play({ deployment, ada }, _n, round) {
-    const { node } = deployment
+  async play({ deployment, node, ada }, _n, round) {
+    const linesOfFirst = () => deployment.counts().lines[0] ?? 0
     const { refresh: token } = await family(node(1), ada)
-    const before = deployment.lines(0)
+    const before = linesOfFirst()
     deployment.signal(0, 'SIGSTOP')
     try {
       round.losers.push(await giveUp(node(0), token, () => setTimeout(20)))
@@ -170,7 +163,7 @@ const hungProcess: Race = {
       const latest = await refresh(node(1), tokenOf(issued, 'refresh_token'))
       round.must(isOk(latest), `the successor returned ${word(latest)}`)
       deployment.signal(0, 'SIGCONT')
-      await until(() => deployment.lines(0) > before)
+      await until(() => linesOfFirst() > before)
       const next = await refresh(node(0), tokenOf(latest, 'refresh_token'))
       round.must(isOk(next), `the second successor returned ${word(next)}`)
       if (isOk(next)) round.winners++
@@ -183,11 +176,9 @@ const hungProcess: Race = {
 const doubleSubmit: Race = {
   artefact: 'refresh, sent twice',
   proves: 'a refresh can be retried',
-  grace: '30 s',
   winners: 'one',
   losers: /^200$/,
-  weight: 1,
-  async play({ deployment: { node }, ada, turn }, _n, round) {
+  async play({ node, ada, turn }, _n, round) {
     const { refresh: token } = await family(node(turn), ada)
     const replies = await atOnce(2, i => refresh(node(i), token))
     round.losers = replies.map(word)
@@ -195,15 +186,8 @@ const doubleSubmit: Race = {
   },
 }
 
-async function untilReady(node: Node) {
-  for (let i = 0; i < MAX_RETRIES; i++) {
-    if ((await send(node, '/readyz')).status === 200) return
-    await setTimeout(100)
-  }
-  throw new Error('the process is no longer ready')
+async function untilReady({ isReadyWithin }: Deployment) {
+  if (!(await isReadyWithin(READY_TIMEOUT_MS))) throw new Error('a process is not ready')
 }
 
 export const RETRIES = [lostAnswer, lostReply, hungRedis, hungProcess, doubleSubmit]
-
-/** The number of concurrent clients, if it is more than one. */
-export const CLIENTS_AT_ONCE = new Map([[hungRedis, 20]])

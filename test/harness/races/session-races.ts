@@ -2,23 +2,21 @@
 
 import { setTimeout } from 'node:timers/promises'
 import type { Browser } from '../../support/browser.ts'
-import { copyOf } from '../../support/people.ts'
+import { copyOf, signedIn } from '../../support/people.ts'
 import type { Reply } from '../../support/wire.ts'
-import { crowdRedirect, redeem, tokenOf, userinfo, word } from './clients.ts'
-import type { Deployment } from './deployment.ts'
-import { hasCode, type Race } from './race.ts'
+import { crowdRedirect, hasCode, isOk, redeem, tokenOf, userinfo, word } from '../clients.ts'
+import type { Deployment } from '../deployment.ts'
 import {
   authorize,
   formAt,
   isSignedIn,
   issuedBy,
-  ONLINE,
   requestFor,
-  signIn,
   signOut,
   signOutForm,
   submit,
-} from './user.ts'
+} from '../users.ts'
+import type { Race } from './race.ts'
 
 /** Prepares an action that ends the session of the browser. */
 type Ending = (
@@ -31,13 +29,10 @@ type Ending = (
 const againstAuthorize = (action: string, proves: string, prepare: Ending): Race => ({
   artefact: `${action} against authorize`,
   proves,
-  grace: '30 s',
   winners: 'one',
   losers: /^(asked|tokens|303 login_required|code refused)$/,
-  weight: 0.6,
-  async play({ deployment, turn }, n, round) {
-    const { node } = deployment
-    const browser = await signIn(deployment)
+  async play({ deployment, node, turn }, n, round) {
+    const browser = await signedIn(deployment)
     const end = await prepare(deployment, browser, turn)
     const tabs = Array.from({ length: n }, () => copyOf(browser))
     const ending = async () => {
@@ -48,14 +43,15 @@ const againstAuthorize = (action: string, proves: string, prepare: Ending): Race
       ending(),
       Promise.all(tabs.map((tab, i) => authorizeAndRedeem(deployment, tab, i))),
     ])
-    round.winners = ended.status === 200 ? 1 : 0
+    round.winners = isOk(ended) ? 1 : 0
     round.losers = all.map(({ outcome }) => outcome)
     for (const [i, { access }] of all.entries()) {
       const status = access ? (await userinfo(node(i), access)).status : 401
       round.must(status === 401, 'an access token outlives the session')
     }
-    const signedIn = await Promise.all([browser, ...tabs].map((tab, i) => isSignedIn(node(i), tab)))
-    round.must(!signedIn.includes(true), 'a browser is still signed in')
+    const everywhere = [browser, ...tabs]
+    const states = await Promise.all(everywhere.map((tab, i) => isSignedIn(node(i), tab)))
+    round.must(!states.includes(true), 'a browser is still signed in')
     const request = requestFor(node(turn), { prompt: 'none' })
     for (const tab of tabs.slice(0, 3)) {
       const silently = word(await authorize(node(turn), tab, request))
@@ -77,13 +73,10 @@ const endingOthers = againstAuthorize(
   'sign-out from elsewhere',
   'an ended session has no tokens',
   async (deployment, _, turn) => {
-    const elsewhere = await signIn(deployment)
-    const form = await formAt(
-      deployment.node(turn),
-      elsewhere,
-      '/account/sessions/end?session=others',
-    )
-    return () => submit(deployment.node(turn), elsewhere, form)
+    const node = deployment.node(turn)
+    const elsewhere = await signedIn(deployment)
+    const form = await formAt(node, elsewhere, '/account/sessions/end?session=others')
+    return () => submit(node, elsewhere, form)
   },
 )
 
@@ -103,23 +96,14 @@ async function authorizeAndRedeem({ node }: Deployment, tab: Browser, i: number)
 const crowd: Race = {
   artefact: 'clients in one session',
   proves: 'parallel authorizations of a session succeed',
-  grace: '30 s',
   winners: 'all',
-  losers: /^$/,
-  weight: 0.6,
-  async play({ deployment }, n, round) {
-    const { node } = deployment
-    const browser = await signIn(deployment)
+  async play({ deployment, node }, n, round) {
+    const browser = await signedIn(deployment)
     const requests = Array.from({ length: n }, (_, i) =>
-      requestFor(node(0), {
-        client_id: `crowd${i}`,
-        redirect_uri: crowdRedirect(i),
-        scope: ONLINE,
-      }),
+      requestFor(deployment, { client_id: `crowd${i}`, redirect_uri: crowdRedirect(i) }),
     )
-    const replies = await Promise.all(
-      requests.map((request, i) => authorize(node(i), browser, request)),
-    )
+    const send = requests.map((request, i) => authorize(node(i), browser, request))
+    const replies = await Promise.all(send)
     round.sort(replies, hasCode)
     const kept = await authorizationsOf(deployment, browser)
     const missing = requests.filter(({ client_id }) => !kept[client_id]?.grantId)
@@ -133,17 +117,19 @@ const crowd: Race = {
   },
 }
 
+interface StoredSession {
+  authorizations?: Record<string, { grantId?: string } | undefined>
+}
+
 /** Reads the authorizations of the browser's session from the store. */
-async function authorizationsOf({ records, issuer }: Deployment, { jar }: Browser) {
+async function authorizationsOf({ open, issuer }: Deployment, { jar }: Browser) {
   const cookies = await jar.getCookies(issuer)
   const id = cookies.find(({ key }) => key === 'usher_session')?.value ?? ''
-  const { value: pointer } = await records.of<{ uid: string }>('SessionCookie').read(id)
-  const { value: session } = await records
-    .of<{
-      authorizations?: Record<string, { grantId?: string } | undefined>
-    }>('Session')
-    .read(pointer?.uid ?? '')
-  return session?.authorizations ?? {}
+  return open(async ({ records }) => {
+    const { value: pointer } = await records.of<{ uid: string }>('SessionCookie').read(id)
+    const { value: session } = await records.of<StoredSession>('Session').read(pointer?.uid ?? '')
+    return session?.authorizations ?? {}
+  })
 }
 
 export const SESSION_RACES = [signingOut, endingOthers, crowd]

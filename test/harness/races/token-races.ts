@@ -1,15 +1,16 @@
 // Races at the token endpoint.
 
 import { setTimeout } from 'node:timers/promises'
+import type { Account } from '../../../src/sign-in/account.ts'
 import type { Browser } from '../../support/browser.ts'
 import { signAssertion } from '../../support/keyed.ts'
 import { removalOf } from '../../support/people.ts'
 import { PASSWORD } from '../../support/usher.ts'
 import type { Reply } from '../../support/wire.ts'
-import { redeem, refresh, tokenOf, useAssertion, userinfo, word } from './clients.ts'
-import type { Deployment, Node } from './deployment.ts'
-import { atOnce, isOk, type Race, type Round } from './race.ts'
-import { allowWeb, family, formAt, isSignedIn, signIn, silentCode, submit } from './user.ts'
+import { isOk, redeem, refresh, tokenOf, useAssertion, userinfo, word } from '../clients.ts'
+import type { Deployment, Node } from '../deployment.ts'
+import { family, formAt, isSignedIn, silentCode, submit, webUser } from '../users.ts'
+import { atOnce, type Race, type Round } from './race.ts'
 
 const INVALID_GRANT = /^400 invalid_grant$/
 
@@ -33,12 +34,9 @@ async function mustBeInvalid(
 const code: Race = {
   artefact: 'authorization code',
   proves: 'reuse of a code revokes its tokens',
-  grace: '30 s',
   winners: 'one',
   losers: INVALID_GRANT,
-  weight: 1,
-  async play({ deployment, ada, turn }, n, round) {
-    const { node } = deployment
+  async play({ deployment, node, ada, turn }, n, round) {
     const issued = await silentCode(node(turn), ada, { client_id: 'web', scope: 'openid' })
     const replies = await atOnce(n, i => redeem(node(i), issued))
     const won = round.sort(replies, isOk)
@@ -54,10 +52,8 @@ const strictRefresh: Race = {
   grace: '0 s',
   winners: 'one',
   losers: INVALID_GRANT,
-  weight: 1,
-  theft: true,
-  async play({ deployment, ada, turn }, n, round) {
-    const { node } = deployment
+  isTheft: true,
+  async play({ deployment, node, ada, turn }, n, round) {
     const first = await family(node(turn), ada)
     const replies = await atOnce(n, i => refresh(node(i), first.refresh))
     const won = round.sort(replies, isOk)
@@ -71,13 +67,9 @@ const strictRefresh: Race = {
 const gracefulRefresh: Race = {
   artefact: 'refresh token, grace 30 s',
   proves: 'within the grace, retries get the same token',
-  grace: '30 s',
   winners: 'all',
-  losers: /^$/,
-  weight: 1,
-  theft: true,
-  async play({ deployment, ada, turn }, n, round) {
-    const { node } = deployment
+  isTheft: true,
+  async play({ deployment, node, ada, turn }, n, round) {
     const first = await family(node(turn), ada)
     const replies = await atOnce(n, i => refresh(node(i), first.refresh))
     const won = round.sort(replies, isOk)
@@ -100,12 +92,10 @@ const gracefulRefresh: Race = {
 const assertion: Race = {
   artefact: 'client assertion (jti)',
   proves: 'a client assertion works once',
-  grace: '30 s',
   winners: 'one',
   losers: /^401 invalid_client$/,
-  weight: 1,
-  async play({ deployment: { node, issuer } }, n, round) {
-    const signed = await signAssertion(issuer)
+  async play({ deployment, node }, n, round) {
+    const signed = await signAssertion(deployment.issuer)
     const replies = await atOnce(n, i => useAssertion(node(i), signed))
     round.sort(replies, reply => INVALID_GRANT.test(word(reply)))
   },
@@ -122,14 +112,10 @@ type Ending = (
 const againstRefresh = (action: string, proves: string, prepare: Ending): Race => ({
   artefact: `${action} against refresh`,
   proves,
-  grace: '30 s',
   winners: 'one',
   losers: /^(200|400 invalid_grant)$/,
-  weight: 0.6,
-  async play({ deployment, turn }, n, round) {
-    const { node } = deployment
-    const ada = await signIn(deployment)
-    await allowWeb(node(turn), ada)
+  async play({ deployment, node, turn }, n, round) {
+    const ada = await webUser(deployment)
     const first = await family(node(turn), ada)
     const end = await prepare(deployment, ada, turn)
     const ending = async () => {
@@ -165,16 +151,16 @@ const withdrawal = againstRefresh(
 const passwordChange = againstRefresh(
   'password change',
   'a new password ends every token',
-  async (deployment, ada, turn) => {
-    const { node, directory } = deployment
+  async ({ node, open }, ada, turn) => {
     const form = await formAt(node(turn), ada, '/account/password')
-    const before = await directory.findByUsername('ada')
+    const before = await open(({ directory }) => directory.findByUsername('ada'))
     const fields = { current: PASSWORD, password: ANOTHER, repeat: ANOTHER }
     return async () => {
       const changed = await submit(node(turn), ada, form, fields)
       const isKept = await isSignedIn(node(turn + 1), ada)
       // Restores the password for the next round.
-      await directory.change(before?.id ?? '', now => ({ ...now, password: before?.password }))
+      const restore = (now: Account) => ({ ...now, password: before?.password })
+      await open(({ directory }) => directory.change(before?.id ?? '', restore))
       return isOk(changed) && isKept
     }
   },
@@ -183,14 +169,15 @@ const passwordChange = againstRefresh(
 const disabling = againstRefresh(
   'disabling the account',
   'a disabled account has no tokens',
-  async ({ directory }) => {
-    const { id = '' } = (await directory.findByUsername('ada')) ?? {}
-    return async () => {
-      await directory.change(id, account => ({ ...account, enabled: false }))
-      await directory.endAccess(id)
-      await directory.change(id, account => ({ ...account, enabled: true }))
-      return true
-    }
+  async ({ open }) => {
+    return () =>
+      open(async ({ directory }) => {
+        const { id = '' } = (await directory.findByUsername('ada')) ?? {}
+        await directory.change(id, account => ({ ...account, enabled: false }))
+        await directory.endAccess(id)
+        await directory.change(id, account => ({ ...account, enabled: true }))
+        return true
+      })
   },
 )
 

@@ -2,19 +2,25 @@
 
 import { setTimeout } from 'node:timers/promises'
 import { PASSWORD } from '../../support/usher.ts'
-import { userinfo } from '../races/clients.ts'
-import { type Deployment, deploy, type Shape } from '../races/deployment.ts'
-import { allowWeb, family, signIn } from '../races/user.ts'
-import { attempt, newAddress, openSignInPage, PROXY, type SignInPage } from './sign-in-page.ts'
-import { quantile } from './statistics.ts'
+import { quantile } from '../bench/statistics.ts'
+import { userinfo } from '../clients.ts'
+import { type Deployment, deploy, type Shape } from '../deployment.ts'
+import { families } from '../users.ts'
+import {
+  attempt,
+  newAddress,
+  openSignInPage,
+  PROXY,
+  type SignInPage,
+  watched,
+} from './sign-in-page.ts'
 
 /** Users sign in from several browsers, where there are more browsers. */
 const ACCOUNTS = 200
 const PAGES_AT_ONCE = 8
 const USERINFO_PAUSE_MS = 20
 
-export interface Morning {
-  browsers: number
+interface Morning {
   /** Sign-ins that succeeded, and the seconds until so many of them as are wanted. */
   served: number
   seconds: number
@@ -30,13 +36,11 @@ export async function measureMorning(
   browsers: number,
   wanted: number,
 ): Promise<Morning> {
-  const deployment = await deploy(shape, {}, PROXY)
+  const deployment = await deploy(shape, PROXY)
   try {
     const names = Array.from({ length: ACCOUNTS }, (_, i) => `user${i}`)
-    for (const username of names) await deployment.directory.add({ username }, PASSWORD)
-    const browser = await signIn(deployment)
-    await allowWeb(deployment.node(0), browser)
-    const { access } = await family(deployment.node(0), browser)
+    await deployment.addAccounts(names.map(username => ({ username })))
+    const [tokens] = await families(deployment, 1)
     const pages = await openPages(deployment, browsers)
     const started = performance.now()
     const signIns = pages.map(async (page, i) => {
@@ -45,12 +49,11 @@ export async function measureMorning(
       return { status, seconds: (performance.now() - started) / 1000 }
     })
     const ended = Promise.all(signIns)
-    const times = await readUserInfo(deployment, access, ended)
+    const times = await readUserInfo(deployment, tokens?.access ?? '', ended)
     const answers = await ended
     const served = answers.filter(({ status }) => status === 200)
     const inOrder = served.map(({ seconds }) => seconds).toSorted((one, other) => one - other)
     return {
-      browsers,
       served: served.length,
       seconds: inOrder[wanted - 1] ?? Number.POSITIVE_INFINITY,
       refused: answers.filter(({ status }) => status === 503).length,
@@ -73,11 +76,8 @@ async function openPages(deployment: Deployment, count: number): Promise<SignInP
 /** Requests UserInfo until `ended` has resolved. Returns the durations in milliseconds. */
 async function readUserInfo({ node }: Deployment, token: string, ended: Promise<unknown>) {
   const times: number[] = []
-  let isOver = false
-  void ended.finally(() => {
-    isOver = true
-  })
-  while (!isOver) {
+  const signIns = watched(ended)
+  while (!signIns.isOver) {
     const started = performance.now()
     const { status } = await userinfo(node(0), token)
     if (status !== 200) throw new Error(`UserInfo returned ${status}`)

@@ -2,7 +2,7 @@
 
 import { setTimeout } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
-import type { Node } from '../races/deployment.ts'
+import type { Node } from '../deployment.ts'
 import { attempt, newAddress, type SignInPage } from './sign-in-page.ts'
 
 export interface Order {

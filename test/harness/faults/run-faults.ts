@@ -2,36 +2,13 @@
 // ledger.
 
 import { setTimeout } from 'node:timers/promises'
+import { deploy } from '../deployment.ts'
+import { first } from '../stores.ts'
 import { check, keysOf } from './check.ts'
+import type { Fault } from './faults.ts'
 import { Ledger } from './ledger.ts'
-import { type Nodes, startNodes } from './nodes.ts'
-import { first, openStage, type Stage, type StageKind } from './stage.ts'
 import { type Sample, Traffic } from './traffic.ts'
 import { Workload } from './workload.ts'
-
-export interface Fault {
-  id: string
-  name: string
-  stage: StageKind
-  /** The content of usher.yaml. */
-  usher?: object
-  /** A harmless fault may not cause a 503. */
-  isHarmless?: boolean
-  /** Losses are documented for this fault: they are counted, and do not fail. */
-  isLossy?: boolean
-  /** Operations that must be acknowledged during the fault. */
-  goesOn?: string[]
-  /** The duration of the fault. Some faults end by themselves. */
-  seconds?: number
-  /** Causes the fault and ends it. Resolves when the recovery can begin. */
-  inject(stage: Ground, seconds: number): Promise<void>
-}
-
-type Ground = Stage & {
-  nodes: Nodes
-  /** Resolves when each operation of `goesOn` was acknowledged during the fault, or after ten seconds. */
-  proof(): Promise<void>
-}
 
 interface Seconds {
   baseline: number
@@ -73,15 +50,15 @@ const READY_TIMEOUT_MS = 10_000
 
 /** Runs faults one after another with the same nodes. The last outcome includes the final check. */
 export async function runFaults(faults: Fault[], seconds: Seconds): Promise<Outcome[]> {
-  const { stage: kind, usher } = first(faults)
-  const stage = await openStage(kind)
-  let nodes: Nodes | undefined
+  const { store, usher } = first(faults)
+  const name = '3 processes behind a load balancer'
+  const deployment = await deploy({ name, processes: 3, store, isBalanced: true }, usher)
   try {
-    nodes = await startNodes({ store: stage.url, usernames: USERNAMES, usher })
-    const keys = await keysOf(nodes)
+    await deployment.addAccounts(USERNAMES.map(username => ({ username })))
+    const keys = await keysOf(deployment)
     const ledger = new Ledger(USERNAMES)
-    const traffic = new Traffic(nodes.issuer)
-    const workload = new Workload(traffic, ledger, nodes.addresses)
+    const traffic = new Traffic(deployment.issuer)
+    const workload = new Workload(traffic, ledger, deployment.nodes)
     await workload.prepare()
 
     const running = workload.run()
@@ -91,7 +68,8 @@ export async function runFaults(faults: Fault[], seconds: Seconds): Promise<Outc
     for (const fault of faults) {
       const began = performance.now()
       const proof = () => untilDone(fault, ledger, began)
-      await Promise.race([inject(fault, { ...stage, nodes, proof }, seconds.fault), failing])
+      const duration = seconds.fault ?? fault.seconds ?? FAULT_SECONDS
+      await Promise.race([fault.inject(deployment, duration, proof), failing])
       const ended = performance.now()
       await setTimeout(seconds.recovery * 1000)
       windows.push({ fault, began, ended, over: performance.now() })
@@ -99,21 +77,16 @@ export async function runFaults(faults: Fault[], seconds: Seconds): Promise<Outc
     workload.stop()
     failing.catch(() => {})
     await running
-    const isReady = await nodes.ready(READY_TIMEOUT_MS)
-    await check(ledger, nodes, keys)
+    const isReady = await deployment.isReadyWithin(READY_TIMEOUT_MS)
+    await check(ledger, deployment, keys)
 
     const last = windows.at(-1)
     if (last) last.over = Number.POSITIVE_INFINITY
-    const outcomes = windows.map(window => outcome(window, ledger, traffic.samples))
+    const outcomes = windows.map(window => outcomeOf(window, ledger, traffic.samples))
     return isReady ? outcomes : outcomes.map(one => ({ ...one, verdict: 'FAILED' }))
   } finally {
-    await nodes?.close()
-    await stage.close()
+    await deployment.stop()
   }
-}
-
-function inject(fault: Fault, ground: Ground, seconds?: number) {
-  return fault.inject(ground, seconds ?? fault.seconds ?? FAULT_SECONDS)
 }
 
 async function untilDone({ goesOn = [] }: Fault, { lines }: Ledger, began: number) {
@@ -128,7 +101,7 @@ interface Window {
   over: number
 }
 
-function outcome({ fault, began, ended, over }: Window, ledger: Ledger, all: Sample[]): Outcome {
+function outcomeOf({ fault, began, ended, over }: Window, ledger: Ledger, all: Sample[]): Outcome {
   const { id, name, isLossy, isHarmless, goesOn = [] } = fault
   const isWithin = ({ at }: { at: number }) => at >= began && at < over
   // The end of a request decides to which fault it belongs.

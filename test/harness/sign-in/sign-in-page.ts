@@ -3,8 +3,8 @@
 import { Browser } from '../../support/browser.ts'
 import { credentials } from '../../support/people.ts'
 import { type Reply, send } from '../../support/wire.ts'
-import type { Deployment, Node } from '../races/deployment.ts'
-import { question } from '../races/user.ts'
+import type { Deployment, Node } from '../deployment.ts'
+import { question } from '../users.ts'
 
 export const WRONG = 'not the password of any account'
 /** Settings in usher.yaml that accept the addresses in X-Forwarded-For. */
@@ -19,9 +19,12 @@ export interface SignInPage {
 
 let networks = 0
 /** An address in a network without earlier requests. */
-export const newAddress = () => {
-  const [high, low] = [Math.floor(++networks / 250) % 250, networks % 250]
-  return `${11 + (Math.floor(networks / 62_500) % 200)}.${high}.${low}.7`
+export function newAddress(): string {
+  networks++
+  const low = networks % 250
+  const middle = Math.floor(networks / 250) % 250
+  const high = 11 + (Math.floor(networks / 62_500) % 200)
+  return `${high}.${middle}.${low}.7`
 }
 
 export async function openSignInPage(
@@ -41,4 +44,14 @@ export function attempt(
 ): Promise<Reply> {
   const headers = { cookie, 'sec-fetch-site': 'same-origin', 'x-forwarded-for': ip }
   return send(node, path, { body: { ...credentials(username, password), csrf }, headers })
+}
+
+/** Starts a promise that others ask about while it runs. */
+export function watched<T>(running: Promise<T>) {
+  const state = { isOver: false, running }
+  const end = () => {
+    state.isOver = true
+  }
+  running.then(end, end)
+  return state
 }

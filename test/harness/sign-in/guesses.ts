@@ -1,9 +1,16 @@
 // Measures how many of many parallel guesses are checked, and whether the user can still sign in.
 
+import { signedIn } from '../../support/people.ts'
 import { PASSWORD } from '../../support/usher.ts'
-import { type Deployment, deploy, type Shape } from '../races/deployment.ts'
-import { signIn } from '../races/user.ts'
-import { attempt, newAddress, openSignInPage, PROXY } from './sign-in-page.ts'
+import { type Deployment, deploy, type Shape } from '../deployment.ts'
+import {
+  attempt,
+  newAddress,
+  openSignInPage,
+  PROXY,
+  type SignInPage,
+  watched,
+} from './sign-in-page.ts'
 
 const GUESSES = 200
 /** Guesses without a wait. */
@@ -12,7 +19,6 @@ const FREE_GUESSES = 5
 const FIRST_WAIT_SECONDS = 5
 
 interface Guesses {
-  deployment: string
   /** Concurrent guesses, each from another network. */
   guesses: number
   /** Guesses whose password was checked. */
@@ -28,9 +34,9 @@ interface Guesses {
 
 export async function measureGuesses(shape: Shape): Promise<Guesses> {
   const security = { account_attempts: FREE_GUESSES }
-  const deployment = await deploy(shape, {}, { ...PROXY, security })
+  const deployment = await deploy(shape, { ...PROXY, security })
   try {
-    const remembered = await signIn(deployment)
+    const remembered = await signedIn(deployment)
     const before = await deployment.auditEvents('sign_in_failed')
     const guessing = guess(deployment)
     const open = () => openSignInPage(deployment, remembered)
@@ -38,7 +44,7 @@ export async function measureGuesses(shape: Shape): Promise<Guesses> {
     const { guesses, seconds } = await guessing
     const checked = (await deployment.auditEvents('sign_in_failed')) - before
     const allowed = FREE_GUESSES + Math.floor(Math.log2(seconds / FIRST_WAIT_SECONDS + 1))
-    return { deployment: deployment.name, guesses, checked, allowed, seconds, ...signIns }
+    return { guesses, checked, allowed, seconds, ...signIns }
   } finally {
     await deployment.stop()
   }
@@ -58,17 +64,14 @@ async function guess(deployment: Deployment) {
 /** Signs the user in repeatedly until `guessing` has ended, and once more. */
 async function signInRepeatedly(
   deployment: Deployment,
-  open: () => ReturnType<typeof openSignInPage>,
+  open: () => Promise<SignInPage>,
   guessing: Promise<unknown>,
 ) {
-  let isOver = false
+  const guesses = watched(guessing)
   let tried = 0
   let succeeded = 0
-  const end = guessing.finally(() => {
-    isOver = true
-  })
-  for (let last = false; !last && tried < 1000; ) {
-    last = isOver
+  for (let isLast = false; !isLast && tried < 1000; ) {
+    isLast = guesses.isOver
     const page = await open()
     const { status } = await attempt(deployment.node(tried), page, 'ada', PASSWORD)
     // 503: the queue is full, and the provider did not count the attempt.
@@ -76,6 +79,5 @@ async function signInRepeatedly(
     tried++
     if (status === 200) succeeded++
   }
-  await end
   return { tried, succeeded }
 }

@@ -1,47 +1,72 @@
-// The Redis deployments for faults: alone, behind a link, with Sentinels, as a Cluster, or with replicas
-// that are promoted manually.
+// The stores of deployments: a SQLite file, or one or more Redis servers.
 
+import { join } from 'node:path'
 import { Redis } from 'ioredis'
-import { type RedisServer, startRedis } from '../../support/redis.ts'
+import { type Link, startLink } from '../support/link.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
 import {
   freePorts,
   type RedisGroup,
   startCluster,
   startSentinels,
   untilInfo,
-} from '../../support/redis-together.ts'
-import { type Link, startLink } from './proxy.ts'
+} from '../support/redis-together.ts'
 
-export type StageKind = 'alone' | 'without file' | 'linked' | 'sentinels' | 'cluster' | 'replicas'
+/** `linked`: every process has a link to Redis of its own; `replicas`: those are promoted manually. */
+export type StoreKind =
+  | 'SQLite'
+  | 'Redis'
+  | 'synced'
+  | 'without file'
+  | 'one link'
+  | 'linked'
+  | 'sentinels'
+  | 'cluster'
+  | 'replicas'
 
-export interface Stage {
-  url: string
+export interface Stores {
+  /** The locations of the store, which the processes have in turn. */
+  urls: string[]
   servers: RedisServer[]
   sentinels: RedisServer[]
-  /** The link between Usher and the first server; with `replicas` also those of the replication. */
+  /** The links between Usher and the first server; with `replicas` also those of the replication. */
   links: Link[]
   /** Connects an operator to a server; default: the first. */
   operator(server?: RedisServer): Redis
   close(): Promise<void>
 }
 
-const MAKERS: Record<StageKind, () => Promise<Made>> = {
-  alone: () => alone(),
-  'without file': () =>
-    alone(['--appendonly', 'no', '--save', '86400 1', '--enable-protected-configs', 'yes']),
-  linked,
+type Made = Pick<Stores, 'urls' | 'servers'> & Partial<Stores>
+
+/** With `everysec`, `kill -9` loses acknowledged writes while the disk is busy (docs/redis.md). */
+const SYNCED = ['--appendfsync', 'always']
+const WITHOUT_FILE = [
+  '--appendonly',
+  'no',
+  '--save',
+  '86400 1',
+  '--enable-protected-configs',
+  'yes',
+]
+
+const MAKERS: Record<StoreKind, (folder: string, processes: number) => Promise<Made>> = {
+  SQLite: async folder => ({ urls: [`sqlite:${join(folder, 'usher.db')}`], servers: [] }),
+  Redis: () => single(),
+  synced: () => single(SYNCED),
+  'without file': () => single(WITHOUT_FILE),
+  'one link': () => linked(1),
+  linked: (_, processes) => linked(processes),
   sentinels: () => startSentinels().then(together),
   cluster: () => startCluster().then(together),
   replicas,
 }
 
-type Made = Pick<Stage, 'url' | 'servers'> & Partial<Stage>
-
-export async function openStage(kind: StageKind): Promise<Stage> {
-  const made = await MAKERS[kind]()
+/** `folder`: that of a SQLite file. */
+export async function openStores(kind: StoreKind, folder: string, processes: number) {
+  const made = await MAKERS[kind](folder, processes)
   const { servers, sentinels = [], links = [] } = made
   const operators: Redis[] = []
-  return {
+  const stores: Stores = {
     sentinels,
     links,
     ...made,
@@ -61,6 +86,7 @@ export async function openStage(kind: StageKind): Promise<Stage> {
       await made.close?.()
     },
   }
+  return stores
 }
 
 export function first<T>([one]: T[]): T {
@@ -79,21 +105,21 @@ export function resume({ pid }: RedisServer) {
   } catch {}
 }
 
-/** With `everysec`, `kill -9` loses acknowledged writes while the disk is busy (docs/redis.md). */
-async function alone(settings = ['--appendfsync', 'always']): Promise<Made> {
+async function single(settings: string[] = []): Promise<Made> {
   const [port] = await freePorts(1)
   const server = await startRedis({ port, settings })
-  return { url: server.url, servers: [server] }
+  return { urls: [server.url], servers: [server] }
 }
 
-async function linked(): Promise<Made> {
-  const { servers } = await alone()
-  const link = await startLink(portOf(first(servers)))
-  return { url: link.url, servers, links: [link] }
+async function linked(count: number): Promise<Made> {
+  const { servers } = await single(SYNCED)
+  const start = () => startLink(portOf(first(servers)))
+  const links = await Promise.all(Array.from({ length: count }, start))
+  return { urls: links.map(({ url }) => url), servers, links }
 }
 
 function together({ url, servers, sentinels, stop }: RedisGroup): Made {
-  return { url, servers, sentinels, close: stop }
+  return { urls: [url], servers, sentinels, close: stop }
 }
 
 /** Starts one primary and two replicas. Usher and each replica have a link to the primary. */
@@ -109,5 +135,5 @@ async function replicas(): Promise<Made> {
     servers.push(await startRedis({ port, settings }))
   }
   await untilInfo(primary.url, 'replication', /(slave\d:.*state=online.*\s+){2}/)
-  return { url: first(links).url, servers, links }
+  return { urls: [first(links).url], servers, links }
 }

@@ -7,11 +7,11 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, expect, test } from 'vitest'
-import { openInstallation } from '../../../src/store/open.ts'
-import { directoryIn } from '../../support/directory.ts'
-import { block } from '../../support/documents.ts'
-import { type RedisServer, startRedis } from '../../support/redis.ts'
-import { freePort, startService } from '../../support/service.ts'
+import { openInstallation } from '../../src/store/open.ts'
+import { directoryIn } from '../support/directory.ts'
+import { block } from '../support/documents.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import { freePort, startService } from '../support/service.ts'
 
 const SECRET = Buffer.alloc(32, 'restore')
 const folder = mkdtempSync(join(tmpdir(), 'usher-restore-'))

@@ -2,9 +2,9 @@
 
 import { setTimeout } from 'node:timers/promises'
 import { PASSWORD } from '../../support/usher.ts'
-import { type Deployment, deploy, ON_SQLITE, type Shape } from '../races/deployment.ts'
+import { median } from '../bench/statistics.ts'
+import { type Deployment, deploy, type Shape } from '../deployment.ts'
 import { attempt, openSignInPage, PROXY, type SignInPage, WRONG } from './sign-in-page.ts'
-import { auc, median } from './statistics.ts'
 
 /** Accounts of each kind: enough that none reaches the limit. */
 const ACCOUNTS = 8
@@ -32,9 +32,9 @@ interface Timing {
 const INTERVAL_MS = 60
 
 /** Measures `n` failed sign-ins of each kind, in random order. */
-export async function measureTiming(n: number, shape: Shape = ON_SQLITE): Promise<Timing[]> {
+export async function measureTiming(shape: Shape, n: number): Promise<Timing[]> {
   const security = { account_attempts: LIMIT, network_attempts: 100_000 }
-  const deployment = await deploy(shape, {}, { ...PROXY, security })
+  const deployment = await deploy(shape, { ...PROXY, security })
   try {
     const page = await prepare(deployment)
     const times = Object.values(KINDS).map((): number[] => [])
@@ -64,18 +64,19 @@ function shuffled<T>(all: Iterable<T>): T[] {
   return keyed.sort((a, b) => a.order - b.order).map(({ one }) => one)
 }
 
-async function prepare(deployment: Deployment): Promise<SignInPage> {
-  const { directory } = deployment
-  for (let i = 0; i < ACCOUNTS; i++) {
-    await directory.add({ username: `wrong-${i}` }, PASSWORD)
-    const { id } = await directory.add({ username: `disabled-${i}` }, PASSWORD)
-    await directory.change(id, account => ({ ...account, enabled: false }))
-  }
-  const { id } = await directory.add({ username: 'throttled' }, PASSWORD)
-  // This many failed sign-ins cause the longest wait.
-  const count = { count: LIMIT + 20, at: Date.now() }
-  await deployment.records.of('Attempts').change(`account ${id}`, () => count)
-  return await openSignInPage(deployment)
+function prepare(deployment: Deployment): Promise<SignInPage> {
+  return deployment.open(async ({ records, directory }) => {
+    for (let i = 0; i < ACCOUNTS; i++) {
+      await directory.add({ username: `wrong-${i}` }, PASSWORD)
+      const { id } = await directory.add({ username: `disabled-${i}` }, PASSWORD)
+      await directory.change(id, account => ({ ...account, enabled: false }))
+    }
+    const { id } = await directory.add({ username: 'throttled' }, PASSWORD)
+    // This many failed sign-ins cause the longest wait.
+    const count = { count: LIMIT + 20, at: Date.now() }
+    await records.of('Attempts').change(`account ${id}`, () => count)
+    return await openSignInPage(deployment)
+  })
 }
 
 function compare(times: number[][]): Timing[] {
@@ -89,4 +90,20 @@ function compare(times: number[][]): Timing[] {
       auc: i === 0 ? 0.5 : auc(own, wrong),
     }
   })
+}
+
+/**
+ * The area under the ROC curve: the probability that a time of one sample is longer than a time of the
+ * other. 0.5 means that the samples cannot be distinguished.
+ */
+function auc(first: number[], second: number[]): number {
+  let longer = 0
+  for (const a of first) {
+    for (const b of second) {
+      if (a > b) longer += 1
+      if (a === b) longer += 0.5
+    }
+  }
+  const share = longer / (first.length * second.length)
+  return Math.max(share, 1 - share)
 }

@@ -1,15 +1,14 @@
 // Expiry in Redis: after 10,000 writes of every kind and two days, Redis has only the entries that it had
 // before.
 
-import { Redis } from 'ioredis'
+import type { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { Browser } from '../../support/browser.ts'
-import { signAssertion } from '../../support/keyed.ts'
-import { removalOf } from '../../support/people.ts'
-import { PASSWORD, SECRET } from '../../support/usher.ts'
-import { basic, type Reply, send } from '../../support/wire.ts'
-import { push, redeem, refresh, tokenOf, useAssertion, userinfo } from './clients.ts'
-import { type Deployment, deploy, type Node, THREE_ON_REDIS } from './deployment.ts'
+import { Browser } from '../support/browser.ts'
+import { signAssertion } from '../support/keyed.ts'
+import { removalOf, signedIn } from '../support/people.ts'
+import type { Reply } from '../support/wire.ts'
+import { post, push, redeem, refresh, tokenOf, useAssertion, userinfo } from '../harness/clients.ts'
+import { type Deployment, deploy, type Node, TWO_ON_REDIS } from '../harness/deployment.ts'
 import {
   allowWeb,
   authorize,
@@ -17,12 +16,12 @@ import {
   formAt,
   question,
   requestFor,
-  signIn,
   signOut,
   signOutForm,
   silentCode,
   submit,
-} from './user.ts'
+  webUser,
+} from '../harness/users.ts'
 
 const WRITES = 10_000
 const USERS = 8
@@ -46,17 +45,14 @@ const LIFETIMES = {
 let deployment: Deployment
 let redis: Redis
 beforeAll(async () => {
-  deployment = await deploy({ ...THREE_ON_REDIS, processes: 2 }, LIFETIMES)
-  redis = new Redis(deployment.redis?.url ?? '')
+  deployment = await deploy(TWO_ON_REDIS, { lifetimes: LIFETIMES })
+  redis = deployment.stores.operator()
 })
-afterAll(async () => {
-  await redis?.quit()
-  await deployment?.stop()
-})
+afterAll(() => deployment.stop())
 
 test(`Redis does not grow: ${WRITES} writes expire within two days`, async () => {
   const names = Array.from({ length: USERS }, (_, i) => `user${i}`)
-  for (const username of names) await deployment.directory.add({ username }, PASSWORD)
+  await deployment.addAccounts(names.map(username => ({ username })))
   await Promise.all(names.map(name => allowEverything(name)))
   await passTime(TWO_DAYS_SECONDS)
   const before = await entries()
@@ -71,12 +67,11 @@ test(`Redis does not grow: ${WRITES} writes expire within two days`, async () =>
 
   await passTime(TWO_DAYS_SECONDS)
   expect(sizes(await entries())).toEqual(sizes(before))
-  expect(deployment.faults() + deployment.unavailable()).toBe(0)
+  expect(deployment.counts()).toMatchObject({ faults: 0, unavailable: 0 })
 }, 120_000)
 
 async function allowEverything(username: string) {
-  const browser = await signIn(deployment, username)
-  await allowWeb(deployment.node(0), browser)
+  const browser = await webUser(deployment, username)
   await silentCode(deployment.node(0), browser)
 }
 
@@ -89,7 +84,7 @@ async function countWrites(): Promise<number> {
 /** Repeats the requests of a user and the user's clients, until Redis has executed `target` writes. */
 async function useUntil(username: string, target: number) {
   for (let turn = 0; (await countWrites()) < target; turn++) {
-    const browser = await signIn(deployment, username)
+    const browser = await signedIn(deployment, username)
     for (let visit = 0; visit < 10; visit++) {
       for (const step of STEPS) await step(deployment.node(visit), browser)
     }
@@ -113,8 +108,7 @@ const STEPS: ((node: Node, browser: Browser) => Promise<void>)[] = [
   },
   async function revoked(node, browser) {
     const { refresh: token } = await family(node, browser)
-    const form = { body: { token }, headers: basic('web', SECRET) }
-    await expected(200, send(node, '/api/oauth/revoke', form))
+    await expected(200, post(node, '/api/oauth/revoke', 'web', { token }))
     await expected(400, refresh(node, token))
   },
   async function redeemedTwice(node, browser) {
@@ -123,13 +117,8 @@ const STEPS: ((node: Node, browser: Browser) => Promise<void>)[] = [
     await expected(400, redeem(node, issued))
   },
   async function pushed(node, browser) {
-    const request = requestFor(node)
-    const url = new URL('/api/oauth/authorize', node.issuer)
-    const web = requestFor(node, { client_id: 'web' })
-    url.search = String(
-      new URLSearchParams({ client_id: 'web', request_uri: await push(node, web) }),
-    )
-    await expected(303, authorize(node, browser, { ...request, url }))
+    const request = await push(node, requestFor(node, { client_id: 'web' }))
+    await expected(303, authorize(node, browser, request))
   },
   async function abandoned(node) {
     const stranger = new Browser(node.issuer)

@@ -1,16 +1,17 @@
 // An attacker who reads all data of Redis, or all commands to it, must find no secret in any encoding.
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { Redis } from 'ioredis'
+import type { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { Browser } from '../../support/browser.ts'
-import { signAssertion } from '../../support/keyed.ts'
-import { credentials, fieldsOf } from '../../support/people.ts'
-import { ADA, PASSWORD, SECRET } from '../../support/usher.ts'
-import { basic, type Reply, send, sendAs } from '../../support/wire.ts'
-import { push, redeem, refresh, useAssertion, userinfo } from './clients.ts'
-import { type Deployment, deploy, THREE_ON_REDIS } from './deployment.ts'
-import { authorize, issuedBy, OFFLINE, requestFor } from './user.ts'
+import { Browser } from '../support/browser.ts'
+import { signAssertion } from '../support/keyed.ts'
+import { credentials, fieldsOf } from '../support/people.ts'
+import { ADA, PASSWORD, SECRET } from '../support/usher.ts'
+import { type Reply, sendAs } from '../support/wire.ts'
+import { post, push, redeem, refresh, useAssertion, userinfo } from '../harness/clients.ts'
+import { type Deployment, deploy, TWO_ON_REDIS } from '../harness/deployment.ts'
+import { first } from '../harness/stores.ts'
+import { ASK_WEB, authorize, issuedBy, requestFor } from '../harness/users.ts'
 
 const WRONG_PASSWORD = 'a wrong password of Ada'
 const NAMES = ['access_token', 'refresh_token', 'id_token']
@@ -23,9 +24,9 @@ let commands = ''
 const secrets = new Map<string, string>()
 
 beforeAll(async () => {
-  deployment = await deploy({ ...THREE_ON_REDIS, processes: 2 })
-  const url = deployment.redis?.url ?? ''
-  redis = new Redis(url)
+  deployment = await deploy(TWO_ON_REDIS)
+  const { url } = first(deployment.stores.servers)
+  redis = deployment.stores.operator()
   monitor = spawn('redis-cli', ['-u', url, 'MONITOR'], { stdio: ['ignore', 'pipe', 'inherit'] })
   process.once('exit', () => monitor.kill())
   monitor.stdout?.on('data', data => {
@@ -37,7 +38,6 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   monitor.kill()
-  await redis.quit()
   await deployment.stop()
 })
 
@@ -76,7 +76,7 @@ async function journey() {
   const { node, issuer } = deployment
   for (const value of [PASSWORD, WRONG_PASSWORD, SECRET, ADA.email, ADA.name]) keep('fact', value)
   const browser = new Browser(issuer)
-  const request = requestFor(node(0), { client_id: 'web', scope: OFFLINE, prompt: 'consent' })
+  const request = requestFor(node(0), ASK_WEB)
   for (const name of ['state', 'nonce', 'code_verifier'] as const) keep(name, request[name])
   await browser.open(request.url)
   keepPage(browser)
@@ -89,26 +89,22 @@ async function journey() {
   const issued = { code: browser.page.params.get('code') ?? '', request }
   keep('code', issued.code)
 
-  const first = keepTokens(await redeem(node(1), issued))
-  const second = keepTokens(await refresh(node(0), first))
-  keepTokens(await refresh(node(1), first))
+  const token = keepTokens(await redeem(node(1), issued))
+  const second = keepTokens(await refresh(node(0), token))
+  keepTokens(await refresh(node(1), token))
   const third = await refresh(node(0), second)
   keepTokens(third)
   await userinfo(node(1), String(third.json.access_token))
-  const body = { token: second }
-  await send(node(0), '/api/oauth/introspect', { body, headers: basic('web', SECRET) })
+  await post(node(0), '/api/oauth/introspect', 'web', { token: second })
 
-  const pushed = requestFor(node(0), { client_id: 'web' })
-  const request_uri = await push(node(0), pushed)
-  keep('request_uri', request_uri.split(':').at(-1))
-  const url = new URL('/api/oauth/authorize', issuer)
-  url.search = String(new URLSearchParams({ client_id: 'web', request_uri }))
-  keep('code', issuedBy(await authorize(node(1), browser, { ...pushed, url }), pushed).code)
+  const pushed = await push(node(0), requestFor(node(0), { client_id: 'web' }))
+  keep('request_uri', pushed.url.searchParams.get('request_uri')?.split(':').at(-1))
+  keep('code', issuedBy(await authorize(node(1), browser, pushed), pushed).code)
 
   const assertion = await signAssertion(issuer)
   keep('assertion', assertion)
   for (const i of [0, 1]) await useAssertion(node(i), assertion)
-  expect((await refresh(node(0), first)).status).toBe(400)
+  expect((await refresh(node(0), token)).status).toBe(400)
   for (const path of ['applications', 'sessions', 'password'])
     await sendAs(browser, node(0), `/account/${path}`)
   await browser.open('/api/oauth/logout')
