@@ -1,6 +1,7 @@
 // Plays the requests of requests.yaml on one side. Both sides play the same ones, with the same random numbers; each
 // sends the codes and tokens that it got itself.
 
+import { hash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parse } from 'yaml'
@@ -8,8 +9,21 @@ import { Browser } from '../support/browser.ts'
 import { CLIENTS, PASSWORD, SECRET } from '../support/usher.ts'
 import { basic, type WireOptions } from '../support/wire.ts'
 import { sortedLines } from './placeholders.ts'
-import type { Random } from './random.ts'
 import type { Side } from './side.ts'
+
+type Random = ReturnType<typeof createRandom>
+
+/** Returns functions that draw from one sequence of random numbers, which the seed repeats. */
+export function createRandom(seed: string) {
+  let drawn = 0
+  const draw = () => hash('sha256', `${seed} ${drawn++}`)
+  const share = () => Number.parseInt(draw().slice(0, 8), 16) / 2 ** 32
+  return {
+    pick: <T>(all: T[]) => all[Math.floor(share() * all.length)] as T,
+    chance: (of: number) => share() < of,
+    text: (length: number) => draw().slice(0, length),
+  }
+}
 
 type Text = string | string[]
 type Fields = Record<string, Text>

@@ -21,18 +21,12 @@ const ROOT = join(import.meta.dirname, '../..')
 const folder = mkdtempSync(join(tmpdir(), 'usher-compared-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-const compare = (...words: string[]) => run(['test/compare/run.ts', ...words, '--seed', '7'])
+const SHORT = ['--walks', '4', '--steps', '30', '--seed', '7']
+const compare = (other: string, store = 'sqlite') =>
+  run(['test/compare/run.ts', other, '--store', store, ...SHORT])
 
 test.each(['sqlite', 'redis'])('a checkout is like itself, on %s', async store => {
-  const { stdout, stderr, code } = await compare(
-    '.',
-    '--walks',
-    '4',
-    '--steps',
-    '30',
-    '--store',
-    store,
-  )
+  const { stdout, stderr, code } = await compare('.', store)
   expect(code, stdout + stderr).toBe(0)
   expect(stdout).toBe('No difference.\n')
 })
@@ -45,7 +39,7 @@ test('a checkout with another attribute of cookies differs', async () => {
     const source = readFileSync(file, 'utf8')
     writeFileSync(file, source.replaceAll("sameSite: 'lax'", "sameSite: 'strict'"))
   }
-  const { stdout, code } = await compare(folder, '--walks', '4', '--steps', '30')
+  const { stdout, code } = await compare(folder)
   expect(code).toBe(1)
   expect(stdout).toMatch(/The sides differ: walk \d, step \d+\. To repeat it:\n {2}npm run compare/)
   expect(stdout).toMatch(/^── .*samesite=strict/m)

@@ -8,9 +8,8 @@ import { hash } from '@node-rs/argon2'
 import { exitOnSignals } from '../support/program.ts'
 import { freePort } from '../support/service.ts'
 import { PASSWORD } from '../support/usher.ts'
-import { createActor, REQUESTS } from './actor.ts'
+import { createActor, createRandom, REQUESTS } from './actor.ts'
 import { createPlaceholders, sortedLines } from './placeholders.ts'
-import { createRandom } from './random.ts'
 import { type Exchange, type Side, startSide } from './side.ts'
 
 const { values, positionals } = parseArgs({
@@ -26,7 +25,7 @@ const { values, positionals } = parseArgs({
 })
 const [other = ''] = positionals
 if (!other) throw new Error('usage: npm run compare -- OTHER_CHECKOUT [--store redis] [--seed S]')
-const HERE = resolve(import.meta.dirname, '../..')
+const ROOTS = [resolve(import.meta.dirname, '../..'), resolve(other)]
 const walks = [...Array(Number(values.walks)).keys()]
 const FAILURES = 0.03
 /** A difference counts if every try of the walk has it: a lifetime may have ended, or a busy machine was too slow. */
@@ -41,24 +40,18 @@ interface Difference {
   texts: string[]
 }
 
-/** The number of responses by endpoint and status: a walk that is refused everywhere compares little. */
+/** The number of responses by request and status: a walk that is refused everywhere compares little. */
 const counts = new Map<string, number>()
 
-function count({ request, reply }: Exchange) {
-  const [, path = ''] = request.split(/[ ?\n]/)
-  const endpoint = path
-    .split('/')
-    .slice(0, 4)
-    .join('/')
-    .replace(/(interaction|authorize).*/, '$1')
-  const name = `${endpoint} ${reply.status}`
-  counts.set(name, (counts.get(name) ?? 0) + 1)
+function count(request: string, exchanges: Exchange[]) {
+  for (const { reply } of exchanges) {
+    const name = `${request}: ${reply.status}`
+    counts.set(name, (counts.get(name) ?? 0) + 1)
+  }
 }
 
-const usernames = (walk: number, tried: number) => [
-  `ada-${walk}-${tried}`,
-  `grace-${walk}-${tried}`,
-]
+const usernames = (walk: number, tried: number) =>
+  ['ada', 'grace'].map(name => `${name}-${walk}-${tried}`)
 const log = (text: string) => process.stderr.write(`${text}\n`)
 
 /** Plays a walk on both sides, up to the first difference. */
@@ -78,19 +71,16 @@ async function play(sides: Side[], walk: number, tried: number): Promise<Differe
     const played = actors.map(actor => actor.play(row, createRandom(seed)))
     const ends = await Promise.allSettled(played)
     if (failure) await Promise.all(sides.map(side => side.recover()))
-    sides[0]?.exchanges.forEach(count)
+    count(row.name, sides[0]?.exchanges ?? [])
     const texts = sides.map((side, i) => {
       const replies = side.exchanges.splice(0).map(one => placeholders[i]?.exchange(one))
       const end = ends[i]?.status === 'rejected' ? `the browser: ${ends[i].reason}` : ''
       return [...replies, end].join('\n')
     })
     const requests = texts[0]?.split('\n').filter(line => /^([A-Z]+ \/|→ )/.test(line)) ?? []
-    story.push(
-      `${step}: ${row.name}${failure ? `, while the store is ${failure}` : ''}`,
-      ...requests,
-    )
-    const place = `walk ${walk}, step ${step}`
-    if (texts[0] !== texts[1]) return { place, story, texts }
+    const during = failure ? `, while the store is ${failure}` : ''
+    story.push(`${step}: ${row.name}${during}`, ...requests)
+    if (texts[0] !== texts[1]) return { place: `walk ${walk}, step ${step}`, story, texts }
   }
   const texts = await logsOf(sides, logged)
   // A failure of the store is logged at any time.
@@ -138,7 +128,7 @@ async function differenceIn(sides: Side[], walk: number): Promise<Difference | u
   for (let tried = 0; tried < TRIES; tried++) {
     const found = await play(sides, walk, tried)
     if (!found || (difference && found.place !== difference.place)) return undefined
-    log(`try ${tried + 1}, ${found.place}: ${differingLines(found).join(' | ')}`)
+    log(`try ${tried + 1}, ${found.place}: ${firstIn(found).lines.join(' | ')}`)
     difference = found
   }
   return difference
@@ -154,26 +144,26 @@ async function compare(sides: Side[]): Promise<Difference | undefined> {
   return compareCommands(sides)
 }
 
-/** The first lines that differ. */
-function differingLines({ texts }: Difference) {
+/** The first line that differs: its index, and the line of each side. */
+function firstIn({ texts }: Difference) {
   const sides = texts.map(text => text.split('\n'))
   const at = sides[0]?.findIndex((line, i) => line !== sides[1]?.[i]) ?? 0
-  return sides.map(lines => String(lines[at]).slice(0, 200))
+  return { at, lines: sides.map(lines => String(lines[at])) }
 }
 
 /** Prints the walk, and both responses from the request that differs. */
-function show({ place, story, texts }: Difference) {
-  const walk = /walk (\d+)/.exec(place)?.[1]
+function show(difference: Difference) {
+  const { place, story, texts } = difference
+  const [, walk] = /walk (\d+)/.exec(place) ?? []
   const only = walk === undefined ? '' : ` --walks ${Number(walk) + 1} --only ${walk}`
   console.log(`${story.join('\n')}\n\nThe sides differ: ${place}. To repeat it:`)
   console.log(`  npm run compare -- ${other} --store ${values.store} --seed ${values.seed}${only}`)
-  const sides = texts.map(text => text.split('\n'))
-  const at = sides[0]?.findIndex((line, i) => line !== sides[1]?.[i]) ?? 0
-  for (const [i, name] of [HERE, resolve(other)].entries()) {
-    const before = sides[i]?.slice(0, at).findLastIndex(line => /^[A-Z]+ \//.test(line)) ?? 0
-    console.log(
-      `\n── ${name}: ${sides[i]?.[at]}\n${sides[i]?.slice(Math.max(0, before), at + 15).join('\n')}`,
-    )
+  const { at, lines } = firstIn(difference)
+  for (const [i, text] of texts.entries()) {
+    const all = text.split('\n')
+    const request = all.slice(0, at).findLastIndex(line => /^[A-Z]+ \//.test(line))
+    const around = all.slice(Math.max(0, request), at + 15)
+    console.log(`\n── ${ROOTS[i]}: ${lines[i]}\n${around.join('\n')}`)
   }
 }
 
@@ -184,19 +174,15 @@ const names = walks.flatMap(walk =>
   [...Array(TRIES).keys()].flatMap(tried => usernames(walk, tried)),
 )
 const accounts = names.map((username, i) => {
-  const profile = {
-    username,
-    name: username,
-    email: `${username}@example.org`,
-    email_verified: true,
-  }
-  return JSON.stringify({ ...profile, id: `usr_${String(i).padStart(26, '0')}`, password_hash })
+  const id = `usr_${String(i).padStart(26, '0')}`
+  const email = `${username}@example.org`
+  const profile = { id, username, name: username, email, email_verified: true }
+  return JSON.stringify({ ...profile, password_hash })
 })
 const issuer = `http://localhost:${await freePort()}`
-log(`seed ${values.seed}, ${values.store}: ${HERE} and ${resolve(other)}`)
-const roots = [HERE, resolve(other)]
+log(`seed ${values.seed}, ${values.store}: ${ROOTS.join(' and ')}`)
 const sides = await Promise.all(
-  roots.map(root => startSide(root, issuer, values.store, accounts.join('\n'))),
+  ROOTS.map(root => startSide(root, issuer, values.store, accounts.join('\n'))),
 )
 try {
   const difference = await compare(sides)

@@ -5,9 +5,11 @@ import { Redis } from 'ioredis'
 import { type Link, startLink } from '../support/link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import {
+  AT_ONCE,
   freePorts,
   type RedisGroup,
   startCluster,
+  startReplica,
   startSentinels,
   untilInfo,
 } from '../support/redis-together.ts'
@@ -124,16 +126,12 @@ function together({ url, servers, sentinels, stop }: RedisGroup): Made {
 
 /** Starts one primary and two replicas. Usher and each replica have a link to the primary. */
 async function replicas(): Promise<Made> {
-  const [port, ...others] = await freePorts(3)
-  const primary = await startRedis({ port, settings: ['--repl-diskless-sync-delay', '0'] })
-  const links = [await startLink(portOf(primary))]
-  const servers = [primary]
-  for (const port of others) {
-    const link = await startLink(portOf(primary))
-    const settings = ['--replicaof', '127.0.0.1', String(link.port)]
-    links.push(link)
-    servers.push(await startRedis({ port, settings }))
-  }
+  const [port = 0] = await freePorts(1)
+  const primary = await startRedis({ port, settings: AT_ONCE })
+  const link = await startLink(port)
+  const one = await startReplica(port)
+  const other = await startReplica(port)
   await untilInfo(primary.url, 'replication', /(slave\d:.*state=online.*\s+){2}/)
-  return { urls: [first(links).url], servers, links }
+  const servers = [primary, one.replica, other.replica]
+  return { urls: [link.url], servers, links: [link, one.link, other.link] }
 }

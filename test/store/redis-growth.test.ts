@@ -3,10 +3,6 @@
 
 import type { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { Browser } from '../support/browser.ts'
-import { signAssertion } from '../support/keyed.ts'
-import { removalOf, signedIn } from '../support/people.ts'
-import type { Reply } from '../support/wire.ts'
 import { post, push, redeem, refresh, tokenOf, useAssertion, userinfo } from '../harness/clients.ts'
 import { type Deployment, deploy, type Node, TWO_ON_REDIS } from '../harness/deployment.ts'
 import {
@@ -22,6 +18,10 @@ import {
   submit,
   webUser,
 } from '../harness/users.ts'
+import { Browser } from '../support/browser.ts'
+import { signAssertion } from '../support/keyed.ts'
+import { removalOf, signedIn } from '../support/people.ts'
+import type { Reply } from '../support/wire.ts'
 
 const WRITES = 10_000
 const USERS = 8

@@ -1,6 +1,7 @@
 // Checks the ledger against the responses of the nodes after the recovery. Every token is used. Every revoked
 // token, ended session and withdrawn consent is tried at every node.
 
+import pLimit from 'p-limit'
 import { authorizationRequest } from '../../support/journey.ts'
 import { copyOf } from '../../support/people.ts'
 import { type Reply, send, sendAs } from '../../support/wire.ts'
@@ -52,11 +53,7 @@ export async function check(ledger: Ledger, deployment: Deployment, keys: string
 }
 
 async function each<T>(list: T[], act: (item: T) => Promise<void>) {
-  const waiting = list.toReversed()
-  const next = async () => {
-    for (let item = waiting.pop(); item !== undefined; item = waiting.pop()) await act(item)
-  }
-  await Promise.all(Array.from({ length: CONCURRENCY }, next))
+  await pLimit(CONCURRENCY).map(list, act)
 }
 
 class Checker {

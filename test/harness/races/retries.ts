@@ -173,21 +173,8 @@ const hungProcess: Race = {
   },
 }
 
-const doubleSubmit: Race = {
-  artefact: 'refresh, sent twice',
-  proves: 'a refresh can be retried',
-  winners: 'one',
-  losers: /^200$/,
-  async play({ node, ada, turn }, _n, round) {
-    const { refresh: token } = await family(node(turn), ada)
-    const replies = await atOnce(2, i => refresh(node(i), token))
-    round.losers = replies.map(word)
-    await recover(round, [node(turn), node(turn + 1)], token, replies)
-  },
-}
-
 async function untilReady({ isReadyWithin }: Deployment) {
   if (!(await isReadyWithin(READY_TIMEOUT_MS))) throw new Error('a process is not ready')
 }
 
-export const RETRIES = [lostAnswer, lostReply, hungRedis, hungProcess, doubleSubmit]
+export const RETRIES = [lostAnswer, lostReply, hungRedis, hungProcess]

@@ -1,19 +1,13 @@
 // Measures how long users wait who all sign in at the same moment, and a request of an application meanwhile.
 
 import { setTimeout } from 'node:timers/promises'
+import pLimit from 'p-limit'
 import { PASSWORD } from '../../support/usher.ts'
 import { quantile } from '../bench/statistics.ts'
 import { userinfo } from '../clients.ts'
 import { type Deployment, deploy, type Shape } from '../deployment.ts'
 import { families } from '../users.ts'
-import {
-  attempt,
-  newAddress,
-  openSignInPage,
-  PROXY,
-  type SignInPage,
-  watched,
-} from './sign-in-page.ts'
+import { attempt, newAddress, openSignInPage, PROXY, watched } from './sign-in-page.ts'
 
 /** Users sign in from several browsers, where there are more browsers. */
 const ACCOUNTS = 200
@@ -41,7 +35,8 @@ export async function measureMorning(
     const names = Array.from({ length: ACCOUNTS }, (_, i) => `user${i}`)
     await deployment.addAccounts(names.map(username => ({ username })))
     const [tokens] = await families(deployment, 1)
-    const pages = await openPages(deployment, browsers)
+    const open = () => openSignInPage(deployment)
+    const pages = await pLimit(PAGES_AT_ONCE).map(Array(browsers).fill(0), open)
     const started = performance.now()
     const signIns = pages.map(async (page, i) => {
       const name = names[i % names.length] ?? ''
@@ -62,15 +57,6 @@ export async function measureMorning(
   } finally {
     await deployment.stop()
   }
-}
-
-async function openPages(deployment: Deployment, count: number): Promise<SignInPage[]> {
-  const pages: SignInPage[] = []
-  const open = async () => {
-    while (pages.length < count) pages.push(await openSignInPage(deployment))
-  }
-  await Promise.all(Array.from({ length: PAGES_AT_ONCE }, open))
-  return pages.slice(0, count)
 }
 
 /** Requests UserInfo until `ended` has resolved. Returns the durations in milliseconds. */
