@@ -2,7 +2,7 @@
 // exits with 1 if something does not hold.
 
 import { parseArgs } from 'node:util'
-import { exitOnSignals, tableHead, tableRow } from '../support/program.ts'
+import { exitOnSignals, isChosen, tableHead, tableRow } from '../support/program.ts'
 import type { Experiment, Options, Row } from './experiment.ts'
 import { FAULTS } from './faults/experiments.ts'
 import { OPERATION } from './operation/experiments.ts'
@@ -38,12 +38,9 @@ for (const number of [options.rounds ?? 1, ...options.seconds]) {
 
 exitOnSignals()
 
-const words = values.only.split(',').filter(Boolean)
-const isChosen = ({ name }: Experiment) =>
-  !words.length || words.some(word => new RegExp(`(^|\\W)${word}($|\\W)`).test(name))
 let titles = ''
 let isFine = true
-for (const experiment of experiments.filter(isChosen)) {
+for (const experiment of experiments.filter(({ name }) => isChosen(values.only, name))) {
   printTitles(experiment.titles)
   for (const row of await rowsOf(experiment)) print(row)
 }

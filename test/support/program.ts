@@ -6,6 +6,13 @@ export function exitOnSignals(): void {
     process.once(signal, () => process.exit(130))
 }
 
+/** Whether `--only` has words of this name. It has names with commas between them; empty: all. */
+export function isChosen(only: string, name: string): boolean {
+  const names = only.split(',').filter(Boolean)
+  const words = ` ${name.replaceAll(',', '')} `
+  return !names.length || names.some(part => words.includes(` ${part} `))
+}
+
 type Cell = string | number
 
 /** A row of a Markdown table. */
