@@ -2,20 +2,20 @@
 // of discovery needs a row here.
 
 import { decodeJwt, decodeProtectedHeader } from 'jose'
-import { expect } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { read } from '../support/config-folder.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import {
   authorizationRequest,
   authorize,
   post,
   redeem,
-  signInAndAllow,
   tokens,
   userinfo,
 } from '../support/journey.ts'
 import { ALGORITHMS, assertion, dpopProof, PUBLIC_JWKS, requestObject } from '../support/signers.ts'
-import { ADA, CLIENTS, startUsher, type Usher, type UsherOptions } from '../support/usher.ts'
+import { ADA, CLIENTS, startUsher, WEB } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const BACKCHANNEL = {
@@ -32,38 +32,88 @@ const KEYED = {
   jwks: PUBLIC_JWKS,
 }
 
+const MODES = [
+  'query',
+  'form_post',
+  'jwt',
+  'query.jwt',
+  'form_post.jwt',
+  'fragment',
+  'fragment.jwt',
+  'web_message',
+]
+type Own = { client_id: string; redirect_uri: string }
+
+/** Values that a client chooses: all existing ones, the metadata for it, and whether the client gets it. */
+const CHOSEN: Record<
+  string,
+  [all: string[], metadata: (value: string) => object, works: (own: Own, value: string) => unknown]
+> = {
+  response_modes_supported: [
+    MODES,
+    mode => ({ response_modes: [mode] }),
+    (own, response_mode) => isTaken({ ...own, response_mode }),
+  ],
+  id_token_signing_alg_values_supported: [
+    ALGORITHMS,
+    alg => ({ id_token_signed_response_alg: alg }),
+    async (own, alg) => isSignedBy((await tokensOf(own)).id_token, alg),
+  ],
+  userinfo_signing_alg_values_supported: [
+    ALGORITHMS,
+    alg => ({ userinfo_signed_response_alg: alg }),
+    async (own, alg) => isSignedBy(await textOfUserinfo(own), alg),
+  ],
+  authorization_signing_alg_values_supported: [
+    ALGORITHMS,
+    alg => ({ authorization_signed_response_alg: alg, response_modes: ['query', 'jwt'] }),
+    async (own, alg) => {
+      const { params } = await browser.open(
+        authorizationRequest(usher, { ...own, prompt: 'none', response_mode: 'jwt' }).url,
+      )
+      return isSignedBy(params.get('response'), alg)
+    },
+  ],
+  subject_types_supported: [
+    ['public', 'pairwise'],
+    subject_type => ({ subject_type }),
+    async own => /^usr_/.test(String(decodeJwt((await tokensOf(own)).id_token).sub)),
+  ],
+}
+const isSignedBy = (jwt: unknown, alg: string) => decodeProtectedHeader(String(jwt)).alg === alg
+const tokensOf = (own: Own) => tokens(usher, { ...own, browser, scope: 'openid' })
+
+/** A client for each value that the configuration accepts, by the key of discovery and the value. */
+const own = new Map<string, string>()
+async function clientsOfValues(): Promise<Record<string, object>> {
+  const clients: Record<string, object> = {}
+  for (const [key, [all, metadata]] of Object.entries(CHOSEN)) {
+    for (const [i, value] of all.entries()) {
+      const client_id = `${key.replaceAll('_', '-')}-${i}`
+      const file = { ...CLIENTS.first, client_id, redirect_uris: [WEB], ...metadata(value) }
+      const { findings } = await read({ 'clients/own.yaml': file })
+      if (findings.length) continue
+      clients[client_id] = file
+      own.set(`${key} ${value}`, client_id)
+    }
+  }
+  return clients
+}
+
 let browser: Browser
 let metadata: Record<string, unknown>
-const test = usherTest(() => {
+const test = usherTest(async () => {
   const web = { ...CLIENTS.web, ...BACKCHANNEL, require_auth_time: true }
-  const ps256 = { ...CLIENTS.spa, client_id: 'ps256', id_token_signed_response_alg: 'PS256' }
-  return { clients: { ...CLIENTS, web, ps256, keyed: KEYED } }
+  return { clients: { ...(await clientsOfValues()), ...CLIENTS, web, keyed: KEYED } }
 })
 test.beforeAll(async () => {
   metadata = (await send(usher, '/.well-known/openid-configuration')).json
   browser = (await tokens(usher)).browser
 })
 
-/** Starts an Usher with this metadata for the client `web`. False if the configuration refuses it. */
-async function wouldWork(
-  extra: object,
-  works: (usher: Usher) => Promise<boolean>,
-  options: UsherOptions = {},
-): Promise<boolean> {
-  const clients = { ...CLIENTS, web: { ...CLIENTS.web, ...extra } }
-  const other = await startUsher({ clients, ...options }).catch(() => undefined)
-  if (!other) return false
-  try {
-    await other.addAccount(ADA)
-    return await works(other)
-  } finally {
-    await other.close()
-  }
-}
-
 /** Whether the request leads to the sign-in page, and not to an error. */
-async function isTaken(params: Record<string, string>, at = usher): Promise<boolean> {
-  const { location } = await send(at, authorizationRequest(at, params).url)
+async function isTaken(params: Record<string, string>): Promise<boolean> {
+  const { location } = await send(usher, authorizationRequest(usher, params).url)
   return location?.pathname.startsWith('/interaction/') ?? false
 }
 
@@ -88,16 +138,6 @@ const METHODS: Record<string, () => Promise<boolean>> = {
   client_secret_post: () => isKnown('post'),
   private_key_jwt: () => asserted('ES256'),
   client_secret_jwt: () => asserted('HS256'),
-}
-
-const signedBy = (jwt: unknown, alg: string) => decodeProtectedHeader(String(jwt)).alg === alg
-
-async function hasAnswer(alg: string, at: Usher): Promise<boolean> {
-  const asked = authorizationRequest(at, { response_mode: 'jwt' })
-  const fresh = new Browser(at.issuer)
-  await fresh.open(asked.url)
-  const { params } = await signInAndAllow(fresh, 'ada')
-  return signedBy(params.get('response'), alg)
 }
 
 async function isBound(alg: string): Promise<boolean> {
@@ -140,21 +180,6 @@ async function isLanguage(ui_locales: string): Promise<boolean> {
   return html.querySelector('html')?.getAttribute('lang') === ui_locales
 }
 
-const isSubject = (subject_type: string) =>
-  subject_type === 'public'
-    ? wouldWork({}, async at => /^usr_/.test(String(decodeJwt((await tokens(at)).id_token).sub)))
-    : wouldWork({ subject_type }, async () => true)
-
-const MODES = [
-  'query',
-  'form_post',
-  'jwt',
-  'query.jwt',
-  'form_post.jwt',
-  'fragment',
-  'fragment.jwt',
-  'web_message',
-]
 const GRANTS = ['authorization_code', 'refresh_token', 'client_credentials', 'password', 'implicit']
 const URNS = ['device_code', 'token-exchange', 'jwt-bearer', 'saml2-bearer']
 
@@ -162,7 +187,6 @@ const URNS = ['device_code', 'token-exchange', 'jwt-bearer', 'saml2-bearer']
 // biome-ignore format: a table
 const LISTS: Record<string, [all: string[], works: (value: string) => Promise<boolean>]> = {
   response_types_supported: [['code', 'token', 'id_token', 'none', 'code id_token', 'code token', 'id_token token', 'code id_token token'], response_type => isTaken({ response_type })],
-  response_modes_supported: [MODES, response_mode => wouldWork({ response_modes: [response_mode] }, at => isTaken({ response_mode }, at))],
   code_challenge_methods_supported: [['S256', 'plain', 'S512'], code_challenge_method => isTaken({ code_challenge_method })],
   scopes_supported: [['address', 'phone', 'groups'], isGranted],
   grant_types_supported: [[...GRANTS, ...URNS.map(name => `urn:ietf:params:oauth:grant-type:${name}`), 'urn:openid:params:grant-type:ciba'], isGrantType],
@@ -170,34 +194,27 @@ const LISTS: Record<string, [all: string[], works: (value: string) => Promise<bo
   token_endpoint_auth_signing_alg_values_supported: [ALGORITHMS, asserted],
   request_object_signing_alg_values_supported: [ALGORITHMS, async alg => isTaken({ client_id: 'keyed', redirect_uri: 'https://keyed.example.org/callback', request: await requestObject(alg, 'keyed', usher.issuer) })],
   dpop_signing_alg_values_supported: [ALGORITHMS, isBound],
-  id_token_signing_alg_values_supported: [ALGORITHMS, alg => wouldWork({ id_token_signed_response_alg: alg }, async at => signedBy((await tokens(at)).id_token, alg))],
-  userinfo_signing_alg_values_supported: [ALGORITHMS, alg => wouldWork({ userinfo_signed_response_alg: alg }, async at => signedBy(await textOfUserinfo(at), alg))],
-  authorization_signing_alg_values_supported: [ALGORITHMS, alg => wouldWork({ authorization_signed_response_alg: alg, response_modes: ['query', 'jwt'] }, at => hasAnswer(alg, at))],
-  subject_types_supported: [['public', 'pairwise'], isSubject],
   acr_values_supported: [['1', '2', 'urn:mace:incommon:iap:silver', 'phr', 'phrh'], isReached],
   prompt_values_supported: [['none', 'login', 'consent', 'select_account', 'create', 'admin'], isPrompt],
   ui_locales_supported: [['sv', 'it', 'nl', 'zh'], isLanguage],
 }
 
-async function textOfUserinfo(at: Usher): Promise<string> {
-  const { access_token } = await tokens(at)
+async function textOfUserinfo(client: Own): Promise<string> {
+  const { access_token } = await tokensOf(client)
   const headers = { authorization: `Bearer ${access_token}` }
-  return (await send(at, '/api/oauth/userinfo', { headers })).text
+  return (await send(usher, '/api/oauth/userinfo', { headers })).text
 }
 
-const isNotified = () =>
-  wouldWork(BACKCHANNEL, async at => 'sid' in decodeJwt((await tokens(at)).id_token))
+const isNotified = async () => 'sid' in decodeJwt((await tokens(usher, { browser })).id_token)
 const CLAIMS = JSON.stringify({ id_token: { name: { essential: true } } })
 
 const SWITCHES: Record<string, () => Promise<boolean>> = {
-  claims_parameter_supported: () =>
-    wouldWork(
-      {},
-      async at => 'name' in decodeJwt((await tokens(at, { claims: CLAIMS })).id_token),
-      {
-        usher: { id_token: { claims: 'minimal' } },
-      },
-    ),
+  async claims_parameter_supported() {
+    const minimal = await startUsher({ usher: { id_token: { claims: 'minimal' } } })
+    onTestFinished(() => minimal.close())
+    await minimal.addAccount(ADA)
+    return 'name' in decodeJwt((await tokens(minimal, { claims: CLAIMS })).id_token)
+  },
   request_parameter_supported: async () =>
     isTaken({ client_id: 'keyed', request: await requestObject('ES256', 'keyed', usher.issuer) }),
   request_uri_parameter_supported: () =>
@@ -220,6 +237,18 @@ test.each(Object.entries(LISTS))(
   },
 )
 
+test.each(Object.entries(CHOSEN))(
+  'exactly the advertised values of %s work for a client that chooses them',
+  async (key, [all, , works]) => {
+    const working: string[] = []
+    for (const value of all) {
+      const client_id = own.get(`${key} ${value}`)
+      if (client_id && (await works({ client_id, redirect_uri: WEB }, value))) working.push(value)
+    }
+    expect(working.toSorted()).toEqual((metadata[key] as string[]).toSorted())
+  },
+)
+
 test.each(Object.entries(SWITCHES))('%s is true', async (key, works) => {
   expect(await works()).toBe(metadata[key] ?? false)
 })
@@ -237,7 +266,8 @@ test('exactly the claims of claims_supported are returned', async () => {
 test('every key of discovery is tested here, or is a URL', () => {
   // discovery.test.ts checks the URLs. There is one type of claim.
   const ELSEWHERE = /^issuer$|_endpoint$|^jwks_uri$|^claim_types_supported$|^op_(policy|tos)_uri$/
-  const walked = new Set([...Object.keys(LISTS), ...Object.keys(SWITCHES), 'claims_supported'])
+  const lists = Object.keys({ ...LISTS, ...CHOSEN })
+  const walked = new Set([...lists, ...Object.keys(SWITCHES), 'claims_supported'])
   const unknown = Object.keys(metadata).filter(key => !walked.has(key) && !ELSEWHERE.test(key))
   expect(unknown).toEqual([])
 })

@@ -1,16 +1,16 @@
 // limits.anonymous: each network has a limit for requests that anonymous clients have stored, and one
 // network cannot use up the limit of another.
 
-import { expect, vi } from 'vitest'
+import { expect, onTestFinished, vi } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest, authorize } from '../support/journey.ts'
+import { authorizationRequest, authorize, codeForm, pushedUrl } from '../support/journey.ts'
 import { credentials, fieldsOf, send as sendPage, signedIn } from '../support/people.ts'
 import { createProver } from '../support/proofs.ts'
 import { CLIENTS, SECRET, startUsher } from '../support/usher.ts'
 import { basic, send, sendAs, type WireOptions } from '../support/wire.ts'
 
-const MOST = 20
+const MOST = 8
 const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
 const TV = {
   client_id: 'tv',
@@ -45,6 +45,13 @@ const from = (address: string) => ({ 'x-forwarded-for': address })
 const SPA = { client_id: 'spa', redirect_uri: 'https://spa.example.org/callback' }
 const parametersOf = (params = {}) => [...authorizationRequest(usher, params).url.searchParams]
 const PAR = '/api/oauth/par'
+
+/** Uses up the limit of a network, which is still whole. */
+async function useUp(address: string) {
+  const ask = () => send(usher, '/api/oauth/logout', { headers: from(address) })
+  for (let i = 0; i < MOST; i++) expect((await ask()).status).toBe(200)
+  expect((await ask()).status).toBe(429)
+}
 
 /** The kinds of requests that write to the store, from an IP address. */
 const WRITES: Record<string, (address: string) => ReturnType<typeof send>> = {
@@ -101,9 +108,7 @@ test('requests of a signed-in browser do not count for its network, and have a h
   const { url } = authorizationRequest(usher, { prompt: 'none' })
   const ask = () => sendAs(browser, usher, url, { headers: from('203.0.113.7') })
   for (let i = 0; i <= MOST; i++) expect((await ask()).status).toBe(303)
-  const stranger = () => send(usher, '/api/oauth/logout', { headers: from('203.0.113.7') })
-  for (let i = 0; i < MOST; i++) expect((await stranger()).status).toBe(200)
-  expect((await stranger()).status).toBe(429)
+  await useUp('203.0.113.7')
   for (let i = MOST + 1; i < 4 * MOST; i++) expect((await ask()).status).toBe(303)
   // The limit is one of the account, in all of its networks.
   const elsewhere = { headers: from('198.51.100.7') }
@@ -160,11 +165,7 @@ test('links, forms, silent frames and scripts of client libraries are not refuse
   const script = { ...fetched('cors', 'empty'), origin: 'https://spa.example.org' }
   const pushed = await ask(PAR, script, push)
   expect(pushed.status).toBe(201)
-  const query = { client_id: 'spa', request_uri: String(pushed.json.request_uri) }
-  const framed = await ask(
-    `/api/oauth/authorize?${new URLSearchParams(query)}`,
-    fetched('navigate', 'iframe'),
-  )
+  const framed = await ask(pushedUrl(usher, 'spa', pushed), fetched('navigate', 'iframe'))
   expect(framed.location?.searchParams.get('error')).toBe('login_required')
   // A silent request shows no page and stores nothing: it does not count.
   for (let i = 0; i <= MOST; i++) {
@@ -174,10 +175,9 @@ test('links, forms, silent frames and scripts of client libraries are not refuse
 })
 
 test('a pushed request that shows a page is refused in a frame', async () => {
-  const { json } = await send(usher, PAR, { body: parametersOf(SPA), headers: from('203.0.118.7') })
-  const query = new URLSearchParams({ client_id: 'spa', request_uri: String(json.request_uri) })
+  const pushed = await send(usher, PAR, { body: parametersOf(SPA), headers: from('203.0.118.7') })
   const headers = { ...from('203.0.118.7'), ...fetched('navigate', 'iframe') }
-  const { location } = await send(usher, `/api/oauth/authorize?${query}`, { headers })
+  const { location } = await send(usher, pushedUrl(usher, 'spa', pushed), { headers })
   expect(location?.searchParams.get('error_description')).toBe('prompt must be none in a frame')
 })
 
@@ -185,17 +185,13 @@ test('requests of an authenticated client are neither limited nor counted', asyn
   const headers = { ...from('203.0.114.7'), ...basic('web', SECRET) }
   const push = () => send(usher, PAR, { headers, body: parametersOf() })
   for (let i = 0; i <= MOST; i++) expect((await push()).status).toBe(201)
-  const stranger = () => send(usher, '/api/oauth/logout', { headers: from('203.0.114.7') })
-  for (let i = 0; i < MOST; i++) expect((await stranger()).status).toBe(200)
-  expect((await stranger()).status).toBe(429)
+  await useUp('203.0.114.7')
   expect((await push()).status).toBe(201)
 })
 
 test('a client that sends its secret in the body is not refused with its network', async () => {
   const address = '203.0.119.7'
-  const stranger = () => send(usher, '/api/oauth/logout', { headers: from(address) })
-  for (let i = 0; i < MOST; i++) expect((await stranger()).status).toBe(200)
-  expect((await stranger()).status).toBe(429)
+  await useUp(address)
   const redirect_uri = 'https://post.example.org/callback'
   const parameters = Object.fromEntries(parametersOf({ client_id: 'post', redirect_uri }))
   const push = () =>
@@ -210,8 +206,7 @@ test('DPoP proofs of a public client count for its user', async () => {
   const prover = await createProver()
   const parameters = { ...SPA, scope: 'openid' }
   const { code, request } = await authorize(usher, parameters)
-  const { code_verifier } = request
-  const form = { grant_type: 'authorization_code', code, code_verifier, ...SPA }
+  const form = { ...codeForm(code, request), client_id: 'spa' }
   const url = (path: string) => `${usher.issuer}/api/oauth/${path}`
   const { json } = await send(usher, '/api/oauth/token', {
     headers: { dpop: await prover.prove('POST', url('token')) },
@@ -274,77 +269,57 @@ test('a successful sign-in does not count for its network', async () => {
   for (let i = 0; i <= MOST; i++) {
     expect((await signIn(address, credentials(), i)).status).toBe(200)
   }
-  const stranger = () => send(usher, '/api/oauth/logout', { headers: from(address) })
-  for (let i = 0; i < MOST; i++) expect((await stranger()).status).toBe(200)
+  await useUp(address)
 })
 
-test('when the budget is used up, the network that used most is refused first', async () => {
-  const small = await startUsher({
-    usher: { proxy: ['127.0.0.1'], limits: { anonymous: 10_000, anonymous_megabytes: 1 } },
-  })
-  const ask = async (address: string, state = '') => {
-    const { url } = authorizationRequest(small, { state })
+/** Starts an Usher with a budget of one megabyte. */
+async function startSmall(more: object = {}) {
+  const limits = { anonymous: 10_000, anonymous_megabytes: 1 }
+  const small = await startUsher({ usher: { proxy: ['127.0.0.1'], limits, ...more } })
+  onTestFinished(() => small.close())
+  /** Stores a request with a state of this length. Returns the status. */
+  return async (address: string, length: number) => {
+    const { url } = authorizationRequest(small, { state: 'x'.repeat(length) })
     return (await send(small, url, { headers: from(address) })).status
   }
+}
+
+/** Stores requests until one is refused. Returns how many were stored. */
+async function fill(ask: () => Promise<number>): Promise<number> {
   let stored = 0
-  while (stored < 1000 && (await ask('203.0.113.7', 'x'.repeat(1000))) === 303) stored++
+  while (stored < 1000 && (await ask()) === 303) stored++
+  return stored
+}
+
+test('when the budget is used up, the network that used most is refused first', async () => {
+  const ask = await startSmall()
+  const stored = await fill(() => ask('203.0.113.7', 1000))
   expect(stored).toBeGreaterThan(50)
   expect(stored).toBeLessThan(600)
-  expect(await ask('198.51.100.1')).toBe(303)
-  expect(await ask('203.0.113.8')).toBe(429)
-  expect(await ask('198.51.100.2')).toBe(303)
-  await small.close()
+  expect(await ask('198.51.100.1', 0)).toBe(303)
+  expect(await ask('203.0.113.8', 0)).toBe(429)
+  expect(await ask('198.51.100.2', 0)).toBe(303)
 })
 
 test('further networks share what is left of the budget', async () => {
-  const small = await startUsher({
-    usher: { proxy: ['127.0.0.1'], limits: { anonymous: 10_000, anonymous_megabytes: 1 } },
-  })
-  async function fill(address: string) {
-    const { url } = authorizationRequest(small, { state: 'x'.repeat(4000) })
-    let stored = 0
-    while (stored < 1000 && (await send(small, url, { headers: from(address) })).status === 303) {
-      stored++
-    }
-    return stored
-  }
-  const [first = 0, ...others] = [
-    await fill('203.0.113.7'),
-    await fill('198.51.100.7'),
-    await fill('192.0.2.7'),
-    await fill('192.0.3.7'),
-  ]
+  const ask = await startSmall()
+  const first = await fill(() => ask('203.0.113.7', 4000))
   expect(first).toBeGreaterThan(50)
   // Each network has its equal share of the budget: a half, a third, a quarter.
-  for (const [i, stored] of others.entries()) {
+  for (const [i, address] of ['198.51.100.7', '192.0.2.7', '192.0.3.7'].entries()) {
+    const stored = await fill(() => ask(address, 4000))
     expect(stored).toBeGreaterThan(first / (i + 2) - 2)
     expect(stored).toBeLessThan(first / (i + 2) + 2)
   }
-  await small.close()
 })
 
 test('a request uses the budget for as long as a pushed request is stored', async () => {
-  const small = await startUsher({
-    usher: {
-      proxy: ['127.0.0.1'],
-      limits: { anonymous: 10_000, anonymous_megabytes: 1 },
-      lifetimes: { interaction: '10 min' },
-    },
-  })
-  const ask = async () => {
-    const { url } = authorizationRequest(small, { state: 'x'.repeat(1000) })
-    return (await send(small, url, { headers: from('203.0.113.7') })).status
-  }
-  const after = (minutes: number) => {
-    begun += minutes * 60_000
-  }
-  let stored = 0
-  while (stored < 1000 && (await ask()) === 303) stored++
-  after(20)
-  expect(await ask()).toBe(429)
-  after(22)
-  expect(await ask()).toBe(303)
-  await small.close()
+  const ask = await startSmall({ lifetimes: { interaction: '10 min' } })
+  await fill(() => ask('203.0.113.7', 1000))
+  begun += 20 * 60_000
+  expect(await ask('203.0.113.7', 1000)).toBe(429)
+  begun += 22 * 60_000
+  expect(await ask('203.0.113.7', 1000)).toBe(303)
 })
 
 const LONG = 7000
@@ -376,17 +351,14 @@ test('pushed parameters use the budget each time they are stored', async () => {
     },
   })
   const { searchParams } = authorizationRequest(small, { login_hint: 'x'.repeat(LONG) }).url
-  const { json } = await send(small, PAR, {
-    headers: basic('web', SECRET),
-    body: [...searchParams],
-  })
-  const url = new URL('/api/oauth/authorize', small.issuer)
-  url.search = String(
-    new URLSearchParams({ client_id: 'web', request_uri: String(json.request_uri) }),
+  const body = [...searchParams]
+  const url = pushedUrl(
+    small,
+    'web',
+    await send(small, PAR, { headers: basic('web', SECRET), body }),
   )
-  const ask = async () => (await send(small, url, { headers: from('203.0.113.7') })).status
-  let stored = 0
-  while (stored < 1000 && (await ask()) === 303) stored++
+  const headers = from('203.0.113.7')
+  const stored = await fill(async () => (await send(small, url, { headers })).status)
   expect(stored).toBeGreaterThan(50)
   expect(stored * LONG).toBeLessThan(2 ** 20)
   await small.close()

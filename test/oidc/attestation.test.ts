@@ -6,7 +6,7 @@ import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 import { expect } from 'vitest'
 import { rsaKey } from '../support/costly-keys.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
-import { authorize } from '../support/journey.ts'
+import { authorize, codeForm } from '../support/journey.ts'
 import { CLIENTS, startUsher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
@@ -56,17 +56,16 @@ async function headersOf(instance: Pair, more: { by?: Pair; challenge?: unknown 
 }
 
 /** The form of a token request for a new code. */
-async function codeForm(): Promise<Record<string, string>> {
+async function newForm(): Promise<Record<string, string>> {
   const [redirect_uri = ''] = wallet.redirect_uris
   const scope = 'openid offline_access'
   const { code, request } = await authorize(usher, { client_id: 'wallet', redirect_uri, scope })
-  const { code_verifier } = request
-  return { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+  return codeForm(code, request)
 }
 
 test('an instance redeems a code, and its refresh token is bound to its key', async () => {
   const [instance, other] = [await pair(), await pair()]
-  const body = await codeForm()
+  const body = await newForm()
   const { status, json } = await send(usher, TOKEN, { body, headers: await headersOf(instance) })
   expect([status, typeof json.access_token]).toEqual([200, 'string'])
   const renewal = { grant_type: 'refresh_token', refresh_token: String(json.refresh_token) }

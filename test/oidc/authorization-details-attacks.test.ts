@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect } from 'vitest'
-import { FILES } from '../support/apis.ts'
+import { FILES, refreshFor } from '../support/apis.ts'
 import { cibaClient, sendRequest } from '../support/ciba.ts'
 import { GOOD_SECRET } from '../support/config-folder.ts'
 import {
@@ -17,13 +17,12 @@ import {
   PAYMENT,
   push,
   pushOutcome,
-  refreshWith,
   STATEMENT,
 } from '../support/details.ts'
-import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
-import { post, redeem, signInAndAllow } from '../support/journey.ts'
-import { ageSessions, credentials, signedIn } from '../support/people.ts'
-import { ADA, GRACE, SECRET, startUsher } from '../support/usher.ts'
+import { browser, usher, usherTest } from '../support/fixtures.ts'
+import { codeForm, post, redeem, signInAndAllow } from '../support/journey.ts'
+import { signedIn } from '../support/people.ts'
+import { ADA, SECRET, startUsher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const MORE = { ...PAYMENT, amount: { value: '99999.00', currency: 'EUR' } }
@@ -60,27 +59,20 @@ test('a backchannel request cannot ask for details, which its page does not show
   expect(json.error_description).toBe('authorization_details cannot be asked for here')
 })
 
-test('authorization_details sent twice are refused', async () => {
-  const { url } = detailsRequest(usher, [PAYMENT], { client_id: 'spa' })
-  url.searchParams.append('authorization_details', JSON.stringify([MORE]))
-  await browser.open(url)
-  expect(browser.page.params.get('error')).toBe('invalid_request')
-})
-
 test('a refresh cannot add details, and the refused refresh token stays valid', async () => {
   const { refresh_token } = await detailsTokens(usher, browser, [PAYMENT], OFFLINE)
   for (const details of [[MORE], [PAYMENT, MORE], [PAYMENT, PAYMENT], 'x', [1]]) {
     const authorization_details = typeof details === 'string' ? details : JSON.stringify(details)
-    const refused = await refreshWith(usher, { refresh_token, authorization_details })
+    const refused = await refreshFor(usher, { refresh_token, authorization_details })
     expect([details, refused.status, refused.body.error]).toEqual([details, 400, WRONG])
   }
   const other = { authorization_details: JSON.stringify([STATEMENT]) }
   const ledger = { resource: LEDGER }
   for (const more of [other, ledger, { ...other, ...ledger }]) {
-    const { body } = await refreshWith(usher, { refresh_token, ...more })
+    const { body } = await refreshFor(usher, { refresh_token, ...more })
     expect([more, body.error]).toEqual([more, 'invalid_target'])
   }
-  const again = await refreshWith(usher, { refresh_token })
+  const again = await refreshFor(usher, { refresh_token })
   expect(again.body.authorization_details).toEqual([PAYMENT])
   expect(usher.output.join('')).not.toMatch(/refresh_(reuse|replay)/)
 })
@@ -89,8 +81,7 @@ test('a code exchange cannot add details', async () => {
   const request = await push(usher, [PAYMENT])
   await browser.open(request.url)
   const code = (await signInAndAllow(browser, 'ada')).params.get('code') ?? ''
-  const { redirect_uri, code_verifier } = request
-  const form = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+  const form = codeForm(code, request)
   const authorization_details = JSON.stringify([MORE])
   const { status, body } = await post(usher, '/api/oauth/token', { ...form, authorization_details })
   expect([status, body.error]).toEqual([400, WRONG])
@@ -105,24 +96,6 @@ test('details in the form of the consent page are ignored', async () => {
   expect((await redeem(usher, code, request)).body.authorization_details).toEqual([PAYMENT])
 })
 
-test('details that one user allowed are not allowed for another user who signs in afterwards', async () => {
-  const grace = await usher.addAccount(GRACE)
-  const hers = await signedIn(usher, 'grace')
-  await detailsTokens(usher, hers, [PAYMENT])
-  const mine = await signedIn(usher)
-  await mine.open((await push(usher, [MORE], { max_age: '100' })).url)
-  await ageSessions(usher, ada, 200)
-  await mine.submit({ decision: 'allow' })
-  expect(mine.heading).toBe('Sign in')
-  await mine.submit(credentials('grace'))
-  // Signs Ada out, as the script of that page does.
-  await mine.submit()
-  expect(mine.heading).toBe('Allow access')
-  const about = JSON.stringify(await usher.consents.find(grace.id, 'web'))
-  expect(about).toContain('12.50')
-  expect(about).not.toContain('99999.00')
-})
-
 test('another client does not get the details, and another API does not see them', async () => {
   expect(await pushOutcome(usher, [PAYMENT], { client_id: 'service' })).toMatch(/^400/)
   const body = { authorization_details: JSON.stringify([PAYMENT]), scope: 'openid' }
@@ -131,7 +104,7 @@ test('another client does not get the details, and another API does not see them
 
   const mine = await detailsTokens(usher, browser, [PAYMENT], OFFLINE)
   const { refresh_token } = mine
-  const stolen = await refreshWith(usher, { refresh_token, client_id: 'spa' })
+  const stolen = await refreshFor(usher, { refresh_token, client_id: 'spa' })
   expect(stolen.body.error).toBe('invalid_grant')
   const asked = await introspect(usher, mine.access_token, 'payroll-api')
   expect(asked).toEqual({ active: false })
@@ -192,7 +165,7 @@ test('allowed details are no longer in tokens after the feature is switched off'
     })
     const about = await introspect(off, access_token)
     expect(about).not.toHaveProperty('authorization_details')
-    const { status } = await refreshWith(off, { refresh_token, resource: BANK })
+    const { status } = await refreshFor(off, { refresh_token, resource: BANK })
     expect(status).toBe(400)
     await off.close()
   } finally {

@@ -7,8 +7,8 @@ import { authorizationRequest } from '../support/journey.ts'
 import { isWhole, SEED } from '../support/some-of.ts'
 import { type Reply, send, talk } from '../support/wire.ts'
 
-const REQUESTS = isWhole ? 4000 : 1000
-const LEAST = 1000
+const LEAST = 500
+const REQUESTS = isWhole ? 4000 : LEAST
 const LONGEST = 12_000
 const AT_ONCE = 8
 

@@ -1,8 +1,14 @@
 import { decodeJwt, exportJWK, generateKeyPair, SignJWT } from 'jose'
-import { expect, vi } from 'vitest'
+import { describe, expect, vi } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest, authorize, redeem, signInAndAllow } from '../support/journey.ts'
+import { ada, browser, grace, usher, usherTest } from '../support/fixtures.ts'
+import {
+  authorizationRequest,
+  authorize,
+  pushedUrl,
+  redeem,
+  signInAndAllow,
+} from '../support/journey.ts'
 import { credentials, newTab, signedIn, textOf, words } from '../support/people.ts'
 import { ADA, CLIENTS, GRACE, SECRET } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
@@ -125,8 +131,6 @@ type Way = (
   params: Params,
 ) => Promise<{ url: URL; request: ReturnType<typeof authorizationRequest> }>
 const timed = { client_id: 'timed', redirect_uri: TIMED }
-const authorizeAt = (params: Record<string, string>) =>
-  new URL(`/api/oauth/authorize?${new URLSearchParams(params)}`, usher.issuer)
 
 /** How an authorization request can name its user. */
 const WAYS: Record<string, Way> = {
@@ -151,9 +155,8 @@ const WAYS: Record<string, Way> = {
     const { request } = (await WAYS.id_token_hint?.(params)) ?? expect.fail()
     const body = [...request.url.searchParams]
     const headers = basic('timed', SECRET)
-    const { json } = await send(usher, '/api/oauth/par', { body, headers })
-    const url = authorizeAt({ client_id: 'timed', request_uri: String(json.request_uri) })
-    return { url, request }
+    const pushed = await send(usher, '/api/oauth/par', { body, headers })
+    return { url: pushedUrl(usher, 'timed', pushed), request }
   },
   async 'an id_token_hint in a request object'(params) {
     const { request } = (await WAYS.id_token_hint?.(params)) ?? expect.fail()
@@ -164,7 +167,9 @@ const WAYS: Record<string, Way> = {
       .setAudience(usher.issuer)
       .setExpirationTime('1 min')
       .sign(privateKey)
-    return { url: authorizeAt({ client_id: 'timed', request: signed }), request }
+    const url = new URL('/api/oauth/authorize', usher.issuer)
+    url.search = String(new URLSearchParams({ client_id: 'timed', request: signed }))
+    return { url, request }
   },
 }
 
@@ -247,4 +252,61 @@ test.each<[string, Params]>([
   await open({ prompt: 'select_account', ...params }, who)
   await who.submit({ decision: 'continue' })
   expect(who.heading).toBe(words('sign_in.title'))
+})
+
+describe('prompt=select_account shows the signed-in user, who continues or lets another user sign in', () => {
+  let who: Browser
+  test.beforeEach(async () => {
+    who = await signedIn(usher)
+  })
+
+  const choose = (prompt = 'select_account') => open({ prompt }, who)
+  async function subjectOf({ request }: Awaited<ReturnType<typeof choose>>) {
+    const { body } = await redeem(usher, who.page.params.get('code') ?? '', request)
+    return decodeJwt(body.id_token).sub
+  }
+
+  test('the signed-in user is named, and continues without a password', async () => {
+    const asked = await choose()
+    expect(who.heading).toBe(words('select_account.title'))
+    expect(who.page.text).toContain('Ada Lovelace')
+    await who.submit({ decision: 'continue' })
+    expect(await subjectOf(asked)).toBe(ada)
+  })
+
+  test('another user can sign in, and gets the session', async () => {
+    const asked = await choose()
+    await who.submit({ decision: 'another' })
+    expect(who.heading).toBe('Sign in')
+    expect(who.page.html.querySelector('input[name=username]')?.getAttribute('value')).toBe('')
+    await who.submit(credentials('grace'))
+    for (let page = 0; page < 4 && who.page.ours; page++) {
+      await who.submit(who.heading === 'Allow access' ? { decision: 'allow' } : {})
+    }
+    expect(await subjectOf(asked)).toBe(grace)
+  })
+
+  test('after a sign-in the account chooser is not shown', async () => {
+    who = new Browser(usher.issuer)
+    const asked = await choose()
+    expect(who.heading).toBe('Sign in')
+    await signInAndAllow(who, 'ada')
+    expect(await subjectOf(asked)).toBe(ada)
+  })
+
+  test('with prompt=login the password is requested as well', async () => {
+    const asked = await choose('select_account login')
+    await who.submit({ decision: 'continue' })
+    expect(who.heading).toBe('Sign in')
+    await signInAndAllow(who, 'ada')
+    expect(await subjectOf(asked)).toBe(ada)
+  })
+
+  test('cancelling returns without a code, and the user stays signed in', async () => {
+    await choose()
+    await who.submit({ decision: 'cancel' })
+    expect(who.page.params.get('error')).toBe('access_denied')
+    await open({ prompt: 'none' }, who)
+    expect(who.page.params.get('code')).toBeTruthy()
+  })
 })

@@ -5,7 +5,7 @@ import * as openid from 'openid-client'
 import { describe, expect } from 'vitest'
 import { configurationOf } from '../support/client-library.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
-import { authorize } from '../support/journey.ts'
+import { authorize, codeForm } from '../support/journey.ts'
 import { manage, ON, registerNew } from '../support/registration.ts'
 import { CLIENTS, SECRET } from '../support/usher.ts'
 import { basic, type Reply, send, type WireOptions } from '../support/wire.ts'
@@ -79,8 +79,7 @@ describe('the challenge has the error of the body and the request id:', () => {
 
   test('a token without the scope that is asked for, beside the scope', async () => {
     const { code, request } = await authorize(usher, { browser, scope: 'openid' })
-    const { redirect_uri, code_verifier } = request
-    const form = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+    const form = codeForm(code, request)
     const { json } = await send(usher, `${API}/token`, {
       headers: basic('web', SECRET),
       body: form,

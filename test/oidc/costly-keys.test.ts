@@ -141,17 +141,14 @@ test('a DPoP proof with such a key is refused before it is verified, at every en
   }
 })
 
-const sizes: [JWK, string | undefined][] = [
-  [rsaKey(2048), undefined],
+const SIZES: [JWK, string | undefined][] = [
   [rsaKey(4096, 'AQAB'), undefined],
   [rsaKey(2048, 32), undefined],
   [{ ...rsaKey(4096), n: `AAAA${rsaKey(4096).n}` }, undefined],
   [rsaKey(2048, 'AAAAAAAAAAEAAQ'), undefined],
-  [rsaKey(2048, 40), 'e has 32 bits at most: AQAB'],
   [rsaKey(4104), 'n: RSA has 4096 bits at most'],
-  [OWN, undefined],
 ]
 test('zeros before a number do not count for its length', () => {
-  for (const [jwk, problem] of sizes)
+  for (const [jwk, problem] of SIZES)
     expect([jwk, keyCostProblem({ ...jwk })]).toEqual([jwk, problem])
 })

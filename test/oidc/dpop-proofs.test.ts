@@ -3,7 +3,7 @@
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { authorizationRequest, authorize } from '../support/journey.ts'
+import { authorizationRequest, authorize, codeForm, pushedUrl } from '../support/journey.ts'
 import { createProver, type ProofChange, type Prover } from '../support/proofs.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
@@ -53,8 +53,7 @@ async function boundToken() {
   const scope = 'openid offline_access'
   const browser = new Browser(node(0).issuer)
   const { code, request } = await authorize(node(0), { browser, client_id: 'spa', scope })
-  const { redirect_uri, code_verifier } = request
-  const form = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+  const form = codeForm(code, request)
   const { json } = await ask(node(0), form, await atToken(key))
   return String(json.refresh_token)
 }
@@ -186,13 +185,10 @@ test('only the key of the pushed request can redeem its code', async () => {
     const body = [...url.searchParams] as [string, string][]
     return send(node(0), PAR, { body, headers: { dpop: proof, ...basic('web', SECRET) } })
   }
-  const { json } = await push(await key.prove('POST', `${issuer}${PAR}`))
-  const way = new URL('/api/oauth/authorize', issuer)
-  way.search = `${new URLSearchParams({ client_id: 'web', request_uri: String(json.request_uri) })}`
-  const page = await browser.open(way)
-  const { redirect_uri, code_verifier } = request
+  const pushed = await push(await key.prove('POST', `${issuer}${PAR}`))
+  const page = await browser.open(pushedUrl(node(0), 'web', pushed))
   const code = page.params.get('code') ?? ''
-  const body = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+  const body = codeForm(code, request)
   const headers = { dpop: await atToken(other), ...basic('web', SECRET) }
   expect((await send(node(0), TOKEN, { body, headers })).json.error).toBe('invalid_grant')
   const named = await push(await other.prove('POST', `${issuer}${PAR}`, { claims: { htm: 'GET' } }))

@@ -1,12 +1,11 @@
 // DPoP (RFC 9449): tokens are bound to a key of the client, and cannot be used after a theft.
 
-import * as openid from 'openid-client'
 import { describe, expect } from 'vitest'
 import { APIS } from '../support/apis.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
-import { authorize } from '../support/journey.ts'
+import { authorize, codeForm } from '../support/journey.ts'
 import { createProver, type ProofChange, type Prover } from '../support/proofs.ts'
-import { ADA, CLIENTS, SECRET, startUsher } from '../support/usher.ts'
+import { CLIENTS, SECRET, startUsher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const TOKEN = '/api/oauth/token'
@@ -39,8 +38,7 @@ async function formOf(client_id: string, params: Record<string, string> = {}) {
     usher.settings.clients.find(client => client.client_id === client_id)?.redirect_uris ?? []
   const all = { browser, scope: SCOPE, client_id, redirect_uri, ...params }
   const { code, request } = await authorize(usher, all)
-  const { code_verifier } = request
-  return { grant_type: 'authorization_code', code, code_verifier, redirect_uri }
+  return codeForm(code, request)
 }
 
 /** Tokens bound to `key`. */
@@ -67,37 +65,6 @@ test('a replayed proof does not use up the code that is sent with it', async () 
   const form = await formOf('spa')
   expect((await ask(form, proof)).json.error).toBe('invalid_dpop_proof')
   expect((await ask(form, await atToken(key))).status).toBe(200)
-})
-
-test('openid-client binds its tokens, reads UserInfo with them, and renews them', async () => {
-  const config = await openid.discovery(new URL(usher.issuer), 'spa', undefined, openid.None(), {
-    execute: [openid.allowInsecureRequests],
-  })
-  expect(config.serverMetadata().dpop_signing_alg_values_supported).toEqual([
-    'PS256',
-    'ES256',
-    'Ed25519',
-    'EdDSA',
-  ])
-  const DPoP = openid.getDPoPHandle(config, await openid.randomDPoPKeyPair('ES256'))
-  const { page, request } = await authorize(usher, {
-    browser,
-    client_id: 'spa',
-    scope: SCOPE,
-    dpop_jkt: await DPoP.calculateThumbprint(),
-  })
-  const checks = {
-    pkceCodeVerifier: request.code_verifier,
-    expectedState: request.state,
-    expectedNonce: request.nonce,
-  }
-  const given = await openid.authorizationCodeGrant(config, page.url, checks, {}, { DPoP })
-  expect(given.token_type).toBe('dpop')
-  const sub = given.claims()?.sub ?? ''
-  const info = await openid.fetchUserInfo(config, given.access_token, sub, { DPoP })
-  expect(info.email).toBe(ADA.email)
-  const renewed = await openid.refreshTokenGrant(config, given.refresh_token ?? '', {}, { DPoP })
-  expect(renewed.token_type).toBe('dpop')
 })
 
 test('a service gets a bound token by client credentials, and introspection returns its key', async () => {

@@ -6,7 +6,6 @@ import { EXCHANGING, exchange, introspect } from '../support/exchange.ts'
 import {
   authorizationRequest,
   post,
-  type Request,
   redeem,
   refresh,
   tokens,
@@ -16,14 +15,12 @@ import {
   copyOf,
   fieldsOf,
   isSignedIn,
-  open,
   removalOf,
   send,
   sessionsOf,
   signedIn,
 } from '../support/people.ts'
-import { startRedis } from '../support/redis.ts'
-import { freePorts } from '../support/redis-together.ts'
+import { STORES } from '../support/redis-together.ts'
 import { oneOf, someOf } from '../support/some-of.ts'
 import { PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 
@@ -40,11 +37,11 @@ interface User extends Issued {
 }
 
 let users = 0
-async function newUser(scope = SCOPE): Promise<User> {
+async function newUser(): Promise<User> {
   const username = `ada${users++}`
   const { id } = await usher.addAccount({ username })
   const browser = await signedIn(usher, username)
-  await tokens(usher, { browser, username, scope })
+  await tokens(usher, { browser, username, scope: SCOPE })
   return { id, username, browser }
 }
 
@@ -148,51 +145,6 @@ async function write(
   return issued
 }
 
-const ALL = 'openid profile email offline_access'
-
-/** Redeems the code of a page. There is none when a consent or a session ended meanwhile. */
-async function redeemed({ page }: Browser, request: Request): Promise<Issued> {
-  expect(page.status).toBeLessThan(500)
-  const code = page.params.get('code')
-  if (!code) return {}
-  const { status, body } = await redeem(usher, code, request)
-  expect(status).toBeLessThan(500)
-  return body
-}
-
-/** Opens the consent page. The function it returns allows only these scopes, and returns the tokens. */
-async function narrow({ browser }: User, scope: string[]): Promise<() => Promise<Issued>> {
-  const params = { scope: ALL, prompt: 'consent' }
-  const { browser: tab, request } = await open(usher, params, copyOf(browser))
-  return async () => {
-    await tab.submit({ decision: 'allow', scope })
-    return redeemed(tab, request)
-  }
-}
-
-/** Requests that write the consent, the sessions and the grants of a user. */
-const WRITES: ((user: User) => Promise<Issued[]>)[] = [
-  async function refreshToken({ browser }) {
-    const { browser: tab, request } = await open(usher, { scope: ALL }, copyOf(browser))
-    const first = await redeemed(tab, request)
-    const second = await refresh(usher, first.refresh_token ?? '')
-    expect(second.status).toBeLessThan(500)
-    return [first, second.body]
-  },
-  async function signOut(user) {
-    const browser = await other(user)
-    const { request } = await open(usher, { scope: ALL }, browser)
-    const issued = await redeemed(browser, request)
-    await browser.open('/api/oauth/logout')
-    await browser.submit({ logout: 'yes' })
-    expect(browser.heading).toBe('Signed out')
-    return [issued]
-  },
-  async function narrowToNothing(user) {
-    return [await (await narrow(user, ['offline_access']))()]
-  },
-]
-
 const isSignOut = (ending: string) =>
   ending === 'sign-out' || ending.startsWith('the end of a session')
 
@@ -200,11 +152,6 @@ async function expectEnded({ access_token = '', refresh_token }: Issued) {
   expect((await userinfo(usher, access_token)).status).toBe(401)
   if (refresh_token) expect((await refresh(usher, refresh_token)).status).toBe(400)
 }
-
-const STORES: [string, () => Promise<{ url: string; stop(): Promise<void> }>][] = [
-  ['SQLite', async () => ({ url: 'sqlite::memory:', stop: async () => {} })],
-  ['Redis', async () => startRedis({ port: (await freePorts(1))[0] })],
-]
 
 describe.each(oneOf(STORES))('on %s', (_, startStore) => {
   let store: { url: string; stop(): Promise<void> }
@@ -271,37 +218,6 @@ describe.each(oneOf(STORES))('on %s', (_, startStore) => {
       const issued = (await Promise.all(exchanging)).flat()
       expect(issued).not.toEqual([])
       for (const token of issued) expect(await introspect(usher, token)).toEqual({ active: false })
-    },
-  )
-
-  test.each(WRITERS)(
-    'a narrower consent revokes the declined scopes, against %i writers',
-    async writers => {
-      const user = await newUser(ALL)
-      const end = await narrow(user, ['profile', 'offline_access'])
-      let isOver = false
-      const begun = Promise.withResolvers<void>()
-      const writing = Array.from({ length: writers }, async (_, i) => {
-        const issued: Issued[] = []
-        while (!isOver) {
-          issued.push(...((await WRITES[i % WRITES.length]?.(user)) ?? []))
-          begun.resolve()
-        }
-        return issued
-      })
-      await Promise.race([begun.promise, ...writing])
-      const own = await end()
-      isOver = true
-      const issued = (await Promise.all(writing)).flat()
-      expect(own.scope ?? '').not.toContain('email')
-      expect(await usher.consents.find(user.id, 'web')).toMatchObject({
-        scopes: expect.not.arrayContaining(['email']),
-        declined: expect.arrayContaining(['email']),
-      })
-      for (const { access_token = '', refresh_token = '' } of issued) {
-        expect((await userinfo(usher, access_token)).body).not.toHaveProperty('email')
-        expect((await refresh(usher, refresh_token)).body.scope ?? '').not.toContain('email')
-      }
     },
   )
 })

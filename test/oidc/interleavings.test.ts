@@ -13,13 +13,11 @@ import {
   scene,
   signIn,
   signingOut,
-  submitOnly,
   visiting,
 } from '../support/interleave.ts'
 import { authorizationRequest, redeem, refresh, userinfo } from '../support/journey.ts'
-import { copyOf, credentials, isSignedIn, open, silently } from '../support/people.ts'
-import { startRedis } from '../support/redis.ts'
-import { freePorts } from '../support/redis-together.ts'
+import { copyOf, credentials, isSignedIn, open, silently, submitOnly } from '../support/people.ts'
+import { STORES } from '../support/redis-together.ts'
 import { oneOf, placesOf } from '../support/some-of.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
 
@@ -138,11 +136,6 @@ async function everywhere(
   }
   expect(found).toEqual([])
 }
-
-const STORES: [string, () => Promise<{ url: string; stop(): Promise<void> }>][] = [
-  ['SQLite', async () => ({ url: 'sqlite::memory:', stop: async () => {} })],
-  ['Redis', async () => startRedis({ port: (await freePorts(1))[0] })],
-]
 
 describe.each(oneOf(STORES))('on %s', (_, startStore) => {
   let store: { url: string; stop(): Promise<void> }

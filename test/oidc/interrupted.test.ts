@@ -11,7 +11,7 @@ import { Browser } from '../support/browser.ts'
 import { EXCHANGING, exchange, introspect } from '../support/exchange.ts'
 import { nextCode } from '../support/factors.ts'
 import { type Scene, scene, signIn, signingOut } from '../support/interleave.ts'
-import { post, redeem, refresh, userinfo } from '../support/journey.ts'
+import { type Answer, post, redeem, refresh, userinfo } from '../support/journey.ts'
 import { Authenticator, addPasskey, optionsOn } from '../support/passkeys.ts'
 import {
   copyOf,
@@ -23,8 +23,7 @@ import {
   signedIn,
   words,
 } from '../support/people.ts'
-import { startRedis } from '../support/redis.ts'
-import { freePorts } from '../support/redis-together.ts'
+import { STORES } from '../support/redis-together.ts'
 import {
   invite,
   METADATA,
@@ -53,17 +52,20 @@ const OFFLINE = `${ONLINE} offline_access`
 
 let usher: Usher
 
+/** Each fact is true, or a promise of that. */
+type Facts = Record<string, unknown>
+
 interface Operation {
   /** Throws if the store has failed. */
   run(): Promise<unknown>
-  /** What an attacker may still use once the first write has succeeded. */
-  left?(): Promise<string[]>
-  /** What is missing after a run that succeeded. */
-  missing(): Promise<string[]>
+  /** Holds once the first write has succeeded: an attacker can use nothing of this any more. */
+  safe?(): Facts
+  /** Holds after a run that succeeded. */
+  complete(): Facts | Promise<Facts>
 }
 
 /** Returns the names of the facts that are false. */
-async function falseOf(facts: Record<string, unknown>): Promise<string[]> {
+async function falseOf(facts: Facts = {}): Promise<string[]> {
   const entries = Object.entries(facts)
   const values = await Promise.all(entries.map(([, value]) => value))
   return entries.filter((_, i) => !values[i]).map(([name]) => name)
@@ -71,21 +73,24 @@ async function falseOf(facts: Record<string, unknown>): Promise<string[]> {
 
 const isRefused = ({ status }: { status: number }) => [400, 401].includes(status)
 
+const refusedTokens = ({ access_token, refresh_token }: Answer['body']): Facts => ({
+  'UserInfo is refused': userinfo(usher, access_token).then(isRefused),
+  'a refresh is refused': refresh(usher, refresh_token).then(isRefused),
+})
+
 /** A user who is signed in to `web`, which has tokens, and whose sessions notify `web`. */
 async function signedInUser(scope: string) {
   const user = await scene(usher, scope)
   await signIn(user)
   const { browser, request } = await open(usher, { scope }, copyOf(user.browser))
   const { body } = await redeem(usher, browser.page.params.get('code') ?? '', request)
-  const ended = () =>
-    falseOf({
-      'UserInfo is refused': userinfo(usher, body.access_token).then(isRefused),
-      'the session has ended': isSignedIn(user.browser).then(is => !is),
-      ...(scope === OFFLINE && {
-        'a refresh is refused': refresh(usher, body.refresh_token).then(isRefused),
-      }),
-    })
-  return { ...user, tokens: body, ended, notified: () => notificationsOf(user).then(n => n === 1) }
+  const ended = (): Facts => ({
+    ...(scope === OFFLINE ? refusedTokens(body) : {}),
+    'UserInfo is refused': userinfo(usher, body.access_token).then(isRefused),
+    'the session has ended': isSignedIn(user.browser).then(is => !is),
+  })
+  const isNotified = () => notificationsOf(user).then(n => n === 1)
+  return { ...user, tokens: body, ended, isNotified }
 }
 
 async function notificationsOf({ id }: Scene): Promise<number> {
@@ -96,20 +101,16 @@ async function notificationsOf({ id }: Scene): Promise<number> {
 /** An operation that ends all access of a user. */
 async function ending(run: (user: Awaited<ReturnType<typeof signedInUser>>) => Promise<unknown>) {
   const user = await signedInUser(OFFLINE)
+  const grants = () => usher.records.of('Grant').list('grants of account', user.id)
   return {
     user,
     run: () => run(user),
-    left: user.ended,
-    missing: async () => [
-      ...(await user.ended()),
-      ...(await falseOf({
-        'its applications are notified once': user.notified(),
-        'no grant is left': usher.records
-          .of('Grant')
-          .list('grants of account', user.id)
-          .then(({ length }) => length === 0),
-      })),
-    ],
+    safe: user.ended,
+    complete: (): Facts => ({
+      ...user.ended(),
+      'its applications are notified once': user.isNotified(),
+      'no grant is left': grants().then(({ length }) => length === 0),
+    }),
   }
 }
 
@@ -149,7 +150,7 @@ async function signingIn(
       const { status } = browser.page
       if (status >= 400) throw new Error(`answered ${status}`)
     },
-    missing: () => falseOf({ 'the user is signed in': isSignedIn(browser) }),
+    complete: () => ({ 'the user is signed in': isSignedIn(browser) }),
   }
 }
 
@@ -159,11 +160,11 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
     const run = await signingOut(user)
     return {
       run,
-      left: () => falseOf({ 'the session has ended': isSignedIn(user.browser).then(is => !is) }),
-      missing: async () => [
-        ...(await user.ended()),
-        ...(await falseOf({ 'its applications are notified once': user.notified() })),
-      ],
+      safe: () => ({ 'the session has ended': isSignedIn(user.browser).then(is => !is) }),
+      complete: () => ({
+        ...user.ended(),
+        'its applications are notified once': user.isNotified(),
+      }),
     }
   },
   async 'the end of the other sessions of an account'() {
@@ -175,13 +176,11 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
     const form = fieldsOf(other.page)
     return {
       run: () => throwIfUnavailable(send(other, page, { form })),
-      missing: async () => [
-        ...(await user.ended()),
-        ...(await falseOf({
-          'this session stays': isSignedIn(other),
-          'its applications are notified once': user.notified(),
-        })),
-      ],
+      complete: () => ({
+        ...user.ended(),
+        'this session stays': isSignedIn(other),
+        'its applications are notified once': user.isNotified(),
+      }),
     }
   },
   'the end of all access': () => ending(({ id }) => usher.directory.endAccess(id)),
@@ -195,16 +194,14 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
       await usher.directory.changePassword(id, NEW, session?.uid ?? '', 3600)
     })
     const { username } = operation.user
-    const facts = () =>
-      falseOf({
-        'the new password is valid': canSignIn(username, NEW),
-        'the old one is not': canSignIn(username, PASSWORD).then(is => !is),
-      })
-    const both = async () => [...(await operation.left()), ...(await facts())]
+    const facts = () => ({
+      'the new password is valid': canSignIn(username, NEW),
+      'the old one is not': canSignIn(username, PASSWORD).then(is => !is),
+    })
     return {
       ...operation,
-      left: both,
-      missing: async () => [...(await operation.missing()), ...(await facts())],
+      safe: () => ({ ...operation.safe(), ...facts() }),
+      complete: () => ({ ...operation.complete(), ...facts() }),
     }
   },
   async 'the change of a temporary password'() {
@@ -221,13 +218,13 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
         const answer = await throwIfUnavailable(send(browser, url, { form }))
         next = /content="0;url=([^"]+)"/.exec(await answer.text())?.[1]
       },
-      async missing() {
+      async complete() {
         await browser.open(next?.replaceAll('&amp;', '&') ?? '/account')
-        return falseOf({
+        return {
           'the new password is valid': canSignIn(username, NEW),
           'the old one is not': canSignIn(username, PASSWORD).then(is => !is),
           'the user is signed in': browser.heading === 'Your account',
-        })
+        }
       },
     }
   },
@@ -247,16 +244,14 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
     await browser.open(path)
     return {
       run: operation.run,
-      missing: async () => [
-        ...(await operation.missing()),
-        ...(await falseOf({
-          'the user learns that it worked': status === 200,
-          'the new password is valid': canSignIn(username, NEW),
-          'no second factor is left': createFactors(usher.records)
-            .read(id)
-            .then(({ factors }) => factors.length === 0),
-        })),
-      ],
+      complete: () => ({
+        ...operation.complete(),
+        'the user learns that it worked': status === 200,
+        'the new password is valid': canSignIn(username, NEW),
+        'no second factor is left': createFactors(usher.records)
+          .read(id)
+          .then(({ factors }) => factors.length === 0),
+      }),
     }
   },
   async 'a sign-in with a code'() {
@@ -288,14 +283,14 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
         )
         token = status === 200 ? body.access_token : ''
       },
-      async missing() {
+      async complete() {
         const { active } = await introspect(usher, token)
         await post(usher, '/api/oauth/revoke', { token: user.tokens.refresh_token })
         const ended = await introspect(usher, token)
-        return falseOf({
+        return {
           'the token is valid': active === true,
           'it ends with its subject': ended.active === false,
-        })
+        }
       },
     }
   },
@@ -305,9 +300,9 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
     return {
       // An interrupted addition blocks its username for a minute.
       run: () => usher.directory.add({ username }).finally(minute),
-      async missing() {
+      async complete() {
         vi.useRealTimers()
-        return falseOf({ 'the account is found': usher.directory.findByUsername(username) })
+        return { 'the account is found': usher.directory.findByUsername(username) }
       },
     }
   },
@@ -316,7 +311,7 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
     const account = { id, username, enabled: true, email_verified: false, attributes: {} }
     return {
       run: () => usher.directory.transfer(account as never),
-      missing: () => falseOf({ 'the account is found': usher.directory.findByUsername(username) }),
+      complete: () => ({ 'the account is found': usher.directory.findByUsername(username) }),
     }
   },
   async 'a rename'() {
@@ -324,13 +319,12 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
     const renamed = newName('renamed')
     return {
       run: () => usher.directory.change(id, account => ({ ...account, username: renamed })),
-      missing: async () =>
-        falseOf({
-          'the new name is of the account': usher.directory
-            .findByUsername(renamed)
-            .then(found => found?.id === id),
-          'the old name is free': isFree(username),
-        }),
+      complete: () => ({
+        'the new name is of the account': usher.directory
+          .findByUsername(renamed)
+          .then(found => found?.id === id),
+        'the old name is free': isFree(username),
+      }),
     }
   },
   async 'a change of the e-mail address'() {
@@ -338,12 +332,11 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
     const email = `${newName('new')}@example.org`
     return {
       run: () => usher.directory.change(id, account => ({ ...account, email })),
-      missing: () =>
-        falseOf({
-          'the account is found by it': usher.directory
-            .findByEmail(email)
-            .then(all => all.length === 1),
-        }),
+      complete: () => ({
+        'the account is found by it': usher.directory
+          .findByEmail(email)
+          .then(all => all.length === 1),
+      }),
     }
   },
   async 'linking an account'() {
@@ -351,10 +344,9 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
     const link = { issuer: ISSUER, subject: newName('user') }
     return {
       run: () => addLink(usher.directory, id, link),
-      missing: () =>
-        falseOf({
-          'the link is found': usher.directory.findByLink(link).then(one => one?.id === id),
-        }),
+      complete: () => ({
+        'the link is found': usher.directory.findByLink(link).then(one => one?.id === id),
+      }),
     }
   },
   async 'the first sign-in of a user of an issuer'() {
@@ -363,12 +355,11 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
     const upstream = { ...fields, claims: { username: 'preferred_username' } }
     return {
       run: () => accountFor(usher.directory, upstream as never, claims as never),
-      missing: () =>
-        falseOf({
-          'the account has its username': usher.directory
-            .findByLink({ issuer: ISSUER, subject: claims.sub })
-            .then(account => account?.username === claims.preferred_username),
-        }),
+      complete: () => ({
+        'the account has its username': usher.directory
+          .findByLink({ issuer: ISSUER, subject: claims.sub })
+          .then(account => account?.username === claims.preferred_username),
+      }),
     }
   },
   async 'unlinking an account'() {
@@ -380,13 +371,13 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
     const unlinked = () => usher.directory.findByLink(link).then(found => !found)
     return {
       run: () => usher.directory.change(id, account => withoutIssuer(account, unlinkedIssuer)),
-      left: () => falseOf({ 'the link gives no access': unlinked() }),
-      async missing() {
-        const left = await falseOf({ 'the link is gone': unlinked() })
+      safe: () => ({ 'the link gives no access': unlinked() }),
+      async complete() {
+        const isUnlinked = await unlinked()
         vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 61_000 })
         const linked = await addLink(usher.directory, other.id, link).catch(() => undefined)
         vi.useRealTimers()
-        return [...left, ...(linked ? [] : ['another account can link it'])]
+        return { 'the link is gone': isUnlinked, 'another account can link it': linked }
       },
     }
   },
@@ -399,26 +390,22 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
     const { id, username } = operation.user
     return {
       ...operation,
-      missing: async () => [
-        ...(await operation.missing()),
-        ...(await falseOf({
-          'the account is gone': usher.directory.find(id).then(found => !found),
-          'its consents are gone': usher.consents.list(id).then(all => all.length === 0),
-          'its name is free': isFree(username),
-        })),
-      ],
+      complete: () => ({
+        ...operation.complete(),
+        'the account is gone': usher.directory.find(id).then(found => !found),
+        'its consents are gone': usher.consents.list(id).then(all => all.length === 0),
+        'its name is free': isFree(username),
+      }),
     }
   },
   async 'the withdrawal of a consent'() {
     const user = await signedInUser(OFFLINE)
     return {
       run: () => usher.consents.withdraw(user.id, 'web'),
-      missing: () =>
-        falseOf({
-          'the consent is gone': usher.consents.find(user.id, 'web').then(found => !found),
-          'UserInfo is refused': userinfo(usher, user.tokens.access_token).then(isRefused),
-          'a refresh is refused': refresh(usher, user.tokens.refresh_token).then(isRefused),
-        }),
+      complete: () => ({
+        'the consent is gone': usher.consents.find(user.id, 'web').then(found => !found),
+        ...refusedTokens(user.tokens),
+      }),
     }
   },
   async 'a consent to less than before'() {
@@ -427,26 +414,20 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
     const { version } = await usher.consents.read(user.id, 'web')
     return {
       run: () => usher.consents.decide(user.id, 'web', { ...less, version }),
-      missing: () =>
-        falseOf({
-          'the consent is less': usher.consents
-            .find(user.id, 'web')
-            .then(found => !found?.scopes.includes('profile')),
-          'UserInfo is refused': userinfo(usher, user.tokens.access_token).then(isRefused),
-          'a refresh is refused': refresh(usher, user.tokens.refresh_token).then(isRefused),
-        }),
+      complete: () => ({
+        'the consent is less': usher.consents
+          .find(user.id, 'web')
+          .then(found => !found?.scopes.includes('profile')),
+        ...refusedTokens(user.tokens),
+      }),
     }
   },
   async 'the revocation of a refresh token'() {
     const { tokens } = await signedInUser(OFFLINE)
-    const left = () =>
-      falseOf({
-        'UserInfo is refused': userinfo(usher, tokens.access_token).then(isRefused),
-        'a refresh is refused': refresh(usher, tokens.refresh_token).then(isRefused),
-      })
+    const refused = () => refusedTokens(tokens)
     const run = () =>
       throwIfUnavailable(post(usher, '/api/oauth/revoke', { token: tokens.refresh_token }))
-    return { run, left, missing: left }
+    return { run, safe: refused, complete: refused }
   },
   async 'a rotation of the signing keys'() {
     const keys = await openSigningKeys(usher.records, usher.settings)
@@ -455,7 +436,7 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
       state === 'next' && !before.includes(kid)
     return {
       run: () => keys.rotate(),
-      missing: () => falseOf({ 'keys are announced': keys.list().then(all => all.some(isNew)) }),
+      complete: () => ({ 'keys are announced': keys.list().then(all => all.some(isNew)) }),
     }
   },
   async 'the registration of a client'() {
@@ -465,13 +446,12 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
       async run() {
         answer = await throwIfUnavailable(register(usher, token))
       },
-      missing: () =>
-        falseOf({
-          'the client is registered': answer?.status === 201,
-          'it can read its metadata':
-            answer && manage(usher, answer.json).then(({ status }) => status === 200),
-          'the initial access token is used up': register(usher, token).then(isRefused),
-        }),
+      complete: () => ({
+        'the client is registered': answer?.status === 201,
+        'it can read its metadata':
+          answer && manage(usher, answer.json).then(({ status }) => status === 200),
+        'the initial access token is used up': register(usher, token).then(isRefused),
+      }),
     }
   },
   async 'a registration without a token'() {
@@ -485,10 +465,9 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
         const sent = wire.send<Registration>(usher, REGISTER, { headers, body })
         client = (await throwIfUnavailable(sent)).json
       },
-      missing: () =>
-        falseOf({
-          'the client is registered': registered(usher).find(client?.client_id ?? ''),
-        }),
+      complete: () => ({
+        'the client is registered': registered(usher).find(client?.client_id ?? ''),
+      }),
     }
   },
   async 'the update of a registered client'() {
@@ -496,31 +475,24 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
     const metadata = { ...METADATA, client_id: client.client_id, client_name: newName('Name ') }
     return {
       run: () => throwIfUnavailable(manage(usher, client, metadata)),
-      missing: () =>
-        falseOf({
-          'the name is new': registered(usher)
-            .find(client.client_id)
-            .then(found => found?.client_name === metadata.client_name),
-        }),
+      complete: () => ({
+        'the name is new': registered(usher)
+          .find(client.client_id)
+          .then(found => found?.client_name === metadata.client_name),
+      }),
     }
   },
   async 'the removal of a registered client'() {
     const client = await registerNew(usher)
-    const gone = () =>
-      falseOf({
-        'the client is gone': registered(usher)
-          .find(client.client_id)
-          .then(one => !one),
-      })
+    const gone = () => ({
+      'the client is gone': registered(usher)
+        .find(client.client_id)
+        .then(one => !one),
+    })
     const run = () => throwIfUnavailable(manage(usher, client, undefined, 'DELETE'))
-    return { run, left: gone, missing: gone }
+    return { run, safe: gone, complete: gone }
   },
 }
-
-const STORES: [string, () => Promise<{ url: string; stop(): Promise<void> }>][] = [
-  ['SQLite', async () => ({ url: 'sqlite::memory:', stop: async () => {} })],
-  ['Redis', async () => startRedis({ port: (await freePorts(1))[0] })],
-]
 
 describe.each(oneOf(STORES))('on %s', (_, startStore) => {
   let stop = async () => {}
@@ -550,15 +522,15 @@ describe.each(oneOf(STORES))('on %s', (_, startStore) => {
       const faults: string[] = []
       const { first, step } = placesOf(4)
       for (let n = first, isOver = false; !isOver && n < 60; n += step) {
-        const { run, left, missing } = await prepare()
+        const { run, safe, complete } = await prepare()
         isOver = await stopping(usher.store)(n, run).then(
           () => true,
           () => false,
         )
         const note = (facts: string[] = []) => faults.push(...facts.map(fact => `${n}: ${fact}`))
-        if (!isOver && n > 0) note(await left?.())
+        if (!isOver && n > 0) note(await falseOf(safe?.()))
         if (!isOver) await run().catch(error => note([`cannot be repeated: ${error.message}`]))
-        note(await missing())
+        note(await falseOf(await complete()))
       }
       expect(faults).toEqual([])
     },

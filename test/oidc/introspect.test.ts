@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import { createRemoteJWKSet, decodeJwt, decodeProtectedHeader, jwtVerify } from 'jose'
 import * as openid from 'openid-client'
 import { describe, expect, vi } from 'vitest'
-import { APIS, configOf, FILES, tokensFor } from '../support/apis.ts'
+import { APIS, FILES, tokensFor } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
+import { configurationOf } from '../support/client-library.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, post, refresh, tokens } from '../support/journey.ts'
 import { ADA, SECRET, startUsher } from '../support/usher.ts'
@@ -120,7 +121,7 @@ test('a signed introspection response is for the calling API only', async () => 
   const { json } = await send(usher, '/.well-known/openid-configuration')
   expect(json.introspection_signing_alg_values_supported).toEqual(['RS256', 'ES256', 'EdDSA'])
 
-  const config = await configOf(usher, 'files-api', SIGNED)
+  const config = await configurationOf(usher, 'files-api', SIGNED)
   const about = await openid.tokenIntrospection(config, token)
   expect(about).toMatchObject({ active: true, aud: FILES, scope: 'files:read' })
   const answer = await introspectSigned(token, 'files-api')

@@ -1,12 +1,14 @@
 // Behaviour of the library on which Usher relies, or which it corrects. If an upgrade changes one of these,
 // a decision of Usher has lost its reason, or a vulnerability has appeared.
 
-import { readFileSync } from 'node:fs'
+import { globSync, readFileSync } from 'node:fs'
 import { request as httpRequest } from 'node:http'
 import { join } from 'node:path'
+import type { Context } from 'koa'
 import { Provider } from 'oidc-provider'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { SigningKey } from '../../src/oidc/dependencies.ts'
+import { described } from '../../src/oidc/error-descriptions.ts'
 import { ALGORITHMS, makeKey } from '../../src/operation/signing-keys.ts'
 import { type BareLibrary, bareCode, type Call, startBareLibrary } from '../support/bare-library.ts'
 import { post, redeem } from '../support/journey.ts'
@@ -137,4 +139,33 @@ test('the library refuses a key without its private members, so Usher publishes 
   const jwks = { keys: [{ kty: 'RSA', n, e, kid: 'public', use: 'sig' as const }] }
   expect(kty).toBe('RSA')
   expect(() => new Provider('http://localhost:3000', { jwks })).toThrow('jwks.keys[0].d')
+})
+
+// The library says only "grant request is invalid" or "invalid token provided" to the client, and keeps the reason for
+// the log.
+const LIBRARY = join(ROOT, 'node_modules/oidc-provider/lib')
+/** Endpoints and grants of the library that Usher does not have. */
+const UNUSED = /credential|pre_authorized_code/
+/** Reasons that only a damaged record can have, and one that would tell of another client. */
+const WITHOUT = /^(accountId|clientId|client) mismatch$/
+/** The reasons in the library's source. Its labels of codes become that of an authorization code. */
+const REASON = /new (InvalidGrant|InvalidToken|ErrorClass)\(\s*['`]([^'`]+)['`]/g
+const reasons = globSync('**/*.js', { cwd: LIBRARY })
+  .filter(path => !UNUSED.test(path))
+  .flatMap(path => [...readFileSync(join(LIBRARY, path), 'utf8').matchAll(REASON)])
+  .map(([, type, text = '']): [error: string, reason: string] => [
+    type === 'InvalidToken' ? 'invalid_token' : 'invalid_grant',
+    text.replace(/\$\{\w+\}/, 'authorization code'),
+  ])
+  .filter(([, reason]) => !WITHOUT.test(reason))
+
+test('the reasons are found in the source of the library', () => {
+  expect(reasons.length).toBeGreaterThan(30)
+})
+
+test.each(reasons)('%s with the reason "%s" gets a description of its own', (error, detail) => {
+  const params = { grant_type: 'authorization_code' }
+  const ctx = { state: { log: { detail } }, oidc: { params } } as unknown as Context
+  const { error_description } = described(ctx, { error, error_description: 'invalid' })
+  expect(error_description).not.toBe('invalid')
 })

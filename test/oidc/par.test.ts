@@ -7,8 +7,8 @@ import { browser, usher, usherTest } from '../support/fixtures.ts'
 import {
   authorizationRequest,
   authorize,
+  pushedUrl,
   redeem,
-  refresh,
   signInAndAllow,
 } from '../support/journey.ts'
 import { CLIENTS, SECRET, WEB } from '../support/usher.ts'
@@ -42,10 +42,7 @@ async function push(params: Params = {}) {
   const isPublic = request.client_id === 'spa'
   const headers = isPublic ? {} : basic(request.client_id, SECRET)
   const answer = await send(usher, PAR, { body, headers })
-  const url = new URL('/api/oauth/authorize', usher.issuer)
-  url.searchParams.set('client_id', request.client_id)
-  url.searchParams.set('request_uri', String(answer.json.request_uri))
-  return { request, answer, url }
+  return { request, answer, url: pushedUrl(usher, request.client_id, answer) }
 }
 
 const errorOf = ({ location, text }: Reply) =>
@@ -63,7 +60,7 @@ test('a pushed request leads to a code once', async () => {
 })
 
 test('only one of many concurrent uses of one request_uri gets a code', async () => {
-  for (let round = 0; round < 5; round++) {
+  for (let round = 0; round < 2; round++) {
     const { url } = await push()
     const answers = await Promise.all(Array.from({ length: 16 }, () => sendAs(browser, usher, url)))
     expect(answers.filter(({ location }) => location?.searchParams.has('code'))).toHaveLength(1)
@@ -109,13 +106,6 @@ test('a pushed request needs client authentication', async () => {
   expect(other.status).toBe(400)
 })
 
-test('a public client can push requests, too', async () => {
-  const { answer, url } = await push({ client_id: 'spa' })
-  expect(answer.status).toBe(201)
-  await browser.open(url)
-  expect((await signInAndAllow(browser, 'ada')).params.get('code')).toBeTruthy()
-})
-
 test('a client can be required to push its requests', async () => {
   const params = { client_id: 'only', redirect_uri: ONLY }
   expect(errorOf(await send(usher, authorizationRequest(usher, params).url))).toBe(
@@ -156,17 +146,6 @@ describe('a parameter beside a request_uri', () => {
     expect(body.scope).toBe('openid')
     expect(body).not.toHaveProperty('refresh_token')
   })
-})
-
-test('offline_access is not dropped from a pushed request', async () => {
-  await usher.addAccount({ username: 'grace' })
-  const { request, url } = await push({ scope: OFFLINE })
-  const fresh = new Browser(usher.issuer)
-  await fresh.open(url)
-  const page = await signInAndAllow(fresh, 'grace')
-  const { body } = await redeem(usher, page.params.get('code') ?? '', request)
-  expect(String(body.scope).split(' ')).toContain('offline_access')
-  expect((await refresh(usher, body.refresh_token)).status).toBe(200)
 })
 
 test('a request_uri of another server is refused, and not fetched', async () => {

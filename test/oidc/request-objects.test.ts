@@ -16,9 +16,8 @@ import { describe, expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { configurationOf, follow, newRequest } from '../support/client-library.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
-import { signInAndAllow } from '../support/journey.ts'
+import { pushedUrl, signInAndAllow } from '../support/journey.ts'
 import {
-  ADA,
   CLIENTS,
   SECRET,
   startUsher,
@@ -43,8 +42,19 @@ const clients = {
   },
 }
 
+const ALGORITHMS = ['RSA-OAEP-256', 'ECDH-ES'] as const
+const encrypting = Object.fromEntries(
+  ALGORITHMS.map(alg => [
+    alg,
+    { ...clients.jar, client_id: alg, request_object_encryption_alg: alg },
+  ]),
+)
+
 let jar: openid.Configuration
-const test = usherTest({ clients })
+const test = usherTest({
+  clients: { ...clients, ...encrypting },
+  usher: { features: { encryption: true } },
+})
 test.beforeAll(async () => {
   jar = await configurationOf(usher, 'jar')
 })
@@ -86,9 +96,8 @@ test('a signed request can be pushed', async () => {
   const body = { request: signed.searchParams.get('request') ?? '' }
   const pushed = await send(usher, '/api/oauth/par', { body, headers: basic('jar', SECRET) })
   expect(pushed.status).toBe(201)
-  const params = { client_id: 'jar', request_uri: String(pushed.json.request_uri) }
-  const url = new URL(`/api/oauth/authorize?${new URLSearchParams(params)}`, usher.issuer)
-  const tokens = await openid.authorizationCodeGrant(jar, await follow(usher, url), request.checks)
+  const answer = await follow(usher, pushedUrl(usher, 'jar', pushed))
+  const tokens = await openid.authorizationCodeGrant(jar, answer, request.checks)
   expect(tokens.claims()?.nonce).toBe(request.checks.expectedNonce)
 })
 
@@ -120,17 +129,6 @@ test('an unreadable request object is a 400', async () => {
 })
 
 describe('encryption', () => {
-  const ALGORITHMS = ['RSA-OAEP-256', 'ECDH-ES'] as const
-  const encrypting = Object.fromEntries(
-    ALGORITHMS.map(alg => [
-      alg,
-      { ...clients.jar, client_id: alg, request_object_encryption_alg: alg },
-    ]),
-  )
-  const options = (features = {}) => ({
-    clients: { ...clients, ...encrypting },
-    usher: { features: { encryption: true, ...features } },
-  })
   const jwksOf = async (at: Usher) => (await send<JSONWebKeySet>(at, '/api/oauth/jwks')).json.keys
 
   async function encrypted(text: string, alg: string, key: JWK, enc = 'A256GCM') {
@@ -140,39 +138,35 @@ describe('encryption', () => {
       .encrypt(key)
   }
   /** A signed request of the client, and the key that it encrypts to. */
-  async function requestAt(at: Usher, alg: string) {
-    const config = await configurationOf(at, alg)
+  async function requestFor(alg: string) {
+    const config = await configurationOf(usher, alg)
     const made = await newRequest({ redirect_uri: WEB, scope: 'openid offline_access' })
     const url = await openid.buildAuthorizationUrlWithJAR(config, made.params, KEY)
-    const key = (await jwksOf(at)).find(jwk => jwk.alg === alg)
+    const key = (await jwksOf(usher)).find(jwk => jwk.alg === alg)
     if (!key) throw new Error(`no key for ${alg}`)
     return { config, made, url, key, signed: url.searchParams.get('request') ?? '' }
   }
 
   test('a signed request is encrypted to the key of the provider, in a link and pushed', async () => {
-    const at = await startUsher(options())
-    await at.addAccount(ADA)
     for (const alg of ALGORITHMS) {
-      const { config, made, url, key, signed } = await requestAt(at, alg)
+      const { config, made, url, key, signed } = await requestFor(alg)
       expect(key).toMatchObject({ use: 'enc', kid: expect.any(String) })
       const request = await encrypted(signed, alg, key)
       url.searchParams.set('request', request)
       url.searchParams.set('scope', 'openid email')
-      const answer = await follow(at, url)
+      const answer = await follow(usher, url)
       const tokens = await openid.authorizationCodeGrant(config, answer, made.checks)
       expect([tokens.scope, typeof tokens.refresh_token]).toEqual([
         'openid offline_access',
         'string',
       ])
       const form = { headers: basic(alg, SECRET), body: { request } }
-      expect((await send(at, '/api/oauth/par', form)).status).toBe(201)
+      expect((await send(usher, '/api/oauth/par', form)).status).toBe(201)
     }
-    await at.close()
   })
 
   test('other algorithms, other keys and unsigned requests are refused', async () => {
-    const at = await startUsher(options())
-    const { key, signed } = await requestAt(at, 'RSA-OAEP-256')
+    const { key, signed } = await requestFor('RSA-OAEP-256')
     const other = await generateKeyPair('RSA-OAEP-256', { extractable: true })
     const foreign = { ...(await exportJWK(other.publicKey)), kid: key.kid }
     const { alg: _, ...anyAlg } = key
@@ -186,14 +180,13 @@ describe('encryption', () => {
     ]
     for (const [i, request] of requests.entries()) {
       const form = { headers: basic('RSA-OAEP-256', SECRET), body: { request } }
-      const { json } = await send(at, '/api/oauth/par', form)
+      const { json } = await send(usher, '/api/oauth/par', form)
       const { error, error_description } = json
       expect([error, error_description]).toEqual([
         'invalid_request_object',
         i < 3 ? expect.stringMatching(/^request must be encrypted to a key/) : expect.any(String),
       ])
     }
-    await at.close()
   })
 
   test('keys are made for the algorithms that clients name, and are published while the feature is on', async () => {
@@ -212,10 +205,11 @@ describe('encryption', () => {
       )
       return encryption
     }
+    const ON = { features: { encryption: true } }
     const ec = { ...encrypting['ECDH-ES'] }
-    expect(await usesAt({ ...options(), clients })).toEqual([])
-    expect(await usesAt({ ...options(), clients: { ec } })).toEqual(['ECDH-ES'])
-    expect(await usesAt(options())).toEqual([...ALGORITHMS])
+    expect(await usesAt({ usher: ON, clients })).toEqual([])
+    expect(await usesAt({ usher: ON, clients: { ec } })).toEqual(['ECDH-ES'])
+    expect(await usesAt({ usher: ON, clients: encrypting })).toEqual([...ALGORITHMS])
     expect(await usesAt({ clients })).toEqual([])
     rmSync(folder, { recursive: true })
   })

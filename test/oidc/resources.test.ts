@@ -6,13 +6,13 @@ import { expect } from 'vitest'
 import {
   APIS,
   CALENDAR,
-  configOf,
   FILES,
   PAYROLL,
   refreshFor,
   requestScopes,
   tokensFor,
 } from '../support/apis.ts'
+import { configurationOf } from '../support/client-library.ts'
 import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, post, redeem, signInAndAllow, userinfo } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
@@ -254,7 +254,7 @@ test('a token request with two resources is refused', async () => {
 })
 
 test('a pushed request has only its own resources', async () => {
-  const config = await configOf(usher, 'web')
+  const config = await configurationOf(usher, 'web')
   const code_verifier = openid.randomPKCECodeVerifier()
   const params = new URLSearchParams({
     redirect_uri: 'https://app.example.org/callback',
@@ -284,6 +284,9 @@ test('UserInfo refuses a token for an API, whatever its format', async () => {
     const { access_token } = await tokensFor(usher, { browser, ...BOTH }, resource)
     const { status, headers, body } = await userinfo(usher, access_token)
     expect([status, body.error]).toEqual([401, 'invalid_token'])
+    // A JWT is not stored.
+    const isKnown = resource === FILES
+    expect(/^the access token is for an API/.test(body.error_description ?? '')).toBe(isKnown)
     expect(headers.get('www-authenticate')).toContain('error="invalid_token"')
   }
 })
@@ -318,10 +321,10 @@ test('introspection at an API is inactive for a revoked token, and for one of a 
 })
 
 test('client_credentials: a service gets tokens for the APIs that it may use', async () => {
-  const config = await configOf(usher, 'service')
+  const config = await configurationOf(usher, 'service')
   const paid = await openid.clientCredentialsGrant(config, { resource: PAYROLL, scope: 'pay' })
   expect(paid).toMatchObject({ scope: 'pay', expires_in: 600 })
-  const payroll = await configOf(usher, 'payroll-api')
+  const payroll = await configurationOf(usher, 'payroll-api')
   const about = await openid.tokenIntrospection(payroll, paid.access_token)
   expect(about).toMatchObject({ active: true, aud: PAYROLL, client_id: 'service', scope: 'pay' })
   expect(about).not.toHaveProperty('sub')

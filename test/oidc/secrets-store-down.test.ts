@@ -1,7 +1,7 @@
 import { expect } from 'vitest'
 import type { Browser } from '../support/browser.ts'
 import { test, usher } from '../support/fixtures.ts'
-import { type Answer, authorize, tokens } from '../support/journey.ts'
+import { type Answer, authorize, codeForm, tokens } from '../support/journey.ts'
 import {
   credentials,
   fieldsOf,
@@ -46,8 +46,7 @@ test.beforeAll(async () => {
 /** Tokens of the public client, bound to the key of `prover`. */
 async function boundTokens() {
   const { code, request } = await authorize(usher, { client_id: 'spa', scope: OFFLINE })
-  const { client_id, redirect_uri, code_verifier } = request
-  const form = { grant_type: 'authorization_code', code, client_id, redirect_uri, code_verifier }
+  const form = { ...codeForm(code, request), client_id: 'spa' }
   const headers = { dpop: await prover.prove('POST', usher.issuer + TOKEN) }
   const { json } = await wire.send<Answer['body']>(usher, TOKEN, { body: form, headers })
   return json
@@ -72,12 +71,7 @@ interface Asked {
 const ENDPOINTS: Record<string, () => Asked | Promise<Asked>> = {
   'code exchange': () => ({
     path: TOKEN,
-    form: {
-      grant_type: 'authorization_code',
-      code,
-      redirect_uri: had.request.redirect_uri,
-      code_verifier: had.request.code_verifier,
-    },
+    form: codeForm(code, had.request),
   }),
   refresh: () => ({
     path: TOKEN,

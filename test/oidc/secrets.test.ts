@@ -4,7 +4,15 @@ import { join } from 'node:path'
 import { Provider } from 'oidc-provider'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import type { Browser } from '../support/browser.ts'
-import { authorizationRequest, post, refresh, tokens, userinfo } from '../support/journey.ts'
+import {
+  authorizationRequest,
+  codeForm,
+  post,
+  pushedUrl,
+  refresh,
+  tokens,
+  userinfo,
+} from '../support/journey.ts'
 import { credentials, fieldsOf, open, raw, removalOf, send, sessionsOf } from '../support/people.ts'
 import { SECRET, startUsher, type Usher } from '../support/usher.ts'
 
@@ -69,12 +77,7 @@ async function journey() {
   keep('code_verifier', request.code_verifier)
   keep('nonce', request.nonce)
 
-  const form = {
-    grant_type: 'authorization_code',
-    code: params.get('code') ?? '',
-    redirect_uri: request.redirect_uri,
-    code_verifier: request.code_verifier,
-  }
+  const form = codeForm(params.get('code') ?? '', request)
   const wrongSecret = `${SECRET}-canary-eight`
   await post(usher, '/api/oauth/token', { ...form, secret: wrongSecret })
   const { body } = await post(usher, '/api/oauth/token', form)
@@ -90,11 +93,7 @@ async function journey() {
   const par = await post(usher, '/api/oauth/par', Object.fromEntries(pushed.url.searchParams))
   expect(par.status).toBe(201)
   keep('request_uri', String(par.body.request_uri).split(':').at(-1))
-  const query = new URLSearchParams({
-    client_id: 'post',
-    request_uri: String(par.body.request_uri),
-  })
-  await browser.open(`/api/oauth/authorize?${query}`)
+  await browser.open(pushedUrl(usher, 'post', { json: par.body }))
   await browser.submit({ decision: 'allow' })
   keep('code', browser.page.params.get('code'))
 

@@ -29,40 +29,44 @@ const FORM =
   'client_assertion client_assertion_type token token_type_hint audience'
 
 const basic = { authorization: `Basic ${btoa(`web:${SECRET}`)}` }
-const post = (path: string, name: string, base: object, value: string) =>
-  send(usher, path, { headers: basic, body: { ...base, [name]: value } })
+const HTML = { headers: { accept: 'text/html' } }
+
+/** Sends a form, or opens a page, with one more parameter. */
+type Ask = (name: string, value: string) => ReturnType<typeof send>
+
+const form =
+  (path: string, base: Record<string, string> = {}): Ask =>
+  (name, value) =>
+    send(usher, `/api/oauth/${path}`, { headers: basic, body: { ...base, [name]: value } })
+
+const page =
+  (path: string): Ask =>
+  (name, value) =>
+    send(usher, `${path}?${new URLSearchParams({ [name]: value })}`, HTML)
+
+async function register(body: string) {
+  const headers = {
+    authorization: `Bearer ${await invite(usher)}`,
+    'content-type': 'application/json',
+  }
+  return send(usher, '/api/oauth/register', { headers, body })
+}
+const redirect_uris = ['https://a.example.org/']
+const METADATA =
+  'client_name client_uri scope redirect_uris grant_types contacts jwks software_statement logo_uri'
 
 /** The requests in which a value can stand. Sends each, and returns the response. */
-const PLACES: [
-  place: string,
-  names: string,
-  ask: (name: string, value: string) => ReturnType<typeof send>,
-][] = [
+const PLACES: [place: string, names: string, ask: Ask][] = [
   [
     'authorization',
     NAMES,
-    (name, value) =>
-      send(usher, authorizationRequest(usher, { [name]: value }).url, {
-        headers: { accept: 'text/html' },
-      }),
+    (name, value) => send(usher, authorizationRequest(usher, { [name]: value }).url, HTML),
   ],
-  [
-    'pushed authorization',
-    NAMES,
-    (name, value) => post('/api/oauth/par', name, { response_type: 'code' }, value),
-  ],
-  [
-    'token',
-    FORM,
-    (name, value) => post('/api/oauth/token', name, { grant_type: 'authorization_code' }, value),
-  ],
-  [
-    'refresh',
-    FORM,
-    (name, value) => post('/api/oauth/token', name, { grant_type: 'refresh_token' }, value),
-  ],
-  ['introspection', FORM, (name, value) => post('/api/oauth/introspect', name, {}, value)],
-  ['revocation', FORM, (name, value) => post('/api/oauth/revoke', name, {}, value)],
+  ['pushed authorization', NAMES, form('par', { response_type: 'code' })],
+  ['token', FORM, form('token', { grant_type: 'authorization_code' })],
+  ['refresh', FORM, form('token', { grant_type: 'refresh_token' })],
+  ['introspection', FORM, form('introspect')],
+  ['revocation', FORM, form('revoke')],
   [
     'device authorization',
     NAMES,
@@ -72,65 +76,25 @@ const PLACES: [
   [
     'sign-out',
     'id_token_hint client_id post_logout_redirect_uri state ui_locales logout_hint',
-    (name, value) =>
-      send(usher, `/api/oauth/logout?${new URLSearchParams({ [name]: value })}`, {
-        headers: { accept: 'text/html' },
-      }),
+    page('/api/oauth/logout'),
   ],
-  [
-    'user code',
-    'user_code xsrf',
-    (name, value) =>
-      send(usher, `/device?${new URLSearchParams({ [name]: value })}`, {
-        headers: { accept: 'text/html' },
-      }),
-  ],
-  [
-    'return',
-    'state error error_description',
-    (name, value) =>
-      send(usher, `/account/signed-in?${new URLSearchParams({ [name]: value })}`, {
-        headers: { accept: 'text/html' },
-      }),
-  ],
-  [
-    'error page',
-    'client_id error error_description',
-    (name, value) =>
-      send(usher, `/interaction/x?${new URLSearchParams({ [name]: value })}`, {
-        headers: { accept: 'text/html' },
-      }),
-  ],
+  ['user code', 'user_code xsrf', page('/device')],
+  ['return', 'state error error_description', page('/account/signed-in')],
+  ['error page', 'client_id error error_description', page('/interaction/x')],
   [
     'registration',
-    'client_name client_uri scope redirect_uris grant_types contacts jwks software_statement logo_uri',
-    async (name, value) => {
-      const headers = {
-        authorization: `Bearer ${await invite(usher)}`,
-        'content-type': 'application/json',
-      }
-      const body = JSON.stringify({ redirect_uris: ['https://a.example.org/'], [name]: value })
-      return send(usher, '/api/oauth/register', { headers, body })
-    },
+    METADATA,
+    (name, value) => register(JSON.stringify({ redirect_uris, [name]: value })),
   ],
   [
-    'registration, as a key and as no JSON',
-    'key json',
-    async (name, value) => {
-      const headers = {
-        authorization: `Bearer ${await invite(usher)}`,
-        'content-type': 'application/json',
-      }
-      const body =
-        name === 'json'
-          ? `{"a": ${value}`
-          : JSON.stringify({
-              redirect_uris: ['https://a.example.org/'],
-              jwks: { keys: [{ kty: 'RSA', [value]: value }] },
-            })
-      return send(usher, '/api/oauth/register', { headers, body })
+    'registration, as the name of a member of a key',
+    'key',
+    (_, value) => {
+      const jwks = { keys: [{ kty: 'RSA', [value]: value }] }
+      return register(JSON.stringify({ redirect_uris, jwks }))
     },
   ],
+  ['registration that is no JSON', 'json', (_, value) => register(`{"a": ${value}`)],
 ]
 
 test.each(PLACES)(

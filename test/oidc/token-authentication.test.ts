@@ -3,7 +3,7 @@ import { describe, expect } from 'vitest'
 import { hashSecret } from '../../src/oidc/clients.ts'
 import { signInWith } from '../support/client-library.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
-import { authorize, post, redeem } from '../support/journey.ts'
+import { authorize, codeForm, post, redeem } from '../support/journey.ts'
 import { CLIENTS, SECRET, WEB } from '../support/usher.ts'
 import { basic, send, type WireOptions } from '../support/wire.ts'
 
@@ -29,11 +29,10 @@ const test = usherTest({
   },
 })
 
-async function codeForm(client_id = 'web') {
+async function newForm(client_id = 'web') {
   const redirect_uri = CLIENTS[client_id]?.redirect_uris[0] ?? ''
   const { code, request } = await authorize(usher, { browser, client_id, redirect_uri })
-  const { code_verifier } = request
-  return { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+  return codeForm(code, request)
 }
 
 /** A form that gets invalid_grant if the client is authenticated. */
@@ -44,7 +43,7 @@ const asPost = (client_id: string, client_secret: string) =>
 
 describe('only a form by POST is accepted', () => {
   test.each(['GET', 'HEAD', 'PUT', 'PATCH', 'DELETE'])('%s is not', async method => {
-    const query = new URLSearchParams(await codeForm())
+    const query = new URLSearchParams(await newForm())
     const headers = basic('web', SECRET)
     const answer = await send(usher, `${TOKEN}?${query}`, { method, headers })
     expect([404, 405]).toContain(answer.status)
@@ -52,7 +51,7 @@ describe('only a form by POST is accepted', () => {
   })
 
   test('parameters in the URL are not read', async () => {
-    const form = await codeForm()
+    const form = await newForm()
     const path = `${TOKEN}?${new URLSearchParams(form)}`
     const answer = await send(usher, path, { method: 'POST', headers: basic('web', SECRET) })
     expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
@@ -63,14 +62,14 @@ describe('only a form by POST is accepted', () => {
 
   test('a JSON body is not read', async () => {
     const answer = await send(usher, TOKEN, {
-      body: JSON.stringify(await codeForm()),
+      body: JSON.stringify(await newForm()),
       headers: { ...basic('web', SECRET), 'content-type': 'application/json' },
     })
     expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
   })
 
   test('a parameter that is sent twice is refused', async () => {
-    const form = await codeForm()
+    const form = await newForm()
     for (const name of Object.keys(form) as (keyof typeof form)[]) {
       const body: [string, string][] = [...Object.entries(form), [name, form[name]]]
       const answer = await ask({ body, headers: basic('web', SECRET) })

@@ -1,13 +1,13 @@
 // A store that stops at each write of a token request. The client then gets tokens that work, or repeats its
 // request and gets them.
 
-import { describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { StoreUnavailable } from '../../src/store/store.ts'
+import type { Browser } from '../support/browser.ts'
 import { answer, CIBA_GRANT, cibaClient, forgetRequests, startRequest } from '../support/ciba.ts'
-import { authorize, tokens, userinfo } from '../support/journey.ts'
+import { authorize, codeForm, tokens, userinfo } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
-import { startRedis } from '../support/redis.ts'
-import { freePorts } from '../support/redis-together.ts'
+import { STORES } from '../support/redis-together.ts'
 import { oneOf } from '../support/some-of.ts'
 import { stopping } from '../support/stopping.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
@@ -28,36 +28,41 @@ const tokenRequest = (usher: Usher, client: string, body: Record<string, string>
   return () => send<Answer>(usher, '/api/oauth/token', { headers, body })
 }
 
+/** A user who is signed in in a browser. */
+interface Scene {
+  usher: Usher
+  ada: string
+  browser: Browser
+}
+
 /** Each prepares a token request, which the test sends. */
-const REQUESTS: Record<string, (usher: Usher, ada: string) => Promise<Send>> = {
-  async 'an authorization code'(usher) {
-    const { code, request } = await authorize(usher, { scope: SCOPE })
-    const { redirect_uri, code_verifier } = request
-    const body = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+const REQUESTS: Record<string, (scene: Scene) => Promise<Send>> = {
+  async 'an authorization code'({ usher, browser }) {
+    const { code, request } = await authorize(usher, { browser, scope: SCOPE })
+    const body = codeForm(code, request)
     return tokenRequest(usher, 'web', body)
   },
-  async 'a refresh token'(usher) {
-    const { refresh_token } = await tokens(usher, { scope: SCOPE })
+  async 'a refresh token'({ usher, browser }) {
+    const { refresh_token } = await tokens(usher, { browser, scope: SCOPE })
     return tokenRequest(usher, 'web', { grant_type: 'refresh_token', refresh_token })
   },
-  async 'a device code'(usher) {
+  async 'a device code'({ usher, browser }) {
     const headers = basic('tv', SECRET)
     const { json } = await send<{ device_code: string; user_code: string }>(
       usher,
       '/api/oauth/device_authorization',
       { headers, body: { scope: SCOPE } },
     )
-    const browser = await signedIn(usher)
     await browser.open('/device')
     await browser.submit({ user_code: json.user_code })
     await browser.submit({ decision: 'allow' })
     const { device_code } = json
     return tokenRequest(usher, 'tv', { grant_type: DEVICE_GRANT, device_code })
   },
-  async 'a backchannel authentication request'(usher, ada) {
+  async 'a backchannel authentication request'({ usher, ada, browser }) {
     await forgetRequests(usher, ada)
     const auth_req_id = await startRequest(usher, { scope: SCOPE })
-    await answer(await signedIn(usher), 'allow')
+    await answer(browser, 'allow')
     const poll = tokenRequest(usher, 'till', { grant_type: CIBA_GRANT, auth_req_id })
     return async () => {
       await usher.records.of('Attempts').remove(`polls of ${auth_req_id}`, 1)
@@ -66,25 +71,12 @@ const REQUESTS: Record<string, (usher: Usher, ada: string) => Promise<Send>> = {
   },
 }
 
-const STORES: [string, (grace: string) => Promise<{ usher: Usher; stop(): Promise<unknown> }>][] = [
-  ['SQLite', async grace => ({ usher: await start(grace), stop: async () => {} })],
-  [
-    'Redis',
-    async grace => {
-      const [port] = await freePorts(1)
-      const server = await startRedis({ port })
-      const USHER_SECRET = Buffer.alloc(32, 'crash').toString('base64url')
-      const usher = await start(grace, { store: server.url, env: { USHER_SECRET } })
-      return { usher, stop: () => server.stop() }
-    },
-  ],
-]
-
-const start = (refresh_token_grace: string, store: object = {}) => {
+const start = (store: string, refresh_token_grace: string) => {
   const tv = { ...CLIENTS.post, client_id: 'tv', grant_types: [DEVICE_GRANT, 'refresh_token'] }
   const { token_endpoint_auth_method, ...television } = tv
   return startUsher({
-    ...store,
+    store,
+    env: { USHER_SECRET: Buffer.alloc(32, 'crash').toString('base64url') },
     clients: {
       ...CLIENTS,
       till: cibaClient('till'),
@@ -134,27 +126,31 @@ async function stoppedAndRepeated(
   return isStopped
 }
 
-describe.each(oneOf(STORES))('on %s', (_, open) => {
+describe.each(oneOf(STORES))('on %s', (_, startStore) => {
   describe.each(['30 s', '0 s'])('with a grace period of %s', grace => {
-    test('a token request whose store stops at any write can be repeated', async () => {
-      const { usher, stop } = await open(grace)
-      try {
-        const { id } = await usher.addAccount(ADA)
-        const crash = stopping(usher.store)
-        for (const [name, prepare] of Object.entries(REQUESTS)) {
-          const tryWith = async (writes: number) => {
-            const request = await prepare(usher, id)
-            return stoppedAndRepeated(usher, crash, name, request, writes)
-          }
-          let stops = 0
-          while (await tryWith(stops)) stops++
-          // Tokens are saved before the commit: at least two writes were stopped.
-          expect(stops, name).toBeGreaterThanOrEqual(2)
-        }
-      } finally {
-        await usher.close()
-        await stop()
-      }
+    let scene: Scene
+    let crash: ReturnType<typeof stopping>
+    beforeAll(async () => {
+      const store = await startStore()
+      const usher = await start(store.url, grace)
+      const { id } = await usher.addAccount(ADA)
+      scene = { usher, ada: id, browser: await signedIn(usher) }
+      crash = stopping(usher.store)
+      return () => usher.close().then(store.stop)
     })
+
+    test.each(Object.entries(REQUESTS))(
+      'a token request with %s whose store stops at any write can be repeated',
+      async (name, prepare) => {
+        const tryWith = async (writes: number) => {
+          const request = await prepare(scene)
+          return stoppedAndRepeated(scene.usher, crash, name, request, writes)
+        }
+        let stops = 0
+        while (await tryWith(stops)) stops++
+        // Tokens are saved before the commit: at least two writes were stopped.
+        expect(stops).toBeGreaterThanOrEqual(2)
+      },
+    )
   })
 })

@@ -2,7 +2,7 @@ import { decodeJwt } from 'jose'
 import { expect, vi } from 'vitest'
 import { browser, test, usher } from '../support/fixtures.ts'
 import { post, refresh, tokens, userinfo } from '../support/journey.ts'
-import { ADA, startUsher, type Usher, type UsherOptions } from '../support/usher.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
 const TOKEN = '/api/oauth/token'
 const INVALID_GRANT = { status: 400, body: { error: 'invalid_grant' } }
@@ -17,8 +17,7 @@ async function withLifetimes(
   lifetimes: Record<string, string>,
   use: (usher: Usher) => Promise<void>,
 ) {
-  const options: UsherOptions = { usher: { lifetimes } }
-  const other = await startUsher(options)
+  const other = await startUsher({ usher: { lifetimes } })
   try {
     await other.addAccount(ADA)
     await use(other)

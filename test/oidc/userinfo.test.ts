@@ -160,25 +160,4 @@ describe('the response', () => {
       expect(info.body.sub).toBe(decodeJwt(body.id_token).sub)
     },
   )
-
-  test('email_verified is true only if an operator set it, and is a boolean', async () => {
-    const profiles = [
-      [{ username: 'one', email: 'one@example.org', email_verified: true }, true],
-      [{ username: 'two', email: 'two@example.org' }, false],
-    ] as const
-    for (const [profile, expected] of profiles) {
-      await usher.addAccount(profile)
-      const { access_token } = await tokens(usher, { username: profile.username })
-      expect((await userinfo(usher, access_token)).body.email_verified).toBe(expected)
-    }
-  })
-
-  test('has no email claims for an account without an email address', async () => {
-    await usher.addAccount({ username: 'three' })
-    const { access_token } = await tokens(usher, { username: 'three' })
-    expect(Object.keys((await userinfo(usher, access_token)).body).sort()).toEqual([
-      'preferred_username',
-      'sub',
-    ])
-  })
 })

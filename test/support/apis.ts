@@ -1,6 +1,5 @@
 // Protected APIs, their clients for introspection, and requests for their tokens.
 
-import * as openid from 'openid-client'
 import { hashSecret } from '../../src/oidc/clients.ts'
 import type { Browser } from './browser.ts'
 import { authorizationRequest, post, redeem, signInAndAllow } from './journey.ts'
@@ -87,9 +86,3 @@ export async function tokensFor(usher: Usher, request: ScopeRequest, resource?: 
 
 export const refreshFor = (usher: Usher, form: Record<string, string>) =>
   post(usher, '/api/oauth/token', { grant_type: 'refresh_token', ...form })
-
-/** The configuration of openid-client for a client or an API. */
-export const configOf = (usher: Usher, client_id: string, metadata: object = {}) =>
-  openid.discovery(new URL(usher.issuer), client_id, metadata, openid.ClientSecretBasic(SECRET), {
-    execute: [openid.allowInsecureRequests],
-  })

@@ -2,7 +2,7 @@
 
 import { APIS } from './apis.ts'
 import type { Browser } from './browser.ts'
-import { authorizationRequest, post, redeem, signInAndAllow } from './journey.ts'
+import { authorizationRequest, post, pushedUrl, redeem, signInAndAllow } from './journey.ts'
 import { CLIENTS, type Usher, type UsherOptions } from './usher.ts'
 import { basic, send } from './wire.ts'
 
@@ -125,10 +125,7 @@ export async function push(usher: Usher, details: unknown, params: Params = {}) 
   const body = [...request.url.searchParams] as [string, string][]
   const headers = basic(request.client_id, 'a-secret-of-at-least-thirty-two-characters')
   const answer = await send(usher, '/api/oauth/par', { body, headers })
-  const url = new URL('/api/oauth/authorize', usher.issuer)
-  url.searchParams.set('client_id', request.client_id)
-  url.searchParams.set('request_uri', String(answer.json.request_uri))
-  return { ...request, url, answer }
+  return { ...request, url: pushedUrl(usher, request.client_id, answer), answer }
 }
 
 /** The status, error and description of a pushed request. */
@@ -150,9 +147,6 @@ export async function detailsTokens(
   const code = (await signInAndAllow(browser, 'ada')).params.get('code') ?? ''
   return (await redeem(usher, code, request, resource)).body
 }
-
-export const refreshWith = (usher: Usher, form: Record<string, string>) =>
-  post(usher, '/api/oauth/token', { grant_type: 'refresh_token', ...form })
 
 export const introspect = async (usher: Usher, token: string, client_id = 'files-api') =>
   (await post(usher, '/api/oauth/introspect', { token, client_id })).body

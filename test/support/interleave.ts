@@ -3,7 +3,7 @@
 
 import { Browser } from './browser.ts'
 import { type Answer, authorizationRequest, type Request, redeem, refresh } from './journey.ts'
-import { ageSessions, copyOf, credentials, fieldsOf, open, send } from './people.ts'
+import { ageSessions, copyOf, credentials, fieldsOf, open, send, submitOnly } from './people.ts'
 import type { Usher } from './usher.ts'
 
 export type Act<T = unknown> = () => Promise<T>
@@ -103,18 +103,6 @@ export async function signIn({ usher, id, username, browser }: Scene) {
   if (browser.heading !== 'Your account') throw new Error(`not signed in: "${browser.heading}"`)
   // Another sign-in must have another time.
   await ageSessions(usher, id, 60)
-}
-
-/** Submits the form of the page, and returns the redirect target without following it. */
-export async function submitOnly(
-  browser: Browser,
-  fields: Record<string, string>,
-): Promise<string> {
-  const form = fieldsOf(browser.page, fields)
-  const response = await send(browser, browser.page.url, { form, headers: SAME_ORIGIN })
-  const next = /content="0;url=([^"]+)"/.exec(await response.text())?.[1]
-  if (!next) throw new Error(`"${browser.heading}" did not redirect: ${response.status}`)
-  return next.replaceAll('&amp;', '&')
 }
 
 /** Prepares one request of the browser to the authorization endpoint. */

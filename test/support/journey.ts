@@ -116,6 +116,23 @@ export async function post(
   }
 }
 
+/** The form of a token request for a code, without the client. */
+export function codeForm(code: string, asked: Pick<Request, 'redirect_uri' | 'code_verifier'>) {
+  const { redirect_uri, code_verifier } = asked
+  return { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+}
+
+/** The URL of an authorization request that was pushed (RFC 9126 §4). */
+export function pushedUrl(
+  usher: { issuer: string },
+  client_id: string,
+  { json }: { json: Record<string, unknown> },
+): URL {
+  const url = new URL('/api/oauth/authorize', usher.issuer)
+  url.search = String(new URLSearchParams({ client_id, request_uri: String(json.request_uri) }))
+  return url
+}
+
 /** `resource`: the API that the access token is for (RFC 8707). */
 export function redeem(
   usher: { issuer: string },
@@ -123,8 +140,7 @@ export function redeem(
   request: Request,
   resource?: string,
 ): Promise<Answer> {
-  const { redirect_uri, code_verifier, client_id } = request
-  const form = { grant_type: 'authorization_code', code, redirect_uri, code_verifier, client_id }
+  const form = { ...codeForm(code, request), client_id: request.client_id }
   return post(usher, '/api/oauth/token', { ...form, ...(resource && { resource }) })
 }
 

@@ -136,6 +136,21 @@ export async function send(
   })
 }
 
+/** Submits the form of the page, and returns the redirect target without following it. */
+export async function submitOnly(
+  browser: Browser,
+  fields: Record<string, string>,
+): Promise<string> {
+  const form = fieldsOf(browser.page, fields)
+  const response = await send(browser, browser.page.url, {
+    form,
+    headers: { 'sec-fetch-site': 'same-origin' },
+  })
+  const next = /content="0;url=([^"]+)"/.exec(await response.text())?.[1]
+  if (!next) throw new Error(`"${browser.heading}" did not redirect: ${response.status}`)
+  return next.replaceAll('&amp;', '&')
+}
+
 export interface RawAnswer {
   status: number
   headers: IncomingHttpHeaders

@@ -35,6 +35,17 @@ export interface RedisPair {
   stop(): Promise<void>
 }
 
+interface StartedStore {
+  url: string
+  stop(): Promise<void>
+}
+
+/** The stores for tests of orders and faults. `oneOf` takes another one each week. */
+export const STORES: [name: string, start: () => Promise<StartedStore>][] = [
+  ['SQLite', async () => ({ url: 'sqlite::memory:', stop: async () => {} })],
+  ['Redis', async () => startRedis({ port: (await freePorts(1))[0] })],
+]
+
 export async function startPair(): Promise<RedisPair> {
   const [port = 0] = await freePorts(1)
   const primary = await startRedis({ port, settings: AT_ONCE })
