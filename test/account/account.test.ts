@@ -1,19 +1,26 @@
+// The overview of an account, and its connected applications: what the pages show, and what a removal ends.
+
 import { expect } from 'vitest'
 import { createLanguages } from '../../src/pages/words.ts'
 import { Browser } from '../support/browser.ts'
 import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
-import { authorize, userinfo } from '../support/journey.ts'
+import { authorize, post, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import {
   ageSessions,
   credentials,
+  fieldsOf,
+  grantsOf,
+  newTab,
   onlineTokens,
+  open,
   removalOf,
   send,
   signedIn,
+  silently,
   textOf,
   words,
 } from '../support/people.ts'
-import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
+import { ADA, CLIENTS, GRACE, startUsher } from '../support/usher.ts'
 
 const initiate_login_uri = 'https://desk.example.org/login?from=here'
 const desk = { ...CLIENTS.post, client_id: 'desk', client_name: 'desk', initiate_login_uri }
@@ -28,24 +35,19 @@ test.beforeEach(async () => {
   }
 })
 
-const APPLICATIONS = '/account/applications'
+/** Moves a consent of Ada into the past, by these seconds. */
+async function ageConsent(client_id: string, { since = 0, lastUsed = 0 }) {
+  await usher.records
+    .of<{ since: number; lastUsed: number }>('Consent', { backup: true })
+    .change(
+      `${ada} ${client_id}`,
+      ({ value }) =>
+        value && { ...value, since: value.since - since, lastUsed: value.lastUsed - lastUsed },
+      { indexes: [['consents of account', ada]] },
+    )
+}
 
-test('the account pages require a sign-in, and open after it', async () => {
-  for (const [path, heading] of [
-    ['/account', 'Your account'],
-    [APPLICATIONS, 'Connected applications'],
-  ] as const) {
-    const browser = new Browser(usher.issuer)
-    const answer = await send(browser, path, { method: 'GET' })
-    expect(answer.status).toBe(302)
-    expect(await answer.text()).not.toContain('Ada')
-    await browser.open(path)
-    expect(browser.heading).toBe('Sign in')
-    await browser.submit(credentials())
-    expect(browser.heading).toBe(heading)
-    expect(browser.page.url.pathname).toBe(path)
-  }
-})
+const APPLICATIONS = '/account/applications'
 
 test('/account shows the profile of the user', async () => {
   const { page } = await signedIn(usher)
@@ -118,14 +120,7 @@ test('the list shows each application with its scopes, the date of consent, and 
   const { browser } = await onlineTokens(usher, { scope: 'openid email offline_access' })
   await onlineTokens(usher, { browser, client_id: 'post' })
   const day = 24 * 3600
-  await usher.records
-    .of<{ since: number; lastUsed: number }>('Consent', { backup: true })
-    .change(
-      `${ada} web`,
-      ({ value }) =>
-        value && { ...value, since: value.since - 40 * day, lastUsed: value.lastUsed - day },
-      { indexes: [['consents of account', ada]] },
-    )
+  await ageConsent('web', { since: 40 * day, lastUsed: day })
   const { html } = await browser.open(APPLICATIONS)
   const cards = html.querySelectorAll('details.fold')
   expect(cards.map(card => card.querySelector('h2')?.text.trim())).toEqual([
@@ -165,13 +160,7 @@ test('fifty applications are listed, the most recently used first', async () => 
   const clients = Array.from({ length: 50 }, (_, i) => `client-${i}`)
   for (const [i, client_id] of clients.entries()) {
     await usher.consents.decide(ada, client_id, { scopes: ['openid'], declined: [], version: 0 })
-    await usher.records
-      .of<{ lastUsed: number }>('Consent', { backup: true })
-      .change(
-        `${ada} ${client_id}`,
-        ({ value }) => value && { ...value, lastUsed: value.lastUsed - ((i * 7) % 50) * 60 },
-        { indexes: [['consents of account', ada]] },
-      )
+    await ageConsent(client_id, { lastUsed: ((i * 7) % 50) * 60 })
   }
   const { html } = await (await signedIn(usher)).open(APPLICATIONS)
   const listed = html.querySelectorAll('h2').map(({ text }) => text)
@@ -181,12 +170,7 @@ test('fifty applications are listed, the most recently used first', async () => 
 
 test('using an application updates its last use in the list', async () => {
   const { browser, request } = await onlineTokens(usher)
-  const hour = 3600
-  await usher.records
-    .of<{ lastUsed: number }>('Consent', { backup: true })
-    .change(`${ada} web`, ({ value }) => value && { ...value, lastUsed: value.lastUsed - hour }, {
-      indexes: [['consents of account', ada]],
-    })
+  await ageConsent('web', { lastUsed: 3600 })
   await browser.open(request.url)
   expect(browser.page.params.get('code')).toBeTruthy()
   const { lastUsed = 0 } = (await usher.consents.find(ada, 'web')) ?? {}
@@ -216,4 +200,87 @@ test('the pages can be read after an older sign-in', async () => {
   await ageSessions(usher, ada, 3600)
   await browser.open(APPLICATIONS)
   expect(browser.heading).toBe('Connected applications')
+})
+
+async function remove(browser: Browser, client_id = 'web') {
+  await browser.open(removalOf(client_id))
+  await browser.submit()
+}
+
+test('removing an application immediately ends all of its access, in every browser and grant', async () => {
+  const first = await tokens(usher)
+  const second = await tokens(usher)
+  const third = await onlineTokens(usher, { browser: second.browser, scope: 'openid' })
+  const unredeemed = await open(usher, {}, newTab(first.browser))
+  const asked = await open(usher, { prompt: 'login' }, newTab(first.browser))
+  expect((await grantsOf(usher, ada, 'web')).length).toBeGreaterThan(1)
+
+  await remove(first.browser)
+  const text = textOf(first.browser.page.text)
+  expect(text).toContain(words('applications.removed', { client: 'Web application' }))
+  expect(text).toContain(words('applications.empty'))
+
+  for (const { access_token, refresh_token } of [first, second, third]) {
+    expect((await userinfo(usher, access_token)).status).toBe(401)
+    for (const token of [access_token, refresh_token].filter(Boolean)) {
+      const { body } = await post(usher, '/api/oauth/introspect', { token })
+      expect(body).toEqual({ active: false })
+    }
+  }
+  for (const { refresh_token } of [first, second]) {
+    expect((await refresh(usher, refresh_token)).body.error).toBe('invalid_grant')
+  }
+  const code = unredeemed.browser.page.params.get('code') ?? ''
+  expect(code).not.toBe('')
+  expect((await redeem(usher, code, unredeemed.request)).body.error).toBe('invalid_grant')
+  expect(await grantsOf(usher, ada, 'web')).toEqual([])
+  expect(asked.browser.page.params.has('code')).toBe(false)
+})
+
+test('after a removal the consent page is shown in every browser', async () => {
+  const first = await tokens(usher)
+  const second = await tokens(usher)
+  await remove(first.browser)
+  for (const { browser } of [first, second]) {
+    expect(await silently(usher, browser)).toBe('consent_required')
+    await open(usher, {}, browser)
+    expect(browser.heading).toBe('Allow access')
+  }
+})
+
+test('other applications and other users keep their tokens', async () => {
+  const web = await tokens(usher)
+  const other = await tokens(usher, { browser: web.browser, client_id: 'post' })
+  const graces = await tokens(usher, { username: 'grace' })
+  await remove(web.browser)
+  expect((await userinfo(usher, web.access_token)).status).toBe(401)
+  for (const { access_token, refresh_token, request } of [other, graces]) {
+    expect((await userinfo(usher, access_token)).status).toBe(200)
+    expect((await refresh(usher, refresh_token, request.client_id)).status).toBe(200)
+  }
+  expect(web.browser.page.text).toContain('Post application')
+})
+
+test('a second removal succeeds', async () => {
+  const { browser } = await onlineTokens(usher)
+  await browser.open(removalOf())
+  const form = fieldsOf(browser.page)
+  const answers = await Promise.all([1, 2, 3].map(() => send(browser, removalOf(), { form })))
+  expect(answers.map(({ status }) => status)).toEqual([200, 200, 200])
+  expect(await usher.consents.list(ada)).toEqual([])
+})
+
+test('an application that is no longer registered is listed and can be removed', async () => {
+  const { post: _, ...clients } = CLIENTS
+  const smaller = await startUsher({ clients })
+  const { id } = await smaller.addAccount(ADA)
+  const decision = { scopes: ['openid', 'email'], declined: [], version: 0 }
+  await smaller.consents.decide(id, 'post', decision)
+  const { browser } = await onlineTokens(smaller, { client_id: 'first' })
+  await browser.open(APPLICATIONS)
+  expect(textOf(browser.page.text)).toContain(words('applications.unregistered'))
+  await remove(browser, 'post')
+  expect(textOf(browser.page.text)).toContain(words('applications.removed', { client: 'post' }))
+  expect((await smaller.consents.list(id)).map(({ client_id }) => client_id)).toEqual(['first'])
+  await smaller.close()
 })

@@ -14,7 +14,6 @@ import type { OwnAccounts } from '../../src/sign-in/directory.ts'
 import { type Installation, openInstallation } from '../../src/store/open.ts'
 import { openRecords } from '../../src/store/records.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
 import { directoryIn } from '../support/directory.ts'
 import { ADA, PASSWORD } from '../support/usher.ts'
 
@@ -163,31 +162,6 @@ test('a removed account is not found, and its username is free', async () => {
   const next = await directory.add({ username: 'leaver' })
   expect(next.id).not.toBe(account.id)
   expect(await directory.findByUsername('leaver')).toEqual(next)
-})
-
-test('a removal that failed half-way can be repeated', async () => {
-  const { records, store } = installation
-  const consents = new Consents(records)
-  for (const failing of [1, 2, 3, 4]) {
-    const { id } = await directory.add({ username: `leaver-${failing}` }, PASSWORD)
-    await consents.decide(id, 'web', { scopes: ['openid'], declined: [], version: 0 })
-    const remove = async () => {
-      const account = await directory.find(id)
-      if (account) await directory.remove(account)
-    }
-    const { write } = store
-    let writes = 0
-    const spy = vi.spyOn(store, 'write').mockImplementation(async changes => {
-      writes++
-      if (writes === failing) throw new StoreUnavailable('cut')
-      return write.call(store, changes)
-    })
-    await expect(remove()).rejects.toBeInstanceOf(StoreUnavailable)
-    spy.mockRestore()
-    await remove()
-    expect(await directory.find(id)).toBeUndefined()
-    expect(await consents.list(id)).toEqual([])
-  }
 })
 
 test('a change after the removal does not restore the account', async () => {

@@ -11,6 +11,7 @@ import {
   open,
   send,
   signedIn,
+  submitOnly,
   words,
 } from '../support/people.ts'
 import { ADA, GRACE } from '../support/usher.ts'
@@ -24,9 +25,7 @@ const OF_HOST = /^usher_(session|browser|device)(\.sig)?$/
 async function signInOfGrace() {
   const { browser } = await open(usher, { client_id: 'first' })
   const { url } = browser.page
-  const form = fieldsOf(browser.page, credentials('grace'))
-  const answer = await (await send(browser, url, { form })).text()
-  const next = /content="0;url=([^"]+)"/.exec(answer)?.[1] ?? ''
+  const next = await submitOnly(browser, credentials('grace'))
   expect(next).toContain('/api/oauth/authorize/')
   return { browser, page: url, next: new URL(next, usher.issuer) }
 }

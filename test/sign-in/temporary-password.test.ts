@@ -187,7 +187,7 @@ test('a second person with the temporary password gets no access after the first
 })
 
 test('only one of several concurrent changes in different browsers and tabs succeeds', async () => {
-  for (let round = 0; round < 10; round++) {
+  for (let round = 0; round < 3; round++) {
     await setPassword({ change_password_by: Math.floor(Date.now() / 1000) + DAY })
     const { browser } = await choosing()
     const tab = newTab(browser)
@@ -219,13 +219,6 @@ test.each([
   expect(browser.heading).toBe(EXPIRED)
   await usher.directory.change(ada, account => ({ ...account, enabled: true }))
   expect(await canSignIn(NEW)).toBe(false)
-})
-
-test('the page belongs to the browser that signed in', async () => {
-  const { browser } = await choosing()
-  const other = new Browser(usher.issuer)
-  await other.open(browser.page.url)
-  expect(other.heading).toBe(words('error.cookie'))
 })
 
 test('earlier sessions and refresh tokens stay invalid, and the consent stays', async () => {
