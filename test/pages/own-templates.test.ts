@@ -48,12 +48,6 @@ test.each([
     '<% if (it.failed) { %>\n<p></p>',
     'pages/sign-in.eta:1 a { of the template is not closed',
   ],
-  [
-    'a name that no page has',
-    'sign-on.eta',
-    '<p></p>',
-    'pages/sign-on.eta nothing reads this; did you mean sign-in.eta?',
-  ],
 ])('%s is a finding', async (_, name, text, expected) => {
   const [first = '', ...more] = await check({ [`pages/${name}`]: text })
   expect({ first, more }).toMatchObject({ first: expect.stringContaining(expected), more: [] })
