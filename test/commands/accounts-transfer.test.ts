@@ -3,22 +3,21 @@
 import { spawn } from 'node:child_process'
 import { createHmac, randomBytes, scryptSync } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { hash as argon2 } from '@node-rs/argon2'
 import { hash as bcrypt } from '@node-rs/bcrypt'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { runUsher } from '../support/command.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { credentials } from '../support/people.ts'
 import { findProgram } from '../support/programs.ts'
 import { PASSWORD, startUsher } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const folder = mkdtempSync(join(tmpdir(), 'usher-transfer-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = temporaryFolder()
 
 /** A new installation, and a function that runs its commands. */
 function installation() {
@@ -180,7 +179,7 @@ test('a hash that cannot be verified is refused, and a user with a valid one sig
   await service.close()
 })
 
-test('users with hashes of other systems sign in and get an argon2id hash, and every failure takes the same time', async () => {
+test('users with hashes of other systems sign in and get an argon2id hash', async () => {
   const { usher, store } = installation()
   const b64 = (bytes: Buffer) => bytes.toString('base64').replaceAll('=', '')
   const salt = randomBytes(16)
@@ -191,25 +190,20 @@ test('users with hashes of other systems sign in and get an argon2id hash, and e
     { username: 'alan', password_hash: `$pbkdf2-sha256$1$${b64(salt)}$${b64(pbkdf2Once(salt))}` },
   ]
   await usher('accounts import', lines(...users))
-  const service = await startUsher({ store, failureTimes: {} })
+  const service = await startUsher({ store })
   const signIn = async (username: string, password: string) => {
     const browser = new Browser(service.issuer)
     await browser.open('/account')
-    const started = performance.now()
     await browser.submit(credentials(username, password))
-    return { heading: browser.heading, took: performance.now() - started }
+    return browser.heading
   }
-  const failures = ['ada', 'nobody', 'alan'].map(name => signIn(name, 'not the password'))
-  for (const { heading, took } of await Promise.all(failures)) {
-    expect(heading).toBe('Sign in')
-    expect(took).toBeGreaterThan(990)
-  }
+  expect(await signIn('ada', 'not the password')).toBe('Sign in')
   for (const { username, password_hash } of users) {
-    expect(await signIn(username, PASSWORD)).toMatchObject({ heading: 'Your account' })
+    expect(await signIn(username, PASSWORD)).toBe('Your account')
     const { password } = (await service.directory.findByUsername(username)) ?? {}
     expect(password).toMatch(/^\$argon2id\$/)
     expect(password).not.toBe(password_hash)
-    expect(await signIn(username, PASSWORD)).toMatchObject({ heading: 'Your account' })
+    expect(await signIn(username, PASSWORD)).toBe('Your account')
   }
   await service.close()
 })

@@ -2,14 +2,14 @@
 
 import { execFile } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { run, runUsher } from '../support/command.ts'
+import { temporaryFolder } from '../support/folder.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const folder = mkdtempSync(join(tmpdir(), 'usher-cli-'))
+const folder = temporaryFolder()
 const config = join(folder, 'config')
 const env = {
   ...process.env,
@@ -17,7 +17,6 @@ const env = {
   USHER_CONFIG: config,
 }
 beforeAll(() => cpSync(join(ROOT, 'config'), config, { recursive: true }))
-afterAll(() => rmSync(folder, { recursive: true }))
 
 const begun = new Set<string>()
 /** Runs a command: as a process the first time, then in this process, which is faster. */
@@ -247,27 +246,21 @@ test('config check lists findings as text and as JSON', async () => {
   expect(JSON.parse(programs.stdout).findings).toHaveLength(2)
 })
 
-test('config check underlines the error, and exits with 0 if there are only warnings', async () => {
+test('config check underlines a warning, and exits with 0 if there are only warnings', async () => {
   const unwise = mkdtempSync(join(folder, 'unwise-'))
-  writeFileSync(join(unwise, 'usher.yaml'), 'lifetimes:\n  access_token: 3 h\n')
+  const file = join(unwise, 'usher.yaml')
+  writeFileSync(file, 'lifetimes:\n  access_token: 3 h\n')
   const report = await usher(['config', 'check', unwise])
   expect(report).toMatchObject({ code: 0, stderr: '' })
   expect(report.stdout).toContain('1 warning')
   expect(report.stdout).toContain('    2 | access_token: 3 h\n')
   const programs = await usher(['config', 'check', unwise, '--json'])
   expect(programs.code).toBe(0)
+  const place = { file, line: 2, column: 3, key: 'lifetimes.access_token' }
+  const message = expect.stringContaining('RFC 6750 §5.3')
   expect(JSON.parse(programs.stdout)).toEqual({
     findings: [],
-    warnings: [
-      {
-        file: join(unwise, 'usher.yaml'),
-        line: 2,
-        column: 3,
-        key: 'lifetimes.access_token',
-        rule: 'access-token-lifetime',
-        message: expect.stringContaining('RFC 6750 §5.3'),
-      },
-    ],
+    warnings: [{ ...place, rule: 'access-token-lifetime', message }],
   })
 })
 

@@ -1,9 +1,7 @@
 // config explain REQUEST_ID compares the parameters of a failed request with the registered ones.
 
 import { execFile } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -17,12 +15,13 @@ import { Browser } from '../support/browser.ts'
 import { runUsher } from '../support/command.ts'
 import { BANKING, PAYMENT } from '../support/details.ts'
 import { block } from '../support/documents.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, authorize, redeem, tokens } from '../support/journey.ts'
 import { credentials } from '../support/people.ts'
 import { claimsFor, PUBLIC_JWKS, signed } from '../support/signers.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-failures-'))
+const folder = temporaryFolder()
 const store = `sqlite:${join(folder, 'usher.db')}`
 const USHER_SECRET = Buffer.alloc(32, 'failures').toString('base64url')
 const pushing = {
@@ -76,10 +75,7 @@ beforeAll(async () => {
   })
   await usher.addAccount(ADA)
 })
-afterAll(async () => {
-  await usher.close()
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => usher.close())
 
 const now = () => Math.floor(Date.now() / 1000)
 const TOKEN = '/api/oauth/token'

@@ -1,16 +1,16 @@
 // Commands read the config folder. While the running service uses something else, they say so, and compare a failed
 // request with what the service used.
 
-import { cpSync, mkdtempSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { runUsher } from '../support/command.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { type Service, startService } from '../support/service.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const folder = mkdtempSync(join(tmpdir(), 'usher-folder-'))
+const folder = temporaryFolder()
 const config = join(folder, 'config')
 const CALLBACK = 'https://wiki.example.org/callback'
 let service: Service
@@ -39,10 +39,7 @@ beforeAll(async () => {
   service = await startService(env)
   env.PORT = new URL(service.issuer).port
 })
-afterAll(async () => {
-  await service.stop()
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => service.stop())
 
 const usher = (...words: string[]) => runUsher([...words], env)
 const readyz = async () => (await fetch(`${service.issuer}/readyz`)).json()

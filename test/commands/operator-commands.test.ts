@@ -1,28 +1,21 @@
 // Runs the commands of the operator's documentation as they are written there.
 
 import { execFile } from 'node:child_process'
-import {
-  cpSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readFolder } from '../../src/config/load.ts'
+import { runUsher } from '../support/command.ts'
 import { block } from '../support/documents.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { startRedis } from '../support/redis.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
 /** A copy of the project's folder with its own store and secret. */
-const folder = mkdtempSync(join(tmpdir(), 'usher-commands-'))
+const folder = temporaryFolder()
 const secretFile = join(folder, 'secret')
 const oldSecret = Buffer.alloc(32, 'old').toString('base64url')
 let service: Service
@@ -36,10 +29,7 @@ beforeAll(async () => {
   writeFileSync(secretFile, `${oldSecret}\n`)
   service = await start()
 })
-afterAll(async () => {
-  await service.stop()
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => service.stop())
 
 const start = () =>
   startService({
@@ -54,8 +44,12 @@ async function run(script: string, env: NodeJS.ProcessEnv = {}): Promise<string>
   return (await promisify(execFile)('bash', words, options)).stdout
 }
 
-const usernames = async () => JSON.stringify(await run('usher accounts list'))
-const add = (username: string) => run(`usher accounts add --username ${username}`)
+/** Commands that the page does not have run in this process. */
+async function usher(words: string, env: NodeJS.ProcessEnv = {}): Promise<string> {
+  return (await runUsher(words.split(' '), { ...service.env, ...env })).stdout
+}
+const usernames = async () => JSON.stringify(await usher('accounts list'))
+const add = (username: string) => usher(`accounts add --username ${username}`)
 
 test('a restored backup contains the accounts of its time, and no later ones', async () => {
   await add('ada')
@@ -77,7 +71,7 @@ test('accounts are exported as lines of JSON, and imported from them', async () 
 })
 
 test('status shows the running service, its keys and accounts', async () => {
-  const lines = (await run('usher status')).split('\n')
+  const lines = (await usher('status')).split('\n')
   const of = (title: string) => lines.find(line => line.startsWith(`${title} `)) ?? ''
   expect(of('issuer')).toContain(service.issuer)
   expect(of('service')).toMatch(/ ready/)
@@ -89,7 +83,7 @@ test('status shows the running service, its keys and accounts', async () => {
 })
 
 test('accounts are listed by the filters of the page', async () => {
-  await run('usher accounts add --username alan --email alan@example.org')
+  await usher('accounts add --username alan --email alan@example.org')
   expect(await run(block('accounts-list'))).toMatch(/^USERNAME .*\n(.*\n)*alan .* no link /)
   expect(readFileSync(join(folder, 'accounts.csv'), 'utf8')).toMatch(
     /,alan,,alan@example.org,false,/,
@@ -111,7 +105,7 @@ test('signing keys are rotated, and a leaked one is removed from the JWKS', asyn
     const { keys } = (await response.json()) as { keys: { kid: string }[] }
     return keys.map(({ kid }) => kid)
   }
-  const [leaked] = (await run('usher keys list')).match(/(?<=^current .* )\S+$/m) ?? []
+  const [leaked] = (await usher('keys list')).match(/(?<=^current .* )\S+$/m) ?? []
   expect(await jwks()).toContain(leaked)
   await run(block('leaked'))
   await expect.poll(jwks, { timeout: 15_000 }).not.toContain(leaked)
@@ -185,10 +179,8 @@ test('Redis as documented refuses clients without a password; its user has all n
   const USHER_STORE_NEW = `redis://usher:engines@127.0.0.1:${port}`
   await run(block('copy'), { USHER_STORE_NEW })
   const moved = { USHER_STORE: USHER_STORE_NEW }
-  expect(await run('usher doctor', moved)).toMatch(
-    /✓ eviction.*\n(.*\n)*✓ replicas.*\n(.*\n)*✓ access/,
-  )
-  expect(await run('usher accounts list', moved)).toMatch(/ada/)
+  expect(await usher('doctor', moved)).toMatch(/✓ eviction.*\n(.*\n)*✓ replicas.*\n(.*\n)*✓ access/)
+  expect(await usher('accounts list', moved)).toMatch(/ada/)
   service = await startService({ ...moved, USHER_SECRET_FILE: secretFile })
   expect((await fetch(`${service.issuer}/readyz`)).status).toBe(200)
   await service.stop()

@@ -2,19 +2,18 @@
 // smallest arguments. The figures of such a run have no meaning: a measurement may even say that it failed.
 
 import { spawn } from 'node:child_process'
-import { existsSync, globSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { afterAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import packageJson from '../../package.json' with { type: 'json' }
 import { mapOf } from '../../src/store/values.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { freePort, startService } from '../support/service.ts'
 import vitestConfig from '../vitest.config.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const folder = mkdtempSync(join(tmpdir(), 'usher-scripts-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = temporaryFolder()
 
 const scripts: Record<string, string> = packageJson.scripts
 

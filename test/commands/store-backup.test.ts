@@ -12,7 +12,6 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -24,6 +23,7 @@ import { openInstallation, openStore, storeFile } from '../../src/store/open.ts'
 import { Browser } from '../support/browser.ts'
 import { runUsher } from '../support/command.ts'
 import { addApp, atFactor, codeOf, factorsOf, nextCode } from '../support/factors.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorize, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import { isSignedIn } from '../support/people.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -32,7 +32,7 @@ import { startService } from '../support/service.ts'
 import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
 const USHER_SECRET = Buffer.alloc(32, 'backup').toString('base64url')
-const folder = mkdtempSync(join(tmpdir(), 'usher-backup-'))
+const folder = temporaryFolder()
 let server: RedisServer
 let database: (number: number) => string
 beforeAll(async () => {
@@ -40,10 +40,7 @@ beforeAll(async () => {
   server = await startRedis({ port })
   database = number => `${server.url}/${number}`
 })
-afterAll(async () => {
-  await server.stop()
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => server.stop())
 const newFile = () => join(mkdtempSync(join(folder, 'made-')), 'file')
 
 /** The command line of an operator. */
@@ -377,22 +374,7 @@ describe('a restore is refused, with nothing written,', () => {
     expect(stderr).toMatch(/^USHER_STORE already holds this installation/)
   })
 
-  test('of an incomplete file, or of one that is no backup', async () => {
-    const lines = readFileSync(file, 'utf8').split('\n')
-    for (const content of [lines.slice(0, -2).join('\n'), 'something else\n', '']) {
-      const broken = newFile()
-      writeFileSync(broken, content)
-      const store = newFile()
-      const { code, stderr } = await refusal(broken, `sqlite:${store}`)
-      expect({ code, stderr }).toEqual({
-        code: 1,
-        stderr: `${broken} is no backup of Usher, or not all of one.\n`,
-      })
-      expect((await refusal(file, `sqlite:${store}`)).code).toBe(0)
-    }
-  })
-
-  test('of a file that was cut, or has damaged lines', async () => {
+  test('of a file that is no backup, was cut, or has damaged lines', async () => {
     const whole = readFileSync(file, 'utf8')
     const lines = whole.split('\n')
     const changed = (number: number, change: (line: string) => string) =>
@@ -409,6 +391,12 @@ describe('a restore is refused, with nothing written,', () => {
       [Buffer.concat([Buffer.from(`${lines[0]}\n`), Buffer.from([0xff, 0xfe, 0x0a])]), 2],
     ]
     const store = newFile()
+    for (const content of [lines.slice(0, -2).join('\n'), 'something else\n', '']) {
+      const none = newFile()
+      writeFileSync(none, content)
+      const stderr = `${none} is no backup of Usher, or not all of one.\n`
+      expect(await refusal(none, `sqlite:${store}`)).toEqual({ code: 1, stderr })
+    }
     for (const [content, line] of cases) {
       const broken = newFile()
       writeFileSync(broken, content)
@@ -422,6 +410,7 @@ describe('a restore is refused, with nothing written,', () => {
       expect(existsSync(store)).toBe(false)
     }
     expect((await refusal(folder)).stderr).toMatch(/ is no backup of Usher/)
+    expect((await refusal(file, `sqlite:${store}`)).code).toBe(0)
   })
 
   test('of a missing file, and with another secret', async () => {

@@ -2,8 +2,7 @@
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, mkdtempSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { copyStore } from '../../src/commands/store.ts'
@@ -13,6 +12,7 @@ import type { Store } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { runUsher } from '../support/command.ts'
 import { directoryIn } from '../support/directory.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorize, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import { isSignedIn, silently } from '../support/people.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -23,7 +23,7 @@ const ROOT = join(import.meta.dirname, '../..')
 const PASSWORD = 'the-password-of-redis'
 const SECRETS = [Buffer.alloc(32, 'move')]
 const USHER_SECRET = SECRETS.map(secret => secret.toString('base64url')).join(' ')
-const folder = mkdtempSync(join(tmpdir(), 'usher-move-'))
+const folder = temporaryFolder()
 let server: RedisServer
 /** The URL of a database, with the password. */
 let database: (number: number) => string
@@ -32,10 +32,7 @@ beforeAll(async () => {
   server = await startRedis({ port, settings: ['--requirepass', PASSWORD] })
   database = number => `redis://:${PASSWORD}@127.0.0.1:${port}/${number}`
 })
-afterAll(async () => {
-  await server?.stop()
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => server?.stop())
 
 const newFile = (name: string) => `sqlite:${join(mkdtempSync(join(folder, 'store-')), name)}`
 

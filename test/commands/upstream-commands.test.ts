@@ -1,15 +1,15 @@
 // The operator's commands for links of accounts to users of upstream issuers.
 
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { runUsher } from '../support/command.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { startHostileIssuer } from '../support/hostile-issuer.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { writeConfig } from '../support/usher.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-upstream-'))
+const folder = temporaryFolder()
 const usher = (words: string[], input = '') =>
   runUsher(
     [...words],
@@ -23,10 +23,7 @@ beforeAll(async () => {
   const files = withUpstreams({ example: { issuer: issuer.issuer, accounts: 'link' } })
   writeConfig(join(folder, 'config'), { ...files, clients: {} })
 })
-afterAll(async () => {
-  await issuer.close()
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => issuer.close())
 
 test('accounts link, list and unlink; export and import keep links', async () => {
   await usher(['accounts', 'add', '--username', 'ada', '--email', 'ada@example.org'])
