@@ -1,16 +1,15 @@
 // Certificates that have expired, expire soon or are for another name: warnings of the folder, and checks of doctor.
 
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { makeDatedCertificate } from '../support/certificates.ts'
 import { runUsher } from '../support/command.ts'
 import { PRODUCTION, read } from '../support/config-folder.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { startService } from '../support/service.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-dates-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = temporaryFolder()
 
 const DAY_MS = 24 * 3600 * 1000
 const inDays = (days: number) => new Date(Date.now() + days * DAY_MS)

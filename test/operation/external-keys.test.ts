@@ -1,7 +1,6 @@
 // Signing keys in a KMS or HSM: `keys.module` signs, and Usher has the public keys only.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import {
   createRemoteJWKSet,
@@ -10,16 +9,16 @@ import {
   generateKeyPair,
   jwtVerify,
 } from 'jose'
-import { afterAll, expect } from 'vitest'
+import { expect } from 'vitest'
 import { loadExternalKeys } from '../../src/operation/external-keys.ts'
 import { CHAT_SERVER, EXCHANGING, exchange, ID_JAG, ID_TOKEN } from '../support/exchange.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorize, redeem, tokens } from '../support/journey.ts'
 import { send } from '../support/wire.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-kms-'))
+const folder = temporaryFolder()
 const DOWN = join(folder, 'down')
-afterAll(() => rmSync(folder, { recursive: true }))
 
 const privateKeys = await Promise.all(
   ['RS256', 'PS256', 'ES256'].map(async alg => {

@@ -58,8 +58,10 @@ async function everyPage(): Promise<Shown[]> {
 
 /** They are visited once for all tests. */
 let pages: Shown[]
+let access_token: string
 test.beforeAll(async () => {
   pages = await everyPage()
+  ;({ access_token } = await tokens(usher))
 })
 
 function policyOf(headers: Headers): Map<string, string> {
@@ -145,7 +147,6 @@ const JSON_ENDPOINTS: [method: string, path: string][] = [
 ]
 
 test.for(JSON_ENDPOINTS)('%s %s is not sniffed and not cached', async ([method, path]) => {
-  const { access_token } = await tokens(usher)
   const wrong = `Basic ${Buffer.from('web:wrong').toString('base64')}`
   const right = `Basic ${Buffer.from(`web:${SECRET}`).toString('base64')}`
   for (const authorization of ['', wrong, right, `Bearer ${access_token}`]) {

@@ -1,11 +1,8 @@
 // A whole key rotation on three nodes with one Redis, by a clock that is set forward. A client that caches
 // the JWKS for its max-age can verify every ID token. `npm run harness -- operation` tests the real clock.
 
-import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { decodeProtectedHeader, type JSONWebKeySet } from 'jose'
 import { pino } from 'pino'
@@ -17,6 +14,7 @@ import { run } from '../../src/reload.ts'
 import { type Installation, openInstallation } from '../../src/store/open.ts'
 import { Browser } from '../support/browser.ts'
 import { directoryIn } from '../support/directory.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { JwksKeeper } from '../support/jwks-keeper.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -39,7 +37,7 @@ interface Node {
   server: Server
 }
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-rotation-'))
+const folder = temporaryFolder()
 let redis: RedisServer
 let installation: Installation
 let settings: Settings
@@ -71,7 +69,6 @@ afterAll(async () => {
   for (const { server } of nodes) server.closeAllConnections()
   await installation.store.close()
   await redis.stop()
-  rmSync(folder, { recursive: true })
 })
 
 async function startNode(at = 0): Promise<Node> {

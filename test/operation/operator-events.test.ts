@@ -1,7 +1,3 @@
-// The audit log contains the commands that operators run beside the service.
-
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { recentActivity } from '../../src/account/activity.ts'
@@ -9,9 +5,10 @@ import type { AuditEvent } from '../../src/operation/audit.ts'
 import { queueAuditEvent, takeAuditEvents } from '../../src/operation/operator-events.ts'
 import { openInstallation } from '../../src/store/open.ts'
 import { runUsher } from '../support/command.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-operator-'))
+const folder = temporaryFolder()
 const store = `sqlite:${join(folder, 'usher.db')}`
 const USHER_SECRET = Buffer.alloc(32, 'operator').toString('base64url')
 let service: Service
@@ -22,10 +19,7 @@ const start = () =>
 beforeAll(async () => {
   service = await start()
 })
-afterAll(async () => {
-  await service.stop()
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => service.stop())
 
 async function usher(...args: string[]): Promise<string> {
   const { stdout, stderr, code } = await runUsher(args, service.env)

@@ -1,14 +1,14 @@
 // Redis stops answering while Usher runs: clients lose no refresh token, used tokens do not become valid again,
 // and a changed configuration takes effect afterwards.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { openInstallation } from '../../src/store/open.ts'
 import { mapOf } from '../../src/store/values.ts'
 import { directoryIn } from '../support/directory.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { refresh, tokens } from '../support/journey.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
@@ -19,7 +19,7 @@ const CHECK_MS = 5_000
 /** Longer than the interval, so that the outage is noticed in time. */
 const GRACE_MS = 8_000
 const secret = Buffer.alloc(32, 'outage')
-const folder = mkdtempSync(join(tmpdir(), 'usher-outage-'))
+const folder = temporaryFolder()
 let redis: RedisServer
 let nodes: Service[]
 
@@ -39,7 +39,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await Promise.all(nodes.map(node => node.stop()))
   await redis.stop()
-  rmSync(folder, { recursive: true })
 })
 
 const hang = () => process.kill(redis.pid, 'SIGSTOP')

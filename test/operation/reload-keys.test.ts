@@ -1,16 +1,16 @@
 // Imported signing keys in a reload: one is garbage, one is added, one is removed.
 
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { copyFileSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
 import { writeConfig } from '../support/usher.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-garbage-'))
+const folder = temporaryFolder()
 const config = mkdtempSync(join(folder, 'config-'))
 const KEYS = ['one', 'two'].map(name => join(folder, `${name}.pem`))
 const [ONE = '', TWO = ''] = KEYS
@@ -32,10 +32,7 @@ beforeAll(async () => {
   }
   service = await startService(environment)
 })
-afterAll(async () => {
-  await service.stop()
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => service.stop())
 
 const get = async (path: string) => (await fetch(service.issuer + path)).json()
 async function kids(): Promise<string[]> {

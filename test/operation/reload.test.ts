@@ -12,18 +12,18 @@ import {
   unlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { resource } from '../support/config-folder.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { memoryOf } from '../support/inspector.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { type Service, startService } from '../support/service.ts'
 import { writeConfig } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const folder = mkdtempSync(join(tmpdir(), 'usher-reload-'))
+const folder = temporaryFolder()
 const config = join(folder, 'config')
 const SECRET = 'a-secret-that-nobody-should-see-in-a-log'
 let service: Service
@@ -37,10 +37,7 @@ beforeAll(async () => {
     NODE_OPTIONS: '--inspect=127.0.0.1:0',
   })
 })
-afterAll(async () => {
-  await service.stop()
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => service.stop())
 beforeEach(() => {
   seen = service.stdout().length
 })

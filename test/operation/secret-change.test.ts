@@ -1,14 +1,14 @@
 // USHER_SECRET is changed as docs/operate.md describes, on two nodes behind a load balancer, under load.
 
 import { execFile } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openInstallation } from '../../src/store/open.ts'
 import { directoryIn } from '../support/directory.ts'
 import { block } from '../support/documents.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { startLoad } from '../support/load.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
@@ -18,7 +18,7 @@ import { ADA, PASSWORD, writeConfig } from '../support/usher.ts'
 const ROOT = join(import.meta.dirname, '../..')
 const OLD = Buffer.alloc(32, 'old').toString('base64url')
 /** A copy of the project's folder with its own configuration and secret. */
-const folder = mkdtempSync(join(tmpdir(), 'usher-secret-change-'))
+const folder = temporaryFolder()
 const secretFile = join(folder, 'secret')
 let redis: RedisServer
 let ports: number[]
@@ -41,7 +41,6 @@ beforeAll(async () => {
 afterAll(async () => {
   for (const node of nodes.values()) await node.stop()
   await redis.stop()
-  rmSync(folder, { recursive: true })
 })
 
 const environment = () => ({

@@ -1,22 +1,21 @@
 // The process: its start, its output, and its end.
 
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { runUsher } from '../support/command.ts'
 import { PRODUCTION } from '../support/config-folder.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { startRedis } from '../support/redis.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
 import { writeConfig } from '../support/usher.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-service-'))
+const folder = temporaryFolder()
 const USHER_STORE = `sqlite:${join(folder, 'usher.db')}`
-afterAll(() => rmSync(folder, { recursive: true }))
 
 async function accountsPage(username: string, password: string) {
   const browser = new Browser(service.issuer)

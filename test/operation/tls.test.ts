@@ -2,18 +2,18 @@
 
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { get } from 'node:https'
 import { type AddressInfo, connect } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { getCiphers, connect as tlsConnect } from 'node:tls'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createListener } from '../../src/operation/listener.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { type Service, startService } from '../support/service.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-tls-'))
+const folder = temporaryFolder()
 const config = join(folder, 'config')
 const USHER_SECRET = Buffer.alloc(32, 'tls').toString('base64url')
 let service: Service
@@ -42,10 +42,7 @@ beforeAll(async () => {
     HOST: '127.0.0.1',
   }))
 })
-afterAll(async () => {
-  await service.stop()
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => service.stop())
 
 /** Reads discovery as a client that trusts only this certificate. */
 function discovery(trusted: string): Promise<{ issuer: string }> {

@@ -2,25 +2,24 @@
 // Prometheus, also when one of them dies.
 
 import { execFile } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { temporaryFolder } from '../support/folder.ts'
 import { startLoad } from '../support/load.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
 import { signInDemo } from '../support/sign-ins.ts'
 import { writeConfig } from '../support/usher.ts'
 import { type Reply, send } from '../support/wire.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-workers-'))
+const folder = temporaryFolder()
 const USHER_SECRET = Buffer.alloc(32, 'workers').toString('base64url')
 const USHER_STORE = `sqlite:${join(folder, 'usher.db')}`
 const configure = (usher: object) =>
   writeFileSync(join(folder, 'usher.yaml'), JSON.stringify(usher))
 beforeAll(() => writeConfig(folder, { usher: { workers: 2 } }))
-afterAll(() => rmSync(folder, { recursive: true }))
 
 const start = async (store: string) => {
   const metrics = String(await freePort())
