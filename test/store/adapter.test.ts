@@ -62,7 +62,7 @@ test('find returns a copy that the library can change', async () => {
 
 describe.each([...CODES, 'PushedAuthorizationRequest'])('%s', model => {
   test('one of 50 concurrent uses succeeds, and the others get an error', async () => {
-    for (let round = 0; round < 20; round++) {
+    for (let round = 0; round < 3; round++) {
       const grantId = fresh()
       const jti = idFor(model, grantId)
       await adapterOf(model).upsert(jti, { jti, grantId, exp: 4_000_000_000 }, 60)

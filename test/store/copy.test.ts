@@ -1,31 +1,23 @@
-// The copy of an installation to another store. It is complete and exact, or the target is unusable.
-
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { copyStore } from '../../src/commands/store.ts'
-import { Consents } from '../../src/oidc/consents.ts'
 import { openStore } from '../../src/store/open.ts'
 import { openRecords } from '../../src/store/records.ts'
 import { NAMING_KEY } from '../../src/store/seal.ts'
-import { openSqliteStore } from '../../src/store/sqlite.ts'
 import { type Store, StoreUnavailable, wrong } from '../../src/store/store.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts, startCluster } from '../support/redis-together.ts'
 import { consume, list, put, remove } from './operations.ts'
 import { bytes, describeEntry, fresh, now } from './store-suite.ts'
 
 const SECRETS = [Buffer.alloc(32, 'copy')]
-const folder = mkdtempSync(join(tmpdir(), 'usher-copy-'))
-const opened: Store[] = []
-afterEach(() => Promise.all(opened.splice(0).map(store => store.close())))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = temporaryFolder()
 
 async function open(location = `sqlite:${join(folder, `${fresh()}.db`)}`): Promise<Store> {
   const store = await openStore(location)
-  opened.push(store)
+  onTestFinished(() => store.close())
   return store
 }
 
@@ -229,30 +221,4 @@ test('at most a hundred records are written concurrently', async () => {
   })
   await copyStore(from, counting)
   expect(most).toBe(100)
-})
-
-test('a removal wins over a consent page that was open before the move', async () => {
-  const [from, to] = [await openSqliteStore(':memory:'), await open()]
-  opened.push(from)
-  const before = new Consents(await openRecords(from, SECRETS))
-  const decision = { scopes: ['openid'], declined: [] }
-  const decide = async (consents: typeof before, client: string) =>
-    consents.decide('ada', client, {
-      ...decision,
-      version: (await consents.read('ada', client)).version,
-    })
-
-  // One page was opened before the consent, and one after it.
-  const { version: unasked } = await before.read('ada', 'removed before')
-  await decide(before, 'removed before')
-  await before.withdraw('ada', 'removed before')
-  for (let i = 0; i < 2; i++) await decide(before, 'removed after')
-  const { version: asked } = await before.read('ada', 'removed after')
-
-  await copyStore(from, to)
-  const after = new Consents(await openRecords(to, SECRETS))
-  await after.withdraw('ada', 'removed after')
-  expect(await after.decide('ada', 'removed before', { ...decision, version: unasked })).toBe(false)
-  expect(await after.decide('ada', 'removed after', { ...decision, version: asked })).toBe(false)
-  expect(await decide(after, 'removed before')).toBe(true)
 })

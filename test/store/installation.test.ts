@@ -1,14 +1,13 @@
 // Opening a store with the secrets of its installation.
 
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { openInstallation } from '../../src/store/open.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { fresh } from './store-suite.ts'
 
-const root = mkdtempSync(join(tmpdir(), 'usher-open-'))
-afterAll(() => rmSync(root, { recursive: true, force: true }))
+const root = temporaryFolder()
 const newFolder = () => join(root, fresh())
 const storeIn = (folder: string) => `sqlite:${join(folder, 'usher.db')}`
 

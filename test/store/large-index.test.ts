@@ -68,10 +68,10 @@ async function onRedis(): Promise<Stage> {
   }
 }
 
-/** Runs `add` for each number, some at a time. */
-async function addMany(count: number, add: (i: number) => Promise<unknown>) {
+/** Runs `work` for each number, some at a time. */
+async function forMany(count: number, work: (i: number) => Promise<unknown>) {
   const numbers = Array.from({ length: count }, (_, i) => i)
-  for (let i = 0; i < count; i += PAGE) await Promise.all(numbers.slice(i, i + PAGE).map(add))
+  for (let i = 0; i < count; i += PAGE) await Promise.all(numbers.slice(i, i + PAGE).map(work))
 }
 
 const STAGES: [string, () => Promise<Stage>][] = [
@@ -91,7 +91,7 @@ describe.each(oneOf(STAGES))('%s', (_name, start) => {
     ]
     const add = (i: number) =>
       records.of('Entry').save(`${i}`, { i }, { ttl: 3600, indexes: [indexes[i % 2] ?? ['', '']] })
-    await addMany(2 * ENTRIES, add)
+    await forMany(2 * ENTRIES, add)
   })
   afterAll(async () => {
     await stage.store.close()
@@ -142,22 +142,22 @@ describe.each(oneOf(STAGES))('%s', (_name, start) => {
     expect(turns).toBeGreaterThan(3)
   })
 
-  test('each of 3,000 accounts is listed, and is read once', async () => {
+  test('each of 1,000 accounts is listed, and is read once', async () => {
     const directory = directoryIn(records)
-    await addMany(3_000, i => directory.add({ username: `user-${i}` }))
+    await forMany(1_000, i => directory.add({ username: `user-${i}` }))
     const names = new Set<string>()
     const reads = await readsOf(async () => {
       for await (const { username } of directory.all()) names.add(username)
     })
-    expect(names.size).toBe(3_000)
-    expect(reads).toBeLessThan(3_050)
+    expect(names.size).toBe(1_000)
+    expect(reads).toBeLessThan(1_050)
   })
 
-  test('a round of a queue of 3,000 notifications reads a page, and the next rounds deliver the rest', async () => {
+  test('a round of a queue of 1,000 notifications reads a page, and the next rounds deliver the rest', async () => {
     const { enqueue, deliverDue } = signOutQueue(records)
     const add = (i: number) =>
       enqueue({ uid: `session-${i}`, accountId: 'usr_ada', client_id: 'wiki', sid: 's' })
-    await addMany(3_000, add)
+    await forMany(1_000, add)
     const delivered = new Set<string>()
     const round = () =>
       deliverDue('new', async ({ uid }) => {
@@ -168,37 +168,44 @@ describe.each(oneOf(STAGES))('%s', (_name, start) => {
     expect(delivered.size).toBe(200)
     // A page, and for each that is delivered its claim and its removal.
     expect(reads).toBeLessThan(2 * PAGE + 200 * 8)
-    for (let i = 0; i < 20 && delivered.size < 3_000; i++) await round()
-    expect(delivered.size).toBe(3_000)
+    for (let i = 0; i < 20 && delivered.size < 1_000; i++) await round()
+    expect(delivered.size).toBe(1_000)
   })
 
   const makeGrant = (jti: string, accountId: string) =>
     records
       .of('Grant')
       .save(jti, { jti, accountId }, { ttl: 3600, indexes: [grantsOfAccount(accountId)] })
-  const isAlive = async (jti: string) => (await records.of('Grant').read(jti)).value !== undefined
+  /** Whether one of these grants is still there. */
+  async function isAnyAlive(ids: string[]): Promise<boolean> {
+    const found: unknown[] = []
+    await forMany(ids.length, async i =>
+      found.push((await records.of('Grant').read(String(ids[i]))).value),
+    )
+    return found.some(Boolean)
+  }
 
   test(`access to an account with ${GRANTS} grants ends`, async () => {
     const ids = Array.from({ length: GRANTS }, fresh)
-    await addMany(GRANTS, i => makeGrant(String(ids[i]), 'usr_many'))
+    await forMany(GRANTS, i => makeGrant(String(ids[i]), 'usr_many'))
     await revokeGrants(records, 'usr_many')
-    for (const id of ids) expect(await isAlive(id)).toBe(false)
+    expect(await isAnyAlive(ids)).toBe(false)
   })
 
   test(`sign-out everywhere ends 100 sessions with ${GRANTS} grants`, async () => {
     const sessions = createSessions(records)
     const accountId = 'usr_sessions'
     const ids = Array.from({ length: GRANTS }, fresh)
-    await addMany(GRANTS, i => makeGrant(String(ids[i]), accountId))
+    await forMany(GRANTS, i => makeGrant(String(ids[i]), accountId))
     const perSession = GRANTS / 100
-    await addMany(100, async i => {
+    await forMany(100, async i => {
       const uid = `many-${i}`
       await sessions.save({ uid, jti: fresh(), exp: now() + 3600, accountId }, 3600)
       const own = ids.slice(i * perSession, (i + 1) * perSession)
       await sessions.adopt(uid, Object.fromEntries(own.map(id => [id, now() + 3600])))
     })
     await sessions.endAll(accountId)
-    for (const id of ids) expect(await isAlive(id)).toBe(false)
+    expect(await isAnyAlive(ids)).toBe(false)
     expect(await sessions.listOfAccount(accountId)).toEqual([])
   })
 })

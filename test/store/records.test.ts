@@ -1,37 +1,30 @@
 // JSON records on a store: keyed names, limits of lifetimes, and changes that are not lost.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout } from 'node:timers/promises'
-import { afterAll, afterEach, describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { resealAll } from '../../src/commands/store.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
 import { createSeal } from '../../src/store/seal.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { fresh, now } from './store-suite.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-records-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
-
-const opened: { close(): unknown }[] = []
-afterEach(async () => {
-  for (const handle of opened.splice(0)) await handle.close()
-})
+const folder = temporaryFolder()
 
 const newFile = () => join(folder, `${fresh()}.db`)
 async function open(file: string): Promise<Records> {
   const store = await openSqliteStore(file)
-  opened.push(store)
+  onTestFinished(() => store.close())
   return openRecords(store, [Buffer.alloc(32, 1)])
 }
 
 /** The stored expiry of the only record of a file. */
 function expiryIn(file: string) {
   const db = new DatabaseSync(file)
-  opened.push(db)
+  onTestFinished(() => db.close())
   const row = db.prepare("SELECT expires FROM records WHERE key <> 'naming-key'").get()
   return row?.expires
 }

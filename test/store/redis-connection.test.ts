@@ -1,24 +1,23 @@
 // The connection to Redis: TLS, users and passwords, databases and prefixes, for each of its five kinds.
 
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { inspect } from 'node:util'
 import { Redis } from 'ioredis'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { openInstallation, openStore } from '../../src/store/open.ts'
 import { reasonOf } from '../../src/store/reasons.ts'
 import { REDIS_DEFAULTS, type RedisSettings } from '../../src/store/redis/settings.ts'
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { makeCertificate } from '../support/certificates.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts, untilInfo } from '../support/redis-together.ts'
 import { consume, list, put, remove } from './operations.ts'
 import { bytes, fresh, now, text } from './store-suite.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-redis-connection-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = temporaryFolder()
 const inFolder = (name: string) => join(folder, name)
 function fileWith(content: string): string {
   const file = inFolder(fresh())
@@ -33,13 +32,9 @@ const SENTINEL_PASSWORD = 'sentinel-CANARY'
 /** The permissions that the documentation lists. */
 const RIGHTS = ['~usher:*', '+@all', '-@dangerous', '+info']
 
-const closing: (() => Promise<unknown>)[] = []
-afterEach(async () => {
-  for (const close of closing.splice(0).reverse()) await close()
-})
 async function open(url: string, settings: Partial<RedisSettings> = {}): Promise<Store> {
   const store = await openStore(url, { ...REDIS_DEFAULTS, ...settings })
-  closing.push(() => store.close())
+  onTestFinished(() => store.close())
   return store
 }
 async function works(store: Store): Promise<void> {

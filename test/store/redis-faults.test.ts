@@ -147,15 +147,6 @@ describe('the reply is lost, and the command is retried', () => {
   })
 })
 
-test('scripts that were flushed are sent again', async () => {
-  const operator = new Redis(server.url)
-  for (let round = 0; round < 20; round++) {
-    await operator.script('FLUSH')
-    expect(await put(store, fresh(), bytes('x'), { expires: now() + 60 })).toBe(true)
-  }
-  await operator.quit()
-})
-
 test('out of memory, removals succeed, and new records are refused', async () => {
   const operator = new Redis(server.url)
   const [gone, first, second, index] = [fresh(), fresh(), fresh(), fresh()]

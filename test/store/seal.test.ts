@@ -1,30 +1,24 @@
 // Encryption at rest: names are keyed hashes, values are encrypted, and other values are refused.
 
 import { createHash } from 'node:crypto'
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdtempSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { afterAll, afterEach, describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { openRecords } from '../../src/store/records.ts'
 import { createSeal, NAMING_KEY, openIdentity } from '../../src/store/seal.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { fresh } from './store-suite.ts'
 
 const OLD = Buffer.alloc(32, 1)
 const NEW = Buffer.alloc(32, 2)
-const folder = mkdtempSync(join(tmpdir(), 'usher-records-'))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
-
-const opened: { close(): unknown }[] = []
-afterEach(async () => {
-  for (const handle of opened.splice(0)) await handle.close()
-})
+const folder = temporaryFolder()
 
 async function storeOf(file: string): Promise<Store> {
   const store = await openSqliteStore(file)
-  opened.push(store)
+  onTestFinished(() => store.close())
   return store
 }
 const newFile = () => join(folder, `${fresh()}.db`)
@@ -37,7 +31,7 @@ interface Row {
 }
 function raw(file: string) {
   const db = new DatabaseSync(file)
-  opened.push(db)
+  onTestFinished(() => db.close())
   return {
     rows: () =>
       db

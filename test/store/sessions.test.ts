@@ -146,14 +146,6 @@ describe('a replaced cookie value', () => {
     for (const each of others) expect(await visit(library, each), each).toBeUndefined()
   })
 
-  test('a session that is used every half hour is found during its whole lifetime', async () => {
-    const id = await signedIn()
-    for (let times = 0; times < 40; times++) {
-      later(1800)
-      await (await visitOf(id)).save()
-    }
-  })
-
   test('is invalid after a sign-in replaced it', async () => {
     const planted = firstVisit(library)
     await planted.save()
@@ -219,7 +211,7 @@ describe('after sign-out', () => {
   })
 
   test('a request in flight does not restore the session', async () => {
-    for (let round = 0; round < 10; round++) {
+    for (let round = 0; round < 3; round++) {
       const id = await signedIn()
       const [slow, leaving, resuming] = [await visitOf(id), await visitOf(id), await visitOf(id)]
       slow.session.authorizations = { web: { grantId: 'late' } }

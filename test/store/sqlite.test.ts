@@ -2,17 +2,17 @@
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { globSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { globSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
-import { afterAll, afterEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { openStore as openLocation } from '../../src/store/open.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { consume, list, put, remove } from './operations.ts'
 import { raceSuite } from './race-suite.ts'
 import { ACTS, race } from './racer.ts'
@@ -21,7 +21,7 @@ import { bytes, fresh, now, storeSuite, text } from './store-suite.ts'
 const ROOT = join(import.meta.dirname, '../..')
 /** Steps that read no more rows than they return. The table of tables has five rows. */
 const SEARCH = /^(SEARCH |LIST SUBQUERY|CORRELATED SCALAR SUBQUERY|SCAN sqlite_schema$)/
-const folder = mkdtempSync(join(tmpdir(), 'usher-sqlite-'))
+const folder = temporaryFolder()
 const newFile = () => join(folder, `${fresh()}.db`)
 const opened: { close(): unknown }[] = []
 /** Registers a handle that is closed after the test. */
@@ -39,7 +39,6 @@ afterEach(async () => {
     if (!(handle instanceof DatabaseSync) || handle.isOpen) await handle.close()
   }
 })
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 storeSuite('in memory', async () => openSqliteStore(':memory:'))
 storeSuite('in a file', async () => openSqliteStore(newFile()))
