@@ -137,6 +137,7 @@ test('every text of the file is used on a page', () => {
     ...DEVICE.split(' ').map(problem => `device.${problem}`),
     ...OUTCOMES.map(outcome => `requests.${outcome}`),
     ...[...FACTORS, ...CHANGED].map(key => `factors.${key}`),
+    ...['passkey', 'totp'].map(type => `factors.remove_${type}`),
     ...VERDICTS.map(verdict => `security.${verdict}`),
     ...['password', 'upstream'].map(method => `activity.sign_in_succeeded_${method}`),
     ...SIGN_IN.split(' ').map(problem => `sign_in.${problem}`),
