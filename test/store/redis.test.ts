@@ -1,7 +1,9 @@
+// The contract of a store on Redis. Behind Sentinel the commands are the same: redis-connection.test.ts connects there.
+
 import { afterAll, beforeAll, describe } from 'vitest'
 import { openRedisStore } from '../../src/store/redis/store.ts'
 import { startRedis } from '../support/redis.ts'
-import { startCluster, startSentinels } from '../support/redis-together.ts'
+import { startCluster } from '../support/redis-together.ts'
 import { raceSuite } from './race-suite.ts'
 import { storeSuite } from './store-suite.ts'
 
@@ -9,7 +11,6 @@ type Start = () => Promise<{ url: string; stop(): Promise<void> }>
 
 describe.each<[string, Start]>([
   ['Redis alone', startRedis],
-  ['Redis behind Sentinel', startSentinels],
   ['Redis Cluster', startCluster],
 ])('%s', (_, start) => {
   let server: Awaited<ReturnType<Start>>

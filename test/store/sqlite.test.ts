@@ -40,9 +40,7 @@ afterEach(async () => {
   }
 })
 
-storeSuite('in memory', async () => openSqliteStore(':memory:'))
 storeSuite('in a file', async () => openSqliteStore(newFile()))
-raceSuite('in memory', async () => [await openSqliteStore(':memory:')])
 raceSuite('two handles of one file', async () => {
   const file = newFile()
   return [await openSqliteStore(file), await openSqliteStore(file)]
