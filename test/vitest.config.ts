@@ -22,7 +22,7 @@ const LONG_LISTS = tests(
   'features/ciba-attacks',
   'features/client-documents',
   'features/passkeys',
-  'features/sign-out-plan',
+  'features/sign-out-return',
   'features/upstream-assertions',
   'features/upstream-attacks',
   'features/upstream-claims',

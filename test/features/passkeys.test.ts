@@ -5,6 +5,7 @@ import { beforeEach, describe, expect, vi } from 'vitest'
 import { createFactors } from '../../src/features/factors/factors.ts'
 import { createPasskeys } from '../../src/features/factors/passkeys.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
+import type { Browser } from '../support/browser.ts'
 import {
   addApp,
   claimsAfter,
@@ -13,6 +14,7 @@ import {
   FACTORS,
   factorsOf,
   nextCode,
+  PASSKEY,
   removalOf,
   removeFactor,
   TWO_FACTORS,
@@ -50,15 +52,15 @@ const ESSENTIAL = {
   claims: JSON.stringify({ id_token: { acr: { essential: true, value: PHR } } }),
 }
 
-/** Each test has a user and an authenticator of its own. */
+/** The user of a test, or of several, with an authenticator. */
 let name: string
 let id: string
 let phone: Authenticator
-beforeEach(async () => {
+async function newUser() {
   name = `u${randomBytes(6).toString('hex')}`
   id = (await usher.addAccount({ username: name })).id
   phone = new Authenticator(usher.issuer)
-})
+}
 
 /** The audit events of the user, or of nobody. */
 const events = () =>
@@ -74,8 +76,27 @@ async function withPasskey(params = {}) {
   return { own, ...(await open(usher, params)) }
 }
 
+/** A browser at the page that adds a passkey. */
+async function atAddPage() {
+  const own = await signedIn(usher, name)
+  await own.open(`${FACTORS}?add=passkey`)
+  return confirmed(own)
+}
+
+/** A browser of a user with an app and a passkey, in a session of the app. */
+async function withBoth() {
+  const { browser } = await addApp(usher, name)
+  await browser.open(`${FACTORS}?add=passkey`)
+  await browser.submit({ code: await nextCode(usher, id) })
+  await browser.submit({ passkey: phone.create(optionsOn(browser)) })
+  expect((await factorsOf(usher, id)).factors).toHaveLength(2)
+  return browser
+}
+
 describe('a passkey', () => {
-  test('is added with a name, with recovery codes, and signs in without a username', async () => {
+  beforeEach(newUser)
+
+  test('is added with a name and recovery codes, signs in without a username, and its key is in no page or log', async () => {
     const own = await signedIn(usher, name)
     await addPasskey(own, phone)
     expect(codesOn(own)).toHaveLength(10)
@@ -94,6 +115,11 @@ describe('a passkey', () => {
       'consent_given',
       'tokens_issued',
     ])
+    const [passkey] = (await factorsOf(usher, id)).factors
+    const key = passkey?.type === 'passkey' ? passkey.key : ''
+    expect(key).toHaveLength(103)
+    const pages = [...own.pages, ...opened.browser.pages].map(({ text }) => text)
+    expect([...usher.output, ...pages].join('\n')).not.toContain(key)
   })
 
   test('that is synced between devices is no hardware key (RFC 8176)', async () => {
@@ -173,17 +199,6 @@ describe('a passkey', () => {
     expect(browser.page.html.querySelector('[data-unknown]')).toBeNull()
     expect(last()).toMatchObject({ event: 'sign_in_failed', reason: 'disabled', factor: 'passkey' })
   })
-
-  test('keeps its key out of every page and log line', async () => {
-    const { own, browser } = await withPasskey()
-    await usePasskey(browser, phone)
-    await own.open(FACTORS)
-    const [passkey] = (await factorsOf(usher, id)).factors
-    const key = passkey?.type === 'passkey' ? passkey.key : ''
-    expect(key).toHaveLength(103)
-    const everything = [...usher.output, own.page.text, browser.page.text].join('\n')
-    expect(everything).not.toContain(key)
-  })
 })
 
 /** An RSA key with a modulus and an exponent of so many bytes. */
@@ -195,43 +210,56 @@ const rsa = (modulus: number, exponent: number): [number, unknown][] => [
 ]
 const MANY = Array.from({ length: 9000 }, (_, n): [number, unknown] => [n + 100, 0])
 
-describe('an answer is refused', () => {
-  const stranger = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey
-  const WRONG = [
-    ['of another origin', { origin: 'https://evil.example' }, /origin/],
-    ['of a subdomain', { origin: 'http://app.localhost:3000' }, /origin/],
-    ['for another RP ID', { rpId: 'evil.example' }, /RP ID/],
-    ['signed with another key', { key: stranger }, /signature/],
-    ['to another challenge', { challenge: randomBytes(32).toString('base64url') }, /challenge/],
-    ['to an empty challenge', { challenge: '' }, /challenge/],
-    ['of a page in a foreign frame', { crossOrigin: true }, /origin/],
-    ['to a challenge that is a list of gigabytes', { challenge: { length: 4e9 } }, /challenge/],
-    ['to a challenge that is no text', { challenge: { toString: 1 } }, /primitive/],
-    ['without the presence of the user', { isPresent: false }, /present/],
-    ['of another ceremony', { type: 'webauthn.create' }, /type/],
-  ] as const
-  test.for([...WRONG, ['without user verification', { isVerified: false }, /verif/] as const])(
-    '%s, at the sign-in',
-    async ([, wrong, detail]) => {
-      const { browser } = await withPasskey()
-      await usePasskey(browser, phone, wrong)
-      expect(browser.page.status).toBe(400)
-      expect(browser.page.text).toContain(words('sign_in.passkey_failed'))
-      expect(await isSignedIn(browser)).toBe(false)
-      expect(last()).toMatchObject({ event: 'sign_in_failed', reason: 'passkey_wrong' })
-      expect(last().detail).toMatch(detail)
-      await usePasskey(browser, phone)
-      expect(await isSignedIn(browser)).toBe(true)
-    },
-  )
+const stranger = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey
+const WRONG = [
+  ['of another origin', { origin: 'https://evil.example' }, /origin/],
+  ['of a subdomain', { origin: 'http://app.localhost:3000' }, /origin/],
+  ['for another RP ID', { rpId: 'evil.example' }, /RP ID/],
+  ['signed with another key', { key: stranger }, /signature/],
+  ['to another challenge', { challenge: randomBytes(32).toString('base64url') }, /challenge/],
+  ['to an empty challenge', { challenge: '' }, /challenge/],
+  ['of a page in a foreign frame', { crossOrigin: true }, /origin/],
+  ['to a challenge that is a list of gigabytes', { challenge: { length: 4e9 } }, /challenge/],
+  ['to a challenge that is no text', { challenge: { toString: 1 } }, /primitive/],
+  ['without the presence of the user', { isPresent: false }, /present/],
+  ['of another ceremony', { type: 'webauthn.create' }, /type/],
+  ['without user verification', { isVerified: false }, /verif/],
+] as const
 
-  test.for(WRONG)('%s, as second factor', async ([, wrong]) => {
-    const { browser } = await withPasskey()
+describe('a wrong answer is refused', () => {
+  test.beforeAll(async () => {
+    await newUser()
+    await withPasskey()
+  })
+
+  test.for(WRONG)('%s, at the sign-in', async ([, wrong, detail]) => {
+    const { browser } = await open(usher)
+    await usePasskey(browser, phone, wrong)
+    expect(browser.page.status).toBe(400)
+    expect(browser.page.text).toContain(words('sign_in.passkey_failed'))
+    expect(await isSignedIn(browser)).toBe(false)
+    expect(last()).toMatchObject({ event: 'sign_in_failed', reason: 'passkey_wrong' })
+    expect(last().detail).toMatch(detail)
+    // The right answer begins a new budget of attempts.
+    await usePasskey(browser, phone)
+    expect(await isSignedIn(browser)).toBe(true)
+  })
+
+  test.for([WRONG[0], WRONG[3], WRONG[4]])('%s, as second factor', async ([, wrong]) => {
+    const { browser } = await open(usher)
     await enterPassword(browser, name)
     await usePasskey(browser, phone, wrong)
     expect(browser.page.text).toContain(words('factors.passkey_failed'))
     expect(last()).toMatchObject({ event: 'second_factor_failed', reason: 'passkey_wrong' })
     expect(await isSignedIn(browser)).toBe(false)
+  })
+})
+
+describe('a wrong answer is refused when a passkey is added', () => {
+  let own: Browser
+  test.beforeAll(async () => {
+    await newUser()
+    own = await atAddPage()
   })
 
   test.for([
@@ -248,26 +276,24 @@ describe('an answer is refused', () => {
     ['of a page in a frame of another origin', { crossOrigin: true }],
     ['of a page whose frame names its origin', { topOrigin: 'https://evil.example' }],
     ['to a challenge that is a list of gigabytes', { challenge: { length: 4e9 } }],
-  ] as const)('%s, when a passkey is added', async ([, wrong]) => {
-    const own = await signedIn(usher, name)
+  ] as const)('%s', async ([, wrong]) => {
     await own.open(`${FACTORS}?add=passkey`)
-    await confirmed(own)
     await own.submit({ passkey: phone.create(optionsOn(own), wrong) })
     expect(own.page.text).toContain(words('factors.passkey_not_added'))
     expect((await factorsOf(usher, id)).factors).toEqual([])
   })
+})
+
+describe('an answer is refused', () => {
+  beforeEach(newUser)
 
   // The package would fetch the revocation lists that the certificates name.
   test.for([
     ['of Android', { format: 'android-key' }],
-    ['of its maker', { format: 'packed' }],
     ['that some decoders overlook', { format: 'android-key', isHidden: true }],
     ['of a TPM', { format: 'tpm' }],
-    ['of an old security key', { format: 'fido-u2f' }],
   ] as const)('no: certificates %s are ignored, and the passkey is added', async ([, sent]) => {
-    const own = await signedIn(usher, name)
-    await own.open(`${FACTORS}?add=passkey`)
-    await confirmed(own)
+    const own = await atAddPage()
     await own.submit({ passkey: phone.create(optionsOn(own), sent) })
     expect((await factorsOf(usher, id)).factors).toHaveLength(1)
     const { browser } = await open(usher)
@@ -276,23 +302,12 @@ describe('an answer is refused', () => {
   })
 
   test('when the passkeys of an account are too large together', async () => {
-    const own = await signedIn(usher, name)
-    await own.open(`${FACTORS}?add=passkey`)
-    await confirmed(own)
     const factors = createFactors(usher.records)
-    const passkey = (n: number) => ({
-      type: 'passkey' as const,
-      id: String(n).padEnd(1300, 'x'),
-      name: '',
-      created: 1,
-      host: 'localhost',
-      key: 'k'.repeat(700),
-      counter: 0,
-      transports: [],
-      isDeviceBound: false,
-    })
+    const large = { ...PASSKEY, key: 'k'.repeat(700) }
     const added = []
-    for (let n = 0; n < 20; n++) added.push(await factors.add(id, passkey(n)))
+    for (let n = 0; n < 20; n++) {
+      added.push(await factors.add(id, { ...large, id: String(n).padEnd(1300, 'x') }))
+    }
     expect(added.filter(Boolean).length).toBeGreaterThan(10)
     expect(JSON.stringify(await factorsOf(usher, id)).length).toBeLessThan(40_000)
   })
@@ -301,23 +316,21 @@ describe('an answer is refused', () => {
     '',
     '{',
     'null',
-    '[]',
-    '{"id":1}',
     '{"id":{"toString":1}}',
     '{"id":"a","response":{"userHandle":{"toString":1}}}',
     '{"id":"a","response":{"userHandle":{"length":4e9},"attestationObject":{"length":4e9}}}',
     '{"id":"a","rawId":"a","type":"public-key"}',
   ])('that is no answer: %s', async answer => {
-    const { own, browser } = await withPasskey()
+    const { browser } = await withPasskey()
     await browser.submit({ username: name, password: 'x', passkey: answer })
     expect(browser.page.status).toBe(400)
     await enterPassword(browser, name)
     await browser.submit({ passkey: answer })
     expect(browser.page.status).toBe(400)
-    await own.open(`${FACTORS}?add=passkey`)
-    await usePasskey(own, phone)
-    await own.submit({ passkey: answer })
-    expect(own.page.status).toBeLessThan(500)
+    await usePasskey(browser, phone)
+    await browser.open(`${FACTORS}?add=passkey`)
+    await browser.submit({ passkey: answer })
+    expect(browser.page.status).toBeLessThan(500)
     expect((await factorsOf(usher, id)).factors).toHaveLength(1)
   })
 
@@ -427,6 +440,8 @@ describe('an answer is refused', () => {
 })
 
 describe('the budget of attempts', () => {
+  beforeEach(newUser)
+
   test('is that of the password', async () => {
     const { browser } = await withPasskey()
     for (let i = 0; i < 5; i++) await usePasskey(browser, phone, { isVerified: false })
@@ -454,37 +469,27 @@ describe('the budget of attempts', () => {
   )
 })
 
-describe('the sign-in page', () => {
-  test('is the same for every user', async () => {
-    const page = async (login_hint: string) => {
-      const { browser } = await open(usher, { login_hint })
-      const { challenge: _, ...options } = JSON.parse(optionsOn(browser))
-      return options
-    }
-    await addPasskey(await signedIn(usher, name), phone)
-    expect(await page(name)).toEqual(await page('nobody'))
-    expect(await page(name)).toEqual({
-      rpId: new URL(usher.issuer).hostname,
-      timeout: 900_000,
-      userVerification: 'required',
-    })
-  })
-
-  test('offers passkeys where the browser fills in the username', async () => {
-    const { browser } = await open(usher)
+test('the sign-in page is the same for every user, and offers passkeys where the browser fills in the username', async () => {
+  await newUser()
+  await addPasskey(await signedIn(usher, name), phone)
+  const optionsFor = async (login_hint: string) => {
+    const { browser } = await open(usher, { login_hint })
     const field = browser.page.html.querySelector('#username')
     expect(field?.getAttribute('autocomplete')).toBe('username webauthn')
     expect(browser.page.html.querySelector('[data-autofill]')).not.toBeNull()
-  })
+    const { challenge: _, ...options } = JSON.parse(optionsOn(browser))
+    return options
+  }
+  const rpId = new URL(usher.issuer).hostname
+  const same = { rpId, timeout: 900_000, userVerification: 'required' }
+  expect([await optionsFor(name), await optionsFor('nobody')]).toEqual([same, same])
 })
 
 describe('a change of a factor', () => {
+  beforeEach(newUser)
+
   test('needs the passkey, if the account has one: a code of an app is not enough', async () => {
-    const { browser: own } = await addApp(usher, name)
-    await own.open(`${FACTORS}?add=passkey`)
-    await own.submit({ code: await nextCode(usher, id) })
-    await own.submit({ passkey: phone.create(optionsOn(own)) })
-    expect((await factorsOf(usher, id)).factors).toHaveLength(2)
+    const own = await withBoth()
     await own.open(`${FACTORS}?add=totp`)
     expect(own.heading).toBe(words('factors.step_title'))
     expect(own.page.html.querySelector('#code')).toBeNull()
@@ -520,13 +525,9 @@ describe('a change of a factor', () => {
   })
 
   test('is refused with an answer to the challenge of another page', async () => {
-    const own = await signedIn(usher, name)
-    const other = await signedIn(usher, name)
-    await own.open(`${FACTORS}?add=passkey`)
-    await confirmed(own)
+    const own = await atAddPage()
+    const other = await atAddPage()
     const answer = phone.create(optionsOn(own))
-    await other.open(`${FACTORS}?add=passkey`)
-    await confirmed(other)
     await other.submit({ passkey: answer })
     expect((await factorsOf(usher, id)).factors).toEqual([])
     await own.submit({ passkey: answer })
@@ -535,14 +536,13 @@ describe('a change of a factor', () => {
 })
 
 describe('step-up to phr', () => {
+  beforeEach(newUser)
+
   test.for([
     ['acr_values', { acr_values: PHR }],
     ['an essential acr', ESSENTIAL],
   ] as const)('by %s: the user is asked for a passkey only', async ([, params]) => {
-    const { browser: own } = await addApp(usher, name)
-    await own.open(`${FACTORS}?add=passkey`)
-    await own.submit({ code: await nextCode(usher, id) })
-    await own.submit({ passkey: phone.create(optionsOn(own)) })
+    const own = await withBoth()
     expect(await silently(usher, own, { ...params })).toBe('interaction_required')
     const opened = await open(usher, params, newTab(own))
     const { browser } = opened
@@ -571,12 +571,6 @@ describe('step-up to phr', () => {
     await open(usher, { client_id: 'vault', redirect_uri }, own)
     await usePasskey(own, phone)
     expect(own.page.params.has('code')).toBe(true)
-  })
-
-  test('by acr_values is not forced on a user without a passkey', async () => {
-    const opened = await open(usher, { acr_values: PHR })
-    await opened.browser.submit(credentials(name))
-    expect((await claimsAfter(usher, opened)).amr).toEqual(['pwd'])
   })
 
   test('by an essential acr, a user without a passkey adds one, after the factor that exists', async () => {

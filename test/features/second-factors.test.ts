@@ -2,9 +2,11 @@
 // refuses.
 
 import { randomBytes } from 'node:crypto'
+import { decodeJwt } from 'jose'
 import { beforeEach, describe, expect } from 'vitest'
 import { createFactors } from '../../src/features/factors/factors.ts'
 import { Browser } from '../support/browser.ts'
+import { cibaClient, pendingRequests, poll, startRequest } from '../support/ciba.ts'
 import {
   APP,
   addApp,
@@ -21,6 +23,7 @@ import {
   TWO_FACTORS,
 } from '../support/factors.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
+import { redeem } from '../support/journey.ts'
 import {
   ageSessions,
   confirmed,
@@ -37,17 +40,34 @@ import {
   words,
 } from '../support/people.ts'
 import { CLIENTS } from '../support/usher.ts'
+import { send as sendRaw } from '../support/wire.ts'
 
+const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
+const TV = {
+  client_id: 'tv',
+  client_name: 'Television',
+  token_endpoint_auth_method: 'none',
+  grant_types: [DEVICE_GRANT],
+  second_factor: 'required',
+}
 const test = usherTest({
   accounts: [],
   clients: {
     ...CLIENTS,
     bank: { ...CLIENTS.first, client_id: 'bank', second_factor: 'required' },
     post: { ...CLIENTS.post, default_acr_values: [TWO_FACTORS] },
+    tv: TV,
+    till: cibaClient('till', { second_factor: 'required' }),
+    desk: cibaClient('desk'),
   },
-  usher: { sign_in: { second_factor: 'optional' } },
+  usher: {
+    sign_in: { second_factor: 'optional' },
+    features: { device_flow: true, ciba: true },
+  },
 })
 
+const NEW = 'one more battery and staple'
+const replaced = { password: NEW, repeat: NEW }
 const PASSWORD_ACR = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
 const BANK = { client_id: 'bank', redirect_uri: CLIENTS.first?.redirect_uris[0] ?? '' }
 const POST = { client_id: 'post' }
@@ -71,6 +91,35 @@ beforeEach(async () => {
   id = (await usher.addAccount({ username: name })).id
 })
 
+/** A browser at the page that adds an app. */
+async function atAddPage(path = `${FACTORS}?add=totp`) {
+  const browser = await signedIn(usher, name)
+  await browser.open(path)
+  return confirmed(browser)
+}
+
+/** A browser in which the user has signed in with a code. */
+async function signedInByApp() {
+  const { browser } = await atFactor(usher, name)
+  await browser.submit({ code: await nextCode(usher, id) })
+  return browser
+}
+
+/** Expects that the password and a code of the user are accepted in a browser that is signed in. */
+async function expectSignInAgain(browser: Browser) {
+  const tab = newTab(browser)
+  await open(usher, { prompt: 'login' }, tab)
+  await enterPassword(tab, name)
+  await tab.submit({ code: await nextCode(usher, id) })
+  expect(tab.heading).toBe(words('consent.title'))
+}
+
+/** Makes the password of the user a temporary one. */
+function makeTemporary() {
+  const change_password_by = Math.floor(Date.now() / 1000) + 3600
+  return usher.directory.change(id, account => ({ ...account, change_password_by }))
+}
+
 /** The names of the audit events of the user. */
 const events = () =>
   usher.output
@@ -80,14 +129,9 @@ const events = () =>
 
 test('a temporary password is replaced after the second factor, not before', async () => {
   await addApp(usher, name)
-  const change_password_by = Math.floor(Date.now() / 1000) + 3600
-  await usher.directory.change(id, account => ({ ...account, change_password_by }))
+  await makeTemporary()
   const before = (await usher.directory.find(id))?.password
   const { browser } = await atFactor(usher, name)
-  const replaced = {
-    password: 'one more battery and staple',
-    repeat: 'one more battery and staple',
-  }
   await newTab(browser).open(browser.page.url)
   await browser.submit(replaced)
   expect(browser.heading).toBe(words('factors.step_title'))
@@ -131,8 +175,7 @@ describe('an app for one-time codes', () => {
 
   test('can be renamed; the page says whether the name has changed', async () => {
     await addApp(usher, name)
-    const { browser } = await atFactor(usher, name)
-    await browser.submit({ code: await nextCode(usher, id) })
+    const browser = await signedInByApp()
     await browser.open(FACTORS)
     const rename = browser.page.html.querySelector('a[href*="rename="]')?.getAttribute('href') ?? ''
     for (const [typed, outcome] of [
@@ -150,9 +193,7 @@ describe('an app for one-time codes', () => {
   })
 
   test('opens with a link on the same phone, and its codes can be saved as a file', async () => {
-    const browser = await signedIn(usher, name)
-    await browser.open(`${FACTORS}?add=totp`)
-    await confirmed(browser)
+    const browser = await atAddPage('/account/factors?add=totp')
     const secret = secretOn(browser)
     const link = browser.page.html.querySelector('.key a')?.getAttribute('href') ?? ''
     expect(new URL(link).protocol).toBe('otpauth:')
@@ -165,14 +206,6 @@ describe('an app for one-time codes', () => {
       ...codesOn(browser),
       '',
     ])
-  })
-
-  test('is found at the former address of the page', async () => {
-    const browser = await signedIn(usher, name)
-    expect((await browser.open('/account/factors')).url.pathname).toBe(FACTORS)
-    await browser.open('/account/factors?add=totp')
-    await confirmed(browser)
-    expect(browser.heading).toBe(words('factors.add_totp'))
   })
 
   test('the overview says that there is none, and leads to the page that adds it', async () => {
@@ -191,45 +224,48 @@ describe('an app for one-time codes', () => {
     expect(browser.page.text).toContain(words('security.no_codes'))
   })
 
-  test('is not added with a wrong code, and the page shows the same key again', async () => {
-    const browser = await signedIn(usher, name)
-    await browser.open(`${FACTORS}?add=totp`)
-    await confirmed(browser)
+  test('is not added with a wrong code or another nonce; the page shows the same key, and a clock that differs', async () => {
+    const browser = await atAddPage()
     const secret = secretOn(browser)
     for (const code of ['', '12345', codeOf(secret, 40), 'abcdef']) {
       await browser.submit({ code })
       expect(browser.page.status).toBe(400)
+      expect(browser.page.text).not.toContain(words('factors.clock'))
       expect(secretOn(browser)).toBe(secret)
     }
+    for (const seconds of [-60, 300]) {
+      await browser.submit({ code: codeOf(secret, seconds / 30) })
+      expect(browser.page.status).toBe(400)
+      expect(browser.page.text).toContain(words('factors.clock'))
+    }
+    for (const nonce of ['x', 'x'.repeat(50_000), '../../other/path']) {
+      await browser.submit({ code: codeOf(secretOn(browser)), nonce })
+      expect(browser.page.status).toBe(400)
+      const field = browser.page.html.querySelector('input[name=nonce]')
+      expect(field?.getAttribute('value')).toMatch(/^[\w-]{16}$/)
+    }
     expect((await factorsOf(usher, id)).factors).toEqual([])
-  })
-
-  test.each([
-    ['a hyphen', (code: string) => code.replace(/(...)/, '$1-')],
-    ['other separators', (code: string) => ` ${code.replace(/(..)/g, '$1·')}`],
-    ['Arabic digits', (code: string) => inScript(code, 0x660)],
-    ['Persian digits', (code: string) => inScript(code, 0x6f0)],
-    ['Devanagari digits', (code: string) => inScript(code, 0x966)],
-    ['digits of Adlam', (code: string) => inScript(code, 0x1e950)],
-    ['bold digits', (code: string) => inScript(code, 0x1d7ce)],
-  ])('takes a code with %s', async (_, write) => {
-    await addApp(usher, name)
-    const { browser } = await atFactor(usher, name)
-    await browser.submit({ code: write(await nextCode(usher, id)) })
-    expect(await isSignedIn(browser)).toBe(true)
-  })
-
-  test.each([-120, -60, 60, 300])('a clock that differs by %i s is named', async seconds => {
-    const browser = await signedIn(usher, name)
-    await browser.open(`${FACTORS}?add=totp`)
-    await confirmed(browser)
-    const secret = secretOn(browser)
-    await browser.submit({ code: codeOf(secret, seconds / 30) })
-    expect(browser.page.status).toBe(400)
-    expect(browser.page.text).toContain(words('factors.clock'))
-    expect((await factorsOf(usher, id)).factors).toEqual([])
-    await browser.submit({ code: codeOf(secret) })
+    await browser.submit({ code: codeOf(secretOn(browser)) })
     expect((await factorsOf(usher, id)).factors).toHaveLength(1)
+  })
+
+  test('takes a code with separators, and in the digits of other scripts', async () => {
+    await addApp(usher, name)
+    const spellings = [
+      (code: string) => code.replace(/(...)/, '$1-'),
+      (code: string) => ` ${code.replace(/(..)/g, '$1·')}`,
+      (code: string) => wide(code.replace(/(...)/, '$1 ')),
+      // Arabic, Adlam and bold digits.
+      (code: string) => inScript(code, 0x660),
+      (code: string) => inScript(code, 0x1e950),
+      (code: string) => inScript(code, 0x1d7ce),
+    ]
+    for (const write of spellings) {
+      const { browser } = await atFactor(usher, name)
+      const code = write(await nextCode(usher, id))
+      await browser.submit({ code })
+      expect(await isSignedIn(browser), code).toBe(true)
+    }
   })
 
   test('that was added while the answer was lost: the form is sent again, and shows the codes', async () => {
@@ -249,31 +285,10 @@ describe('an app for one-time codes', () => {
     expect(await isSignedIn(again.browser)).toBe(true)
   })
 
-  test('takes a code from a keyboard with wide digits, and spaces', async () => {
-    await addApp(usher, name)
-    const { browser } = await atFactor(usher, name)
-    await browser.submit({ code: wide((await nextCode(usher, id)).replace(/(...)/, '$1 ')) })
-    expect(await isSignedIn(browser)).toBe(true)
-  })
-
-  test('is not added with another nonce than one of the page', async () => {
-    const browser = await signedIn(usher, name)
-    await browser.open(`${FACTORS}?add=totp`)
-    await confirmed(browser)
-    for (const nonce of ['x', 'x'.repeat(50_000), '../../other/path']) {
-      await browser.submit({ code: codeOf(secretOn(browser)), nonce })
-      expect(browser.page.status).toBe(400)
-      const field = browser.page.html.querySelector('input[name=nonce]')
-      expect(field?.getAttribute('value')).toMatch(/^[\w-]{16}$/)
-    }
-    expect((await factorsOf(usher, id)).factors).toEqual([])
-  })
-
   test('its key is never shown again', async () => {
     const { secret } = await addApp(usher, name)
     const [{ id: nonce = '' } = {}] = (await factorsOf(usher, id)).factors
-    const { browser } = await atFactor(usher, name)
-    await browser.submit({ code: await nextCode(usher, id) })
+    const browser = await signedInByApp()
     await browser.open(`${FACTORS}?add=totp`)
     await browser.submit({ nonce, code: '000000' })
     expect(secretOn(browser)).toMatch(/\w/)
@@ -295,21 +310,21 @@ describe('an app for one-time codes', () => {
     expect(await isSignedIn(again.browser)).toBe(false)
   })
 
-  test('of two browsers that send one code at once, one is signed in', async () => {
-    await addApp(usher, name)
-    const browsers = await Promise.all(
-      Array.from({ length: 4 }, async () => (await atFactor(usher, name)).browser),
-    )
-    const code = await nextCode(usher, id)
-    await Promise.all(browsers.map(browser => browser.submit({ code })))
-    const signed = await Promise.all(browsers.map(isSignedIn))
+  test.for([
+    ['code', async () => ({ code: await nextCode(usher, id) })],
+    ['recovery code', async (codes: string[]) => ({ code: '', recovery: codes[0] ?? '' })],
+  ] as const)('of browsers that send one %s at once, one is signed in', async ([, typed]) => {
+    const { codes } = await addApp(usher, name)
+    const opened = await Promise.all(Array.from({ length: 4 }, () => atFactor(usher, name)))
+    const form = await typed(codes)
+    await Promise.all(opened.map(({ browser }) => browser.submit(form)))
+    const signed = await Promise.all(opened.map(({ browser }) => isSignedIn(browser)))
     expect(signed.filter(Boolean)).toHaveLength(1)
   })
 
   test('is removed by its user, and then not needed', async () => {
     await addApp(usher, name)
-    const { browser } = await atFactor(usher, name)
-    await browser.submit({ code: await nextCode(usher, id) })
+    const browser = await signedInByApp()
     const [factor] = (await factorsOf(usher, id)).factors
     await browser.open(removalOf(factor?.id))
     expect(browser.heading).toBe(words('factors.remove_title', { name: words('factors.totp') }))
@@ -325,8 +340,7 @@ describe('an app for one-time codes', () => {
 
   test('of two: the question names what is left, and that it is enough', async () => {
     await addApp(usher, name)
-    const { browser } = await atFactor(usher, name)
-    await browser.submit({ code: await nextCode(usher, id) })
+    const browser = await signedInByApp()
     const kept = { ...APP, id: 'kept', name: 'my tablet', created: 2 }
     await createFactors(usher.records).add(id, kept)
     const [factor] = (await factorsOf(usher, id)).factors
@@ -353,20 +367,11 @@ describe('an app for one-time codes', () => {
     expect(browser.page.params.get('error')).toBe('access_denied')
     expect(await isSignedIn(browser)).toBe(false)
   })
-
-  test('secrets are in no log line, and in no later page', async () => {
-    const { browser, secret, codes } = await addApp(usher, name)
-    const opened = await atFactor(usher, name)
-    await opened.browser.submit({ code: '', recovery: codes[0] ?? '' })
-    await browser.open(FACTORS)
-    const everything = [...usher.output, browser.page.text, opened.browser.page.text].join('\n')
-    for (const text of [secret, ...codes]) expect(everything).not.toContain(text)
-  })
 })
 
 describe('a recovery code', () => {
-  test('works once, in any spelling, and the page shows how many are left', async () => {
-    const { codes } = await addApp(usher, name)
+  test('works once, in any spelling, and the page shows how many are left; no log has one', async () => {
+    const { codes, secret } = await addApp(usher, name)
     const recovery = ` ${wide((codes[3] ?? '').toUpperCase().replaceAll('-', ' '))}`
     const opened = await atFactor(usher, name, { acr_values: TWO_FACTORS })
     await opened.browser.submit({ code: '', recovery })
@@ -374,18 +379,11 @@ describe('a recovery code', () => {
     expect(claims).toMatchObject({ amr: ['pwd', 'recovery_code', 'mfa'], acr: TWO_FACTORS })
     await opened.browser.open(FACTORS)
     expect(opened.browser.page.text).toContain(words('factors.left.other', { count: '9' }))
+    const everything = [...usher.output, opened.browser.page.text].join('\n')
+    for (const text of [secret, ...codes]) expect(everything).not.toContain(text)
     const again = await atFactor(usher, name)
     await again.browser.submit({ code: '', recovery })
     expect(again.browser.page.text).toContain(words('factors.wrong'))
-  })
-
-  test('of two browsers that send one at once, one is signed in', async () => {
-    const { codes } = await addApp(usher, name)
-    const browsers = await Promise.all(
-      Array.from({ length: 4 }, async () => (await atFactor(usher, name)).browser),
-    )
-    await Promise.all(browsers.map(each => each.submit({ code: '', recovery: codes[0] ?? '' })))
-    expect((await Promise.all(browsers.map(isSignedIn))).filter(Boolean)).toHaveLength(1)
   })
 
   test('of another account is refused', async () => {
@@ -399,8 +397,7 @@ describe('a recovery code', () => {
 
   test('new codes replace the old ones', async () => {
     const { codes } = await addApp(usher, name)
-    const { browser } = await atFactor(usher, name)
-    await browser.submit({ code: await nextCode(usher, id) })
+    const browser = await signedInByApp()
     await browser.open(FACTORS)
     await browser.submit({ codes: 'new' })
     const fresh = codesOn(browser)
@@ -438,17 +435,14 @@ describe('the budget of attempts', () => {
     expect(browser.page.text).toContain(words('sign_in.failed'))
   })
 
-  test('a browser that was signed in before has a budget of its own', async () => {
-    await addApp(usher, name)
-    const { browser } = await atFactor(usher, name)
-    await browser.submit({ code: await nextCode(usher, id) })
+  test.for([
+    ['was signed in before', async () => signedInByApp()],
+    ['added the app', async (added: Browser) => added],
+  ] as const)('a browser that %s has a budget of its own', async ([, choose]) => {
+    const browser = await choose((await addApp(usher, name)).browser)
     const stranger = (await atFactor(usher, name)).browser
     for (let i = 0; i < 6; i++) await stranger.submit({ code: '000000' })
-    const tab = newTab(browser)
-    await open(usher, { prompt: 'login' }, tab)
-    await enterPassword(tab, name)
-    await tab.submit({ code: await nextCode(usher, id) })
-    expect(tab.heading).toBe(words('consent.title'))
+    await expectSignInAgain(browser)
   })
 })
 
@@ -480,9 +474,7 @@ describe('a change of a factor', () => {
   })
 
   test('is refused from a form of another page', async () => {
-    const browser = await signedIn(usher, name)
-    await browser.open(`${FACTORS}?add=totp`)
-    await confirmed(browser)
+    const browser = await atAddPage()
     const form = fieldsOf(browser.page, { code: codeOf(secretOn(browser)), csrf: 'wrong' })
     expect((await send(browser, `${FACTORS}?add=totp`, { form })).status).toBe(403)
     expect((await factorsOf(usher, id)).factors).toEqual([])
@@ -544,16 +536,9 @@ describe('step-up', () => {
     }
   })
 
-  test('a voluntary acr is not forced on a user without a factor', async () => {
-    const opened = await open(usher, { acr_values: TWO_FACTORS })
-    await opened.browser.submit(credentials(name))
-    expect(await claimsAfter(usher, opened)).toMatchObject({ acr: PASSWORD_ACR })
-  })
-
   test('an essential acr of one factor is in the ID token, and the session keeps two', async () => {
     await addApp(usher, name)
-    const { browser } = await atFactor(usher, name)
-    await browser.submit({ code: await nextCode(usher, id) })
+    const browser = await signedInByApp()
     const acr = { essential: true, values: ['urn:other', PASSWORD_ACR] }
     const less = { client_id: 'first', claims: JSON.stringify({ id_token: { acr } }) }
     for (const params of [less, less]) {
@@ -616,6 +601,51 @@ test('a new factor of a running sign-in is asked for in later ones only', async 
   expect(await new Browser(usher.issuer).open('/account')).toMatchObject({ status: 200 })
 })
 
+test('going back to the request does not skip the step', async () => {
+  await addApp(usher, name)
+  await usher.directory.endAccess(id)
+  const { browser, request } = await atFactor(usher, name)
+  const { url } = browser.page
+  await browser.submit({ code: 'open barley' })
+  expect(browser.page.text).toContain(words('factors.wrong'))
+  expect(await sessionsOf(usher, id)).toEqual([])
+  expect(await silently(usher, browser)).toBe('login_required')
+  for (const place of [`/api/oauth/authorize/${url.pathname.split('/').at(-1)}`, request.url]) {
+    const tab = newTab(browser)
+    await tab.open(place)
+    expect(tab.page.params.has('code')).toBe(false)
+    expect(await isSignedIn(tab)).toBe(false)
+  }
+})
+
+test('the sign-in ends when the access of the account ends during the step', async () => {
+  await addApp(usher, name)
+  const { browser } = await atFactor(usher, name)
+  await usher.directory.endAccess(id)
+  await browser.submit({ code: await nextCode(usher, id) })
+  expect(browser.heading).toBe(words('error.interaction'))
+  expect(await isSignedIn(browser)).toBe(false)
+})
+
+test('the step follows again when another user has to sign in', async () => {
+  await addApp(usher, name)
+  const first = await atFactor(usher, name)
+  await first.browser.submit({ code: await nextCode(usher, id) })
+  await first.browser.submit({ decision: 'allow' })
+  const { body } = await redeem(usher, first.browser.page.params.get('code') ?? '', first.request)
+  const opened = await open(usher, { id_token_hint: body.id_token })
+  const { browser } = opened
+  const other = await usher.addAccount({ username: `${name}.other` })
+  await browser.submit(credentials(other.username))
+  expect(browser.heading).toBe(words('sign_in.title'))
+  await enterPassword(browser, name)
+  await browser.submit({ code: await nextCode(usher, id) })
+  // The page that signs the other user out submits itself.
+  expect(browser.page.html.querySelector('input[name=xsrf]')).not.toBeNull()
+  await browser.submit()
+  expect(await claimsAfter(usher, opened)).toMatchObject({ sub: id, amr: ['pwd', 'otp', 'mfa'] })
+})
+
 test('discovery lists the acr of two factors', async () => {
   const response = await fetch(`${usher.issuer}/.well-known/openid-configuration`)
   expect(await response.json()).toMatchObject({ acr_values_supported: [PASSWORD_ACR, TWO_FACTORS] })
@@ -640,25 +670,10 @@ describe('what is older than a factor', () => {
     expect(failures()).toBe(5)
   })
 
-  test('the browser that added it stays remembered', async () => {
-    const { browser } = await addApp(usher, name)
-    const stranger = (await atFactor(usher, name)).browser
-    for (let i = 0; i < 6; i++) await stranger.submit({ code: '000000' })
-    const tab = newTab(browser)
-    await open(usher, { prompt: 'login' }, tab)
-    await enterPassword(tab, name)
-    await tab.submit({ code: await nextCode(usher, id) })
-    expect(tab.heading).toBe(words('consent.title'))
-  })
-
   test('codes from many remembered browsers together have a limit', async () => {
     await addApp(usher, name)
     const known: Browser[] = []
-    for (let i = 0; i < 5; i++) {
-      const { browser } = await atFactor(usher, name)
-      await browser.submit({ code: await nextCode(usher, id) })
-      known.push(browser)
-    }
+    for (let i = 0; i < 5; i++) known.push(await signedInByApp())
     for (const each of known) {
       await open(usher, { prompt: 'login' }, each)
       await enterPassword(each, name)
@@ -669,18 +684,13 @@ describe('what is older than a factor', () => {
 
   test('codes that are refused at once cost the other browsers nothing', async () => {
     await addApp(usher, name)
-    const { browser: own } = await atFactor(usher, name)
-    await own.submit({ code: await nextCode(usher, id) })
+    const own = await signedInByApp()
     const { browser } = await atFactor(usher, name)
     const form = fieldsOf(browser.page, { code: '000000' })
     const sent = Array.from({ length: 64 }, () => send(browser, browser.page.url, { form }))
     await Promise.all(sent)
     expect(failures()).toBe(5)
-    const tab = newTab(own)
-    await open(usher, { prompt: 'login' }, tab)
-    await enterPassword(tab, name)
-    await tab.submit({ code: await nextCode(usher, id) })
-    expect(tab.heading).toBe(words('consent.title'))
+    await expectSignInAgain(own)
   })
 
   test('sessions: the page of a new factor offers to end the others', async () => {
@@ -708,18 +718,65 @@ describe('what is older than a factor', () => {
   })
 
   test('a sign-in that waits for a new password needs the factor that was added meanwhile', async () => {
-    const owner = await signedIn(usher, name)
-    await owner.open(`${FACTORS}?add=totp`)
-    await confirmed(owner)
-    const change_password_by = Math.floor(Date.now() / 1000) + 3600
-    await usher.directory.change(id, account => ({ ...account, change_password_by }))
+    const owner = await atAddPage()
+    await makeTemporary()
     const { browser } = await open(usher)
     await browser.submit(credentials(name))
     expect(browser.heading).toBe(words('password.choose_title'))
     await owner.submit({ code: codeOf(secretOn(owner)) })
-    const password = 'one more battery and staple'
-    await browser.submit({ password, repeat: password })
+    await browser.submit(replaced)
     expect(browser.heading).toBe(words('factors.step_title'))
     expect(await isSignedIn(browser)).toBe(false)
+  })
+})
+
+describe('where a device or another application asks', () => {
+  test('a device gets tokens after the second factor', async () => {
+    const { browser } = await addApp(usher, name)
+    const body = { client_id: 'tv', scope: 'openid' }
+    const { json } = await sendRaw(usher, '/api/oauth/device_authorization', { body })
+    await browser.open('/device')
+    await browser.submit({ user_code: String(json.user_code) })
+    expect(browser.heading).toBe(words('factors.step_title'))
+    await browser.submit({ code: '000000' })
+    expect(browser.page.text).toContain(words('factors.wrong'))
+    await browser.submit({ code: await nextCode(usher, id) })
+    expect(browser.heading).toBe(words('consent.title'))
+    await browser.submit({ decision: 'allow' })
+    expect(browser.heading).toBe(words('device.done_title'))
+    const { device_code } = json
+    const token = { grant_type: DEVICE_GRANT, device_code: String(device_code), client_id: 'tv' }
+    const answer = await sendRaw(usher, '/api/oauth/token', { body: token })
+    expect(decodeJwt(String(answer.json.id_token)).amr).toEqual(['pwd', 'otp', 'mfa'])
+  })
+
+  test.for([
+    ['the file of the client', 'till', {}],
+    ['acr_values', 'desk', { acr_values: TWO_FACTORS }],
+  ] as const)('a CIBA request is answered after it, by %s', async ([, client, params]) => {
+    const { browser } = await addApp(usher, name)
+    await ageSessions(usher, id, 10)
+    const request = await startRequest(usher, { ...params, login_hint: name }, client)
+    await browser.open((await pendingRequests(browser)).at(-1) ?? '')
+    expect(browser.heading).toBe(words('factors.step_title'))
+    await browser.submit({ code: await nextCode(usher, id) })
+    expect(browser.heading).toBe(words('consent.title'))
+    await browser.submit({ decision: 'allow' })
+    const { id_token } = await poll(usher, request, client)
+    expect(decodeJwt(String(id_token)).amr).toEqual(['pwd', 'otp', 'mfa'])
+  })
+
+  test('a user without a factor adds one before the answer to a CIBA request', async () => {
+    const browser = await signedIn(usher, name)
+    const request = await startRequest(usher, { login_hint: name }, 'till')
+    await browser.open((await pendingRequests(browser)).at(-1) ?? '')
+    // A session alone may be a browser that somebody left open.
+    await confirmed(browser)
+    expect(browser.heading).toBe(words('factors.needed_title'))
+    await browser.submit({ code: codeOf(secretOn(browser)) })
+    await browser.submit()
+    expect(browser.heading).toBe(words('consent.title'))
+    await browser.submit({ decision: 'allow' })
+    expect(await poll(usher, request, 'till')).toHaveProperty('access_token')
   })
 })

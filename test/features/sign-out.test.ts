@@ -1,16 +1,21 @@
+// Sign-out: its question, what it ends, and what a user keeps who stays signed in.
+
 import { parse } from 'node-html-parser'
 import { expect } from 'vitest'
-import type { Browser } from '../support/browser.ts'
+import { Browser } from '../support/browser.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
-import { redeem, refresh, tokens, userinfo } from '../support/journey.ts'
+import { redeem, refresh, signInAndAllow, tokens, userinfo } from '../support/journey.ts'
 import {
   copyOf,
   isSignedIn,
   newTab,
   onlineTokens,
   open,
+  send as sendForm,
+  sessionsOf,
   signedIn,
   silently,
+  slowDown,
   textOf,
   words,
 } from '../support/people.ts'
@@ -18,21 +23,28 @@ import { ADA, GRACE } from '../support/usher.ts'
 import { send, sendAs, type WireOptions } from '../support/wire.ts'
 
 const test = usherTest({ accounts: [ADA, GRACE] })
-test.beforeEach(() => usher.consents.removeAll(ada))
 
 const LOGOUT = '/api/oauth/logout'
+const CONFIRM = `${LOGOUT}/confirm`
 const BYE = 'https://app.example.org/bye'
 
-function logout(browser: Browser, params: Record<string, string> = {}) {
-  return browser.open(`${LOGOUT}?${new URLSearchParams(params)}`)
+type Params = Record<string, string>
+
+const logout = (browser: Browser, params: Params = {}) =>
+  browser.open(`${LOGOUT}?${new URLSearchParams(params)}`)
+
+async function signOut(browser: Browser) {
+  await logout(browser)
+  await browser.submit({ logout: 'yes' })
 }
 
-test('sign-out requires a confirmation, with any hint', async () => {
-  const { browser, id_token } = await onlineTokens(usher)
+const statusOf = async (token: string) => (await userinfo(usher, token)).status
+
+test('sign-out requires a confirmation, with any hint, and opening its page changes nothing', async () => {
+  const { browser, id_token, access_token } = await onlineTokens(usher)
   const graces = await onlineTokens(usher, { username: 'grace' })
-  const asked: Record<string, string>[] = [
+  const asked: Params[] = [
     {},
-    { client_id: 'web' },
     { client_id: 'web', post_logout_redirect_uri: BYE },
     { id_token_hint: id_token },
     { id_token_hint: id_token, post_logout_redirect_uri: BYE },
@@ -45,18 +57,14 @@ test('sign-out requires a confirmation, with any hint', async () => {
     expect(browser.heading, JSON.stringify(params)).toBe('Sign out')
     expect(await isSignedIn(browser)).toBe(true)
   }
+  await sendForm(browser, LOGOUT, { form: { client_id: 'web', logout: 'yes' } })
+  expect(await silently(usher, browser)).toBeUndefined()
+  expect(await statusOf(access_token)).toBe(200)
 })
 
 /** Sends a sign-out by POST as a browser does from a page, and leaves the browser at the page of Usher. */
-const POSTS: Record<string, (browser: Browser, form: Record<string, string>) => Promise<unknown>> =
-  {
-    // A browser sends no cookies from another site.
-    'another site': (browser, form) => postFrom(browser, form, 'https://app.example.org'),
-    'another origin of this site': (browser, form) => postFrom(browser, form, 'http://localhost:1'),
-    'a page of the issuer': (browser, form) => postFrom(browser, form, usher.issuer),
-  }
-
-async function postFrom(browser: Browser, form: Record<string, string>, origin: string) {
+async function postFrom(browser: Browser, form: Params, origin: string) {
+  // A browser sends no cookies from another site.
   const isSameSite = new URL(origin).hostname === new URL(usher.issuer).hostname
   const cookie = isSameSite ? { cookie: await browser.cookies() } : undefined
   const related = isSameSite ? 'same-site' : 'cross-site'
@@ -67,7 +75,7 @@ async function postFrom(browser: Browser, form: Record<string, string>, origin: 
   if (answer.location) return browser.open(answer.location)
   if (isSameSite && answer.text.includes(words('sign_out.title'))) {
     await sendAs(browser, usher, LOGOUT, { body: form, headers })
-    return browser.open(`${LOGOUT}?${new URLSearchParams(form)}`)
+    return logout(browser, form)
   }
   // A long request: the page of the issuer sends it again.
   const fields = parse(answer.text).querySelectorAll('input[type=hidden]')
@@ -79,17 +87,20 @@ async function postFrom(browser: Browser, form: Record<string, string>, origin: 
   const again = { 'sec-fetch-site': 'same-origin', origin: usher.issuer, accept: 'text/html' }
   const page = await sendAs(browser, usher, LOGOUT, { body, headers: again })
   expect(page.text).toContain(words('sign_out.title'))
-  return browser.open(`${LOGOUT}?${new URLSearchParams(form)}`)
+  return logout(browser, form)
 }
 
-test.for(Object.keys(POSTS))('a POST from %s asks like a GET', async from => {
+test.for<[string, () => string]>([
+  ['another site', () => 'https://app.example.org'],
+  ['another origin of this site', () => 'http://localhost:1'],
+  ['a page of the issuer', () => usher.issuer],
+])('a POST from %s asks like a GET', async ([, origin]) => {
   const { browser, id_token } = await onlineTokens(usher)
   const state = 'x y&z=é'
   const hint = { id_token_hint: id_token, post_logout_redirect_uri: BYE, state }
   const long = { ...hint, logout_hint: 'x'.repeat(4000) }
-  const forms: Record<string, string>[] = [{}, { client_id: 'web' }, hint, long]
-  for (const form of forms) {
-    await POSTS[from]?.(browser, form)
+  for (const form of [{}, hint, long]) {
+    await postFrom(browser, form, origin())
     expect(browser.heading, JSON.stringify(form)).toBe('Sign out')
     expect(await isSignedIn(browser)).toBe(true)
   }
@@ -114,23 +125,10 @@ test('a POST of a program gets the page itself, and bodies of other types are re
   expect((await asked({ body: { state: 'x'.repeat(100_000) } })).status).toBe(413)
 })
 
-test('the page explains which access ends and which stays', async () => {
-  const { browser } = await onlineTokens(usher)
-  await logout(browser, { client_id: 'web' })
-  const question = textOf(browser.page.text)
-  expect(question).toContain(
-    words('sign_out.client', { client: 'Web application', brand: 'Usher' }),
-  )
-  expect(question).toContain(words('sign_out.ends'))
-  await browser.submit({ logout: 'yes' })
-  expect(browser.heading).toBe('Signed out')
-  expect(textOf(browser.page.text)).toContain(words('sign_out.kept'))
-})
-
-test('an application with an ID token of the user gets one sentence and one button', async () => {
+test('the page explains which access ends and which stays; with an ID token of the user it has one sentence', async () => {
   const { browser, id_token: id_token_hint } = await onlineTokens(usher)
   const { id_token: ofGrace } = await onlineTokens(usher, { username: 'grace' })
-  const sentences = async (params: Record<string, string>) => {
+  const sentences = async (params: Params) => {
     await logout(browser, params)
     return browser.page.html.querySelectorAll('main p').map(({ text }) => text)
   }
@@ -139,48 +137,35 @@ test('an application with an ID token of the user gets one sentence and one butt
   const all = [sentence, words('sign_out.ends')]
   expect(await sentences({ id_token_hint: ofGrace })).toEqual(all)
   expect(await sentences({ client_id: 'web' })).toEqual(all)
+  await browser.submit({ logout: 'yes' })
+  expect(browser.heading).toBe('Signed out')
+  expect(textOf(browser.page.text)).toContain(words('sign_out.kept'))
 })
 
-test('opening the sign-out page changes nothing, by GET or by POST', async () => {
-  const { browser, access_token } = await onlineTokens(usher)
-  for (let i = 0; i < 3; i++) await logout(browser, { client_id: 'web' })
-  await fetch(new URL(LOGOUT, usher.issuer), {
-    method: 'POST',
-    body: new URLSearchParams({ client_id: 'web', logout: 'yes' }),
-    headers: { cookie: await browser.cookies() },
-  })
-  expect(await silently(usher, browser)).toBeUndefined()
-  expect((await userinfo(usher, access_token)).status).toBe(200)
-})
+const xsrfOf = ({ html }: { html: Browser['page']['html'] }) =>
+  html.querySelector('input[name=xsrf]')?.getAttribute('value') ?? ''
 
 test('a sign-out needs the CSRF token of the page', async () => {
   const { browser, access_token } = await onlineTokens(usher)
-  const confirm = async (form: Record<string, string>, cookie: string) =>
-    fetch(new URL(`${LOGOUT}/confirm`, usher.issuer), {
-      method: 'POST',
-      redirect: 'manual',
-      body: new URLSearchParams(form),
-      headers: { accept: 'text/html', cookie },
-    })
-  const cookie = await browser.cookies()
-  expect((await confirm({ logout: 'yes' }, cookie)).status).toBe(400)
+  expect((await sendForm(browser, CONFIRM, { form: { logout: 'yes' } })).status).toBe(400)
   await logout(browser)
   const { browser: other } = await onlineTokens(usher, { username: 'grace' })
-  await logout(other)
-  const xsrf = other.page.html.querySelector('input[name=xsrf]')?.getAttribute('value') ?? ''
-  expect(xsrf).not.toBe('')
-  for (const wrong of ['', 'x', xsrf]) {
-    const response = await confirm({ logout: 'yes', xsrf: wrong }, await browser.cookies())
-    expect(response.status).toBe(400)
+  const foreign = xsrfOf(await logout(other))
+  expect(foreign).not.toBe('')
+  for (const xsrf of ['', 'x', foreign]) {
+    const form = { logout: 'yes', xsrf }
+    expect((await sendForm(browser, CONFIRM, { form })).status).toBe(400)
   }
-  const got = await browser.open(`${LOGOUT}/confirm?logout=yes&xsrf=${xsrf}`)
+  const got = await browser.open(`${CONFIRM}?logout=yes&xsrf=${foreign}`)
   expect(got.status).toBe(405)
   expect(await isSignedIn(browser)).toBe(true)
-  expect((await userinfo(usher, access_token)).status).toBe(200)
+  expect(await statusOf(access_token)).toBe(200)
 })
 
 test('after a sign-out the old cookies, every copy and every tab are signed out', async () => {
   const { browser, access_token } = await onlineTokens(usher)
+  const elsewhere = await onlineTokens(usher)
+  await usher.consents.withdraw(ada, 'post')
   const copies = [copyOf(browser)]
   const tab = newTab(browser)
   const { request } = await open(usher, { client_id: 'post' }, tab)
@@ -196,8 +181,11 @@ test('after a sign-out the old cookies, every copy and every tab are signed out'
     expect(await isSignedIn(copy)).toBe(false)
     expect(await silently(usher, copy)).toBe('login_required')
   }
-  expect((await userinfo(usher, access_token)).status).toBe(401)
+  expect(await statusOf(access_token)).toBe(401)
   expect((await redeem(usher, code, request)).body.error).toBe('invalid_grant')
+  // Another browser of the user stays signed in.
+  expect(await isSignedIn(elsewhere.browser)).toBe(true)
+  expect(await statusOf(elsewhere.access_token)).toBe(200)
 })
 
 test('tokens end with the session, but offline access does not', async () => {
@@ -205,23 +193,91 @@ test('tokens end with the session, but offline access does not', async () => {
   const online = await onlineTokens(usher, { browser, client_id: 'post' })
   const offline = await tokens(usher, { browser })
   const unredeemed = await open(usher, { client_id: 'post' }, newTab(browser))
-  await logout(browser)
-  await browser.submit({ logout: 'yes' })
-  expect((await userinfo(usher, online.access_token)).status).toBe(401)
+  await signOut(browser)
+  expect(await statusOf(online.access_token)).toBe(401)
   const code = unredeemed.browser.page.params.get('code') ?? ''
   expect((await redeem(usher, code, unredeemed.request)).body.error).toBe('invalid_grant')
-  expect((await userinfo(usher, offline.access_token)).status).toBe(200)
+  expect(await statusOf(offline.access_token)).toBe(200)
   const renewed = await refresh(usher, offline.refresh_token)
   expect(renewed.status).toBe(200)
-  expect((await userinfo(usher, renewed.body.access_token)).status).toBe(200)
+  expect(await statusOf(renewed.body.access_token)).toBe(200)
 })
 
-test('sign-out in one browser leaves other browsers of the user signed in', async () => {
-  const first = await onlineTokens(usher)
-  const second = await onlineTokens(usher)
-  await logout(first.browser)
-  await first.browser.submit({ logout: 'yes' })
-  expect(await isSignedIn(second.browser)).toBe(true)
-  expect((await userinfo(usher, second.access_token)).status).toBe(200)
-  expect((await userinfo(usher, first.access_token)).status).toBe(401)
+test('a user who stays signed in loses nothing, and a later sign-out ends the tokens from before', async () => {
+  const { browser, access_token } = await onlineTokens(usher)
+  const other = await onlineTokens(usher, { browser, client_id: 'post' })
+  const { html } = await browser.open('/account')
+  const link = html.querySelector('a[href*=logout]')?.getAttribute('href') ?? ''
+  for (const path of [`${LOGOUT}?client_id=web`, link]) {
+    await browser.open(path)
+    expect(browser.heading).toBe('Sign out')
+    await browser.submit()
+    expect(browser.heading).toBe('Still signed in')
+  }
+  for (const token of [access_token, other.access_token]) expect(await statusOf(token)).toBe(200)
+  expect(await silently(usher, browser)).toBeUndefined()
+  expect(await silently(usher, browser, { client_id: 'post' })).toBeUndefined()
+  await signOut(browser)
+  expect(await statusOf(access_token)).toBe(401)
+})
+
+test('a sign-out without a session shows Signed out, in the common layout, and works without scripts', async () => {
+  const browser = new Browser(usher.issuer)
+  await browser.open(LOGOUT)
+  expect(browser.page.html.querySelector('html')?.getAttribute('lang')).toBe('en')
+  expect(browser.heading).not.toBe('')
+  // The library's page submits itself by a script.
+  if (browser.heading !== 'Signed out') await browser.submit()
+  expect(browser.heading).toBe('Signed out')
+})
+
+test('an old sign-out page does not end the next session', async () => {
+  const { browser } = await onlineTokens(usher)
+  const form = { xsrf: xsrfOf(await logout(browser)), logout: 'yes' }
+  await browser.submit({ logout: 'yes' })
+  await open(usher, {}, browser)
+  await signInAndAllow(browser, 'ada')
+  expect(await isSignedIn(browser)).toBe(true)
+  expect((await sendForm(browser, CONFIRM, { form })).status).toBe(400)
+  expect(await isSignedIn(browser)).toBe(true)
+})
+
+const CLIENTS = ['web', 'post', 'spa', 'first']
+
+/** Sends an authorization request with the old cookies, and redeems the code at once. */
+async function authorizeAndRedeem(browser: Browser, client_id: string) {
+  const { request, browser: tab } = await open(usher, { client_id }, copyOf(browser))
+  const code = tab.page.params.get('code')
+  const answer = code ? await redeem(usher, code, request) : undefined
+  return { tab, code, request, access_token: answer?.body.access_token }
+}
+
+// The last one: the store stays slow.
+test('a request that is slower than the sign-out restores no access', async () => {
+  await usher.directory.endAccess(ada)
+  slowDown(usher)
+  let raced = 0
+  for (let round = 0; round < 5; round++) {
+    const browser = await signedIn(usher)
+    for (const client_id of CLIENTS) {
+      await open(usher, { client_id }, browser)
+      if (browser.page.ours) await browser.submit({ decision: 'allow' })
+    }
+    await logout(browser)
+    const [all] = await Promise.all([
+      Promise.all([...CLIENTS, ...CLIENTS].map(id => authorizeAndRedeem(copyOf(browser), id))),
+      browser.submit({ logout: 'yes' }),
+    ])
+    expect(browser.heading).toBe('Signed out')
+    expect(await sessionsOf(usher, ada), `round ${round}`).toEqual([])
+    raced += all.filter(({ code }) => code).length
+    for (const { tab, code, request, access_token } of all) {
+      expect(await isSignedIn(tab)).toBe(false)
+      expect(await silently(usher, tab)).toBe('login_required')
+      if (access_token) expect(await statusOf(access_token)).toBe(401)
+      else if (code) expect((await redeem(usher, code, request)).body.error).toBe('invalid_grant')
+    }
+  }
+  // Some requests must be fast enough to get a code, else the test shows nothing.
+  expect(raced).toBeGreaterThan(0)
 })
