@@ -1,12 +1,14 @@
 // The device flow (RFC 8628): a device shows a code, and the user enters it in a browser and gives consent.
 
+import { decodeJwt } from 'jose'
 import * as openid from 'openid-client'
 import { expect } from 'vitest'
+import { APIS, CALENDAR } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { configurationOf } from '../support/client-library.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
-import { credentials, signedIn, textOf, words } from '../support/people.ts'
-import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { copyOf, credentials, signedIn, textOf, words } from '../support/people.ts'
+import { ADA, GRACE } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
@@ -20,7 +22,8 @@ const OWN = { ...TV, client_id: 'own', client_name: 'Our own television', consen
 
 let config: openid.Configuration
 const test = usherTest({
-  clients: { ...CLIENTS, tv: TV, own: OWN },
+  clients: { ...APIS.clients, tv: TV, own: OWN },
+  resources: APIS.resources,
   usher: { features: { device_flow: true } },
   accounts: [ADA, GRACE],
 })
@@ -37,12 +40,10 @@ const enter = async (browser: Browser, user_code: string) => {
 }
 
 /** One token request of the device. */
-const poll = async (device_code: string, client_id = 'tv', at: Usher = usher) =>
-  (
-    await send(at, '/api/oauth/token', {
-      body: { grant_type: DEVICE_GRANT, device_code, client_id },
-    })
-  ).json
+const poll = async (device_code: string, client_id = 'tv') => {
+  const body = { grant_type: DEVICE_GRANT, device_code, client_id }
+  return (await send(usher, '/api/oauth/token', { body })).json
+}
 
 /** Resets the polling interval, as if the device had waited. */
 const forgetPoll = (device_code: string) =>
@@ -173,29 +174,6 @@ test('the consent page is shown each time, also after consent and for a client w
   }
 })
 
-test('discovery names the endpoint while the feature is on', async () => {
-  const { json } = await send(usher, '/.well-known/openid-configuration')
-  expect(json.device_authorization_endpoint).toBe(`${usher.issuer}/api/oauth/device_authorization`)
-  expect(json.grant_types_supported).toContain(DEVICE_GRANT)
-})
-
-test('while the feature is off there is no page, endpoint or grant type, and no client may use it', async () => {
-  const off = await startUsher()
-  try {
-    for (const path of ['/device', '/device/abcdefghijklmnopqrstuvwxyz']) {
-      expect((await send(off, path)).status).toBe(404)
-    }
-    const body = { client_id: 'spa' }
-    expect((await send(off, '/api/oauth/device_authorization', { body })).status).toBe(404)
-    expect((await send(off, '/.well-known/openid-configuration')).text).not.toContain('device')
-    expect(await poll('x', 'spa', off)).toMatchObject({ error: 'unsupported_grant_type' })
-    const start = startUsher({ clients: { tv: TV } })
-    await expect(start).rejects.toThrow('`features.device_flow`')
-  } finally {
-    await off.close()
-  }
-})
-
 test('the user of id_token_hint connects the device, and no other user', async () => {
   const first = await begin('openid')
   const browser = await signedIn(usher)
@@ -212,4 +190,58 @@ test('the user of id_token_hint connects the device, and no other user', async (
   }
   expect(other.heading).toBe(words('sign_in.title'))
   expect(await poll(device_code)).toMatchObject({ error: 'authorization_pending' })
+})
+
+/** Connects a device. `asked`: the text of the consent page. */
+async function connect(
+  params: { scope: string; resource?: string },
+  options: openid.DeviceAuthorizationGrantPollOptions = {},
+) {
+  const device = await openid.initiateDeviceAuthorization(config, params)
+  const browser = await signedIn(usher)
+  await enter(browser, device.user_code)
+  const asked = textOf(browser.page.text)
+  await browser.submit({ decision: 'allow' })
+  const { scope: _, ...more } = params
+  const soon = { ...device, interval: 0.1 }
+  const tokens = await openid.pollDeviceAuthorizationGrant(config, soon, more, options)
+  return { browser, asked, tokens }
+}
+
+test('a device gets a token for an API, and the consent page shows its scopes', async () => {
+  const scope = 'openid offline_access calendar:read'
+  const { asked, tokens } = await connect({ scope, resource: CALENDAR })
+  expect(asked).toContain('Calendar')
+  expect(decodeJwt(tokens.access_token)).toMatchObject({
+    aud: 'calendar',
+    scope: 'calendar:read',
+    client_id: 'tv',
+    sub: ada,
+  })
+  const own = { scope: 'openid' }
+  const plain = await openid.refreshTokenGrant(config, tokens.refresh_token ?? '', own)
+  expect(plain.access_token).toEqual(expect.any(String))
+})
+
+test('the tokens of a device can be bound to its key', async () => {
+  const DPoP = openid.getDPoPHandle(config, await openid.randomDPoPKeyPair())
+  const { tokens } = await connect({ scope: 'openid offline_access' }, { DPoP })
+  expect(tokens.token_type).toBe('dpop')
+  const claims = await openid.fetchUserInfo(config, tokens.access_token, ada, { DPoP })
+  expect(claims.sub).toBe(ada)
+  await expect(openid.fetchUserInfo(config, tokens.access_token, ada)).rejects.toThrow()
+  await expect(openid.refreshTokenGrant(config, tokens.refresh_token ?? '')).rejects.toThrow()
+})
+
+test('without offline_access the access of a device ends when the user signs out', async () => {
+  const { browser, tokens } = await connect({ scope: 'openid' })
+  expect(tokens.refresh_token).toBeUndefined()
+  const before = copyOf(browser)
+  await browser.open('/api/oauth/logout')
+  await browser.submit({ logout: 'yes' })
+  await expect(openid.fetchUserInfo(config, tokens.access_token, ada)).rejects.toThrow()
+  await before.open('/device')
+  expect(before.heading).toBe(words('sign_in.title'))
+  await before.submit(credentials())
+  expect(before.heading).toBe(words('device.title'))
 })

@@ -9,7 +9,7 @@ import { expect, test } from 'vitest'
 import { createMailQueues, type Mail, queueLink } from '../../src/account/mail-queue.ts'
 import { openInstallation } from '../../src/store/open.ts'
 import { directoryIn } from '../support/directory.ts'
-import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
+import { linkIn, startMailServer } from '../support/mail-server.ts'
 import { startService } from '../support/service.ts'
 import { ADA, startUsher, writeConfig } from '../support/usher.ts'
 
@@ -22,11 +22,6 @@ async function serve(onTestFinished: Cleanup, options: SMTPServerOptions = {}) {
   onTestFinished(() => server.close())
   return server
 }
-const mailTo = ({ port }: MailServer) => ({
-  from: 'id@example.org',
-  smtp: { host: '127.0.0.1', port, tls: 'none' },
-})
-
 const late = (done: () => void) => void setTimeout(LATE_MS).then(done)
 const LATE: Record<string, SMTPServerOptions> = {
   greeting: { onConnect: (_session, done) => late(done) },
@@ -39,7 +34,7 @@ test.concurrent.for([...Object.keys(LATE), 'message'])(
   async (what, { onTestFinished }) => {
     const server = await serve(onTestFinished, LATE[what])
     if (what === 'message') server.state.delayMs = LATE_MS
-    const usher = await startUsher({ usher: { mail: mailTo(server) } })
+    const usher = await startUsher({ usher: { mail: server.settings } })
     onTestFinished(() => usher.close())
     const account = await usher.addAccount(ADA)
     await queueLink(usher.settings, usher.mails, account, { lang: 'en' })
@@ -58,7 +53,7 @@ test('forms of strangers and a slow server do not delay the notices of users', {
 }, async ({ onTestFinished }) => {
   const server = await serve(onTestFinished)
   const sign_up = { email_domains: ['flood.example'] }
-  const usher = await startUsher({ usher: { mail: mailTo(server), sign_up } })
+  const usher = await startUsher({ usher: { mail: server.settings, sign_up } })
   onTestFinished(() => usher.close())
   const { id } = await usher.addAccount(ADA)
   const { promise, resolve } = Promise.withResolvers<void>()
@@ -101,7 +96,7 @@ test('mails are sent again, with the same links, if the service dies while the s
   const config = join(folder, 'config')
   mkdirSync(config)
   const sign_up = { email_domains: ['example.org'] }
-  writeConfig(config, { usher: { mail: mailTo(server), sign_up } })
+  writeConfig(config, { usher: { mail: server.settings, sign_up } })
   const location = `sqlite:${join(folder, 'usher.db')}`
   const secret = Buffer.alloc(32, 'crash')
   const { records, store } = await openInstallation(location, [secret])

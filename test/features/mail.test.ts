@@ -1,8 +1,6 @@
 // Mail by a real SMTP server on loopback: invitations, forgotten passwords, retries.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { writeFileSync } from 'node:fs'
 import { parse } from 'node-html-parser'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { NOTICES, queueLink, queueNotice } from '../../src/account/mail-queue.ts'
@@ -20,15 +18,12 @@ import { ADA, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.t
 
 const NEW = 'another battery, another staple'
 const FORGOT = '/forgot-password'
-const folder = mkdtempSync(join(tmpdir(), 'usher-mail-'))
-const password_file = join(folder, 'password')
 let server: MailServer
 let usher: Usher
-let smtp: { host: string; port: number; username: string; password_file: string; tls: 'none' }
+let smtp: MailServer['settings']['smtp'] & { username: string; password_file: string }
 beforeAll(async () => {
-  writeFileSync(password_file, 'letters\n')
   server = await startMailServer()
-  smtp = { host: '127.0.0.1', port: server.port, username: 'usher', password_file, tls: 'none' }
+  smtp = { ...server.settings.smtp, username: 'usher', password_file: server.passwordFile }
   const mail = { from: 'id@example.org', smtp }
   usher = await startUsher({ usher: { mail, branding: { name: 'Orchard' } } })
   await usher.addAccount(ADA)
@@ -38,11 +33,13 @@ beforeAll(async () => {
   const upstream = { username: 'upstream', email: 'up@example.org', email_verified: true }
   const links = [{ issuer: 'https://sso.example.org', subject: '1' }]
   await usher.directory.add(upstream, undefined, { links })
+  const off = { username: 'off', email: 'off@example.org', email_verified: true }
+  const { id } = await usher.addAccount(off)
+  await usher.directory.endAccess(id, account => ({ ...account, enabled: false }))
 })
 afterAll(async () => {
   await usher.close()
   await server.close()
-  rmSync(folder, { recursive: true })
 })
 beforeEach(() => {
   server.state.received = []
@@ -89,6 +86,10 @@ test('an invitation is mailed, verifies the address, and no token waits in the s
   expect(browser.heading).toBe(words('welcome.title', { brand: 'Orchard' }))
   await browser.submit({ password: NEW, repeat: NEW })
   expect(await accountOf('barbara')).toMatchObject({ email_verified: true })
+  // The first password of an account causes no notice.
+  server.state.received = []
+  await usher.deliver('new')
+  expect(server.state.received).toEqual([])
   await browser.open('/account')
   await browser.submit(credentials('barbara', NEW))
   expect(browser.heading).toBe(words('account.title'))
@@ -111,7 +112,7 @@ test('a mailed link can remove the second factors, and that of the form never do
   await closeLink('ada')
 })
 
-test('the HTML of a mail has one button, the link below it, and both schemes of the brand', async () => {
+test('the HTML of a mail has one button, the link below it, its end, and both schemes of the brand', async () => {
   await startAnew()
   await invite('ada')
   await usher.deliver('new')
@@ -128,7 +129,12 @@ test('the HTML of a mail has one button, the link below it, and both schemes of 
   // A list of mails shows the beginning of the text beside the subject.
   expect(page.querySelector('body > div')?.text).toContain('Someone asked for a new password')
   expect(html).toContain('prefers-color-scheme: dark')
-  expect(mail.content).toMatch(/until \w+day, .* UTC/)
+  // A mailed link of an operator is open for three days.
+  const account = await accountOf('ada')
+  const { until = 0 } = (await createLinks(usher.records, usher.directory).openOf(account)) ?? {}
+  expect(Math.abs(until - Date.now() / 1000 - 3 * 24 * 3600)).toBeLessThan(600)
+  const date = createLanguages().english.minute(until)
+  expect(mail.content).toContain(words('mail.end', { date }))
   await closeLink('ada')
 })
 
@@ -142,13 +148,6 @@ test('a mail for an account waits until the account is added', async () => {
   await usher.directory.transfer({ ...to, enabled: true, email_verified: false, attributes: {} })
   await later(31, () => usher.deliver('again'))
   expect(server.state.received.map(mail => mail.to)).toEqual(['late@example.org'])
-})
-
-test('a mail is written in the language of the account that asks', async () => {
-  await invite('ada', 'de')
-  await usher.deliver('new')
-  expect(server.state.received[0]?.content).toMatch(/Subject: =\?UTF-8|Neues Passwort/)
-  expect(server.state.received[0]?.content).toContain('lang="de"')
 })
 
 test('a user confirms the address that the account has, and then gets links', async () => {
@@ -179,19 +178,6 @@ test('a user confirms the address that the account has, and then gets links', as
   server.state.received = []
   await forgot('hedy')
   expect(server.state.received.map(linkIn)).toEqual([expect.stringContaining('/welcome/')])
-})
-
-test('the first password of an account causes no notice', async () => {
-  await startAnew()
-  await usher.directory.add({ username: 'joan', email: 'joan@example.org' })
-  await invite('joan')
-  await usher.deliver('new')
-  const browser = new Browser(usher.issuer)
-  await browser.open(server.state.received.map(linkIn)[0] ?? '')
-  await browser.submit({ password: NEW, repeat: NEW })
-  server.state.received = []
-  await usher.deliver('new')
-  expect(server.state.received).toEqual([])
 })
 
 test('the page of a link that is over leads to a new one', async () => {
@@ -225,7 +211,7 @@ describe('a forgotten password', () => {
     expect(browser.page.html.querySelector(`a[href="${FORGOT}"]`)?.text).toBe(
       words('sign_in.forgot'),
     )
-    await forgot('ada', browser)
+    await forgot(' ADA@example.org ', browser)
     expect(browser.heading).toBe(words('forgot.sent_title'))
     const [mail] = server.state.received
     if (!mail) throw new Error('no mail')
@@ -238,11 +224,6 @@ describe('a forgotten password', () => {
     await usher.deliver('new')
     expect(server.state.received).toMatchObject([{ to: 'ada@example.org' }])
     expect(server.state.received[0]?.content).toContain(words('notice.password_changed'))
-  })
-
-  test('the address works as well as the username, in any spelling', async () => {
-    await forgot(' ADA@example.org ')
-    expect(server.state.received).toMatchObject([{ to: 'ada@example.org' }])
   })
 
   test('an account whose issuer gives it the address, without verifying it, changes nothing', async () => {
@@ -260,15 +241,14 @@ describe('a forgotten password', () => {
     await usher.directory.change(id, account => ({ ...account, email: undefined }))
   })
 
-  const SILENT = [
+  test.for([
     ['an unknown name', 'nobody'],
     ['the username of an address that is not verified', 'grace'],
     ['the username of an address that two accounts have', 'one'],
     ['an account that signs in at an upstream issuer', 'upstream'],
-    ['text that cannot be a name', '\u0001'],
-    ['no text', ''],
-  ]
-  test.each(SILENT)('%s gets the same page, and no mail', async (_, typed) => {
+    ['a disabled account', 'off'],
+    ['no text, or text that cannot be a name', ' \u0001'],
+  ] as const)('%s gets the same page, and no mail', async ([, typed]) => {
     const known = textOf((await forgot('ada')).page.text)
     server.state.received = []
     const browser = await forgot(typed)
@@ -276,20 +256,19 @@ describe('a forgotten password', () => {
     expect(server.state.received).toEqual([])
   })
 
-  test.each([
-    ['that is not verified', 'grace@example.org'],
-    ['that two accounts have', ' Shared@EXAMPLE.org '],
-  ])('an address %s gets a mail that says so, once in some minutes', async (_, typed) => {
+  test('an address that is not verified, or that two accounts have, gets a mail that says so, once', async () => {
     const known = textOf((await forgot('ada')).page.text)
-    server.state.received = []
-    const browser = await forgot(typed)
-    expect([browser.page.status, textOf(browser.page.text)]).toEqual([200, known])
-    await forgot(typed)
-    const [mail, ...others] = server.state.received
-    expect([mail?.to, others]).toEqual([typed.trim().toLowerCase(), []])
-    expect(mail?.content).toContain(words('mail.no_link', { brand: 'Orchard' }))
-    expect(mail?.content).not.toContain('/welcome/')
-    expect(mail?.content).not.toMatch(/Grace|Hopper|Your username/)
+    for (const typed of ['grace@example.org', ' Shared@EXAMPLE.org ']) {
+      server.state.received = []
+      const browser = await forgot(typed)
+      expect([browser.page.status, textOf(browser.page.text)]).toEqual([200, known])
+      await forgot(typed)
+      const [mail, ...others] = server.state.received
+      expect([mail?.to, others]).toEqual([typed.trim().toLowerCase(), []])
+      expect(mail?.content).toContain(words('mail.no_link', { brand: 'Orchard' }))
+      expect(mail?.content).not.toContain('/welcome/')
+      expect(mail?.content).not.toMatch(/Grace|Hopper|Your username/)
+    }
   })
 
   test('the link of a form does not replace that of an operator, and the use of one closes the other', async () => {
@@ -310,25 +289,7 @@ describe('a forgotten password', () => {
     await usher.deliver('new')
   })
 
-  test('a disabled account gets no mail', async () => {
-    const { id } = await usher.addAccount({
-      username: 'off',
-      email: 'off@example.org',
-      email_verified: true,
-    })
-    await usher.directory.endAccess(id, account => ({ ...account, enabled: false }))
-    await forgot('off')
-    expect(server.state.received).toEqual([])
-  })
-
-  test('one mail is sent in some minutes, however often the form is sent', async () => {
-    await forgot('ada')
-    await forgot('ada')
-    await forgot('ada@example.org')
-    expect(server.state.received).toHaveLength(1)
-  })
-
-  test('of eight forms before the first mail is sent, one gets a mail, whose link works', async () => {
+  test('of many forms in some minutes, one gets a mail, whose link works', async () => {
     for (const typed of ['ada', 'ADA', ' ada', 'ada@example.org', 'ada', 'ada', 'ada', 'ada']) {
       const browser = new Browser(usher.issuer)
       await browser.open(FORGOT)
@@ -338,6 +299,9 @@ describe('a forgotten password', () => {
     expect(server.state.received).toHaveLength(1)
     const [mail] = server.state.received
     expect(mail && (await new Browser(usher.issuer).open(linkIn(mail))).status).toBe(200)
+    await forgot('ada')
+    await forgot('ada@example.org')
+    expect(server.state.received).toHaveLength(1)
     await usher.records.of('Attempts').remove('forgot network 127.0.0.0/24', 1)
   })
 
@@ -376,42 +340,42 @@ async function startAnew() {
 
 describe('an answer of the SMTP server', () => {
   beforeEach(startAnew)
-  const COMMANDS = ['MAIL FROM', 'RCPT TO', 'DATA'] as const
-  const PASSING = COMMANDS.flatMap(command => [421, 450, 452].map(code => [code, command] as const))
-  const PERMANENT = COMMANDS.flatMap(command =>
-    [550, 552, 554].map(code => [code, command] as const),
-  )
+  type Refusal = [code: number, command: 'MAIL FROM' | 'RCPT TO' | 'DATA']
+  const PASSING: Refusal[] = [
+    [421, 'RCPT TO'],
+    [450, 'MAIL FROM'],
+    [452, 'DATA'],
+    [530, 'MAIL FROM'],
+  ]
+  const PERMANENT: Refusal[] = [
+    [550, 'RCPT TO'],
+    [552, 'MAIL FROM'],
+    [554, 'DATA'],
+  ]
   /** Sends a mail that is refused. Returns the line of the log. */
-  async function refused(
-    command: (typeof COMMANDS)[number],
-    responseCode: number,
-    message = 'not now',
-  ) {
+  async function refused([responseCode, command]: Refusal, message = 'not now') {
     Object.assign(server.state, { refusal: { responseCode, message }, refusedAt: command })
     usher.output.length = 0
     await forgot('ada')
     return usher.output.find(line => /"event":"mail_/.test(line)) ?? ''
   }
 
-  test.each([...PASSING, [530, 'MAIL FROM'] as const])(
-    '%i after %s is tried again, with the same link',
-    async (code, command) => {
-      const line = await refused(command, code)
-      expect(line).toContain('"event":"mail_failed"')
-      // After 421 the server closes the connection, sometimes before its answer is read.
-      if (code !== 421) expect(line).toContain(`SMTP ${code} after ${command}: not now`)
-      await later(31, () => usher.deliver('again'))
-      server.state.refusal = undefined
-      await later(400, () => usher.deliver('again'))
-      const paths = [...server.state.refused, ...server.state.received].map(linkIn)
-      expect(paths).toHaveLength(command === 'DATA' ? 3 : 1)
-      expect(new Set(paths).size).toBe(1)
-      expect((await new Browser(usher.issuer).open(paths[0] ?? '')).status).toBe(200)
-    },
-  )
+  test.each(PASSING)('%i after %s is tried again, with the same link', async (code, command) => {
+    const line = await refused([code, command])
+    expect(line).toContain('"event":"mail_failed"')
+    // After 421 the server closes the connection, sometimes before its answer is read.
+    if (code !== 421) expect(line).toContain(`SMTP ${code} after ${command}: not now`)
+    await later(31, () => usher.deliver('again'))
+    server.state.refusal = undefined
+    await later(400, () => usher.deliver('again'))
+    const paths = [...server.state.refused, ...server.state.received].map(linkIn)
+    expect(paths).toHaveLength(command === 'DATA' ? 3 : 1)
+    expect(new Set(paths).size).toBe(1)
+    expect((await new Browser(usher.issuer).open(paths[0] ?? '')).status).toBe(200)
+  })
 
   test.each(PERMANENT)('%i after %s is the last one', async (code, command) => {
-    const line = await refused(command, code, 'no such user')
+    const line = await refused([code, command], 'no such user')
     expect(line).toContain('"event":"mail_given_up"')
     expect(line).toContain(`SMTP ${code} after ${command}: no such user`)
     server.state.refusal = undefined
@@ -423,7 +387,7 @@ describe('an answer of the SMTP server', () => {
     const ada = await accountOf('ada')
     const token = 'x'.repeat(65)
     const words = `5.7.1 <ADA@example.org>: user ada. is unknown: ${usher.issuer}/welcome/${token}`
-    const line = await refused('DATA', 550, words)
+    const line = await refused([550, 'DATA'], words)
     const { reason } = JSON.parse(line) as { reason: string }
     expect(reason).toMatch(/^SMTP 550 after DATA: 5\.7\.1 <…>: user …\. is unknown: http/)
     expect(reason).not.toContain(token)
@@ -431,11 +395,11 @@ describe('an answer of the SMTP server', () => {
   })
 
   test('to a wrong password is tried again: the operator can repair it', async () => {
-    writeFileSync(password_file, 'wrong')
+    writeFileSync(server.passwordFile, 'wrong')
     try {
       await forgot('ada')
     } finally {
-      writeFileSync(password_file, 'letters\n')
+      writeFileSync(server.passwordFile, 'letters\n')
     }
     const line = usher.output.findLast(line => /"event":"mail_/.test(line)) ?? ''
     expect(line).toMatch(/"event":"mail_failed".*SMTP 535 after AUTH/)
@@ -471,25 +435,14 @@ describe('the mails of one link', () => {
   })
 })
 
-test('a mailed link of an operator is open for three days, which the mail says', async () => {
-  await closeLink('ada')
-  await invite('ada')
-  await usher.deliver('new')
-  const [mail] = server.state.received
-  const account = await accountOf('ada')
-  const { until = 0 } = (await createLinks(usher.records, usher.directory).openOf(account)) ?? {}
-  expect(Math.abs(until - Date.now() / 1000 - 3 * 24 * 3600)).toBeLessThan(600)
-  const date = createLanguages().english.minute(until)
-  expect(mail?.content).toContain(words('mail.end', { date }))
-  await closeLink('ada')
-})
-
-describe.each(['en', 'de', 'es', 'fr', 'ja', 'pt'])('the raw text of a mail in %s', lang => {
-  test('has the link whole, on a line of its own, and short lines', async () => {
+test.each(['en', 'de', 'es', 'fr', 'ja', 'pt'])(
+  'the raw text of a mail in %s has the link whole, on a line of its own, and short lines',
+  async lang => {
     await closeLink('ada')
     await invite('ada', lang)
     await usher.deliver('new')
-    const { raw = '' } = server.state.received[0] ?? {}
+    const { raw = '', content = '' } = server.state.received[0] ?? {}
+    expect(content).toContain(`lang="${lang}"`)
     expect(Math.max(...raw.split('\r\n').map(line => line.length))).toBeLessThanOrEqual(78)
     expect(raw).toContain('Auto-Submitted: auto-generated')
     const [, part = ''] = /text\/plain[\s\S]*?base64\r\n\r\n([\w+/=\r\n]+)/.exec(raw) ?? []
@@ -501,8 +454,8 @@ describe.each(['en', 'de', 'es', 'fr', 'ja', 'pt'])('the raw text of a mail in %
     expect(Math.max(...others.map(line => line.length))).toBeLessThanOrEqual(72)
     expect(server.state.names.at(-1)).toBe('example.org')
     await closeLink('ada')
-  })
-})
+  },
+)
 
 describe('the pause of a mailbox', () => {
   const MINUTES = 60
@@ -525,7 +478,7 @@ describe('the pause of a mailbox', () => {
 
   test('doubles with each mail that is not used, and every link is open until the next mail', async () => {
     const sentAt: number[] = []
-    for (let minute = 0; minute < 24 * 60; minute += 4) {
+    for (let minute = 0; minute < 6 * 60; minute += 4) {
       const before = server.state.received.length
       await later(minute * MINUTES, () => typed('ada'))
       if (server.state.received.length > before) sentAt.push(minute)
@@ -535,7 +488,7 @@ describe('the pause of a mailbox', () => {
       expect(found?.isOpen).toBe(true)
     }
     expect(sentAt.slice(0, 4)).toEqual([0, 8, 20, 40])
-    expect(sentAt.length).toBeLessThan(10)
+    expect(sentAt.length).toBeLessThan(8)
   })
 
   test('keeps the former links open, and the use of one closes all and ends the pause', async () => {

@@ -1,18 +1,13 @@
 // MCP clients connect by themselves: their recorded metadata documents and registrations, each through
 // authorization, token, refresh and step-up.
 
-import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { createServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { APIS, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
-import { makeCertificate } from '../support/certificates.ts'
+import { startDocumentSite } from '../support/document-site.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { ASSERTION } from '../support/keyed.ts'
 import { DOCUMENTS, REGISTRATIONS } from '../support/mcp-clients.ts'
 import { invite, REGISTER } from '../support/registration.ts'
 import { assertion, PUBLIC_JWKS } from '../support/signers.ts'
@@ -20,32 +15,17 @@ import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const TOKEN = '/api/oauth/token'
-const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-mcp-'))
-const certificate = makeCertificate(folder, 'localhost', {
-  extensions: ['subjectAltName=DNS:localhost'],
-})
-const trusted = getCACertificates()
-let site: string
-const server = createServer(
-  { cert: certificate.pem, key: readFileSync(certificate.key) },
-  ({ url }, res) => {
-    const found = Object.values(DOCUMENTS).find(({ path }) => path === url)
-    const jwks_uri = `${site}/oauth/jwks.json`
-    const isKeyed = found && 'jwks_uri' in found.document
-    if (url === '/oauth/jwks.json') res.end(JSON.stringify(PUBLIC_JWKS))
-    else if (!found) res.writeHead(404).end()
-    else
-      res.end(
-        JSON.stringify({ client_id: site + url, ...found.document, ...(isKeyed && { jwks_uri }) }),
-      )
-  },
-)
-const options = (documents: true | { hosts: string[] } = true) => ({
+const { origin: site, documents, folder, close } = await startDocumentSite()
+documents['/oauth/jwks.json'] = JSON.stringify(PUBLIC_JWKS)
+for (const { path, document } of Object.values(DOCUMENTS)) {
+  const isKeyed = 'jwks_uri' in document
+  documents[path] = { ...document, ...(isKeyed && { jwks_uri: `${site}/oauth/jwks.json` }) }
+}
+const options = (client_id_metadata_documents: true | object = true) => ({
   usher: {
     features: {
-      client_id_metadata_documents: documents,
+      client_id_metadata_documents,
       dynamic_registration: true,
       device_flow: true,
     },
@@ -65,10 +45,6 @@ const options = (documents: true | { hosts: string[] } = true) => ({
 let usher: Usher
 let production: Usher
 beforeAll(async () => {
-  setDefaultCACertificates([...trusted, certificate.pem])
-  server.listen(0, 'localhost')
-  await once(server, 'listening')
-  site = `https://localhost:${(server.address() as AddressInfo).port}`
   usher = await startUsher(options())
   await usher.addAccount(ADA)
   // Elsewhere than on a loopback issuer, `egress.allow` is for documents of these hosts.
@@ -81,12 +57,9 @@ beforeAll(async () => {
   })
 })
 afterAll(async () => {
-  setDefaultCACertificates(trusted)
   await usher.close()
   await production.close()
-  server.closeAllConnections()
-  server.close()
-  rmSync(folder, { recursive: true })
+  await close()
 })
 
 const PROXIED = { 'x-forwarded-proto': 'https', 'x-forwarded-for': '192.0.2.1' }
@@ -96,7 +69,7 @@ function clientOf(client_id: string, redirect_uri: string, isKeyed: boolean, at 
   const browser = new Browser(at.issuer)
   async function post(form: Record<string, string>) {
     const client_assertion = isKeyed && (await assertion('RS256', client_id, at.issuer))
-    const proof = { client_assertion, client_assertion_type: ASSERTION_TYPE }
+    const proof = { client_assertion, client_assertion_type: ASSERTION }
     const body = { client_id, resource: FILES, ...form, ...(client_assertion && proof) }
     return send(at, TOKEN, { body: body as Record<string, string> })
   }
@@ -145,10 +118,7 @@ test.each(Object.entries(DOCUMENTS))(
 
 test('refresh_tokens: always gives a refresh token to a client that does not ask for one', async () => {
   const { path, callback } = DOCUMENTS.Codex
-  const { usher: yaml, ...rest } = options()
-  const client_id_metadata_documents = { refresh_tokens: 'always' }
-  const features = { ...yaml.features, client_id_metadata_documents }
-  const always = await startUsher({ ...rest, usher: { ...yaml, features } })
+  const always = await startUsher(options({ refresh_tokens: 'always' }))
   await always.addAccount(ADA)
   const tokensAt = async (at: Usher, scope?: string) => {
     const { json } = await clientOf(site + path, callback, false, at).authorize(scope)

@@ -1,12 +1,14 @@
 // mTLS with Usher's own TLS: the certificate is that of the connection, and the header is ignored.
 
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { Agent, request } from 'node:https'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { text } from 'node:stream/consumers'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { jwkOf, type Made, makeCertificate } from '../support/certificates.ts'
-import { type Service, startService } from '../support/service.ts'
+import { freePort, type Service, startService } from '../support/service.ts'
 import { writeConfig } from '../support/usher.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-mtls-socket-'))
@@ -41,64 +43,57 @@ const CLIENTS = {
   },
 }
 
+/** Starts Usher with its own TLS. Returns its issuer. */
+async function start(name: string, usher: object): Promise<{ service: Service; issuer: string }> {
+  const config = join(folder, name)
+  mkdirSync(config)
+  const tls = { cert: localhost.cert, key: localhost.key }
+  writeConfig(config, { clients: CLIENTS, usher: { listen: { tls }, ...usher } })
+  const service = await startService(port => ({
+    USHER_CONFIG: config,
+    USHER_SECRET: Buffer.alloc(32, 'mtls').toString('base64url'),
+    USHER_ISSUER: `https://localhost:${port}`,
+    USHER_STORE: `sqlite:${join(folder, `${name}.db`)}`,
+    HOST: '127.0.0.1',
+  }))
+  return { service, issuer: service.issuer.replace('http:', 'https:') }
+}
+
 let service: Service
 let issuer: string
 beforeAll(async () => {
-  const config = join(folder, 'config')
-  mkdirSync(config)
-  const usher = {
-    listen: { tls: { cert: localhost.cert, key: localhost.key } },
-    features: { mtls: true },
-    proxy: ['192.0.2.1'],
-    client_certificates: { ca: ca.cert, header: 'x-client-cert' },
-  }
-  writeConfig(config, { clients: CLIENTS, usher })
-  writeFileSync(join(folder, 'secret'), Buffer.alloc(32, 'mtls').toString('base64url'))
-  service = await startService(port => ({
-    USHER_CONFIG: config,
-    USHER_SECRET_FILE: join(folder, 'secret'),
-    USHER_ISSUER: `https://localhost:${port}`,
-    USHER_STORE: `sqlite:${join(folder, 'usher.db')}`,
-    HOST: '127.0.0.1',
-  }))
-  issuer = service.issuer.replace('http:', 'https:')
+  const client_certificates = { ca: ca.cert, header: 'x-client-cert' }
+  const proxy = ['192.0.2.1']
+  const started = await start('one', { features: { mtls: true }, proxy, client_certificates })
+  ;({ service, issuer } = started)
 })
 afterAll(async () => {
   await service.stop()
   rmSync(folder, { recursive: true })
 })
 
-interface Answer {
-  status?: number
-  json: Record<string, unknown>
-}
-
-/** Sends a token request on a new connection, or on one of `agent`. */
-function ask(
-  client_id: string,
-  { certificate, headers = {}, agent = new Agent() }: Wire = {},
-): Promise<Answer> {
-  const url = new URL('/api/oauth/token', issuer)
-  const type = { 'content-type': 'application/x-www-form-urlencoded' }
-  const options = { method: 'POST', ca: localhost.pem, agent, ...keyOf(certificate) }
-  return new Promise((resolve, reject) => {
-    const outgoing = request(
-      url,
-      { ...options, headers: { ...type, ...headers } },
-      async answer => {
-        let text = ''
-        for await (const chunk of answer) text += chunk
-        resolve({ status: answer.statusCode, json: JSON.parse(text) })
-      },
-    )
-    outgoing.on('error', reject)
-    outgoing.end(new URLSearchParams({ grant_type: 'client_credentials', client_id }).toString())
-  })
-}
 interface Wire {
   certificate?: Made
   headers?: Record<string, string>
   agent?: Agent
+  origin?: string
+}
+
+/** Sends a token request on a new connection, or on one of `agent`. */
+async function ask(
+  client_id: string,
+  { certificate, headers = {}, agent = new Agent(), origin = issuer }: Wire = {},
+) {
+  const type = { 'content-type': 'application/x-www-form-urlencoded' }
+  const options = { method: 'POST', ca: localhost.pem, agent, ...keyOf(certificate) }
+  const outgoing = request(new URL('/api/oauth/token', origin), {
+    ...options,
+    headers: { ...type, ...headers },
+  })
+  outgoing.end(new URLSearchParams({ grant_type: 'client_credentials', client_id }).toString())
+  const [answer] = await once(outgoing, 'response')
+  const json = JSON.parse(await text(answer)) as Record<string, unknown>
+  return { status: answer.statusCode as number, json }
 }
 const keyOf = (made: Made | undefined) =>
   made && { cert: made.pem, key: readFileSync(made.key, 'utf8') }
@@ -125,4 +120,14 @@ test('a client is refused with another certificate, without one, and with a cert
   expect(await ask('own', { certificate: stranger, headers })).toMatchObject(REFUSED)
   expect(await ask('own', { certificate: issued })).toMatchObject(REFUSED)
   expect(await ask('issued', { certificate: own })).toMatchObject(REFUSED)
+})
+
+test('with an origin for mTLS, Usher listens there, too, and requests certificates only there', async () => {
+  const origin = `https://localhost:${await freePort()}`
+  const client_certificates = { ca: ca.cert, origin }
+  const two = await start('two', { features: { mtls: true }, client_certificates })
+  onTestFinished(async () => void (await two.service.stop()))
+  expect((await ask('own', { certificate: own, origin })).status).toBe(200)
+  expect(await ask('own', { certificate: own, origin: two.issuer })).toMatchObject(REFUSED)
+  expect(await two.service.stop()).toBe(0)
 })

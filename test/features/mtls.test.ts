@@ -5,10 +5,10 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import * as openid from 'openid-client'
-import { describe, expect } from 'vitest'
+import { describe, expect, onTestFinished } from 'vitest'
 import { checkSettings } from '../../src/commands/config.ts'
 import { jwkOf, type Made, makeCertificate } from '../support/certificates.ts'
-import { type Files, read } from '../support/config-folder.ts'
+import { type Files, PRODUCTION, read } from '../support/config-folder.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { authorize } from '../support/journey.ts'
 import { ADA, CLIENTS, startUsher } from '../support/usher.ts'
@@ -191,19 +191,6 @@ test('openid-client signs in, and its bound tokens are refused without the certi
   expect(renewed.access_token).toBeTruthy()
 })
 
-test('while the feature is off, certificates are ignored, discovery does not list it, and no client can use it', async () => {
-  const off = await startUsher({ usher: { ...usherYaml, features: {} } })
-  try {
-    const { json } = await send(off, '/.well-known/openid-configuration')
-    expect(json).not.toHaveProperty('tls_client_certificate_bound_access_tokens')
-    expect(json.token_endpoint_auth_methods_supported).not.toContain('tls_client_auth')
-  } finally {
-    await off.close()
-  }
-  const { text } = await read({ 'clients/own.yaml': OWN })
-  expect(text).toContain('`features.mtls`')
-})
-
 test('a client with the profile fapi2 may use a certificate in place of assertions and DPoP proofs', async () => {
   const fapi = { ...OWN, profile: 'fapi2' }
   const { findings } = await read({ 'usher.yaml': usherYaml, 'clients/own.yaml': fapi })
@@ -241,4 +228,97 @@ test('the library refuses a client with two subject names for its certificate', 
   const { settings } = await read({ 'usher.yaml': usherYaml, 'clients/own.yaml': both })
   if (!settings) throw new Error('the folder is valid')
   await expect(checkSettings(settings)).rejects.toThrow(/own\.yaml.* only one tls_client_auth/)
+})
+
+const ORIGIN = 'http://mtls.example.org'
+const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
+const WITH_DEVICE = {
+  ...OWN,
+  grant_types: ['client_credentials', DEVICE_GRANT],
+  // Its tokens are bound to its DPoP key.
+  tls_client_certificate_bound_access_tokens: false,
+}
+
+/** Starts an Usher whose mTLS has an origin of its own (RFC 8705 §5), behind a proxy. */
+async function startAtOrigin(
+  changes: object = {},
+  clients: Record<string, object> = { own: WITH_DEVICE },
+) {
+  const client_certificates = { header: HEADER, origin: ORIGIN }
+  const features = { mtls: true, device_flow: true }
+  const yaml = { ...usherYaml, features, client_certificates, ...changes }
+  const started = await startUsher({ clients, usher: yaml })
+  onTestFinished(() => started.close())
+  return started
+}
+
+test('behind a proxy, a client finds the mTLS endpoints in discovery, and its DPoP proofs are valid there', async () => {
+  const usher = await startAtOrigin()
+  const certificate = withCertificate(own)
+  const asked: string[] = []
+  /** A proxy that requests certificates at one of its two hosts. */
+  const proxied: openid.CustomFetch = (url, { headers, body, ...options }) => {
+    const { origin, host, pathname } = new URL(url)
+    asked.push(`${origin}${pathname}`)
+    const passed = { 'x-forwarded-host': host, ...(origin === ORIGIN && certificate) }
+    const address = url.replace(origin, usher.address)
+    return fetch(address, { ...options, body: body as string, headers: { ...headers, ...passed } })
+  }
+  const metadata = { use_mtls_endpoint_aliases: true }
+  const execute = [openid.allowInsecureRequests]
+  const options = { execute, [openid.customFetch]: proxied }
+  const issuer = new URL(usher.issuer)
+  const config = await openid.discovery(issuer, 'own', metadata, openid.TlsClientAuth(), options)
+  const DPoP = openid.getDPoPHandle(config, await openid.randomDPoPKeyPair())
+  const given = await openid.clientCredentialsGrant(config, {}, { DPoP })
+  expect(given.token_type).toBe('dpop')
+  expect(await openid.tokenIntrospection(config, given.access_token)).toMatchObject({
+    active: true,
+  })
+  const device = await openid.initiateDeviceAuthorization(config, { scope: 'openid' })
+  expect(device.verification_uri).toBe(`${usher.issuer}/device`)
+  expect(device.verification_uri_complete).toContain(`${usher.issuer}/device?user_code=`)
+  const paths = ['token', 'introspect', 'device_authorization'].map(name => `/api/oauth/${name}`)
+  expect(new Set(asked.slice(1))).toEqual(new Set(paths.map(path => ORIGIN + path)))
+})
+
+test('the mTLS origin has no other endpoints, and none at all while mTLS is off', async () => {
+  const usher = await startAtOrigin()
+  const { json } = await send(usher, '/.well-known/openid-configuration')
+  const aliases = Object.values(json.mtls_endpoint_aliases as Record<string, string>)
+  expect(aliases.length).toBeGreaterThan(4)
+  for (const url of aliases) expect(url.startsWith(`${ORIGIN}/api/oauth/`)).toBe(true)
+  const headers = { 'x-forwarded-host': 'mtls.example.org' }
+  const at = (path: string, place = usher) => send(place, path, { headers })
+  const userPages = ['/', '/account', '/device', '/api/oauth/authorize', '/api/oauth/logout']
+  for (const path of [
+    ...userPages,
+    '/.well-known/openid-configuration',
+    '/api/oauth/jwks',
+    '/api/oauth/token/',
+  ]) {
+    expect([path, (await at(path)).status]).toEqual([path, 421])
+  }
+  expect((await at('/api/oauth/userinfo')).status).toBe(401)
+
+  const off = await startAtOrigin({ features: {} }, {})
+  expect((await send(off, '/.well-known/openid-configuration')).json).not.toHaveProperty(
+    'mtls_endpoint_aliases',
+  )
+  expect((await at('/api/oauth/userinfo', off)).status).toBe(421)
+})
+
+const TLS = {
+  listen: { port: 3000, tls: { cert: server.cert, key: server.key } },
+  features: { mtls: true },
+}
+test.each<[string, string]>([
+  ['an address with a path', 'https://mtls.example.org/'],
+  ['plain http', 'http://mtls.example.org'],
+  ['the issuer', 'https://id.example.org'],
+  ['the port that browsers come to', 'https://id.example.org:3000'],
+])('%s is a finding as origin', async (_, origin) => {
+  const file = { ...TLS, client_certificates: { origin } }
+  const { findings } = await read({ 'usher.yaml': file }, PRODUCTION)
+  expect(findings.map(({ key }) => key)).toEqual(['client_certificates.origin'])
 })

@@ -1,10 +1,18 @@
-// Registered clients that publish their keys at a jwks_uri.
+// Registered clients that publish their keys at a jwks_uri, and limits of the requests to it: their number,
+// their addresses and their size.
 
+import type { ServerResponse } from 'node:http'
 import * as openid from 'openid-client'
-import { expect, vi } from 'vitest'
+import { expect, onTestFinished, vi } from 'vitest'
+import { explainFailure } from '../../src/commands/failure.ts'
+import { cacheKeySets } from '../../src/operation/client-key-sets.ts'
+import { findFailure } from '../../src/operation/failures.ts'
+import { required } from '../../src/store/values.ts'
 import { configurationOf, signInWith } from '../support/client-library.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import {
+  authenticateWith,
+  FEATURES,
   jwkOf,
   KEY_SITE_OPTIONS,
   type KeySite,
@@ -14,8 +22,10 @@ import {
   setOf,
   startKeySite,
 } from '../support/key-site.ts'
+import { startReceiver } from '../support/receiver.ts'
 import { CALLBACK } from '../support/registration.ts'
 import { PUBLIC_JWKS, requestObject } from '../support/signers.ts'
+import { startUsher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 let site: KeySite
@@ -106,3 +116,109 @@ test('responses are encrypted to these keys; without a suitable key the request 
   }
   await expect(begin({ jwks, jwks_uri: null })).rejects.toMatchObject({ status: 400 })
 })
+
+test('assertions with unknown keys cause two requests a minute to a jwks_uri', async () => {
+  site.answer('', 404)
+  const id = await site.register(usher)
+  const crowd = () => Promise.all(Array.from({ length: 20 }, () => outcome(usher, id, 'new')))
+  expect(new Set(await crowd())).toEqual(new Set(['invalid_client']))
+  expect(site.requests()).toBe(1)
+  moveClock(30)
+  await crowd()
+  expect(site.requests()).toBe(2)
+})
+
+test('a registered client has ten addresses a minute, and a client of the config folder as many as it needs', async () => {
+  let asked = 0
+  const answer = async () => new Response(String(asked++))
+  const addresses = Array.from({ length: 15 }, (_, i) => `https://keys.example.org/${i}`)
+  const clients = addresses.map(jwks_uri => ({ ...usher.settings.clients[0], jwks_uri })) as never
+  const fetches = { forOperator: answer, forStrangers: answer }
+  const fetch = cacheKeySets(fetches, { ...usher.settings, clients })
+  const ask = (host: string, i: number) => fetch(`https://${host}/${i}`, { method: 'GET' })
+  const others = addresses.map((_, i) => ask('stranger.example.net', i))
+  const outcomes = (await Promise.allSettled(others)).map(({ status }) => status)
+  expect(outcomes.filter(status => status === 'fulfilled')).toHaveLength(10)
+  expect(await (await ask('stranger.example.net', 7)).text()).toBe('7')
+  await Promise.all(addresses.map((_, i) => ask('keys.example.org', i)))
+  expect(asked).toBe(25)
+})
+
+const RIGHT = await setOf('old')
+const WRONG: [what: string, text: string, status?: number, headers?: object][] = [
+  ['is a 404', 'not found', 404],
+  ['is a redirect with keys', RIGHT, 302],
+  ['is no JSON', '<html>'],
+  ['is null', 'null'],
+  ['has a number as a key', '{"keys":[7]}'],
+  ['has a shared secret', '{"keys":[{"kty":"oct","k":"AAAA"}]}'],
+  ['has an invalid key', '{"keys":[{"kty":"EC","crv":"P-256","x":"a","y":"b","kid":"old"}]}'],
+  ['has a content-encoding', RIGHT, 200, { 'content-encoding': 'gzip' }],
+  ['is too long', ' '.repeat(64 * 1024) + RIGHT],
+]
+test.for(WRONG)(
+  'a client is refused without a 5xx when the response of its jwks_uri %s',
+  async ([, text, status, headers]) => {
+    site.answer(text, status, headers)
+    const client_id = await site.register(usher)
+    const { status: refused, json } = await authenticateWith('old', client_id, usher)
+    expect([refused, json.error, site.requests()]).toEqual([401, 'invalid_client', 1])
+  },
+)
+
+test('an endless response is not read to its end', async () => {
+  const closed = Promise.withResolvers<void>()
+  site.answerWith((_req, res) => {
+    const more = () => res.write('x'.repeat(65_536), error => error || setImmediate(more))
+    res.on('close', closed.resolve)
+    more()
+  })
+  expect(await outcome(usher, await site.register(usher), 'old')).toBe('invalid_client')
+  await closed.promise
+})
+
+test('a redirect is not followed, and config explain shows the address', async () => {
+  const elsewhere = await startReceiver('elsewhere')
+  onTestFinished(() => elsewhere.close())
+  site.answer(RIGHT, 302, { location: `http://127.0.0.1:${elsewhere.port}/` })
+  const client_id = await site.register(usher)
+  const { status, headers } = await authenticateWith('old', client_id, usher)
+  expect([status, elsewhere.connections()]).toEqual([401, 0])
+  const id = headers.get('x-request-id') ?? ''
+  const failure = await vi.waitFor(async () => required(await findFailure(usher.records, id)))
+  const { wrong } = explainFailure({ failure })
+  expect(wrong).toContain(`there is no JWKS at the jwks_uri of ${client_id} (`)
+})
+
+test('no internal address is requested unless the operator allows it', async () => {
+  const strict = await startUsher({ usher: { features: FEATURES } })
+  onTestFinished(() => strict.close())
+  const loopback = ['127.0.0.1', 'localhost', '[::1]'].map(host => `http://${host}:${site.port}/`)
+  const internal = ['169.254.169.254', '10.0.0.1', '2130706433:1', '[::ffff:7f00:1]:1']
+  const addresses = internal.map(host => `https://${host}/latest/meta-data`)
+  for (const jwks_uri of [...loopback, ...addresses]) {
+    const id = await site.register(strict, { jwks_uri })
+    expect(await outcome(strict, id, 'old')).toBe('invalid_client')
+  }
+  expect(site.requests()).toBe(0)
+})
+
+test.each<[string, (res: ServerResponse) => void]>([
+  ['is a 500', res => res.writeHead(500).end(RIGHT)],
+  ['is a 429', res => res.writeHead(429).end()],
+  ['breaks off', res => res.destroy()],
+  ['does not come', () => {}],
+])(
+  'a client is answered 503, and later accepted, when the response of its jwks_uri %s',
+  async (_, respond) => {
+    const id = await site.register(usher)
+    site.answerWith((_req, res) => respond(res))
+    const { status, json, headers } = await authenticateWith('old', id, usher)
+    expect([status, json.error]).toEqual([503, 'temporarily_unavailable'])
+    expect(headers.get('retry-after')).toBeTruthy()
+    expect(headers.get('www-authenticate')).toBeNull()
+    site.answer(RIGHT)
+    moveClock(31)
+    expect(await outcome(usher, id, 'old')).toBe('invalid_grant')
+  },
+)

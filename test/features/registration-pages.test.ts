@@ -32,59 +32,42 @@ const request = (params: Record<string, string> = {}) =>
   authorizationRequest(usher, { client_id, redirect_uri: CALLBACK, ...params }).url
 const brand = () => ({ brand: usher.settings.branding.name })
 
-test('the consent page shows that the application is unchecked, and where users are sent', async () => {
+test('the sign-in and consent pages show that the application is unchecked, and where users are sent', async () => {
   const browser = new Browser(usher.issuer)
-  await browser.open(request())
-  expect(textOf(browser.page.text)).toContain(NAME)
-  await browser.submit(credentials())
-  const text = textOf(browser.page.text)
-  expect(browser.heading).toBe('Allow access')
-  expect(text).toContain(words('consent.unchecked', brand()))
-  expect(text).toContain(words('consent.returns', { host: 'stranger.example.net' }))
-  expect(text).not.toContain(words('consent.verified', brand()))
-  expect(browser.page.text).not.toContain('<b>')
-  const link = browser.page.html.querySelector(`a[href="${LINKS.policy_uri}"]`)
-  expect(link?.getAttribute('rel')).toBe('noopener noreferrer')
-})
-
-test('the sign-in page shows that the application is unchecked, and where users are sent', async () => {
-  const browser = new Browser(usher.issuer)
-  await browser.open(request())
   const unchecked = words('consent.unchecked', brand())
-  const text = textOf(browser.page.text)
-  expect(text).toContain(unchecked)
-  expect(text).toContain(words('consent.returns', { host: 'stranger.example.net' }))
+  const expectUnchecked = () => {
+    const text = textOf(browser.page.text)
+    expect(text).toContain(unchecked)
+    expect(text).toContain(words('consent.returns', { host: 'stranger.example.net' }))
+    expect(text).toContain(NAME)
+    expect(text).not.toContain(words('consent.verified', brand()))
+    expect(browser.page.text).not.toContain('<b>')
+  }
+  await browser.open(request())
+  expectUnchecked()
   // The page after a wrong password shows it, too.
   await browser.submit({ ...credentials(), password: 'wrong' })
-  expect(textOf(browser.page.text)).toContain(unchecked)
-  await browser.open(authorizationRequest(usher).url)
-  expect(textOf(browser.page.text)).not.toContain(unchecked)
-})
-
-test.each([
-  'Web application',
-  'web application',
-  'Web\u00A0application',
-  'Webapplication',
-  'W e b application',
-  'Ｗｅｂ application.',
-  'Wéb application',
-  'USHER',
-  'Your account',
-  'Ihr Konto',
-])('an application cannot register as %s, because another one has that name', async client_name => {
-  const { status, json } = await register(usher, await invite(usher), { ...METADATA, client_name })
-  expect([status, json.error]).toEqual([400, 'invalid_client_metadata'])
-  expect(json.error_description).toContain('client_name is the name of')
-})
-
-test('the consent page shows that an application of the config folder is checked', async () => {
-  const browser = new Browser(usher.issuer)
-  await browser.open(authorizationRequest(usher).url)
+  expectUnchecked()
   await browser.submit(credentials())
+  expect(browser.heading).toBe('Allow access')
+  expectUnchecked()
+  const link = browser.page.html.querySelector(`a[href="${LINKS.policy_uri}"]`)
+  expect(link?.getAttribute('rel')).toBe('noopener noreferrer')
+  // An application of the config folder is checked.
+  await browser.open(authorizationRequest(usher).url)
   const text = textOf(browser.page.text)
   expect(text).toContain(words('consent.verified', brand()))
-  expect(text).not.toContain(words('consent.unchecked', brand()))
+  expect(text).not.toContain(unchecked)
+})
+
+test('an application cannot register with the name of another one, or one of the pages', async () => {
+  const token = await invite(usher, 99)
+  const names = ['web application', 'W e b application', 'Ｗｅｂ application.', 'Wéb application']
+  for (const client_name of [...names, 'USHER', 'Your account', 'Ihr Konto']) {
+    const { status, json } = await register(usher, token, { ...METADATA, client_name })
+    expect([client_name, status, json.error]).toEqual([client_name, 400, 'invalid_client_metadata'])
+    expect(json.error_description).toContain('client_name is the name of')
+  }
 })
 
 test('the account pages show that it is unchecked; the name of the application is text on every page', async () => {

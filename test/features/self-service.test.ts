@@ -26,10 +26,6 @@ let username = ''
 let serial = 0
 beforeAll(async () => {
   server = await startMailServer({ authOptional: true })
-  const mail = {
-    from: 'id@example.org',
-    smtp: { host: '127.0.0.1', port: server.port, tls: 'none' },
-  }
   const upstreams = Object.entries(ISSUERS).map(([name, fields]) => [
     `upstreams/${name}.yaml`,
     JSON.stringify({
@@ -41,7 +37,7 @@ beforeAll(async () => {
     }),
   ])
   usher = await startUsher({
-    usher: { mail, accounts: { self_service: ['name', 'email'] } },
+    usher: { mail: server.settings, accounts: { self_service: ['name', 'email'] } },
     files: { 'secret.txt': 'a secret', ...Object.fromEntries(upstreams) },
   })
 })
@@ -91,7 +87,7 @@ async function opened(path: string, browser = new Browser(usher.issuer)) {
 }
 const events = (name: string) => usher.output.filter(line => line.includes(`"event":"${name}"`))
 
-test('a user changes the name, which applications get', async () => {
+test('a user changes the name; a form without a change changes nothing', async () => {
   const browser = await atProfile()
   expect(browser.heading).toBe(words('profile.title'))
   await browser.submit({ name: '  Ada King  ' })
@@ -101,18 +97,13 @@ test('a user changes the name, which applications get', async () => {
   expect(await account()).toMatchObject({ name: 'Ada King', email: `${username}@example.org` })
   expect(events('name_changed').at(-1)).toContain((await account()).id)
   expect(await mails()).toEqual([])
-  await browser.submit({ name: '' })
-  expect((await account()).name).toBeUndefined()
-})
-
-test('a form without a change changes nothing', async () => {
-  const browser = await atProfile()
   const before = await account()
   await browser.submit()
   expect(textOf(browser.page.text)).not.toContain(words('profile.saved'))
   expect(textOf(browser.page.text)).toContain(words('profile.unchanged'))
   expect(await account()).toEqual(before)
-  expect(await mails()).toEqual([])
+  await browser.submit({ name: '' })
+  expect((await account()).name).toBeUndefined()
 })
 
 describe('a new address', () => {
@@ -279,22 +270,25 @@ describe('a new address', () => {
   })
 })
 
-test.each([
-  ['a text without a domain', 'countess'],
-  ['two addresses', 'a@example.org,b@example.org'],
-  ['a quoted local part', '"a@evil.example"@example.org'],
-  ['a domain with a dot at its end', 'ada@example.org.'],
-  ['a local part with a space', 'a da@example.org'],
-  ['a route with %', 'ada%evil.example@example.org'],
-  ['a route with !', 'evil.example!ada@example.org'],
-  ['a line break', 'ada@example.org\r\nBcc: x@example.org'],
-  ['no text', ' '],
-])('%s is no address', async (_, email) => {
+test('what is no address is refused, and changes nothing', async () => {
   const browser = await atProfile()
-  await browser.submit({ name: 'Ada King', email })
-  expect(browser.page.status).toBe(400)
-  expect(textOf(browser.page.text)).toContain(words('profile.wrong_email'))
-  expect(browser.page.html.querySelector('#name')?.getAttribute('value')).toBe('Ada King')
+  const wrong = [
+    'countess',
+    'a@example.org,b@example.org',
+    '"a@evil.example"@example.org',
+    'ada@example.org.',
+    'a da@example.org',
+    'ada%evil.example@example.org',
+    'evil.example!ada@example.org',
+    'ada@example.org\r\nBcc: x@example.org',
+    ' ',
+  ]
+  for (const email of wrong) {
+    await browser.submit({ name: 'Ada King', email })
+    expect([email, browser.page.status]).toEqual([email, 400])
+    expect(textOf(browser.page.text)).toContain(words('profile.wrong_email'))
+    expect(browser.page.html.querySelector('#name')?.getAttribute('value')).toBe('Ada King')
+  }
   expect(await account()).toMatchObject({ name: ADA.name, email: `${username}@example.org` })
   expect(await mails()).toEqual([])
 })

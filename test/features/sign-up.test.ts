@@ -28,7 +28,7 @@ let mail: object
 let serial = 0
 beforeAll(async () => {
   server = await startMailServer({ authOptional: true })
-  mail = { from: 'id@example.org', smtp: { host: '127.0.0.1', port: server.port, tls: 'none' } }
+  mail = server.settings
   usher = await startUsher({ usher: { mail, sign_up: { email_domains: DOMAINS } } })
   await usher.addAccount(ADA)
   await usher.addAccount(GRACE)
@@ -134,14 +134,10 @@ describe('a known address', () => {
     return [browser.page.status, textOf(browser.page.text)]
   }
 
-  test.each([
-    ['of an account', 'ada@example.org'],
-    ['in another spelling', 'ADA@EXAMPLE.org'],
-    ['that is not verified', 'grace@example.org'],
-  ])(
-    '%s gets the same page, and a mail that says so, without a link for a password',
-    async (_, email) => {
-      const unknown = await ANSWER(newAddress())
+  test('gets the same page, and a mail that says so, without a link for a password', async () => {
+    const unknown = await ANSWER(newAddress())
+    // That of Grace is not verified.
+    for (const email of ['ada@example.org', 'ADA@EXAMPLE.org', 'grace@example.org']) {
       await mails()
       expect(await ANSWER(email)).toEqual(unknown)
       const [sent, ...others] = await mails()
@@ -151,8 +147,8 @@ describe('a known address', () => {
       expect(sent?.content).not.toContain('/welcome/')
       expect(sent?.content).not.toMatch(/Lovelace|Hopper/)
       await endPauses(usher.records, 'none', email)
-    },
-  )
+    }
+  })
 
   test('is none that only an issuer has given to its user, without verifying it', async () => {
     const email = newAddress()
@@ -181,37 +177,38 @@ test('one mail is sent in some minutes, however often the form is sent', async (
   expect(await mails()).toHaveLength(1)
 })
 
-describe('the domain', () => {
-  test.each([
-    ['of another organisation', 'ada@example.com'],
-    ['below an allowed one', 'ada@mail.example.org'],
-    ['that ends like an allowed one', 'ada@notexample.org'],
-    ['with a dot at its end', 'ada@example.org.'],
-    ['behind a quoted local part', '"ada@example.com"@example.org'],
-    ['after a second @', 'ada@example.com@example.org'],
-    ['before a second address', 'ada@example.org,eve@example.com'],
-    ['with a line break after it', 'ada@example.org\nBcc: eve@example.com'],
-    ['that relays to another one', 'ada%example.com@example.org'],
-    ['that relays by a path', 'example.com!ada@example.org'],
-    ['that is missing', 'ada'],
-    ['that is empty', 'ada@'],
-  ])('%s is refused', async (_, email) => {
-    const { browser } = await atForm()
+test('an address whose domain is not an allowed one is refused', async () => {
+  const { browser } = await atForm()
+  const wrong = [
+    'ada@example.com',
+    'ada@mail.example.org',
+    'ada@notexample.org',
+    'ada@example.org.',
+    '"ada@example.com"@example.org',
+    'ada@example.com@example.org',
+    'ada@example.org,eve@example.com',
+    'ada@example.org\nBcc: eve@example.com',
+    'ada%example.com@example.org',
+    'example.com!ada@example.org',
+    'ada',
+    'ada@',
+  ]
+  for (const email of wrong) {
     await browser.submit({ email, decision: 'continue' })
-    expect(browser.page.status).toBe(400)
+    expect([email, browser.page.status]).toEqual([email, 400])
     expect(textOf(browser.page.text)).toContain(words('sign_up.wrong_email'))
-    expect(await mails()).toEqual([])
-  })
+  }
+  expect(await mails()).toEqual([])
+})
 
-  test.each([
-    ['in capitals', 'Ada.King@EXAMPLE.ORG', 'Ada.King@example.org'],
-    ['in full-width letters', 'eve@ｅｘａｍｐｌｅ.org', 'eve@example.org'],
-    ['in Unicode', 'eve@bücher.example', 'eve@bücher.example'],
-    ['with spaces around', '  mary@example.org ', 'mary@example.org'],
-  ])('%s is the allowed one', async (_, typed, to) => {
-    const { sent } = await requested(typed)
-    expect(sent?.to).toBe(to)
-  })
+test('an allowed domain may be written in capitals, in full-width letters and in Unicode', async () => {
+  for (const [typed, to] of [
+    ['Ada.King@EXAMPLE.ORG', 'Ada.King@example.org'],
+    ['eve@ｅｘａｍｐｌｅ.org', 'eve@example.org'],
+    ['  eve@bücher.example ', 'eve@bücher.example'],
+  ] as const) {
+    expect((await requested(typed)).sent?.to).toBe(to)
+  }
 })
 
 describe('the link', () => {
@@ -270,9 +267,8 @@ describe('the link', () => {
 
   test('is closed when the setting no longer allows its domain', async () => {
     const { path } = await requested(newAddress())
-    const others = { mail, sign_up: { email_domains: ['example.com'] } }
     const { sign_up } = usher.settings
-    usher.settings.sign_up = others.sign_up
+    usher.settings.sign_up = { email_domains: ['example.com'] }
     try {
       expect((await opened(path)).page.status).toBe(410)
     } finally {

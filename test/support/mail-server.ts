@@ -85,6 +85,8 @@ export async function startMailServer(options: SMTPServerOptions = {}) {
     state,
     port,
     passwordFile,
+    /** `mail` of usher.yaml for a server without a password. */
+    settings: { from: 'id@example.org', smtp: { host: '127.0.0.1', port, tls: 'none' as const } },
     async close() {
       rmSync(folder, { recursive: true })
       await new Promise<void>(resolve => server.close(() => resolve()))
