@@ -18,6 +18,7 @@ import {
   ID_TOKEN,
   introspect,
   shopTokens,
+  signingKey,
   TILL,
 } from '../support/exchange.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
@@ -228,11 +229,7 @@ describe('a subject token is refused', () => {
     const { id_token } = await tokens(usher)
     const { alg = '', kid = '' } = decodeProtectedHeader(jwt)
     const claims = decodeJwt(jwt)
-    const stored = await usher.records
-      .of<{ keys: { key: { kid: string } }[] }>('SigningKeys')
-      .read('current')
-    const ours = stored.value?.keys.find(({ key }) => key.kid === kid)?.key ?? {}
-    const key = await importJWK(ours, alg)
+    const key = await importJWK(await signingKey(usher, kid), alg)
     const foreign = (await generateKeyPair(alg)).privateKey
     const sign = (by: typeof key, payload: object, typ?: string) =>
       new SignJWT({ ...payload }).setProtectedHeader({ alg, kid, typ }).sign(by)

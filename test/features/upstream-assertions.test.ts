@@ -6,14 +6,15 @@ import { setTimeout } from 'node:timers/promises'
 import { decodeJwt, decodeProtectedHeader, generateKeyPair, importJWK, SignJWT } from 'jose'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ASSERTION_GRANT } from '../../src/oidc/vocabulary.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
 import { startCrossApp } from '../support/cross-app.ts'
-import { exchange, ID_JAG, ID_TOKEN, introspect } from '../support/exchange.ts'
+import { exchange, ID_JAG, ID_TOKEN, introspect, signingKey } from '../support/exchange.ts'
 import { post, tokens, userinfo } from '../support/journey.ts'
+import { withFaultAt } from '../support/people.ts'
 import { placesOf, someOf } from '../support/some-of.ts'
 import { send } from '../support/wire.ts'
 
 const API = 'https://mcp.example.org/api'
+const INVALID_GRANT = { status: 400, body: { error: 'invalid_grant' } }
 
 let both: Awaited<ReturnType<typeof startCrossApp>>
 beforeAll(async () => {
@@ -21,11 +22,14 @@ beforeAll(async () => {
 })
 afterAll(() => both.close())
 
+/** An ID token of each user at the identity provider. */
+const idTokens: Record<string, string> = {}
+
 /** Claims of an assertion with changes, signed by the key of the identity provider. */
 async function assertionWith(changes: object = {}, header: object = {}, username = 'ada') {
   const { upstream } = both
-  const { id_token } = await tokens(upstream, { username })
-  const { body } = await exchange(upstream, id_token, {
+  idTokens[username] ??= (await tokens(upstream, { username })).id_token
+  const { body } = await exchange(upstream, idTokens[username], {
     client_id: 'web',
     requested_token_type: ID_JAG,
     subject_token_type: ID_TOKEN,
@@ -33,10 +37,7 @@ async function assertionWith(changes: object = {}, header: object = {}, username
     resource: API,
   })
   const { alg = '', kid = '' } = decodeProtectedHeader(body.access_token)
-  const { value } = await upstream.records
-    .of<{ keys: { key: { kid: string } }[] }>('SigningKeys')
-    .read('current')
-  const key = await importJWK(value?.keys.find(({ key }) => key.kid === kid)?.key ?? {}, alg)
+  const key = await importJWK(await signingKey(upstream, kid), alg)
   const claims = { ...decodeJwt(body.access_token), ...changes }
   return new SignJWT(JSON.parse(JSON.stringify(claims)))
     .setProtectedHeader({ alg, kid, typ: 'oauth-id-jag+jwt', ...header })
@@ -73,7 +74,7 @@ test('an assertion becomes an access token, once, and no refresh token', async (
   expect(about.preferred_username).toBe(account?.username)
   expect((await userinfo(usher, body.access_token)).status).toBe(401)
   const again = await redeem(assertion)
-  expect(again).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
+  expect(again).toMatchObject(INVALID_GRANT)
 })
 
 test('of several requests with one assertion, exactly one gets a token', async () => {
@@ -82,53 +83,35 @@ test('of several requests with one assertion, exactly one gets a token', async (
   expect(answers.map(({ status }) => status).toSorted()).toEqual([200, ...Array(7).fill(400)])
 })
 
-test('the user finds the application on the account page, and its removal ends the token', async () => {
+/** Signs a user in with an assertion, and removes the application. `assertion` was not used, `used` was. */
+async function removed(sub: string) {
   const { usher } = both
-  const { body } = await redeem(await assertionWith())
-  const { sub } = await introspect(usher, body.access_token)
-  await usher.consents.withdraw(String(sub), 'agent')
+  const used = await assertionWith({ sub, jti: randomUUID() })
+  const assertion = await assertionWith({ sub, jti: randomUUID() })
+  const { body } = await redeem(used)
+  const account = String((await introspect(usher, body.access_token)).sub)
+  await usher.consents.withdraw(account, 'agent')
   expect(await introspect(usher, body.access_token)).toEqual({ active: false })
-})
+  const isListed = async () => (await usher.consents.find(account, 'agent')) !== undefined
+  return { used, assertion, account, isListed }
+}
 
-describe('after the user has removed the application', () => {
-  /** Signs a user in with an assertion, and removes the application. `assertion` was not used, `used` was. */
-  async function removed(name: string) {
-    const { usher } = both
-    const sub = `of-${name}`
-    const used = await assertionWith({ sub, jti: randomUUID() })
-    const assertion = await assertionWith({ sub, jti: randomUUID() })
-    const { body } = await redeem(used)
-    const account = String((await introspect(usher, body.access_token)).sub)
-    await usher.consents.withdraw(account, 'agent')
-    const isListed = async () => (await usher.consents.find(account, 'agent')) !== undefined
-    return { sub, used, assertion, account, isListed }
+test('after the user has removed the application, no assertion from before restores the consent; a later one does', async () => {
+  const { used, assertion, account, isListed } = await removed('of-removal')
+  for (const former of [used, assertion]) {
+    expect(await redeem(former)).toMatchObject(INVALID_GRANT)
+    expect(await isListed()).toBe(false)
   }
-
-  test('no assertion from before restores the consent: neither a used one, nor one that was not used', async () => {
-    const { used, assertion, isListed } = await removed('removal')
-    for (const former of [used, assertion]) {
-      const answer = await redeem(former)
-      expect(answer).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
-      expect(await isListed()).toBe(false)
-    }
-  })
-
-  test('a later assertion restores it, and one from before stays refused', async () => {
-    const { sub, assertion, account, isListed } = await removed('later')
-    const { value, version, tombstone } = await both.usher.consents.read(account, 'agent')
-    expect({ value, version, tombstone }).toEqual({
-      value: undefined,
-      version: 2,
-      tombstone: expect.any(Number),
-    })
-    const iat = Math.floor(Date.now() / 1000)
-    const earlier = await assertionWith({ sub, jti: randomUUID(), iat: iat - 5 })
-    const restored = await redeemAfter(iat, () => assertionWith({ sub, jti: randomUUID() }))
-    expect([restored.status, await isListed()]).toEqual([200, true])
-    for (const former of [assertion, earlier]) {
-      expect(await redeem(former)).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
-    }
-  })
+  const { value, tombstone } = await both.usher.consents.read(account, 'agent')
+  expect([value, tombstone]).toEqual([undefined, expect.any(Number)])
+  const iat = Math.floor(Date.now() / 1000)
+  const later = () => assertionWith({ sub: 'of-removal', jti: randomUUID() })
+  const earlier = await assertionWith({ sub: 'of-removal', jti: randomUUID(), iat: iat - 5 })
+  const restored = await redeemAfter(iat, later)
+  expect([restored.status, await isListed()]).toEqual([200, true])
+  for (const former of [assertion, earlier]) {
+    expect(await redeem(former)).toMatchObject(INVALID_GRANT)
+  }
 })
 
 /** Redeems the first assertion that was made after a time (epoch seconds). */
@@ -163,23 +146,24 @@ test('a used assertion records no scope that the user was not asked for', async 
   expect((await usher.consents.find(id, 'agent'))?.scopes).toEqual([`${API} files:read`])
 })
 
-test.for<[unknown]>([
-  [{ jwk: { kty: 'EC' } }],
-  [{ kid: 'x' }],
-  [{ jkt: 'x', kid: 'x' }],
-  [{ jkt: {} }],
-  [{ 'x5t#S256': 1 }],
-  [{ jku: 'https://x.example' }],
-  [{}],
-  ['text'],
-  [['jkt']],
-  [null],
-  [false],
-  [{ toString: 1 }],
-])('an assertion with a cnf that is not understood is refused: %j', async ([cnf]) => {
-  const answer = await redeem(await assertionWith({ cnf, jti: randomUUID() }))
-  expect(answer).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
-  expect(answer.body.detail).toContain('cnf')
+test('an assertion with a cnf that is not understood is refused', async () => {
+  const wrong: unknown[] = [
+    { jwk: { kty: 'EC' } },
+    { jkt: 'x', kid: 'x' },
+    { jkt: {} },
+    { 'x5t#S256': 1 },
+    {},
+    'text',
+    ['jkt'],
+    null,
+    false,
+    { toString: 1 },
+  ]
+  for (const cnf of wrong) {
+    const answer = await redeem(await assertionWith({ cnf, jti: randomUUID() }))
+    expect(answer, JSON.stringify(cnf)).toMatchObject(INVALID_GRANT)
+    expect(answer.body.detail).toContain('cnf')
+  }
 })
 
 test('a disabled account gets no token', async () => {
@@ -189,29 +173,27 @@ test('a disabled account gets no token', async () => {
   await usher.directory.change(String(sub), account => ({ ...account, enabled: false }))
   expect(await introspect(usher, first.body.access_token)).toEqual({ active: false })
   const second = await redeem(await assertionWith({}, {}, 'grace'))
-  expect(second).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
+  expect(second).toMatchObject(INVALID_GRANT)
 })
 
 describe('an assertion is refused', () => {
-  test.for<[string, object, object, string]>([
-    ['for another server', { aud: 'https://other.example.org' }, {}, 'invalid_grant'],
-    ['for two servers', { aud: ['http://localhost', 'x'] }, {}, 'invalid_grant'],
-    ['of another issuer', { iss: 'https://other.example.org' }, {}, 'invalid_grant'],
-    ['for another client', { client_id: 'other' }, {}, 'invalid_grant'],
-    ['without a client', { client_id: undefined }, {}, 'invalid_grant'],
-    ['without a user', { sub: undefined }, {}, 'invalid_grant'],
-    ['with a sub that is no text', { sub: 1 }, {}, 'invalid_grant'],
-    ['without jti', { jti: undefined }, {}, 'invalid_grant'],
-    ['that has expired', { exp: 1 }, {}, 'invalid_grant'],
-    ['without an end', { exp: undefined }, {}, 'invalid_grant'],
-    ['of an earlier time', { iat: 1 }, {}, 'invalid_grant'],
-    ['of another type', {}, { typ: 'JWT' }, 'invalid_grant'],
-    ['for no API', { resource: undefined }, {}, 'invalid_target'],
-    ['for another API', { resource: 'urn:other' }, {}, 'invalid_target'],
-    ['for an API of another server', { resource: 'urn:elsewhere' }, {}, 'invalid_target'],
-    ['for an API that is not for the client', { resource: 'urn:closed' }, {}, 'invalid_scope'],
-    ['without a scope of the API', { scope: 'chat' }, {}, 'invalid_scope'],
-  ])('%s', async ([, changes, header, error]) => {
+  test.for<[string, object, error?: string, header?: object]>([
+    ['for another server', { aud: 'https://other.example.org' }],
+    ['for two servers', { aud: ['http://localhost', 'x'] }],
+    ['of another issuer', { iss: 'https://other.example.org' }],
+    ['for another client', { client_id: 'other' }],
+    ['without a client', { client_id: undefined }],
+    ['with a sub that is no text', { sub: 1 }],
+    ['without jti', { jti: undefined }],
+    ['that has expired', { exp: 1 }],
+    ['without an end', { exp: undefined }],
+    ['of an earlier time', { iat: 1 }],
+    ['of another type', {}, 'invalid_grant', { typ: 'JWT' }],
+    ['for no API', { resource: undefined }, 'invalid_target'],
+    ['for an API of another server', { resource: 'urn:elsewhere' }, 'invalid_target'],
+    ['for an API that is not for the client', { resource: 'urn:closed' }, 'invalid_scope'],
+    ['without a scope of the API', { scope: 'chat' }, 'invalid_scope'],
+  ])('%s', async ([, changes, error = 'invalid_grant', header]) => {
     const answer = await redeem(await assertionWith(changes, header))
     expect(answer).toMatchObject({ status: 400, body: { error } })
   })
@@ -249,25 +231,13 @@ test('no JSON value as a claim causes a 5xx', async () => {
 })
 
 test('after a fault of the store at any operation, the same assertion works', async () => {
-  const { store } = both.usher
-  const original = { ...store }
-  let isFailed = true
+  let isDone = false
   const { first, step } = placesOf(3)
-  for (let k = first; isFailed; k += step) {
-    const assertion = await assertionWith({ sub: `of fault ${k}`.replaceAll(' ', '-') })
-    let left = k
-    isFailed = false
-    for (const name of ['get', 'getMany', 'write', 'walk'] as const) {
-      Object.assign(store, {
-        [name](...args: unknown[]) {
-          if (left-- !== 0) return Reflect.apply(original[name], store, args)
-          isFailed = true
-          throw new StoreUnavailable('away')
-        },
-      })
-    }
-    const { status } = await redeem(assertion).finally(() => Object.assign(store, original))
-    expect(status, `operation ${k}`).toBe(isFailed ? 503 : 200)
+  for (let k = first; !isDone; k += step) {
+    const assertion = await assertionWith({ sub: `of-fault-${k}` })
+    const { result, isFailed } = await withFaultAt(both.usher, k, () => redeem(assertion))
+    isDone = !isFailed
+    expect(result.status, `operation ${k}`).toBe(isFailed ? 503 : 200)
     if (isFailed) expect((await redeem(assertion)).status, `operation ${k}`).toBe(200)
   }
 })
@@ -310,9 +280,8 @@ test.for(['strict', 'elsewhere', 'limited', 'nonced'])(
 )
 
 test('the scope of a client file counts with its scopes of APIs', async () => {
-  const { body } = await redeem(await assertionWith({ client_id: 'scoped' }), {
-    client_id: 'scoped',
-  })
+  const client_id = 'scoped'
+  const { body } = await redeem(await assertionWith({ client_id }), { client_id })
   expect(body.scope).toBe('files:read')
 })
 
@@ -322,7 +291,7 @@ test('an assertion that was made before access ended brings no access back', asy
   const { sub } = await introspect(usher, body.access_token)
   const earlier = await assertionWith()
   await usher.directory.endAccess(String(sub))
-  expect(await redeem(earlier)).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
+  expect(await redeem(earlier)).toMatchObject(INVALID_GRANT)
 })
 
 test('discovery lists the grant type and the profile', async () => {

@@ -1,16 +1,6 @@
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import type { JWTPayload } from 'jose'
-import {
-  afterAll,
-  afterEach,
-  beforeAll,
-  beforeEach,
-  describe,
-  expect,
-  onTestFinished,
-  test,
-  vi,
-} from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { rsaKey } from '../support/costly-keys.ts'
@@ -20,7 +10,7 @@ import {
   startHostileIssuer,
 } from '../support/hostile-issuer.ts'
 import { authorizationRequest } from '../support/journey.ts'
-import { credentials, submitConfirmed } from '../support/people.ts'
+import { credentials, submitConfirmed, withFaultAt } from '../support/people.ts'
 import { placesOf, someOf } from '../support/some-of.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { SECRET, startUsher, type Usher } from '../support/usher.ts'
@@ -59,6 +49,23 @@ async function signIn(behaviour: Behaviour = {}, name = 'example', browser = new
   await browser.submit({ decision: name })
   return browser
 }
+/** A browser of a user with a password, at the issuer that the user adds. */
+async function adding(username: string, at = usher) {
+  await at.addAccount({ username })
+  const browser = new Browser(at.issuer, fetch, [issuer.issuer, second.issuer])
+  await browser.open('/account')
+  await browser.submit(credentials(username))
+  await browser.open('/account/security')
+  await submitConfirmed(browser, { link: 'example' })
+  return browser
+}
+/** Starts another Usher, which has not read the discovery document. */
+async function startAnew() {
+  const started = await startUsher(withUpstreams({ example: { issuer: issuer.issuer } }))
+  onTestFinished(() => started.close())
+  const browser = new Browser(started.issuer, fetch, [issuer.issuer])
+  return { fresh: started, browser }
+}
 const newBrowser = () => new Browser(usher.issuer, fetch, [issuer.issuer, second.issuer])
 const tooOld = ({ issuer: url }: HostileIssuer) =>
   `Your session at ${new URL(url).host} began too long ago`
@@ -82,7 +89,6 @@ describe('ID tokens', () => {
     ['with an empty subject', { claims: { sub: '' } }],
     ['with a subject of 256 characters', { claims: { sub: 'x'.repeat(256) } }],
     ['with a subject that has a space', { claims: { sub: 'ada lovelace' } }],
-    ['with a subject that has a NUL', { claims: { sub: 'ada\u0000' } }],
     ['with a subject that is not ASCII', { claims: { sub: '\u212Aate' } }],
     ['for another authorized party', { claims: { azp: 'another' } }],
     ['for an authorized party that is no text', { claims: { azp: ['usher'] } }],
@@ -96,22 +102,16 @@ describe('ID tokens', () => {
     expect(usher.output.join('')).toMatch(/"event":"sign_in_failed".*"upstream":"example"/)
   })
 
-  test.each([
-    'amr',
-    'acr',
-    'sid',
-    'auth_time',
-    'azp',
-    'email',
-    'email_verified',
-    'name',
-    'preferred_username',
-    'sub',
-  ])('with any JSON value as %s cause no 5xx', async name => {
+  test('with any JSON value as a claim cause no 5xx', async () => {
     const object = { toString: 1, valueOf: 1 }
-    for (const value of someOf([object, [object], [], null, -1, true, '\ud800'], 3)) {
-      const browser = await signIn({ claims: { [name]: value } })
-      expect(browser.page.status, JSON.stringify(value)).toBeLessThan(500)
+    const names = ['amr', 'acr', 'sid', 'auth_time', 'azp', 'email', 'email_verified', 'name']
+    const values = [object, [object], [], null, -1, true, '\ud800']
+    const all = [...names, 'preferred_username', 'sub'].flatMap(name =>
+      values.map(value => ({ [name]: value })),
+    )
+    for (const claims of someOf(all, 3)) {
+      const browser = await signIn({ claims })
+      expect(browser.page.status, JSON.stringify(claims)).toBeLessThan(500)
     }
   })
 
@@ -132,33 +132,6 @@ describe('ID tokens', () => {
   })
 })
 
-// At sign-in a username wins over an e-mail address.
-test.each<[string, Record<string, unknown>]>([
-  ['preferred_username', { preferred_username: 'lily@example.org' }],
-  ['preferred_username in another spelling', { preferred_username: 'LıLY@example.org' }],
-  ['unverified email', { email: 'lily@example.org', email_verified: false }],
-])(
-  'a user of an issuer does not get the address of another account as username, by %s',
-  async (_, claims) => {
-    const settings = withUpstreams({ example: { issuer: issuer.issuer } })
-    const sign_in = { by: ['username', 'email'] }
-    const byEmail = await startUsher({ ...settings, usher: { ...settings.usher, sign_in } })
-    await byEmail.addAccount({ username: 'lily', email: 'lily@example.org', email_verified: true })
-    issuer.state.behaviour = {
-      claims: { sub: 'eve', preferred_username: undefined, email: undefined, ...claims },
-    }
-    const eve = new Browser(byEmail.issuer, fetch, [issuer.issuer])
-    await eve.open('/account')
-    await eve.submit({ decision: 'example' })
-    expect(eve.page.text).toMatch(/Signed in as example-[0-9a-f]{20}</)
-    const lily = new Browser(byEmail.issuer)
-    await lily.open('/account')
-    await lily.submit(credentials('lily@example.org'))
-    expect(lily.page.text).toContain('Signed in as lily')
-    await byEmail.close()
-  },
-)
-
 describe('authorization responses', () => {
   test.each<[string, Behaviour]>([
     ['with the iss of another issuer', { response: { iss: 'https://elsewhere.example.org' } }],
@@ -170,18 +143,16 @@ describe('authorization responses', () => {
     expect(browser.page.text).toContain(FAILED)
   })
 
-  test.each<[string, (state: string) => string]>([
-    ['another state', state => `${state}x`],
-    ['the state of another interaction', state => state.replace(/^[^.]+/, 'x'.repeat(43))],
-    ['no state', () => ''],
-    ['a state without its random part', state => state.split('.')[0] ?? ''],
-  ])('with %s are refused before the code is redeemed', async (_, change) => {
+  test('with another state, or a part of it, are refused before the code is redeemed', async () => {
     const browser = await signIn({ response: { state: undefined } })
     const { searchParams } = issuer.state.requests.at(-1) as URL
-    const state = change(searchParams.get('state') ?? '')
-    await browser.open(`/sign-in/example/callback?${new URLSearchParams({ code: 'x', state })}`)
-    expect(browser.page.status).toBe(400)
-    expect(browser.heading).toBe('This page has expired')
+    const right = searchParams.get('state') ?? ''
+    const ofAnother = right.replace(/^[^.]+/, 'x'.repeat(43))
+    for (const state of [`${right}x`, ofAnother, '', right.split('.')[0] ?? '']) {
+      await browser.open(`/sign-in/example/callback?${new URLSearchParams({ code: 'x', state })}`)
+      expect(browser.page.status).toBe(400)
+      expect(browser.heading).toBe('This page has expired')
+    }
   })
 
   test('of one issuer are refused at the callback of another (mix-up)', async () => {
@@ -213,13 +184,8 @@ describe('authorization responses', () => {
   })
 
   test('that add a method of sign-in are refused in another session, without a use of the request', async () => {
-    await usher.addAccount({ username: 'adder' })
-    const browser = newBrowser()
-    await browser.open('/account')
-    await browser.submit(credentials('adder'))
-    await browser.open('/account/security')
     issuer.state.behaviour = { response: { state: undefined }, claims: { sub: 'added' } }
-    await submitConfirmed(browser, { link: 'example' })
+    const browser = await adding('adder')
     issuer.state.idToken = 'none'
     const [signedOut, other] = [newBrowser(), await signIn({ claims: { sub: 'another' } })]
     issuer.state.idToken = 'none'
@@ -234,25 +200,20 @@ describe('authorization responses', () => {
   })
 
   test('have a state that is neither an interaction nor a session', async () => {
-    await usher.addAccount({ username: 'owner' })
+    const lastState = () => issuer.state.requests.at(-1)?.searchParams.get('state')
     const browser = newBrowser()
     await browser.open('/account')
     const interaction = browser.page.url.pathname.split('/').at(-1) ?? ''
+    expect(interaction.length).toBeGreaterThan(20)
     await browser.submit({ decision: 'example' })
-    const states = [issuer.state.requests.at(-1)?.searchParams.get('state')]
-    const own = newBrowser()
-    await own.open('/account')
-    await own.submit(credentials('owner'))
+    const states = [lastState()]
+    issuer.state.behaviour = { response: { state: undefined } }
+    await adding('owner')
+    states.push(lastState())
     const { id = '' } = (await usher.directory.findByUsername('owner')) ?? {}
     const [session] = await usher.sessions.list(id)
-    await own.open('/account/security')
-    await submitConfirmed(own, { link: 'example' })
-    states.push(issuer.state.requests.at(-1)?.searchParams.get('state'))
-    expect(interaction.length).toBeGreaterThan(20)
     for (const state of states) {
-      for (const uid of [interaction, session?.uid]) {
-        expect(state).not.toContain(uid)
-      }
+      for (const uid of [interaction, session?.uid]) expect(state).not.toContain(uid)
     }
   })
 
@@ -296,26 +257,18 @@ test('a failed sign-in at an issuer marks no field; a wrong password marks both'
   expect(marked()).toEqual(['username', 'password'])
 })
 
-test('the cookie of the session changes at the sign-in (session fixation)', async () => {
-  const browser = newBrowser()
-  await browser.open(authorizationRequest(usher).url)
-  const before = await browser.cookies()
-  const session = /usher_session=([^;]*)/.exec(before)?.[1]
-  await browser.submit({ decision: 'example' })
-  expect(isSignedIn(browser)).toBe(true)
-  const after = /usher_session=([^;]*)/.exec(await browser.cookies())?.[1]
-  expect(after).toBeTruthy()
-  expect(after).not.toBe(session)
-})
-
 test('a session id from before the sign-in is invalid after it (session fixation)', async () => {
   const [attacker, victim] = [newBrowser(), newBrowser()]
   await attacker.open(authorizationRequest(usher).url)
   for (const cookie of await attacker.jar.getCookies(usher.issuer)) {
     await victim.jar.setCookie(cookie, usher.issuer)
   }
+  const before = await victim.cookies()
   await signIn({}, 'example', victim)
   expect(isSignedIn(victim)).toBe(true)
+  const sessionIn = (cookies: string) => /usher_session=([^;]*)/.exec(cookies)?.[1]
+  expect(sessionIn(await victim.cookies())).toBeTruthy()
+  expect(sessionIn(await victim.cookies())).not.toBe(sessionIn(before))
   await attacker.open('/account')
   expect(attacker.heading).toBe('Sign in')
 })
@@ -415,23 +368,11 @@ describe('a sign-in at the issuer longer ago than lifetimes.session', () => {
 describe('the log has why an issuer is unavailable', () => {
   const DISCOVERY = '/.well-known/openid-configuration'
   const detail = (at: Usher) => at.output.map(line => JSON.parse(line)).filter(line => line.detail)
-  let fresh: Usher
-  beforeEach(async () => {
-    fresh = await startUsher(withUpstreams({ example: { issuer: issuer.issuer } }))
-    return () => fresh.close()
-  })
-  afterEach(() => {
-    vi.useRealTimers()
-  })
 
   test('when a user adds it', async () => {
-    await fresh.addAccount({ username: 'local' })
-    const browser = new Browser(fresh.issuer, fetch, [issuer.issuer])
-    await browser.open('/account')
-    await browser.submit(credentials('local'))
-    await browser.open('/account/security')
+    const { fresh } = await startAnew()
     issuer.state.behaviour = { faults: { [DISCOVERY]: 'reset' } }
-    await submitConfirmed(browser, { link: 'example' })
+    const browser = await adding('local', fresh)
     expect(browser.page.url.search).toBe('?outcome=method_failed')
     expect(detail(fresh)[0]?.detail).toMatch(/^example: other side closed/)
     issuer.state.behaviour = {}
@@ -445,67 +386,58 @@ describe('the log has why an issuer is unavailable', () => {
 
   test('when a user signs out, or its discovery document cannot be read again', async () => {
     issuer.state.behaviour = { withoutLogout: true }
-    const browser = new Browser(fresh.issuer, fetch, [issuer.issuer])
+    const { fresh, browser } = await startAnew()
     await browser.open('/account')
     await browser.submit({ decision: 'example' })
     await browser.open('/api/oauth/logout')
     expect(browser.heading).toBe('Sign out')
     expect(detail(fresh)[0]?.detail).toMatch(/^example: .*end_session_endpoint/)
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 3_601_000 })
+    onTestFinished(() => void vi.useRealTimers())
     issuer.state.behaviour = { faults: { [DISCOVERY]: 502 } }
     await browser.open('/api/oauth/logout')
     expect(fresh.output.join('')).toMatch(/"upstream":"example".*no discovery document/)
   })
 })
 
-describe('an issuer that does not answer', () => {
-  test('leaves the sign-in page with the button to try again', async () => {
-    const browser = await signIn({ silent: 'token' })
-    expect(browser.page.text).toContain(FAILED)
-    issuer.state.behaviour = {}
-    await browser.submit({ decision: 'example' })
-    expect(isSignedIn(browser)).toBe(true)
-  })
+test('an issuer that does not answer leaves the sign-in page with the button to try again', async () => {
+  const browser = await signIn({ silent: 'token' })
+  expect(browser.page.text).toContain(FAILED)
+  issuer.state.behaviour = {}
+  await browser.submit({ decision: 'example' })
+  expect(isSignedIn(browser)).toBe(true)
 })
 
 test('a key of an issuer whose signatures take long is not used, and the log names it', async () => {
-  const fresh = await startUsher(withUpstreams({ example: { issuer: issuer.issuer } }))
-  onTestFinished(() => fresh.close())
+  const { fresh, browser } = await startAnew()
   const body = Buffer.from(JSON.stringify({ keys: [{ ...rsaKey(2048, 2048), kid: 'one' }] }))
   issuer.state.behaviour = { bodies: { '/jwks': { encoding: '', body } } }
-  const browser = new Browser(fresh.issuer, fetch, [issuer.issuer])
   await browser.open(authorizationRequest(fresh).url)
   await browser.submit({ decision: 'example' })
   expect(browser.page.text).toContain(FAILED)
   expect(fresh.output.join('')).toMatch(/"problem":"e has 32 bits at most.*"kid":"one"/)
 })
 
-// A decoder would return JSON of 64 MiB for the first one.
-const LONG = `{"keys":[]${' '.repeat(64 * 1024 * 1024)}}`
-const ENCODED: [string, Uint8Array][] = [
-  ['br, br', brotliCompressSync(brotliCompressSync(LONG))],
-  ['gzip', gzipSync('{"keys":[]}')],
-  ['X-GZIP', gzipSync('{"keys":[]}')],
-  ['zstd', zstdCompressSync('{"keys":[]}')],
-  ['deflate', deflateSync('{"keys":[]}')],
-]
-describe.each(ENCODED)('a response with the content-encoding %s', (encoding, body) => {
-  test.each(['/.well-known/openid-configuration', '/jwks', '/token'])(
-    'at %s is refused without being decoded',
-    async path => {
-      const fresh = await startUsher(withUpstreams({ example: { issuer: issuer.issuer } }))
-      issuer.state.behaviour = { bodies: { [path]: { encoding, body } } }
-      issuer.state.encodings = []
-      const browser = new Browser(fresh.issuer, fetch, [issuer.issuer])
-      await browser.open(authorizationRequest(fresh).url)
-      await browser.submit({ decision: 'example' })
-      expect(browser.heading).toBe('Sign in')
-      expect(fresh.output.join('')).toContain(`the content-encoding ${encoding} was not requested`)
-      expect(new Set(issuer.state.encodings)).toEqual(new Set(['identity']))
-      await fresh.close()
-    },
-  )
-})
+// A decoder would return JSON of 8 MiB.
+const LONG = `{"keys":[]${' '.repeat(8 * 1024 * 1024)}}`
+test.each<[path: string, encoding: string, body: Uint8Array]>([
+  ['/token', 'br, br', brotliCompressSync(brotliCompressSync(LONG))],
+  ['/jwks', 'X-GZIP', gzipSync('{"keys":[]}')],
+  ['/.well-known/openid-configuration', 'zstd', zstdCompressSync('{"keys":[]}')],
+  ['/.well-known/openid-configuration', 'deflate', deflateSync('{"keys":[]}')],
+])(
+  'a response of %s with the content-encoding %s is refused without being decoded',
+  async (path, encoding, body) => {
+    issuer.state.behaviour = { bodies: { [path]: { encoding, body } } }
+    issuer.state.encodings = []
+    const { fresh, browser } = await startAnew()
+    await browser.open(authorizationRequest(fresh).url)
+    await browser.submit({ decision: 'example' })
+    expect(browser.heading).toBe('Sign in')
+    expect(fresh.output.join('')).toContain(`the content-encoding ${encoding} was not requested`)
+    expect(new Set(issuer.state.encodings)).toEqual(new Set(['identity']))
+  },
+)
 
 describe('logout tokens', () => {
   const EVENTS = { 'http://schemas.openid.net/event/backchannel-logout': {} }
@@ -546,33 +478,32 @@ describe('logout tokens', () => {
 
   test('are refused when they are invalid, and end nothing', async () => {
     const browser = await signedIn()
-    for (const [claims, header] of [
-      [{ iss: second.issuer }],
-      [{ aud: 'another' }],
-      [{ iat: seconds() - 600, exp: seconds() + 60 }],
-      [{ events: {} }],
-      [{ events: undefined }],
-      ...[null, [], 'x', true].map(event => [
-        { events: { [Object.keys(EVENTS)[0] ?? '']: event } },
-      ]),
-      [{ events: Object.assign([], EVENTS) }],
-      [{ events: [EVENTS] }],
-      [{ nonce: 'an ID token has one' }],
-      [{ sub: undefined }],
-      [{ jti: undefined }],
-      [{ exp: undefined }],
-      [{ exp: seconds() - 1 }],
-      ...[{ toString: 1 }, ['here'], 1, true, null].flatMap(value => [
-        [{ sid: value }],
-        [{ sub: value, sid: 'unknown' }],
-        [{ jti: value }],
-      ]),
-      [{}, { typ: 'at+jwt' }],
-      [{}, { typ: 'dpop+jwt' }],
-      [{}, { typ: 'client-authentication+jwt' }],
-      [{}, { crit: ['b64'], b64: true }],
-    ] as [JWTPayload, object?][]) {
-      expect((await send(claims, header)).status).toBe(400)
+    const events = (event: unknown) => ({ events: { [Object.keys(EVENTS)[0] ?? '']: event } })
+    const wrong: JWTPayload[] = [
+      { iss: second.issuer },
+      { aud: 'another' },
+      { iat: seconds() - 600, exp: seconds() + 60 },
+      { events: {} },
+      { events: undefined },
+      events(null),
+      events([]),
+      events('x'),
+      { events: Object.assign([], EVENTS) },
+      { events: [EVENTS] },
+      { nonce: 'an ID token has one' },
+      { sub: undefined },
+      { jti: undefined },
+      { exp: undefined },
+      { exp: seconds() - 1 },
+    ]
+    for (const value of [{ toString: 1 }, ['here'], 1, null]) {
+      wrong.push({ sid: value }, { sub: value, sid: 'unknown' }, { jti: value })
+    }
+    for (const claims of wrong) {
+      expect((await send(claims)).status, JSON.stringify(claims)).toBe(400)
+    }
+    for (const header of [{ typ: 'at+jwt' }, { typ: 'dpop+jwt' }, { crit: ['b64'], b64: true }]) {
+      expect((await send({}, header)).status).toBe(400)
     }
     expect(await isOut(browser)).toBe(false)
   })
@@ -589,17 +520,11 @@ describe('logout tokens', () => {
   })
 
   test('end each session that began in the session of their sid', async () => {
-    const [first, second, other] = [
-      await signedIn('shared'),
-      await signedIn('shared'),
-      await signedIn('not shared'),
-    ]
+    const shared = [await signedIn('shared'), await signedIn('shared')]
+    const other = await signedIn('not shared')
     expect((await send({ sub: undefined, sid: 'shared' })).status).toBe(200)
-    expect([await isOut(first), await isOut(second), await isOut(other)]).toEqual([
-      true,
-      true,
-      false,
-    ])
+    for (const browser of shared) expect(await isOut(browser)).toBe(true)
+    expect(await isOut(other)).toBe(false)
   })
 
   test('cannot be ID tokens of the issuer', async () => {
@@ -618,31 +543,17 @@ describe('logout tokens', () => {
   ])(
     'by %s are answered 503 when the store fails at any operation, and end the session when repeated',
     async (_, sent) => {
-      const { store } = usher
-      const original = { ...store }
-      const operations = ['get', 'getMany', 'write', 'walk'] as const
-      let isFailed = true
+      let isDone = false
       const { first, step } = placesOf(3)
-      for (let k = first; isFailed; k += step) {
+      for (let k = first; !isDone; k += step) {
         const sid = `of fault ${k}`
         const claims = { ...sent, ...('sub' in sent && { sid }) }
         const browser = await signedIn(sid)
         const jti = `fault ${JSON.stringify(claims)} ${k}`
-        let left = k
-        isFailed = false
-        for (const name of operations) {
-          Object.assign(store, {
-            [name](...args: unknown[]) {
-              if (left-- !== 0) return Reflect.apply(original[name], store, args)
-              isFailed = true
-              throw new StoreUnavailable('away')
-            },
-          })
-        }
-        const { status } = await send({ ...claims, jti }).finally(() =>
-          Object.assign(store, original),
-        )
-        expect(status, `operation ${k}`).toBe(isFailed ? 503 : 200)
+        const token = () => send({ ...claims, jti })
+        const { result, isFailed } = await withFaultAt(usher, k, token)
+        isDone = !isFailed
+        expect(result.status, `operation ${k}`).toBe(isFailed ? 503 : 200)
         if (isFailed) expect((await send({ ...claims, jti })).status).toBe(200)
         expect(await isOut(browser), `operation ${k}`).toBe(true)
         expect((await send({ ...claims, jti })).status).toBe(400)
@@ -652,19 +563,16 @@ describe('logout tokens', () => {
 
   test.each<[string, NonNullable<Behaviour['faults']>]>([
     ['its discovery document is not sent', { '/.well-known/openid-configuration': 'silent' }],
-    ['its discovery document is a 502', { '/.well-known/openid-configuration': 502 }],
-    ['its JWKS is not sent', { '/jwks': 'silent' }],
     ['its JWKS is a 503', { '/jwks': 503 }],
     ['its JWKS breaks off', { '/jwks': 'reset' }],
   ])('of an issuer are answered 503 while %s, and 200 afterwards', async (_, faults) => {
-    const fresh = await startUsher(withUpstreams({ example: { issuer: issuer.issuer } }))
+    const { fresh } = await startAnew()
     issuer.state.behaviour = { faults }
     const jti = crypto.randomUUID()
     expect((await send({ jti }, {}, fresh)).status).toBe(503)
     issuer.state.behaviour = {}
     // A request for the keys may still be waiting.
     await expect.poll(async () => (await send({ jti }, {}, fresh)).status).toBe(200)
-    await fresh.close()
   })
 
   test('are accepted once', async () => {

@@ -4,14 +4,13 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { startHostileIssuer } from '../support/hostile-issuer.ts'
 import { authorizationRequest } from '../support/journey.ts'
+import { credentials } from '../support/people.ts'
 import { startUpstream, type Upstream, withUpstreams } from '../support/upstream.ts'
-import { ADA, GRACE, PASSWORD, startUsher } from '../support/usher.ts'
+import { ADA, GRACE, startUsher } from '../support/usher.ts'
 
 const LOGOUT = '/api/oauth/logout'
 const BYE = 'https://app.example.org/bye'
 const DIRECT = { sign_in: { methods: ['example'] }, egress: { allow: ['localhost', '127.0.0.1'] } }
-
-const hasOffer = ({ page }: Browser) => page.text.includes('value="upstream"')
 
 /** An Usher whose only method is the upstream issuer, and a browser in which ada is signed in. */
 async function signedIn(pair: Upstream) {
@@ -156,43 +155,34 @@ describe('sign_out: return', () => {
   })
 })
 
-describe('no sign-out at the issuer is offered', () => {
-  test('with sign_out: none', async () => {
-    const pair = await startDirect({ sign_out: 'none' })
-    const browser = await signedIn(pair)
+test('a sign-out is offered at an issuer that has an endpoint for it, and a setting', async () => {
+  const names = ['example', 'none', 'bare']
+  const issuers = await Promise.all(names.map(() => startHostileIssuer()))
+  const [example, none, bare] = issuers
+  if (bare) bare.state.behaviour = { withoutLogout: true }
+  const usher = await startUsher(
+    withUpstreams({
+      example: { issuer: example?.issuer },
+      none: { issuer: none?.issuer, sign_out: 'none' },
+      bare: { issuer: bare?.issuer },
+    }),
+  )
+  await usher.addAccount(ADA)
+  const offeredAfter = async (form: Record<string, string>) => {
+    const origins = issuers.map(({ issuer }) => issuer)
+    const browser = new Browser(usher.issuer, fetch, origins)
+    await browser.open('/account')
+    await browser.submit(form)
     await browser.open(LOGOUT)
-    expect(hasOffer(browser)).toBe(false)
+    expect(browser.heading).toBe('Sign out')
+    const isOffered = browser.page.text.includes('value="upstream"')
     await browser.submit({ logout: 'upstream' })
-    expect(browser.heading).toBe('Signed out')
-    await pair.close()
-  })
-
-  test('to a user who signed in with a password', async () => {
-    const pair = await startUpstream()
-    await pair.usher.addAccount(ADA)
-    const browser = pair.browser()
-    await browser.open('/account')
-    await browser.submit({ username: 'ada', password: PASSWORD, decision: 'continue' })
-    await browser.open(LOGOUT)
-    expect(browser.heading).toBe('Sign out')
-    expect(hasOffer(browser)).toBe(false)
-    await pair.close()
-  })
-
-  test.each([
-    ['without an end_session_endpoint', { withoutLogout: true }, false],
-    ['with one', {}, true],
-  ])('only at an issuer %s', async (_, behaviour, expected) => {
-    const issuer = await startHostileIssuer()
-    issuer.state.behaviour = behaviour
-    const usher = await startUsher(withUpstreams({ example: { issuer: issuer.issuer } }))
-    const browser = new Browser(usher.issuer, fetch, [issuer.issuer])
-    await browser.open('/account')
-    await browser.submit({ decision: 'example' })
-    await browser.open(LOGOUT)
-    expect(browser.heading).toBe('Sign out')
-    expect(hasOffer(browser)).toBe(expected)
-    await usher.close()
-    await issuer.close()
-  })
+    return [isOffered, browser.heading === 'Signed out']
+  }
+  expect(await offeredAfter({ decision: 'example' })).toEqual([true, false])
+  expect(await offeredAfter({ decision: 'none' })).toEqual([false, true])
+  expect(await offeredAfter({ decision: 'bare' })).toEqual([false, true])
+  expect(await offeredAfter(credentials())).toEqual([false, true])
+  await usher.close()
+  for (const issuer of issuers) await issuer.close()
 })

@@ -1,5 +1,6 @@
 // APIs that call one another for a user, by token exchange (RFC 8693).
 
+import type { JWK } from 'jose'
 import { hashSecret } from '../../src/oidc/clients.ts'
 import { EXCHANGE_GRANT } from '../../src/oidc/vocabulary.ts'
 import { CALENDAR, FILES, tokensFor } from './apis.ts'
@@ -120,3 +121,9 @@ export function exchange(
 
 export const introspect = async (usher: Usher, token: string, client_id = 'files-api') =>
   (await post(usher, '/api/oauth/introspect', { token, client_id })).body
+
+/** A signing key of an Usher, with its private part. */
+export async function signingKey({ records }: Usher, kid: string): Promise<JWK> {
+  const { value } = await records.of<{ keys: { key: JWK }[] }>('SigningKeys').read('current')
+  return value?.keys.find(({ key }) => key.kid === kid)?.key ?? {}
+}

@@ -4,6 +4,7 @@
 import { type IncomingHttpHeaders, request } from 'node:http'
 import { parse } from 'node-html-parser'
 import { createLanguages } from '../../src/pages/words.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser, type Page } from './browser.ts'
 import { authorizationRequest, type Request, tokens } from './journey.ts'
 import { PASSWORD, type Usher } from './usher.ts'
@@ -228,6 +229,24 @@ export function slowDown({ store }: Usher) {
   }
   store.getMany = async keys => turns().then(() => getMany.call(store, keys))
   store.write = async changes => turns().then(() => write.call(store, changes))
+}
+
+/** Runs an action whose `k`-th operation of the store fails. `isFailed` is false if it has at most `k`. */
+export async function withFaultAt<T>({ store }: Usher, k: number, act: () => Promise<T>) {
+  const original = { ...store }
+  let left = k
+  let isFailed = false
+  for (const name of ['get', 'getMany', 'write', 'walk'] as const) {
+    Object.assign(store, {
+      [name](...args: unknown[]) {
+        if (left-- !== 0) return Reflect.apply(original[name], store, args)
+        isFailed = true
+        throw new StoreUnavailable('away')
+      },
+    })
+  }
+  const result = await act().finally(() => Object.assign(store, original))
+  return { result, isFailed }
 }
 
 /** Tokens without offline access. */
