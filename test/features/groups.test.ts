@@ -54,44 +54,38 @@ async function idTokenWith(groups: number, browser: Browser) {
 
 const HEADING = /<h1>(.*?)<\/h1>/
 
-test.each([100, 200])(
-  'an ID token with %i groups is accepted where it comes back',
-  async groups => {
-    const browser = new Browser(usher.issuer)
-    const id_token_hint = await idTokenWith(groups, browser)
-    expect(id_token_hint.length).toBeGreaterThan(80 * groups)
-    const logout = '/api/oauth/logout'
-    const headers = { accept: 'text/html' }
-    const got = await sendAs(
-      browser,
-      usher,
-      `${logout}?${new URLSearchParams({ id_token_hint })}`,
-      { headers },
-    )
-    expect([got.status, HEADING.exec(got.text)?.[1]]).toEqual([200, 'Sign out'])
-    const posted = await sendAs(browser, usher, logout, { body: { id_token_hint }, headers })
-    expect([posted.status, HEADING.exec(posted.text)?.[1]]).toEqual([200, 'Sign out'])
+test('an ID token with 200 groups is accepted where it comes back', async () => {
+  const browser = new Browser(usher.issuer)
+  const id_token_hint = await idTokenWith(200, browser)
+  expect(id_token_hint.length).toBeGreaterThan(16_000)
+  const logout = '/api/oauth/logout'
+  const headers = { accept: 'text/html' }
+  const got = await sendAs(browser, usher, `${logout}?${new URLSearchParams({ id_token_hint })}`, {
+    headers,
+  })
+  expect([got.status, HEADING.exec(got.text)?.[1]]).toEqual([200, 'Sign out'])
+  const posted = await sendAs(browser, usher, logout, { body: { id_token_hint }, headers })
+  expect([posted.status, HEADING.exec(posted.text)?.[1]]).toEqual([200, 'Sign out'])
 
-    const request = authorizationRequest(usher, { prompt: 'none', id_token_hint, scope: 'openid' })
-    const body = [...request.url.searchParams] as [string, string][]
-    const asked = await sendAs(browser, usher, request.url)
-    expect(asked.location?.searchParams.get('code')).toBeTruthy()
-    const asPost = await sendAs(browser, usher, '/api/oauth/authorize', { body })
-    expect(asPost.location?.searchParams.get('code')).toBeTruthy()
-    const pushed = await send(usher, '/api/oauth/par', { body, headers: basic('web', SECRET) })
-    expect(pushed.status).toBe(201)
-    const uri = { client_id: 'web', request_uri: String(pushed.json.request_uri) }
-    const resumed = await sendAs(browser, usher, `/api/oauth/authorize?${new URLSearchParams(uri)}`)
-    expect(resumed.location?.searchParams.get('code')).toBeTruthy()
+  const request = authorizationRequest(usher, { prompt: 'none', id_token_hint, scope: 'openid' })
+  const body = [...request.url.searchParams] as [string, string][]
+  const asked = await sendAs(browser, usher, request.url)
+  expect(asked.location?.searchParams.get('code')).toBeTruthy()
+  const asPost = await sendAs(browser, usher, '/api/oauth/authorize', { body })
+  expect(asPost.location?.searchParams.get('code')).toBeTruthy()
+  const pushed = await send(usher, '/api/oauth/par', { body, headers: basic('web', SECRET) })
+  expect(pushed.status).toBe(201)
+  const uri = { client_id: 'web', request_uri: String(pushed.json.request_uri) }
+  const resumed = await sendAs(browser, usher, `/api/oauth/authorize?${new URLSearchParams(uri)}`)
+  expect(resumed.location?.searchParams.get('code')).toBeTruthy()
 
-    // Another user, and so the pages: the interaction keeps the hint.
-    const other = new Browser(usher.issuer)
-    await other.open(authorizationRequest(usher, { id_token_hint }).url)
-    await other.submit({ username: 'ada', password: PASSWORD, decision: 'continue' })
-    expect(other.heading).toBe('Sign in')
-    expect(usher.output.join('')).not.toContain('"warning"')
-  },
-)
+  // Another user, and so the pages: the interaction keeps the hint.
+  const other = new Browser(usher.issuer)
+  await other.open(authorizationRequest(usher, { id_token_hint }).url)
+  await other.submit({ username: 'ada', password: PASSWORD, decision: 'continue' })
+  expect(other.heading).toBe('Sign in')
+  expect(usher.output.join('')).not.toContain('"warning"')
+})
 
 test('an ID token that is too long to come back is a warning, and as a hint the client gets the error', async () => {
   const browser = new Browser(usher.issuer)

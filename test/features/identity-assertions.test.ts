@@ -78,8 +78,13 @@ test('an ID token and a refresh token are exchanged for an assertion', async () 
   }
 })
 
+/** An ID token of a sign-in with `web`. */
+let id_token: string
+test.beforeAll(async () => {
+  id_token = (await tokens(usher)).id_token
+})
+
 test('without resource and scope, the assertion has those of the rule', async () => {
-  const { id_token } = await tokens(usher)
   const { resource: _, ...form } = request
   const { body } = await exchange(usher, id_token, form)
   expect(decodeJwt(body.access_token)).toMatchObject({
@@ -89,7 +94,6 @@ test('without resource and scope, the assertion has those of the rule', async ()
 })
 
 test('an assertion is bound to the key that the client proves', async () => {
-  const { id_token } = await tokens(usher)
   const key = await createProver()
   const { client_id, ...form } = request
   const dpop = await key.prove('POST', `${usher.issuer}/api/oauth/token`)
@@ -112,7 +116,6 @@ test.for<[string, Record<string, string>, string]>([
   ['with an access token', { subject_token_type: ACCESS_TOKEN }, 'invalid_request'],
   ['with a scope beyond the rule', { scope: 'chat:delete' }, 'invalid_scope'],
 ])('an assertion is refused %s', async ([, changes, error]) => {
-  const { id_token } = await tokens(usher)
   const answer = await exchange(usher, id_token, { ...request, ...changes })
   expect(answer).toMatchObject({ status: 400, body: { error } })
 })
