@@ -115,10 +115,10 @@ test('DELETE ends every token, code, pushed request and open page of the client 
   await expectInvalid(client, all)
   expect((await manage(usher, client, undefined, 'DELETE')).status).toBe(401)
   expect((await manage(usher, client, { ...METADATA, client_id })).status).toBe(401)
-  const lines = usher.output.filter(line => line.includes('"log":"audit"'))
-  const events = lines.filter(line => line.includes(client_id)).map(line => JSON.parse(line).event)
-  expect(events[0]).toBe('client_registered')
-  expect(events.at(-1)).toBe('client_removed')
+  const lines = usher.output.filter(line => line.includes(client_id))
+  const events = lines.map(line => JSON.parse(line).event)
+  const own = events.filter((event = '') => event.startsWith('client_'))
+  expect(own).toEqual(['client_registered', 'client_removed'])
   for (const secret of [client.client_secret, client.registration_access_token]) {
     expect(usher.output.join('\n')).not.toContain(secret)
   }

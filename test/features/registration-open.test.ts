@@ -254,7 +254,7 @@ test('a page of any origin registers: preflight, answer and refusal have CORS he
     [NATIVE, 201],
     [{}, 400],
   ] as const) {
-    const answer = await registerFrom(usher, metadata, '192.0.2.1', byPage)
+    const answer = await registerFrom(usher, metadata, newNetwork(), byPage)
     expect([answer.status, answer.headers.get('access-control-allow-origin')]).toEqual([
       expected,
       '*',

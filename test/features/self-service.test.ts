@@ -139,18 +139,6 @@ describe('a new address', () => {
     expect(textOf(browser.page.text)).toContain(words('activity.email_changed'))
   })
 
-  test('link: a scanner uses nothing up, another browser cannot send the form, and it works once', async () => {
-    const { browser, path } = await requested(`${username}-new@example.org`)
-    const scanner = new Browser(usher.issuer)
-    for (const method of ['GET', 'HEAD']) await send(scanner, path, { method })
-    await browser.open(path)
-    const form = { csrf: browser.page.html.querySelector('[name=csrf]')?.attributes.value ?? '' }
-    expect((await send(new Browser(usher.issuer), path, { form })).status).toBe(403)
-    await browser.submit()
-    expect(browser.page.status).toBe(200)
-    expect((await opened(path)).page.status).toBe(410)
-  })
-
   const inAnotherBrowser: [string, () => Promise<Browser>][] = [
     ['that is not signed in', async () => new Browser(usher.issuer)],
     [

@@ -5,16 +5,7 @@ import { endPauses } from '../../src/features/mail/pauses.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
 import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
-import {
-  copyOf,
-  credentials,
-  newTab,
-  open,
-  send,
-  signedIn,
-  textOf,
-  words,
-} from '../support/people.ts'
+import { copyOf, credentials, newTab, open, signedIn, textOf, words } from '../support/people.ts'
 import { fillQueue } from '../support/sign-in-queue.ts'
 import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
 
@@ -237,18 +228,6 @@ describe('the link', () => {
     await browser.open(path)
     await browser.submit(CHOSEN)
     expect(await usher.directory.findByEmail(email)).toHaveLength(1)
-  })
-
-  test('is not used up by a scanner, and works only in the browser that opened its form', async () => {
-    const email = newAddress()
-    const { path } = await requested(email)
-    for (const method of ['GET', 'HEAD']) await send(new Browser(usher.issuer), path, { method })
-    const mailbox = await opened(path)
-    const csrf = mailbox.page.html.querySelector('[name=csrf]')?.attributes.value ?? ''
-    const form = { ...CHOSEN, csrf }
-    expect((await send(new Browser(usher.issuer), path, { form })).status).toBe(403)
-    await mailbox.submit(CHOSEN)
-    expect(mailbox.heading).toBe(words('welcome.done_title'))
   })
 
   test('is closed when an account has the address, or the username, meanwhile', async () => {
