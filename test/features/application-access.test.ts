@@ -1,6 +1,5 @@
 // Access to an application: `allow` and `enabled` in a client file hold at every endpoint.
 
-import * as openid from 'openid-client'
 import { beforeEach, describe, expect, vi } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
 import { findFailure } from '../../src/operation/failures.ts'
@@ -14,7 +13,7 @@ import {
   sendRequest,
   startRequest,
 } from '../support/ciba.ts'
-import { configurationOf } from '../support/client-library.ts'
+import { beginDevice, enterUserCode, pollAtOnce, TV } from '../support/device.ts'
 import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
 import {
   authorizationRequest,
@@ -31,13 +30,6 @@ import { basic } from '../support/wire.ts'
 
 const allow = { groups: ['finance', 'board'], site: ['north'] }
 const HELP = 'https://help.example.org/'
-const TV = {
-  client_id: 'tv',
-  client_name: 'Television',
-  token_endpoint_auth_method: 'none',
-  grant_types: ['urn:ietf:params:oauth:grant-type:device_code', 'refresh_token'],
-  allow,
-}
 /** The features that are off by default. */
 const features = { device_flow: true, ciba: true }
 const member = { groups: ['finance'], site: 'north' }
@@ -51,7 +43,7 @@ const test = usherTest({
     ...APIS.clients,
     web: { ...CLIENTS.web, allow },
     first: { ...CLIENTS.first, allow },
-    tv: TV,
+    tv: { ...TV, allow },
     till: cibaClient('till', { allow }),
   },
   usher: { features, branding: { links: { help: HELP } } },
@@ -188,28 +180,19 @@ const ENDPOINTS: Record<string, () => Promise<() => Promise<unknown>>> = {
     return async () => (await introspect(body.access_token, 'files-api')).body
   },
   'the page for a user code': async () => {
-    const config = await configurationOf(usher, 'tv', {}, openid.None())
-    const device = await openid.initiateDeviceAuthorization(config, { scope: 'openid' })
+    const { user_code } = await beginDevice(usher)
     const browser = await signedIn(usher)
     return async () => {
-      await browser.open('/device')
-      await browser.submit({ user_code: device.user_code })
+      await enterUserCode(browser, user_code)
       return browser.heading
     }
   },
   'a device that polls': async () => {
-    const config = await configurationOf(usher, 'tv', {}, openid.None())
-    const device = await openid.initiateDeviceAuthorization(config, { scope: 'openid' })
+    const { device_code, user_code } = await beginDevice(usher)
     const browser = await signedIn(usher)
-    await browser.open('/device')
-    await browser.submit({ user_code: device.user_code })
+    await enterUserCode(browser, user_code)
     await browser.submit({ decision: 'allow' })
-    const { device_code } = device
-    const form = { grant_type: TV.grant_types[0] ?? '', device_code, client_id: 'tv', secret: '' }
-    return async () => {
-      const body = new URLSearchParams(form)
-      return errorOf(await fetch(`${usher.issuer}/api/oauth/token`, { method: 'POST', body }))
-    }
+    return async () => (await pollAtOnce(usher, device_code)).error
   },
   'a device that starts': async () => async () => {
     const body = new URLSearchParams({ client_id: 'tv', scope: 'openid' })

@@ -1,11 +1,11 @@
 import { decodeJwt } from 'jose'
-import { expect, onTestFinished } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { ada, usher, usherTest } from '../support/fixtures.ts'
+import { ada, startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, redeem, tokens } from '../support/journey.ts'
 import { newTab, open, sessionsOf, signedIn } from '../support/people.ts'
 import { type Receiver, startReceiver } from '../support/receiver.ts'
-import { ADA, CLIENTS, GRACE, PASSWORD, startUsher } from '../support/usher.ts'
+import { ADA, CLIENTS, GRACE, PASSWORD } from '../support/usher.ts'
 
 const NEW = 'another battery, another staple'
 let wiki: Receiver
@@ -183,8 +183,7 @@ test('a user who stays signed in causes no notification', async () => {
 })
 
 test('without the feature no notification is added', async () => {
-  const other = await startUsher({ usher: { features: { backchannel_logout: false } } })
-  onTestFinished(() => other.close())
+  const other = await startAnother({ usher: { features: { backchannel_logout: false } } })
   await other.addAccount(ADA)
   const { browser } = await tokens(other)
   await signOut(browser)

@@ -19,6 +19,7 @@ import { Browser } from '../support/browser.ts'
 import { configurationOf } from '../support/client-library.ts'
 import { BANKING, detailsRequest, PAYMENT } from '../support/details.ts'
 import { startDocumentSite } from '../support/document-site.ts'
+import { startAnother } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, signInAndAllow } from '../support/journey.ts'
 import { ASSERTION } from '../support/keyed.ts'
 import { credentials, textOf, words } from '../support/people.ts'
@@ -67,11 +68,8 @@ afterAll(async () => {
 })
 
 /** Starts another Usher, for one test. */
-async function start(yaml: object = usher_yaml, options: UsherOptions = {}) {
-  const started = await startUsher({ clients: {}, ...options, usher: yaml })
-  onTestFinished(() => started.close())
-  return started
-}
+const start = (yaml: object = usher_yaml, options: UsherOptions = {}) =>
+  startAnother({ clients: {}, ...options, usher: yaml })
 /** Lets the cached documents expire, until the end of the test. */
 function pass(seconds: number) {
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })

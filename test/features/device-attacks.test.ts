@@ -3,6 +3,7 @@
 import { expect } from 'vitest'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
+import { beginDevice, DEVICE_GRANT, enterUserCode, pollDevice, TV } from '../support/device.ts'
 import { ada, alan, grace, usher, usherTest } from '../support/fixtures.ts'
 import {
   copyOf,
@@ -17,13 +18,6 @@ import {
 import { ADA, ALAN, CLIENTS, GRACE } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
-const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
-const TV = {
-  client_id: 'tv',
-  client_name: 'Television',
-  token_endpoint_auth_method: 'none',
-  grant_types: [DEVICE_GRANT, 'refresh_token'],
-}
 const PENDING = { error: 'authorization_pending' }
 
 const test = usherTest({
@@ -44,29 +38,15 @@ test.beforeEach(async () => {
   )
 })
 
-async function begin() {
-  const body = { client_id: 'tv', scope: 'openid profile' }
-  const { json } = await send(usher, '/api/oauth/device_authorization', { body })
-  return { device_code: String(json.device_code), user_code: String(json.user_code) }
-}
-
-async function poll(device_code: string) {
-  await usher.records.of('Attempts').remove(`polls of ${device_code}`, 1)
-  const body = { grant_type: DEVICE_GRANT, device_code, client_id: 'tv' }
-  return (await send(usher, '/api/oauth/token', { body })).json
-}
-
-async function enter(browser: Browser, user_code: string) {
-  await browser.open('/device')
-  return browser.submit({ user_code })
-}
+const begin = () => beginDevice(usher)
+const poll = (device_code: string) => pollDevice(usher, device_code)
 
 test('a code that one user has entered cannot be allowed or denied by another', async () => {
   const { device_code, user_code } = await begin()
   const ada = await signedIn(usher)
   const other = await signedIn(usher, 'grace')
-  await enter(ada, user_code)
-  expect((await enter(other, user_code)).text).toContain(words('device.used'))
+  await enterUserCode(ada, user_code)
+  expect((await enterUserCode(other, user_code)).text).toContain(words('device.used'))
   const abort = fieldsOf(await other.open('/device'), { user_code, abort: 'yes' })
   await sendForm(other, '/device', { form: abort })
   expect(await poll(device_code)).toMatchObject(PENDING)
@@ -91,13 +71,13 @@ test('when several users enter a code at the same time, one gets the consent pag
 test('only the session that entered a code can allow it, and only once', async () => {
   const { device_code, user_code } = await begin()
   const browser = await signedIn(usher)
-  await enter(browser, user_code)
+  await enterUserCode(browser, user_code)
   const consent = browser.page
   const form = fieldsOf(consent, { decision: 'allow' })
   const elsewhere = await signedIn(usher)
   expect((await sendForm(elsewhere, consent.url, { form })).status).toBe(400)
   // The same session can enter the code again, for example after its tab was closed.
-  await enter(newTab(browser), user_code)
+  await enterUserCode(newTab(browser), user_code)
   expect(await poll(device_code)).toMatchObject(PENDING)
   const answer = await sendForm(browser, consent.url, { form })
   const next = /content="0;url=([^"]*)"/.exec(await answer.text())?.[1] ?? ''
@@ -110,7 +90,7 @@ test('only the session that entered a code can allow it, and only once', async (
 test('a consent page that another user opened allows nothing', async () => {
   const { device_code, user_code } = await begin()
   const browser = await signedIn(usher)
-  await enter(browser, user_code)
+  await enterUserCode(browser, user_code)
   const consent = browser.page
   const before = copyOf(browser)
   await browser.open('/api/oauth/logout')
@@ -139,7 +119,7 @@ test('forms of other sites are refused, and no site can frame the page', async (
     expect(answer.status).toBe(400)
     expect(await answer.text()).toContain(words('device.form'))
   }
-  await enter(browser, user_code)
+  await enterUserCode(browser, user_code)
   const form = fieldsOf(browser.page, { decision: 'allow' })
   const headers = { 'sec-fetch-site': 'cross-site' }
   const crossSite = await sendForm(browser, browser.page.url, { form, headers })
@@ -191,9 +171,9 @@ test('after many wrong codes a network is throttled for every user', async () =>
   const many = { count: 99, at: Date.now() }
   const network = 'device code network 127.0.0.0/24'
   await usher.records.of('Attempts').change(network, () => many, { ttl: 60 })
-  await enter(grace, 'BBBB-BBBB')
+  await enterUserCode(grace, 'BBBB-BBBB')
   expect(grace.page.status).toBe(400)
-  expect((await enter(grace, user_code)).status).toBe(429)
+  expect((await enterUserCode(grace, user_code)).status).toBe(429)
 })
 
 test('only five of many concurrent guesses are checked', async () => {

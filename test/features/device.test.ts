@@ -6,18 +6,12 @@ import { expect } from 'vitest'
 import { APIS, CALENDAR } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { configurationOf } from '../support/client-library.ts'
+import { enterUserCode, pollAtOnce, TV } from '../support/device.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { copyOf, credentials, signedIn, textOf, words } from '../support/people.ts'
 import { ADA, GRACE } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
-const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
-const TV = {
-  client_id: 'tv',
-  client_name: 'Television',
-  token_endpoint_auth_method: 'none',
-  grant_types: [DEVICE_GRANT, 'refresh_token'],
-}
 const OWN = { ...TV, client_id: 'own', client_name: 'Our own television', consent: 'implicit' }
 
 let config: openid.Configuration
@@ -34,16 +28,7 @@ test.beforeEach(() => usher.consents.withdraw(ada, 'tv'))
 
 const begin = (scope = 'openid profile') => openid.initiateDeviceAuthorization(config, { scope })
 
-const enter = async (browser: Browser, user_code: string) => {
-  await browser.open('/device')
-  return browser.submit({ user_code })
-}
-
-/** One token request of the device. */
-const poll = async (device_code: string, client_id = 'tv') => {
-  const body = { grant_type: DEVICE_GRANT, device_code, client_id }
-  return (await send(usher, '/api/oauth/token', { body })).json
-}
+const poll = (device_code: string, client_id?: string) => pollAtOnce(usher, device_code, client_id)
 
 /** Resets the polling interval, as if the device had waited. */
 const forgetPoll = (device_code: string) =>
@@ -116,11 +101,11 @@ test('a URL with the code fills in the form, and does not submit it', async () =
 test('a user denies a device, and it gets access_denied', async () => {
   const device = await begin()
   const browser = await signedIn(usher)
-  await enter(browser, device.user_code)
+  await enterUserCode(browser, device.user_code)
   await browser.submit({ decision: 'deny' })
   expect(browser.heading).toBe(words('device.denied_title'))
   expect(await poll(device.device_code)).toMatchObject({ error: 'access_denied' })
-  await enter(browser, device.user_code)
+  await enterUserCode(browser, device.user_code)
   expect(browser.page.text).toContain(words('device.used'))
 })
 
@@ -138,7 +123,7 @@ test('a device that polls too fast gets slow_down, on every node', async () => {
 test('a device code is redeemed once, also when it is sent several times at once', async () => {
   const device = await begin()
   const browser = await signedIn(usher)
-  await enter(browser, device.user_code)
+  await enterUserCode(browser, device.user_code)
   await browser.submit({ decision: 'allow' })
   const answers = await Promise.all(Array.from({ length: 8 }, () => poll(device.device_code)))
   expect(answers.filter(({ access_token }) => access_token)).toHaveLength(1)
@@ -160,7 +145,7 @@ test('the consent page is shown each time, also after consent and for a client w
   const own = await configurationOf(usher, 'own', {}, openid.None())
   for (const at of [config, config, own]) {
     const device = await openid.initiateDeviceAuthorization(at, { scope: 'openid' })
-    await enter(browser, device.user_code)
+    await enterUserCode(browser, device.user_code)
     expect(browser.heading).toBe(words('consent.title'))
     const { client_id } = at.clientMetadata()
     if (client_id === 'own') {
@@ -177,13 +162,13 @@ test('the consent page is shown each time, also after consent and for a client w
 test('the user of id_token_hint connects the device, and no other user', async () => {
   const first = await begin('openid')
   const browser = await signedIn(usher)
-  await enter(browser, first.user_code)
+  await enterUserCode(browser, first.user_code)
   await browser.submit({ decision: 'allow' })
   const { id_token } = await poll(first.device_code)
   const hint = { scope: 'openid', id_token_hint: String(id_token) }
   const { device_code, user_code } = await openid.initiateDeviceAuthorization(config, hint)
   const other = await signedIn(usher, 'grace')
-  await enter(other, user_code)
+  await enterUserCode(other, user_code)
   for (let page = 0; page < 2; page++) {
     expect(other.heading).toBe(words('sign_in.title'))
     await other.submit(credentials('grace'))
@@ -199,7 +184,7 @@ async function connect(
 ) {
   const device = await openid.initiateDeviceAuthorization(config, params)
   const browser = await signedIn(usher)
-  await enter(browser, device.user_code)
+  await enterUserCode(browser, device.user_code)
   const asked = textOf(browser.page.text)
   await browser.submit({ decision: 'allow' })
   const { scope: _, ...more } = params

@@ -11,6 +11,7 @@ import { required } from '../../src/store/values.ts'
 import { Browser } from '../support/browser.ts'
 import { configurationOf, newRequest } from '../support/client-library.ts'
 import { addApp } from '../support/factors.ts'
+import { startAnother } from '../support/fixtures.ts'
 import { tokens } from '../support/journey.ts'
 import { credentials } from '../support/people.ts'
 import { ADA, CLIENTS, GRACE, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'
@@ -158,19 +159,18 @@ test('rp_initiated_logout: while it is off, users sign out on the account page, 
 })
 
 test('resource_indicators: while it is off, resource is ignored; without API files, every resource is unknown', async () => {
-  const usher = await startUsher({ usher: { features: { resource_indicators: false } } })
+  const usher = await startAnother({ usher: { features: { resource_indicators: false } } })
   const { params } = await newRequest({ redirect_uri: WEB, resource: 'https://files.example.org' })
   const errors = [usher, on].map(async at => {
     const url = openid.buildAuthorizationUrl(await configurationOf(at, 'web'), params)
     return (await send(at, url)).location?.searchParams.get('error')
   })
   expect(await Promise.all(errors)).toEqual([null, 'invalid_target'])
-  await usher.close()
 })
 
 test('pushed_authorization_requests: if required, only pushed requests are accepted', async () => {
   const features = { pushed_authorization_requests: 'required' }
-  const usher = await startUsher({ usher: { features } })
+  const usher = await startAnother({ usher: { features } })
   const config = await configurationOf(usher, 'web')
   expect(config.serverMetadata().require_pushed_authorization_requests).toBe(true)
   const { params } = await newRequest({ redirect_uri: WEB })
@@ -178,7 +178,6 @@ test('pushed_authorization_requests: if required, only pushed requests are accep
   expect(refused.location?.searchParams.get('error')).toBe('invalid_request')
   const pushed = await openid.buildAuthorizationUrlWithPAR(config, params)
   expect((await send(usher, pushed)).location?.pathname).toMatch(/^\/interaction\//)
-  await usher.close()
 })
 
 const CAVE = '/account/cave'
@@ -197,7 +196,7 @@ const PROMPT = {
 }
 
 test('the entry of the navigation leads to the page of the feature, also by sign-in', async () => {
-  const usher = await startUsher({ features: [cave] })
+  const usher = await startAnother({ features: [cave] })
   await usher.addAccount(GRACE)
   const browser = new Browser(usher.issuer)
   await browser.open(CAVE)
@@ -207,7 +206,6 @@ test('the entry of the navigation leads to the page of the feature, also by sign
   const links = browser.page.html.querySelectorAll('nav a')
   const entries = links.map(link => [link.getAttribute('href'), link.text.trim()])
   expect(entries).toContainEqual([CAVE, 'Cave'])
-  await usher.close()
 })
 
 const revocation = { revocation: { enabled: true } }
@@ -243,7 +241,7 @@ function constantIn(text: string, constant = ''): string {
 }
 
 test('no record under the id of an account is left after its removal', async () => {
-  const usher = await startUsher({ usher: { sign_in: { second_factor: 'optional' } } })
+  const usher = await startAnother({ usher: { sign_in: { second_factor: 'optional' } } })
   const { id } = await usher.addAccount(ADA)
   await addApp(usher)
   /** The records of a kind, with the options of its declaration. */
@@ -262,5 +260,4 @@ test('no record under the id of an account is left after its removal', async () 
   expect(await kindsKept()).toEqual(expect.arrayContaining(['Account', 'Activity', 'Factors']))
   await usher.directory.remove(required(await usher.directory.find(id)))
   expect(await kindsKept()).toEqual([])
-  await usher.close()
 })

@@ -5,13 +5,13 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import * as openid from 'openid-client'
-import { describe, expect, onTestFinished } from 'vitest'
+import { describe, expect } from 'vitest'
 import { checkSettings } from '../../src/commands/config.ts'
 import { jwkOf, type Made, makeCertificate } from '../support/certificates.ts'
 import { type Files, PRODUCTION, read } from '../support/config-folder.ts'
-import { usher, usherTest } from '../support/fixtures.ts'
+import { startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorize } from '../support/journey.ts'
-import { ADA, CLIENTS, startUsher } from '../support/usher.ts'
+import { ADA, CLIENTS } from '../support/usher.ts'
 import { send, talk } from '../support/wire.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-mtls-'))
@@ -145,13 +145,9 @@ test('the certificate is read from one header only, and from a trusted proxy onl
     { proxy: ['192.0.2.1'] },
     { client_certificates: { ca: ca.cert, header: 'x-other-cert' } },
   ]) {
-    const place = await startUsher({ clients, usher: { ...usherYaml, ...changes } })
-    try {
-      expect(await ask('own', withCertificate(own), place)).toMatchObject(REFUSED)
-      expect(await ask('dn', withCertificate(service), place)).toMatchObject(REFUSED)
-    } finally {
-      await place.close()
-    }
+    const place = await startAnother({ clients, usher: { ...usherYaml, ...changes } })
+    expect(await ask('own', withCertificate(own), place)).toMatchObject(REFUSED)
+    expect(await ask('dn', withCertificate(service), place)).toMatchObject(REFUSED)
   }
 })
 
@@ -195,13 +191,9 @@ test('a client with the profile fapi2 may use a certificate in place of assertio
   const fapi = { ...OWN, profile: 'fapi2' }
   const { findings } = await read({ 'usher.yaml': usherYaml, 'clients/own.yaml': fapi })
   expect(findings).toEqual([])
-  const place = await startUsher({ clients: { own: fapi }, usher: usherYaml })
-  try {
-    const { status, json } = await ask('own', withCertificate(own), place)
-    expect([status, json.token_type]).toEqual([200, 'Bearer'])
-  } finally {
-    await place.close()
-  }
+  const place = await startAnother({ clients: { own: fapi }, usher: usherYaml })
+  const { status, json } = await ask('own', withCertificate(own), place)
+  expect([status, json.token_type]).toEqual([200, 'Bearer'])
 })
 
 test.each<[string, object, object]>([
@@ -247,9 +239,7 @@ async function startAtOrigin(
   const client_certificates = { header: HEADER, origin: ORIGIN }
   const features = { mtls: true, device_flow: true }
   const yaml = { ...usherYaml, features, client_certificates, ...changes }
-  const started = await startUsher({ clients, usher: yaml })
-  onTestFinished(() => started.close())
-  return started
+  return startAnother({ clients, usher: yaml })
 }
 
 test('behind a proxy, a client finds the mTLS endpoints in discovery, and its DPoP proofs are valid there', async () => {

@@ -13,6 +13,7 @@ import { openStore } from '../../src/store/open.ts'
 import { createSeal } from '../../src/store/seal.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
+import { startAnother } from '../support/fixtures.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { startRedis } from '../support/redis.ts'
 import {
@@ -26,15 +27,11 @@ import {
   registerNew,
 } from '../support/registration.ts'
 import { freePort } from '../support/service.ts'
-import { ADA, startUsher, type Usher, type UsherOptions } from '../support/usher.ts'
+import { ADA, type UsherOptions } from '../support/usher.ts'
 
 const DAY = 24 * 3600
 
-async function start(options: UsherOptions = {}): Promise<Usher> {
-  const usher = await startUsher({ ...ON, ...options })
-  onTestFinished(() => usher.close())
-  return usher
-}
+const start = (options: UsherOptions = {}) => startAnother({ ...ON, ...options })
 afterEach(() => {
   vi.useRealTimers()
 })

@@ -9,7 +9,7 @@ import { cacheKeySets } from '../../src/operation/client-key-sets.ts'
 import { findFailure } from '../../src/operation/failures.ts'
 import { required } from '../../src/store/values.ts'
 import { configurationOf, signInWith } from '../support/client-library.ts'
-import { usher, usherTest } from '../support/fixtures.ts'
+import { startAnother, usher, usherTest } from '../support/fixtures.ts'
 import {
   authenticateWith,
   FEATURES,
@@ -25,7 +25,6 @@ import {
 import { startReceiver } from '../support/receiver.ts'
 import { CALLBACK } from '../support/registration.ts'
 import { PUBLIC_JWKS, requestObject } from '../support/signers.ts'
-import { startUsher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 let site: KeySite
@@ -191,8 +190,7 @@ test('a redirect is not followed, and config explain shows the address', async (
 })
 
 test('no internal address is requested unless the operator allows it', async () => {
-  const strict = await startUsher({ usher: { features: FEATURES } })
-  onTestFinished(() => strict.close())
+  const strict = await startAnother({ usher: { features: FEATURES } })
   const loopback = ['127.0.0.1', 'localhost', '[::1]'].map(host => `http://${host}:${site.port}/`)
   const internal = ['169.254.169.254', '10.0.0.1', '2130706433:1', '[::ffff:7f00:1]:1']
   const addresses = internal.map(host => `https://${host}/latest/meta-data`)

@@ -1,12 +1,12 @@
 // `dynamic_registration: open`: public clients register without an initial access token.
 
-import { expect, onTestFinished, vi } from 'vitest'
+import { expect, vi } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
 import { findFailure } from '../../src/operation/failures.ts'
 import { required } from '../../src/store/values.ts'
 import { APIS, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
-import { usher, usherTest } from '../support/fixtures.ts'
+import { startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { REGISTRATIONS } from '../support/mcp-clients.ts'
 import {
@@ -20,7 +20,7 @@ import {
   registerNew,
 } from '../support/registration.ts'
 import { PUBLIC_JWKS } from '../support/signers.ts'
-import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLIENTS, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const HOUR = 3600
@@ -45,8 +45,7 @@ test.afterEach(() => {
 
 /** Starts another Usher, for one test. */
 async function start(set: object = {}): Promise<Usher> {
-  const started = await startUsher(optionsWith(set))
-  onTestFinished(() => started.close())
+  const started = await startAnother(optionsWith(set))
   await started.addAccount(ADA)
   return started
 }

@@ -7,7 +7,7 @@ import { expect, onTestFinished, vi } from 'vitest'
 import { required } from '../../src/store/values.ts'
 import { Browser } from '../support/browser.ts'
 import { signInWith } from '../support/client-library.ts'
-import { usher, usherTest } from '../support/fixtures.ts'
+import { startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import {
   CALLBACK,
@@ -19,7 +19,7 @@ import {
   register,
   registerNew,
 } from '../support/registration.ts'
-import { CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { CLIENTS, type Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const SCOPE = 'openid profile offline_access'
@@ -189,8 +189,7 @@ async function copyRecord(kind: string, id: string, { records }: Usher) {
 test('a client_id that a client file has cannot be managed by registration', async () => {
   const { client_id, registration_access_token } = await registerNew(usher)
   const file = { ...CLIENTS.web, client_id, client_name: 'Of a file' }
-  const other = await startUsher({ ...ON, clients: { file } })
-  onTestFinished(() => other.close())
+  const other = await startAnother({ ...ON, clients: { file } })
   await copyRecord('Client', client_id, other)
   await copyRecord('RegistrationAccessToken', registration_access_token, other)
   const answer = await manage(other, { client_id, registration_access_token })
@@ -200,8 +199,7 @@ test('a client_id that a client file has cannot be managed by registration', asy
 test('while the feature is off, its clients are unknown', async () => {
   const mine = await registerNew(usher)
   const { client_id } = mine
-  const off = await startUsher()
-  onTestFinished(() => off.close())
+  const off = await startAnother()
   await copyRecord('Client', client_id, off)
   expect((await manage(off, mine)).status).toBe(404)
   const page = await new Browser(off.issuer).open(`/api/oauth/authorize?client_id=${client_id}`)
@@ -256,8 +254,7 @@ test('a list without a supported value is refused', async () => {
 
 test('a list for a feature that is off is left out', async () => {
   const off = { signed_userinfo: false, jwt_response_modes: false, request_objects: false }
-  const bare = await startUsher({ usher: { features: { ...ON.usher.features, ...off } } })
-  onTestFinished(() => bare.close())
+  const bare = await startAnother({ usher: { features: { ...ON.usher.features, ...off } } })
   const names = ['userinfo_signing', 'authorization_signing', 'request_object_signing']
   const lists = names.map(name => [`${name}_alg_values_supported`, ['none', 'RS256']])
   const client = await registerNew(bare, { ...METADATA, ...Object.fromEntries(lists) })

@@ -7,6 +7,7 @@ import { beforeEach, describe, expect } from 'vitest'
 import { createFactors } from '../../src/features/factors/factors.ts'
 import { Browser } from '../support/browser.ts'
 import { cibaClient, pendingRequests, poll, startRequest } from '../support/ciba.ts'
+import { beginDevice, enterUserCode, pollAtOnce, TV } from '../support/device.ts'
 import {
   APP,
   addApp,
@@ -40,23 +41,14 @@ import {
   words,
 } from '../support/people.ts'
 import { CLIENTS } from '../support/usher.ts'
-import { send as sendRaw } from '../support/wire.ts'
 
-const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
-const TV = {
-  client_id: 'tv',
-  client_name: 'Television',
-  token_endpoint_auth_method: 'none',
-  grant_types: [DEVICE_GRANT],
-  second_factor: 'required',
-}
 const test = usherTest({
   accounts: [],
   clients: {
     ...CLIENTS,
     bank: { ...CLIENTS.first, client_id: 'bank', second_factor: 'required' },
     post: { ...CLIENTS.post, default_acr_values: [TWO_FACTORS] },
-    tv: TV,
+    tv: { ...TV, second_factor: 'required' },
     till: cibaClient('till', { second_factor: 'required' }),
     desk: cibaClient('desk'),
   },
@@ -719,10 +711,8 @@ describe('what is older than a factor', () => {
 describe('where a device or another application asks', () => {
   test('a device gets tokens after the second factor', async () => {
     const { browser } = await addApp(usher, name)
-    const body = { client_id: 'tv', scope: 'openid' }
-    const { json } = await sendRaw(usher, '/api/oauth/device_authorization', { body })
-    await browser.open('/device')
-    await browser.submit({ user_code: String(json.user_code) })
+    const { device_code, user_code } = await beginDevice(usher, 'openid')
+    await enterUserCode(browser, user_code)
     expect(browser.heading).toBe(words('factors.step_title'))
     await browser.submit({ code: '000000' })
     expect(browser.page.text).toContain(words('factors.wrong'))
@@ -730,10 +720,8 @@ describe('where a device or another application asks', () => {
     expect(browser.heading).toBe(words('consent.title'))
     await browser.submit({ decision: 'allow' })
     expect(browser.heading).toBe(words('device.done_title'))
-    const { device_code } = json
-    const token = { grant_type: DEVICE_GRANT, device_code: String(device_code), client_id: 'tv' }
-    const answer = await sendRaw(usher, '/api/oauth/token', { body: token })
-    expect(decodeJwt(String(answer.json.id_token)).amr).toEqual(['pwd', 'otp', 'mfa'])
+    const { id_token } = await pollAtOnce(usher, device_code)
+    expect(decodeJwt(String(id_token)).amr).toEqual(['pwd', 'otp', 'mfa'])
   })
 
   test.for([

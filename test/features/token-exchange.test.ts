@@ -19,10 +19,10 @@ import {
   shopTokens,
   TILL,
 } from '../support/exchange.ts'
-import { ada, usher, usherTest } from '../support/fixtures.ts'
+import { ada, startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { post, refresh, tokens, userinfo } from '../support/journey.ts'
 import { removalOf, signedIn } from '../support/people.ts'
-import { ADA, startUsher } from '../support/usher.ts'
+import { ADA } from '../support/usher.ts'
 
 const revoke = (token: string) => post(usher, '/api/oauth/revoke', { token })
 
@@ -78,7 +78,7 @@ test('every refusal of an exchange has a reason in config explain', () => {
 
 test('an exchanged token has the claims of the user that its API wants', async () => {
   const { files, calendar, ...apis } = EXCHANGING.resources
-  const at = await startUsher({
+  const at = await startAnother({
     ...EXCHANGING,
     resources: {
       ...apis,
@@ -95,7 +95,6 @@ test('an exchanged token has the claims of the user that its API wants', async (
   const { body: second } = await exchange(at, first.access_token, target)
   const claims = decodeJwt(second.access_token)
   expect([claims.email, claims.name]).toEqual([undefined, ADA.name])
-  await at.close()
 })
 
 describe.each([

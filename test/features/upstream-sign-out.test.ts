@@ -159,7 +159,10 @@ test('a sign-out is offered at an issuer that has an endpoint for it, and a sett
   const names = ['example', 'none', 'bare']
   const issuers = await Promise.all(names.map(() => startHostileIssuer()))
   const [example, none, bare] = issuers
-  if (bare) bare.state.behaviour = { withoutLogout: true }
+  for (const [i, { state }] of issuers.entries()) {
+    const claims = { preferred_username: `of-${names[i]}` }
+    state.behaviour = { claims, withoutLogout: names[i] === 'bare' }
+  }
   const usher = await startUsher(
     withUpstreams({
       example: { issuer: example?.issuer },

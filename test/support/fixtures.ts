@@ -1,6 +1,6 @@
 // `test` with an Usher, started once for each file, so that a test begins with its subject.
 
-import { test as base } from 'vitest'
+import { test as base, onTestFinished } from 'vitest'
 import { Browser } from './browser.ts'
 import { ADA, startUsher, type Usher, type UsherOptions } from './usher.ts'
 
@@ -35,3 +35,10 @@ export const usherTest = (opening: Opening | (() => Opening | Promise<Opening>))
     })
 
 export const test = usherTest({})
+
+/** Starts another Usher, which ends with the current test. */
+export async function startAnother(options: UsherOptions = {}): Promise<Usher> {
+  const another = await startUsher(options)
+  onTestFinished(() => another.close())
+  return another
+}
