@@ -7,19 +7,16 @@ import { decodeProtectedHeader } from 'jose'
 import { errors } from 'oidc-provider'
 import * as openid from 'openid-client'
 import { pino } from 'pino'
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
-import { explainFailure } from '../../src/commands/failure.ts'
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { clientDocuments } from '../../src/features/registration/documents.ts'
 import { BOUNDS } from '../../src/oidc/bounds.ts'
-import { findFailure } from '../../src/operation/failures.ts'
 import { PeerUnavailable } from '../../src/store/reasons.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
-import { required } from '../../src/store/values.ts'
 import { Browser } from '../support/browser.ts'
 import { configurationOf } from '../support/client-library.ts'
 import { BANKING, detailsRequest, PAYMENT } from '../support/details.ts'
 import { startDocumentSite } from '../support/document-site.ts'
-import { startAnother } from '../support/fixtures.ts'
+import { explanationOf, moveClock, startAnother } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, signInAndAllow } from '../support/journey.ts'
 import { ASSERTION } from '../support/keyed.ts'
 import { credentials, textOf, words } from '../support/people.ts'
@@ -70,12 +67,6 @@ afterAll(async () => {
 /** Starts another Usher, for one test. */
 const start = (yaml: object = usher_yaml, options: UsherOptions = {}) =>
   startAnother({ clients: {}, ...options, usher: yaml })
-/** Lets the cached documents expire, until the end of the test. */
-function pass(seconds: number) {
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
-  onTestFinished(() => void vi.useRealTimers())
-}
-
 const ASSISTANT = {
   client_name: 'Assistant',
   redirect_uris: [CALLBACK],
@@ -200,7 +191,7 @@ test('key sets of documents use up the quota of one network, not that of others 
     authenticate(client_id, at, { 'x-forwarded-for': address })
   // The documents are fetched from several networks, and cached for longer than the key sets.
   for (const [i, path] of paths.entries()) await ask(site + path, `203.0.${i % 4}.1`)
-  pass(40)
+  moveClock(40)
   const errors = []
   for (const path of paths) errors.push(await ask(site + path, '198.51.100.1'))
   expect(errors.filter(error => error === 'invalid_grant')).toHaveLength(max)
@@ -263,8 +254,7 @@ test('config explain reports that the document could not be fetched', async () =
   for (const client_id of [...addresses, ...unreachable]) {
     const { headers } = await begin(client_id)
     const id = headers.get('x-request-id') ?? ''
-    const failure = await vi.waitFor(async () => required(await findFailure(usher.records, id)))
-    const { wrong } = explainFailure({ failure })
+    const { wrong } = await explanationOf(usher, id)
     expect(wrong).toContain(`there is no document at ${client_id}`)
   }
 })
@@ -281,7 +271,7 @@ test('a document that cannot be fetched now is a 503, on every page and at the t
   const form = { grant_type: 'authorization_code', code, redirect_uri: CALLBACK, code_verifier }
   const redeem = () => send(at, '/api/oauth/token', { body: { ...form, client_id } })
   // The cached document has expired.
-  pass(61)
+  moveClock(61)
   const unavailable = { status: 503, json: { error: 'temporarily_unavailable' } }
   for (const fault of [503, 429, 'reset'] as const) {
     documentSite.fault = fault
@@ -399,7 +389,7 @@ test('pages of one network use up its quota of documents, and others see the nam
   }
   const legitimate = await open('/legitimate', '203.0.113.1')
   // The documents are no longer cached.
-  pass(61)
+  moveClock(61)
   const isNamed = async (browser: Browser, ip: string) => {
     const { text } = await browser.open(browser.page.url, { 'x-forwarded-for': ip })
     return textOf(text).includes('Named /')

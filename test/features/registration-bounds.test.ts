@@ -4,7 +4,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { copyStore, resealAll } from '../../src/commands/store.ts'
 import { createInvitations } from '../../src/features/registration/invitations.ts'
 import { MAX_CLIENTS } from '../../src/features/registration/registered-clients.ts'
@@ -13,7 +13,7 @@ import { openStore } from '../../src/store/open.ts'
 import { createSeal } from '../../src/store/seal.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
-import { startAnother } from '../support/fixtures.ts'
+import { moveClock, startAnother } from '../support/fixtures.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { startRedis } from '../support/redis.ts'
 import {
@@ -32,15 +32,6 @@ import { ADA, type UsherOptions } from '../support/usher.ts'
 const DAY = 24 * 3600
 
 const start = (options: UsherOptions = {}) => startAnother({ ...ON, ...options })
-afterEach(() => {
-  vi.useRealTimers()
-})
-
-/** Moves the clock forward without waiting. */
-function goTo(seconds: number) {
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
-}
-
 test('concurrent registrations cannot exceed the number of uses of an initial access token', async () => {
   const usher = await start()
   const token = await invite(usher, 7)
@@ -78,13 +69,13 @@ test('a registered client without a sign-in is removed after a day, with its tok
   await signInAndAllow(browser, 'ada')
   // An update does not count as use.
   await manage(usher, unused, { ...METADATA, client_id: unused.client_id })
-  goTo(DAY + 120)
+  moveClock(DAY + 120)
   expect((await manage(usher, unused)).status).toBe(401)
   expect((await manage(usher, used)).status).toBe(200)
   expect(await registered(usher).list()).toMatchObject([{ client_id }])
-  goTo(300 * DAY)
+  moveClock(300 * DAY)
   expect((await manage(usher, used)).status).toBe(200)
-  goTo(401 * DAY)
+  moveClock(401 * DAY)
   expect((await manage(usher, used)).status).toBe(401)
 })
 
@@ -97,7 +88,7 @@ test('an expired or revoked initial access token registers no client', async () 
   expect((await register(usher, first?.jti ?? '')).status).toBe(401)
   const left = first?.jti === token ? other : token
   expect((await register(usher, left)).status).toBe(201)
-  goTo(3600 + 120)
+  moveClock(3600 + 120)
   expect((await register(usher, left)).status).toBe(401)
   expect(await invitations.list()).toEqual([])
 })

@@ -3,20 +3,16 @@
 
 import type { ServerResponse } from 'node:http'
 import * as openid from 'openid-client'
-import { expect, onTestFinished, vi } from 'vitest'
-import { explainFailure } from '../../src/commands/failure.ts'
+import { expect, onTestFinished } from 'vitest'
 import { cacheKeySets } from '../../src/operation/client-key-sets.ts'
-import { findFailure } from '../../src/operation/failures.ts'
-import { required } from '../../src/store/values.ts'
 import { configurationOf, signInWith } from '../support/client-library.ts'
-import { startAnother, usher, usherTest } from '../support/fixtures.ts'
+import { explanationOf, moveClock, startAnother, usher, usherTest } from '../support/fixtures.ts'
 import {
   authenticateWith,
   FEATURES,
   jwkOf,
   KEY_SITE_OPTIONS,
   type KeySite,
-  moveClock,
   outcome,
   pairs,
   setOf,
@@ -34,9 +30,6 @@ test.beforeAll(async () => {
 })
 test.afterAll(() => site.close())
 test.beforeEach(async () => site.answer(await setOf('old')))
-test.afterEach(() => {
-  vi.useRealTimers()
-})
 
 test('a client authenticates with a key of its jwks_uri; after a rotation only the new key is valid', async () => {
   const id = await site.register(usher)
@@ -184,8 +177,7 @@ test('a redirect is not followed, and config explain shows the address', async (
   const { status, headers } = await authenticateWith('old', client_id, usher)
   expect([status, elsewhere.connections()]).toEqual([401, 0])
   const id = headers.get('x-request-id') ?? ''
-  const failure = await vi.waitFor(async () => required(await findFailure(usher.records, id)))
-  const { wrong } = explainFailure({ failure })
+  const { wrong } = await explanationOf(usher, id)
   expect(wrong).toContain(`there is no JWKS at the jwks_uri of ${client_id} (`)
 })
 

@@ -1,12 +1,9 @@
 // `dynamic_registration: open`: public clients register without an initial access token.
 
 import { expect, vi } from 'vitest'
-import { explainFailure } from '../../src/commands/failure.ts'
-import { findFailure } from '../../src/operation/failures.ts'
-import { required } from '../../src/store/values.ts'
 import { APIS, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
-import { startAnother, usher, usherTest } from '../support/fixtures.ts'
+import { explanationOf, moveClock, startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { REGISTRATIONS } from '../support/mcp-clients.ts'
 import {
@@ -39,9 +36,6 @@ const optionsWith = (set: object = {}) => {
   }
 }
 const test = usherTest(optionsWith())
-test.afterEach(() => {
-  vi.useRealTimers()
-})
 
 /** Starts another Usher, for one test. */
 async function start(set: object = {}): Promise<Usher> {
@@ -166,9 +160,7 @@ test('metadata of more than 4 KiB are refused, and what is left out does not cou
 test('config explain says what is wrong with the redirect URIs of a registration', async () => {
   const metadata = { ...PUBLIC, redirect_uris: ['https://evil.example/cb'] }
   const { json } = await registerFrom(usher, metadata)
-  const find = () => findFailure(usher.records, String(json.request_id))
-  const failure = required(await vi.waitFor(async () => required(await find())))
-  const { wrong } = explainFailure({ failure, settings: usher.settings })
+  const { wrong } = await explanationOf(usher, String(json.request_id))
   const expected = expect.stringContaining('redirect_uris must have one on loopback')
   expect([wrong, json.error_description]).toEqual([expected, expected])
 })
@@ -231,7 +223,7 @@ test('a client without an invitation is gone after an hour, unless a user signed
   const { json: used } = await registerFrom(usher)
   const { json: invited } = await register(usher, await invite(usher))
   expect(await signIn(usher, used.client_id)).toMatchObject({ status: 200 })
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + (HOUR + 120) * 1000 })
+  moveClock(HOUR + 120)
   expect((await manage(usher, unused)).status).toBe(401)
   expect((await manage(usher, used)).status).toBe(200)
   expect((await manage(usher, invited)).status).toBe(200)

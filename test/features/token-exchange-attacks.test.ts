@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { decodeJwt, decodeProtectedHeader, generateKeyPair, importJWK, SignJWT } from 'jose'
 import * as oauth from 'oauth4webapi'
 import * as openid from 'openid-client'
-import { describe, expect, vi } from 'vitest'
+import { describe, expect } from 'vitest'
 import { EXCHANGE_GRANT } from '../../src/oidc/vocabulary.ts'
 import { FILES } from '../support/apis.ts'
 import { makeCertificate } from '../support/certificates.ts'
@@ -21,7 +21,7 @@ import {
   signingKey,
   TILL,
 } from '../support/exchange.ts'
-import { ada, usher, usherTest } from '../support/fixtures.ts'
+import { ada, moveClock, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, post, redeem, tokens } from '../support/journey.ts'
 import { createProver, type Prover } from '../support/proofs.ts'
 import { ADA, CLAIMS, SECRET, WEB } from '../support/usher.ts'
@@ -204,20 +204,16 @@ describe('a subject token is refused', () => {
   test('if it has expired, as an opaque token, a JWT or an ID token', async () => {
     const { access_token, id_token } = await tokens(usher)
     const { access_token: jwt } = await shopTokens(usher, { resource: TILL })
-    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 700_000 })
-    try {
-      const byWeb = { client_id: 'web' }
-      const answers = [
-        await exchange(usher, access_token, byWeb),
-        await exchange(usher, jwt),
-        await exchange(usher, id_token, { ...byWeb, subject_token_type: ID_TOKEN }),
-      ]
-      for (const answer of answers) {
-        expect(answer).toMatchObject(INVALID)
-        expect(answer.body.error_description).toContain('has expired')
-      }
-    } finally {
-      vi.useRealTimers()
+    moveClock(700)
+    const byWeb = { client_id: 'web' }
+    const answers = [
+      await exchange(usher, access_token, byWeb),
+      await exchange(usher, jwt),
+      await exchange(usher, id_token, { ...byWeb, subject_token_type: ID_TOKEN }),
+    ]
+    for (const answer of answers) {
+      expect(answer).toMatchObject(INVALID)
+      expect(answer.body.error_description).toContain('has expired')
     }
   })
 

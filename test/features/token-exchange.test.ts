@@ -2,11 +2,8 @@
 
 import { readFileSync } from 'node:fs'
 import { createRemoteJWKSet, decodeJwt, decodeProtectedHeader, jwtVerify, UnsecuredJWT } from 'jose'
-import { describe, expect, vi } from 'vitest'
+import { describe, expect } from 'vitest'
 import REFUSALS from '../../src/commands/exchange-refusals.json' with { type: 'json' }
-import { explainFailure } from '../../src/commands/failure.ts'
-import { findFailure } from '../../src/operation/failures.ts'
-import { required } from '../../src/store/values.ts'
 import { CALENDAR, FILES, tokensFor } from '../support/apis.ts'
 import {
   ACCESS_TOKEN,
@@ -19,7 +16,7 @@ import {
   shopTokens,
   TILL,
 } from '../support/exchange.ts'
-import { ada, startAnother, usher, usherTest } from '../support/fixtures.ts'
+import { ada, explanationOf, startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { post, refresh, tokens, userinfo } from '../support/journey.ts'
 import { removalOf, signedIn } from '../support/people.ts'
 import { ADA } from '../support/usher.ts'
@@ -39,12 +36,9 @@ test.beforeAll(() => usher.directory.change(ada, account => ({ ...account, attri
 // First: a process records 60 failures in a minute.
 test('the command config explain says why an exchange was refused', async () => {
   const { access_token } = await shopTokens(usher)
-  const { settings } = usher
   const explain = async (changes: Record<string, string>) => {
     const { body } = await exchange(usher, access_token, changes)
-    // The response does not wait for the record of the failure.
-    const find = async () => required(await findFailure(usher.records, String(body.request_id)))
-    return explainFailure({ failure: await vi.waitFor(find), settings })
+    return explanationOf(usher, String(body.request_id))
   }
   const asStranger = await explain({ client_id: 'stranger', resource: '', audience: FILES })
   expect(asStranger?.wrong).toBe(

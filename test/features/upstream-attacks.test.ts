@@ -1,8 +1,9 @@
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { rsaKey } from '../support/costly-keys.ts'
+import { moveClock } from '../support/fixtures.ts'
 import {
   type Behaviour,
   type HostileIssuer,
@@ -391,8 +392,7 @@ describe('the log has why an issuer is unavailable', () => {
     await browser.open('/api/oauth/logout')
     expect(browser.heading).toBe('Sign out')
     expect(detail(fresh)[0]?.detail).toMatch(/^example: .*end_session_endpoint/)
-    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 3_601_000 })
-    onTestFinished(() => void vi.useRealTimers())
+    moveClock(3601)
     issuer.state.behaviour = { faults: { [DISCOVERY]: 502 } }
     await browser.open('/api/oauth/logout')
     expect(fresh.output.join('')).toMatch(/"upstream":"example".*no discovery document/)

@@ -4,7 +4,7 @@ import { decodeJwt } from 'jose'
 import { expect, vi } from 'vitest'
 import { APIS, CALENDAR, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
-import { browser, usher, usherTest } from '../support/fixtures.ts'
+import { browser, moveClock, usher, usherTest } from '../support/fixtures.ts'
 import {
   authorizationRequest,
   authorize,
@@ -13,7 +13,7 @@ import {
   refresh,
   userinfo,
 } from '../support/journey.ts'
-import { type KeySite, moveClock, outcome, setOf, startKeySite } from '../support/key-site.ts'
+import { type KeySite, outcome, setOf, startKeySite } from '../support/key-site.ts'
 import { KEYED } from '../support/keyed.ts'
 import { silently } from '../support/people.ts'
 import { createProver } from '../support/proofs.ts'

@@ -1,6 +1,9 @@
 // `test` with an Usher, started once for each file, so that a test begins with its subject.
 
-import { test as base, onTestFinished } from 'vitest'
+import { test as base, onTestFinished, vi } from 'vitest'
+import { explainFailure } from '../../src/commands/failure.ts'
+import { findFailure } from '../../src/operation/failures.ts'
+import { required } from '../../src/store/values.ts'
 import { Browser } from './browser.ts'
 import { ADA, startUsher, type Usher, type UsherOptions } from './usher.ts'
 
@@ -41,4 +44,16 @@ export async function startAnother(options: UsherOptions = {}): Promise<Usher> {
   const another = await startUsher(options)
   onTestFinished(() => another.close())
   return another
+}
+
+/** Moves the clock forward until the end of the test. Timers do not run. */
+export function moveClock(seconds: number) {
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
+  onTestFinished(() => void vi.useRealTimers())
+}
+
+/** What `config explain` says about a failed request. Waits for its record. */
+export async function explanationOf({ records, settings }: Usher, requestId: string) {
+  const find = async () => required(await findFailure(records, requestId))
+  return explainFailure({ failure: await vi.waitFor(find), settings })
 }

@@ -1,7 +1,6 @@
 // A server with the keys of dynamically registered clients (jwks_uri), and signatures with these keys.
 
 import { exportJWK, generateKeyPair } from 'jose'
-import { vi } from 'vitest'
 import { ASSERTION, signAssertion } from './keyed.ts'
 import { startReceiver } from './receiver.ts'
 import { CALLBACK, METADATA, ON, registerNew } from './registration.ts'
@@ -63,8 +62,3 @@ export async function authenticateWith(kid: Kid, client_id: string, usher: Usher
 
 export const outcome = async (usher: Usher, id: string, kid: Kid) =>
   (await authenticateWith(kid, id, usher)).json.error
-
-/** Moves the clock forward until `vi.useRealTimers`. Timers do not run. */
-export function moveClock(seconds: number) {
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
-}
