@@ -516,6 +516,12 @@ describe('step-up', () => {
     }
   })
 
+  test('a voluntary acr is not forced on a user without a factor', async () => {
+    const opened = await open(usher, { acr_values: TWO_FACTORS })
+    await opened.browser.submit(credentials(name))
+    expect(await claimsAfter(usher, opened)).toMatchObject({ acr: PASSWORD_ACR })
+  })
+
   test('an essential acr of one factor is in the ID token, and the session keeps two', async () => {
     await addApp(usher, name)
     const browser = await signedInByApp()
