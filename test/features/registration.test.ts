@@ -27,8 +27,8 @@ const SCOPE = 'openid profile offline_access'
 const test = usherTest(ON)
 
 /** The metadata in an answer, without what only answers have. */
-function metadataOf(answer: object): Record<string, unknown> {
-  const { client_secret_expires_at, client_id_issued_at, ...rest } = Object(answer)
+function metadataOf(answer: Record<string, unknown>): Record<string, unknown> {
+  const { client_secret_expires_at, client_id_issued_at, ...rest } = answer
   const { registration_access_token, registration_client_uri, ...metadata } = rest
   return metadata
 }

@@ -42,8 +42,8 @@ export async function startDocumentSite() {
     if (site.fault) res.writeHead(site.fault)
     else if (url === '/elsewhere') res.writeHead(302, { location: '/assistant' })
     else if (!found) res.writeHead(404)
-    const document = { client_id: site.origin + url, ...Object(found) }
-    res.end(typeof found === 'string' ? found : JSON.stringify(document))
+    if (typeof found === 'string') return void res.end(found)
+    res.end(JSON.stringify({ client_id: site.origin + url, ...found }))
   })
   server.listen(0, 'localhost')
   await once(server, 'listening')
