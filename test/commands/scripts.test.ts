@@ -48,6 +48,7 @@ const PROGRAMS: Record<string, { words: string; prints: RegExp }> = {
       '--variants 3 --processes 1 --rounds 1 --seconds 0.1 --warm-up 0.1 --tokens 2 --users 1 --sessions 1',
     prints: /\| UserInfo: CPU, µs \| \d/,
   },
+  'former-stores': { words: join(folder, 'former'), prints: /\/former: \d+ keys/ },
   'contact-sheet': { words: `en ${folder} consent`, prints: /^/ },
 }
 
