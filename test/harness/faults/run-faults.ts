@@ -2,7 +2,7 @@
 // ledger.
 
 import { setTimeout } from 'node:timers/promises'
-import { deploy } from '../deployment.ts'
+import { type Deployment, type Shape, withDeployment } from '../deployment.ts'
 import { first } from '../stores.ts'
 import { check, keysOf } from './check.ts'
 import type { Fault } from './faults.ts'
@@ -49,44 +49,44 @@ const FAULT_SECONDS = 5
 const READY_TIMEOUT_MS = 10_000
 
 /** Runs faults one after another with the same nodes. The last outcome includes the final check. */
-export async function runFaults(faults: Fault[], seconds: Seconds): Promise<Outcome[]> {
+export function runFaults(faults: Fault[], seconds: Seconds): Promise<Outcome[]> {
   const { store, usher } = first(faults)
   const name = '3 processes behind a load balancer'
-  const deployment = await deploy({ name, processes: 3, store, isBalanced: true }, usher)
-  try {
-    await deployment.addAccounts(USERNAMES.map(username => ({ username })))
-    const keys = await keysOf(deployment)
-    const ledger = new Ledger(USERNAMES)
-    const traffic = new Traffic(deployment.issuer)
-    const workload = new Workload(traffic, ledger, deployment.nodes)
-    await workload.prepare()
+  const shape: Shape = { name, processes: 3, store, isBalanced: true }
+  return withDeployment(shape, usher ?? {}, deployment => runIn(deployment, faults, seconds))
+}
 
-    const running = workload.run()
-    const failing = running.then(() => Promise.reject(new Error('the workload ended too early')))
-    const windows: Window[] = []
-    await setTimeout(seconds.baseline * 1000)
-    for (const fault of faults) {
-      const began = performance.now()
-      const proof = () => untilDone(fault, ledger, began)
-      const duration = seconds.fault ?? fault.seconds ?? FAULT_SECONDS
-      await Promise.race([fault.inject(deployment, duration, proof), failing])
-      const ended = performance.now()
-      await setTimeout(seconds.recovery * 1000)
-      windows.push({ fault, began, ended, over: performance.now() })
-    }
-    workload.stop()
-    failing.catch(() => {})
-    await running
-    const isReady = await deployment.isReadyWithin(READY_TIMEOUT_MS)
-    await check(ledger, deployment, keys)
+async function runIn(deployment: Deployment, faults: Fault[], seconds: Seconds) {
+  await deployment.addAccounts(USERNAMES.map(username => ({ username })))
+  const keys = await keysOf(deployment)
+  const ledger = new Ledger(USERNAMES)
+  const traffic = new Traffic(deployment.issuer)
+  const workload = new Workload(traffic, ledger, deployment.nodes)
+  await workload.prepare()
 
-    const last = windows.at(-1)
-    if (last) last.over = Number.POSITIVE_INFINITY
-    const outcomes = windows.map(window => outcomeOf(window, ledger, traffic.samples))
-    return isReady ? outcomes : outcomes.map(one => ({ ...one, verdict: 'FAILED' }))
-  } finally {
-    await deployment.stop()
+  const running = workload.run()
+  const failing = running.then(() => Promise.reject(new Error('the workload ended too early')))
+  const windows: Window[] = []
+  await setTimeout(seconds.baseline * 1000)
+  for (const fault of faults) {
+    const began = performance.now()
+    const proof = () => untilDone(fault, ledger, began)
+    const duration = seconds.fault ?? fault.seconds ?? FAULT_SECONDS
+    await Promise.race([fault.inject(deployment, duration, proof), failing])
+    const ended = performance.now()
+    await setTimeout(seconds.recovery * 1000)
+    windows.push({ fault, began, ended, over: performance.now() })
   }
+  workload.stop()
+  failing.catch(() => {})
+  await running
+  const isReady = await deployment.isReadyWithin(READY_TIMEOUT_MS)
+  await check(ledger, deployment, keys)
+
+  const last = windows.at(-1)
+  if (last) last.over = Number.POSITIVE_INFINITY
+  const outcomes = windows.map(window => outcomeOf(window, ledger, traffic.samples))
+  return isReady ? outcomes : outcomes.map((one): Outcome => ({ ...one, verdict: 'FAILED' }))
 }
 
 async function untilDone({ goesOn = [] }: Fault, { lines }: Ledger, began: number) {

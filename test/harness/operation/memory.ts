@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { startLoad } from '../../support/load.ts'
 import { median } from '../bench/statistics.ts'
-import { deploy, type Shape } from '../deployment.ts'
+import { type Deployment, type Shape, withDeployment } from '../deployment.ts'
 import type { Options, Row } from '../experiment.ts'
 import { families } from '../users.ts'
 
@@ -30,30 +30,29 @@ export async function measureMemory(
 ): Promise<Row> {
   Object.assign(process.env, SHIPPED)
   // The first start fills the compile cache, and has 12 MB more.
-  await (await deploy(shape)).stop()
-  const deployment = await deploy(shape)
-  try {
-    const pid = deployment.services[0]?.child.pid ?? 0
-    await setTimeout(IDLE_MS)
-    const idle = megabytesOf(pid)
-    const tokens = (await families(deployment, FAMILIES)).map(({ refresh }) => refresh)
-    const load = startLoad(deployment.issuer, deployment.ports, tokens)
-    const seen: number[] = []
-    for (const end = Date.now() + seconds * 1000; Date.now() < end; await setTimeout(POLL_MS)) {
-      seen.push(megabytesOf(pid))
-    }
-    const { failed, answered } = await load.stop()
-    const third = Math.floor(seen.length / 3)
-    const most = Math.max(...seen)
-    const growth = median(seen.slice(-third)) / median(seen.slice(third, -third))
-    const memory = `idle ${idle.toFixed(0)} MB, under load at most ${most.toFixed(0)} MB, the last third ${growth.toFixed(2)} times the second`
-    return {
-      cells: [`${memory}; ${answered} requests in ${seconds} s, ${failed.length} failed`],
-      isFine: !failed.length && idle < MAX.idle && most < MAX.load && growth < MAX.growth,
-      notes: failed,
-    }
-  } finally {
-    await deployment.stop()
+  await withDeployment(shape, {}, async () => {})
+  return withDeployment(shape, {}, deployment => measure(deployment, seconds))
+}
+
+async function measure(deployment: Deployment, seconds: number): Promise<Row> {
+  const pid = deployment.services[0]?.child.pid ?? 0
+  await setTimeout(IDLE_MS)
+  const idle = megabytesOf(pid)
+  const tokens = (await families(deployment, FAMILIES)).map(({ refresh }) => refresh)
+  const load = startLoad(deployment.issuer, deployment.ports, tokens)
+  const seen: number[] = []
+  for (const end = Date.now() + seconds * 1000; Date.now() < end; await setTimeout(POLL_MS)) {
+    seen.push(megabytesOf(pid))
+  }
+  const { failed, answered } = await load.stop()
+  const third = Math.floor(seen.length / 3)
+  const most = Math.max(...seen)
+  const growth = median(seen.slice(-third)) / median(seen.slice(third, -third))
+  const memory = `idle ${idle.toFixed(0)} MB, under load at most ${most.toFixed(0)} MB, the last third ${growth.toFixed(2)} times the second`
+  return {
+    cells: [`${memory}; ${answered} requests in ${seconds} s, ${failed.length} failed`],
+    isFine: !failed.length && idle < MAX.idle && most < MAX.load && growth < MAX.growth,
+    notes: failed,
   }
 }
 

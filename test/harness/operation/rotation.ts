@@ -7,7 +7,7 @@ import { run } from '../../support/command.ts'
 import { JwksKeeper } from '../../support/jwks-keeper.ts'
 import { send } from '../../support/wire.ts'
 import { refresh } from '../clients.ts'
-import { type Deployment, deploy, THREE_ON_REDIS } from '../deployment.ts'
+import { type Deployment, THREE_ON_REDIS, withDeployment } from '../deployment.ts'
 import type { Row } from '../experiment.ts'
 import { answerOf, insist } from '../faults/traffic.ts'
 import { families } from '../users.ts'
@@ -32,9 +32,8 @@ const AFTERWARDS_SECONDS = 8
 /** The schedule removes the first key within this time. */
 const MAX_SECONDS = 900
 
-export async function rotateKeys(): Promise<Row> {
-  const deployment = await deploy(THREE_ON_REDIS, USHER)
-  try {
+export function rotateKeys(): Promise<Row> {
+  return withDeployment(THREE_ON_REDIS, USHER, async deployment => {
     const rotation = new Rotation(deployment)
     const tokens = await families(deployment, FAMILIES)
     const hint = tokens[0]?.id_token ?? ''
@@ -45,9 +44,7 @@ export async function rotateKeys(): Promise<Row> {
       rotation.killInEachPhase(),
     ])
     return rotation.row()
-  } finally {
-    await deployment.stop()
-  }
+  })
 }
 
 class Rotation {

@@ -2,11 +2,11 @@
 
 import {
   BEHIND_LINKS,
-  deploy,
   ON_REDIS,
   ON_SQLITE,
   type Shape,
   THREE_ON_REDIS,
+  withDeployment,
 } from '../deployment.ts'
 import type { Experiment, Options, Row } from '../experiment.ts'
 import { PAGE_RACES } from './page-races.ts'
@@ -66,15 +66,15 @@ const atLeastOne = (rounds: number) => Math.max(1, Math.round(rounds))
 /** A number of callers and of rounds. */
 type Turn = [n: number, rounds: number]
 
-async function playTurns(race: Race, shape: Shape, turns: Turn[]): Promise<Row[]> {
-  const deployment = await deploy(shape, settingsOf(race))
-  const rows: Row[] = []
-  for (const [n, rounds] of turns) {
-    const result = await playRounds(race, deployment, n, rounds)
-    rows.push(rowOf([race.artefact, shape.name, n, rounds], result))
-  }
-  await deployment.stop()
-  return rows
+function playTurns(race: Race, shape: Shape, turns: Turn[]): Promise<Row[]> {
+  return withDeployment(shape, settingsOf(race), async deployment => {
+    const rows: Row[] = []
+    for (const [n, rounds] of turns) {
+      const result = await playRounds(race, deployment, n, rounds)
+      rows.push(rowOf([race.artefact, shape.name, n, rounds], result))
+    }
+    return rows
+  })
 }
 
 function rowOf(start: Row['cells'], { winners, losers, faults, violations }: Result): Row {

@@ -5,11 +5,12 @@ import { setTimeout } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { quantile } from '../bench/statistics.ts'
 import { refresh, tokenOf } from '../clients.ts'
-import { deploy, type Node, type Shape } from '../deployment.ts'
+import type { Deployment, Node } from '../deployment.ts'
 import { families } from '../users.ts'
 import type { Order } from './flooder.ts'
 import { openSignInPage, PROXY } from './sign-in-page.ts'
 
+export const FLOOD_SETTINGS = { ...PROXY, security: { account_attempts: 5 } }
 const SIGN_INS_PER_SECOND = 200
 const CLIENTS = 4
 const REFRESHES_PER_SECOND = 10
@@ -35,21 +36,16 @@ interface Times {
 const AIMS: Order['aim'][] = ['one account', 'many names, one network', 'many names, many networks']
 
 /** `seconds`: of each kind of flood. */
-export async function measureFlood(shape: Shape, seconds: number): Promise<Flood[]> {
-  const deployment = await deploy(shape, { ...PROXY, security: { account_attempts: 5 } })
-  try {
-    const tokens = (await families(deployment, CLIENTS)).map(({ refresh }) => refresh)
-    const open = () => openSignInPage(deployment)
-    const pages = await Promise.all(Array.from({ length: PAGES }, open))
-    const node = deployment.node(0)
-    const order = { node, pages, rate: SIGN_INS_PER_SECOND, seconds: seconds / ROUNDS }
-    await refreshAll(node, tokens, 1)
-    const results: Flood[] = []
-    for (const aim of AIMS) results.push(await compare({ ...order, aim }, tokens))
-    return results
-  } finally {
-    await deployment.stop()
-  }
+export async function measureFlood(deployment: Deployment, seconds: number): Promise<Flood[]> {
+  const tokens = (await families(deployment, CLIENTS)).map(({ refresh }) => refresh)
+  const open = () => openSignInPage(deployment)
+  const pages = await Promise.all(Array.from({ length: PAGES }, open))
+  const node = deployment.node(0)
+  const order = { node, pages, rate: SIGN_INS_PER_SECOND, seconds: seconds / ROUNDS }
+  await refreshAll(node, tokens, 1)
+  const results: Flood[] = []
+  for (const aim of AIMS) results.push(await compare({ ...order, aim }, tokens))
+  return results
 }
 
 async function compare(order: Order, tokens: string[]): Promise<Flood> {

@@ -2,7 +2,7 @@
 
 import { signedIn } from '../../support/people.ts'
 import { PASSWORD } from '../../support/usher.ts'
-import { type Deployment, deploy, type Shape } from '../deployment.ts'
+import type { Deployment } from '../deployment.ts'
 import {
   attempt,
   newAddress,
@@ -15,6 +15,7 @@ import {
 const GUESSES = 200
 /** Guesses without a wait. */
 const FREE_GUESSES = 5
+export const GUESSES_SETTINGS = { ...PROXY, security: { account_attempts: FREE_GUESSES } }
 /** The wait after the free guesses. It doubles with each further guess. */
 const FIRST_WAIT_SECONDS = 5
 
@@ -32,22 +33,16 @@ interface Guesses {
   succeeded: number
 }
 
-export async function measureGuesses(shape: Shape): Promise<Guesses> {
-  const security = { account_attempts: FREE_GUESSES }
-  const deployment = await deploy(shape, { ...PROXY, security })
-  try {
-    const remembered = await signedIn(deployment)
-    const before = await deployment.auditEvents('sign_in_failed')
-    const guessing = guess(deployment)
-    const open = () => openSignInPage(deployment, remembered)
-    const signIns = await signInRepeatedly(deployment, open, guessing)
-    const { guesses, seconds } = await guessing
-    const checked = (await deployment.auditEvents('sign_in_failed')) - before
-    const allowed = FREE_GUESSES + Math.floor(Math.log2(seconds / FIRST_WAIT_SECONDS + 1))
-    return { guesses, checked, allowed, seconds, ...signIns }
-  } finally {
-    await deployment.stop()
-  }
+export async function measureGuesses(deployment: Deployment): Promise<Guesses> {
+  const remembered = await signedIn(deployment)
+  const before = await deployment.auditEvents('sign_in_failed')
+  const guessing = guess(deployment)
+  const open = () => openSignInPage(deployment, remembered)
+  const signIns = await signInRepeatedly(deployment, open, guessing)
+  const { guesses, seconds } = await guessing
+  const checked = (await deployment.auditEvents('sign_in_failed')) - before
+  const allowed = FREE_GUESSES + Math.floor(Math.log2(seconds / FIRST_WAIT_SECONDS + 1))
+  return { guesses, checked, allowed, seconds, ...signIns }
 }
 
 async function guess(deployment: Deployment) {

@@ -5,9 +5,9 @@ import pLimit from 'p-limit'
 import { PASSWORD } from '../../support/usher.ts'
 import { quantile } from '../bench/statistics.ts'
 import { userinfo } from '../clients.ts'
-import { type Deployment, deploy, type Shape } from '../deployment.ts'
+import type { Deployment } from '../deployment.ts'
 import { families } from '../users.ts'
-import { attempt, newAddress, openSignInPage, PROXY, watched } from './sign-in-page.ts'
+import { attempt, newAddress, openSignInPage, watched } from './sign-in-page.ts'
 
 /** Users sign in from several browsers, where there are more browsers. */
 const ACCOUNTS = 200
@@ -26,36 +26,31 @@ interface Morning {
 
 /** Signs in with so many browsers at once. `wanted`: of them should be served. */
 export async function measureMorning(
-  shape: Shape,
+  deployment: Deployment,
   browsers: number,
   wanted: number,
 ): Promise<Morning> {
-  const deployment = await deploy(shape, PROXY)
-  try {
-    const names = Array.from({ length: ACCOUNTS }, (_, i) => `user${i}`)
-    await deployment.addAccounts(names.map(username => ({ username })))
-    const [tokens] = await families(deployment, 1)
-    const open = () => openSignInPage(deployment)
-    const pages = await pLimit(PAGES_AT_ONCE).map(Array(browsers).fill(0), open)
-    const started = performance.now()
-    const signIns = pages.map(async (page, i) => {
-      const name = names[i % names.length] ?? ''
-      const { status } = await attempt(deployment.node(0), page, name, PASSWORD, newAddress())
-      return { status, seconds: (performance.now() - started) / 1000 }
-    })
-    const ended = Promise.all(signIns)
-    const times = await readUserInfo(deployment, tokens?.access ?? '', ended)
-    const answers = await ended
-    const served = answers.filter(({ status }) => status === 200)
-    const inOrder = served.map(({ seconds }) => seconds).toSorted((one, other) => one - other)
-    return {
-      served: served.length,
-      seconds: inOrder[wanted - 1] ?? Number.POSITIVE_INFINITY,
-      refused: answers.filter(({ status }) => status === 503).length,
-      p99: quantile(times, 0.99),
-    }
-  } finally {
-    await deployment.stop()
+  const names = Array.from({ length: ACCOUNTS }, (_, i) => `user${i}`)
+  await deployment.addAccounts(names.map(username => ({ username })))
+  const [tokens] = await families(deployment, 1)
+  const open = () => openSignInPage(deployment)
+  const pages = await pLimit(PAGES_AT_ONCE).map(Array(browsers).fill(0), open)
+  const started = performance.now()
+  const signIns = pages.map(async (page, i) => {
+    const name = names[i % names.length] ?? ''
+    const { status } = await attempt(deployment.node(0), page, name, PASSWORD, newAddress())
+    return { status, seconds: (performance.now() - started) / 1000 }
+  })
+  const ended = Promise.all(signIns)
+  const times = await readUserInfo(deployment, tokens?.access ?? '', ended)
+  const answers = await ended
+  const served = answers.filter(({ status }) => status === 200)
+  const inOrder = served.map(({ seconds }) => seconds).toSorted((one, other) => one - other)
+  return {
+    served: served.length,
+    seconds: inOrder[wanted - 1] ?? Number.POSITIVE_INFINITY,
+    refused: answers.filter(({ status }) => status === 503).length,
+    p99: quantile(times, 0.99),
   }
 }
 

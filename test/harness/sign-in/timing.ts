@@ -3,12 +3,16 @@
 import { setTimeout } from 'node:timers/promises'
 import { PASSWORD } from '../../support/usher.ts'
 import { median } from '../bench/statistics.ts'
-import { type Deployment, deploy, type Shape } from '../deployment.ts'
+import type { Deployment } from '../deployment.ts'
 import { attempt, openSignInPage, PROXY, type SignInPage, WRONG } from './sign-in-page.ts'
 
 /** Accounts of each kind: enough that none reaches the limit. */
 const ACCOUNTS = 8
 const LIMIT = 100
+export const TIMING_SETTINGS = {
+  ...PROXY,
+  security: { account_attempts: LIMIT, network_attempts: 100_000 },
+}
 /** Turns that are not measured. */
 const WARM_UP = 5
 
@@ -32,30 +36,24 @@ interface Timing {
 const INTERVAL_MS = 60
 
 /** Measures `n` failed sign-ins of each kind, in random order. */
-export async function measureTiming(shape: Shape, n: number): Promise<Timing[]> {
-  const security = { account_attempts: LIMIT, network_attempts: 100_000 }
-  const deployment = await deploy(shape, { ...PROXY, security })
-  try {
-    const page = await prepare(deployment)
-    const times = Object.values(KINDS).map((): number[] => [])
-    async function measure(i: number, kind: Kind, turn: number) {
-      const started = performance.now()
-      const { status } = await attempt(deployment.node(0), page, ...kind(turn))
-      if (status !== 400) throw new Error(`${Object.keys(KINDS)[i]}: ${status}`)
-      if (turn >= WARM_UP) times[i]?.push(performance.now() - started)
-    }
-    const running: Promise<void>[] = []
-    for (let turn = 0; turn < WARM_UP + n; turn++) {
-      for (const [i, kind] of shuffled(Object.values(KINDS).entries())) {
-        running.push(measure(i, kind, turn))
-        await setTimeout(INTERVAL_MS)
-      }
-    }
-    await Promise.all(running)
-    return compare(times)
-  } finally {
-    await deployment.stop()
+export async function measureTiming(deployment: Deployment, n: number): Promise<Timing[]> {
+  const page = await prepare(deployment)
+  const times = Object.values(KINDS).map((): number[] => [])
+  async function measure(i: number, kind: Kind, turn: number) {
+    const started = performance.now()
+    const { status } = await attempt(deployment.node(0), page, ...kind(turn))
+    if (status !== 400) throw new Error(`${Object.keys(KINDS)[i]}: ${status}`)
+    if (turn >= WARM_UP) times[i]?.push(performance.now() - started)
   }
+  const running: Promise<void>[] = []
+  for (let turn = 0; turn < WARM_UP + n; turn++) {
+    for (const [i, kind] of shuffled(Object.values(KINDS).entries())) {
+      running.push(measure(i, kind, turn))
+      await setTimeout(INTERVAL_MS)
+    }
+  }
+  await Promise.all(running)
+  return compare(times)
 }
 
 /** A random order: the kind before a sign-in has an effect on its duration. */
