@@ -146,7 +146,7 @@ class LongestFirst extends BaseSequencer {
 }
 
 const alias = { '@node-rs/argon2': join(import.meta.dirname, 'support/argon2.ts') }
-const FAST = { globalSetup: 'test/support/announce.ts', alias }
+const FAST = { globalSetup: 'test/support/some-of.ts', alias }
 
 const project = (name: string, include: string[], more: object = {}, exclude: string[] = []) => ({
   extends: true as const,

@@ -67,9 +67,10 @@ export async function deploy(shape: Shape, usher: object = {}) {
   const settings = { limits: UNLIMITED, security: MANY_ATTEMPTS, ...usher }
   writeConfig(config, { clients: CLIENTS, usher: settings })
   const stores = await openStores(store, folder, processes)
-  const ports = await freePorts(processes)
-  const metricsPorts = await freePorts(processes)
-  const [front = 0] = isBalanced ? await freePorts(1) : ports
+  const all = await freePorts(2 * processes + 1)
+  const ports = all.slice(0, processes)
+  const metricsPorts = all.slice(processes, 2 * processes)
+  const front = isBalanced ? all.at(-1) : ports[0]
   const issuer = shape.issuer ?? `http://127.0.0.1:${front}`
   const nodes = ports.map((port): Node => ({ issuer, address: `http://127.0.0.1:${port}` }))
 
@@ -133,7 +134,7 @@ export async function deploy(shape: Shape, usher: object = {}) {
 
   await addAccounts([ADA, GRACE])
   await Promise.all(ports.map((_, i) => start(i)))
-  const balancer = isBalanced && (await startBalancer(front, ports))
+  const balancer = isBalanced && (await startBalancer(front ?? 0, ports))
 
   return {
     name,

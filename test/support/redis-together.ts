@@ -2,7 +2,7 @@
 
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
+import { createServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
@@ -145,21 +145,16 @@ export async function untilInfo(url: string, section: string, expected: RegExp) 
 
 /** Returns ports that were free. A server fails to start if another process takes its port first. */
 export async function freePorts(count: number): Promise<number[]> {
-  const holders = Array.from({ length: count }, () => createServer())
-  const ports: number[] = []
-  while (holders.length) {
-    const holder = holders.pop()
-    if (!holder) break
+  const holders = new Map<number, Server>()
+  while (holders.size < count) {
     // A cluster node also listens on this port + 10,000. Both are below the system's ephemeral ports.
     const port = 10_000 + Math.floor(Math.random() * 10_000)
-    const taken = await new Promise<boolean>(resolve => {
-      holder.once('error', () => resolve(true)).listen(port, '127.0.0.1', () => resolve(false))
+    const holder = createServer()
+    const isFree = await new Promise<boolean>(resolve => {
+      holder.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true))
     })
-    if (taken) holders.push(createServer())
-    else {
-      ports.push(port)
-      await new Promise(resolve => holder.close(resolve))
-    }
+    if (isFree) holders.set(port, holder)
   }
-  return ports
+  for (const holder of holders.values()) await new Promise(resolve => holder.close(resolve))
+  return [...holders.keys()]
 }

@@ -9,6 +9,12 @@ export const SEED = Number(process.env.FUZZ_SEED ?? Math.floor(Date.now() / DAY_
 /** Whether lists are taken as a whole. */
 export const isWhole = process.env.ALL === '1'
 
+/** Prints which part is taken. Called by vitest before the first test of `npm test`. */
+export function setup(): void {
+  const lists = isWhole ? 'whole' : `the part of FUZZ_SEED=${SEED}`
+  process.stderr.write(`Long lists: ${lists} (test/support/some-of.ts)\n`)
+}
+
 /** Returns one of `parts` parts of the list. */
 export function someOf<T>(list: T[], parts = 10): T[] {
   const { first, step } = placesOf(parts)
