@@ -16,7 +16,6 @@ import {
   fixedOf,
   losses,
 } from './config/diff.ts'
-import { allKeys } from './config/key-list.ts'
 import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError, toRecord } from './config/report/finding.ts'
 import { isAboutAttribute } from './config/report/wording.ts'
@@ -60,9 +59,6 @@ export async function run(
   readiness: Readiness,
 ) {
   const built = await build(first, context, readiness)
-  // A report of a reload needs this list. It takes too long to make while
-  // requests wait.
-  allKeys()
   const running = new Running(built, context, readiness)
   running.begin()
   await forgetFolderState(context.records)

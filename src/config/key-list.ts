@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { parse } from 'yaml'
 import { z } from 'zod'
 import { isMap, mapOf } from '../store/values.ts'
+import { localePaths } from './schema/locale.ts'
 import { SCHEMAS } from './schema/usher.ts'
 
 type Node = z.core.JSONSchema.JSONSchema
@@ -20,18 +21,50 @@ export interface Key extends Node {
 }
 
 let made: Record<string, Node> | undefined
-/**
- * Creates the schemas when a report or an explanation needs them: most starts
- * do not.
- */
+/** Creates the JSON Schemas when an explanation needs them. */
 const nodes = () => (made ??= jsonSchemas())
 
-let all: Key[] | undefined
+/** Where a key can stand. */
+type KeyPlace = Pick<Key, 'file' | 'path'>
+
+let places: KeyPlace[] | undefined
 /**
- * Returns the keys of every file. A report asks for them at each unknown key.
+ * Returns where each key of every file can stand. A report asks for this at
+ * each unknown key. Without the JSON Schemas: a running service that reports
+ * findings would stop for them, and keep them in memory.
  */
-export const allKeys = () =>
-  (all ??= Object.keys(nodes()).flatMap(file => keysOf(file)))
+export const allPlaces = (): KeyPlace[] => (places ??= listPlaces())
+
+function listPlaces(): KeyPlace[] {
+  const files = Object.keys(SCHEMAS) as (keyof typeof SCHEMAS)[]
+  return files.flatMap(file => {
+    const paths = file === 'locale' ? localePaths() : pathsIn(SCHEMAS[file])
+    return paths.map(path => ({ file, path }))
+  })
+}
+
+/** Returns the paths of all keys below a schema. */
+function pathsIn(schema: z.core.$ZodType, above = ''): string[] {
+  return Object.entries(partsOf(schema)).flatMap(([name, part]) => {
+    const path = above + name
+    return isOpaque(name) ? [path] : [path, ...pathsIn(part, `${path}.`)]
+  })
+}
+
+/** Returns the keys of a map with their schemas; `NAME` is any name. */
+function partsOf(schema: z.core.$ZodType): Record<string, z.core.$ZodType> {
+  if (schema instanceof z.ZodObject) return schema.shape
+  if (schema instanceof z.ZodRecord) return { NAME: schema.valueType }
+  if (schema instanceof z.ZodPipe) return partsOf(schema.in)
+  const isWrapped =
+    schema instanceof z.ZodOptional ||
+    schema instanceof z.ZodDefault ||
+    schema instanceof z.ZodPrefault
+  return isWrapped ? partsOf(schema.unwrap()) : {}
+}
+
+/** Whether the keys below this one belong to another standard. */
+const isOpaque = (name: string) => name === 'jwks' || name === 'schema'
 
 /**
  * Returns the keys of a file. Those that operators name are the written ones,
@@ -50,15 +83,16 @@ export function keysOf(file: string, written?: object): Key[] {
         path: above + name,
         written,
       }
-      const isOpaque = name === 'jwks' || name === 'schema'
-      return isOpaque ? [key] : [key, ...walk(key, written, `${key.path}.`)]
+      return isOpaque(name)
+        ? [key]
+        : [key, ...walk(key, written, `${key.path}.`)]
     })
   }
   return walk(nodes()[file] ?? {}, written, '')
 }
 
 /** Returns the file of a key, relative to the folder. */
-export function fileOf({ file }: Pick<Key, 'file'>): string {
+export function fileOf({ file }: KeyPlace): string {
   return IN_FOLDERS.includes(file) ? `${file}s/NAME.yaml` : `${file}.yaml`
 }
 
@@ -68,9 +102,9 @@ const IN_FOLDERS = ['client', 'resource', 'detail', 'upstream']
 /** Returns the places where a key of this name is valid. */
 export function placesOf(name: string): string[] {
   const end = `.${name}`
-  const isNamed = ({ file, path }: Key) =>
+  const isNamed = ({ file, path }: KeyPlace) =>
     file !== 'locale' && (path === name || path.endsWith(end))
-  const keys = allKeys().filter(isNamed)
+  const keys = allPlaces().filter(isNamed)
   return keys.map(key => `${key.path} in ${fileOf(key)}`)
 }
 

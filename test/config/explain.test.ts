@@ -2,8 +2,9 @@
 
 import { expect, test } from 'vitest'
 import { clientMetadata, effectiveKeys } from '../../src/commands/explain.ts'
-import { allKeys } from '../../src/config/key-list.ts'
+import { allPlaces, keysOf } from '../../src/config/key-list.ts'
 import { readFolder } from '../../src/config/load.ts'
+import { SCHEMAS } from '../../src/config/schema/usher.ts'
 import { COMPLETE, type Files, PRODUCTION, withFolder } from '../support/config-folder.ts'
 
 const USHER = COMPLETE.usher.replace('code: 60 s', 'code: 30 s')
@@ -20,20 +21,26 @@ const explained = (env: Record<string, string> = {}) =>
     return { folder, keys, clients: reading.clients.map(clientMetadata) }
   })
 
-const describedKeys = allKeys().filter(
+const allKeys = Object.keys(SCHEMAS).flatMap(file => keysOf(file))
+const describedKeys = allKeys.filter(
   ({ path, file }) => !path.endsWith('NAME') && file !== 'locale',
 )
 test.each(describedKeys)('$file: $path has a description of its effect', key => {
   expect(key.description).toMatch(/^\S.{15,}/)
 })
 
+test('the places of all keys, which a running service lists without JSON Schemas, are those of the schemas', () => {
+  const placeOf = ({ file, path }: { file: string; path: string }) => `${file}: ${path}`
+  expect(allPlaces().map(placeOf)).toEqual(allKeys.map(placeOf))
+})
+
 test('a name in backticks in a description is a key of its file', () => {
-  const named = allKeys().flatMap(({ file, description = '' }) =>
+  const named = allKeys.flatMap(({ file, description = '' }) =>
     [...description.matchAll(/`([^`]+)`/g)].map(([, path]) => ({ file, path })),
   )
   expect(named.length).toBeGreaterThan(25)
   const strays = named.filter(
-    ({ file, path }) => !allKeys().some(key => key.file === file && key.path === path),
+    ({ file, path }) => !allKeys.some(key => key.file === file && key.path === path),
   )
   expect(strays).toEqual([])
 })

@@ -4,7 +4,7 @@
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { allKeys } from '../../src/config/key-list.ts'
+import { allPlaces } from '../../src/config/key-list.ts'
 import { clientSchema } from '../../src/config/schema/client.ts'
 import { USHER_METADATA } from '../../src/oidc/clients.ts'
 import { isMap } from '../../src/store/values.ts'
@@ -190,7 +190,7 @@ test('every option of the library is reached by a setting, or fixed for a reason
 })
 
 test('every setting that reaches an option is a key of the configuration', () => {
-  const keys = allKeys().map(({ file, path }) => `${file} ${path}`)
+  const keys = allPlaces().map(({ file, path }) => `${file} ${path}`)
   expect(Object.keys(REACHED).filter(key => !keys.includes(key))).toEqual([])
 })
 

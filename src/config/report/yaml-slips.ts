@@ -2,7 +2,7 @@
 // the line tells what was meant. Nothing of a line is quoted, except the name
 // of a key that exists: any other word may be a secret.
 
-import { allKeys } from '../key-list.ts'
+import { allPlaces } from '../key-list.ts'
 import messages from './messages.json' with { type: 'json' }
 
 /** An error of the parser. */
@@ -100,7 +100,7 @@ function slipIn(line: string): string | undefined {
 /** Whether a word is the name of a key of some file. */
 function isKey(word: string): boolean {
   const end = `.${word.replace(/#.*/, '')}`
-  return allKeys().some(({ path }) => `.${path}`.endsWith(end))
+  return allPlaces().some(({ path }) => `.${path}`.endsWith(end))
 }
 
 function lineAt(text: string, offset: number): string {

@@ -58,13 +58,36 @@ function schemaOf(tree: Tree): z.ZodObject {
   return z.strictObject(Object.fromEntries(parts))
 }
 
-const readOurs = (lang: string): Tree =>
-  parseYaml(readFileSync(join(FOLDER, `${lang}.yaml`), 'utf8'))
+const trees: Record<string, Tree> = {}
+
+/**
+ * Returns the texts of a language that Usher ships. A file is read once: it
+ * costs some 20 ms.
+ */
+function treeOf(lang: string): Tree {
+  trees[lang] ??= parseYaml(
+    readFileSync(join(FOLDER, `${lang}.yaml`), 'utf8'),
+  ) as Tree
+  return trees[lang]
+}
 
 let made: z.ZodObject | undefined
 
 /** Returns the schema of locales/XX.yaml, created at the first use. */
-export const localeSchema = () => (made ??= schemaOf(readOurs(ENGLISH)))
+export const localeSchema = () => (made ??= schemaOf(treeOf(ENGLISH)))
+
+/** Returns the paths of all keys of locales/XX.yaml, without its schema. */
+export const localePaths = () => pathsIn(treeOf(ENGLISH))
+
+function pathsIn(tree: Tree, above = ''): string[] {
+  if (isPlural(tree)) return PLURALS.map(name => above + name)
+  return Object.entries(tree).flatMap(([key, part]) => {
+    const path = above + key
+    return typeof part === 'string'
+      ? [path]
+      : [path, ...pathsIn(part, `${path}.`)]
+  })
+}
 
 /** Returns the texts of a tree by their paths, as `page.thing`. */
 export const flatten = (tree: unknown): Record<string, string> =>
@@ -77,11 +100,8 @@ export const shippedTags = readdirSync(FOLDER).map(file => parse(file).name)
 
 const shipped: Locales = {}
 
-/**
- * Returns the texts of a language, if Usher ships it. A file is read once: it
- * costs some 20 ms.
- */
+/** Returns the texts of a language by their paths, if Usher ships it. */
 export function shippedWords(lang: string): Record<string, string> {
-  shipped[lang] ??= shippedTags.includes(lang) ? flatten(readOurs(lang)) : {}
+  shipped[lang] ??= shippedTags.includes(lang) ? flatten(treeOf(lang)) : {}
   return shipped[lang]
 }
