@@ -8,7 +8,6 @@ import { lookup, Resolver } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
 import ipaddr from 'ipaddr.js'
-import { Agent, buildConnector, request } from 'undici'
 import type { Settings } from '../config/load.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
 import { readJson } from '../store/values.ts'
@@ -48,17 +47,7 @@ export function createPlainFetch(
   why = NOT_LISTED,
 ) {
   const findAddresses = createLookup(settings, why)
-  const dispatcher = new Agent({
-    maxResponseSize: BOUNDS.responses.max,
-    connect: (options, callback) => {
-      const port =
-        Number(options.port) || (options.protocol === 'https:' ? 443 : 80)
-      findAddresses(options.hostname, port).then(
-        addresses => connectTo(addresses)(options, callback),
-        error => callback(error, null),
-      )
-    },
-  })
+  let http: ReturnType<typeof openHttp> | undefined
   return async (
     input: string | URL | Request,
     { body, signal, ...options }: RequestInit = {},
@@ -69,12 +58,13 @@ export function createPlainFetch(
     }
     const method = options.method === 'POST' ? 'POST' : 'GET'
     const sent = {
-      dispatcher,
       method,
       headers,
       body: body ? String(body) : null,
       signal,
     }
+    http ??= openHttp(findAddresses)
+    const request = await http
     const answer = await request(String(input), sent)
     const { statusCode: status } = answer
     const isRead = reads(method, status)
@@ -213,14 +203,32 @@ async function resolve(host: string): Promise<string[]> {
 }
 
 /**
- * TLS sessions are not resumed: a ticket from one server could be sent to
- * another.
+ * Returns what sends a request to the addresses that are found. undici is
+ * loaded at the first request: it takes 5 MB, and 100 ms of a start.
  */
-const connectTo = (addresses: LookupAddress[]) =>
-  buildConnector({
-    allowH2: false,
-    autoSelectFamily: true,
-    lookup: (_host, _options, callback) => callback(null, addresses),
-    maxCachedSessions: 0,
-    timeout: REQUEST_TIMEOUT_MS,
+async function openHttp(findAddresses: ReturnType<typeof createLookup>) {
+  const { Agent, buildConnector, request } = await import('undici')
+  // TLS sessions are not resumed: a ticket from one server could be sent to
+  // another.
+  const connectTo = (addresses: LookupAddress[]) =>
+    buildConnector({
+      allowH2: false,
+      autoSelectFamily: true,
+      lookup: (_host, _options, callback) => callback(null, addresses),
+      maxCachedSessions: 0,
+      timeout: REQUEST_TIMEOUT_MS,
+    })
+  const dispatcher = new Agent({
+    maxResponseSize: BOUNDS.responses.max,
+    connect: (options, callback) => {
+      const port =
+        Number(options.port) || (options.protocol === 'https:' ? 443 : 80)
+      findAddresses(options.hostname, port).then(
+        addresses => connectTo(addresses)(options, callback),
+        error => callback(error, null),
+      )
+    },
   })
+  return (url: string, options: Parameters<typeof request>[1]) =>
+    request(url, { dispatcher, ...options })
+}

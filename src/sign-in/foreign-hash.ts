@@ -17,7 +17,6 @@ import {
 } from 'node:crypto'
 import { promisify } from 'node:util'
 import { verify as verifyArgon2 } from '@node-rs/argon2'
-import { verify as verifyBcrypt } from '@node-rs/bcrypt'
 
 type Fields = Record<string, string | undefined>
 
@@ -118,6 +117,12 @@ export async function verify(hash: string, password: string): Promise<boolean> {
         name,
       )
   return timingSafeEqual(derived, expected)
+}
+
+/** Loads the library, which takes 2 MB, only for such a hash. */
+async function verifyBcrypt(password: string, hash: string): Promise<boolean> {
+  const bcrypt = await import('@node-rs/bcrypt')
+  return bcrypt.verify(password, hash)
 }
 
 const deriveScrypt = promisify<string, Buffer, number, ScryptOptions, Buffer>(
