@@ -180,7 +180,6 @@ export const shownName = (text: string) =>
     ),
   )
 
-const graphemes = new Intl.Segmenter()
 /** The longest emoji, a family with skin colours, has fewer. */
 const MAX_GRAPHEME_UNITS = 64
 
@@ -191,6 +190,7 @@ const MAX_GRAPHEME_UNITS = 64
 export function beginningOf(text: string, maxLength: number): string {
   if (text.length <= maxLength) return text
   let end = 0
+  const graphemes = new Intl.Segmenter()
   for (const { index, segment } of graphemes.segment(
     text.slice(0, maxLength + MAX_GRAPHEME_UNITS),
   )) {

@@ -215,7 +215,7 @@ export function createViews(
    */
   function languageOfBrowser(ctx: Context): Words {
     const accepted = ctx.acceptsLanguages(languages.tags) || ''
-    const found = languages.find(accepted) ?? languages.english
+    const found = languages.find(accepted) ?? languages.english()
     return languages.inRegionOf(found, ctx.acceptsLanguages())
   }
 

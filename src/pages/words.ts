@@ -122,7 +122,23 @@ export function createLanguages(own: Locales = {}) {
       const regional = tags.find(tag => localeOf(lang, tag) !== lang)
       return speak(lang, regional)
     },
-    english: speak(ENGLISH),
+    english: () => speak(ENGLISH),
+  }
+}
+
+/** Returns the formats of a locale. The first one of a process takes 5 MB. */
+function createFormats(locale: string) {
+  return {
+    dates: new Intl.DateTimeFormat(locale, {
+      dateStyle: 'long',
+      timeZone: 'UTC',
+    }),
+    minutes: new Intl.DateTimeFormat(locale, MINUTE_FORMAT),
+    clocks: new Intl.DateTimeFormat(locale, CLOCK_FORMAT),
+    recent: new Intl.RelativeTimeFormat(locale, { numeric: 'auto' }),
+    numbers: new Intl.NumberFormat(locale, { maximumFractionDigits: 20 }),
+    lists: new Intl.ListFormat(locale),
+    rules: new Intl.PluralRules(locale),
   }
 }
 
@@ -132,16 +148,8 @@ function createWords(
   words: Record<string, string>,
   locale: string,
 ) {
-  const dates = new Intl.DateTimeFormat(locale, {
-    dateStyle: 'long',
-    timeZone: 'UTC',
-  })
-  const minutes = new Intl.DateTimeFormat(locale, MINUTE_FORMAT)
-  const clocks = new Intl.DateTimeFormat(locale, CLOCK_FORMAT)
-  const recent = new Intl.RelativeTimeFormat(locale, { numeric: 'auto' })
-  const numbers = new Intl.NumberFormat(locale, { maximumFractionDigits: 20 })
-  const lists = new Intl.ListFormat(locale)
-  const rules = new Intl.PluralRules(locale)
+  let made: ReturnType<typeof createFormats> | undefined
+  const formats = () => (made ??= createFormats(locale))
   const { direction: dir = 'ltr' } = new Intl.Locale(lang).getTextInfo()
   // Isolates a value of the other direction, so that it does not reorder the
   // sentence.
@@ -157,12 +165,13 @@ function createWords(
   }
   const date = (seconds: number) => {
     const time = new Date(seconds * 1000)
-    return { iso: time.toISOString(), words: dates.format(time) }
+    return { iso: time.toISOString(), words: formats().dates.format(time) }
   }
   function ago(seconds: number) {
     const minutes = Math.max(0, Math.floor((Date.now() / 1000 - seconds) / 60))
     if (minutes >= DAY_MINUTES) return date(seconds)
     const hours = Math.floor(minutes / 60)
+    const { recent } = formats()
     const words = hours
       ? recent.format(-hours, 'hour')
       : recent.format(-minutes, 'minute')
@@ -187,6 +196,7 @@ function createWords(
      * language, with `{count}`.
      */
     plural(key: string, number: number) {
+      const { numbers, rules } = formats()
       const count = numbers.format(number)
       return (
         t(`${key}.${rules.select(number)}`, { count }) ||
@@ -198,7 +208,8 @@ function createWords(
     date,
 
     /** A time in epoch seconds as text, with its minute and time zone (UTC). */
-    minute: (seconds: number) => minutes.format(new Date(seconds * 1000)),
+    minute: (seconds: number) =>
+      formats().minutes.format(new Date(seconds * 1000)),
 
     /**
      * Like `date`. For the last 24 hours, the text says how long ago: the
@@ -213,14 +224,17 @@ function createWords(
     time(seconds: number) {
       const { iso } = date(seconds)
       const isRecent = Date.now() / 1000 - seconds < DAY_MINUTES * 60
-      const clock = clocks.format(new Date(seconds * 1000))
+      const clock = formats().clocks.format(new Date(seconds * 1000))
       return { iso, words: isRecent ? ago(seconds).words : clock }
     },
 
     /** Like `date`. The text says in how many minutes the time is. */
     ahead(seconds: number) {
       const minutes = Math.max(0, Math.ceil((seconds - Date.now() / 1000) / 60))
-      return { ...date(seconds), words: recent.format(minutes, 'minute') }
+      return {
+        ...date(seconds),
+        words: formats().recent.format(minutes, 'minute'),
+      }
     },
 
     /** Returns the text in this language, from texts by language tag. */
@@ -233,9 +247,9 @@ function createWords(
     textOf: (text: string | Record<string, string> = '') =>
       typeof text === 'string' ? text : pick(text) || text.en || '',
 
-    number: (value: number) => numbers.format(value),
+    number: (value: number) => formats().numbers.format(value),
 
     /** Joins items: one, two and three. */
-    list: (items: string[]) => lists.format(items),
+    list: (items: string[]) => formats().lists.format(items),
   }
 }

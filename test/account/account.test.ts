@@ -99,7 +99,7 @@ test('/account has the two latest entries of the activity', async () => {
 test('/account says when the password was changed, and that it alone protects the account', async () => {
   const { page } = await signedIn(usher)
   const { password_changed = 0 } = (await usher.directory.find(ada)) ?? {}
-  const date = createLanguages().english.date(password_changed).words
+  const date = createLanguages().english().date(password_changed).words
   expect(textOf(page.text)).toContain(words('security.changed', { date }))
   expect(textOf(page.text)).toContain(words('security.password_only'))
   // No feature is on that an account could add.

@@ -133,7 +133,7 @@ test('the HTML of a mail has one button, the link below it, its end, and both sc
   const account = await accountOf('ada')
   const { until = 0 } = (await createLinks(usher.records, usher.directory).openOf(account)) ?? {}
   expect(Math.abs(until - Date.now() / 1000 - 3 * 24 * 3600)).toBeLessThan(600)
-  const date = createLanguages().english.minute(until)
+  const date = createLanguages().english().minute(until)
   expect(mail.content).toContain(words('mail.end', { date }))
   await closeLink('ada')
 })

@@ -72,7 +72,7 @@ test('a valid template is used on its page within the default layout, and escape
     byEmail: false,
     methods: [],
   }
-  const html = views.render(views.english, 'sign-in', data)
+  const html = views.render(views.english(), 'sign-in', data)
   expect(html).toContain('<h1>Hello</h1>')
   expect(html).toContain('<p>For &lt;script&gt;</p>')
   expect(STATES.some(({ template }) => template === 'sign-in')).toBe(true)

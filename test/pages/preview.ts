@@ -12,7 +12,7 @@ export function preview(views: Views, tags: string[]): Files {
   // Without this script, no page submits itself.
   for (const path of files.keys()) if (path.startsWith('assets/submit-')) files.set(path, '')
   for (const tag of tags) {
-    const words = views.find(tag) ?? views.english
+    const words = views.find(tag) ?? views.english()
     for (const state of STATES) {
       const html = state.render(views, words).replaceAll('"/assets/', '"../assets/')
       files.set(pathOf(tag, state), html)

@@ -47,9 +47,9 @@ test('every template has a sample, and the names of samples are unique', () => {
 test('every text is on some sample', async () => {
   const views = await viewsOf(BRANDED)
   const used = new Set<string>()
-  const { t, plural } = views.english
+  const { t, plural } = views.english()
   const words = {
-    ...views.english,
+    ...views.english(),
     t: (...call: Parameters<typeof t>) => {
       used.add(call[0])
       return t(...call)

@@ -152,7 +152,7 @@ test('every text of the file is used on a page', () => {
 })
 
 test('every placeholder of a text gets a value where it is used', () => {
-  const { t } = createLanguages().english
+  const { t } = createLanguages().english()
   const isPlural = (argument: string) => plurals.some(key => argument.startsWith(`'${key}'`))
   const all = calls.filter(
     ({ argument }) => /'[a-z_]+\.[a-z_]+'/.test(argument) && !isPlural(argument),
@@ -174,14 +174,14 @@ function placesIn(key: string): string[] {
 }
 
 test('plural forms and numbers follow the language', () => {
-  const { plural } = createLanguages().english
+  const { plural } = createLanguages().english()
   expect(plural('applications.in_use', 1)).toBe('in 1 browser')
   expect(plural('applications.in_use', 1200)).toBe('in 1,200 browsers')
   expect(plurals.length).toBeGreaterThan(1)
 })
 
 test('a key without a text returns nothing, and a value is never parsed as a text', () => {
-  const { t } = createLanguages().english
+  const { t } = createLanguages().english()
   expect(t('scope.nowhere')).toBe('')
   expect(t('constructor')).toBe('')
   expect(t('page.signed_in_as', { name: '{name} $& {constructor}' })).toBe(

@@ -254,7 +254,7 @@ export function onlineTokens(usher: Usher, params: Parameters<typeof tokens>[1] 
   return tokens(usher, { scope: 'openid profile email', ...params })
 }
 
-const { t } = createLanguages().english
+const { t } = createLanguages().english()
 
 /** The English page text of a key. Tests name the key, because texts change. */
 export function words(key: string, values?: Record<string, string>): string {

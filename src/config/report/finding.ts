@@ -80,13 +80,12 @@ export function placeOf({
   return line === undefined ? file : `${file}:${line}:${column}`
 }
 
-const { compare } = new Intl.Collator('en', { numeric: true })
-
 /**
  * Returns the findings sorted by their places, each once: several clients can
  * have one about `defaults`, which then names them.
  */
 export function inOrder(findings: Finding[]): Finding[] {
+  const { compare } = new Intl.Collator('en', { numeric: true })
   const heirs = new Map<string, (string | undefined)[]>()
   for (const { inheritedBy, ...finding } of findings) {
     const json = JSON.stringify(finding)

@@ -81,10 +81,13 @@ export const scopeName = nameLike(
   'a scope has no spaces, quotes or backslashes (RFC 6749 §3.3)',
 )
 
-const NAMES = new Intl.DisplayNames('en', {
-  type: 'language',
-  fallback: 'none',
-})
+let names: Intl.DisplayNames | undefined
+/** Created at the first use: most folders name no language. */
+const languageNames = () =>
+  (names ??= new Intl.DisplayNames('en', {
+    type: 'language',
+    fallback: 'none',
+  }))
 
 /**
  * Returns what is wrong with a language tag (BCP 47); undefined if it is valid.
@@ -92,7 +95,7 @@ const NAMES = new Intl.DisplayNames('en', {
 export function tagProblem(tag: string): string | undefined {
   try {
     const [canonical = ''] = Intl.getCanonicalLocales(tag)
-    if (NAMES.of(canonical))
+    if (languageNames().of(canonical))
       return canonical === tag ? undefined : `is written ${canonical}`
   } catch {
     // The tag has no valid syntax.

@@ -55,7 +55,7 @@ export function messageOf(
 ): Message {
   const { account } = letter
   const [ownLang = ''] = account ? valuesOf(account.attributes, 'locale') : []
-  const words = views.find(lang ?? ownLang) ?? views.english
+  const words = views.find(lang ?? ownLang) ?? views.english()
   const brand = branding.name
   const content = contentOf(letter, words, brand, issuer + letter.path)
   const colours = coloursOf(branding)
