@@ -11,14 +11,16 @@
 import cluster from 'node:cluster'
 import { once } from 'node:events'
 import { setTimeout } from 'node:timers/promises'
-import { fixedOf, losses } from './config/diff.ts'
-import { readSettings, type Settings } from './config/load.ts'
+import type { Held } from './config/diff.ts'
+import { configFolder } from './config/environment.ts'
 import { ConfigError } from './config/report/finding.ts'
-import { createLog } from './operation/log.ts'
-import { createClusterMetrics, serveMetrics } from './operation/metrics.ts'
-import { SIGNALS, serve } from './server.ts'
+import { hasWorkers } from './config/workers.ts'
+import { createLog, faultOf } from './operation/logger.ts'
+import type { ClusterMetrics } from './operation/prometheus.ts'
 import { reasonOf } from './store/reasons.ts'
 
+/** The signals that end the service. */
+const SIGNALS = ['SIGTERM', 'SIGINT'] as const
 /**
  * The wait before a worker is replaced. Doubles while the replacements end
  * early, too.
@@ -33,27 +35,23 @@ async function main() {
   // A reload that comes too early must not end the process. The folder is read
   // below.
   process.on('SIGHUP', () => {})
-  // A worker that starts later takes the settings that the others keep until a
-  // restart.
-  const [held] = cluster.isPrimary ? [] : await once(process, 'message')
-  const settings = await readSettings()
-  if (cluster.isPrimary)
-    return settings.workers > 1 ? supervise(settings) : serve(settings)
-  const lost = losses(held, settings)
-  if (lost.length) throw new ConfigError(lost)
-  await serve({ ...settings, ...held })
+  if (cluster.isPrimary && hasWorkers(configFolder())) return supervise()
+  // Loaded here: the primary process of several needs nothing of the service.
+  const { start } = await import('./server.ts')
+  await start()
 }
 
 /**
  * Serves in several processes. Resolves when the first of them serves and the
  * others were started.
  */
-async function supervise(settings: Settings) {
+async function supervise() {
   const log = createLog(0)
-  const metrics = createClusterMetrics()
-  // All workers share these. Each worker reads the secrets itself.
-  const { secrets: _, ...fixed } = fixedOf(settings)
-  const held = { ...fixed, sources: settings.sources }
+  process.on('unhandledRejection', error =>
+    log.error({ fault: faultOf(error) }, 'promise rejected'),
+  )
+  let held: Held | undefined
+  let metrics: ClusterMetrics | undefined
   let state: 'starting' | 'serving' | 'ending' = 'starting'
 
   /** Starts a worker, and another one when it ends. Never rejects. */
@@ -70,7 +68,7 @@ async function supervise(settings: Settings) {
       if (state === 'starting') exitAtStart(ended.reason)
       if (state === 'ending') return
       if (performance.now() - started > STABLE_MS) wait = RESTART_MS.min
-      metrics.workerLost()
+      metrics?.workerLost()
       log.error({ event: 'worker_lost', ...ended, wait }, 'a worker ended')
       await setTimeout(wait)
       if (state !== 'serving') return
@@ -89,12 +87,22 @@ async function supervise(settings: Settings) {
   for (const signal of SIGNALS) process.on(signal, end)
   process.on('SIGHUP', signalWorkers)
   // The first worker starts alone, so that an error at the start is reported
-  // once.
+  // once. It reads the settings, which it sends to this process.
+  const message = once(cluster, 'message')
+  const listening = once(cluster, 'listening')
   keepWorker()
-  await once(cluster, 'listening')
+  const [, settings] = await message
+  held = settings as Held
+  await listening
   state = 'serving'
-  for (let i = 1; i < settings.workers; i++) keepWorker()
-  await serveMetrics(settings, metrics.text)
+  if (held.metrics) {
+    const { createClusterMetrics } = await import('./operation/prometheus.ts')
+    metrics = createClusterMetrics()
+  }
+  for (let i = 1; i < held.workers; i++) keepWorker()
+  if (!metrics) return
+  const { serveMetrics } = await import('./operation/metrics.ts')
+  await serveMetrics(held, metrics.text)
 }
 
 /**
@@ -109,14 +117,15 @@ function exitAtStart(reason: string): never {
 }
 
 /**
- * Runs a worker with these settings. Resolves when it has ended. Rejects if it
- * was not created.
+ * Runs a worker. `held`: the settings that all workers keep until a restart;
+ * undefined for the first one, which reads them. Resolves when it has ended.
+ * Rejects if it was not created.
  */
-async function runWorker(held: object) {
+async function runWorker(held?: Held) {
   // An error, such as EAGAIN or EPIPE, must not end the primary process.
   const worker = cluster.fork().on('error', () => {})
   // Without a process, the error follows.
-  if (worker.process.pid) worker.send(held)
+  if (worker.process.pid) worker.send({ held })
   const [code, signal] = await once(worker, 'exit')
   return { worker: worker.id, reason: String(signal ?? `exit ${code}`) }
 }

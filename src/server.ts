@@ -8,19 +8,18 @@ import type { RequestListener, Server } from 'node:http'
 import { Server as NetServer } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import type { Settings } from './config/load.ts'
+import { type Held, heldOf, losses } from './config/diff.ts'
+import { readSettings, type Settings } from './config/load.ts'
+import { ConfigError } from './config/report/finding.ts'
 import { portOf } from './config/rules/usher.ts'
 import { currentRequest } from './oidc/adapter/request.ts'
 import { type AuditEvent, createAudit } from './operation/audit.ts'
 import type { Readiness } from './operation/health.ts'
 import { shareAmong } from './operation/limits.ts'
 import { createListener } from './operation/listener.ts'
-import { createLog, flushed } from './operation/log.ts'
-import {
-  createMetrics,
-  type Metrics,
-  serveMetrics,
-} from './operation/metrics.ts'
+import { logRejections } from './operation/log.ts'
+import { createLog, flushed } from './operation/logger.ts'
+import { type Metrics, NO_METRICS, serveMetrics } from './operation/metrics.ts'
 import { takeAuditEvents } from './operation/operator-events.ts'
 import { run, watchFolder } from './reload.ts'
 import { InvalidAccount } from './sign-in/account.ts'
@@ -30,7 +29,7 @@ import type { Records } from './store/records.ts'
 import type { Check } from './store/store.ts'
 
 /** The signals that end the service. */
-export const SIGNALS = ['SIGTERM', 'SIGINT'] as const
+const SIGNALS = ['SIGTERM', 'SIGINT'] as const
 /**
  * Time between the 503 of /readyz and the first refused connection. Ctrl-C does
  * not wait.
@@ -40,12 +39,42 @@ const DRAIN_MS = 10_000
 const CLOSE_IDLE_EVERY_MS = 100
 const CHECK_EVERY_MS = 5_000
 
-/** Serves in this process. Rejects with an error for the operator. */
-export async function serve(settings: Settings) {
+/**
+ * Reads the settings, and serves in this process. Rejects with an error for the
+ * operator.
+ */
+export async function start() {
+  const held = cluster.isWorker ? await heldByOthers() : undefined
+  const settings = await readSettings()
+  const lost = held ? losses(held, settings) : []
+  if (lost.length) throw new ConfigError(lost)
+  // The first worker: see `supervise` in main.ts.
+  if (cluster.isWorker && !held) process.send?.(heldOf(settings))
+  await serve({ ...settings, ...held })
+}
+
+/**
+ * Returns the settings that the other workers keep until a restart; undefined
+ * in the first one.
+ */
+async function heldByOthers(): Promise<Held | undefined> {
+  const [message] = await once(process, 'message')
+  return message.held
+}
+
+/** Loads the metrics, with their library, only where they can be read. */
+async function openMetrics({ metrics }: Settings): Promise<Metrics> {
+  if (!metrics) return NO_METRICS
+  const { createMetrics } = await import('./operation/prometheus.ts')
+  return createMetrics()
+}
+
+async function serve(settings: Settings) {
   const worker = cluster.worker?.id
   const log = createLog(worker)
+  logRejections(log)
   const audit = createAudit(log)
-  const metrics = createMetrics()
+  const metrics = await openMetrics(settings)
   shareAmong(settings.workers)
 
   const { store: location, secrets, redis } = settings

@@ -5,13 +5,9 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { basename, join } from 'node:path'
+import { configFolder } from '../config/environment.ts'
 import type { ValidFile } from '../config/files.ts'
-import {
-  configFolder,
-  type Reading,
-  readSettings,
-  type Settings,
-} from '../config/load.ts'
+import { type Reading, readSettings, type Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { appendToList, openYaml } from '../config/report/yaml.ts'
 import {

@@ -4,8 +4,9 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import { createApp } from '../app.ts'
+import { configFolder } from '../config/environment.ts'
 import { jsonSchemas } from '../config/key-list.ts'
-import { configFolder, readFolder, type Settings } from '../config/load.ts'
+import { readFolder, type Settings } from '../config/load.ts'
 import {
   ConfigError,
   type Finding,
@@ -16,7 +17,7 @@ import { isAboutAttribute } from '../config/report/wording.ts'
 import { hasPasskeys } from '../config/schema/upstream.ts'
 import { requireHost } from '../features/factors/rules.ts'
 import type { Readiness } from '../operation/health.ts'
-import { createMetrics } from '../operation/metrics.ts'
+import { NO_METRICS } from '../operation/metrics.ts'
 import { openSigningKeys } from '../operation/signing-keys.ts'
 import { openInstallation } from '../store/open.ts'
 import { countPages, countStopped } from './account-rows.ts'
@@ -165,7 +166,7 @@ export async function checkSettings(settings: Settings): Promise<void> {
     keys,
     log,
     audit: log,
-    metrics: createMetrics(),
+    metrics: NO_METRICS,
   }
   const readiness: Readiness = {
     state: 'ready',

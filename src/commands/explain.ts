@@ -2,7 +2,7 @@
 // client can do, or why a request failed.
 
 import { FIXED } from '../config/diff.ts'
-import { VARIABLES } from '../config/environment.ts'
+import { VARIABLES, variable } from '../config/environment.ts'
 import type { FileResult } from '../config/files.ts'
 import {
   containsSecret,
@@ -11,12 +11,7 @@ import {
   type Key,
   keysOf,
 } from '../config/key-list.ts'
-import {
-  type Reading,
-  readFolder,
-  type Settings,
-  variable,
-} from '../config/load.ts'
+import { type Reading, readFolder, type Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import type { ClientFile } from '../config/schema/client.ts'
 import { type DetailFile, describedIn } from '../config/schema/details.ts'

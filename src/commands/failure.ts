@@ -8,7 +8,8 @@
 
 import { basename, join } from 'node:path'
 import { closest } from 'fastest-levenshtein'
-import { configFolder, type Settings } from '../config/load.ts'
+import { configFolder } from '../config/environment.ts'
+import type { Settings } from '../config/load.ts'
 import { didYouMean, fill } from '../config/report/wording.ts'
 import { type ClientFile, withoutSecret } from '../config/schema/client.ts'
 import { CLOCK_TOLERANCE_SECONDS } from '../oidc/client-jwts.ts'

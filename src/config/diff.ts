@@ -25,6 +25,17 @@ export const FIXED = [
 export const fixedOf = (settings: Settings): Partial<Settings> =>
   Object.fromEntries(FIXED.map(key => [key, settings[key]]))
 
+/** What all workers keep until a restart. */
+export type Held = Partial<Settings> &
+  Pick<Settings, 'issuer' | 'workers' | 'sources'>
+
+/** Returns what all workers keep. Each of them reads the secrets itself. */
+export function heldOf(settings: Settings): Held {
+  const { secrets: _, ...fixed } = fixedOf(settings)
+  const { issuer, workers, sources } = settings
+  return { ...fixed, issuer, workers, sources }
+}
+
 /** Returns the keys of `FIXED` that differ. */
 export function fixedDifferences(before: Settings, after: Settings): string[] {
   return FIXED.filter(

@@ -1,8 +1,18 @@
-// Environment variables. They replace keys of the files.
+// Environment variables. They replace keys of the files. No other file reads
+// `process.env`.
 
 import { readText } from './disk.ts'
 import { type Finding, wrongVariable } from './report/finding.ts'
 import { meant, noEffect } from './report/wording.ts'
+
+/** The variables of this process. */
+export const ENVIRONMENT = process.env
+
+/** Returns an environment variable; undefined if it is empty. */
+export const variable = (name: string) => ENVIRONMENT[name] || undefined
+
+/** Returns the path of the config folder. */
+export const configFolder = (env = ENVIRONMENT) => env.USHER_CONFIG || 'config'
 
 const MIN_SECRET_BYTES = 32
 /** The requirement on secrets, with the command that fulfils it. */

@@ -1,5 +1,5 @@
 // Reads the config folder and the environment. Returns settings, or one report
-// of all findings. No other file reads `process.env`.
+// of all findings.
 //
 // The folder config/: files and variables become settings, or one report.
 // Not here: what a setting does.
@@ -15,7 +15,7 @@ import { basename, join, parse, relative, sep } from 'node:path'
 import { LOOPBACK_HOSTS } from '../oidc/vocabulary.ts'
 import { pause } from '../store/turns.ts'
 import { entriesOf } from './disk.ts'
-import { readEnvironment } from './environment.ts'
+import { configFolder, ENVIRONMENT, readEnvironment } from './environment.ts'
 import {
   type FileResult,
   isValid,
@@ -61,13 +61,6 @@ export type Reading = Awaited<ReturnType<typeof readFolder>>
  */
 export type Settings = NonNullable<Reading['settings']>
 
-/** Returns the path of the config folder. */
-export const configFolder = (env: NodeJS.ProcessEnv = process.env) =>
-  env.USHER_CONFIG || 'config'
-
-/** Returns an environment variable; undefined if it is empty. */
-export const variable = (name: string) => process.env[name] || undefined
-
 type StoreSettings = Pick<
   Settings,
   'store' | 'secrets' | 'redis' | 'accounts' | 'mail'
@@ -80,7 +73,7 @@ type StoreSettings = Pick<
  */
 export function readStoreSettings(): StoreSettings {
   const { usher, secrets, accounts, findings } = readUsher(
-    process.env,
+    ENVIRONMENT,
     configFolder(),
   )
   const problems = findings.filter(isProblem)
@@ -94,7 +87,7 @@ export function readStoreSettings(): StoreSettings {
  * secret is not known.
  */
 export function readStoreKeys() {
-  const { usher, secrets, findings } = readUsher(process.env, configFolder())
+  const { usher, secrets, findings } = readUsher(ENVIRONMENT, configFolder())
   const { store, redis } = usher.written
   const { data } = storeKeys.safeParse({ store, redis })
   // A file that is no YAML has no keys: only the environment names the store.
@@ -118,7 +111,7 @@ export async function readSettings(env?: NodeJS.ProcessEnv): Promise<Settings> {
  * meanwhile. Throws a `ConfigError` only if there is no folder.
  */
 export async function readFolder(
-  env: NodeJS.ProcessEnv = process.env,
+  env: NodeJS.ProcessEnv = ENVIRONMENT,
   folder = configFolder(env),
 ) {
   const start = readUsher(env, folder)

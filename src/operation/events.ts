@@ -13,7 +13,7 @@ import type { Queue } from '../store/delivery-queue.ts'
 import { note } from './audit.ts'
 import type { ClientUses } from './client-uses.ts'
 import type { Environment } from './environment.ts'
-import { faultOf } from './log.ts'
+import { faultOf } from './logger.ts'
 
 /** Names of the library's error events, without `.error`. */
 const ERROR_EVENTS = [

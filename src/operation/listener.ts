@@ -7,7 +7,7 @@ import type { Logger } from 'pino'
 import type { Settings } from '../config/load.ts'
 import { validityProblem } from '../config/rules/certificates.ts'
 import { BOUNDS } from '../oidc/bounds.ts'
-import { faultOf } from './log.ts'
+import { faultOf } from './logger.ts'
 
 type Listen = Pick<Settings['listen'], 'keep_alive' | 'tls'> & {
   requestCert?: boolean

@@ -1,4 +1,4 @@
-// The log: JSON lines on standard output. Each request has one line, and one
+// The log of requests (logger.ts writes it). Each request has one line, and one
 // for each audit event, with an id that its response carries. The line has the
 // route, never a path, query or body, because these can contain secrets. The
 // number of lines for failed requests is limited, so that a flood fills no
@@ -6,7 +6,7 @@
 
 import { randomUUID } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
-import { type Logger, pino } from 'pino'
+import type { Logger } from 'pino'
 import { BOUNDS } from '../oidc/bounds.ts'
 import type { NotedEvent } from '../oidc/log.ts'
 import { isMap } from '../store/values.ts'
@@ -14,6 +14,7 @@ import { type AuditEventName, isFailure } from './audit.ts'
 import { networkOf } from './client-info.ts'
 import type { Environment } from './environment.ts'
 import { createQuota, createQuotas } from './limits.ts'
+import { faultOf } from './logger.ts'
 
 declare module 'koa' {
   interface DefaultState {
@@ -24,43 +25,15 @@ declare module 'koa' {
 }
 
 /**
- * POSIX does not interleave writes of at most 4 KB into a pipe that several
- * processes share.
+ * Logs unhandled rejections. They are faults of Usher, but must not end the
+ * other requests.
  */
-const DESTINATION = {
-  sync: false,
-  minLength: 3072,
-  maxWrite: 4096,
-  periodicFlush: 500,
-}
-
-/**
- * The log of this process. `worker`: its number if there are several; 0 is the
- * primary process. Also logs unhandled rejections. They are faults of Usher,
- * but must not end the other requests.
- */
-export function createLog(worker?: number): Logger {
-  const options = {
-    base: worker ? { worker } : null,
-    timestamp: pino.stdTimeFunctions.isoTime,
-  }
-  const log = pino(options, pino.destination(DESTINATION))
+export function logRejections(log: Logger): void {
   const hasRoom = lineQuota(log, 'rejected promises were not logged')
   process.on('unhandledRejection', error => {
     if (hasRoom('')) log.error({ fault: faultOf(error) }, 'promise rejected')
   })
-  return log
 }
-
-/** A pipe takes all lines, and cannot be synchronised to a disk. */
-const NOT_SYNCHRONISED = /^(EINVAL|ENOTSUP|EROFS)/
-/** Resolves when all lines are written, and rejects when they cannot be. */
-export const flushed = (log: Logger) =>
-  new Promise<void>((resolve, reject) => {
-    const isWritten = (error?: Error) =>
-      !error || NOT_SYNCHRONISED.test(error.message)
-    log.flush(error => (isWritten(error) ? resolve() : reject(error)))
-  })
 
 /**
  * Returns the function that is true while a network may have one more line: for
@@ -184,20 +157,4 @@ function printableValue(value: unknown): unknown {
   return value
     .replace(/[\p{C}\p{Zl}\p{Zp}]/gu, ' ')
     .slice(0, MAX_TEXT_CHARACTERS)
-}
-
-/**
- * The fields of an error that are logged. Others can hold bytes of a request,
- * or keys.
- */
-export function faultOf(error: unknown) {
-  if (!(error instanceof Error)) return { message: String(error) }
-  const { name, message, code, stack, cause }: NodeJS.ErrnoException = error
-  return {
-    name,
-    message,
-    code,
-    stack,
-    ...(cause instanceof Error && { because: cause.message }),
-  }
 }

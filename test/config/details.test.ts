@@ -258,7 +258,7 @@ test.each<[string, string, string[]]>([
   ['de', 'Use a {days} b for 1.234,5', ['Mit: allen und me']],
 ])('in %s the page shows each value in the format of the language', (tag, sentence, facts) => {
   if (!settings) throw new Error('not read')
-  const words = detailWords(find(tag) ?? english, settings, FOLDER)
+  const words = detailWords(find(tag) ?? english(), settings, FOLDER)
   expect(words.sentence.map(({ text }) => text).join('')).toBe(sentence)
   expect(words.facts.map(({ label, value }) => `${label}: ${value}`)).toEqual(facts)
   expect(words.at).toBe('Files')
@@ -267,7 +267,7 @@ test.each<[string, string, string[]]>([
 test('without a sentence the page shows labels, then titles, then names', () => {
   if (!settings?.details.folder) throw new Error('not read')
   const folder = { ...settings.details.folder, description: { ja: '{name}' }, labels: {} }
-  const { sentence, facts } = detailWords(english, { ...settings, details: { folder } }, FOLDER)
+  const { sentence, facts } = detailWords(english(), { ...settings, details: { folder } }, FOLDER)
   expect(sentence).toEqual([{ text: 'folder', isValue: false }])
   expect(facts.map(({ label }) => label)).toEqual(['name', 'Days', 'for.whom'])
 })

@@ -119,7 +119,7 @@ test('texts of the operator take precedence; a regional variant inherits the tex
   const texts = ['title', 'cancel', 'password'].map(key => find('de-ch')?.t(`sign_in.${key}`))
   expect(texts).toEqual(['Einloggen', 'Schliessen', 'Passwort'])
   expect(find('de')?.t('sign_in.cancel')).toBe('Abbrechen')
-  expect(english.t('sign_in.title')).toBe('Log in')
+  expect(english().t('sign_in.title')).toBe('Log in')
 })
 
 test('a new language is one file, and its missing texts are in English', async () => {

@@ -155,7 +155,8 @@ test('every package that is imported is a dependency, and every dependency is im
   expect([...new Set(named)].toSorted()).toEqual(Object.keys(dependencies).toSorted())
 })
 
-test('libraries of optional features are loaded only where they are configured', () => {
+/** The files and packages that a file loads at its start, directly or through others. */
+function loadedBy(start: string): Set<string> {
   const atStart = /^(?:import|export|\})(?!\stype)(?:[^'\n]*\bfrom)? '([^'\n]+)'$/gm
   const next = new Map(
     source.map(({ path, text }) => [
@@ -171,10 +172,29 @@ test('libraries of optional features are loaded only where they are configured',
     loaded.add(file)
     for (const name of next.get(file) ?? []) load(name)
   }
-  load('src/main.ts')
+  load(start)
+  return loaded
+}
+
+test('libraries of optional features are loaded only where they are configured', () => {
+  const loaded = loadedBy('src/server.ts')
   expect(loaded).toContain('oidc-provider')
-  const optional = ['otpauth', 'uqr', 'openid-client', '@simplewebauthn/server']
+  const optional = [
+    'otpauth',
+    'uqr',
+    'openid-client',
+    '@simplewebauthn/server',
+    '@node-rs/bcrypt',
+    'prom-client',
+    'undici',
+  ]
   expect(optional.filter(name => loaded.has(name))).toEqual([])
+})
+
+test('the primary process of several workers loads nothing of the service', () => {
+  const loaded = [...loadedBy('src/main.ts')]
+  const packages = loaded.filter(name => !/^(src\/|node:)/.test(name))
+  expect(packages.toSorted()).toEqual(['fastest-levenshtein', 'pino', 'yaml'])
 })
 
 test('the Koa application is made in one file; elsewhere koa gives types alone', () => {
@@ -266,7 +286,7 @@ test.each([
 
 test('the environment is read in one file', () => {
   const readers = source.filter(({ text }) => /process\.env|['"]node:process['"]/.test(text))
-  expect(readers.map(({ path }) => path)).toEqual(['src/config/load.ts'])
+  expect(readers.map(({ path }) => path)).toEqual(['src/config/environment.ts'])
 })
 
 test('no file has a name without a meaning', () => {

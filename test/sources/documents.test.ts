@@ -6,7 +6,7 @@ import { expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { BOUNDS } from '../../src/oidc/bounds.ts'
 import { AUDIT_EVENTS } from '../../src/operation/audit.ts'
-import { createClusterMetrics, createMetrics } from '../../src/operation/metrics.ts'
+import { createClusterMetrics, createMetrics } from '../../src/operation/prometheus.ts'
 import { keysOf, pages, withGenerated } from '../support/documents.ts'
 
 const ROOT = join(import.meta.dirname, '../..')

@@ -9,7 +9,7 @@ import { VARIABLES } from '../../src/config/environment.ts'
 import { jsonSchemas } from '../../src/config/key-list.ts'
 import { SCHEMAS } from '../../src/config/schema/usher.ts'
 import { BOUNDS, type Bound } from '../../src/oidc/bounds.ts'
-import { createClusterMetrics, createMetrics } from '../../src/operation/metrics.ts'
+import { createClusterMetrics, createMetrics } from '../../src/operation/prometheus.ts'
 import { CHANGES } from '../../src/sign-in/changes.ts'
 
 const ROOT = join(import.meta.dirname, '../..')

@@ -4,8 +4,8 @@
 // The folder config/schema/: a schema for each kind of file. Not here: rules
 // about several keys or files (rules/).
 
-import { availableParallelism } from 'node:os'
 import { z } from 'zod'
+import { countOf } from '../workers.ts'
 import { clientSchema, READ_BY_USERS } from './client.ts'
 import { detailSchema } from './details.ts'
 import { compatibilitySchema, featuresSchema } from './features.ts'
@@ -63,7 +63,7 @@ const location = matching(
 const workers = z
   .union([z.int().min(1).max(64), z.literal('auto')], 'is 1 to 64, or auto')
   .default(1)
-  .transform(count => (count === 'auto' ? availableParallelism() : count))
+  .transform(countOf)
 /** A whole number with a default. */
 const whole = (fallback: number, min = 1, max = Number.MAX_SAFE_INTEGER) =>
   z.int().min(min).max(max).default(fallback)
