@@ -57,7 +57,7 @@ export function newSignIn(
   return { ...found, clientInfo: found.clientInfo }
 }
 
-/** Returns what the pages show of an entry. */
+/** Returns what the pages show of an entry that stands below no day. */
 export async function shownActivity(
   ctx: Context,
   { views, settings }: Pick<Site, 'views' | 'settings'>,
@@ -82,7 +82,7 @@ export async function shownActivity(
     event,
     text: text || t(`activity.${event}`),
     facts: facts.filter(fact => typeof fact === 'string'),
-    at: words.time(entry.at),
+    at: words.ago(entry.at),
   }
 }
 
@@ -93,11 +93,13 @@ export function activityPage(site: Site) {
     const words = views.words(ctx)
     const all = await recentActivity(records, account.id)
     const byDay = Map.groupBy(all, ({ at }) => words.date(at).words)
+    const belowDay = async (entry: Activity) => ({
+      ...(await shownActivity(ctx, site, entry)),
+      at: words.time(entry.at),
+    })
     const days = [...byDay.values()].map(async entries => ({
       day: words.date(entries[0]?.at ?? 0),
-      entries: await Promise.all(
-        entries.map(entry => shownActivity(ctx, site, entry)),
-      ),
+      entries: await Promise.all(entries.map(belowDay)),
     }))
     views.page(ctx, 'activity', { days: await Promise.all(days) })
   }

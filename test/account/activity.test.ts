@@ -104,3 +104,22 @@ test('the activity is removed with the account', async () => {
   if (account) await usher.directory.remove(account)
   expect(await recentActivity(usher.records, grace)).toEqual([])
 })
+
+test('an entry of another day has its date on the overview, and its time below the day on the page', async () => {
+  const { id } = await usher.addAccount({ username: 'lisa' })
+  const browser = await signedIn(usher, 'lisa')
+  const at = Math.floor(Date.now() / 1000) - 3 * 24 * 3600
+  await vi.waitFor(async () => expect(await recentActivity(usher.records, id)).toHaveLength(1))
+  await usher.records
+    .of<{ at: number }[]>('Activity')
+    .change(id, ({ value }) => value?.map(entry => ({ ...entry, at })))
+  const timesOn = async (path: string) => {
+    await browser.open(path)
+    return browser.page.html.querySelectorAll('main time').map(({ text }) => text)
+  }
+  const day = new Intl.DateTimeFormat('en', { dateStyle: 'long', timeZone: 'UTC' })
+  expect(await timesOn('/account')).toEqual([day.format(at * 1000)])
+  const [heading, time] = await timesOn('/account/activity')
+  expect(heading).toBe(day.format(at * 1000))
+  expect(time).toMatch(/:\d\d.* UTC$/)
+})

@@ -191,8 +191,8 @@ function sessions(words: Words, done?: string): PageData['sessions'] {
 }
 
 function entries(words: Words): ShownActivity[] {
-  const { t, time } = words
-  const at = time(TIME)
+  const { t, date } = words
+  const at = date(TIME)
   const where = t('sessions.network', { network: '203.0.113.x' })
   const byUser = [CLIENT.client_name, browserName(words), where]
   const ofEvents = USER_EVENTS.map(event => {
@@ -215,7 +215,7 @@ function entries(words: Words): ShownActivity[] {
 }
 
 function activity(words: Words): PageData['activity'] {
-  const all = entries(words)
+  const all = entries(words).map(entry => ({ ...entry, at: words.time(TIME) }))
   const days = [all.slice(0, 4), all.slice(4)]
   return {
     days: days.map((some, i) => ({ day: words.date(TIME - i * DAY), entries: some })),
