@@ -31,8 +31,11 @@ RUN mkdir -m 777 compiled
 USER 10001:10001
 ENV NODE_COMPILE_CACHE=compiled/cache NODE_COMPILE_CACHE_PORTABLE=1
 ENV NODE_OPTIONS=--max-semi-space-size=4
-# An import compiles the modules. Without this cache, each start of a container would strip the types again.
-RUN node --eval "import('./src/server.ts'); import('./src/store/redis/store.ts')" && chmod -R a+rX,go-w compiled/cache
+# A start compiles its modules, and fails for want of a folder. An import compiles what some starts need more.
+# Without this cache, each start of a container would strip the types again, and have 16 MB more.
+RUN ! USHER_CONFIG=none node src/main.ts \
+  && node --eval "['features/factors/feature.ts', 'features/upstream/feature.ts', 'operation/prometheus.ts', 'store/redis/store.ts'].map(file => import('./src/' + file)); ['@node-rs/bcrypt', 'nodemailer', 'undici'].map(name => import(name))" \
+  && chmod -R a+rX,go-w compiled/cache
 
 FROM ${NODE}
 LABEL org.opencontainers.image.title="Usher" \
@@ -41,7 +44,7 @@ LABEL org.opencontainers.image.title="Usher" \
 # PORT replaces listen.port of usher.yaml. EXPOSE and the health check have the same port.
 ENV NODE_ENV=production PORT=3000
 ENV NODE_COMPILE_CACHE=/usher/compiled/cache NODE_COMPILE_CACHE_PORTABLE=1
-# Saves 5 MB of memory when idle and 30 MB under full load, for 2 % more CPU time.
+# Saves 15 MB of memory when idle and 30 MB under full load, for 2 % more CPU time.
 ENV NODE_OPTIONS=--max-semi-space-size=4 MALLOC_ARENA_MAX=2
 WORKDIR /
 COPY --from=build /usher/node_modules /usher/node_modules

@@ -141,8 +141,10 @@ test('the container runs without privileges on a read-only root, and drains as p
   expect(readdirSync(data).sort()).toEqual(['usher.db', 'usher.secret'])
   // The folder belongs to the user of the image. Only root can switch to that user.
   const isRoot = process.getuid?.() === 0
-  const found = 'transpile cache for StrippedTypeScript file:///usher/src/server.ts...success'
-  if (isRoot) expect(container.stderr()).toContain(found)
+  const found = (file: string) =>
+    `transpile cache for StrippedTypeScript file:///usher/src/${file}...success`
+  if (isRoot) expect(container.stderr()).toContain(found('main.ts'))
+  if (isRoot) expect(container.stderr()).toContain(found('server.ts'))
 })
 
 test('the health check works for a service with its own TLS', async () => {
