@@ -36,11 +36,14 @@ for (const number of [options.rounds ?? 1, ...options.seconds]) {
   if (!(number > 0)) throw new Error('--rounds and --seconds: numbers above 0')
 }
 
+const chosen = experiments.filter(({ name }) => isChosen(values.only, name))
+if (!chosen.length) throw new Error(`--only ${values.only}: no experiment has these words`)
+
 exitOnSignals()
 
 let titles = ''
 let isFine = true
-for (const experiment of experiments.filter(({ name }) => isChosen(values.only, name))) {
+for (const experiment of chosen) {
   printTitles(experiment.titles)
   for (const row of await rowsOf(experiment)) print(row)
 }

@@ -42,16 +42,17 @@ export interface Reply {
 
 /** Retries until `attempt` returns an answer, and throws `GaveUp` after `timeout` milliseconds. */
 export async function insist<T>(
-  attempt: () => Promise<T | undefined>,
+  attempt: () => Promise<T>,
   timeout = RETRY_TIMEOUT_MS,
   isOver = () => false,
 ): Promise<{ answer: T; again: boolean }> {
   const started = performance.now()
   for (let pause = PAUSE_MS.first, again = false; ; again = true) {
-    const answer = await attempt().catch(error => {
-      if (!isCut(error)) throw error
-    })
-    if (answer !== undefined) return { answer, again }
+    try {
+      return { answer: await attempt(), again }
+    } catch (error) {
+      if (!isCut(error as Error)) throw error
+    }
     const waited = performance.now() - started
     if (waited > timeout || isOver()) throw new GaveUp(`no answer in ${Math.round(waited)} ms`)
     await setTimeout(pause * (0.75 + Math.random() / 2))
@@ -118,9 +119,8 @@ export class Traffic {
     const attempt = async () => {
       const response = await this.fetch(new URL(path, this.issuer), await make())
       const text = await response.text()
-      if (response.status >= 500) return undefined
       const isJson = /json/.test(response.headers.get('content-type') ?? '') && text
-      return { status: response.status, json: isJson ? JSON.parse(text) : {} }
+      return answerOf({ status: response.status, json: isJson ? JSON.parse(text) : {} })
     }
     const { answer, again } = await insist(attempt, timeout, this.isOver)
     return { ...answer, again }
@@ -154,8 +154,7 @@ export class Visitor {
         const reload = !first && this.#last.method === 'GET'
         if (!reload) browser.pages.length = shown
         first = false
-        const page = await (reload ? browser.open(this.#last.url) : act(browser))
-        return page.status < 500 ? page : undefined
+        return answerOf(await (reload ? browser.open(this.#last.url) : act(browser)))
       },
       undefined,
       this.#isOver,
