@@ -32,14 +32,14 @@ function megabytesOf(pid: number): number {
   return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024
 }
 
-test('an idle service has less than 130 MB', { timeout: 60_000 }, async () => {
+test('an idle service has less than 130 MB', { timeout: 120_000 }, async () => {
   const service = await startAgain({})
   expect(megabytesOf(service.child.pid ?? 0)).toBeLessThan(130)
   await service.stop()
 })
 
 test('the primary process of several workers has less than 80 MB', {
-  timeout: 60_000,
+  timeout: 120_000,
 }, async () => {
   const service = await startAgain({ workers: 2 })
   expect(service.stderr()).toContain('with 2 workers')
