@@ -126,12 +126,6 @@ test('a notification that a client answers with 400 is not retried', async () =>
   expect(facts()).toEqual(['logout_given_up 1 answered 400'])
 })
 
-test('only one of several nodes sends the notification', async () => {
-  for (let i = 0; i < 5; i++) await signOut()
-  await Promise.all([node, other, node, other].map(each => each?.deliver('new')))
-  expect([wiki.tokens.length, chat.tokens.length]).toEqual([5, 5])
-})
-
 test('while the store is unavailable no notification is sent, and none is lost', async () => {
   await signOut()
   const { write } = node.store

@@ -230,17 +230,14 @@ const REFUSED: [what: string, document: object | string, why: RegExp][] = [
   ['has the name of the provider', { client_name: 'U S H E R' }, /client_name is the name/],
 ]
 
-test.each(REFUSED)(
-  'a document that %s is refused, and nothing else is requested',
-  async (what, document, why) => {
-    const path = `/${what.replaceAll(' ', '-')}`
-    documents[path] = typeof document === 'string' ? document : { ...ASSISTANT, ...document }
-    const { status, text } = await begin(site + path)
-    expect(status).toBe(400)
-    expect(text).toMatch(why)
-    expect(asked).toEqual([path])
-  },
-)
+test.each(REFUSED)('a document that %s is refused', async (what, document, why) => {
+  const path = `/${what.replaceAll(' ', '-')}`
+  documents[path] = typeof document === 'string' ? document : { ...ASSISTANT, ...document }
+  const { status, text } = await begin(site + path)
+  expect(status).toBe(400)
+  expect(text).toMatch(why)
+  expect(asked).toEqual([path])
+})
 
 test('config explain reports that the document could not be fetched', async () => {
   documents['/text'] = 'a text'
@@ -412,32 +409,29 @@ const LOOKING: [endpoint: string, parameters: Record<string, string>][] = [
 setFlagsFromString('--expose-gc')
 const collectGarbage: () => void = runInNewContext('gc')
 
-test.each(someOf(LOOKING, 3))(
-  'addresses of documents that are refused at %s are not kept',
-  async (...row) => {
-    const [endpoint, parameters] = row
-    const on = { pushed_authorization_requests: true, device_flow: true, ciba: true }
-    const crowd = await start(withFeatures(on))
-    const chars = 50_000
-    const count = 150
-    async function ask(from: number, to: number) {
-      for (let i = from; i < to; i++) {
-        const client_id = `https://h${String(i).padEnd(chars, 'h')}.test/x`
-        const body = { ...parameters, client_id }
-        const { json } = await send(crowd, `/api/oauth/${endpoint}`, { body })
-        expect(json.error).toBe('invalid_client')
-      }
+test.each(someOf(LOOKING, 3))('refused addresses are not kept at %s', async (...row) => {
+  const [endpoint, parameters] = row
+  const on = { pushed_authorization_requests: true, device_flow: true, ciba: true }
+  const crowd = await start(withFeatures(on))
+  const chars = 50_000
+  const count = 150
+  async function ask(from: number, to: number) {
+    for (let i = from; i < to; i++) {
+      const client_id = `https://h${String(i).padEnd(chars, 'h')}.test/x`
+      const body = { ...parameters, client_id }
+      const { json } = await send(crowd, `/api/oauth/${endpoint}`, { body })
+      expect(json.error).toBe('invalid_client')
     }
-    const heap = () => {
-      collectGarbage()
-      return process.memoryUsage().heapUsed
-    }
-    await ask(0, 20)
-    const before = heap()
-    await ask(20, 20 + count)
-    expect(heap() - before).toBeLessThan((count * chars) / 2)
-  },
-)
+  }
+  const heap = () => {
+    collectGarbage()
+    return process.memoryUsage().heapUsed
+  }
+  await ask(0, 20)
+  const before = heap()
+  await ask(20, 20 + count)
+  expect(heap() - before).toBeLessThan((count * chars) / 2)
+})
 
 test('a client_id has at most 2,048 bytes, and its host 253 characters', async () => {
   const ofBytes = (count: number) => `${site}/`.padEnd(count, 'x')

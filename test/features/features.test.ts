@@ -72,30 +72,24 @@ beforeAll(async () => {
 })
 afterAll(() => Promise.all([on.close(), off.close()]))
 
-test.each(ENDPOINTS)(
-  '%s: while it is off, it has no endpoint and is not in discovery',
-  async (_feature, key, path, method) => {
-    const body = method === 'POST' ? { token: 'x' } : undefined
-    const answers = await Promise.all([on, off].map(usher => send(usher, path, { body, method })))
-    expect(answers[0]?.status).not.toBe(404)
-    expect(answers[1]?.status).toBe(404)
-    expect(answers[1]?.json.error).toBe('not_found')
-    const documents = await Promise.all(
-      [on, off].map(async usher => (await send(usher, DISCOVERY)).json),
-    )
-    expect(documents[0]?.[key]).toBe(`${on.issuer}${path}`)
-    expect(documents[1]).not.toHaveProperty(key)
-  },
-)
+test.each(ENDPOINTS)('%s: off, it has no endpoint', async (_feature, key, path, method) => {
+  const body = method === 'POST' ? { token: 'x' } : undefined
+  const answers = await Promise.all([on, off].map(usher => send(usher, path, { body, method })))
+  expect(answers[0]?.status).not.toBe(404)
+  expect(answers[1]?.status).toBe(404)
+  expect(answers[1]?.json.error).toBe('not_found')
+  const documents = await Promise.all(
+    [on, off].map(async usher => (await send(usher, DISCOVERY)).json),
+  )
+  expect(documents[0]?.[key]).toBe(`${on.issuer}${path}`)
+  expect(documents[1]).not.toHaveProperty(key)
+})
 
-test.each(MEMBERS)(
-  '%s: while it is off, discovery does not have its members',
-  async (_, members) => {
-    expect((await send(on, DISCOVERY)).json).toMatchObject(members)
-    const { json } = await send(off, DISCOVERY)
-    for (const key of Object.keys(members)) expect(json).not.toHaveProperty(key)
-  },
-)
+test.each(MEMBERS)('%s: off, discovery lacks its members', async (_, members) => {
+  expect((await send(on, DISCOVERY)).json).toMatchObject(members)
+  const { json } = await send(off, DISCOVERY)
+  for (const key of Object.keys(members)) expect(json).not.toHaveProperty(key)
+})
 
 test.each(GRANTS)('%s: while it is off, its grant type is refused', async (_, grant_type) => {
   expect((await send(on, DISCOVERY)).json.grant_types_supported).toContain(grant_type)
@@ -216,13 +210,10 @@ test.each<[string, PageFeature, string]>([
   ['library setting', { settings: { dPoP: { enabled: true } } }, 'have the library feature dPoP'],
   ['setting of the core', { settings: revocation }, 'have the library feature revocation'],
   ['adapter', { adapters: { DeviceCode: () => ({}) } }, 'have the adapter DeviceCode'],
-])(
-  'two features with one %s: the start fails, and the error names it',
-  async (_, other, message) => {
-    const first: PageFeature = { prompts: { sesame: PROMPT } }
-    await expect(startUsher({ features: [cave, first, other] })).rejects.toThrow(message)
-  },
-)
+])('two features with one %s: the start fails', async (_, other, message) => {
+  const first: PageFeature = { prompts: { sesame: PROMPT } }
+  await expect(startUsher({ features: [cave, first, other] })).rejects.toThrow(message)
+})
 
 /** The kinds of records that files of `src` declare. */
 function kindsOfSource(): string[] {

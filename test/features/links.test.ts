@@ -14,7 +14,6 @@ import {
   fieldsOf,
   isSignedIn,
   send,
-  signedIn,
   textOf,
   words,
 } from '../support/people.ts'
@@ -98,17 +97,6 @@ describe('an invitation', () => {
     expect(browser.heading).toBe(words('sign_in.title'))
   })
 
-  test('sets one password when ten are sent at once', async () => {
-    const { path } = await invited()
-    const browser = await at(path)
-    const forms = Array.from({ length: 10 }, (_, i) =>
-      fieldsOf(browser.page, { password: `${NEW} ${i}`, repeat: `${NEW} ${i}` }),
-    )
-    const answers = await Promise.all(forms.map(form => send(browser, path, { form })))
-    const statuses = answers.map(({ status }) => status).toSorted()
-    expect(statuses).toEqual([200, ...Array.from({ length: 9 }, () => 410)])
-  })
-
   test('works only in the browser that opened the form', async () => {
     const { path } = await invited()
     const browser = await at(path)
@@ -169,19 +157,6 @@ describe('a link for an account with a password', () => {
     expect(textOf(browser.page.text)).toContain(words('welcome.done_again'))
     expect(await isSignedIn(before)).toBe(false)
     expect((await refresh(usher, refresh_token)).body.error).toBe('invalid_grant')
-  })
-
-  test('is closed by a change of the password in the account area', async () => {
-    const browser = await signedIn(usher)
-    const link = await at(await linkFor(ada))
-    await browser.open('/account/password')
-    await browser.submit({ current: PASSWORD, password: NEW, repeat: NEW })
-    expect(browser.heading).toBe(words('password.changed_title'))
-    await link.submit({ password: PASSWORD, repeat: PASSWORD })
-    expect(link.heading).toBe(GONE)
-    const again = await at(await linkFor(ada))
-    await again.submit({ password: PASSWORD, repeat: PASSWORD })
-    expect(again.heading).toBe(words('welcome.done_title'))
   })
 
   test('expires, which the audit log says', async () => {

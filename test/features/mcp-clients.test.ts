@@ -109,21 +109,18 @@ async function continueAs(client: ReturnType<typeof clientOf>) {
 /** Documents that differ in what follows the first authorization. */
 const CONTINUED = ['Claude Code', 'ChatGPT', 'A document with a redirect URI alone']
 
-test.each(Object.entries(DOCUMENTS))(
-  '%s connects with its metadata document; some refresh and step up, too',
-  async (name, { path, document, callback }) => {
-    const client_id = site + path
-    const client = await connectAs(client_id, callback, 'jwks_uri' in document)
-    if (CONTINUED.includes(name)) await continueAs(client)
-    const params = { client_id, redirect_uri: callback, scope: 'files:read', resource: FILES }
-    const { url } = authorizationRequest(production, { ...params, nonce: undefined })
-    const begun = await send(production, url.pathname + url.search, { headers: PROXIED })
-    expect([begun.text, begun.location?.pathname]).toEqual([
-      begun.text,
-      expect.stringMatching(/^\/interaction\//),
-    ])
-  },
-)
+test.each(Object.entries(DOCUMENTS))('%s connects', async (name, { path, document, callback }) => {
+  const client_id = site + path
+  const client = await connectAs(client_id, callback, 'jwks_uri' in document)
+  if (CONTINUED.includes(name)) await continueAs(client)
+  const params = { client_id, redirect_uri: callback, scope: 'files:read', resource: FILES }
+  const { url } = authorizationRequest(production, { ...params, nonce: undefined })
+  const begun = await send(production, url.pathname + url.search, { headers: PROXIED })
+  expect([begun.text, begun.location?.pathname]).toEqual([
+    begun.text,
+    expect.stringMatching(/^\/interaction\//),
+  ])
+})
 
 test('refresh_tokens: always gives a refresh token to a client that does not ask for one', async () => {
   const { path, callback } = DOCUMENTS.Codex
@@ -153,30 +150,27 @@ test('a redirect URI of a document that cannot be used is refused when it is use
   expect([status, text]).toEqual([400, expect.stringContaining('redirect_uri')])
 })
 
-test.each(Object.entries(REGISTRATIONS))(
-  '%s registers with an invitation and connects; some refresh and step up, too',
-  async (name, metadata) => {
-    let client_id = ''
-    for (const at of [usher, production]) {
-      const authorization = `Bearer ${await invite(at)}`
-      const { status, json } = await send(at, REGISTER, {
-        body: JSON.stringify(metadata),
-        headers: { ...PROXIED, authorization, 'content-type': 'application/json' },
-      })
-      expect([status, json]).toEqual([
-        201,
-        expect.objectContaining({
-          client_name: metadata.client_name,
-          application_type: 'native',
-          redirect_uris: metadata.redirect_uris.filter(uri => !uri.startsWith('cursor:')),
-          grant_types: ['authorization_code', 'refresh_token'],
-        }),
-      ])
-      expect(json).not.toHaveProperty('scope')
-      if (at === usher) client_id = String(json.client_id)
-    }
-    const callback = metadata.redirect_uris.find(uri => uri.startsWith('http://')) ?? ''
-    const client = await connectAs(client_id, callback.replace(/:\d+/, ':41234'))
-    if (name === 'Gemini CLI') await continueAs(client)
-  },
-)
+test.each(Object.entries(REGISTRATIONS))('%s registers and connects', async (name, metadata) => {
+  let client_id = ''
+  for (const at of [usher, production]) {
+    const authorization = `Bearer ${await invite(at)}`
+    const { status, json } = await send(at, REGISTER, {
+      body: JSON.stringify(metadata),
+      headers: { ...PROXIED, authorization, 'content-type': 'application/json' },
+    })
+    expect([status, json]).toEqual([
+      201,
+      expect.objectContaining({
+        client_name: metadata.client_name,
+        application_type: 'native',
+        redirect_uris: metadata.redirect_uris.filter(uri => !uri.startsWith('cursor:')),
+        grant_types: ['authorization_code', 'refresh_token'],
+      }),
+    ])
+    expect(json).not.toHaveProperty('scope')
+    if (at === usher) client_id = String(json.client_id)
+  }
+  const callback = metadata.redirect_uris.find(uri => uri.startsWith('http://')) ?? ''
+  const client = await connectAs(client_id, callback.replace(/:\d+/, ':41234'))
+  if (name === 'Gemini CLI') await continueAs(client)
+})

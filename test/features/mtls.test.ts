@@ -73,15 +73,12 @@ function ask(client_id: string, headers: Headers, place = usher) {
 }
 const REFUSED = { status: 401, json: { error: 'invalid_client' } }
 
-test.each([...Object.keys(SERVICES), 'own'])(
-  'a client that is registered for its certificate by %s is authenticated',
-  async id => {
-    const right = id === 'own' ? own : service
-    expect(await ask(id, withCertificate(right))).toMatchObject({ status: 200 })
-    expect(await ask(id, withCertificate(id === 'own' ? service : own))).toMatchObject(REFUSED)
-    expect(await ask(id, {})).toMatchObject(REFUSED)
-  },
-)
+test.each([...Object.keys(SERVICES), 'own'])('a client is authenticated by %s', async id => {
+  const right = id === 'own' ? own : service
+  expect(await ask(id, withCertificate(right))).toMatchObject({ status: 200 })
+  expect(await ask(id, withCertificate(id === 'own' ? service : own))).toMatchObject(REFUSED)
+  expect(await ask(id, {})).toMatchObject(REFUSED)
+})
 
 describe('a certificate is refused', () => {
   test.each<[string, Made]>([

@@ -394,36 +394,33 @@ describe('an answer is refused', () => {
     expect(events().filter(({ reason }) => reason === 'passkey_replayed')).not.toHaveLength(0)
   })
 
-  test.each(['sign-in', 'second factor'])(
-    'no: the form of a %s that the store interrupted is sent again',
-    async place => {
-      phone.counter = 1
-      await addPasskey(await signedIn(usher, name), phone)
-      const { write } = usher.store
-      let isDone = false
-      const { first, step } = placesOf(3)
-      for (let failing = 1 + first; !isDone; failing += step) {
-        const { browser } = await open(usher)
-        if (place === 'second factor') await enterPassword(browser, name)
-        const form = fieldsOf(browser.page, { passkey: phone.get(optionsOn(browser)) })
-        const { url } = browser.page
-        let writes = 0
-        const spy = vi.spyOn(usher.store, 'write').mockImplementation(async changes => {
-          // The store has the change, and its answer is lost.
-          const written = await write.call(usher.store, changes)
-          if (++writes >= failing) throw new StoreUnavailable('cut')
-          return written
-        })
-        const { status } = await send(browser, url, { form })
-        spy.mockRestore()
-        isDone = status === 200
-        if (isDone) break
-        expect(status, `write ${failing}`).toBe(503)
-        expect((await send(browser, url, { form })).status, `write ${failing}`).toBe(200)
-      }
-      expect(events().filter(({ reason }) => reason === 'passkey_replayed')).toEqual([])
-    },
-  )
+  test.each(['sign-in', 'second factor'])('no: an interrupted %s is sent again', async place => {
+    phone.counter = 1
+    await addPasskey(await signedIn(usher, name), phone)
+    const { write } = usher.store
+    let isDone = false
+    const { first, step } = placesOf(3)
+    for (let failing = 1 + first; !isDone; failing += step) {
+      const { browser } = await open(usher)
+      if (place === 'second factor') await enterPassword(browser, name)
+      const form = fieldsOf(browser.page, { passkey: phone.get(optionsOn(browser)) })
+      const { url } = browser.page
+      let writes = 0
+      const spy = vi.spyOn(usher.store, 'write').mockImplementation(async changes => {
+        // The store has the change, and its answer is lost.
+        const written = await write.call(usher.store, changes)
+        if (++writes >= failing) throw new StoreUnavailable('cut')
+        return written
+      })
+      const { status } = await send(browser, url, { form })
+      spy.mockRestore()
+      isDone = status === 200
+      if (isDone) break
+      expect(status, `write ${failing}`).toBe(503)
+      expect((await send(browser, url, { form })).status, `write ${failing}`).toBe(200)
+    }
+    expect(events().filter(({ reason }) => reason === 'passkey_replayed')).toEqual([])
+  })
 
   test('after the lifetime of its challenge', async () => {
     await withPasskey()
@@ -452,21 +449,18 @@ describe('the budget of attempts', () => {
     expect(browser.page.text).toContain(words('sign_in.failed'))
   })
 
-  test.each(['sign-in', 'second factor'])(
-    'answers of foreign passkeys cost no attempt: %s',
-    async place => {
-      const { browser } = await withPasskey()
-      if (place === 'second factor') await enterPassword(browser, name)
-      const userHandle = Buffer.from(id).toString('base64url')
-      const passkey = JSON.stringify({ id: 'x', response: { userHandle } })
-      for (let i = 0; i < 8; i++) await browser.submit({ passkey })
-      expect(last()).toMatchObject({ reason: 'passkey_unknown' })
-      const other = (await open(usher)).browser
-      await enterPassword(other, name)
-      await usePasskey(other, phone)
-      expect(await isSignedIn(other)).toBe(true)
-    },
-  )
+  test.each(['sign-in', 'second factor'])('foreign passkeys cost no attempt: %s', async place => {
+    const { browser } = await withPasskey()
+    if (place === 'second factor') await enterPassword(browser, name)
+    const userHandle = Buffer.from(id).toString('base64url')
+    const passkey = JSON.stringify({ id: 'x', response: { userHandle } })
+    for (let i = 0; i < 8; i++) await browser.submit({ passkey })
+    expect(last()).toMatchObject({ reason: 'passkey_unknown' })
+    const other = (await open(usher)).browser
+    await enterPassword(other, name)
+    await usePasskey(other, phone)
+    expect(await isSignedIn(other)).toBe(true)
+  })
 })
 
 test('the sign-in page is the same for every user, and offers passkeys where the browser fills in the username', async () => {

@@ -230,16 +230,13 @@ describe('after a sign-in at an upstream issuer', () => {
     ['a recovery code among others', ['pwd', 'mfa', 'recovery_code']],
     ['a passkey', ['hwk', 'user', 'mfa']],
     ['a recovery code as text', 'recovery_code'],
-  ])(
-    'two factors there, by %s, do not change the passkey of an account here',
-    async ([name, amr]) => {
-      const sub = `of-${name.replaceAll(' ', '-')}`
-      await signInAt('strong', sub, amr)
-      const id = await accountAt('strong', sub)
-      await createFactors(usher.records).add(id, { ...PASSKEY, id: sub, key: 'AA' })
-      const { browser } = await signInAt('strong', sub, amr)
-      await browser.open(`${FACTORS}?add=totp`)
-      expect(browser.heading).toBe(words('factors.step_title'))
-    },
-  )
+  ])('%s there does not change the passkey here', async ([name, amr]) => {
+    const sub = `of-${name.replaceAll(' ', '-')}`
+    await signInAt('strong', sub, amr)
+    const id = await accountAt('strong', sub)
+    await createFactors(usher.records).add(id, { ...PASSKEY, id: sub, key: 'AA' })
+    const { browser } = await signInAt('strong', sub, amr)
+    await browser.open(`${FACTORS}?add=totp`)
+    expect(browser.heading).toBe(words('factors.step_title'))
+  })
 })

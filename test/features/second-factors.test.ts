@@ -302,18 +302,6 @@ describe('an app for one-time codes', () => {
     expect(await isSignedIn(again.browser)).toBe(false)
   })
 
-  test.for([
-    ['code', async () => ({ code: await nextCode(usher, id) })],
-    ['recovery code', async (codes: string[]) => ({ code: '', recovery: codes[0] ?? '' })],
-  ] as const)('of browsers that send one %s at once, one is signed in', async ([, typed]) => {
-    const { codes } = await addApp(usher, name)
-    const opened = await Promise.all(Array.from({ length: 4 }, () => atFactor(usher, name)))
-    const form = await typed(codes)
-    await Promise.all(opened.map(({ browser }) => browser.submit(form)))
-    const signed = await Promise.all(opened.map(({ browser }) => isSignedIn(browser)))
-    expect(signed.filter(Boolean)).toHaveLength(1)
-  })
-
   test('is removed by its user, and then not needed', async () => {
     await addApp(usher, name)
     const browser = await signedInByApp()
@@ -628,11 +616,6 @@ test('the step follows again when another user has to sign in', async () => {
   expect(browser.page.html.querySelector('input[name=xsrf]')).not.toBeNull()
   await browser.submit()
   expect(await claimsAfter(usher, opened)).toMatchObject({ sub: id, amr: ['pwd', 'otp', 'mfa'] })
-})
-
-test('discovery lists the acr of two factors', async () => {
-  const response = await fetch(`${usher.issuer}/.well-known/openid-configuration`)
-  expect(await response.json()).toMatchObject({ acr_values_supported: [PASSWORD_ACR, TWO_FACTORS] })
 })
 
 describe('what is older than a factor', () => {

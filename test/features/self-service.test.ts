@@ -149,27 +149,24 @@ describe('a new address', () => {
       },
     ],
   ]
-  test.each(inAnotherBrowser)(
-    'is confirmed in a browser %s after a sign-in to the account that asked',
-    async (_, begin) => {
-      const { path } = await requested(`${username}-new@example.org`)
-      const former = (await account()).email
-      const phone = await opened(path, await begin())
-      const values = { email: `${username}-new@example.org`, username, brand: 'Usher' }
-      expect(textOf(phone.page.text)).toContain(words('address.sign_in', values))
-      await phone.submit()
-      expect(phone.heading).toBe(words('sign_in.title'))
-      expect((await account()).email).toBe(former)
-      await phone.submit({ username, password: PASSWORD, decision: 'continue' })
-      // Without JavaScript the user of before is signed out by a button.
-      if (phone.page.url.pathname !== path) await phone.submit()
-      expect(phone.page.url.pathname).toBe(path)
-      expect((await account()).email).toBe(former)
-      await phone.submit()
-      expect(phone.heading).toBe(words('address.done_title'))
-      expect((await account()).email).toBe(values.email)
-    },
-  )
+  test.each(inAnotherBrowser)('is confirmed in a browser %s after a sign-in', async (_, begin) => {
+    const { path } = await requested(`${username}-new@example.org`)
+    const former = (await account()).email
+    const phone = await opened(path, await begin())
+    const values = { email: `${username}-new@example.org`, username, brand: 'Usher' }
+    expect(textOf(phone.page.text)).toContain(words('address.sign_in', values))
+    await phone.submit()
+    expect(phone.heading).toBe(words('sign_in.title'))
+    expect((await account()).email).toBe(former)
+    await phone.submit({ username, password: PASSWORD, decision: 'continue' })
+    // Without JavaScript the user of before is signed out by a button.
+    if (phone.page.url.pathname !== path) await phone.submit()
+    expect(phone.page.url.pathname).toBe(path)
+    expect((await account()).email).toBe(former)
+    await phone.submit()
+    expect(phone.heading).toBe(words('address.done_title'))
+    expect((await account()).email).toBe(values.email)
+  })
 
   test('is not confirmed by the sign-in of another user', async () => {
     const { path } = await requested(`${username}-new@example.org`)

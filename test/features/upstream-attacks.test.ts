@@ -424,19 +424,16 @@ test.each<[path: string, encoding: string, body: Uint8Array]>([
   ['/jwks', 'X-GZIP', gzipSync('{"keys":[]}')],
   ['/.well-known/openid-configuration', 'zstd', zstdCompressSync('{"keys":[]}')],
   ['/.well-known/openid-configuration', 'deflate', deflateSync('{"keys":[]}')],
-])(
-  'a response of %s with the content-encoding %s is refused without being decoded',
-  async (path, encoding, body) => {
-    issuer.state.behaviour = { bodies: { [path]: { encoding, body } } }
-    issuer.state.encodings = []
-    const { fresh, browser } = await startAnew()
-    await browser.open(authorizationRequest(fresh).url)
-    await browser.submit({ decision: 'example' })
-    expect(browser.heading).toBe('Sign in')
-    expect(fresh.output.join('')).toContain(`the content-encoding ${encoding} was not requested`)
-    expect(new Set(issuer.state.encodings)).toEqual(new Set(['identity']))
-  },
-)
+])('%s with the content-encoding %s is not decoded', async (path, encoding, body) => {
+  issuer.state.behaviour = { bodies: { [path]: { encoding, body } } }
+  issuer.state.encodings = []
+  const { fresh, browser } = await startAnew()
+  await browser.open(authorizationRequest(fresh).url)
+  await browser.submit({ decision: 'example' })
+  expect(browser.heading).toBe('Sign in')
+  expect(fresh.output.join('')).toContain(`the content-encoding ${encoding} was not requested`)
+  expect(new Set(issuer.state.encodings)).toEqual(new Set(['identity']))
+})
 
 describe('logout tokens', () => {
   const EVENTS = { 'http://schemas.openid.net/event/backchannel-logout': {} }

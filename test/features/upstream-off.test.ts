@@ -29,35 +29,32 @@ const OWN = /\/features\/upstream\/|openid-client/
 test.for<[string, UsherOptions]>([
   ['without', {}],
   ['with', withUpstreams({ example: { issuer: 'https://sso.example.org' } })],
-])(
-  '%s a file, a sign-in loads modules of upstream issuers, and shows them, only if there is one',
-  async ([name, options]) => {
-    const config = join(folder, name)
-    mkdirSync(config)
-    writeConfig(config, options)
-    const env = { USHER_CONFIG: config, USHER_STORE: `sqlite:${join(folder, `${name}.db`)}` }
-    const hook = `data:text/javascript,${encodeURIComponent(WATCH)}`
-    const command = ['node', '--import', hook, 'src/main.ts'] as const
-    const address = (port: number) => ({ ...env, USHER_ISSUER: `http://localhost:${port}` })
-    const service = await startService(address, [...command])
-    onTestFinished(() => service.stop().then(() => {}))
-    await runUsher(['accounts', 'add', '--username', 'ada', '--password-stdin'], env, PASSWORD)
+])('%s a file of upstreams/', async ([name, options]) => {
+  const config = join(folder, name)
+  mkdirSync(config)
+  writeConfig(config, options)
+  const env = { USHER_CONFIG: config, USHER_STORE: `sqlite:${join(folder, `${name}.db`)}` }
+  const hook = `data:text/javascript,${encodeURIComponent(WATCH)}`
+  const command = ['node', '--import', hook, 'src/main.ts'] as const
+  const address = (port: number) => ({ ...env, USHER_ISSUER: `http://localhost:${port}` })
+  const service = await startService(address, [...command])
+  onTestFinished(() => service.stop().then(() => {}))
+  await runUsher(['accounts', 'add', '--username', 'ada', '--password-stdin'], env, PASSWORD)
 
-    const browser = new Browser(service.issuer)
-    await browser.open(authorizationRequest(service).url)
-    await browser.submit({ username: 'ada', password: PASSWORD, decision: 'continue' })
-    await browser.submit({ decision: 'allow' })
-    await browser.open('/account')
-    await browser.open('/account/security')
-    await browser.open('/api/oauth/logout')
-    await browser.submit({ logout: 'yes' })
-    const loaded = [...service.stderr().matchAll(/^loaded (.*)$/gm)].map(([, url = '']) => url)
-    expect(loaded.some(url => url.endsWith('/src/sign-in/sign-in-page.ts'))).toBe(true)
-    const isOn = name === 'with'
-    expect(loaded.some(url => OWN.test(url))).toBe(isOn)
-    const text = browser.pages.map(page => page.text).join()
-    expect(text.includes(LABEL)).toBe(isOn)
-    expect(/upstream|sign-ins|class="method"|Sign-in methods/.test(text)).toBe(isOn)
-    expect((await browser.cookies()).includes('signed_out')).toBe(isOn)
-  },
-)
+  const browser = new Browser(service.issuer)
+  await browser.open(authorizationRequest(service).url)
+  await browser.submit({ username: 'ada', password: PASSWORD, decision: 'continue' })
+  await browser.submit({ decision: 'allow' })
+  await browser.open('/account')
+  await browser.open('/account/security')
+  await browser.open('/api/oauth/logout')
+  await browser.submit({ logout: 'yes' })
+  const loaded = [...service.stderr().matchAll(/^loaded (.*)$/gm)].map(([, url = '']) => url)
+  expect(loaded.some(url => url.endsWith('/src/sign-in/sign-in-page.ts'))).toBe(true)
+  const isOn = name === 'with'
+  expect(loaded.some(url => OWN.test(url))).toBe(isOn)
+  const text = browser.pages.map(page => page.text).join()
+  expect(text.includes(LABEL)).toBe(isOn)
+  expect(/upstream|sign-ins|class="method"|Sign-in methods/.test(text)).toBe(isOn)
+  expect((await browser.cookies()).includes('signed_out')).toBe(isOn)
+})

@@ -4,8 +4,8 @@ import type { JWK } from 'jose'
 import { hashSecret } from '../../src/oidc/clients.ts'
 import { EXCHANGE_GRANT } from '../../src/oidc/vocabulary.ts'
 import { CALENDAR, FILES, tokensFor } from './apis.ts'
+import { Browser } from './browser.ts'
 import { type Answer, post } from './journey.ts'
-import { signedIn } from './people.ts'
 import { CLIENTS, SECRET, type Usher, WEB } from './usher.ts'
 
 /** The API of the shop, with opaque tokens, and that of the till, with JWTs. */
@@ -93,12 +93,16 @@ export const EXCHANGING = {
   },
 }
 
-/** Signs a user in at the shop with `web`. The access token is for the API of the shop. */
+/** The browser of the user at each Usher. */
+const browsers = new WeakMap<Usher, Browser>()
+
+/** Signs a user in at the shop with `web`, unless there is a session. The access token is for the API of the shop. */
 export async function shopTokens(
   usher: Usher,
   { scope = 'openid offline_access shop:read', resource = SHOP } = {},
 ) {
-  const browser = await signedIn(usher)
+  const browser = browsers.get(usher) ?? new Browser(usher.issuer)
+  browsers.set(usher, browser)
   const request = { browser, scope, resources: [resource] }
   return { browser, ...(await tokensFor(usher, request, resource)) }
 }

@@ -6,7 +6,7 @@ import { FACTORS } from './factors.ts'
 import { confirmed, words } from './people.ts'
 
 /** Differences from a right answer. */
-export interface Wrong {
+interface Wrong {
   origin?: string
   rpId?: string
   challenge?: unknown
