@@ -270,6 +270,16 @@ test('a second removal succeeds', async () => {
   expect(await usher.consents.list(ada)).toEqual([])
 })
 
+test('a consent after a removal contains only the scopes allowed then', async () => {
+  const { browser, refresh_token } = await tokens(usher)
+  await remove(browser)
+  const { request } = await open(usher, {}, browser)
+  await browser.submit({ decision: 'allow', scope: 'profile' })
+  const code = browser.page.params.get('code') ?? ''
+  expect((await redeem(usher, code, request)).body.scope).toBe('openid profile')
+  expect((await refresh(usher, refresh_token)).body.error).toBe('invalid_grant')
+})
+
 test('an application that is no longer registered is listed and can be removed', async () => {
   const { post: _, ...clients } = CLIENTS
   const smaller = await startUsher({ clients })

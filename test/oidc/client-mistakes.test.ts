@@ -4,9 +4,11 @@ import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import * as openid from 'openid-client'
 import { describe, expect } from 'vitest'
 import { APIS, CALENDAR, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
+import { configurationOf } from '../support/client-library.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
 import {
   authorizationRequest,
@@ -17,10 +19,11 @@ import {
   tokens,
   userinfo,
 } from '../support/journey.ts'
+import { words } from '../support/people.ts'
 import { createProver } from '../support/proofs.ts'
 import { manage, ON, registerNew } from '../support/registration.ts'
 import { CLIENTS, SECRET, startUsher, WEB } from '../support/usher.ts'
-import { send } from '../support/wire.ts'
+import { type Reply, send, type WireOptions } from '../support/wire.ts'
 
 const TOKEN = '/api/oauth/token'
 const BASIC = { authorization: `Basic ${Buffer.from(`web:${SECRET}`).toString('base64')}` }
@@ -33,7 +36,11 @@ const clients = {
   pushing: { ...web, client_id: 'pushing', require_pushed_authorization_requests: true },
 }
 const PROXY = { proxy: ['127.0.0.1'] }
-const test = usherTest({ ...APIS, clients, usher: { ...ON.usher, ...PROXY } })
+const test = usherTest({
+  ...APIS,
+  clients,
+  usher: { features: { ...ON.usher.features, device_flow: true, ciba: true }, ...PROXY },
+})
 test.beforeAll(async () => {
   await authorize(usher, { browser })
 })
@@ -372,4 +379,214 @@ describe('the detail for operators', () => {
     await remote.close()
     rmSync(folder, { recursive: true })
   })
+})
+
+// WWW-Authenticate: the challenge has the error and the description of the body, and the request id. Many client
+// libraries show their developer only the header (RFC 6749 §5.2, RFC 6750 §3).
+
+/** The parameters of the only challenge of an answer, as `openid-client` reads them. */
+function challengeOf({ headers }: Pick<Reply, 'headers'>) {
+  const sent = headers.get('www-authenticate') ?? ''
+  const [, scheme = ''] = /^(\w+) /.exec(sent) ?? []
+  const pairs = [...sent.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)]
+  const named = pairs.map(([, name, value = '']) => [name, value.replace(/\\(.)/g, '$1')])
+  return { scheme, count: pairs.length, ...Object.fromEntries(named) }
+}
+
+const API = '/api/oauth'
+const WRONG = basic('web:wrong')
+const BEARER = { authorization: 'Bearer wrong' }
+const JSON_BODY = { 'content-type': 'application/json' }
+
+// biome-ignore format: a table
+const REFUSED: [what: string, scheme: string, path: string, request: WireOptions][] = [
+  ['a wrong secret at the token endpoint', 'Basic', '/token', { headers: WRONG, body: { grant_type: 'refresh_token', refresh_token: 'x' } }],
+  ['an unknown client at the token endpoint', 'Basic', '/token', { headers: basic('nobody:x'), body: { grant_type: 'client_credentials' } }],
+  ['a wrong secret at introspection', 'Basic', '/introspect', { headers: WRONG, body: { token: 'x' } }],
+  ['a wrong secret at revocation', 'Basic', '/revoke', { headers: WRONG, body: { token: 'x' } }],
+  ['a wrong secret at pushed requests', 'Basic', '/par', { headers: WRONG, body: { response_type: 'code' } }],
+  ['a wrong secret at device authorization', 'Basic', '/device_authorization', { headers: WRONG, body: { scope: 'openid' } }],
+  ['a wrong secret at backchannel authentication', 'Basic', '/backchannel_authentication', { headers: WRONG, body: { scope: 'openid' } }],
+  ['an unknown token at UserInfo', 'Bearer', '/userinfo', { headers: BEARER }],
+  ['a token in the form at UserInfo', 'Bearer', '/userinfo', { body: { access_token: 'wrong' } }],
+  ['two tokens at UserInfo', 'Bearer', '/userinfo', { headers: BEARER, body: { access_token: 'wrong' } }],
+  ['a malformed header at UserInfo', 'Bearer', '/userinfo', { headers: { authorization: 'Bearer a b' } }],
+  ['a wrong initial access token', 'Bearer', '/register', { headers: { ...BEARER, ...JSON_BODY }, body: '{"redirect_uris":["https://a.example/cb"]}' }],
+]
+
+describe('the challenge has the error of the body and the request id:', () => {
+  test.each(REFUSED)('%s', async (_, scheme, path, request) => {
+    const answer = await send(usher, API + path, request)
+    const { error, error_description } = answer.json
+    const request_id = answer.headers.get('x-request-id')
+    expect(error_description).toMatch(/\w{3}/)
+    expect(challengeOf(answer)).toEqual({
+      scheme,
+      count: 4,
+      realm: usher.issuer,
+      error,
+      error_description,
+      request_id,
+    })
+  })
+
+  test('a wrong registration access token', async () => {
+    const client = await registerNew(usher)
+    const answer = await manage(usher, { ...client, registration_access_token: 'x' })
+    const { error, error_description, request_id } = answer.json
+    expect(challengeOf(answer)).toMatchObject({ error, error_description, request_id })
+  })
+
+  test('a wrong proof, beside the algorithms', async () => {
+    const headers = { authorization: 'DPoP wrong', dpop: 'x' }
+    const answer = await send(usher, `${API}/userinfo`, { headers })
+    const { error, error_description, request_id } = answer.json
+    const expected = { scheme: 'DPoP', error, error_description, request_id }
+    expect(challengeOf(answer)).toMatchObject({
+      ...expected,
+      algs: expect.stringContaining('ES256'),
+    })
+  })
+
+  test('a token without the scope that is asked for, beside the scope', async () => {
+    const { code, request } = await authorize(usher, { browser, scope: 'openid' })
+    const form = codeForm(code, request)
+    const { json } = await send(usher, `${API}/token`, {
+      headers: BASIC,
+      body: form,
+    })
+    const headers = { authorization: `Bearer ${json.access_token}` }
+    const answer = await send(usher, `${API}/userinfo?scope=email`, { headers })
+    const { error_description, request_id } = answer.json
+    const expected = { error: 'insufficient_scope', error_description, request_id, scope: 'email' }
+    expect(challengeOf(answer)).toMatchObject(expected)
+  })
+})
+
+test('a challenge for a request without a token has no error (RFC 6750 §3.1)', async () => {
+  const { headers } = await send(usher, `${API}/userinfo`)
+  expect(headers.get('www-authenticate')).toMatch(/^Bearer realm="[^"]+", DPoP realm=/)
+  expect(headers.get('www-authenticate')).not.toContain('error')
+})
+
+test('a good request has no challenge', async () => {
+  const { headers, status } = await send(usher, `${API}/introspect`, {
+    headers: BASIC,
+    body: { token: 'x' },
+  })
+  expect([status, headers.get('www-authenticate')]).toEqual([200, null])
+})
+
+describe('the developer who uses openid-client reads our description and the request id:', () => {
+  const seen = async (attempt: Promise<unknown>) => {
+    const error = await attempt.catch((thrown: unknown) => thrown)
+    if (!(error instanceof openid.WWWAuthenticateChallengeError)) throw error
+    return error.cause[0]?.parameters
+  }
+
+  test('a wrong secret', async () => {
+    const config = await configurationOf(usher, 'web', {}, openid.ClientSecretBasic('wrong'))
+    expect(await seen(openid.refreshTokenGrant(config, 'x'))).toMatchObject({
+      error: 'invalid_client',
+      error_description: expect.stringMatching(/^check client_id, its secret or assertion/),
+      request_id: expect.stringMatching(/^[0-9a-f]{16}$/),
+    })
+  })
+
+  test('an unknown access token', async () => {
+    const config = await configurationOf(usher, 'web')
+    expect(await seen(openid.fetchUserInfo(config, 'x', openid.skipSubjectCheck))).toMatchObject({
+      error: 'invalid_token',
+      error_description: expect.stringMatching(/^the access token is unknown, expired, revoked/),
+      request_id: expect.stringMatching(/^[0-9a-f]{16}$/),
+    })
+  })
+})
+
+// The error page on the machine of a developer: the application, what it sent, and what is registered.
+
+const REMOTE = { 'x-forwarded-for': '203.0.113.7' }
+
+async function detailsOf(url: string | URL, headers: Record<string, string> = {}) {
+  const browser = new Browser(usher.issuer)
+  const page = await browser.open(url, headers)
+  expect(page.status).toBe(400)
+  return page.html.querySelector('details')?.rawText ?? ''
+}
+
+const authorizing = (params: Record<string, string>) => authorizationRequest(usher, params).url
+const BYE = 'https://app.example.org/bye'
+const signingOut = (uri: string) =>
+  `/api/oauth/logout?${new URLSearchParams({ client_id: 'web', post_logout_redirect_uri: uri })}`
+
+describe('the details name the application, and what was sent and is registered:', () => {
+  test('a wrong redirect URI', async () => {
+    const sent = `${WEB}/?next=1`
+    const details = await detailsOf(authorizing({ redirect_uri: sent }))
+    for (const text of [
+      'Web application',
+      'Sent: redirect_uri',
+      sent,
+      'Registered: redirect_uri',
+      WEB,
+    ]) {
+      expect(details).toContain(text)
+    }
+  })
+
+  test('a redirect URI with letters that hide or reorder', async () => {
+    const details = await detailsOf(authorizing({ redirect_uri: 'https://a.example/\u202Ex<b>' }))
+    expect(details).toContain('https://a.example/?x&lt;b&gt;')
+  })
+
+  test('a client that registered itself', async () => {
+    const { client_id } = await registerNew(usher)
+    const details = await detailsOf(authorizing({ client_id, redirect_uri: WEB }))
+    expect(details).toContain('Strange application')
+    expect(details).toContain('https://stranger.example.net/callback')
+  })
+
+  test('an unknown client', async () => {
+    const details = await detailsOf(authorizing({ client_id: 'wbe', redirect_uri: WEB }))
+    expect(details).toMatch(/Sent: client_id.*wbe.*Registered: client_id.*web/s)
+  })
+
+  test('a wrong address after a sign-out', async () => {
+    const details = await detailsOf(signingOut(`${BYE}/x`))
+    for (const text of [
+      'Web application',
+      `${BYE}/x`,
+      'Registered: post_logout_redirect_uri',
+      BYE,
+    ]) {
+      expect(details).toContain(text)
+    }
+  })
+})
+
+test('another address than loopback gets the name of a client file only', async () => {
+  const details = await detailsOf(authorizing({ redirect_uri: `${WEB}/x` }), REMOTE)
+  expect(details).toContain('Web application')
+  expect(details).not.toContain(WEB)
+  expect(details).not.toContain('Registered')
+  const { client_id } = await registerNew(usher)
+  const unchecked = await detailsOf(authorizing({ client_id, redirect_uri: WEB }), REMOTE)
+  expect(unchecked).not.toContain('Strange application')
+})
+
+test('the page leads back to the application, also to one without a home page', async () => {
+  const actionsOf = async (client_id: string) => {
+    const browser = new Browser(usher.issuer)
+    const wrong = authorizing({ client_id, redirect_uri: 'https://evil.example/' })
+    const { html } = await browser.open(wrong, REMOTE)
+    const links = html.querySelectorAll('.actions a').map(link => link.getAttribute('href'))
+    return { links, text: html.querySelector('main')?.rawText ?? '' }
+  }
+  expect((await actionsOf('web')).links).toEqual(['https://app.example.org/'])
+  expect((await actionsOf('post')).links).toEqual(['https://post.example.org/'])
+  // A program has no site.
+  const native = await actionsOf('native')
+  expect(native.links).toEqual([])
+  const client = String(CLIENTS.native?.client_name)
+  expect(native.text).toContain(words('error.of_application', { client }))
 })

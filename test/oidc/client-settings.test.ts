@@ -1,7 +1,7 @@
 // Settings of a client file that change its tokens and its authentication.
 
 import { decodeJwt } from 'jose'
-import { expect, vi } from 'vitest'
+import { expect } from 'vitest'
 import { APIS, CALENDAR, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { browser, moveClock, usher, usherTest } from '../support/fixtures.ts'
@@ -86,7 +86,6 @@ const test = usherTest(async () => {
   }
 })
 test.afterAll(() => site.close())
-test.afterEach(() => void vi.useRealTimers())
 
 /** Seconds that an ID token is valid for. */
 function secondsOf(idToken: string): number {

@@ -255,10 +255,11 @@ test('a new scope is granted only after consent', async () => {
   expect(String(body.scope).split(' ').sort()).toEqual(['email', 'openid', 'profile'])
 })
 
-test('new offline access shows the consent page without prompt=consent', async () => {
-  await allow(['profile', 'email'])
+test('new offline access shows the consent page without prompt=consent, and earlier tokens stay valid', async () => {
+  const before = await allow(['profile', 'email'])
   const body = await allow(['profile', 'email', 'offline_access'], { scope: ALL })
   expect(body.refresh_token).toBeTruthy()
+  expect((await userinfo(usher, before.access_token)).status).toBe(200)
   const { request } = await open(usher, { scope: ALL }, browser)
   expect((await tokensOf(request)).refresh_token).toBeTruthy()
 })
