@@ -71,6 +71,9 @@ async function startBare(name: string, node: string[], redis?: RedisServer) {
   return variantOf(name, service, redis)
 }
 
+/** Of `npm start`. */
+const MEMORY_FLAG = '--max-semi-space-size=4'
+
 /** Starts Usher with metrics. Its log goes through a pipe to a reader, as in production. */
 export async function startUsher(
   variant: string,
@@ -97,8 +100,9 @@ export async function startUsher(
       USHER_SECRET,
       USHER_STORE: store,
       USHER_METRICS_PORT: String(await freePort()),
+      MALLOC_ARENA_MAX: '2',
     },
-    ['bash', '-c', 'exec node "$@" > >(exec cat > /dev/null)', 'node', ...node, file],
+    ['bash', '-c', 'exec node "$@" > >(exec cat > /dev/null)', 'node', MEMORY_FLAG, ...node, file],
   )
   await addAccounts(store, usernames)
   const clean = () => rmSync(folder, { recursive: true, force: true })
