@@ -10,7 +10,6 @@ import {
   credentials,
   fieldsOf,
   newTab,
-  raw,
   send as sendForm,
   signedIn,
   words,
@@ -134,16 +133,11 @@ test('after five wrong codes a user is throttled in every network; other users o
   const headers = (ip: string) => ({ 'x-forwarded-for': ip, 'x-forwarded-proto': 'http' })
   const from = async (userBrowser: Browser, ip: string, code: string) => {
     const cookie = async () => userBrowser.jar.getCookieString(usher.issuer)
-    const { host } = new URL(usher.issuer)
-    const at = { ...headers(ip), host, accept: 'text/html' }
-    const page = await raw(usher, '/device', { headers: { ...at, cookie: await cookie() } })
+    const at = { ...headers(ip), accept: 'text/html' }
+    const page = await send(usher, '/device', { headers: { ...at, cookie: await cookie() } })
     const xsrf = /name="xsrf" value="(\w+)"/.exec(page.text)?.[1] ?? ''
-    const form = { xsrf, confirm: 'yes', user_code: code }
-    return raw(usher, '/device', {
-      method: 'POST',
-      headers: { ...at, cookie: await cookie() },
-      form,
-    })
+    const body = { xsrf, confirm: 'yes', user_code: code }
+    return send(usher, '/device', { body, headers: { ...at, cookie: await cookie() } })
   }
   const browser = await signedIn(usher)
   const tries = []

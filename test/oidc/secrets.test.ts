@@ -13,8 +13,16 @@ import {
   tokens,
   userinfo,
 } from '../support/journey.ts'
-import { credentials, fieldsOf, open, raw, removalOf, send, sessionsOf } from '../support/people.ts'
+import {
+  credentials,
+  fieldsOf,
+  open,
+  removalOf,
+  send as sendForm,
+  sessionsOf,
+} from '../support/people.ts'
 import { SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
 
 const PASSWORD = 'the password of Ada: canary-one'
 const WRONG = 'not the password: canary-two'
@@ -110,7 +118,7 @@ async function journey() {
   await refresh(usher, body.refresh_token)
   await refresh(usher, second.body.refresh_token)
   await post(usher, '/api/oauth/token', { ...form, code: 'canary-ten-as-a-code' })
-  await send(browser, '/canary-eleven/in/the/path?and=canary-twelve', { method: 'GET' })
+  await sendForm(browser, '/canary-eleven/in/the/path?and=canary-twelve', { method: 'GET' })
   const kept = await tokens(usher, { username: PROFILE.username, browser: await again() })
   for (const name of ['access_token', 'refresh_token', 'id_token'] as const) keep(name, kept[name])
 
@@ -179,9 +187,8 @@ test('every request is one valid line in the log', async () => {
       scope: text,
       redirect_uri: text,
     })
-    const { status } = await raw(usher, `/api/oauth/authorize?${query}`, {
+    const { status } = await send(usher, `/api/oauth/authorize?${query}`, {
       headers: {
-        host: new URL(usher.issuer).host,
         'user-agent': ascii,
         'x-forwarded-for': ascii,
         'x-request-id': ascii,

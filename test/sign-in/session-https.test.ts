@@ -6,11 +6,12 @@ import { parse } from 'node-html-parser'
 import { type Cookie, CookieJar } from 'tough-cookie'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { authorizationRequest } from '../support/journey.ts'
-import { credentials, type RawAnswer, raw } from '../support/people.ts'
+import { credentials } from '../support/people.ts'
 import { ADA, startUsher, type Usher } from '../support/usher.ts'
+import { type Reply, send } from '../support/wire.ts'
 
 const ISSUER = 'https://id.example.org'
-const PROXIED = { host: 'id.example.org', 'x-forwarded-proto': 'https', accept: 'text/html' }
+const PROXIED = { 'x-forwarded-proto': 'https', accept: 'text/html' }
 
 let usher: Usher
 let folder: string
@@ -29,12 +30,11 @@ afterAll(async () => {
 })
 
 /** Sends a request as a TLS proxy does. The cookie jar enforces `__Host-` and `Secure`. */
-async function visit(jar: CookieJar, url: URL, form?: Record<string, string>): Promise<RawAnswer> {
+async function visit(jar: CookieJar, url: URL, body?: Record<string, string>): Promise<Reply> {
   const cookie = await jar.getCookieString(url.href)
-  const method = form ? 'POST' : 'GET'
-  const headers = { ...PROXIED, cookie, ...(form && { origin: ISSUER }) }
-  const answer = await raw(usher, `${url.pathname}${url.search}`, { method, headers, form })
-  for (const set of answer.headers['set-cookie'] ?? []) {
+  const headers = { ...PROXIED, cookie, ...(body && { origin: ISSUER }) }
+  const answer = await send(usher, url, { headers, body })
+  for (const set of answer.headers.getSetCookie()) {
     await jar.setCookie(set, url.href, { ignoreError: false })
   }
   return answer
@@ -46,7 +46,7 @@ async function signIn(jar: CookieJar) {
     for (const cookie of await jar.getCookies(url.href)) seen.set(cookie.key, cookie)
   }
   const asked = await visit(jar, authorizationRequest({ issuer: ISSUER }).url)
-  const page = new URL(asked.headers.location ?? '', ISSUER)
+  const page = asked.location ?? new URL(ISSUER)
   await keep(page)
   const html = parse((await visit(jar, page)).text)
   const csrf = html.querySelector('input[name=csrf]')?.getAttribute('value') ?? ''
@@ -62,7 +62,7 @@ test('behind TLS the session cookie is __Host-, Secure, HttpOnly, Lax and for th
   const jar = new CookieJar(undefined, { prefixSecurity: 'strict' })
   const { seen, resumed } = await signIn(jar)
   expect(resumed.status).toBe(303)
-  expect(resumed.headers.location).toContain('/interaction/')
+  expect(resumed.location?.pathname).toContain('/interaction/')
   for (const [key, { secure, httpOnly, sameSite, hostOnly }] of seen) {
     expect(key).toMatch(/^__(Host|Secure)-usher_/)
     expect({ key, secure, httpOnly, sameSite, hostOnly }).toEqual({
@@ -91,27 +91,27 @@ test('a session cookie without the prefix is ignored', async () => {
   const header = await jar.getCookieString(ISSUER)
   expect(header).toContain('__Host-usher_session=')
   const cookie = header.replaceAll('__Host-', '')
-  const answer = await raw(usher, '/account', { headers: { ...PROXIED, cookie } })
+  const answer = await send(usher, '/account', { headers: { ...PROXIED, cookie } })
   expect(answer.status).toBe(302)
 })
 
 test('behind TLS every response has Strict-Transport-Security', async () => {
   for (const path of ['/account', '/errors', '/api/oauth/jwks', '/nothing']) {
-    const { headers } = await raw(usher, path, { headers: PROXIED })
-    const [, age] = /^max-age=(\d+)/.exec(headers['strict-transport-security'] ?? '') ?? []
+    const { headers } = await send(usher, path, { headers: PROXIED })
+    const [, age] = /^max-age=(\d+)/.exec(headers.get('strict-transport-security') ?? '') ?? []
     expect(Number(age), path).toBeGreaterThanOrEqual(365 * 24 * 3600)
   }
 })
 
 test('every URL and redirect is on the issuer, whatever address the proxy connects to', async () => {
-  const { text } = await raw(usher, '/.well-known/openid-configuration', { headers: PROXIED })
+  const { text } = await send(usher, '/.well-known/openid-configuration', { headers: PROXIED })
   expect(JSON.parse(text)).toMatchObject({
     issuer: ISSUER,
     token_endpoint: `${ISSUER}/api/oauth/token`,
   })
   expect(text).not.toContain('127.0.0.1')
-  const { headers } = await raw(usher, '/account', { headers: PROXIED })
-  expect(new URL(headers.location ?? '', ISSUER).origin).toBe(ISSUER)
-  const direct = await raw(usher, '/account', { headers: { host: 'id.example.org' } })
+  const { location } = await send(usher, '/account', { headers: PROXIED })
+  expect(location?.origin).toBe(ISSUER)
+  const direct = await send(usher, '/account')
   expect(direct.status).toBe(421)
 })

@@ -13,9 +13,9 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { CookieJar } from 'tough-cookie'
 import { Browser } from './browser.ts'
 import { signInAndAllow } from './journey.ts'
-import { raw } from './people.ts'
 import { freePort } from './service.ts'
 import { ADA, startUsher, type Usher } from './usher.ts'
+import { send } from './wire.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const START_TIMEOUT_MS = 20_000
@@ -157,12 +157,12 @@ export class Visitor {
         accept: 'text/html',
         'sec-fetch-mode': 'navigate',
       }
-      const path = url.pathname + url.search
-      const answer = await raw({ address: url.origin }, path, { method, headers, form })
-      for (const line of answer.headers['set-cookie'] ?? []) {
+      const place = { issuer: url.origin, address: url.origin }
+      const answer = await send(place, url, { method, headers, body: form })
+      for (const line of answer.headers.getSetCookie()) {
         await this.jar.setCookie(line, url.href, { ignoreError: true })
       }
-      const { location } = answer.headers
+      const location = answer.headers.get('location')
       if (!location) return shown(url, answer.status, answer.text)
       url = new URL(location, url)
       method = 'GET'

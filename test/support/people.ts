@@ -1,7 +1,6 @@
 // Actions of users and attackers besides the flow through the pages: several tabs, copied cookies,
 // forms of other sites, raw requests.
 
-import { type IncomingHttpHeaders, request } from 'node:http'
 import { parse } from 'node-html-parser'
 import { createLanguages } from '../../src/pages/words.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
@@ -150,35 +149,6 @@ export async function submitOnly(
   const next = /content="0;url=([^"]+)"/.exec(await response.text())?.[1]
   if (!next) throw new Error(`"${browser.heading}" did not redirect: ${response.status}`)
   return next.replaceAll('&amp;', '&')
-}
-
-export interface RawAnswer {
-  status: number
-  headers: IncomingHttpHeaders
-  text: string
-}
-
-/** Sends a request that `fetch` refuses: with any Host, TRACE, or a forbidden header. */
-export function raw(
-  { address }: { address: string },
-  path: string,
-  { method = 'GET', headers = {}, form }: Sending = {},
-): Promise<RawAnswer> {
-  const body = form && new URLSearchParams(form).toString()
-  const type = body && { 'content-type': 'application/x-www-form-urlencoded' }
-  return new Promise((resolve, reject) => {
-    const outgoing = request(
-      `${address}${path}`,
-      { method, headers: { ...type, ...headers }, agent: false },
-      async response => {
-        let text = ''
-        for await (const chunk of response.setEncoding('utf8')) text += chunk
-        resolve({ status: response.statusCode ?? 0, headers: response.headers, text })
-      },
-    )
-    outgoing.on('error', reject)
-    outgoing.end(body)
-  })
 }
 
 /** Moves the sign-in of every session of this account into the past. */
