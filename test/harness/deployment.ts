@@ -43,18 +43,20 @@ const USHER_SECRET = Buffer.alloc(32, 'harness').toString('base64url')
 const MANY_ATTEMPTS = { account_attempts: 100, network_attempts: 100_000 }
 const READY_POLL_MS = 50
 
-/** Starts a deployment for `act`, and stops it. */
+/** Starts a deployment for `act`, and stops it. Throws if `act` fails, or a process at its end. */
 export async function withDeployment<T>(
   shape: Shape,
   usher: object,
   act: (deployment: Deployment) => Promise<T>,
 ): Promise<T> {
   const deployment = await deploy(shape, usher)
-  try {
-    return await act(deployment)
-  } finally {
-    await deployment.stop()
-  }
+  const result = await act(deployment).catch(async error => {
+    // A process that the failure has left dead is no error of its own.
+    await deployment.stop().catch(() => {})
+    throw error
+  })
+  await deployment.stop()
+  return result
 }
 
 /** Starts a deployment with accounts for Ada and Grace. `usher`: the content of usher.yaml. */
