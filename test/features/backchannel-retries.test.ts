@@ -1,26 +1,24 @@
 // Delivery of back-channel logout tokens when clients do not answer, when there are several nodes, and
 // when the store is unavailable.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { decodeJwt } from 'jose'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { tokens } from '../support/journey.ts'
 import { type Receiver, startReceiver } from '../support/receiver.ts'
 import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
+const folder = temporaryFolder()
 /** Two nodes on one store. */
 let [usher, other]: Usher[] = []
 let node: Usher
 let wiki: Receiver
 let chat: Receiver
-let folder: string
 beforeAll(async () => {
   vi.useFakeTimers({ toFake: ['Date'] })
-  folder = mkdtempSync(join(tmpdir(), 'usher-backchannel-'))
   wiki = await startReceiver('wiki')
   chat = await startReceiver('chat')
   const options = {
@@ -35,7 +33,6 @@ beforeAll(async () => {
 afterAll(async () => {
   vi.useRealTimers()
   await Promise.all([usher?.close(), other?.close(), wiki.close(), chat.close()])
-  rmSync(folder, { recursive: true })
 })
 beforeEach(() => {
   for (const receiver of [wiki, chat]) {

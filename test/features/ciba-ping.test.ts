@@ -2,11 +2,10 @@
 // wait for the notification.
 
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
@@ -26,6 +25,7 @@ import {
   sendRequest,
   startRequest,
 } from '../support/ciba.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { credentials } from '../support/people.ts'
 import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
 
@@ -35,7 +35,7 @@ const TAKEN: RequestListener = (_req, res) => res.writeHead(204).end()
 /** The ping callbacks that the client received. */
 const pings: { authorization?: string; body: string }[] = []
 let take = TAKEN
-const folder = mkdtempSync(join(tmpdir(), 'usher-ping-'))
+const folder = temporaryFolder()
 const { pem: cert, key } = makeCertificate(folder, 'till', {
   extensions: ['subjectAltName=IP:127.0.0.1,IP:127.0.0.2'],
 })
@@ -81,7 +81,6 @@ afterAll(async () => {
   await Promise.all([usher?.close(), other?.close()])
   server.closeAllConnections()
   await new Promise(resolve => server.close(resolve))
-  rmSync(folder, { recursive: true })
 })
 beforeEach(async () => {
   pings.length = 0

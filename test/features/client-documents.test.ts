@@ -17,7 +17,7 @@ import { configurationOf } from '../support/client-library.ts'
 import { BANKING, detailsRequest, PAYMENT } from '../support/details.ts'
 import { startDocumentSite } from '../support/document-site.ts'
 import { explanationOf, moveClock, startAnother } from '../support/fixtures.ts'
-import { authorizationRequest, authorize, signInAndAllow } from '../support/journey.ts'
+import { authorizationRequest, authorize, codeForm, signInAndAllow } from '../support/journey.ts'
 import { ASSERTION } from '../support/keyed.ts'
 import { credentials, textOf, words } from '../support/people.ts'
 import { assertion, PUBLIC_JWKS } from '../support/signers.ts'
@@ -88,9 +88,8 @@ async function authenticate(client_id: string, at = usher, headers = {}, aud = a
 /** Signs Ada in, and returns the token response of a public client. */
 async function tokensOf(client_id: string, scope = 'openid') {
   const { code, request } = await authorize(usher, { client_id, redirect_uri: CALLBACK, scope })
-  const { code_verifier } = request
-  const form = { grant_type: 'authorization_code', code, redirect_uri: CALLBACK, code_verifier }
-  return (await send(usher, '/api/oauth/token', { body: { ...form, client_id } })).json
+  const body = { ...codeForm(code, request), client_id }
+  return (await send(usher, '/api/oauth/token', { body })).json
 }
 
 /** A browser at the consent page of a client. */
@@ -264,9 +263,8 @@ test('a document that cannot be fetched now is a 503, on every page and at the t
   const { browser, request } = await atConsent(at, client_id)
   const page = await signInAndAllow(browser, 'ada')
   const code = page.url.searchParams.get('code') ?? ''
-  const { code_verifier } = request
-  const form = { grant_type: 'authorization_code', code, redirect_uri: CALLBACK, code_verifier }
-  const redeem = () => send(at, '/api/oauth/token', { body: { ...form, client_id } })
+  const body = { ...codeForm(code, request), client_id }
+  const redeem = () => send(at, '/api/oauth/token', { body })
   // The cached document has expired.
   moveClock(61)
   const unavailable = { status: 503, json: { error: 'temporarily_unavailable' } }

@@ -1,7 +1,6 @@
 // Mail by SMTP servers with TLS: STARTTLS and implicit TLS, with certificates of an authority of this test.
 
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
@@ -9,10 +8,11 @@ import { queueLink } from '../../src/account/mail-queue.ts'
 import { checkMail } from '../../src/features/mail/smtp.ts'
 import { type Made, makeCertificate } from '../support/certificates.ts'
 import { run } from '../support/command.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { type MailServer, startMailServer } from '../support/mail-server.ts'
 import { ADA, startUsher } from '../support/usher.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-smtp-'))
+const folder = temporaryFolder()
 const LOOPBACK = ['subjectAltName=IP:127.0.0.1']
 const trusted = getCACertificates('default')
 let authority: Made
@@ -35,7 +35,6 @@ beforeAll(() => {
 })
 afterAll(() => {
   setDefaultCACertificates(trusted)
-  rmSync(folder, { recursive: true })
 })
 afterEach(async () => {
   for (const server of open.splice(0)) await server.close()

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { APIS, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { startDocumentSite } from '../support/document-site.ts'
-import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { authorizationRequest, codeForm, signInAndAllow } from '../support/journey.ts'
 import { ASSERTION } from '../support/keyed.ts'
 import { DOCUMENTS, REGISTRATIONS } from '../support/mcp-clients.ts'
 import { invite, REGISTER } from '../support/registration.ts'
@@ -81,9 +81,7 @@ function clientOf(client_id: string, redirect_uri: string, isKeyed: boolean, at 
       await browser.open(request.url)
       const page = await signInAndAllow(browser, 'ada')
       expect([page.text, page.params.get('code')]).toEqual([page.text, expect.any(String)])
-      const { code_verifier } = request
-      const code = page.params.get('code') ?? ''
-      return post({ grant_type: 'authorization_code', code, redirect_uri, code_verifier })
+      return post(codeForm(page.params.get('code') ?? '', request))
     },
   }
 }

@@ -1,17 +1,17 @@
 // mTLS with Usher's own TLS: the certificate is that of the connection, and the header is ignored.
 
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdirSync, readFileSync } from 'node:fs'
 import { Agent, request } from 'node:https'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { jwkOf, type Made, makeCertificate } from '../support/certificates.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
 import { writeConfig } from '../support/usher.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-mtls-socket-'))
+const folder = temporaryFolder()
 const make = (name: string, wishes?: Parameters<typeof makeCertificate>[2]) =>
   makeCertificate(folder, name, wishes)
 const localhost = make('localhost', { extensions: ['subjectAltName=DNS:localhost'] })
@@ -67,10 +67,7 @@ beforeAll(async () => {
   const started = await start('one', { features: { mtls: true }, proxy, client_certificates })
   ;({ service, issuer } = started)
 })
-afterAll(async () => {
-  await service.stop()
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => service.stop())
 
 interface Wire {
   certificate?: Made

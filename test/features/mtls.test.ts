@@ -1,20 +1,18 @@
 // mTLS (RFC 8705) behind a proxy that forwards the certificate: clients authenticate with it, and tokens
 // are bound to it.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import * as openid from 'openid-client'
 import { describe, expect } from 'vitest'
 import { checkSettings } from '../../src/commands/config.ts'
 import { jwkOf, type Made, makeCertificate } from '../support/certificates.ts'
 import { type Files, PRODUCTION, read } from '../support/config-folder.ts'
 import { startAnother, usher, usherTest } from '../support/fixtures.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorize } from '../support/journey.ts'
 import { ADA, CLIENTS } from '../support/usher.ts'
 import { send, talk } from '../support/wire.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-mtls-'))
+const folder = temporaryFolder()
 const authority = ['basicConstraints=critical,CA:TRUE']
 const make = (name: string, wishes?: Parameters<typeof makeCertificate>[2]) =>
   makeCertificate(folder, name, wishes)
@@ -61,9 +59,6 @@ const usherYaml = {
 const clients = { ...CLIENTS, spa: { ...CLIENTS.spa, ...BOUND }, ...SERVICES, own: OWN }
 
 const test = usherTest({ clients, usher: usherYaml })
-test.afterAll(async () => {
-  rmSync(folder, { recursive: true })
-})
 
 type Headers = Record<string, string>
 const withCertificate = ({ pem }: Made): Headers => ({ [HEADER]: encodeURIComponent(pem) })

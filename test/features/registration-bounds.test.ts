@@ -1,8 +1,7 @@
 // Limits of dynamic registration, registered clients on several nodes and after a copy of the store, and
 // that the store contains no credential.
 
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { copyStore, resealAll } from '../../src/commands/store.ts'
@@ -14,6 +13,7 @@ import { createSeal } from '../../src/store/seal.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { moveClock, startAnother } from '../support/fixtures.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { startRedis } from '../support/redis.ts'
 import {
@@ -93,11 +93,9 @@ test('an expired or revoked initial access token registers no client', async () 
   expect(await invitations.list()).toEqual([])
 })
 
-function newFile(): string {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-registration-'))
-  onTestFinished(() => rmSync(folder, { recursive: true }))
-  return `sqlite:${join(folder, 'usher.db')}`
-}
+const folder = temporaryFolder()
+let files = 0
+const newFile = () => `sqlite:${join(folder, `${files++}.db`)}`
 
 async function newRedis(): Promise<string> {
   const redis = await startRedis({ port: await freePort() })
@@ -171,9 +169,7 @@ test('if a feature of a registered client is switched off, only that client fail
 })
 
 test('the store contains no token or secret, in any encoding', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-registration-'))
-  onTestFinished(() => rmSync(folder, { recursive: true }))
-  const path = join(folder, 'usher.db')
+  const path = join(folder, 'read-later.db')
   const env = { USHER_SECRET: 'of-one-node-whose-store-somebody-reads-later' }
   const usher = await start({ store: `sqlite:${path}`, env })
   const token = await invite(usher)

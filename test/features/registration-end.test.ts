@@ -4,7 +4,7 @@ import { expect } from 'vitest'
 import { hashSecret } from '../../src/oidc/clients.ts'
 import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { authorizationRequest, codeForm, signInAndAllow } from '../support/journey.ts'
 import { words } from '../support/people.ts'
 import {
   CALLBACK,
@@ -50,8 +50,7 @@ async function codeFor({ client_id }: Registration, params: Record<string, strin
   await browser.open(request.url)
   const page = await signInAndAllow(browser, 'ada')
   const code = page.params.get('code') ?? ''
-  const { code_verifier, redirect_uri } = request
-  return { browser, grant_type: 'authorization_code', code, code_verifier, redirect_uri }
+  return { browser, ...codeForm(code, request) }
 }
 
 async function tokensFor(client: Registration, params: Record<string, string> = {}) {

@@ -4,7 +4,7 @@ import { expect, vi } from 'vitest'
 import { APIS, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { explanationOf, moveClock, startAnother, usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { authorizationRequest, codeForm, signInAndAllow } from '../support/journey.ts'
 import { REGISTRATIONS } from '../support/mcp-clients.ts'
 import {
   invite,
@@ -60,11 +60,9 @@ async function signIn(at: Usher, client_id: string, more: object = {}) {
   await browser.open(request.url)
   const page = await signInAndAllow(browser, 'ada')
   const code = page.params.get('code') ?? ''
-  const { code_verifier } = request
-  const form = { grant_type: 'authorization_code', code, code_verifier, client_id }
-  return send(at, '/api/oauth/token', {
-    body: { ...form, redirect_uri: LOOPBACK, ...('resource' in more && { resource: FILES }) },
-  })
+  const resource = 'resource' in more && { resource: FILES }
+  const body = { ...codeForm(code, request), client_id, ...resource }
+  return send(at, '/api/oauth/token', { body })
 }
 
 test('public clients on loopback and at the listed hosts register; all others are refused', async () => {

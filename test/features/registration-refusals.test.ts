@@ -1,13 +1,12 @@
 // Dynamic registration refuses metadata that would be invalid in a client file, and metadata that only
 // the operator may set. A refused registration writes nothing.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createInvitations } from '../../src/features/registration/invitations.ts'
 import { registrationSchema } from '../../src/features/registration/metadata.ts'
 import { USHER_METADATA } from '../../src/oidc/clients.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import {
   CALLBACK,
   invite,
@@ -27,13 +26,12 @@ const JWK = { kty: 'EC', crv: 'P-256', x: 'a', y: 'b', d: 'c' }
 
 let usher: Usher
 let token: string
-let folder: string
+const folder = temporaryFolder()
 beforeAll(async () => {
   const issuer = 'https://id.example.org'
   const proxy = ['127.0.0.1/32']
   const compatibility = { implicit: true, hybrid: true }
   const env = { USHER_SECRET: 'x'.repeat(43) }
-  folder = mkdtempSync(join(tmpdir(), 'usher-registration-'))
   const store = `sqlite:${join(folder, 'usher.db')}`
   usher = await startUsher({
     usher: { ...ON.usher, issuer, proxy, compatibility },
@@ -43,10 +41,7 @@ beforeAll(async () => {
   })
   token = await invite(usher)
 })
-afterAll(async () => {
-  await usher.close()
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => usher.close())
 
 const PROXY = { 'x-forwarded-proto': 'https', 'x-forwarded-for': '192.0.2.1' }
 

@@ -1,8 +1,5 @@
 // Token exchange: keys that tokens are bound to, pairwise subjects, and subject tokens that are not valid.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { decodeJwt, decodeProtectedHeader, generateKeyPair, importJWK, SignJWT } from 'jose'
 import * as oauth from 'oauth4webapi'
 import * as openid from 'openid-client'
@@ -22,12 +19,13 @@ import {
   TILL,
 } from '../support/exchange.ts'
 import { ada, moveClock, usher, usherTest } from '../support/fixtures.ts'
-import { authorize, post, redeem, tokens } from '../support/journey.ts'
+import { temporaryFolder } from '../support/folder.ts'
+import { authorize, codeForm, post, redeem, tokens } from '../support/journey.ts'
 import { createProver, type Prover } from '../support/proofs.ts'
 import { ADA, CLAIMS, SECRET, WEB } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-exchange-'))
+const folder = temporaryFolder()
 const certificate = makeCertificate(folder, 'own')
 const other = makeCertificate(folder, 'other')
 const { 'shop-api': shopApi, web } = EXCHANGING.clients
@@ -77,7 +75,6 @@ const test = usherTest({
     client_certificates: { header: 'X-Client-Cert' },
   },
 })
-test.afterAll(() => rmSync(folder, { recursive: true }))
 
 const TOKEN = '/api/oauth/token'
 const proofBy = (key: Prover, change = {}) => key.prove('POST', `${usher.issuer}${TOKEN}`, change)
@@ -92,8 +89,7 @@ const form = (subject_token: string, more: Record<string, string> = {}) => ({
 describe('a token that is bound to a key by DPoP', () => {
   async function bound(key: Prover, client_id = 'strict') {
     const { code, request } = await authorize(usher, { client_id, redirect_uri: WEB })
-    const { code_verifier, redirect_uri } = request
-    const body = { grant_type: 'authorization_code', code, code_verifier, redirect_uri }
+    const body = codeForm(code, request)
     const headers = { ...basic(client_id, SECRET), dpop: await proofBy(key) }
     const { json } = await send(usher, TOKEN, { body, headers })
     return String(json.access_token)
@@ -169,9 +165,7 @@ test('a token that is bound to a certificate is exchanged only with it, and keep
     return send(usher, TOKEN, { body, headers: { ...basic('mtls', SECRET), ...header } })
   }
   const { code, request } = await authorize(usher, { client_id: 'mtls', redirect_uri: WEB })
-  const { code_verifier, redirect_uri } = request
-  const body = { grant_type: 'authorization_code', code, code_verifier, redirect_uri }
-  const { json } = await ask(body, certificate)
+  const { json } = await ask(codeForm(code, request), certificate)
   const token = String(json.access_token)
   const first = await ask(form(token), certificate)
   const about = await introspect(usher, String(first.json.access_token))

@@ -1,11 +1,11 @@
 // Without a file in upstreams/, the code of upstream issuers is not loaded, and pages have no trace of it.
 
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { runUsher } from '../support/command.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { startService } from '../support/service.ts'
 import { LABEL, withUpstreams } from '../support/upstream.ts'
@@ -21,8 +21,7 @@ registerHooks({
   },
 })`
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-upstream-off-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = temporaryFolder()
 
 const OWN = /\/features\/upstream\/|openid-client/
 

@@ -1,9 +1,8 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Browser } from '../support/browser.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, redeem } from '../support/journey.ts'
 import { submitConfirmed } from '../support/people.ts'
 import { LABEL, startUpstream, type Upstream, withUpstreams } from '../support/upstream.ts'
@@ -242,9 +241,9 @@ test('no file of upstreams/ has a name that the sign-in uses, or one that is no 
   }
 })
 
+const folder = temporaryFolder()
+
 test('a session at an issuer whose file was removed is no sign-in by password', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-upstream-'))
-  onTestFinished(() => rmSync(folder, { recursive: true }))
   const clients = { ...CLIENTS, post: { ...CLIENTS.post, require_sign_in: 'password' } }
   const common = {
     store: `sqlite:${join(folder, 'usher.db')}`,
