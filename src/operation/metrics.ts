@@ -30,7 +30,7 @@ export interface Metrics {
   tokenRequest(grant_type: string, outcome: string): void
 }
 
-/** Counts nothing: nobody can read it. */
+/** Counts nothing: no port serves it. */
 export const NO_METRICS: Metrics = {
   text: async () => '',
   answerPrimary() {},
