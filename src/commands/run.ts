@@ -44,7 +44,7 @@ function readInvocation(command: Command, words: string[]): Invocation {
   // A kid (RFC 7638) may begin with `-`. It is an argument, because its command
   // has no options.
   const parsed = all.length
-    ? words
+    ? joinDashedValues(words, all)
     : ['--', ...words.filter(word => word !== '--')]
   try {
     const given = parseArgs({
@@ -69,6 +69,23 @@ function readInvocation(command: Command, words: string[]): Invocation {
       `${reasonOf(error)}\n\nusage: npm run usher -- ${describeUsage(command)}`,
     )
   }
+}
+
+/**
+ * Writes `--remove -Tz4` as `--remove=-Tz4`: an id may begin with `-`, and
+ * `parseArgs` takes such a word for another option.
+ */
+function joinDashedValues(words: string[], options: Option[]): string[] {
+  const takesValue = (word?: string) =>
+    options.some(({ name, kind }) => kind === 'text' && word === `--${name}`)
+  const joined: string[] = []
+  for (const word of words) {
+    const before = joined.at(-1)
+    if (takesValue(before) && /^-[^-]/.test(word))
+      joined[joined.length - 1] = `${before}=${word}`
+    else joined.push(word)
+  }
+  return joined
 }
 
 const TYPES = { text: 'string', flag: 'boolean' } as const

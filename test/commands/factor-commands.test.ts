@@ -54,10 +54,12 @@ test('accounts factors lists an app without its secret, and removes one', async 
   expect(text + json + exported).not.toContain(secret)
   const why = await printed('accounts why ada')
   expect(why).toContain('Second factors: totp; recovery codes: 10.')
-  const wrong = await operated.usher('accounts factors ada --remove other')
-  expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('other not found') })
+  for (const id of ['other', '-an_id']) {
+    const wrong = await operated.usher(`accounts factors ada --remove ${id}`)
+    expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining(`${id} not found`) })
+  }
   const [factor] = (await factorsOf(service, ada)).factors
-  expect((await operated.usher(`accounts factors ada --remove=${factor?.id}`)).code).toBe(0)
+  expect((await operated.usher(`accounts factors ada --remove ${factor?.id}`)).code).toBe(0)
   expect((await factorsOf(service, ada)).factors).toEqual([])
 })
 
