@@ -52,8 +52,9 @@ test('the second start keeps the password, and the change of an operator takes e
   service = await startService({ USHER_STORE })
   expect(service.stderr()).not.toContain(password)
   expect((await accountsPage('demo', password)).heading).toBe('Your account')
-  const { stdout } = await runUsher(['accounts', 'password', 'demo'], service.env)
-  const browser = await accountsPage('demo', stdout.trim())
+  const chosen = 'another battery, another staple'
+  await runUsher(['accounts', 'password', 'demo', '--password-stdin'], service.env, chosen)
+  const browser = await accountsPage('demo', chosen)
   expect(browser.heading).toBe('Your account')
   await runUsher(['accounts', 'disable', 'demo'], service.env)
   await browser.open('/account')
