@@ -2,7 +2,7 @@
 
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
-import { Readable } from 'node:stream'
+import { Readable, Writable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import pLimit from 'p-limit'
 import { runCommand } from '../../src/commands/run.ts'
@@ -44,37 +44,41 @@ export function runUsher(words: string[], env: NodeJS.ProcessEnv = {}, input = '
 async function runHere(words: string[], env: NodeJS.ProcessEnv, input: string): Promise<Ran> {
   const started = performance.now()
   const before = { ...process.env }
-  const stdin = Object.getOwnPropertyDescriptor(process, 'stdin')
-  const restored = [captured(process.stdout), captured(process.stderr)] as const
+  const stdout = collect()
+  const stderr = collect()
+  const restores = [
+    replaceStream('stdin', Readable.from([input])),
+    replaceStream('stdout', stdout.stream),
+    replaceStream('stderr', stderr.stream),
+  ]
   try {
     for (const [name, value] of Object.entries(env))
       if (value !== undefined) process.env[name] = value
-    Object.defineProperty(process, 'stdin', { value: Readable.from([input]), configurable: true })
     const code = await runCommand(words)
-    const [stdout, stderr] = restored.map(({ written }) => written())
-    return { stdout: stdout ?? '', stderr: stderr ?? '', code, took: performance.now() - started }
+    const took = performance.now() - started
+    return { stdout: stdout.text(), stderr: stderr.text(), code, took }
   } finally {
-    for (const { restore } of restored) restore()
+    for (const restore of restores) restore()
     for (const name of Object.keys(env)) delete process.env[name]
     Object.assign(process.env, before)
-    if (stdin) Object.defineProperty(process, 'stdin', stdin)
   }
 }
 
-/** Keeps what is written to the stream from now on, until `restore`. */
-function captured(stream: NodeJS.WriteStream) {
-  const chunks: string[] = []
-  const { write } = stream
-  stream.write = (chunk: string | Uint8Array, ...rest: unknown[]) => {
-    chunks.push(typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString())
-    const done = rest.find(one => typeof one === 'function')
-    if (done) process.nextTick(done)
-    return true
-  }
-  return {
-    written: () => chunks.join(''),
-    restore() {
-      stream.write = write
+/** Puts another stream in the place of one of this process. Returns how to restore it. */
+function replaceStream(name: 'stdin' | 'stdout' | 'stderr', value: object): () => void {
+  const own = Object.getOwnPropertyDescriptor(process, name)
+  Object.defineProperty(process, name, { value, configurable: true })
+  return () => own && Object.defineProperty(process, name, own)
+}
+
+/** Returns a stream, and the text that was written to it. */
+function collect() {
+  const chunks: Buffer[] = []
+  const stream = new Writable({
+    write(chunk, _encoding, done) {
+      chunks.push(chunk)
+      done()
     },
-  }
+  })
+  return { stream, text: () => Buffer.concat(chunks).toString() }
 }
