@@ -154,7 +154,8 @@ const project = (name: string, include: string[], more: object = {}, exclude: st
     name,
     include,
     exclude: [...configDefaults.exclude, '**/node_modules/**', ...exclude],
-    maxWorkers: 4,
+    // More than the cores: tests wait for processes and sockets a third of their time.
+    maxWorkers: 6,
     ...more,
   },
 })
