@@ -11,7 +11,7 @@ const DESTINATION = {
   sync: false,
   minLength: 3072,
   maxWrite: 4096,
-  periodicFlush: 500,
+  periodicFlush: 100,
 }
 
 /**

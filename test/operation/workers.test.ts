@@ -149,11 +149,12 @@ describe('on a SQLite file', () => {
     const before = pidsOf(service)
     const others = await connectionTo(service, 2)
     kill(before[0])
-    await expect.poll(() => eventsOf(service, 'worker_lost').length).toBe(1)
+    await expect.poll(() => pidsOf(service)).not.toContain(before[0])
     const statuses = new Set<number>()
-    while (pidsOf(service).length < 2) {
+    do {
       statuses.add((await others()).status).add((await ask(service, '/readyz')).status)
-    }
+    } while (pidsOf(service).length < 2)
+    await expect.poll(() => eventsOf(service, 'worker_lost').length).toBe(1)
     expect(statuses).toEqual(new Set([200]))
     expect(pidsOf(service)).toEqual([before[1], expect.any(Number)])
     await untilBothServe(service)

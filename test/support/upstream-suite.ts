@@ -235,7 +235,9 @@ export function upstreamSuite(startIssuer: StartIssuer, timeout?: number) {
     expect(await visit.page.getByRole('alert').textContent()).toContain(
       'You cannot sign in this way',
     )
-    expect(usher.stdout()).toMatch(/"event":"sign_in_failed".*"reason":"not_allowed"/)
+    await expect
+      .poll(() => usher.stdout())
+      .toMatch(/"event":"sign_in_failed".*"reason":"not_allowed"/)
     expect(await isSignedIn(visit)).toBe(false)
   })
 
