@@ -146,7 +146,9 @@ class LongestFirst extends BaseSequencer {
 }
 
 const alias = { '@node-rs/argon2': join(import.meta.dirname, 'support/argon2.ts') }
-const FAST = { globalSetup: 'test/support/some-of.ts', alias }
+/** More than the cores: these tests wait for processes and sockets a third of their time. */
+const WORKERS = { maxWorkers: 6 }
+const FAST = { globalSetup: 'test/support/some-of.ts', alias, ...WORKERS }
 
 const project = (name: string, include: string[], more: object = {}, exclude: string[] = []) => ({
   extends: true as const,
@@ -154,8 +156,7 @@ const project = (name: string, include: string[], more: object = {}, exclude: st
     name,
     include,
     exclude: [...configDefaults.exclude, '**/node_modules/**', ...exclude],
-    // More than the cores: tests wait for processes and sockets a third of their time.
-    maxWorkers: 6,
+    maxWorkers: 4,
     ...more,
   },
 })
@@ -178,7 +179,7 @@ export default defineConfig({
         ...CLIENTS,
         ...UPSTREAM,
       ]),
-      project('isolated', ISOLATED, { isolate: true }),
+      project('isolated', ISOLATED, { isolate: true, ...WORKERS }),
       project('sources', SOURCES),
       ...(process.env.ALL === '1' ? [project('whole', LONG_LISTS, { isolate: true, alias })] : []),
       project('timed', TIMED, { maxWorkers: 1, sequence: { groupOrder: 1 } }),
