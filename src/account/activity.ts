@@ -57,7 +57,7 @@ export function newSignIn(
   return { ...found, clientInfo: found.clientInfo }
 }
 
-/** Returns what the pages show of an entry that stands below no day. */
+/** Returns an entry as the pages show it outside of a list by day. */
 export async function shownActivity(
   ctx: Context,
   { views, settings }: Pick<Site, 'views' | 'settings'>,

@@ -25,7 +25,7 @@ export const FIXED = [
 export const fixedOf = (settings: Settings): Partial<Settings> =>
   Object.fromEntries(FIXED.map(key => [key, settings[key]]))
 
-/** What all workers keep until a restart. */
+/** The settings that all workers keep until a restart. */
 export type Held = Partial<Settings> &
   Pick<Settings, 'issuer' | 'workers' | 'sources'>
 

@@ -1,5 +1,5 @@
-// What is counted and measured, and the server that shows it. prometheus.ts
-// counts, with its library, if `metrics` in usher.yaml says so.
+// The metrics of a process, and the server that shows them. prometheus.ts, which
+// loads prom-client, counts them if usher.yaml has `metrics`.
 
 import { once } from 'node:events'
 import { createServer } from 'node:http'
