@@ -515,6 +515,18 @@ describe('logout tokens', () => {
     expect(await isOut(elsewhere)).toBe(true)
   })
 
+  test('that arrive late end no session that began after them', async () => {
+    const before = await signedIn('before')
+    const iat = seconds()
+    await expect.poll(seconds).toBeGreaterThan(iat)
+    const after = await signedIn('after')
+    expect((await send({ iat })).status).toBe(200)
+    expect([await isOut(before), await isOut(after)]).toEqual([true, false])
+    const again = await signedIn('again')
+    expect((await send({ iat, sid: 'unknown' })).status).toBe(200)
+    expect([await isOut(after), await isOut(again)]).toEqual([false, false])
+  })
+
   test('end each session that began in the session of their sid', async () => {
     const shared = [await signedIn('shared'), await signedIn('shared')]
     const other = await signedIn('not shared')

@@ -16,6 +16,7 @@ upstreamSuite(async surroundings => {
     redirect_uris: [redirectUri],
     post_logout_redirect_uris: [signedOutUri],
     backchannel_logout_uri: backchannelLogoutUri,
+    backchannel_logout_session_required: true,
   }
   const users = USERS.map(user => ({ ...user, attributes: { groups: ['staff'] } }))
   const config = {

@@ -22,6 +22,13 @@ const REMEMBERED_SECONDS = 600
 /** A session of Usher that began in a session of the issuer. */
 export type UpstreamSession = { uid: string; account: string }
 
+interface LogoutClaims {
+  sub?: string
+  sid?: string
+  /** Epoch seconds. */
+  iat: number
+}
+
 /** Returns the sessions that began at issuers. */
 export const upstreamSessionsOf = (records: Records) =>
   records.of<UpstreamSession>('UpstreamSession')
@@ -73,21 +80,23 @@ export function createLogoutReceiver(
     const problem = headerProblem({ ...protectedHeader }, 'logout+jwt')
     if (problem) throw new Error(problem)
     if (!sub && !sid) throw new Error('has no sub and no sid')
-    return { sub, sid, jti }
+    return { sub, sid, jti, iat: payload.iat ?? 0 }
   }
 
   /**
-   * Ends the sessions of a known `sid`, or else all of the user. Returns the id
-   * of the account.
+   * Ends the sessions of a known `sid`, or else those of the user in which the
+   * last sign-in was before the token: it can arrive after the next sign-in.
+   * Returns the id of the account.
    */
-  async function endSessions({ sub, sid }: { sub?: string; sid?: string }) {
+  async function endSessions({ sub, sid, iat }: LogoutClaims) {
     const index = upstreamIndex(`${upstream.issuer} ${sid}`)
     const known = sid === undefined ? [] : await upstreamSessions.list(...index)
     await sessions.endEach(known)
     if (known[0]) return known[0].account
     const account = sub && (await directory.findByLink(linkOf(upstream, sub)))
     if (!account) return undefined
-    await sessions.endAll(account.id)
+    const all = await sessions.listOfAccount(account.id)
+    await sessions.endEach(all.filter(({ loginTs = 0 }) => loginTs <= iat))
     return account.id
   }
 
