@@ -39,7 +39,16 @@ interface Result extends Mutant {
 }
 
 const ROOT = join(import.meta.dirname, '../..')
-const COPIED = ['src', 'test', 'config', 'docs', 'package.json', 'tsconfig.json', 'README.md']
+const COPIED = [
+  'src',
+  'test',
+  'config',
+  'docs',
+  'package.json',
+  'package-lock.json',
+  'tsconfig.json',
+  'README.md',
+]
 /** Tests of a run, the nearest first. A run has one start, and ends at the first failure. */
 const RUN_SIZES = [8, 40, Number.POSITIVE_INFINITY]
 const RUN_TIMEOUT_MS = 900_000
