@@ -214,24 +214,24 @@ test.each([...pages.keys()])('the links of %s are valid', path => {
   expect(linksOf(path).filter(isDead)).toEqual([])
 })
 
+const AUDIT_PATH = 'docs/reference/self-audit.md'
+
 /** The rows of the self-audit: number, requirement, verdict, tests; by the section's heading. */
-const AUDIT = [...pages].flatMap(([path, text]) =>
-  path.startsWith('docs/self-audit')
-    ? text.split('\n## ').flatMap(section =>
-        [...section.matchAll(/^\| ([\d., ]+) \| (.*) \| (.*) \|(.*)\|$/gm)].map(
-          ([, number = '', requirement = '', verdict = '', shown = '']) => {
-            return { path, section: section.split('\n')[0], number, requirement, verdict, shown }
-          },
-        ),
-      )
-    : [],
-)
+const AUDIT = page(AUDIT_PATH)
+  .split('\n## ')
+  .flatMap(section =>
+    [...section.matchAll(/^\| ([\d., ]+) \| (.*) \| (.*) \|(.*)\|$/gm)].map(
+      ([, number = '', requirement = '', verdict = '', shown = '']) => {
+        return { section: section.split('\n')[0], number, requirement, verdict, shown }
+      },
+    ),
+  )
 const isMet = ({ verdict }: (typeof AUDIT)[number]) => /^met\b/.test(verdict)
 
 test('each test that the self-audit names exists, and each requirement that is met has one', () => {
-  const named = AUDIT.flatMap(({ path, shown }) =>
+  const named = AUDIT.flatMap(({ shown }) =>
     [...shown.matchAll(/\]\(([^)]*)\) `([^`]*)`/g)].map(([, file = '', name = '']) => {
-      return { file: join(dirname(path), file), name }
+      return { file: join(dirname(AUDIT_PATH), file), name }
     }),
   )
   expect(named.length).toBeGreaterThan(120)
@@ -244,7 +244,7 @@ test('each test that the self-audit names exists, and each requirement that is m
 })
 
 test('the summary of the self-audit counts its rows, and names each that is not met', () => {
-  const summary = page('docs/self-audit.md').matchAll(/^\| \[.*\]\((.*)\) \| (\d+) \| (.*) \|$/gm)
+  const summary = page(AUDIT_PATH).matchAll(/^\| \[.*\]\((.*)\) \| (\d+) \| (.*) \|$/gm)
   const sections = [...new Set(AUDIT.map(({ section }) => section))].map(section => {
     const rows = AUDIT.filter(row => row.section === section)
     const missing = rows.filter(({ verdict }) => verdict.startsWith('**not met**'))
