@@ -1,5 +1,5 @@
 // The memory of an idle service, as the kernel counts it (RSS). It does not depend on the speed of the
-// machine. Commands of docs/measurements.md show what holds it.
+// machine. docs/measurements.md says what takes it.
 
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
