@@ -130,7 +130,7 @@ interface Sent {
 /**
  * Statements of an ID token about a user: whether its claims admit the user, and
  * which attributes they set, change, verify or link.
- * docs/identity-providers/README.md has the same as a table.
+ * docs/identity-providers/README.md says the same to operators.
  */
 interface Said extends Sent {
   isAllowed: boolean
