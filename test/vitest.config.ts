@@ -92,9 +92,8 @@ const SLOW = [
     // Every page in Chromium. In `npm test` are the journey of a user and the keyboard.
     'pages/accessibility.chromium',
     'pages/factors.chromium',
-    'pages/heading.chromium',
     'pages/passkeys.chromium',
-    'pages/reflow.chromium',
+    'pages/phone.chromium',
     'pages/upstream.chromium',
     'pages/way-forward.chromium',
   ),

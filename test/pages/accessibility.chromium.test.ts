@@ -1,5 +1,5 @@
-// Checks every page in every state with axe (WCAG 2.2 AA and best practice) in each display setting, and in
-// every language on a phone. The states are those of `usher pages preview`.
+// Checks every page in every state with axe (WCAG 2.2 AA and best practice) in each display setting. The states are
+// those of `usher pages preview`.
 
 import axe from 'axe-core'
 import type { Browser, Page } from 'playwright-core'
@@ -30,21 +30,16 @@ beforeAll(async () => {
   // One browser page for all states, so that the browser loads axe once.
   const context = await browser.newContext()
   await context.addInitScript(axe.source)
-  await preview.answer(context)
   page = await context.newPage()
+  await preview.open(page, 'en', 'sign-in')
 })
 afterAll(() => browser.close())
 beforeEach(() => lookAt(page))
 
 const NAMES = STATES.map(({ name }) => name)
-/** One state of each template: the one with the most text, which becomes too wide first. */
-const LONGEST_OF_EACH = [...Map.groupBy(STATES, ({ template }) => template).values()].map(
-  states =>
-    states.toSorted((a, b) => preview.sizeOf(b.name) - preview.sizeOf(a.name))[0]?.name ?? '',
-)
 
 test.each(NAMES)('the page "%s" has no violation of axe, and fits the window', async name => {
-  await preview.open(page, 'en', name)
+  await preview.show(page, 'en', name)
   // All of the page, with the menu and what folds out.
   await page.evaluate("document.querySelectorAll('details').forEach(it => { it.open = true })")
   const found = await inEveryLook(page, name, async look => {
@@ -55,28 +50,27 @@ test.each(NAMES)('the page "%s" has no violation of axe, and fits the window', a
   expect(found).toEqual({})
 })
 
-test.each(preview.tags)('every page fits a phone in the language %s', async tag => {
-  await page.setViewportSize({ width: 320, height: 640 })
-  const tooWide: string[] = []
-  for (const name of LONGEST_OF_EACH) {
-    await preview.open(page, tag, name)
-    expect(await page.locator('html').getAttribute('lang')).toBe(tag)
-    if (await overflow(page)) tooWide.push(name)
-  }
-  expect(tooWide).toEqual([])
-})
-
 describe('a right-to-left language', () => {
+  test('every page fits a phone', async () => {
+    await page.setViewportSize({ width: 320, height: 640 })
+    const tooWide: string[] = []
+    for (const name of preview.longestOfEach) {
+      await preview.show(page, 'ar', name)
+      if (await overflow(page)) tooWide.push(name)
+    }
+    expect(tooWide).toEqual([])
+  })
+
   test.each(['sign-in-failed', 'consent', 'applications'])(
     'the page "%s" has no violation of axe',
     async name => {
-      await preview.open(page, 'ar', name)
+      await preview.show(page, 'ar', name)
       expect(await axeViolations(page)).toEqual([])
     },
   )
 
   test('the logo, the icons and the arrows are mirrored', async () => {
-    await preview.open(page, 'ar', 'sign-in-failed')
+    await preview.show(page, 'ar', 'sign-in-failed')
     const css = (selector: string, property: string) =>
       page.evaluate<string>(`getComputedStyle(document.querySelector('${selector}')).${property}`)
     expect(await css('html', 'direction')).toBe('rtl')
@@ -85,7 +79,7 @@ describe('a right-to-left language', () => {
     const fromRight = (frame?.x ?? 0) + (frame?.width ?? 0) - (name?.x ?? 0) - (name?.width ?? 0)
     expect(fromRight).toBeLessThan(60)
 
-    await preview.open(page, 'ar', 'consent')
+    await preview.show(page, 'ar', 'consent')
     const [icon, words] = [page.locator('.signs svg').first(), page.locator('.signs span').first()]
     const [left, right] = [await words.boundingBox(), await icon.boundingBox()]
     expect((left?.x ?? 0) + (left?.width ?? 0)).toBeLessThanOrEqual(right?.x ?? 0)
@@ -93,7 +87,7 @@ describe('a right-to-left language', () => {
   })
 
   test('a left-to-right name is isolated in the sentence', async () => {
-    await preview.open(page, 'ar', 'consent')
+    await preview.show(page, 'ar', 'consent')
     expect(await page.locator('.lead').textContent()).toBe(
       'يطلب \u2068Wiki\u2069 الوصول إلى حسابك.',
     )

@@ -140,7 +140,6 @@ mkdirSync(folder, { recursive: true })
 /** Takes a screenshot of a page. Returns it as a data: URL. */
 async function picture(preview: Preview, name: string, look: Look) {
   const context = await browser.newContext(look)
-  await preview.answer(context)
   const page = await context.newPage()
   await preview.open(page, tag, name)
   const full = await page.evaluate<number>('document.documentElement.scrollHeight')

@@ -80,7 +80,6 @@ test.each([
     isMobile: isPhone,
     javaScriptEnabled: false,
   })
-  await preview.answer(context)
   const page = await context.newPage()
   await preview.open(page, 'en', 'factor-app')
   const link = page.getByRole('link', { name: words('factors.open') })
