@@ -94,12 +94,14 @@ beforeAll(async () => {
       ...OBJECT_GUID,
       'modulepath /usr/lib/ldap',
       'moduleload back_mdb',
+      'moduleload memberof',
       `pidfile ${join(folder, 'slapd.pid')}`,
       'database mdb',
       'suffix "dc=example,dc=org"',
       `rootdn "${ADMIN.dn}"`,
       `rootpw "${ADMIN.password}"`,
       `directory ${join(folder, 'data')}`,
+      'overlay memberof',
       '',
     ].join('\n'),
   )
@@ -160,6 +162,18 @@ test('an account has an id that stays when its name changes', async () => {
   expect(after).toEqual({ ...before, username: 'hopper' })
   expect(await source.find({ username: 'grace' }, options)).toBeNull()
   expect(await source.authenticate({ username: 'hopper', password: '' }, options)).toBeNull()
+})
+
+test('the groups of a user are attributes of the account, also if there is one or none', async () => {
+  const groupsOf = async (username: string) =>
+    (await source.find({ username }, options))?.attributes?.groups
+  addUser('mary', 'Mary Somerville')
+  expect(await groupsOf('mary')).toEqual([])
+  const groups = ['finance', 'board'].map(name => `cn=${name},dc=example,dc=org`)
+  for (const [i, group] of groups.entries()) {
+    add(group, 'objectClass: groupOfNames', `member: uid=mary,${BASE}`)
+    expect(await groupsOf('mary')).toEqual(expect.arrayContaining(groups.slice(0, i + 1)))
+  }
 })
 
 test('an account is found by a binary id, as objectGUID of Active Directory', async () => {

@@ -11,6 +11,9 @@
 //   LDAP_USERNAME       the attribute that is the username; Active Directory: sAMAccountName
 //   LDAP_ID             an attribute that never changes: entryUUID; Active Directory: objectGUID.
 //                       Usher stores its bytes in hexadecimal, because objectGUID is not text
+//
+// Groups are the distinguished names in memberOf: direct groups, not those that contain them. Compare
+// them in `allow` as the directory writes them.
 
 import { readFileSync } from 'node:fs'
 import { AndFilter, Client, EqualityFilter, FilterParser, InvalidCredentialsError } from 'ldapts'
@@ -28,7 +31,7 @@ const {
 
 /** Shorter than Usher's limit of 1000 ms, so that connections are closed. */
 const TIMEOUT_MS = 900
-const ATTRIBUTES = [LDAP_ID, LDAP_USERNAME, 'cn', 'mail', 'departmentNumber']
+const ATTRIBUTES = [LDAP_ID, LDAP_USERNAME, 'cn', 'mail', 'departmentNumber', 'memberOf']
 
 export const find: Find = query =>
   connected(async client => {
@@ -88,10 +91,8 @@ async function canBind(client: Client, dn: string, password: string): Promise<bo
 }
 
 function accountOf(entry: Entry): SourceAccount {
-  const text = (name: string) => {
-    const value = [entry[name]].flat()[0]
-    return value === undefined ? undefined : String(value)
-  }
+  const texts = (name: string) => [entry[name] ?? []].flat().map(String)
+  const text = (name: string) => texts(name)[0]
   return {
     id: Buffer.from([entry[LDAP_ID]].flat()[0] ?? '').toString('hex'),
     username: text(LDAP_USERNAME) ?? '',
@@ -99,6 +100,6 @@ function accountOf(entry: Entry): SourceAccount {
     email: text('mail'),
     // Only if users cannot change `mail` in the directory themselves. Otherwise: false.
     email_verified: true,
-    attributes: { department: text('departmentNumber') ?? null },
+    attributes: { department: text('departmentNumber') ?? null, groups: texts('memberOf') },
   }
 }
