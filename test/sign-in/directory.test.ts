@@ -15,6 +15,7 @@ import { type Installation, openInstallation } from '../../src/store/open.ts'
 import { openRecords } from '../../src/store/records.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import { directoryIn } from '../support/directory.ts'
+import { stopping } from '../support/stopping.ts'
 import { ADA, PASSWORD } from '../support/usher.ts'
 
 let installation: Installation
@@ -162,6 +163,26 @@ test('a removed account is not found, and its username is free', async () => {
   const next = await directory.add({ username: 'leaver' })
   expect(next.id).not.toBe(account.id)
   expect(await directory.findByUsername('leaver')).toEqual(next)
+})
+
+test('a removal that was interrupted at any write can be repeated', async () => {
+  const { records, store } = installation
+  const consents = new Consents(records)
+  const stopAfter = stopping(store)
+  let isWhole = false
+  for (let writes = 0; !isWhole; writes++) {
+    const { id } = await directory.add({ username: `leaver-${writes}` })
+    await consents.decide(id, 'web', { scopes: ['openid'], declined: [], version: 0 })
+    const remove = async () => {
+      const account = await directory.find(id)
+      if (account) await directory.remove(account)
+      return true
+    }
+    isWhole = await stopAfter(writes, remove).catch(() => false)
+    await remove()
+    expect(await directory.find(id)).toBeUndefined()
+    expect(await consents.list(id)).toEqual([])
+  }
 })
 
 test('a change after the removal does not restore the account', async () => {
