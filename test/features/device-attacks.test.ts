@@ -1,9 +1,8 @@
 // Attacks on the device flow: guessed codes, forms of other sites, and codes of another user.
 
 import { expect } from 'vitest'
-import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
-import { beginDevice, DEVICE_GRANT, enterUserCode, pollDevice, TV } from '../support/device.ts'
+import { beginDevice, enterUserCode, pollDevice, TV } from '../support/device.ts'
 import { ada, alan, grace, usher, usherTest } from '../support/fixtures.ts'
 import {
   copyOf,
@@ -210,22 +209,4 @@ test('no anonymous request is a 5xx', async () => {
     expect([400, 401], JSON.stringify(body)).toContain(status)
     expect(json.error).toEqual(expect.any(String))
   }
-})
-
-test('while the store is unavailable, devices and users get 503', async () => {
-  const { device_code } = await begin()
-  const browser = await signedIn(usher, 'alan')
-  const { get, getMany, write } = usher.store
-  const away = async () => Promise.reject(new StoreUnavailable('pulled out'))
-  Object.assign(usher.store, { get: away, getMany: away, write: away })
-  try {
-    const body = { client_id: 'tv', scope: 'openid' }
-    expect((await send(usher, '/api/oauth/device_authorization', { body })).status).toBe(503)
-    const poll = { grant_type: DEVICE_GRANT, device_code, client_id: 'tv' }
-    expect((await send(usher, '/api/oauth/token', { body: poll })).status).toBe(503)
-    expect((await browser.open('/device')).status).toBe(503)
-  } finally {
-    Object.assign(usher.store, { get, getMany, write })
-  }
-  expect(await poll(device_code)).toMatchObject(PENDING)
 })

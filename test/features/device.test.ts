@@ -208,16 +208,6 @@ test('a device gets a token for an API, and the consent page shows its scopes', 
   expect(plain.access_token).toEqual(expect.any(String))
 })
 
-test('the tokens of a device can be bound to its key', async () => {
-  const DPoP = openid.getDPoPHandle(config, await openid.randomDPoPKeyPair())
-  const { tokens } = await connect({ scope: 'openid offline_access' }, { DPoP })
-  expect(tokens.token_type).toBe('dpop')
-  const claims = await openid.fetchUserInfo(config, tokens.access_token, ada, { DPoP })
-  expect(claims.sub).toBe(ada)
-  await expect(openid.fetchUserInfo(config, tokens.access_token, ada)).rejects.toThrow()
-  await expect(openid.refreshTokenGrant(config, tokens.refresh_token ?? '')).rejects.toThrow()
-})
-
 test('without offline_access the access of a device ends when the user signs out', async () => {
   const { browser, tokens } = await connect({ scope: 'openid' })
   expect(tokens.refresh_token).toBeUndefined()

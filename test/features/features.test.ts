@@ -10,10 +10,12 @@ import { hashSecret } from '../../src/oidc/clients.ts'
 import { required } from '../../src/store/values.ts'
 import { Browser } from '../support/browser.ts'
 import { configurationOf, newRequest } from '../support/client-library.ts'
+import { read } from '../support/config-folder.ts'
 import { addApp } from '../support/factors.ts'
 import { startAnother } from '../support/fixtures.ts'
-import { tokens } from '../support/journey.ts'
-import { credentials } from '../support/people.ts'
+import { authorizationRequest, tokens } from '../support/journey.ts'
+import { credentials, signedIn } from '../support/people.ts'
+import { PUBLIC_JWKS, requestObject } from '../support/signers.ts'
 import { ADA, CLIENTS, GRACE, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
@@ -25,96 +27,96 @@ const SERVICE = {
   client_secret_hashes: [hashSecret(SECRET)],
 }
 
-/** The switch of each feature, its key in discovery, and its endpoint. */
-const ENDPOINTS: [feature: string, key: string, path: string, method: string][] = [
-  ['introspection', 'introspection_endpoint', '/api/oauth/introspect', 'POST'],
-  ['revocation', 'revocation_endpoint', '/api/oauth/revoke', 'POST'],
-  ['rp_initiated_logout', 'end_session_endpoint', '/api/oauth/logout', 'GET'],
-  [
-    'pushed_authorization_requests',
-    'pushed_authorization_request_endpoint',
-    '/api/oauth/par',
-    'POST',
-  ],
-  ['dynamic_registration', 'registration_endpoint', '/api/oauth/register', 'POST'],
-  ['device_flow', 'device_authorization_endpoint', '/api/oauth/device_authorization', 'POST'],
-  ['ciba', 'backchannel_authentication_endpoint', '/api/oauth/backchannel_authentication', 'POST'],
-]
-/** Further members of discovery that a feature adds. */
-const MEMBERS: [feature: string, members: object][] = [
-  ['client_id_metadata_documents', { client_id_metadata_document_supported: true }],
-  [
-    'backchannel_logout',
-    { backchannel_logout_supported: true, backchannel_logout_session_supported: true },
-  ],
-  ['mtls', { tls_client_certificate_bound_access_tokens: true }],
-  ['ciba', { backchannel_token_delivery_modes_supported: ['poll', 'ping'] }],
-]
-/** The grant types that features add. */
-const GRANTS: [feature: string, grant_type: string][] = [
-  ['client_credentials', 'client_credentials'],
-  ['device_flow', 'urn:ietf:params:oauth:grant-type:device_code'],
-  ['ciba', 'urn:openid:params:grant-type:ciba'],
-]
+/** Members of discovery that go with a feature that is on by default. advertised-features.test.ts has the others. */
+const MEMBERS = {
+  introspection: ['introspection_endpoint'],
+  revocation: ['revocation_endpoint'],
+  rp_initiated_logout: ['end_session_endpoint'],
+  pushed_authorization_requests: ['pushed_authorization_request_endpoint'],
+  backchannel_logout: ['backchannel_logout_supported', 'backchannel_logout_session_supported'],
+  dpop: ['dpop_signing_alg_values_supported'],
+  request_objects: ['request_parameter_supported', 'request_object_signing_alg_values_supported'],
+  jwt_response_modes: ['authorization_signing_alg_values_supported'],
+  signed_userinfo: ['userinfo_signing_alg_values_supported'],
+}
+/** Metadata of client files that need a feature. */
+const NEEDS: Record<string, object> = {
+  client_credentials: { grant_types: ['client_credentials'] },
+  device_flow: { grant_types: ['urn:ietf:params:oauth:grant-type:device_code'] },
+  ciba: { grant_types: ['urn:openid:params:grant-type:ciba'] },
+  backchannel_logout: { ...CLIENTS.web, backchannel_logout_uri: 'https://app.example.org/out' },
+  mtls: { token_endpoint_auth_method: 'self_signed_tls_client_auth' },
+  dpop: { ...CLIENTS.web, dpop_bound_access_tokens: true },
+  request_objects: { ...CLIENTS.web, jwks: PUBLIC_JWKS, require_signed_request_object: true },
+  jwt_response_modes: { ...CLIENTS.web, response_modes: ['jwt'] },
+  signed_userinfo: { ...CLIENTS.web, userinfo_signed_response_alg: 'ES256' },
+  pairwise_subjects: { ...CLIENTS.web, subject_type: 'pairwise' },
+}
+
+const names = [...Object.keys(MEMBERS), ...Object.keys(NEEDS), 'claims_parameter']
+const OFF = Object.fromEntries(names.map(name => [name, false]))
 
 let on: Usher
 let off: Usher
 beforeAll(async () => {
-  const clients = { ...CLIENTS, service: SERVICE }
-  const names = [...ENDPOINTS, ...MEMBERS, ...GRANTS].map(([feature]) => feature)
-  const all = (isOn: boolean) => Object.fromEntries(names.map(name => [name, isOn]))
-  const client_certificates = { header: 'x-client-cert' }
-  const proxy = ['127.0.0.1']
-  const usher = { features: all(true), proxy, client_certificates }
-  on = await startUsher({ clients, usher })
-  off = await startUsher({ usher: { features: all(false) } })
+  on = await startUsher({ clients: { ...CLIENTS, service: SERVICE } })
+  off = await startUsher({ usher: { features: OFF } })
   await off.addAccount(ADA)
 })
 afterAll(() => Promise.all([on.close(), off.close()]))
 
-test.each(ENDPOINTS)('%s: off, it has no endpoint', async (_feature, key, path, method) => {
-  const body = method === 'POST' ? { token: 'x' } : undefined
-  const answers = await Promise.all([on, off].map(usher => send(usher, path, { body, method })))
-  expect(answers[0]?.status).not.toBe(404)
-  expect(answers[1]?.status).toBe(404)
-  expect(answers[1]?.json.error).toBe('not_found')
-  const documents = await Promise.all(
-    [on, off].map(async usher => (await send(usher, DISCOVERY)).json),
-  )
-  expect(documents[0]?.[key]).toBe(`${on.issuer}${path}`)
-  expect(documents[1]).not.toHaveProperty(key)
+test('a feature that is off has no endpoint, and no members in discovery', async () => {
+  const [with_, without] = await Promise.all([on, off].map(at => send(at, DISCOVERY)))
+  for (const member of Object.values(MEMBERS).flat()) {
+    expect(with_?.json).toHaveProperty(member)
+    expect(without?.json).not.toHaveProperty(member)
+    if (!member.endsWith('_endpoint')) continue
+    const { pathname } = new URL(String(with_?.json[member]))
+    const body = pathname.endsWith('logout') ? undefined : { token: 'x' }
+    expect((await send(on, pathname, { body })).status).not.toBe(404)
+    const absent = { status: 404, json: { error: 'not_found' } }
+    expect(await send(off, pathname, { body })).toMatchObject(absent)
+  }
+  expect(without?.json).toMatchObject({
+    claims_parameter_supported: false,
+    response_modes_supported: ['query', 'form_post'],
+    subject_types_supported: ['public'],
+  })
+  expect(without?.text).not.toMatch(/device|ciba|backchannel|tls_client_auth|encryption/)
 })
 
-test.each(MEMBERS)('%s: off, discovery lacks its members', async (_, members) => {
-  expect((await send(on, DISCOVERY)).json).toMatchObject(members)
-  const { json } = await send(off, DISCOVERY)
-  for (const key of Object.keys(members)) expect(json).not.toHaveProperty(key)
-})
-
-test.each(GRANTS)('%s: while it is off, its grant type is refused', async (_, grant_type) => {
+test('client_credentials: off, its grant type is refused', async () => {
+  const grant_type = 'client_credentials'
   expect((await send(on, DISCOVERY)).json.grant_types_supported).toContain(grant_type)
   expect((await send(off, DISCOVERY)).json.grant_types_supported).not.toContain(grant_type)
-  const body = { grant_type, device_code: 'x', auth_req_id: 'x' }
-  const answer = await send(off, '/api/oauth/token', { body, headers: basic('web', SECRET) })
+  const headers = basic('web', SECRET)
+  const answer = await send(off, '/api/oauth/token', { body: { grant_type }, headers })
   expect(answer).toMatchObject({ status: 400, json: { error: 'unsupported_grant_type' } })
 })
 
-test.each<[string, object]>([
-  ...GRANTS.map(([feature, grant]): [string, object] => [feature, { grant_types: [grant] }]),
-  ['backchannel_logout', { ...CLIENTS.web, backchannel_logout_uri: 'https://app.example.org/out' }],
-  ['mtls', { token_endpoint_auth_method: 'self_signed_tls_client_auth' }],
-])('%s: while it is off, no client file may use it', async (feature, metadata) => {
-  const clients = { service: { ...SERVICE, ...metadata, client_id: 'service' } }
-  const start = startUsher({ clients, usher: { features: { [feature]: false } } })
-  await expect(start).rejects.toThrow(`needs a setting that is off: \`features.${feature}\``)
+test('no client file may use a feature that is off', async () => {
+  const files = Object.entries(NEEDS).map(([feature, metadata]) => [
+    `clients/${feature}.yaml`,
+    { ...SERVICE, ...metadata, client_id: feature },
+  ])
+  const usher = { 'usher.yaml': JSON.stringify({ features: OFF }) }
+  const { findings } = await read({ ...usher, ...Object.fromEntries(files) })
+  for (const feature of Object.keys(NEEDS)) {
+    const own = findings.filter(({ file }) => file === `clients/${feature}.yaml`)
+    const messages = own.map(({ message }) => message).join()
+    expect(messages).toContain(`needs a setting that is off: \`features.${feature}\``)
+  }
 })
 
-test('while their features are off, users have no pages for devices and requests', async () => {
-  for (const path of ['/device', '/device/abcdefghijklmnopqrstuvwxyz', '/account/requests']) {
-    expect([path, (await send(off, path)).status]).toEqual([path, 404])
-  }
-  const { text } = await send(off, DISCOVERY)
-  expect(text).not.toMatch(/device|ciba|backchannel|tls_client_auth/)
+test('request objects that are off are refused, and a claims parameter that is off is ignored', async () => {
+  const request = await requestObject('ES256', 'web', off.issuer)
+  const refused = await send(off, authorizationRequest(off, { request }).url)
+  expect(refused.text + refused.location).toContain('request_not_supported')
+  const browser = await signedIn(off)
+  const claims = '{"userinfo":{"email":null}}'
+  await browser.open(authorizationRequest(off, { scope: 'openid', claims }).url)
+  expect(browser.heading).toBe('Allow access')
+  expect(browser.page.html.querySelectorAll('input[name=scope]')).toEqual([])
 })
 
 test('client_credentials: a service gets an access token without a user', async () => {

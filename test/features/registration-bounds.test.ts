@@ -1,16 +1,11 @@
 // Limits of dynamic registration, registered clients on several nodes and after a copy of the store, and
 // that the store contains no credential.
 
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { copyStore, resealAll } from '../../src/commands/store.ts'
 import { createInvitations } from '../../src/features/registration/invitations.ts'
 import { MAX_CLIENTS } from '../../src/features/registration/registered-clients.ts'
 import { signOutQueue } from '../../src/oidc/adapter/sessions.ts'
-import { openStore } from '../../src/store/open.ts'
-import { createSeal } from '../../src/store/seal.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { moveClock, startAnother } from '../support/fixtures.ts'
 import { temporaryFolder } from '../support/folder.ts'
@@ -125,25 +120,6 @@ test.each([
   expect((await manage(one, client)).status).toBe(401)
 })
 
-test('registered clients survive a copy to another store, and a change of the secret', async () => {
-  const [from, to] = [newFile(), newFile()]
-  const [old, next] = [
-    'of-the-store-that-is-left-behind-by-its-nodes',
-    'of-those-nodes-when-they-are-where-they-went',
-  ]
-  const one = await start({ store: from, env: { USHER_SECRET: old } })
-  const client = await registerNew(one)
-  const token = await invite(one)
-  const target = await openStore(to)
-  await copyStore(one.store, target)
-  const secrets = [next, old].map(secret => Buffer.from(secret, 'base64url'))
-  await resealAll(target, createSeal(secrets))
-  await target.close()
-  const two = await start({ store: to, env: { USHER_SECRET: next } })
-  expect((await manage(two, client)).json).toMatchObject(METADATA)
-  expect((await register(two, token)).status).toBe(201)
-})
-
 test('if a feature of a registered client is switched off, only that client fails', async () => {
   const store = newFile()
   const env = { USHER_SECRET: 'of-one-node-that-is-started-twice-on-its-store' }
@@ -166,40 +142,4 @@ test('if a feature of a registered client is switched off, only that client fail
   await signOutQueue(after.records).enqueue({ uid: 'x', accountId: sub.id, client_id, sid: 'y' })
   await after.deliver('new')
   expect(after.output.join('')).not.toContain('logout_failed')
-})
-
-test('the store contains no token or secret, in any encoding', async () => {
-  const path = join(folder, 'read-later.db')
-  const env = { USHER_SECRET: 'of-one-node-whose-store-somebody-reads-later' }
-  const usher = await start({ store: `sqlite:${path}`, env })
-  const token = await invite(usher)
-  const { json } = await register(usher, token)
-  const { client_id, client_secret, registration_access_token: managing } = json
-  const files = ['', '-wal'].map(end => readFileSync(path + end).toString('latin1')).join('')
-  for (const secret of [token, client_secret, managing, client_id, METADATA.client_name]) {
-    expect(files).not.toContain(secret)
-    expect(files).not.toContain(Buffer.from(secret).toString('base64').replace(/=*$/, ''))
-  }
-})
-
-test('while the store is unavailable every request is answered with 503, and works again afterwards', async () => {
-  const usher = await start()
-  const token = await invite(usher)
-  const client = await registerNew(usher)
-  const { getMany } = usher.store
-  usher.store.getMany = async () => {
-    throw new StoreUnavailable('away')
-  }
-  const { client_id } = client
-  const answers = [
-    await register(usher, token),
-    await manage(usher, client),
-    await manage(usher, client, { ...METADATA, client_id }),
-    await manage(usher, client, undefined, 'DELETE'),
-  ]
-  const responses = answers.map(({ status, json }) => [status, json.error])
-  expect(responses).toEqual(answers.map(() => [503, 'temporarily_unavailable']))
-  usher.store.getMany = getMany
-  expect((await manage(usher, client)).status).toBe(200)
-  expect((await register(usher, token)).status).toBe(201)
 })

@@ -76,8 +76,3 @@ test('a weaker session requires a new sign-in for a stronger acr', async () => {
   await older.open(authorizationRequest(usher, { acr_values: PASSWORD }).url)
   expect(older.heading).toBe('Sign in')
 })
-
-test('discovery lists the supported acr values', async () => {
-  const { json } = await send(usher, '/.well-known/openid-configuration')
-  expect(json.acr_values_supported).toEqual([PASSWORD])
-})

@@ -1,12 +1,8 @@
 // Authorization details of another user or client, more than the user allowed, and invalid ones.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { expect } from 'vitest'
 import { FILES, refreshFor } from '../support/apis.ts'
 import { cibaClient, sendRequest } from '../support/ciba.ts'
-import { GOOD_SECRET } from '../support/config-folder.ts'
 import {
   BANK,
   BANKING,
@@ -22,7 +18,7 @@ import {
 import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { codeForm, post, redeem, signInAndAllow } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
-import { ADA, SECRET, startUsher } from '../support/usher.ts'
+import { SECRET } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const MORE = { ...PAYMENT, amount: { value: '99999.00', currency: 'EUR' } }
@@ -134,43 +130,6 @@ test('a resource that the details are not for is refused', async () => {
   // A scope of the API is granted with or without details.
   await browser.open(detailsRequest(usher, '[]', { client_id: 'spa', resource: BANK }).url)
   expect(browser.page.params.get('error')).toBe('invalid_scope')
-})
-
-test('allowed details are no longer in tokens after the feature is switched off', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-details-'))
-  const shared = {
-    resources: BANKING.resources,
-    store: `sqlite:${join(folder, 'usher.db')}`,
-    env: { USHER_SECRET: GOOD_SECRET },
-  }
-  const clients = Object.entries(BANKING.clients).map(([name, client]) => [
-    name,
-    { ...client, authorization_details_types: undefined },
-  ])
-  try {
-    const on = await startUsher({ ...BANKING, ...shared })
-    await on.addAccount(ADA)
-    const { access_token, refresh_token } = await detailsTokens(
-      on,
-      await signedIn(on),
-      [PAYMENT],
-      OFFLINE,
-    )
-    await on.close()
-    const features = { device_flow: true }
-    const off = await startUsher({
-      ...shared,
-      usher: { features },
-      clients: Object.fromEntries(clients),
-    })
-    const about = await introspect(off, access_token)
-    expect(about).not.toHaveProperty('authorization_details')
-    const { status } = await refreshFor(off, { refresh_token, resource: BANK })
-    expect(status).toBe(400)
-    await off.close()
-  } finally {
-    rmSync(folder, { recursive: true })
-  }
 })
 
 const payment = (changes: object) => [{ ...PAYMENT, ...changes }]

@@ -19,11 +19,8 @@ import {
 import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { redeem, signInAndAllow, userinfo } from '../support/journey.ts'
 import { removalOf, signedIn, textOf } from '../support/people.ts'
-import { ADA, startUsher, WEB } from '../support/usher.ts'
-import { send } from '../support/wire.ts'
+import { WEB } from '../support/usher.ts'
 
-/** A request without any scope, not even openid. */
-const ALONE = { scope: undefined, nonce: undefined }
 const OFFLINE = { scope: 'openid offline_access' }
 
 const test = usherTest({ ...BANKING, browser: signedIn })
@@ -143,18 +140,6 @@ test('Connected applications shows the allowed details, and removal ends the tok
   expect(await introspect(usher, access_token)).toEqual({ active: false })
 })
 
-test('the consent page is shown again when the client was removed while it was open', async () => {
-  await detailsTokens(usher, browser, [PAYMENT], ALONE)
-  const request = await push(usher, [PAYMENT], ALONE)
-  await browser.open(request.url)
-  await usher.consents.withdraw(ada, 'web')
-  await browser.submit({ decision: 'allow' })
-  expect(browser.heading).toBe('Allow access')
-  expect(shown()).toHaveLength(1)
-  const code = (await signInAndAllow(browser, 'ada')).params.get('code') ?? ''
-  expect((await redeem(usher, code, request)).body.authorization_details).toEqual([PAYMENT])
-})
-
 test('a device and a public client can request details', async () => {
   const tv = await configurationOf(usher, 'tv', {}, openid.None())
   const authorization_details = JSON.stringify([PAYMENT])
@@ -177,23 +162,4 @@ test('the audit log names the types that were allowed, without their values', as
   const logged = usher.output.filter(line => line.includes('consent_given')).at(-1) ?? ''
   expect(JSON.parse(logged).authorization_details).toEqual(['payment'])
   expect(usher.output.join('')).not.toContain('Grace Hopper')
-})
-
-test('while the feature is off, discovery does not name it, and the parameter is ignored', async () => {
-  const off = await startUsher()
-  try {
-    const { json } = await send(off, '/.well-known/openid-configuration')
-    expect(json).not.toHaveProperty('authorization_details_types_supported')
-    await off.addAccount(ADA)
-    const other = await signedIn(off)
-    const request = await push(off, [PAYMENT])
-    await other.open(request.url)
-    expect(other.page.text).not.toContain('Grace Hopper')
-    const code = (await signInAndAllow(other, 'ada')).params.get('code') ?? ''
-    const { status, body } = await redeem(off, code, request)
-    expect(status).toBe(200)
-    expect(body).not.toHaveProperty('authorization_details')
-  } finally {
-    await off.close()
-  }
 })

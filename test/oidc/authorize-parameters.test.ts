@@ -127,24 +127,6 @@ test('a public client cannot be exempted', async () => {
   await expect(startUsher({ clients: { spa } })).rejects.toThrow(/require_pkce/)
 })
 
-test.each(['token', 'code id_token', 'none', 'code none', 'code code', 'code  code', 'CODE', 'x'])(
-  'response_type=%s is refused as unsupported',
-  async response_type => {
-    const { location } = await ask({ response_type, prompt: 'none' })
-    const received = new URLSearchParams(location?.search || location?.hash.slice(1))
-    expect(received.get('error')).toBe('unsupported_response_type')
-    expect(received.get('iss')).toBe(usher.issuer)
-  },
-)
-
-test('audience is accepted and ignored, which is logged', async () => {
-  const before = usher.output.length
-  const { location } = await ask({ audience: 'https://api.example.org' })
-  expect(location?.pathname).toMatch(/^\/interaction\//)
-  const line = () => usher.output.slice(before).find(text => text.includes('"ignored":"audience"'))
-  await expect.poll(line).toContain('/api/oauth/authorize')
-})
-
 const PATH = '/api/oauth/authorize'
 const LIMITS = { state: 4096, nonce: 4096, scope: 4096, claims: 4096 }
 

@@ -306,11 +306,12 @@ const loggedAfter = (line: number, text: string) =>
   expect.poll(() => usher.output.slice(line).some(logged => logged.includes(text))).toBe(true)
 
 test.each([
-  ['an unknown scope', 'openid calendars', 'scope calendars'],
-  ['a scope of an API without its resource', 'openid files:read', 'scope files:read'],
-])('%s is accepted and ignored, which is logged', async (_, scope, ignored) => {
+  ['an unknown scope', { scope: 'openid calendars' }, 'scope calendars'],
+  ['a scope of an API without its resource', { scope: 'openid files:read' }, 'scope files:read'],
+  ['audience', { audience: FILES }, 'audience'],
+])('%s is accepted and ignored, which is logged', async (_, params, ignored) => {
   const line = usher.output.length
-  const { location } = await send(usher, authorizationRequest(usher, { scope }).url)
+  const { location } = await send(usher, authorizationRequest(usher, params).url)
   expect(location?.pathname).toMatch(/^\/interaction\//)
   await loggedAfter(line, `"ignored":"${ignored}"`)
 })

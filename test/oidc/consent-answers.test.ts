@@ -64,16 +64,6 @@ test('a removal while the page is open invalidates the consent that was given in
   await expectWithdrawn(request)
 })
 
-test('a removal while the page is open invalidates an earlier consent', async () => {
-  await open(usher, { scope: 'openid profile' }, browser)
-  await browser.submit({ decision: 'allow' })
-  const { request } = await open(usher, {}, browser)
-  expect(browser.heading).toBe('Allow access')
-  await removeElsewhere()
-  await browser.submit({ decision: 'allow' })
-  await expectWithdrawn(request)
-})
-
 test('a consent from before a removal stays invalid, however often the form is submitted', async () => {
   await open(usher, {}, browser)
   const form = fieldsOf(browser.page, { decision: 'allow', scope: 'profile' })
@@ -211,12 +201,6 @@ test('a declined scope is not requested at the next sign-in', async () => {
   expect((await tokensOf(request)).scope).toBe('openid profile')
 })
 
-test('with all scopes deselected, the client gets the sign-in only', async () => {
-  const body = await allow([])
-  expect(body.scope).toBe('openid')
-  expect((await userinfo(usher, body.access_token)).body).toEqual({ sub: ada })
-})
-
 test('an allowed scope can be declined on a later consent page', async () => {
   const before = await allow(['profile', 'email'])
   const after = await allow(['profile'], { prompt: 'consent' })
@@ -332,9 +316,4 @@ test('a client whose file does not list offline_access cannot request it', async
     const page = await browser.open(authorizationRequest(usher, params).url)
     expect(page.params.get('error')).toBe('invalid_scope')
   }
-})
-
-test('an unknown scope is ignored (OIDC Core §3.1.2.1)', async () => {
-  const { request } = await authorize(usher, { browser, scope: 'openid admin Profile' })
-  expect((await tokensOf(request)).scope).toBe('openid')
 })

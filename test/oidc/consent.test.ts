@@ -105,12 +105,6 @@ test('the page describes every requested scope', async () => {
   }
 })
 
-test('the page does not show a scope that was not requested', async () => {
-  const text = await consentText({ scope: 'openid email' })
-  expect(text).not.toContain(words('scope.profile'))
-  expect(text).not.toContain(words('scope.offline_access'))
-})
-
 test('the page shows how long access lasts, with and without offline access', async () => {
   const online = await consentText({})
   expect(online).toContain(words('consent.lifetime'))

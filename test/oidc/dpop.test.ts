@@ -5,7 +5,7 @@ import { APIS } from '../support/apis.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, codeForm } from '../support/journey.ts'
 import { createProver, type ProofChange, type Prover } from '../support/proofs.ts'
-import { CLIENTS, SECRET, startUsher } from '../support/usher.ts'
+import { CLIENTS, SECRET } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const TOKEN = '/api/oauth/token'
@@ -133,19 +133,6 @@ test('a client that is registered for bound tokens gets no other tokens', async 
   const refused = await ask(form, undefined, 'bound')
   expect(refused).toMatchObject({ status: 400, json: { error: 'invalid_grant' } })
   expect((await ask(form, await atToken(key), 'bound')).json.token_type).toBe('DPoP')
-})
-
-test('while the feature is off, a proof is ignored, discovery does not list DPoP, and no client can require it', async () => {
-  const features = { dpop: false }
-  const off = await startUsher({ usher: { features } })
-  try {
-    const { json } = await send(off, '/.well-known/openid-configuration')
-    expect(json).not.toHaveProperty('dpop_signing_alg_values_supported')
-    const start = startUsher({ clients: { bound: BOUND }, usher: { features } })
-    await expect(start).rejects.toThrow('`features.dpop`')
-  } finally {
-    await off.close()
-  }
 })
 
 test('a browser application can send proofs and read the nonce of the response', async () => {

@@ -113,15 +113,6 @@ test.each<[string, object, RegExp]>([
   await expect(start({ subject_type: 'pairwise', ...more })).rejects.toThrow(reason)
 })
 
-test('pairwise_subjects off: discovery does not name it, and no client can use it', async () => {
-  const off = await startUsher()
-  const { json } = await send(off, '/.well-known/openid-configuration')
-  expect(json.subject_types_supported).toEqual(['public'])
-  await off.close()
-  const refused = start({ subject_type: 'pairwise' }, {})
-  await expect(refused).rejects.toThrow(/features.pairwise_subjects/)
-})
-
 test('an update of a client that registered itself changes neither its sector nor its subject_type', async () => {
   const at = await startUsher({
     clients,

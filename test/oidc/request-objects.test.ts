@@ -255,25 +255,3 @@ describe('JARM', () => {
     }
   })
 })
-
-test('while request_objects and jwt_response_modes are off, neither works nor is in discovery', async () => {
-  const features = { request_objects: false, jwt_response_modes: false }
-  const off = await startUsher({ usher: { features } })
-  const { json } = await send(off, '/.well-known/openid-configuration')
-  expect(json.response_modes_supported).toEqual(['query', 'form_post'])
-  expect(JSON.stringify(json)).not.toMatch(/request_object|authorization_signing/)
-  expect(json).not.toHaveProperty('request_parameter_supported')
-  const { params } = await newRequest({ redirect_uri: WEB })
-  const config = await configurationOf(off, 'web')
-  const url = await openid.buildAuthorizationUrlWithJAR(config, params, KEY)
-  expect((await send(off, url)).text).toContain('request_not_supported')
-  await off.close()
-  const refused: [object, RegExp][] = [
-    [clients.strict, /features.request_objects/],
-    [clients.jarm, /features.jwt_response_modes/],
-  ]
-  for (const [file, reason] of refused) {
-    const start = startUsher({ clients: { file }, usher: { features } })
-    await expect(start).rejects.toThrow(reason)
-  }
-})

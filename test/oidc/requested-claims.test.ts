@@ -5,7 +5,7 @@ import { describe, expect } from 'vitest'
 import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, redeem, refresh, userinfo } from '../support/journey.ts'
 import { open, signedIn } from '../support/people.ts'
-import { ADA, CLIENTS, GRACE, startUsher } from '../support/usher.ts'
+import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const FIRST = 'https://first.example.org/callback'
@@ -146,15 +146,4 @@ describe('a claims parameter is refused with', () => {
     expect(status).toBeLessThan(500)
     expect(location?.searchParams.get('error') ?? json.error).toBe('invalid_request')
   })
-})
-
-test('claims_parameter off: discovery does not name it, and the parameter is ignored', async () => {
-  const off = await startUsher({ usher: { features: { claims_parameter: false } } })
-  const { json } = await send(off, '/.well-known/openid-configuration')
-  expect(json.claims_parameter_supported).toBe(false)
-  await off.addAccount(ADA)
-  const offBrowser = await signedIn(off)
-  await open(off, { scope: 'openid', claims: '{"userinfo":{"email":null}}' }, offBrowser)
-  expect(offBrowser.page.html.querySelectorAll('input[name=scope]')).toEqual([])
-  await off.close()
 })

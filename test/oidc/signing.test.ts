@@ -157,14 +157,3 @@ test('PS256 has a key, and is in discovery, only if a client uses it', async () 
   expect(json.id_token_signing_alg_values_supported).toEqual(['RS256', 'ES256', 'EdDSA'])
   await other.close()
 })
-
-test('while signed_userinfo is off, discovery does not list it, and no client can use it', async () => {
-  const off = { features: { signed_userinfo: false } }
-  const other = await startUsher({ usher: off })
-  const { json } = await send(other, '/.well-known/openid-configuration')
-  expect(json).not.toHaveProperty('userinfo_signing_alg_values_supported')
-  expect(JSON.stringify(json)).not.toContain('encryption')
-  await other.close()
-  const start = startUsher({ ...web({ userinfo_signed_response_alg: 'ES256' }), usher: off })
-  await expect(start).rejects.toThrow(/features.signed_userinfo/)
-})

@@ -87,48 +87,6 @@ onEveryStore(stored => {
     records = stored()
   })
 
-  test('without a grace period, one of 50 concurrent uses succeeds, and the family ends', async () => {
-    for (let round = 0; round < 5; round++) {
-      const strict = createRefresher(records, 0)
-      const { token, grantId } = await strict.begin()
-      const answers = await strict.atOnce(50, token)
-      const won = answers.filter(answer => answer.status === 'fulfilled')
-      expect(won).toHaveLength(1)
-      for (const answer of answers) {
-        if (answer.status === 'rejected') expect(answer.reason).toEqual(USED)
-      }
-      expect(await strict.isAlive(grantId)).toBe(false)
-      await expect(strict.refresh(String(won[0]?.value))).rejects.toEqual(USED)
-      expect(strict.events.reuse).toEqual([grantId])
-    }
-  })
-
-  test('in the grace period 50 concurrent uses get the same successor', async () => {
-    for (let round = 0; round < 5; round++) {
-      const graceful = createRefresher(records, 30)
-      const { token, grantId } = await graceful.begin()
-      const answers = await graceful.atOnce(50, token)
-      const won = answers.filter(answer => answer.status === 'fulfilled')
-      expect(won).toHaveLength(50)
-      const next = new Set(won.map(({ value }) => value))
-      expect(next.size).toBe(1)
-      expect(graceful.events).toEqual({ reuse: [], replay: 49 })
-      await graceful.refresh(String(won[0]?.value))
-      expect(await graceful.isAlive(grantId)).toBe(true)
-    }
-  })
-
-  test('a token is reuse after its successor was used', async () => {
-    const { begin, refresh, isAlive, events } = createRefresher(records, 30)
-    const { token, grantId } = await begin()
-    const third = await refresh(await refresh(token))
-    await expect(refresh(token)).rejects.toEqual(USED)
-    await expect(refresh(third)).rejects.toEqual(USED)
-    await expect(refresh(token)).rejects.toEqual(USED)
-    expect(await isAlive(grantId)).toBe(false)
-    expect(events.reuse).toEqual([grantId])
-  })
-
   test('after concurrent use of a token and its successor, the family continues or ends', async () => {
     for (let round = 0; round < 5; round++) {
       const { begin, refresh, isAlive, events } = createRefresher(records, 30)
