@@ -33,10 +33,13 @@ const SUITES = ['test', 'test:slow', 'test:timed', 'test:upstream', 'reference']
 
 /** Experiments of the harness: the smallest arguments, and what they print. */
 const EXPERIMENTS: [words: string, prints: RegExp][] = [
-  ['races --rounds 1 --only resumed', /\| interaction, resumed \| 1 process, SQLite \|/],
+  [
+    'races --rounds 1 --only "resumed 1 process SQLite"',
+    /\| interaction, resumed \| 1 process, SQLite \|/,
+  ],
   ['faults --only F1 --seconds 1,2', /\| F1 kill -9 .*\| (ok|FAILED) \|/],
-  ['operation --only memory --seconds 1', /1 process, Redis \| idle \d+ MB/],
-  ['sign-in --only guesses', /\| 3 processes, Redis \| 200 \| \d+ \|/],
+  ['operation --only "memory 1 process Redis" --seconds 1', /1 process, Redis \| idle \d+ MB/],
+  ['sign-in --only "guesses 1 process SQLite"', /\| 1 process, SQLite \| 200 \| \d+ \|/],
   ['workers --only SQLite --rounds 1 --seconds 0.2', /\| UserInfo \| \d/],
 ]
 
@@ -49,7 +52,7 @@ const PROGRAMS: Record<string, { words: string; prints: RegExp }> = {
     prints: /\| UserInfo: CPU, µs \| \d/,
   },
   'former-stores': { words: join(folder, 'former'), prints: /\/former: \d+ keys/ },
-  'contact-sheet': { words: `en ${folder} consent`, prints: /^/ },
+  'contact-sheet': { words: `en ${folder} branding`, prints: /^/ },
 }
 
 /** Scripts that a test of their own runs. */
@@ -123,7 +126,7 @@ describe('npm run', () => {
   )
 
   test('contact-sheet writes an image of a group of pages', () => {
-    expect(readdirSync(folder)).toContain('consent.webp')
+    expect(readdirSync(folder)).toContain('branding.webp')
   })
 
   test.each(SUITES)('%s has projects and files of vitest', name => {

@@ -8,7 +8,7 @@ import {
   THREE_ON_REDIS,
   withDeployment,
 } from '../deployment.ts'
-import type { Experiment, Options, Row } from '../experiment.ts'
+import type { Experiment, Row } from '../experiment.ts'
 import { PAGE_RACES } from './page-races.ts'
 import { playRounds, type Race, type Result } from './race.ts'
 import { hungRedis, RETRIES } from './retries.ts'
@@ -42,23 +42,29 @@ export const settingsOf = ({ grace }: Race) => ({
 export const clientsOf = (retry: Race) => (retry === hungRedis ? CLIENTS_WHILE_HUNG : 1)
 
 export const RACES: Experiment[] = [
-  ...ALL_RACES.map(race => ({ name: race.artefact, titles, run: onEachShape(race) })),
-  ...RETRIES.map(race => ({ name: race.artefact, titles, run: behindLinks(race) })),
+  ...ALL_RACES.flatMap(race => SHAPES.map(shape => raceOn(shape, race))),
+  ...RETRIES.map(behindLinks),
 ]
 
-function onEachShape(race: Race): Experiment['run'] {
-  return async ({ rounds = ROUNDS.race }) => {
-    const turns = [...SHARES].map(([n, share]): Turn => [n, atLeastOne(rounds * share)])
-    const rows: Row[] = []
-    for (const shape of SHAPES) rows.push(...(await playTurns(race, shape, turns)))
-    return rows
+function raceOn(shape: Shape, race: Race): Experiment {
+  return {
+    name: `${race.artefact}, ${shape.name}`,
+    titles,
+    run({ rounds = ROUNDS.race }) {
+      const turns = [...SHARES].map(([n, share]): Turn => [n, atLeastOne(rounds * share)])
+      return playTurns(race, shape, turns)
+    },
   }
 }
 
-function behindLinks(race: Race): Experiment['run'] {
+function behindLinks(race: Race): Experiment {
   const n = clientsOf(race)
-  return ({ rounds = ROUNDS.retry }: Options) =>
-    playTurns(race, BEHIND_LINKS, [[n, atLeastOne(rounds / n)]])
+  return {
+    name: `${race.artefact}, ${BEHIND_LINKS.name}`,
+    titles,
+    run: ({ rounds = ROUNDS.retry }) =>
+      playTurns(race, BEHIND_LINKS, [[n, atLeastOne(rounds / n)]]),
+  }
 }
 
 const atLeastOne = (rounds: number) => Math.max(1, Math.round(rounds))
