@@ -55,17 +55,6 @@ test('a code that one user has entered cannot be allowed or denied by another', 
   expect(await poll(device_code)).toHaveProperty('access_token')
 })
 
-test('when several users enter a code at the same time, one gets the consent page', async () => {
-  const { device_code, user_code } = await begin()
-  const browsers = await Promise.all(['ada', 'grace', 'alan'].map(name => signedIn(usher, name)))
-  await Promise.all(browsers.map(userBrowser => userBrowser.open('/device')))
-  await Promise.all(browsers.map(userBrowser => userBrowser.submit({ user_code })))
-  const [holder, ...more] = browsers.filter(({ heading }) => heading === words('consent.title'))
-  expect(more).toEqual([])
-  await holder?.submit({ decision: 'deny' })
-  expect(await poll(device_code)).toMatchObject({ error: 'access_denied' })
-})
-
 test('only the session that entered a code can allow it, and only once', async () => {
   const { device_code, user_code } = await begin()
   const browser = await signedIn(usher)

@@ -120,16 +120,6 @@ test('a device that polls too fast gets slow_down, on every node', async () => {
   expect(answers.filter(({ error }) => error === 'slow_down')).toHaveLength(7)
 })
 
-test('a device code is redeemed once, also when it is sent several times at once', async () => {
-  const device = await begin()
-  const browser = await signedIn(usher)
-  await enterUserCode(browser, device.user_code)
-  await browser.submit({ decision: 'allow' })
-  const answers = await Promise.all(Array.from({ length: 8 }, () => poll(device.device_code)))
-  expect(answers.filter(({ access_token }) => access_token)).toHaveLength(1)
-  expect(answers.filter(({ error }) => error === 'invalid_grant')).toHaveLength(7)
-})
-
 test('a client cannot redeem the device code of another', async () => {
   const { device_code } = await begin()
   expect(await poll(device_code, 'own')).toMatchObject({ error: 'invalid_grant' })

@@ -22,7 +22,6 @@ import {
 import { usher, usherTest } from '../support/fixtures.ts'
 import { Authenticator, addPasskey, optionsOn, usePasskey } from '../support/passkeys.ts'
 import {
-  ageSessions,
   confirmed,
   copyOf,
   credentials,
@@ -507,15 +506,6 @@ describe('a change of a factor', () => {
     await removeFactor(own, phone.credentials[0]?.id)
     const left = (await factorsOf(usher, id)).factors.map(factor => factor.id)
     expect(left).toEqual([fresh.credentials[0]?.id])
-  })
-
-  test('needs a sign-in of the last minutes', async () => {
-    const { own } = await withPasskey()
-    await ageSessions(usher, id, 16 * 60)
-    await own.open(`${FACTORS}?add=passkey`)
-    expect(own.heading).toBe(words('sign_in.title'))
-    await usePasskey(own, phone)
-    expect(own.heading).toBe(words('factors.add_passkey'))
   })
 
   test('is refused with an answer to the challenge of another page', async () => {

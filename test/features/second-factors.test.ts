@@ -504,12 +504,6 @@ describe('step-up', () => {
     }
   })
 
-  test('a voluntary acr is not forced on a user without a factor', async () => {
-    const opened = await open(usher, { acr_values: TWO_FACTORS })
-    await opened.browser.submit(credentials(name))
-    expect(await claimsAfter(usher, opened)).toMatchObject({ acr: PASSWORD_ACR })
-  })
-
   test('an essential acr of one factor is in the ID token, and the session keeps two', async () => {
     await addApp(usher, name)
     const browser = await signedInByApp()
@@ -555,14 +549,6 @@ describe('step-up', () => {
     const browser = await withPassword()
     const opened = await open(usher, { second_factor: 'required' }, browser)
     expect(opened.browser.heading).toBe(words('consent.title'))
-  })
-
-  test('another user who signs in meanwhile is not raised', async () => {
-    const browser = await withPassword()
-    const opened = await open(usher, { acr_values: TWO_FACTORS }, newTab(browser))
-    await usher.directory.endAccess(id, account => account)
-    await opened.browser.submit({ code: await nextCode(usher, id) })
-    expect(opened.browser.heading).toBe(words('error.interaction'))
   })
 })
 

@@ -1,6 +1,6 @@
 // Access tokens for one API: which clients get them, and their content.
 
-import { createRemoteJWKSet, decodeProtectedHeader, jwtVerify } from 'jose'
+import { createRemoteJWKSet, jwtVerify } from 'jose'
 import * as openid from 'openid-client'
 import { describe, expect } from 'vitest'
 import {
@@ -127,12 +127,6 @@ test('a JWT access token has sub, aud and client_id, and lasts ten minutes at mo
     exp: Number(payload.iat) + 300,
   })
   expect(expires_in).toBe(300)
-})
-
-test('without resource the access token is opaque', async () => {
-  const { access_token } = await tokensFor(usher, { browser, ...BOTH })
-  expect(() => decodeProtectedHeader(access_token)).toThrow()
-  expect((await introspect(access_token, 'web')).body).not.toHaveProperty('aud')
 })
 
 test('a JWT access token cannot be revoked or introspected', async () => {
@@ -310,16 +304,6 @@ test('an API sees the access tokens for it, and nothing else', async () => {
   }
 })
 
-test('introspection at an API is inactive for a revoked token, and for one of a disabled account', async () => {
-  const { access_token, refresh_token } = await tokensFor(usher, { browser, ...BOTH }, FILES)
-  await usher.directory.change(ada, account => ({ ...account, enabled: false }))
-  expect((await introspect(access_token, 'files-api')).body).toEqual({ active: false })
-  await usher.directory.change(ada, account => ({ ...account, enabled: true }))
-  expect((await introspect(access_token, 'files-api')).body).toMatchObject({ active: true })
-  await post(usher, '/api/oauth/revoke', { token: refresh_token })
-  expect((await introspect(access_token, 'files-api')).body).toEqual({ active: false })
-})
-
 test('client_credentials: a service gets tokens for the APIs that it may use', async () => {
   const config = await configurationOf(usher, 'service')
   const paid = await openid.clientCredentialsGrant(config, { resource: PAYROLL, scope: 'pay' })
@@ -396,15 +380,6 @@ describe('consent to the scopes of APIs', () => {
     expect([refused.status, refused.body.error]).toEqual([400, 'invalid_scope'])
   })
 
-  test('scopes in the form that were not requested are ignored', async () => {
-    const request = await requestScopes(usher, { browser, ...READ })
-    const sent = [`${FILES} files:read`, `${FILES} files:write`, `${CALENDAR} share`, 'profile']
-    const { body } = await allow(sent, request, FILES)
-    expect(body.scope).toBe('files:read')
-    const { scopes } = (await usher.consents.find(ada, 'web')) ?? {}
-    expect(scopes).toEqual(['openid', `${FILES} files:read`])
-  })
-
   test('allowed scopes need no new consent, a new scope does', async () => {
     await tokensFor(usher, { browser, ...READ }, FILES)
     await requestScopes(usher, { browser, ...READ })
@@ -422,13 +397,6 @@ describe('consent to the scopes of APIs', () => {
     await tokensFor(usher, { browser, scope: 'openid share', resources: [FILES] }, FILES)
     await requestScopes(usher, { browser, scope: 'openid share', resources: [CALENDAR] })
     expect(asked().slice(1)).toEqual(['Share your appointments with others Calendar'])
-  })
-
-  test('a client with implicit consent has no consent page, and is listed', async () => {
-    const first = { browser, client_id: 'first', ...READ }
-    const { scope } = await tokensFor(usher, first, FILES)
-    expect(scope).toBe('files:read')
-    expect((await usher.consents.find(ada, 'first'))?.scopes).toContain(`${FILES} files:read`)
   })
 
   test('Connected applications describes the scopes, and a removal ends the tokens', async () => {

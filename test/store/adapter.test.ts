@@ -163,3 +163,28 @@ describe('a user code', () => {
     expect(found).toMatchObject({ jti: second })
   })
 })
+
+describe('an interaction', () => {
+  const USED = alreadyUsed('Interaction')
+  const save = (jti: string, change: object = {}) =>
+    adapterOf('Interaction').upsert(jti, { jti, ...change }, 60)
+
+  test('has the same answer with an undefined member, which JSON omits', async () => {
+    const jti = fresh()
+    await save(jti)
+    const result = { error: 'access_denied', error_description: undefined }
+    await save(jti, { result })
+    await expect(save(jti, { result })).resolves.toBeUndefined()
+  })
+
+  test('is over when it has ended: nothing is written after it, not even by an earlier request', async () => {
+    const jti = fresh()
+    await save(jti)
+    await adapterOf('Interaction').destroy(jti)
+    for (const change of [{}, { result: { login: { accountId: 'usr_ada' } } }]) {
+      await expect(save(jti, change)).rejects.toEqual(USED)
+    }
+    expect(await adapterOf('Interaction').find(jti)).toBeUndefined()
+    await expect(adapterOf('Interaction').destroy(fresh())).rejects.toEqual(USED)
+  })
+})

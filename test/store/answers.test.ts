@@ -5,8 +5,6 @@ import { expect, test } from 'vitest'
 import { usherSchema } from '../../src/config/schema/usher.ts'
 import { createAccessRequests } from '../../src/features/ciba/requests.ts'
 import { deviceCodeAdapter } from '../../src/features/device.ts'
-import { answerOnce } from '../../src/oidc/adapter/adapter.ts'
-import type { Payload } from '../../src/oidc/adapter/models.ts'
 import { alreadyUsed } from '../../src/oidc/adapter/request.ts'
 import { now } from '../../src/store/store.ts'
 import { onEveryStore } from './every-store.ts'
@@ -106,33 +104,5 @@ onEveryStore(records => {
     expect(taken).toHaveLength(6)
     expect(await nodes[0]?.list(userId)).toHaveLength(6)
     expect(await nodes[0]?.list(userId, now())).toEqual([])
-  })
-
-  test('a denied request counts towards the limit, an allowed one does not', async () => {
-    const { ask, list, close } = createAccessRequests(records(), SETTINGS)
-    const userId = fresh()
-    const made = [request(), request(), request()]
-    for (const each of made) expect(await ask(userId, each)).toBe(true)
-    await close(userId, made[0]?.id ?? '', 'denied')
-    expect((await list(userId)).map(({ id }) => id)).toEqual(made.slice(1).map(({ id }) => id))
-    expect(await ask(userId, request())).toBe(false)
-    await close(userId, made[1]?.id ?? '', 'allowed')
-    expect(await ask(userId, request())).toBe(true)
-  })
-
-  test('only one of two concurrent answers is saved', async () => {
-    const model = 'BackchannelAuthenticationRequest'
-    const isAnswered = ({ grantId, error }: Payload) => grantId || error
-    const save = answerOnce(records(), model, isAnswered)
-    const id = fresh()
-    await save(id, { accountId: 'usr_ada' }, TTL)
-    const answers = [{ grantId: 'a' }, { error: 'access_denied' }, { grantId: 'b' }]
-    const outcomes = await Promise.allSettled(answers.map(answer => save(id, answer, TTL)))
-    const winner = outcomes.findIndex(({ status }) => status === 'fulfilled')
-    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
-    const { value } = await records().of(model).read(id)
-    expect(value).toEqual(answers[winner])
-    await records().of(model).remove(id)
-    await expect(save(id, { grantId: 'c' }, TTL)).rejects.toEqual(alreadyUsed(model))
   })
 })

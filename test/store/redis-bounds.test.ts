@@ -86,31 +86,6 @@ test('a write above the limit begins no outage', async () => {
   expect(store.outage).toEqual(before)
 })
 
-test('the observer gets each command once, with result and duration', async () => {
-  const key = fresh()
-  await put(store, key, bytes('x'), { expires: now() + 60, indexes: [fresh(), fresh()] })
-  await store.get(key)
-  await consume(store, key, now())
-  await remove(store, key, now() + 60)
-  expect(observed.map(([command, , failed]) => [command, failed])).toEqual(
-    ['index', 'index', 'write', 'mget', 'write', 'write', 'index', 'index'].map(command => [
-      command,
-      false,
-    ]),
-  )
-  for (const [, seconds] of observed) {
-    expect(seconds).toBeGreaterThan(0)
-    expect(seconds).toBeLessThan(1)
-  }
-  observed.length = 0
-  await server.kill('SIGKILL')
-  await store.get(key).catch(() => {})
-  expect(observed.map(([command, , failed]) => [command, failed])).toEqual([['mget', true]])
-  await server.start()
-  const both = () => Promise.all([store.get(key), remove(store, key, now())]).catch(() => 'away')
-  await expect.poll(both, PATIENT).not.toBe('away')
-})
-
 test.each<[slots: string, keyOf: (i: number) => string, commands: number]>([
   ['one slot', i => `{shared}${i}`, 4],
   ['slots of their own', i => `own-${i}`, 501],

@@ -67,37 +67,6 @@ describe('concurrent requests in one session', () => {
     const { authorizations = {} } = (await visitOf(id)).session
     expect(Object.keys(authorizations)).toHaveLength(50)
   })
-
-  test('one without a change does not undo the change of another', async () => {
-    const id = await signedIn()
-    const [slow, quick] = [await visitOf(id), await visitOf(id)]
-    quick.session.state = { secret: 'of the sign-out form' }
-    quick.session.authorizations = { web: { grantId: 'g1' } }
-    await quick.save()
-    await slow.save()
-    expect((await visitOf(id)).session).toMatchObject({
-      state: { secret: 'of the sign-out form' },
-      authorizations: { web: { grantId: 'g1' } },
-    })
-  })
-
-  test('one that removes a client and one that adds a client both keep their change', async () => {
-    const id = await signedIn()
-    const before = await visitOf(id)
-    before.session.authorizations = { web: { grantId: 'g1' }, spa: { grantId: 'g2' } }
-    before.session.state = { secret: 'x' }
-    await before.save()
-
-    const [removing, adding] = [await visitOf(id), await visitOf(id)]
-    removing.session.authorizations = { spa: { grantId: 'g2' } }
-    delete removing.session.state
-    adding.session.authorizations = { ...adding.session.authorizations, native: { grantId: 'g3' } }
-    await removing.save()
-    await adding.save()
-    const { session } = await visitOf(id)
-    expect(session.authorizations).toEqual({ spa: { grantId: 'g2' }, native: { grantId: 'g3' } })
-    expect(session).not.toHaveProperty('state')
-  })
 })
 
 describe('a replaced cookie value', () => {
@@ -232,18 +201,4 @@ test('a sign-out ends the session even if its id no longer leads to it', async (
   await signInAgain(id)
   await destroy()
   expect((await records.of('Session').read(session.uid)).value).toBeUndefined()
-})
-
-test('if two users sign in to one anonymous session, only the first gets a session', async () => {
-  const { session, save } = firstVisit(library)
-  await save()
-  const [ada, grace] = [await visitOf(session.jti), await visitOf(session.jti)]
-  signIn(ada.session, 'usr_ada', 1_700_000_000)
-  signIn(grace.session, 'usr_grace', 1_700_000_000)
-  resetIdentifier(ada.session)
-  resetIdentifier(grace.session)
-  await ada.save()
-  await grace.save()
-  expect((await visitOf(ada.session.jti)).session.accountId).toBe('usr_ada')
-  expect(await visit(library, grace.session.jti)).toBeUndefined()
 })

@@ -123,17 +123,6 @@ test('a write that arrives right after a commit is in the next one', async () =>
 })
 
 describe('one file, opened twice', () => {
-  test('one handle reads the writes of the other', async () => {
-    const file = newFile()
-    const [server, cli] = [await openStore(file), await openStore(file)]
-    const key = fresh()
-    await put(server, key, bytes('from the server'), { indexes: ['all'] })
-    expect(await text(cli, key)).toBe('from the server')
-    expect(await remove(cli, key, now() + 60)).toBe(true)
-    expect((await server.get(key))?.value).toBeUndefined()
-    expect(await list(server, 'all')).toEqual([])
-  })
-
   test('a waiting write does not block other requests', async () => {
     const file = newFile()
     const [store, other] = [await openStore(file), openRaw(file)]
