@@ -61,6 +61,8 @@ const { values: options } = parseArgs({
     only: { type: 'string', default: '' },
     sample: { type: 'string' },
     results: { type: 'string' },
+    nearest: { type: 'string' },
+    slow: { type: 'boolean', default: false },
     list: { type: 'string', default: join(import.meta.dirname, 'mutants.yaml') },
   },
 })
@@ -123,7 +125,9 @@ function copyCheckout(): void {
 async function tryMutant(mutant: Mutant): Promise<Pick<Result, 'outcome' | 'by'>> {
   const place = findPlace(mutant)
   if (!place) return { outcome: 'no such text' }
-  const tests = reaching(place.file).filter(test => !unreliable.has(test))
+  const tests = reaching(place.file)
+    .filter(test => !unreliable.has(test))
+    .slice(0, options.nearest ? Number(options.nearest) : undefined)
   if (!tests.length) return { outcome: 'no test' }
   const path = join(copy, place.file)
   const before = readFileSync(path, 'utf8')
@@ -173,8 +177,11 @@ async function runUntilFound(tests: string[]): Promise<Pick<Result, 'outcome' | 
 
 /** Runs tests until one fails. `code` is null after `RUN_TIMEOUT_MS`. */
 async function runTests(tests: string[]): Promise<{ code: number | null; output: string }> {
-  const projects = ['--project', 'fast', '--project', 'isolated']
+  const names = options.slow ? ['fast', 'isolated', 'slow', 'whole'] : ['fast', 'isolated']
+  const projects = names.flatMap(name => ['--project', name])
   const config = ['run', '--config', 'test/vitest.config.ts', '--bail', '1', '--reporter', 'dot']
+  // Some of the nearest tests can be in other projects.
+  config.push('--passWithNoTests')
   const vitest = join(copy, 'node_modules/.bin/vitest')
   // A group of its own: the processes that the tests started end with it.
   const child = spawn('node', [vitest, ...config, ...projects, ...tests], {
