@@ -13,30 +13,6 @@ const ISOLATED = tests('oidc/interleavings', 'oidc/interrupted')
 /** Read the source and the documents as text: `npm run test:sources`, a part of `npm run check`. */
 const SOURCES = ['test/sources/*.test.ts']
 
-/**
- * Have long lists, of which `npm test` takes a part each day (support/some-of.ts). `npm run test:slow`
- * takes whole lists.
- */
-const LONG_LISTS = tests(
-  'config/corpus',
-  'features/ciba-attacks',
-  'features/client-documents',
-  'features/passkeys',
-  'features/sign-out-return',
-  'features/upstream-assertions',
-  'features/upstream-attacks',
-  'features/upstream-claims',
-  'oidc/authorize-anonymous',
-  'oidc/authorize-redirects',
-  'oidc/ending-races',
-  'oidc/interleavings',
-  'oidc/interrupted',
-  'oidc/odd-json',
-  'oidc/token-crash',
-  'sign-in/session',
-  'store/large-index',
-)
-
 /** Compare durations: `npm run test:timed`, on a quiet machine. */
 const TIMED = [
   'test/harness/sign-in/*.test.ts',
@@ -108,20 +84,31 @@ const UPSTREAM = ['test/upstream/*.test.ts']
 /** Starts the longest files first, so that they do not run alone at the end. */
 const LONGEST = [
   'test/harness/faults/faults.test.ts',
+  'test/harness/races/races.test.ts',
   ...tests(
     // Slow ones.
+    'commands/scripts',
+    'compare/compare',
+    'operation/image',
     'pages/accessibility.chromium',
-    'features/mail-slow',
-    'commands/store-backup',
     'operation/reload',
     'commands/operator-commands',
     'store/redis-checks',
+    'pages/upstream.chromium',
+    'features/accounts-source',
+    'operation/deploy',
+    'documents/nginx',
+    'operation/key-rotation',
+    'features/mail-slow',
+    'pages/phone.chromium',
     // Those of `npm test`.
     'oidc/interleavings',
+    'oidc/interrupted',
     'features/passkeys',
     'features/second-factors',
     'features/client-documents',
-    'oidc/interrupted',
+    'oidc/authorize-redirects',
+    'oidc/odd-json',
     'pages/journey.chromium',
     'store/large-index',
     'store/refresh-tokens',
@@ -178,9 +165,8 @@ export default defineConfig({
         ...CLIENTS,
         ...UPSTREAM,
       ]),
-      project('isolated', ISOLATED, { isolate: true, ...WORKERS }),
+      project('isolated', ISOLATED, { isolate: true, alias, ...WORKERS }),
       project('sources', SOURCES),
-      ...(process.env.ALL === '1' ? [project('whole', LONG_LISTS, { isolate: true, alias })] : []),
       project('timed', TIMED, { maxWorkers: 1, sequence: { groupOrder: 1 } }),
       project('slow', SLOW),
       project('upstream', UPSTREAM, { maxWorkers: 1 }),

@@ -177,7 +177,7 @@ async function runUntilFound(tests: string[]): Promise<Pick<Result, 'outcome' | 
 
 /** Runs tests until one fails. `code` is null after `RUN_TIMEOUT_MS`. */
 async function runTests(tests: string[]): Promise<{ code: number | null; output: string }> {
-  const names = options.slow ? ['fast', 'isolated', 'slow', 'whole'] : ['fast', 'isolated']
+  const names = options.slow ? ['fast', 'isolated', 'slow'] : ['fast', 'isolated']
   const projects = names.flatMap(name => ['--project', name])
   const config = ['run', '--config', 'test/vitest.config.ts', '--bail', '1', '--reporter', 'dot']
   // Some of the nearest tests can be in other projects.

@@ -1,5 +1,5 @@
 // Long lists of attacks and orders: `npm test` takes a part of each, and another part every day, so that each
-// entry has its turn. `npm run test:slow` takes all of them (ALL=1). `FUZZ_SEED=N` repeats the part of a day.
+// entry has its turn. `ALL=1 npm test` takes all of them, as `.ci/run` does. `FUZZ_SEED=N` repeats the part of a day.
 
 const DAY_MS = 24 * 3600 * 1000
 
