@@ -77,9 +77,12 @@ function shrink(widths: number[], some: number[], available: number): void {
   }
 }
 
+/** Latin letters, and the signs of our tables: one column each. */
+const NARROW = /^[ -~¡-˿–…✓]*$/
+
 /** Returns the columns of a terminal that a text takes. */
 export function widthOf(text: string): number {
-  if (/^[ -~]*$/.test(text)) return text.length
+  if (NARROW.test(text)) return text.length
   let width = 0
   for (const { segment } of graphemes.segment(text)) {
     width += WIDE.test(segment) ? 2 : 1

@@ -94,7 +94,8 @@ const INVISIBLE =
 const orNeeded = (pattern: string) =>
   new RegExp(`(?<needed>${NEEDED})|${pattern}`, 'gv')
 const INVISIBLE_OR_NEEDED = orNeeded(INVISIBLE.source)
-const CONTROL_OR_NEEDED = orNeeded(String.raw`[[\p{C}\p{Zl}\p{Zp}]--\n]`)
+const CONTROL = /[[\p{C}\p{Zl}\p{Zp}]--\n]/v
+const CONTROL_OR_NEEDED = orNeeded(CONTROL.source)
 
 /**
  * Burmese and Tibetan put up to six marks on a letter. Marks for all scripts
@@ -165,8 +166,14 @@ export const tidyName = (text: string) =>
  * Returns a text of users, clients or issuers that cannot control the terminal
  * (CWE-150): `?` replaces what could. Line breaks stay.
  */
-export const forTerminal = (text: string) =>
-  text.replace(CONTROL_OR_NEEDED, (_found, needed?: string) => needed ?? '?')
+export function forTerminal(text: string): string {
+  // Most texts have none. What is needed takes long to find.
+  if (!CONTROL.test(text)) return text
+  return text.replace(
+    CONTROL_OR_NEEDED,
+    (_found, needed?: string) => needed ?? '?',
+  )
+}
 
 /**
  * Returns a name that a user typed, as pages show it: a space replaces what
