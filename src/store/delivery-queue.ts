@@ -40,6 +40,11 @@ const WEEK_SECONDS = 7 * 24 * 3600
 /** Limits of one node, for each queue. */
 const MAX_CONCURRENT_DELIVERIES = 50
 const MAX_STARTED_DELIVERIES = 200
+/**
+ * Notifications that a round reads. Those of a long outage wait for hours, and
+ * each takes some microseconds to decrypt.
+ */
+const MAX_READ = 10_000
 
 /**
  * Epoch seconds, with their fraction: notifications of one second keep their order.
@@ -59,11 +64,36 @@ export function createDeliveryQueue<T extends object>(
     new: pLimit(MAX_CONCURRENT_DELIVERIES),
     again: pLimit(MAX_CONCURRENT_DELIVERIES),
   }
+  /** Walks that have not ended: the next round goes on with them. */
+  const unfinished = new Map<Queue, AsyncGenerator<Queued>>()
 
   async function save(queued: Queued): Promise<void> {
     const queue: Queue = queued.attempt === 1 ? 'new' : 'again'
     const indexes: [string, Queue][] = [[index, queue]]
     await deliveries.save(recordId(queued), queued, { ttl, indexes })
+  }
+
+  /**
+   * Returns notifications that are due, at most `room`. What it does not read
+   * comes in the next rounds, and then the queue from its beginning.
+   */
+  async function readDue(
+    queue: Queue,
+    room: number,
+    unreadable?: Unreadable,
+  ): Promise<Queued[]> {
+    const walk =
+      unfinished.get(queue) ?? deliveries.walk(index, queue, unreadable)
+    // A walk that fails has ended.
+    unfinished.delete(queue)
+    const due: Queued[] = []
+    for (let read = 0; read < MAX_READ && due.length < room; read++) {
+      const { value: queued, done } = await walk.next()
+      if (done) return due
+      if (queued.due <= preciseNow()) due.push(queued)
+    }
+    unfinished.set(queue, walk)
+    return due
   }
 
   async function attemptDelivery(
@@ -133,6 +163,7 @@ export function createDeliveryQueue<T extends object>(
 
     /**
      * Delivers notifications that are due, in the order in which they became due.
+     * A round reads at most `MAX_READ`, and the next one goes on from there.
      * Resolves when all of them have an outcome. Another call may begin before:
      * both together start at most `MAX_STARTED_DELIVERIES`. `deliver` returns
      * true to request a retry. There is none after the last attempt.
@@ -148,11 +179,7 @@ export function createDeliveryQueue<T extends object>(
       const room =
         MAX_STARTED_DELIVERIES - limit.activeCount - limit.pendingCount
       if (room <= 0) return
-      const due: Queued[] = []
-      for await (const queued of deliveries.walk(index, queue, unreadable)) {
-        if (queued.due <= preciseNow()) due.push(queued)
-        if (due.length === room) break
-      }
+      const due = await readDue(queue, room, unreadable)
       const inOrder = due.toSorted((one, other) => one.due - other.due)
       await limit.map(inOrder, queued => attemptDelivery(queued, deliver))
     },

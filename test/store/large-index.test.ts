@@ -3,7 +3,7 @@
 
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
 import { Redis } from 'ioredis'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
 import { createSessions, signOutQueue } from '../../src/oidc/adapter/sessions.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
@@ -78,6 +78,8 @@ const STAGES: [string, () => Promise<Stage>][] = [
   ['SQLite', onSqlite],
   ['Redis', onRedis],
 ]
+
+afterEach(() => vi.useRealTimers())
 
 describe.each(oneOf(STAGES))('%s', (_name, start) => {
   let stage: Stage
@@ -170,6 +172,32 @@ describe.each(oneOf(STAGES))('%s', (_name, start) => {
     expect(reads).toBeLessThan(2 * PAGE + 200 * 8)
     for (let i = 0; i < 20 && delivered.size < 1_000; i++) await round()
     expect(delivered.size).toBe(1_000)
+  })
+
+  test('a round reads a part of a queue of many that are not due, and the next ones deliver what is due', async () => {
+    // An announced notification is due after half a minute.
+    vi.useFakeTimers({ toFake: ['Date'] })
+    const { announce, confirm, deliverDue } = signOutQueue(records)
+    const notification = (i: number) => ({
+      uid: `waiting-${i}`,
+      accountId: 'usr_ada',
+      client_id: 'wiki',
+      sid: 's',
+    })
+    await forMany(ENTRIES, i => announce(notification(i)))
+    const delivered: string[] = []
+    const round = () =>
+      deliverDue('new', async ({ uid }) => {
+        delivered.push(uid)
+        return false
+      })
+    const reads = await readsOf(round)
+    expect(reads).toBeGreaterThan(ENTRIES / 2)
+    expect(reads).toBeLessThan(ENTRIES - PAGE)
+    const due = Array.from({ length: 100 }, (_, i) => i * (ENTRIES / 100))
+    await Promise.all(due.map(i => confirm(notification(i))))
+    for (let i = 0; i < 3; i++) await round()
+    expect(delivered.toSorted()).toEqual(due.map(i => `waiting-${i}`).toSorted())
   })
 
   const makeGrant = (jti: string, accountId: string) =>
