@@ -166,7 +166,7 @@ export default defineConfig({
         ...UPSTREAM,
       ]),
       project('isolated', ISOLATED, { isolate: true, alias, ...WORKERS }),
-      project('sources', SOURCES),
+      project('sources', SOURCES, WORKERS),
       project('timed', TIMED, { maxWorkers: 1, sequence: { groupOrder: 1 } }),
       project('slow', SLOW),
       project('upstream', UPSTREAM, { maxWorkers: 1 }),
