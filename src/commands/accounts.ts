@@ -93,7 +93,9 @@ export async function disableAccount({ args: [name = ''] }: Invocation) {
   const { id, username, directory, audit } = await openOwnAccount(name)
   await directory.endAccess(id, current => ({ ...current, enabled: false }))
   await audit('account_disabled', { account: id })
-  hint(`${username} is disabled; all sessions and tokens have ended.`)
+  hint(
+    `${username} is disabled; all sessions and tokens have ended. JWT access tokens for APIs expire within ten minutes.`,
+  )
 }
 
 /** `accounts enable ACCOUNT`. */

@@ -193,7 +193,8 @@ export const COMMANDS: Command[] = [
   {
     name: 'accounts disable',
     args: [{ name: 'ACCOUNT' }],
-    about: 'end every session and token of an account, and refuse its sign-ins',
+    about:
+      'end every session and token of an account, and refuse its sign-ins. JWT access tokens for APIs expire within ten minutes',
     load: async () => (await import('./accounts.ts')).disableAccount,
   },
   {
