@@ -199,21 +199,6 @@ test('key sets of documents use up the quota of one network, not that of others 
   expect(await ask(site + paths.at(-1), '192.0.2.1')).toBe('invalid_grant')
 })
 
-test('another node fetches the document itself, and shows the name of the client', async () => {
-  const store = `sqlite:${join(folder, 'usher.db')}`
-  const env = { USHER_SECRET: Buffer.alloc(32, 'documents').toString('base64url') }
-  const first = await start(usher_yaml, { store, env })
-  const second = await start(usher_yaml, { store, env })
-  await first.addAccount(ADA)
-  const { browser } = await atConsent(first, `${site}/assistant`)
-  const { pathname, search } = browser.page.url
-  const headers = { host: new URL(second.issuer).host, cookie: await browser.cookies() }
-  asked.length = 0
-  const page = await send(second, pathname + search, { headers })
-  expect(page.text).toContain('Assistant')
-  expect(asked).toEqual(['/assistant'])
-})
-
 /** Metadata documents, and the reason for which each is refused. */
 const REFUSED: [what: string, document: object | string, why: RegExp][] = [
   ['is no JSON', '<html>', /fetch failed/],

@@ -12,10 +12,8 @@ import {
   onlineTokens,
   open,
   send as sendForm,
-  sessionsOf,
   signedIn,
   silently,
-  slowDown,
   textOf,
   words,
 } from '../support/people.ts'
@@ -240,44 +238,4 @@ test('an old sign-out page does not end the next session', async () => {
   expect(await isSignedIn(browser)).toBe(true)
   expect((await sendForm(browser, CONFIRM, { form })).status).toBe(400)
   expect(await isSignedIn(browser)).toBe(true)
-})
-
-const CLIENTS = ['web', 'post', 'spa', 'first']
-
-/** Sends an authorization request with the old cookies, and redeems the code at once. */
-async function authorizeAndRedeem(browser: Browser, client_id: string) {
-  const { request, browser: tab } = await open(usher, { client_id }, copyOf(browser))
-  const code = tab.page.params.get('code')
-  const answer = code ? await redeem(usher, code, request) : undefined
-  return { tab, code, request, access_token: answer?.body.access_token }
-}
-
-// The last one: the store stays slow.
-test('a request that is slower than the sign-out restores no access', async () => {
-  await usher.directory.endAccess(ada)
-  slowDown(usher)
-  let raced = 0
-  for (let round = 0; round < 5; round++) {
-    const browser = await signedIn(usher)
-    for (const client_id of CLIENTS) {
-      await open(usher, { client_id }, browser)
-      if (browser.page.ours) await browser.submit({ decision: 'allow' })
-    }
-    await logout(browser)
-    const [all] = await Promise.all([
-      Promise.all([...CLIENTS, ...CLIENTS].map(id => authorizeAndRedeem(copyOf(browser), id))),
-      browser.submit({ logout: 'yes' }),
-    ])
-    expect(browser.heading).toBe('Signed out')
-    expect(await sessionsOf(usher, ada), `round ${round}`).toEqual([])
-    raced += all.filter(({ code }) => code).length
-    for (const { tab, code, request, access_token } of all) {
-      expect(await isSignedIn(tab)).toBe(false)
-      expect(await silently(usher, tab)).toBe('login_required')
-      if (access_token) expect(await statusOf(access_token)).toBe(401)
-      else if (code) expect((await redeem(usher, code, request)).body.error).toBe('invalid_grant')
-    }
-  }
-  // Some requests must be fast enough to get a code, else the test shows nothing.
-  expect(raced).toBeGreaterThan(0)
 })

@@ -1,11 +1,7 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { createRemoteJWKSet, decodeJwt, decodeProtectedHeader, jwtVerify } from 'jose'
 import * as openid from 'openid-client'
 import { describe, expect, vi } from 'vitest'
 import { APIS, FILES, tokensFor } from '../support/apis.ts'
-import { Browser } from '../support/browser.ts'
 import { configurationOf } from '../support/client-library.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, post, refresh, tokens } from '../support/journey.ts'
@@ -141,28 +137,4 @@ test('RS256 is the default, and JSON is the default format', async () => {
   const { headers, json } = await introspectSigned('unknown', 'files-api', '*/*')
   expect(headers.get('content-type')).toContain('application/json')
   expect(json).toEqual({ active: false })
-})
-
-test('every node introspects a token, and its revocation is effective on every node', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-nodes-'))
-  const store = `sqlite:${join(folder, 'usher.db')}`
-  const one = await startUsher({ ...APIS, store })
-  const env = { USHER_ISSUER: one.issuer, USHER_SECRET_FILE: join(folder, 'usher.secret') }
-  const two = await startUsher({ ...APIS, store, env })
-  try {
-    const { id } = await one.addAccount(ADA)
-    const asked = { browser: new Browser(one.issuer), ...ASKED }
-    const { access_token: token } = await tokensFor(one, asked, FILES)
-    const about = async () => {
-      const headers = basic('files-api', SECRET)
-      return (await send(two, INTROSPECT, { body: { token }, headers })).json
-    }
-    expect(await about()).toMatchObject({ active: true, aud: FILES })
-    await one.consents.withdraw(id, 'web')
-    expect(await about()).toEqual({ active: false })
-  } finally {
-    await one.close()
-    await two.close()
-    rmSync(folder, { recursive: true })
-  }
 })

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { UnsecuredJWT } from 'jose'
 import { describe, expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { browser, usher, usherTest } from '../support/fixtures.ts'
+import { browser, test, usher } from '../support/fixtures.ts'
 import {
   authorizationRequest,
   authorize,
@@ -11,24 +11,12 @@ import {
   redeem,
   signInAndAllow,
 } from '../support/journey.ts'
-import { CLIENTS, SECRET, WEB } from '../support/usher.ts'
+import { SECRET, WEB } from '../support/usher.ts'
 import { basic, type Reply, send, sendAs } from '../support/wire.ts'
 
 const PAR = '/api/oauth/par'
-const ONLY = 'https://only.example.org/callback'
 const OFFLINE = 'openid profile offline_access'
 
-const test = usherTest({
-  clients: {
-    ...CLIENTS,
-    only: {
-      ...CLIENTS.web,
-      client_id: 'only',
-      redirect_uris: [ONLY],
-      require_pushed_authorization_requests: true,
-    },
-  },
-})
 test.beforeAll(async () => {
   await authorize(usher, { browser })
 })
@@ -80,14 +68,6 @@ test('only one of two sign-ins that begin with one request_uri gets a code', asy
   expect(pages[1]?.params.get('error') ?? pages[1]?.text).toContain('invalid_request_uri')
 })
 
-test('a response to prompt=none uses up the request_uri, too', async () => {
-  const { url } = await push({ prompt: 'none' })
-  expect((await sendAs(browser, usher, url)).location?.searchParams.has('code')).toBe(true)
-  expect((await sendAs(browser, usher, url)).location?.searchParams.has('code') ?? false).toBe(
-    false,
-  )
-})
-
 test('a request_uri is refused for another client', async () => {
   const { url } = await push()
   url.searchParams.set('client_id', 'post')
@@ -104,15 +84,6 @@ test('a pushed request needs client authentication', async () => {
   expect(wrong).toMatchObject({ status: 401, json: { error: 'invalid_client' } })
   const other = await send(usher, PAR, { body, headers: basic('first', SECRET) })
   expect(other.status).toBe(400)
-})
-
-test('a client can be required to push its requests', async () => {
-  const params = { client_id: 'only', redirect_uri: ONLY }
-  expect(errorOf(await send(usher, authorizationRequest(usher, params).url))).toBe(
-    'invalid_request',
-  )
-  const { url } = await push(params)
-  expect((await send(usher, url)).location?.pathname).toMatch(/^\/interaction\//)
 })
 
 test.each([

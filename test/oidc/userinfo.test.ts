@@ -1,9 +1,8 @@
 import { decodeJwt } from 'jose'
 import { describe, expect } from 'vitest'
-import { now } from '../../src/store/store.ts'
 import { browser, test, usher } from '../support/fixtures.ts'
-import { authorize, post, redeem, tokens, userinfo } from '../support/journey.ts'
-import { ALAN, GRACE } from '../support/usher.ts'
+import { authorize, redeem, tokens, userinfo } from '../support/journey.ts'
+import { ALAN } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const USERINFO = '/api/oauth/userinfo'
@@ -69,69 +68,6 @@ test('a token without the scope openid is refused', async () => {
   const answer = await userinfo(usher, body.access_token)
   expect(answer).toMatchObject({ status: 403, body: { error: 'insufficient_scope' } })
   expect(answer.headers.get('www-authenticate')).toContain('error="insufficient_scope"')
-})
-
-test.each(['unknown', '', 'a.b.c', 'x'.repeat(5000), '__proto__'])(
-  'the token "%.20s" is invalid',
-  async value => {
-    const answer = await ask(`Bearer ${value}`)
-    expect([400, 401]).toContain(answer.status)
-    expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer /)
-  },
-)
-
-describe('a token that was accepted before is refused as invalid when', () => {
-  const accepted = async (options: Parameters<typeof tokens>[1]) => {
-    const granted = await tokens(usher, options)
-    for (let i = 0; i < 2; i++) {
-      expect((await userinfo(usher, granted.access_token)).status).toBe(200)
-    }
-    return granted
-  }
-  const expectInvalid = async (access_token: string) => {
-    const answer = await userinfo(usher, access_token)
-    expect(answer).toMatchObject({ status: 401, body: { error: 'invalid_token' } })
-    expect(answer.headers.get('www-authenticate')).toContain('error="invalid_token"')
-  }
-
-  test('its account is disabled', async () => {
-    const { id } = await usher.addAccount(GRACE)
-    const { access_token } = await accepted({ username: 'grace' })
-    await usher.directory.change(id, account => ({ ...account, enabled: false }))
-    await expectInvalid(access_token)
-  })
-
-  test('its account is removed', async () => {
-    const account = await usher.addAccount(ALAN)
-    const { access_token } = await accepted({ username: 'alan' })
-    await usher.directory.remove(account)
-    await expectInvalid(access_token)
-  })
-
-  test('access of its account has ended, and its grant is not yet gone', async () => {
-    const { id } = await usher.addAccount({ ...ALAN, username: 'another' })
-    const { access_token } = await accepted({ username: 'another' })
-    await usher.directory.change(id, account => ({ ...account, ended: now() + 1 }))
-    await expectInvalid(access_token)
-  })
-
-  test('it is revoked', async () => {
-    const { access_token } = await accepted({ browser })
-    await post(usher, '/api/oauth/revoke', { token: access_token })
-    await expectInvalid(access_token)
-  })
-
-  test('its grant is revoked', async () => {
-    const { access_token, refresh_token } = await accepted({ browser })
-    await post(usher, '/api/oauth/revoke', { token: refresh_token })
-    await expectInvalid(access_token)
-  })
-
-  test('the user removed the application', async () => {
-    const { access_token, id_token } = await accepted({ browser, client_id: 'post' })
-    await usher.consents.withdraw(decodeJwt(id_token).sub ?? '', 'post')
-    await expectInvalid(access_token)
-  })
 })
 
 test('a changed name is in the response to a token that was accepted before', async () => {
