@@ -1,11 +1,11 @@
 import { createRemoteJWKSet, decodeJwt, decodeProtectedHeader, jwtVerify } from 'jose'
 import * as openid from 'openid-client'
-import { describe, expect, vi } from 'vitest'
+import { describe, expect } from 'vitest'
 import { APIS, FILES, tokensFor } from '../support/apis.ts'
 import { configurationOf } from '../support/client-library.ts'
-import { browser, usher, usherTest } from '../support/fixtures.ts'
+import { browser, moveClock, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, post, refresh, tokens } from '../support/journey.ts'
-import { ADA, SECRET, startUsher } from '../support/usher.ts'
+import { SECRET } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const INTROSPECT = '/api/oauth/introspect'
@@ -97,14 +97,9 @@ describe('the response is inactive for a token', () => {
   })
 
   test('that has expired', async () => {
-    const brief = await startUsher({ usher: { lifetimes: { access_token: '1 s' } } })
-    await brief.addAccount(ADA)
-    const { access_token: token } = await tokens(brief)
-    await vi.waitFor(
-      async () => expect((await post(brief, INTROSPECT, { token })).body).toEqual(INACTIVE),
-      { timeout: 4000, interval: 100 },
-    )
-    await brief.close()
+    const { access_token } = await tokens(usher, { browser })
+    moveClock(601)
+    await expectInactive(access_token)
   })
 })
 

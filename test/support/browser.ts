@@ -11,7 +11,8 @@ export interface Page {
   status: number
   headers: Headers
   text: string
-  html: HTMLElement
+  /** Parsed when it is read for the first time: many pages are not. */
+  readonly html: HTMLElement
   /** The query parameters of `url`: the authorization response, at a redirect URI. */
   params: URLSearchParams
 }
@@ -113,8 +114,7 @@ export class Browser {
         continue
       }
       const page = this.#show(url, response, text)
-      const refresh = page.html.querySelector('meta[http-equiv=refresh]')?.getAttribute('content')
-      const next = /^0;url=(.*)$/.exec(refresh ?? '')?.[1]
+      const [, next] = /<meta http-equiv="refresh" content="0;url=([^"]*)"/.exec(text) ?? []
       return next === undefined ? page : this.#go(new URL(decode(next), url), {})
     }
     throw new Error(`more than ${MAX_REDIRECTS} redirects`)
@@ -124,7 +124,19 @@ export class Browser {
 
   #show(url: URL, { status, headers }: Response, text: string): Page {
     const ours = this.#isOurs(url)
-    const page = { url, ours, status, headers, text, html: parse(text), params: url.searchParams }
+    let html: HTMLElement | undefined
+    const page: Page = {
+      url,
+      ours,
+      status,
+      headers,
+      text,
+      params: url.searchParams,
+      get html() {
+        html ??= parse(text)
+        return html
+      },
+    }
     this.pages.push(page)
     return page
   }
