@@ -33,6 +33,7 @@ const MAX_LOCALES = BOUNDS.locales.max
  * tag, if that is of this language.
  */
 function localeOf(lang: string, tag: string): string {
+  if (tag === lang) return lang
   try {
     const own = new Intl.Locale(lang)
     const reader = new Intl.Locale(tag)
