@@ -5,7 +5,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { setTimeout } from 'node:timers/promises'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { resealAll } from '../../src/commands/store.ts'
-import { openRecords, type Records } from '../../src/store/records.ts'
+import { openRecords, type Records, SerialQueue } from '../../src/store/records.ts'
 import { createSeal } from '../../src/store/seal.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
@@ -158,4 +158,16 @@ test('resealAll seals everything with the first secret, and keeps lifetimes and 
   for await (const entry of store.scan()) expires.push(entry.expires)
   expect(expires.filter(time => time === undefined)).toHaveLength(2)
   await store.close()
+})
+
+test('an unavailable store fails all work that waits for a name, and nothing that comes later', async () => {
+  const queue = new SerialQueue()
+  let runs = 0
+  const failed = queue.run('a', () => Promise.reject(new StoreUnavailable('away')))
+  const waiting = [1, 2].map(() => queue.run('a', async () => ++runs))
+  const results = await Promise.allSettled([failed, ...waiting])
+  expect(results.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
+  expect(runs).toBe(0)
+  expect(queue.isBusy('a')).toBe(false)
+  expect(await queue.run('a', async () => ++runs)).toBe(1)
 })
