@@ -15,6 +15,7 @@ import {
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { expect } from 'vitest'
+import type { Image } from './image.ts'
 import { findProgram } from './programs.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -37,6 +38,10 @@ export interface Engine {
   logs(name: string): string
   /** Bytes that the image adds to its base, not compressed. */
   addedBytes(): number
+  /** The folders and files that the image adds to its base. */
+  addedPaths(): string[]
+  /** Extracts what the image adds to its base, without /data, into a folder. Returns it with its settings. */
+  unpack(folder: string): Image
   /** Removes the containers, images and volumes. */
   remove(): void
 }
@@ -118,6 +123,27 @@ export function buildWithEngine(): Engine {
       await waitUntilReady(name, 2)
     },
     addedBytes: () => size(IMAGE) - size(BASE),
+    addedPaths() {
+      const changes = podman('diff', IMAGE, BASE).split('\n')
+      return changes.filter(line => line.startsWith('A ')).map(line => line.slice('A '.length))
+    },
+    unpack(root) {
+      const container = podman('create', IMAGE)
+      const files = join(folder, 'image.tar')
+      podman('export', '--output', files, container)
+      run('tar', ['--extract', '--file', files, '--directory', root, 'usher', 'config'])
+      podman('rm', container)
+      const [{ Config, Healthcheck }] = JSON.parse(podman('image', 'inspect', IMAGE))
+      const variables: string[] = Config.Env
+      return {
+        root,
+        folder: Config.WorkingDir,
+        env: Object.fromEntries(variables.map(line => line.split(/=(.*)/s, 2))),
+        user: Config.User,
+        command: Config.Cmd,
+        health: Healthcheck.Test.slice(1),
+      }
+    },
     remove() {
       podman('rm', '--all', '--force')
       rmSync(folder, { recursive: true, force: true })
