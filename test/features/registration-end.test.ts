@@ -105,7 +105,7 @@ async function expectInvalid(client: Registration, all: Awaited<ReturnType<typeo
   expect((await manage(usher, client)).status).toBe(401)
 }
 
-test('DELETE ends every token, code, pushed request and open page of the client (RFC 7592 §2.3), as the audit log says', async () => {
+test('DELETE ends every token, code, pushed request and open page of the client (RFC 7592 §2.3), as the audit log and its user see', async () => {
   const client = await registerNew(usher)
   const all = await everything(client)
   const { client_id } = client
@@ -121,13 +121,6 @@ test('DELETE ends every token, code, pushed request and open page of the client 
   for (const secret of [client.client_secret, client.registration_access_token]) {
     expect(usher.output.join('\n')).not.toContain(secret)
   }
-})
-
-test('a removal by the operator has the same effect, and the user sees that the client is no longer registered', async () => {
-  const client = await registerNew(usher)
-  const all = await everything(client)
-  await registered(usher).remove(client.client_id)
-  await expectInvalid(client, all)
   const { browser } = all.own
   await browser.open('/account/applications')
   expect(browser.page.text).toContain(words('applications.unregistered'))

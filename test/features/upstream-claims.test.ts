@@ -1,7 +1,6 @@
 // What the ID token of an upstream issuer may do to accounts: docs/identity-providers/README.md, "Which claim
 // may do what".
 
-import { setTimeout } from 'node:timers/promises'
 import { decodeJwt } from 'jose'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { StoreUnavailable } from '../../src/store/store.ts'
@@ -437,15 +436,6 @@ test('a user of an issuer with the same address does not keep its owner from sig
   await usher.directory.change(later.id, ({ password, ...account }) => account)
   await local('named')
   expect((await signedIn(usher, 'named@corp.example')).page.text).toContain('Signed in as named')
-})
-
-test('a first sign-in waits for a parallel one at a slow store', async () => {
-  const { write } = usher.store
-  usher.store.write = async change => setTimeout(200).then(() => write.call(usher.store, change))
-  const claims = { sub: 'at-once', ...verified('at-once@corp.example') }
-  const all = await Promise.all([signIn('corp', claims), signIn('corp', claims)])
-  usher.store.write = write
-  expect(new Set(all.map(({ sub }) => sub)).size).toBe(1)
 })
 
 // The last one: the store stays slow.

@@ -80,11 +80,6 @@ test('prompt=none without a session answers login_required', async () => {
   expect(page.params.has('code')).toBe(false)
 })
 
-test('prompt=none returns a code when no page is needed', async () => {
-  const { page } = await open({ prompt: 'none' })
-  expect(page.params.get('code')).toBeTruthy()
-})
-
 test('prompt=none with max_age=0 answers login_required', async () => {
   const { page } = await open({ prompt: 'none', max_age: '0' })
   expect(page.params.get('error')).toBe('login_required')

@@ -37,15 +37,6 @@ test('only a client that authenticates gets a response', async () => {
   }
 })
 
-test('a public client is refused, also for tokens of its own', async () => {
-  const { access_token, refresh_token } = await tokens(usher, { browser, client_id: 'spa' })
-  for (const token of [access_token, refresh_token]) {
-    const { status, body } = await introspect(token, { client_id: 'spa' })
-    expect([401, 403]).toContain(status)
-    expect(body).not.toHaveProperty('active')
-  }
-})
-
 test('a client can introspect its own tokens', async () => {
   const { access_token, refresh_token, id_token } = await tokens(usher, { browser })
   const about = { active: true, client_id: 'web', iss: usher.issuer, sub: decodeJwt(id_token).sub }

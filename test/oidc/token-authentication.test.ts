@@ -60,14 +60,6 @@ describe('only a form by POST is accepted', () => {
     expect(other.json.error).toMatch(/^invalid_(request|client)$/)
   })
 
-  test('a JSON body is not read', async () => {
-    const answer = await send(usher, TOKEN, {
-      body: JSON.stringify(await newForm()),
-      headers: { ...basic('web', SECRET), 'content-type': 'application/json' },
-    })
-    expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
-  })
-
   test('a parameter that is sent twice is refused', async () => {
     const form = await newForm()
     for (const name of Object.keys(form) as (keyof typeof form)[]) {

@@ -1,7 +1,7 @@
 // The end of grants by revocation, by withdrawal of consent and by sign-out. An ended grant stays ended.
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { revokeGrant, revokeGrants } from '../../src/oidc/adapter/grants.ts'
+import { revokeGrant } from '../../src/oidc/adapter/grants.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
 import { Consents } from '../../src/oidc/consents.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
@@ -74,16 +74,6 @@ describe('a revoked grant', () => {
   })
 })
 
-describe('a revocation of grants', () => {
-  test('ends all grants of the account to that client, and no others', async () => {
-    const ended = [await grant(), await grant(), await grant({ scope: 'openid offline_access' })]
-    const kept = [await grant({ client: 'spa' }), await grant({ account: 'usr_grace' })]
-    await revokeGrants(library.records, 'usr_ada', 'web')
-    for (const { isAlive } of ended) expect(await isAlive()).toBe(false)
-    for (const { isAlive } of kept) expect(await isAlive()).toBe(true)
-  })
-})
-
 describe('the end of a session', () => {
   async function signedIn(account = 'usr_ada') {
     const first = firstVisit(library)
@@ -93,20 +83,6 @@ describe('the end of a session', () => {
     if (!found) throw new Error('the session is gone')
     return found
   }
-
-  test('ends the grants made in it, except those with a refresh token', async () => {
-    const [visit, other] = [await signedIn(), await signedIn()]
-    const online = await grant({ visit })
-    const unused = await grant({ visit, client: 'unused', scope: 'openid offline_access' })
-    const refreshable = await grant({ visit, client: 'offline', hasRefreshToken: true })
-    const elsewhere = await grant({ visit: other })
-    await Promise.all([visit.save(), other.save()])
-    await visit.destroy()
-    expect(await online.isAlive()).toBe(false)
-    expect(await unused.isAlive()).toBe(false)
-    expect(await refreshable.isAlive()).toBe(true)
-    expect(await elsewhere.isAlive()).toBe(true)
-  })
 
   test('against the first refresh token: either the token is issued and its grant stays, or neither', async () => {
     const issued: boolean[] = []
