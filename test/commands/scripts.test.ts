@@ -2,7 +2,15 @@
 // smallest arguments. The figures of such a run have no meaning: a measurement may even say that it failed.
 
 import { spawn } from 'node:child_process'
-import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  existsSync,
+  globSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { describe, expect, test } from 'vitest'
@@ -40,12 +48,11 @@ const EXPERIMENTS: [words: string, prints: RegExp][] = [
   ['faults --only F1 --seconds 1,2', /\| F1 kill -9 .*\| (ok|FAILED) \|/],
   ['operation --only "memory 1 process Redis" --seconds 1', /1 process, Redis \| idle \d+ MB/],
   ['sign-in --only "guesses 1 process SQLite"', /\| 1 process, SQLite \| 200 \| \d+ \|/],
-  ['workers --only SQLite --rounds 1 --seconds 0.2', /\| UserInfo \| \d/],
+  ['workers --only SQLite --rounds 1 --seconds 0.05', /\| UserInfo \| \d/],
 ]
 
 /** Programs that end: their smallest arguments, and what they print. */
 const PROGRAMS: Record<string, { words: string; prints: RegExp }> = {
-  format: { words: '--files-ignore-unknown=true', prints: /Checked \d+ files/ },
   bench: {
     words:
       '--variants 3 --processes 1 --rounds 1 --seconds 0.1 --warm-up 0.1 --tokens 2 --users 1 --sessions 1',
@@ -66,8 +73,8 @@ const ELSEWHERE: Record<string, string> = {
 }
 
 test('every script of package.json is run by a test or by .ci/run', () => {
-  const run = [...STEPS, ...COMPOSED, ...SERVICES, ...SUITES, ...Object.keys(PROGRAMS), 'harness']
-  const all = new Set([...run, ...Object.keys(ELSEWHERE)])
+  const named = [...STEPS, ...COMPOSED, ...SERVICES, ...SUITES, 'harness', 'format']
+  const all = new Set([...named, ...Object.keys(PROGRAMS), ...Object.keys(ELSEWHERE)])
   expect([...all].toSorted()).toEqual(Object.keys(scripts).toSorted())
   const steps = readFileSync(join(ROOT, '.ci/run'), 'utf8')
   for (const name of STEPS) expect(steps).toMatch(new RegExp(`npm (run -s )?${name}\\b`))
@@ -93,10 +100,10 @@ test('every program with options is a script, or is started by one', () => {
 })
 
 /** Runs a script with the shell, as npm does. */
-async function runScript(script: string, words = '') {
+async function runScript(script: string, words = '', cwd = ROOT) {
   const PATH = `${join(ROOT, 'node_modules/.bin')}:${process.env.PATH}`
   const child = spawn('sh', ['-c', `${script} ${words}`], {
-    cwd: ROOT,
+    cwd,
     env: { ...process.env, PATH },
   })
   const exited = new Promise(resolve => child.once('exit', resolve))
@@ -124,6 +131,17 @@ describe('npm run', () => {
   test.each(EXPERIMENTS)('harness -- %s', PATIENT, (words, prints) =>
     expectToPrint('harness', words, prints),
   )
+
+  test('format writes the style of biome.json', async () => {
+    const place = join(folder, 'format')
+    mkdirSync(place)
+    for (const name of ['biome.json', '.gitignore'])
+      copyFileSync(join(ROOT, name), join(place, name))
+    writeFileSync(join(place, 'odd.ts'), 'export const odd = "1";')
+    const { code, stdout, stderr } = await runScript(scripts.format ?? '', '', place)
+    expect(code, stdout + stderr).toBe(0)
+    expect(readFileSync(join(place, 'odd.ts'), 'utf8')).toBe("export const odd = '1'\n")
+  })
 
   test('contact-sheet writes an image of a group of pages', () => {
     expect(readdirSync(folder)).toContain('branding.webp')

@@ -13,6 +13,8 @@ import { signIn } from '../support/sign-ins.ts'
 
 const FAMILIES = 6
 const ROUNDS = 3
+/** Of each client, which so finds connections that were idle for a moment. */
+const PAUSE_MS = 10
 const folder = mkdtempSync(join(tmpdir(), 'usher-nginx-'))
 
 let issuer: string
@@ -52,6 +54,7 @@ function startLoad(tokens: string[]) {
       token = refreshed.body.refresh_token
       check(await userinfo({ issuer }, refreshed.body.access_token), 'userinfo')
       check(await fetch(`${issuer}/.well-known/openid-configuration`), 'discovery')
+      await setTimeout(PAUSE_MS)
     }
   })
   return async () => {
