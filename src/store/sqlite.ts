@@ -41,7 +41,7 @@ const SWEEP_EVERY_MS = 10_000
  */
 const SWEEP_ROWS = 200
 const SWEEP_PAUSE_MS = 5
-const PAGE_ROWS = 500
+const PAGE_ROWS = 200
 /**
  * From this duration on, a process pauses between commits: else it would lock
  * out all others.

@@ -15,7 +15,7 @@ import { startRedis } from '../support/redis.ts'
 import { oneOf } from '../support/some-of.ts'
 import { fresh, now } from './store-suite.ts'
 
-/** Several pages of either store: 500 rows of SQLite, 10,000 names and 200 records of Redis. */
+/** Several pages of either store: 200 rows of SQLite, 10,000 names and 200 records of Redis. */
 const ENTRIES = 12_000
 /** The most that is read for the first record: a page, or a batch. */
 const PAGE = 500
