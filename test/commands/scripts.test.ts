@@ -53,11 +53,6 @@ const EXPERIMENTS: [words: string, prints: RegExp][] = [
 
 /** Programs that end: their smallest arguments, and what they print. */
 const PROGRAMS: Record<string, { words: string; prints: RegExp }> = {
-  bench: {
-    words:
-      '--variants 3 --processes 1 --rounds 1 --seconds 0.1 --warm-up 0.1 --tokens 2 --users 1 --sessions 1',
-    prints: /\| UserInfo: CPU, µs \| \d/,
-  },
   'former-stores': { words: join(folder, 'former'), prints: /\/former: \d+ keys/ },
   'contact-sheet': { words: `en ${folder} branding`, prints: /^/ },
 }
@@ -65,6 +60,7 @@ const PROGRAMS: Record<string, { words: string; prints: RegExp }> = {
 /** Scripts that a test of their own runs. */
 const ELSEWHERE: Record<string, string> = {
   demo: 'test/commands/scripts.test.ts',
+  bench: 'test/harness/bench/speed/bench.test.ts',
   certification: 'test/clients/certification-plans.test.ts',
   compare: 'test/compare/compare.test.ts',
   release: 'test/documents/release.test.ts',
