@@ -16,7 +16,7 @@ import {
   subjectSchema,
   type Transfer,
 } from '../sign-in/account.ts'
-import { readProfile } from './accounts.ts'
+import { ACCESS_ENDED, readProfile } from './accounts.ts'
 import { Failure, type Invocation, requireOne } from './command.ts'
 import {
   openOwnAccount,
@@ -267,7 +267,7 @@ export async function unlinkAccount({ values, args: [name = ''] }: Invocation) {
     })
   }
   hint(
-    `${username} can no longer sign in with ${values.upstream}; all sessions and tokens have ended.`,
+    `${username} can no longer sign in with ${values.upstream}; ${ACCESS_ENDED}`,
   )
 }
 

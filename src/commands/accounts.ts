@@ -26,6 +26,10 @@ import { type Flags, hint, print } from './output.ts'
 const TEMPORARY_PASSWORD_SECONDS = 3 * 24 * 3600
 const temporaryUntil = () => now() + TEMPORARY_PASSWORD_SECONDS
 
+/** The answer of a command that ends every access of an account. */
+export const ACCESS_ENDED =
+  'all sessions and tokens have ended. JWT access tokens for APIs expire within ten minutes.'
+
 /**
  * `accounts add --username U …`: prints the id on the first line, a generated
  * password on the second.
@@ -93,9 +97,7 @@ export async function disableAccount({ args: [name = ''] }: Invocation) {
   const { id, username, directory, audit } = await openOwnAccount(name)
   await directory.endAccess(id, current => ({ ...current, enabled: false }))
   await audit('account_disabled', { account: id })
-  hint(
-    `${username} is disabled; all sessions and tokens have ended. JWT access tokens for APIs expire within ten minutes.`,
-  )
+  hint(`${username} is disabled; ${ACCESS_ENDED}`)
 }
 
 /** `accounts enable ACCOUNT`. */
@@ -125,9 +127,7 @@ export async function setPassword({ flags, args: [name = ''] }: Invocation) {
   const is_first =
     (account.password === undefined && !account.links?.length) || undefined
   await audit('password_set', { account: id, change_password_by, is_first })
-  hint(
-    `The password of ${username} is changed; all sessions and tokens have ended.`,
-  )
+  hint(`The password of ${username} is changed; ${ACCESS_ENDED}`)
   for (const { issuer, subject } of account.links ?? []) {
     const end = `npm run usher -- accounts unlink ${username} --upstream NAME`
     hint(
@@ -149,7 +149,7 @@ export async function removeAccount({ flags, args: [name = ''] }: Invocation) {
   await links.removeAll(account)
   await directory.remove(account)
   await audit('account_removed', { account: id })
-  hint(`${username} is removed.`)
+  hint(`${username} is removed; ${ACCESS_ENDED}`)
 }
 
 /**
