@@ -2,8 +2,8 @@
 // --inspect=127.0.0.1:0.
 
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
-import { relative } from 'node:path'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { dirname, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Service } from './service.ts'
 
@@ -50,6 +50,7 @@ export async function profile<T>(
   const result = await work()
   const { profile } = await ask('Profiler.stop', {})
   close()
+  mkdirSync(dirname(file), { recursive: true })
   writeFileSync(file, JSON.stringify(profile))
   return result
 }
