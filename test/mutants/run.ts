@@ -184,7 +184,7 @@ async function runTests(tests: string[]): Promise<{ code: number | null; output:
   config.push('--passWithNoTests')
   const vitest = join(copy, 'node_modules/.bin/vitest')
   // A group of its own: the processes that the tests started end with it.
-  const child = spawn('node', [vitest, ...config, ...projects, ...tests], {
+  const child = spawn(process.execPath, [vitest, ...config, ...projects, ...tests], {
     cwd: copy,
     detached: true,
     env: { ...process.env, NO_COLOR: '1' },
