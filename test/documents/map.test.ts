@@ -11,7 +11,7 @@ import { listProblems, MAP, pictureProblems, readMap, withLists } from '../suppo
  * raise it in the same commit and give the reason.
  */
 const LIMITS: Record<FlowName, { files: number; functions: number }> = {
-  'code exchange': { files: 37, functions: 155 },
+  'code exchange': { files: 37, functions: 156 },
   UserInfo: { files: 29, functions: 76 },
   refresh: { files: 38, functions: 155 },
   'authorization with a session': { files: 39, functions: 190 },
