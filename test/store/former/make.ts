@@ -23,7 +23,6 @@ import { Authenticator, addPasskey } from '../../support/passkeys.ts'
 import { signedIn } from '../../support/people.ts'
 import { startRedis } from '../../support/redis.ts'
 import { registerNew } from '../../support/registration.ts'
-import { freePort } from '../../support/service.ts'
 import { ADA, ALAN, GRACE, startUsher } from '../../support/usher.ts'
 import { type Facts, type RedisKey, USHER_OPTIONS, USHER_SECRET } from './facts.ts'
 
@@ -81,7 +80,7 @@ async function fill(): Promise<Facts> {
 
 /** Copies the store to Redis, and reads its keys there. */
 async function keysInRedis(): Promise<RedisKey[]> {
-  const server = await startRedis({ port: await freePort() })
+  const server = await startRedis()
   const source = await openStore(location)
   const copy = await openStore(server.url)
   await copyStore(source, copy)
