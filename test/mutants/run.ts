@@ -179,12 +179,17 @@ async function runUntilFound(tests: string[]): Promise<Pick<Result, 'outcome' | 
 async function runTests(tests: string[]): Promise<{ code: number | null; output: string }> {
   const names = options.slow ? ['fast', 'isolated', 'slow'] : ['fast', 'isolated']
   const projects = names.flatMap(name => ['--project', name])
-  const config = ['run', '--config', 'test/vitest.config.ts', '--bail', '1', '--reporter', 'dot']
-  // Some of the nearest tests can be in other projects.
-  config.push('--passWithNoTests')
+  const words = [
+    'run',
+    '--config=test/vitest.config.ts',
+    '--bail=1',
+    '--reporter=dot',
+    // All of these tests can be in other projects.
+    '--passWithNoTests',
+  ]
   const vitest = join(copy, 'node_modules/.bin/vitest')
   // A group of its own: the processes that the tests started end with it.
-  const child = spawn(process.execPath, [vitest, ...config, ...projects, ...tests], {
+  const child = spawn(process.execPath, [vitest, ...words, ...projects, ...tests], {
     cwd: copy,
     detached: true,
     env: { ...process.env, NO_COLOR: '1' },
