@@ -164,6 +164,7 @@ export default defineConfig({
         ...UPSTREAM,
       ]),
       project('isolated', ISOLATED, { isolate: true, alias, ...WORKERS }),
+      // `npm run reference` runs them with fast ones, and vitest wants one number of workers.
       project('sources', SOURCES, WORKERS),
       project('timed', TIMED, { maxWorkers: 1, sequence: { groupOrder: 1 } }),
       project('slow', SLOW),

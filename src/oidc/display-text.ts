@@ -167,7 +167,8 @@ export const tidyName = (text: string) =>
  * (CWE-150): `?` replaces what could. Line breaks stay.
  */
 export function forTerminal(text: string): string {
-  // Most texts have none. What is needed takes long to find.
+  // Most texts have no control character. The replacement takes longer than this
+  // test: it also looks for characters that scripts and emoji need.
   if (!CONTROL.test(text)) return text
   return text.replace(
     CONTROL_OR_NEEDED,

@@ -16,7 +16,7 @@ const TYPES: Record<string, string> = {
   svg: 'image/svg+xml',
 }
 
-/** Puts a document in the place of the one that the page has, and runs its scripts: as modules, they can run again. */
+/** Replaces the document of the page, and runs the scripts of the new one as modules, which can run again. */
 const REPLACE = `async html => {
   const next = new DOMParser().parseFromString(html, 'text/html')
   document.replaceChild(next.documentElement, document.documentElement)
@@ -46,7 +46,7 @@ export async function createPreview(config: Files = {}) {
     response.writeHead(body === undefined ? 404 : 200, headers).end(body)
   })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  // It ends with the tests.
+  // The server does not keep the process of the tests alive.
   server.unref()
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 

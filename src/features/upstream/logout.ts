@@ -22,6 +22,7 @@ const REMEMBERED_SECONDS = 600
 /** A session of Usher that began in a session of the issuer. */
 export type UpstreamSession = { uid: string; account: string }
 
+/** Claims of a logout token that say which sessions end. */
 interface LogoutClaims {
   sub?: string
   sid?: string
@@ -84,9 +85,9 @@ export function createLogoutReceiver(
   }
 
   /**
-   * Ends the sessions of a known `sid`, or else those of the user in which the
-   * last sign-in was before the token: it can arrive after the next sign-in.
-   * Returns the id of the account.
+   * Ends the sessions of a known `sid`, or else those of the user whose last
+   * sign-in was not after `iat`: a token can arrive when the user has signed in
+   * again. Returns the id of the account.
    */
   async function endSessions({ sub, sid, iat }: LogoutClaims) {
     const index = upstreamIndex(`${upstream.issuer} ${sid}`)
