@@ -38,6 +38,14 @@ interface Result extends Mutant {
   by?: string
 }
 
+/** A run of tests. */
+interface Run {
+  /** Null after `RUN_TIMEOUT_MS`. */
+  code: number | null
+  /** The name of the test that failed first. */
+  by?: string
+}
+
 const ROOT = join(import.meta.dirname, '../..')
 const COPIED = [
   'src',
@@ -49,6 +57,8 @@ const COPIED = [
   'tsconfig.json',
   'README.md',
 ]
+/** The projects of vitest that run at once: those that have as many workers. */
+const PROJECTS = [['fast', 'isolated'], ['slow']]
 /** Tests of a run, the nearest first. A run has one start, and ends at the first failure. */
 const RUN_SIZES = [8, 40, Number.POSITIVE_INFINITY]
 const RUN_TIMEOUT_MS = 900_000
@@ -167,17 +177,25 @@ async function runUntilFound(tests: string[]): Promise<Pick<Result, 'outcome' | 
   for (const size of RUN_SIZES) {
     const some = tests.slice(start, start + size)
     if (!some.length) break
-    const { code, output } = await runTests(some)
+    const { code, by } = await runTests(some)
     if (code === null) return { outcome: 'timeout' }
-    if (code !== 0) return { outcome: 'found', by: firstFailure(output) }
+    if (code !== 0) return { outcome: 'found', by }
     start += size
   }
   return { outcome: 'not found' }
 }
 
-/** Runs tests until one fails. `code` is null after `RUN_TIMEOUT_MS`. */
-async function runTests(tests: string[]): Promise<{ code: number | null; output: string }> {
-  const names = options.slow ? ['fast', 'isolated', 'slow'] : ['fast', 'isolated']
+/** Runs tests until one fails: those of `npm test` first. */
+async function runTests(tests: string[]): Promise<Run> {
+  let run: Run = { code: 0 }
+  for (const names of options.slow ? PROJECTS : PROJECTS.slice(0, 1)) {
+    run = await runProjects(names, tests)
+    if (run.code !== 0) break
+  }
+  return run
+}
+
+async function runProjects(names: string[], tests: string[]): Promise<Run> {
   const projects = names.flatMap(name => ['--project', name])
   const words = [
     'run',
@@ -206,13 +224,10 @@ async function runTests(tests: string[]): Promise<{ code: number | null; output:
   const code = await new Promise<number | null>(done => child.once('close', done))
   process.off('exit', end)
   clearTimeout(timer)
-  return { code, output }
-}
-
-/** The name of the test that failed first, or the error that kept tests from being loaded. */
-function firstFailure(output: string): string {
-  const failed = /^ *FAIL +(.+)$/m.exec(output)?.[1]
-  return failed ?? /^\S*Error: .+$/m.exec(output)?.[0] ?? 'unknown'
+  const by = /^ *FAIL +(.+)$/m.exec(output)?.[1]
+  // Vitest ends so for its own settings, too.
+  if (code && !by) throw new Error(`vitest fails without a failed test:\n${output}`)
+  return { code, by }
 }
 
 function printSummary(list: Result[]): void {
