@@ -269,8 +269,8 @@ describe('a wrong answer is refused when a passkey is added', () => {
     ['with an id of 1,024 bytes', { idBytes: 1024 }],
     ['with a member that its key does not need', { members: [[-70_000, 'x']] }],
     ['with 9,000 members in its key', { members: MANY }],
-    ['with an RSA key of 16,384 bits', { publicKey: rsa(2048, 3) }],
-    ['with an RSA key of 1,024 bits', { publicKey: rsa(128, 3) }],
+    ['with an RSA key of 4,104 bits', { publicKey: rsa(513, 3) }],
+    ['with an RSA key of 2,040 bits', { publicKey: rsa(255, 3) }],
     ['with an RSA exponent of 3,072 bits', { publicKey: rsa(384, 384) }],
     ['of a page in a frame of another origin', { crossOrigin: true }],
     ['of a page whose frame names its origin', { topOrigin: 'https://evil.example' }],
@@ -298,6 +298,12 @@ describe('an answer is refused', () => {
     const { browser } = await open(usher)
     await usePasskey(browser, phone)
     expect(await isSignedIn(browser)).toBe(true)
+  })
+
+  test.for([256, 512])('no: an RSA modulus of %i bytes is usual', async modulus => {
+    const own = await atAddPage()
+    await own.submit({ passkey: phone.create(optionsOn(own), { publicKey: rsa(modulus, 3) }) })
+    expect((await factorsOf(usher, id)).factors).toHaveLength(1)
   })
 
   test('when the passkeys of an account are too large together', async () => {
