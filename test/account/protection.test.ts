@@ -18,6 +18,7 @@ test.each<[string, Partial<Protection>, string]>([
   ['a passkey beside the password',     { passkeys: 1, isPasswordEnough: true }, 'passkey_beside'],
   ['no passkey beside the password',    { passkeys: 0, isPasswordEnough: true }, 'no_factor'],
   ['another issuer',                    { hasPassword: false, apps: 0 }, 'elsewhere'],
+  ['another issuer, no feature is on',  { hasPassword: false }, 'elsewhere'],
   ['a passkey without a password',      { hasPassword: false, passkeys: 1 }, 'enough'],
 ])('%s', (_, changes, verdict) => {
   expect(verdictOf({ ...BARE, ...changes })).toBe(verdict)
