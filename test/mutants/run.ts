@@ -42,7 +42,7 @@ interface Result extends Mutant {
 interface Run {
   /** Null after `RUN_TIMEOUT_MS`. */
   code: number | null
-  /** The name of the test that failed first. */
+  /** The name of the test that failed first, or of its file. */
   by?: string
 }
 
@@ -62,6 +62,8 @@ const PROJECTS = [['fast', 'isolated'], ['slow']]
 /** Tests of a run, the nearest first. A run has one start, and ends at the first failure. */
 const RUN_SIZES = [8, 40, Number.POSITIVE_INFINITY]
 const RUN_TIMEOUT_MS = 900_000
+const FAILED_TEST = /^ *FAIL +(.+)$/m
+const UNHANDLED_ERROR = /^This error originated in "([^"]+)"/m
 /** Not in `npm test`, or about the text of the source. */
 const OTHER_TESTS = /^test\/(clients|upstream|timed|harness|compare|mutants|sources)\//
 
@@ -224,7 +226,7 @@ async function runProjects(names: string[], tests: string[]): Promise<Run> {
   const code = await new Promise<number | null>(done => child.once('close', done))
   process.off('exit', end)
   clearTimeout(timer)
-  const by = /^ *FAIL +(.+)$/m.exec(output)?.[1]
+  const by = (FAILED_TEST.exec(output) ?? UNHANDLED_ERROR.exec(output))?.[1]
   // Vitest ends so for its own settings, too.
   if (code && !by) throw new Error(`vitest fails without a failed test:\n${output}`)
   return { code, by }
