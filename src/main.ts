@@ -98,7 +98,7 @@ async function supervise() {
   // once. It reads the settings, which it sends to this process.
   const message = once(cluster, 'message')
   const listening = once(cluster, 'listening')
-  keepWorker()
+  void keepWorker()
   const [, settings] = await message
   held = settings as Held
   await listening
@@ -107,7 +107,7 @@ async function supervise() {
     const { createClusterMetrics } = await import('./operation/prometheus.ts')
     metrics = createClusterMetrics()
   }
-  for (let i = 1; i < held.workers; i++) keepWorker()
+  for (let i = 1; i < held.workers; i++) void keepWorker()
   if (!metrics) return
   const { serveMetrics } = await import('./operation/metrics.ts')
   await serveMetrics(held, metrics.text)

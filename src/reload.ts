@@ -71,7 +71,7 @@ export async function run(
     if (!(error instanceof StoreUnavailable))
       context.log.error({ reason: String(error) }, what)
   }
-  repeat(KEYS_EVERY_MS, () =>
+  void repeat(KEYS_EVERY_MS, () =>
     inOrder(() => running.checkKeys()).catch(
       failed('signing keys were not read'),
     ),
@@ -84,7 +84,7 @@ export async function run(
         deliver(),
         setTimeout(MAX_ROUND_MS, undefined, { ref: false }),
       ])
-    repeat(NOTIFY_EVERY_MS[queue], round)
+    void repeat(NOTIFY_EVERY_MS[queue], round)
   }
   return {
     accounts: built.accounts,

@@ -96,7 +96,7 @@ async function serve(settings: Settings) {
   const servers = listeners.map(({ server }) => server)
 
   process.on('SIGHUP', reload)
-  watchFolder(settings.folder, reload)
+  void watchFolder(settings.folder, reload)
   let drained: Promise<void> | undefined
   for (const signal of SIGNALS) {
     process.on(signal, async () => {

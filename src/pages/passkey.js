@@ -116,14 +116,14 @@ function prepare(place) {
       button.disabled = false
       button.focus()
       // The button has ended the request that waits for autofill.
-      if ('autofill' in place.dataset) offer(form, place.dataset)
+      if ('autofill' in place.dataset) void offer(form, place.dataset)
     }
   })
   place.hidden = false
   for (const without of document.querySelectorAll('[data-without-passkeys]'))
     without.hidden = true
   if ('focus' in place.dataset) button.focus()
-  if ('autofill' in place.dataset) offer(form, place.dataset)
+  if ('autofill' in place.dataset) void offer(form, place.dataset)
 }
 
 /** Offers passkeys where the browser fills in the username. */

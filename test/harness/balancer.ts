@@ -41,7 +41,7 @@ export async function startBalancer(port: number, nodes: number[]) {
       await setTimeout(CHECK_INTERVAL_MS, undefined, { ref: false })
     }
   }
-  watch()
+  void watch()
   return {
     async close() {
       isClosed = true

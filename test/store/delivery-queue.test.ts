@@ -127,7 +127,7 @@ onEveryStore(one => {
     let taken = 0
     await new Promise<void>(all => {
       const die = () => new Promise<never>(() => ++taken === 2 && all())
-      signOutQueue(one()).deliverDue('new', die)
+      void signOutQueue(one()).deliverDue('new', die)
     })
     expect(await take('new')).toEqual([])
     pass(31)
