@@ -1,5 +1,6 @@
 // The queue of logout tokens on every store: each delivery is taken by one node, and none is lost.
 
+import { setTimeout } from 'node:timers/promises'
 import { afterEach, expect, test, vi } from 'vitest'
 import type { SessionRecord } from '../../src/oidc/adapter/session-record.ts'
 import { createSessions, type SignOut, signOutQueue } from '../../src/oidc/adapter/sessions.ts'
@@ -74,6 +75,24 @@ onEveryStore(one => {
       return false
     })
     expect(taken).toEqual(uids)
+  })
+
+  test('a node makes at most 50 deliveries at the same time', async () => {
+    await take('new')
+    await Promise.all(Array.from({ length: 30 }, () => leave(fresh())))
+    const fifty = Promise.withResolvers<void>()
+    let current = 0
+    let most = 0
+    let all = 0
+    await signOutQueue(one()).deliverDue('new', async () => {
+      all++
+      most = Math.max(most, ++current)
+      if (current === 50) fifty.resolve(setTimeout(100))
+      await fifty.promise
+      current--
+      return false
+    })
+    expect([all, most]).toEqual([60, 50])
   })
 
   test('one that is announced is due when its change is confirmed, or after half a minute', async () => {
