@@ -5,7 +5,11 @@ import { parse } from 'node-html-parser'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { NOTICES, queueLink, queueNotice } from '../../src/account/mail-queue.ts'
 import { createLinks } from '../../src/features/links.ts'
-import { beginPauseOfAccount, endPauses } from '../../src/features/mail/pauses.ts'
+import {
+  beginPauseOfAccount,
+  beginPauseOfMailbox,
+  endPauses,
+} from '../../src/features/mail/pauses.ts'
 import { checkMail } from '../../src/features/mail/smtp.ts'
 import { createLanguages } from '../../src/pages/words.ts'
 import { newAccountId } from '../../src/sign-in/account.ts'
@@ -506,6 +510,15 @@ describe('the pause of a mailbox', () => {
       await typed('ada')
       expect(await opened()).toEqual([200])
     })
+  })
+
+  test('is not longer when a crash repeats the mail', async () => {
+    const { records } = usher
+    const address = 'crash@example.org'
+    await beginPauseOfAccount(records, 'usr_crash', address, 'mail')
+    const once = await beginPauseOfMailbox(records, address, 'mail')
+    expect(await beginPauseOfAccount(records, 'usr_crash', address, 'mail')).toBe(once)
+    expect(await beginPauseOfMailbox(records, address, 'mail')).toBe(once)
   })
 
   test('is one for all spellings of an address, and for all accounts and forms', async () => {
