@@ -203,7 +203,6 @@ test('key sets of documents use up the quota of one network, not that of others 
 const REFUSED: [what: string, document: object | string, why: RegExp][] = [
   ['is no JSON', '<html>', /fetch failed/],
   ['is a list', '[]', /not a JSON object/],
-  ['is larger than 5 KiB', { client_name: 'x'.repeat(6000) }, /fetch failed/],
   ['has another client_id', { client_id: 'https://other.example' }, /does not match/],
   ['has a secret', { client_secret: 's'.repeat(40) }, /client_secret/],
   ['has a key of the operator', { consent: 'implicit' }, /consent is for the operator/],
@@ -221,6 +220,19 @@ test.each(REFUSED)('a document that %s is refused', async (what, document, why) 
   expect(status).toBe(400)
   expect(text).toMatch(why)
   expect(asked).toEqual([path])
+})
+
+test('a document of 5 KiB is accepted, and one of a byte more is refused', async () => {
+  const { max } = BOUNDS.documents
+  const serve = (path: string, bytes: number) => {
+    const document = JSON.stringify({ client_id: site + path, ...ASSISTANT })
+    documents[path] = document.padEnd(bytes)
+  }
+  serve('/full', max)
+  serve('/fuller', max + 1)
+  expect(await begin(`${site}/full`)).toMatchObject({ status: 303 })
+  const { status, text } = await begin(`${site}/fuller`)
+  expect([status, text]).toEqual([400, expect.stringContaining('fetch failed')])
 })
 
 test('config explain reports that the document could not be fetched', async () => {
