@@ -69,6 +69,12 @@ async function createClient({ from, smtp }: MailSettings, limits: TimeLimits) {
 export type Message = Omit<SendMailOptions, 'to'>
 
 /**
+ * Characters of quoted local parts (RFC 5322 §3.2.4). The library replaces them
+ * by a space: that is another mailbox.
+ */
+const REPLACED = /[<>]/
+
+/**
  * Sends a message to one receiver. Rejects with an error whose `isFinal` says
  * whether to try again.
  */
@@ -77,6 +83,8 @@ export async function sendMessage(
   to: string,
   message: Message,
 ): Promise<void> {
+  if (REPLACED.test(to))
+    throw new SmtpFailure('the address cannot be sent to', true)
   const client = await createClient(mail, TIME_LIMITS)
   await client
     .sendMail({ ...message, to: { name: '', address: to } })
@@ -108,7 +116,6 @@ export async function checkMail(
 
 /** An error of the library. `command`: the last one that was sent. */
 type SmtpError = Error & {
-  code?: string
   command?: string
   responseCode?: number
   response?: string
@@ -127,12 +134,9 @@ const OF_AUTHENTICATION = [530, 534, 535, 538]
  * address is left out.
  */
 function failureOf(
-  { code, command = '', responseCode = 0, response, message }: SmtpError,
+  { command = '', responseCode = 0, response, message }: SmtpError,
   to = '',
 ) {
-  // The library refuses the address itself.
-  const isMalformed = code === 'EENVELOPE' && command === 'API'
-  if (isMalformed) return new SmtpFailure('the address cannot be sent to', true)
   if (!responseCode) return new SmtpFailure(withoutSecrets(message, to))
   // RFC 5321 §4.2.1: 5yz is permanent.
   const isPermanent =
