@@ -5,6 +5,7 @@ import { expect, onTestFinished, vi } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, codeForm, pushedUrl } from '../support/journey.ts'
+import { Authenticator, optionsOn } from '../support/passkeys.ts'
 import { credentials, fieldsOf, send as sendPage, signedIn } from '../support/people.ts'
 import { createProver } from '../support/proofs.ts'
 import { CLIENTS, SECRET, startUsher } from '../support/usher.ts'
@@ -23,6 +24,7 @@ const test = usherTest({
   usher: {
     proxy: ['127.0.0.1'],
     limits: { anonymous: MOST, anonymous_megabytes: 1 },
+    sign_in: { methods: ['password', 'passkey'] },
     mail: { from: 'id@example.org', smtp: { host: '127.0.0.1', port: 1, tls: 'none' } },
     features: {
       pushed_authorization_requests: true,
@@ -234,16 +236,27 @@ const FORMS: Record<string, (address: string, i: number) => Promise<boolean>> = 
   },
   async 'a sign-in with an unknown name'(address, i) {
     const before = usher.output.length
-    await signIn(address, credentials(`unknown-${i}`, 'wrong password'), i)
+    await signIn(address, () => credentials(`unknown-${i}`, 'wrong password'), i)
+    return !usher.output.slice(before).join('').includes('sign_in_throttled')
+  },
+  async 'a passkey of nobody'(address, i) {
+    const before = usher.output.length
+    const nobody = new Authenticator(usher.issuer)
+    nobody.create(JSON.stringify({ challenge: '', rp: { id: 'localhost' }, user: { id: 'bm8' } }))
+    await signIn(address, browser => ({ passkey: nobody.get(optionsOn(browser)) }), i)
     return !usher.output.slice(before).join('').includes('sign_in_throttled')
   },
 }
 
 /** Sends the form of a new sign-in. The page was opened in another network each time. */
-async function signIn(address: string, fields: Record<string, string>, i: number) {
+async function signIn(
+  address: string,
+  fieldsFor: (browser: Browser) => Record<string, string>,
+  i: number,
+) {
   const browser = new Browser(usher.issuer)
   await browser.open(authorizationRequest(usher).url, from(`10.1.${i}.1`))
-  const form = fieldsOf(browser.page, fields)
+  const form = fieldsOf(browser.page, fieldsFor(browser))
   return sendPage(browser, browser.page.url, { form, headers: from(address) })
 }
 
@@ -259,7 +272,7 @@ test.each(Object.entries(FORMS))('%s has the limit of its /48', async (name, sub
 test('a successful sign-in does not count for its network', async () => {
   const address = '203.0.121.7'
   for (let i = 0; i <= MOST; i++) {
-    expect((await signIn(address, credentials(), i)).status).toBe(200)
+    expect((await signIn(address, () => credentials(), i)).status).toBe(200)
   }
   await useUp(address)
 })

@@ -1,5 +1,6 @@
 // Signing keys in a KMS or HSM: `keys.module` signs, and Usher has the public keys only.
 
+import { generateKeyPairSync } from 'node:crypto'
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import {
@@ -85,6 +86,9 @@ test('while the module does not sign, the answer is 503, and the code is not use
 })
 
 const [rsa, pss, ec] = publicKeys
+const short = generateKeyPairSync('rsa', { modulusLength: 1024 }).publicKey.export({
+  format: 'jwk',
+})
 test.each<[string, string, string]>([
   ['no sign', 'export const keys = [{}]', 'a function sign'],
   ['no keys', 'export const keys = []; export const sign = () => {}', 'at least one key'],
@@ -94,6 +98,7 @@ test.each<[string, string, string]>([
   ['a key without kid', moduleOf([{ ...rsa, kid: '' }]), 'keys.0 has no kid'],
   ['another type of key', moduleOf([{ ...ec, alg: 'RS256' }]), 'does not fit RS256'],
   ['a shared secret', moduleOf([rsa ?? {}, { kid: 'a', alg: 'HS256' }]), 'none of RS256'],
+  ['a short key', moduleOf([{ ...short, kid: 'short', alg: 'RS256' }]), 'has 1024 bits'],
   ['signatures as DER', moduleOf([rsa ?? {}, ec ?? {}], ', ES256: {}'), 'keys.1 does not verify'],
 ])('a module with %s is refused', async (name, text, message) => {
   const path = join(folder, `${name.replaceAll(' ', '-')}.mjs`)
