@@ -6,19 +6,22 @@ import { expect } from 'vitest'
 import { APIS, CALENDAR } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { configurationOf } from '../support/client-library.ts'
-import { enterUserCode, pollAtOnce, TV } from '../support/device.ts'
-import { ada, usher, usherTest } from '../support/fixtures.ts'
+import { beginDevice, enterUserCode, pollAtOnce, TV } from '../support/device.ts'
+import { ada, moveClock, startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { copyOf, credentials, signedIn, textOf, words } from '../support/people.ts'
 import { ADA, GRACE } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const OWN = { ...TV, client_id: 'own', client_name: 'Our own television', consent: 'implicit' }
 
+const DEVICES = { features: { device_flow: true } }
+const LIFETIME_SECONDS = 900
+
 let config: openid.Configuration
 const test = usherTest({
   clients: { ...APIS.clients, tv: TV, own: OWN },
   resources: APIS.resources,
-  usher: { features: { device_flow: true } },
+  usher: DEVICES,
   accounts: [ADA, GRACE],
 })
 test.beforeAll(async () => {
@@ -39,7 +42,7 @@ test('a user enters the code, sees the client, its scopes and its network, and a
   expect(device).toMatchObject({
     verification_uri: `${usher.issuer}/device`,
     interval: 5,
-    expires_in: 900,
+    expires_in: LIFETIME_SECONDS,
   })
   expect(device.user_code).toMatch(/^[BCDFGHJKLMNPQRSTVWXZ]{4}-[BCDFGHJKLMNPQRSTVWXZ]{4}$/)
   const tokens = openid.pollDeviceAuthorizationGrant(config, { ...device, interval: 0.2 })
@@ -107,6 +110,21 @@ test('a user denies a device, and it gets access_denied', async () => {
   expect(await poll(device.device_code)).toMatchObject({ error: 'access_denied' })
   await enterUserCode(browser, device.user_code)
   expect(browser.page.text).toContain(words('device.used'))
+})
+
+test('a code that has expired cannot be allowed on the page that is still open', async () => {
+  const another = await startAnother({ clients: { tv: TV }, usher: DEVICES })
+  await another.addAccount(ADA)
+  const { user_code } = await beginDevice(another)
+  moveClock(LIFETIME_SECONDS - 60)
+  const browser = await signedIn(another)
+  await enterUserCode(browser, user_code)
+  expect(browser.heading).toBe(words('consent.title'))
+  // Clocks may differ by 15 s.
+  moveClock(60 + 16)
+  await browser.open(browser.page.url)
+  // As for every page that is over, for a user who is signed in.
+  expect([browser.page.status, browser.page.url.pathname]).toEqual([200, '/account'])
 })
 
 test('a device that polls too fast gets slow_down, on every node', async () => {
