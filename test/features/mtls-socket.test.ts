@@ -3,6 +3,7 @@
 import { once } from 'node:events'
 import { mkdirSync, readFileSync } from 'node:fs'
 import { Agent, request } from 'node:https'
+import { connect } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
@@ -127,4 +128,26 @@ test('with an origin for mTLS, Usher listens there, too, and requests certificat
   expect((await ask('own', { certificate: own, origin })).status).toBe(200)
   expect(await ask('own', { certificate: own, origin: two.issuer })).toMatchObject(REFUSED)
   expect(await two.service.stop()).toBe(0)
+})
+
+test('behind a proxy, the origin for certificates has no listener here', async () => {
+  const port = await freePort()
+  const client_certificates = {
+    ca: ca.cert,
+    header: 'x-client-cert',
+    origin: `https://localhost:${port}`,
+  }
+  const proxied = {
+    features: { mtls: true },
+    proxy: ['127.0.0.1'],
+    client_certificates,
+    listen: {},
+  }
+  const { service } = await start('proxied', proxied)
+  onTestFinished(async () => {
+    await service.stop()
+  })
+  const socket = connect(port, '127.0.0.1')
+  const [error] = await once(socket, 'error')
+  expect(error.code).toBe('ECONNREFUSED')
 })

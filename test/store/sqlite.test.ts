@@ -10,6 +10,7 @@ import { setTimeout } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { openStore as openLocation } from '../../src/store/open.ts'
+import { reasonOf } from '../../src/store/reasons.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { temporaryFolder } from '../support/folder.ts'
@@ -297,6 +298,7 @@ describe('faults', () => {
     const store = await openSqliteStore(newFile())
     await store.close()
     await expectUnavailable(store)
+    expect(await store.get('key').catch(reasonOf)).toBe('the SQLite file could not be read')
   })
 
   test('a damaged file is unavailable, not empty', async () => {
