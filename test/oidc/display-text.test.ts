@@ -85,6 +85,7 @@ test('an identifier has no joiner, whatever its script', () => {
 test('a limit counts characters, not UTF-16 units', () => {
   expect(displayTextProblem('𞤀'.repeat(80), 80)).toBeUndefined()
   expect(displayTextProblem('𞤀'.repeat(81), 80)).toBe('is at most 80 characters long')
+  expect(displayTextProblem('', 80)).toBe('must have at least one character')
 })
 
 test.each([
