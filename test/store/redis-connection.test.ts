@@ -219,6 +219,24 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
   })
 })
 
+test('a URL of one server that leads to a Cluster or a Sentinel is refused', async () => {
+  const [cluster = 0, watcher = 0, port = 0] = await freePorts(3)
+  const file = fileWith(`sentinel monitor usher 127.0.0.1 ${port} 1\n`)
+  const servers = [
+    await startRedis({ port: cluster, settings: ['--cluster-enabled', 'yes'] }),
+    await startRedis({ port: watcher, file }),
+  ]
+  try {
+    const open = (port: number) => openStore(`redis://127.0.0.1:${port}`)
+    await expect(open(cluster)).rejects.toThrow(
+      'this is a server of a Cluster: write redis+cluster:',
+    )
+    await expect(open(watcher)).rejects.toThrow('this is a Sentinel: write redis+sentinel:')
+  } finally {
+    for (const server of servers) await server.stop()
+  }
+})
+
 test('a password of Sentinel that changes while no connection stands is used', async () => {
   const [port = 0, watcher = 0] = await freePorts(2)
   const server = await startRedis({ port })
