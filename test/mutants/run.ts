@@ -26,6 +26,8 @@ interface Mutant {
   /** Whole lines, without their indentation. */
   text: string
   becomes: string
+  /** Why no test finds it. */
+  why?: string
 }
 
 /** The result of a mutant, or why it was not run. */
@@ -243,6 +245,6 @@ function printSummary(list: Result[]): void {
   console.log(`\n${formatMarkdown(['', 'mutants', 'found'], rows)}`)
   console.log(`\n${list.length - run.length} skipped: the checkout does not have their text.`)
   const missed = run.filter(({ outcome }) => outcome === 'not found' || outcome === 'no test')
-  for (const { outcome, file, text, becomes } of missed)
-    console.log(`${outcome}: ${file}\n- ${text}\n+ ${becomes}`)
+  for (const { outcome, file, text, becomes, why = '' } of missed)
+    console.log(`${outcome}: ${file} ${why}\n- ${text}\n+ ${becomes}`)
 }

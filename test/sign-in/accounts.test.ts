@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 import { linesIn, readLine } from '../../src/commands/account-lines.ts'
-import { foldUsername, newAccountId, profileSchema } from '../../src/sign-in/account.ts'
+import { foldUsername, newAccountId, profileSchema, typedName } from '../../src/sign-in/account.ts'
 import { placesOf } from '../support/some-of.ts'
 
 test('a subject is usr_ and 26 random characters: at every position all are equally frequent', () => {
@@ -36,6 +36,11 @@ test.each([
   ['ADA@EXAMPLE.ORG', 'ada@example.org'],
 ])('%s and %s are one username', (one, other) => {
   expect(foldUsername(one)).toBe(foldUsername(other))
+})
+
+test('a name that is typed, and looked up, has at most 256 characters', () => {
+  expect(typedName('x'.repeat(256))).toBe('x'.repeat(256))
+  expect(typedName('x'.repeat(257))).toBe('')
 })
 
 test.each([
