@@ -13,7 +13,7 @@ import { families } from '../users.ts'
  * Limits, in megabytes. `growth` is the last third relative to the second, under load: during the first
  * minutes the memory still grows.
  */
-const MAX = { idle: 140, load: 400, growth: 1.1 }
+const MAX = { idle: 140, load: 300, growth: 1.1 }
 const FAMILIES = 16
 const IDLE_MS = 5_000
 const POLL_MS = 500
