@@ -130,9 +130,9 @@ class LongestFirst extends BaseSequencer {
 }
 
 const alias = { '@node-rs/argon2': join(import.meta.dirname, 'support/argon2.ts') }
-/** More than the cores: tests wait for processes and sockets a third of their time. */
-const WORKERS = 6
-const FAST = { globalSetup: 'test/support/some-of.ts', alias }
+/** More than the cores: these tests wait for processes and sockets a third of their time. */
+const WORKERS = { maxWorkers: 6 }
+const FAST = { globalSetup: 'test/support/some-of.ts', alias, ...WORKERS }
 
 const project = (name: string, include: string[], more: object = {}, exclude: string[] = []) => ({
   extends: true as const,
@@ -140,7 +140,7 @@ const project = (name: string, include: string[], more: object = {}, exclude: st
     name,
     include,
     exclude: [...configDefaults.exclude, '**/node_modules/**', ...exclude],
-    maxWorkers: WORKERS,
+    maxWorkers: 4,
     ...more,
   },
 })
@@ -163,8 +163,9 @@ export default defineConfig({
         ...CLIENTS,
         ...UPSTREAM,
       ]),
-      project('isolated', ISOLATED, { isolate: true, alias }),
-      project('sources', SOURCES),
+      project('isolated', ISOLATED, { isolate: true, alias, ...WORKERS }),
+      // `npm run reference` runs them with fast ones, and vitest wants one number of workers.
+      project('sources', SOURCES, WORKERS),
       project('timed', TIMED, { maxWorkers: 1, sequence: { groupOrder: 1 } }),
       project('slow', SLOW),
       project('upstream', UPSTREAM, { maxWorkers: 1 }),
