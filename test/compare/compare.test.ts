@@ -21,7 +21,7 @@ const ROOT = join(import.meta.dirname, '../..')
 const folder = mkdtempSync(join(tmpdir(), 'usher-compared-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-const SHORT = ['--walks', '3', '--steps', '20', '--seed', '7']
+const SHORT = ['--walks', '4', '--steps', '30', '--seed', '7']
 const compare = (other: string, store: string) =>
   run(['test/compare/run.ts', other, '--store', store, ...SHORT])
 
