@@ -3,6 +3,7 @@
 
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
 import { Redis } from 'ioredis'
+import pLimit from 'p-limit'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
 import { createSessions, signOutQueue } from '../../src/oidc/adapter/sessions.ts'
@@ -71,7 +72,7 @@ async function onRedis(): Promise<Stage> {
 /** Runs `work` for each number, some at a time. */
 async function forMany(count: number, work: (i: number) => Promise<unknown>) {
   const numbers = Array.from({ length: count }, (_, i) => i)
-  for (let i = 0; i < count; i += PAGE) await Promise.all(numbers.slice(i, i + PAGE).map(work))
+  await pLimit(PAGE).map(numbers, work)
 }
 
 const STAGES: [string, () => Promise<Stage>][] = [

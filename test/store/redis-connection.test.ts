@@ -227,11 +227,11 @@ test('a URL of one server that leads to a Cluster or a Sentinel is refused', asy
     await startRedis({ port: watcher, file }),
   ]
   try {
-    const open = (port: number) => openStore(`redis://127.0.0.1:${port}`)
-    await expect(open(cluster)).rejects.toThrow(
+    const openOne = (port: number) => open(`redis://127.0.0.1:${port}`)
+    await expect(openOne(cluster)).rejects.toThrow(
       'this is a server of a Cluster: write redis+cluster:',
     )
-    await expect(open(watcher)).rejects.toThrow('this is a Sentinel: write redis+sentinel:')
+    await expect(openOne(watcher)).rejects.toThrow('this is a Sentinel: write redis+sentinel:')
   } finally {
     for (const server of servers) await server.stop()
   }

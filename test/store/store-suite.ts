@@ -2,6 +2,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import pLimit from 'p-limit'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Entry, Store } from '../../src/store/store.ts'
 import { consume, list, put, remove } from './operations.ts'
@@ -346,8 +347,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         const keys = Array.from({ length: 1200 }, fresh).sort()
         const add = (key: string) => put(store, key, bytes(key), { indexes: [index] })
         // Not all at once: on a busy machine, a Cluster would answer the last ones too late.
-        for (let i = 0; i < keys.length; i += 100)
-          await Promise.all(keys.slice(i, i + 100).map(add))
+        await pLimit(100).map(keys, add)
         await put(store, fresh(), bytes('x'), { indexes: [other] })
         const [removed = '', expired = ''] = keys.splice(700, 2)
         await remove(store, removed, now() + 60)
