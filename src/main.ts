@@ -33,7 +33,7 @@ const STABLE_MS = 60_000
 const DRAIN_MS = 13_000
 /**
  * Growth of the heap until V8 collects all garbage, in percent of what was in
- * use. V8 would let it grow several times, and keep the memory.
+ * use. V8 would let it grow to several times of that, and keep the freed memory.
  */
 const HEAP_GROWTH_PERCENT = 100
 

@@ -123,7 +123,7 @@ test('a code that has expired cannot be allowed on the page that is still open',
   // Clocks may differ by 15 s.
   moveClock(60 + 16)
   await browser.open(browser.page.url)
-  // As for every page that is over, for a user who is signed in.
+  // A signed-in user gets the account page in place of an interaction that is over.
   expect([browser.page.status, browser.page.url.pathname]).toEqual([200, '/account'])
 })
 

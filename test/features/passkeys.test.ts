@@ -300,7 +300,7 @@ describe('an answer is refused', () => {
     expect(await isSignedIn(browser)).toBe(true)
   })
 
-  test.for([256, 512])('no: an RSA modulus of %i bytes is usual', async modulus => {
+  test.for([256, 512])('no: a passkey with an RSA modulus of %i bytes is added', async modulus => {
     const own = await atAddPage()
     await own.submit({ passkey: phone.create(optionsOn(own), { publicKey: rsa(modulus, 3) }) })
     expect((await factorsOf(usher, id)).factors).toHaveLength(1)

@@ -59,7 +59,7 @@ const COPIED = [
   'tsconfig.json',
   'README.md',
 ]
-/** The projects of vitest that run at once: those that have as many workers. */
+/** The projects of each run of vitest, which refuses projects with different numbers of workers. */
 const PROJECTS = [['fast', 'isolated'], ['slow']]
 /** Tests of a run, the nearest first. A run has one start, and ends at the first failure. */
 const RUN_SIZES = [8, 40, Number.POSITIVE_INFINITY]
@@ -189,7 +189,7 @@ async function runUntilFound(tests: string[]): Promise<Pick<Result, 'outcome' | 
   return { outcome: 'not found' }
 }
 
-/** Runs tests until one fails: those of `npm test` first. */
+/** Runs tests until one fails. Those of `npm test` are first. */
 async function runTests(tests: string[]): Promise<Run> {
   let run: Run = { code: 0 }
   for (const names of options.slow ? PROJECTS : PROJECTS.slice(0, 1)) {
@@ -229,7 +229,7 @@ async function runProjects(names: string[], tests: string[]): Promise<Run> {
   process.off('exit', end)
   clearTimeout(timer)
   const by = (FAILED_TEST.exec(output) ?? UNHANDLED_ERROR.exec(output))?.[1]
-  // Vitest ends so for its own settings, too.
+  // Vitest also fails for a wrong setting of its own.
   if (code && !by) throw new Error(`vitest fails without a failed test:\n${output}`)
   return { code, by }
 }
