@@ -85,12 +85,13 @@ export async function openStore(
   location: string,
   redis?: RedisSettings,
   observe?: Observer,
+  replyTimeoutMs?: number,
 ) {
   const file = storeFile(location)
   try {
     if (file) return await openSqliteStore(file, observe)
     const { openRedisStore } = await import('./redis/store.ts')
-    return await openRedisStore(location, redis, observe)
+    return await openRedisStore(location, redis, observe, replyTimeoutMs)
   } catch (error) {
     const message = reasonOf(error)
     // No `cause`: it can contain the URL, or a command that was sent. ioredis

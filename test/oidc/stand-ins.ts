@@ -8,10 +8,10 @@ import type { Context, Middleware } from 'koa'
 import { onTestFinished } from 'vitest'
 import { currentRequest } from '../../src/oidc/adapter/request.ts'
 import type { createInteractions } from '../../src/oidc/interactions.ts'
-import { openStore, unlock } from '../../src/store/open.ts'
+import { unlock } from '../../src/store/open.ts'
 import type { Name } from '../../src/store/records.ts'
 import { now } from '../../src/store/store.ts'
-import { startRedis } from '../support/redis.ts'
+import { openPatientStore, startRedis } from '../support/redis.ts'
 
 export const SECRET = Buffer.alloc(32, 1)
 
@@ -47,7 +47,7 @@ export async function openSocket() {
 
 /** Opens the records of a store, which closes at the end of the test. */
 export async function openRecords(location: string) {
-  const opened = await openStore(location)
+  const opened = await openPatientStore(location)
   const { store, records } = await unlock(opened, location, [SECRET], currentRequest)
   onTestFinished(() => store.close())
   return records

@@ -2,10 +2,9 @@
 
 import { afterAll, beforeAll, describe } from 'vitest'
 import { openRecords, type Records } from '../../src/store/records.ts'
-import { openRedisStore } from '../../src/store/redis/store.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
-import { startRedis } from '../support/redis.ts'
+import { openPatientStore, startRedis } from '../support/redis.ts'
 
 const STORES: [name: string, start: () => Promise<{ store: Store; stop?(): Promise<void> }>][] = [
   ['SQLite', async () => ({ store: await openSqliteStore(':memory:') })],
@@ -13,7 +12,7 @@ const STORES: [name: string, start: () => Promise<{ store: Store; stop?(): Promi
     'Redis',
     async () => {
       const { url, stop } = await startRedis()
-      return { store: await openRedisStore(url), stop }
+      return { store: await openPatientStore(url), stop }
     },
   ],
 ]

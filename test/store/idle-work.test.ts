@@ -11,10 +11,9 @@ import { createRegisteredClients } from '../../src/features/registration/registe
 import { createSessions, signOutQueue } from '../../src/oidc/adapter/sessions.ts'
 import { queueAuditEvent, takeAuditEvents } from '../../src/operation/operator-events.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
-import { openRedisStore } from '../../src/store/redis/store.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
-import { startRedis } from '../support/redis.ts'
+import { openPatientStore, startRedis } from '../support/redis.ts'
 import { fresh, now } from './store-suite.ts'
 
 const OLD_ENTRIES = 250
@@ -47,7 +46,7 @@ async function onRedis(): Promise<Stage> {
   const { url, stop } = await startRedis()
   const operator = new Redis(url)
   return {
-    store: await openRedisStore(url),
+    store: await openPatientStore(url),
     async count() {
       const stats = await operator.info('commandstats')
       const calls = stats.matchAll(/cmdstat_(?!info)[^:]+:calls=(\d+)/g)

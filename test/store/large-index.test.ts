@@ -8,11 +8,10 @@ import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vite
 import { grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
 import { createSessions, signOutQueue } from '../../src/oidc/adapter/sessions.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
-import { openRedisStore } from '../../src/store/redis/store.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
 import { directoryIn } from '../support/directory.ts'
-import { startRedis } from '../support/redis.ts'
+import { openPatientStore, startRedis } from '../support/redis.ts'
 import { oneOf } from '../support/some-of.ts'
 import { fresh, now } from './store-suite.ts'
 
@@ -56,7 +55,7 @@ async function onRedis(): Promise<Stage> {
   const { url, stop } = await startRedis()
   const operator = new Redis(url)
   return {
-    store: await openRedisStore(url),
+    store: await openPatientStore(url),
     async reads() {
       const stats = await operator.info('stats')
       const looked = stats.matchAll(/keyspace_(?:hits|misses):(\d+)/g)

@@ -7,7 +7,7 @@ import { reasonOf } from '../../src/store/reasons.ts'
 import { REDIS_DEFAULTS } from '../../src/store/redis/settings.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
-import { type RedisServer, startRedis } from '../support/redis.ts'
+import { openPatientStore, type RedisServer, startRedis } from '../support/redis.ts'
 import { consume, list, put, remove } from './operations.ts'
 import { bytes, fresh, now } from './store-suite.ts'
 
@@ -18,9 +18,10 @@ let server: RedisServer
 let store: Store
 /** The calls of the observer. */
 const observed: [command: string, seconds: number, failed: boolean][] = []
+const observe = (...one: (typeof observed)[number]) => observed.push(one)
 beforeAll(async () => {
   server = await startRedis()
-  store = await openRedisStore(server.url, REDIS_DEFAULTS, (...one) => observed.push(one))
+  store = await openPatientStore(server.url, REDIS_DEFAULTS, observe)
 })
 beforeEach(async () => {
   await expect.poll(() => store.get(fresh()).catch(() => 'away'), PATIENT).not.toBe('away')
@@ -30,16 +31,17 @@ afterAll(async () => {
   await store.close()
   await server.stop()
 })
-const KINDS: ((key: string) => Promise<unknown>)[] = [
-  key => store.get(key),
-  key => put(store, key, bytes('x'), { expires: now() + 60 }),
-  key => consume(store, key, now()),
-  key => remove(store, key, now() + 60),
+const KINDS: ((store: Store, key: string) => Promise<unknown>)[] = [
+  (store, key) => store.get(key),
+  (store, key) => put(store, key, bytes('x'), { expires: now() + 60 }),
+  (store, key) => consume(store, key, now()),
+  (store, key) => remove(store, key, now() + 60),
 ]
-const ask = (count: number) =>
-  Array.from({ length: count }, (_, i) => KINDS[i % KINDS.length]?.(fresh()))
+const ask = (count: number, of = store) =>
+  Array.from({ length: count }, (_, i) => KINDS[i % KINDS.length]?.(of, fresh()))
 
 test('on a hung Redis, operations above the limit fail before the others, which fail too', async () => {
+  const hasty = await openRedisStore(server.url, REDIS_DEFAULTS, observe)
   await Promise.all(ask(100))
   observed.length = 0
   const memory = () => process.memoryUsage().rss / 2 ** 20
@@ -52,7 +54,9 @@ test('on a hung Redis, operations above the limit fail before the others, which 
         expect(error).toBeInstanceOf(StoreUnavailable)
         reasons.push(reasonOf(error))
       }
-      await Promise.all(ask(5000).map(one => one?.then(() => reasons.push('answered'), refuse)))
+      await Promise.all(
+        ask(5000, hasty).map(one => one?.then(() => reasons.push('answered'), refuse)),
+      )
       // The refused operations fail before any operation that waits for Redis.
       const surplus = reasons.slice(0, 5000 - BOUND)
       expect(new Set(surplus)).toEqual(new Set(['Redis: too many operations']))
@@ -65,8 +69,9 @@ test('on a hung Redis, operations above the limit fail before the others, which 
   expect(observed.length).toBeLessThanOrEqual(3 * BOUND)
   expect(observed.every(([, , failed]) => failed)).toBe(true)
   expect(memory() - before).toBeLessThan(150)
-  const both = () => Promise.all([store.get(fresh()), remove(store, fresh(), now())])
+  const both = () => Promise.all([hasty.get(fresh()), remove(hasty, fresh(), now())])
   await expect.poll(() => both().catch(() => 'away'), PATIENT).not.toBe('away')
+  await hasty.close()
 })
 
 test('failed operations free their place: afterwards the limit is as before', async () => {
@@ -115,7 +120,7 @@ test('a walk of several pages does not continue on another connection', async ()
       () => true,
       () => false,
     )
-  await expect.poll(answers).toBe(true)
+  await expect.poll(answers, PATIENT).toBe(true)
   const rest = Array.fromAsync({ [Symbol.asyncIterator]: () => walk })
   await expect(rest).rejects.toMatchObject({ error_detail: expect.stringContaining('changed') })
   await operator.quit()

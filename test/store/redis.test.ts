@@ -1,8 +1,7 @@
 // The contract of a store on Redis. Behind Sentinel the commands are the same: redis-connection.test.ts connects there.
 
 import { afterAll, beforeAll, describe } from 'vitest'
-import { openRedisStore } from '../../src/store/redis/store.ts'
-import { startRedis } from '../support/redis.ts'
+import { openPatientStore, startRedis } from '../support/redis.ts'
 import { startCluster } from '../support/redis-together.ts'
 import { raceSuite } from './race-suite.ts'
 import { storeSuite } from './store-suite.ts'
@@ -19,6 +18,8 @@ describe.each<[string, Start]>([
   })
   afterAll(() => server?.stop())
 
-  storeSuite('one connection', () => openRedisStore(server.url))
-  raceSuite('three connections', () => Promise.all([1, 2, 3].map(() => openRedisStore(server.url))))
+  storeSuite('one connection', () => openPatientStore(server.url))
+  raceSuite('three connections', () =>
+    Promise.all([1, 2, 3].map(() => openPatientStore(server.url))),
+  )
 })

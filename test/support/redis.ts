@@ -1,13 +1,22 @@
-// Starts a redis-server on a unix socket in a folder of its own.
+// Starts a redis-server on a unix socket in a folder of its own, and opens stores that wait for it.
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { openStore } from '../../src/store/open.ts'
+import type { RedisSettings } from '../../src/store/redis/settings.ts'
+import type { Observer } from '../../src/store/store.ts'
 import { findProgram } from './programs.ts'
 
 const START_TIMEOUT_MS = 10_000
+/** On a busy machine Redis may not run for longer than the 900 ms that the product waits for an answer. */
+const REPLY_TIMEOUT_MS = 20_000
+
+/** Opens the store at a location. On Redis it waits longer than in the product, for tests that are not about that. */
+export const openPatientStore = (location: string, redis?: RedisSettings, observe?: Observer) =>
+  openStore(location, redis, observe, REPLY_TIMEOUT_MS)
 
 /** Ends the servers with the test process. */
 const alive = new Set<ReturnType<typeof spawn>>()

@@ -24,8 +24,9 @@ import { ALGORITHMS, makeKey, openSigningKeys } from '../../src/operation/signin
 import type { Account } from '../../src/sign-in/account.ts'
 import { createDirectory } from '../../src/sign-in/directory.ts'
 import { hashPassword } from '../../src/sign-in/password.ts'
-import { openStore, unlock } from '../../src/store/open.ts'
+import { unlock } from '../../src/store/open.ts'
 import { now } from '../../src/store/store.ts'
+import { openPatientStore } from './redis.ts'
 
 export const PASSWORD = 'correct horse battery staple'
 export const SECRET = 'a-secret-of-at-least-thirty-two-characters'
@@ -140,7 +141,7 @@ export async function startUsher(options: UsherOptions = {}) {
   }
   const metrics = createMetrics()
   const { store: location, redis } = settings
-  const store = await openStore(location, redis, metrics.storeCommand)
+  const store = await openPatientStore(location, redis, metrics.storeCommand)
   const { records, secrets } = await unlock(store, location, settings.secrets, currentRequest)
   await records.of('SigningKeys').save('current', { keys: await storedKeys() }, { version: 0 })
   const signingKeys = await openSigningKeys(records, settings)

@@ -77,15 +77,17 @@ export type Connection = (Redis | Cluster) & {
 
 /**
  * Connects to the servers of one URL. Rejects when there is nothing to reach.
+ * `replyTimeoutMs` is longer in tests, whose Redis waits for a busy machine.
  */
 export async function openServers(
   url: string,
   settings: RedisSettings,
   observe: Observer,
+  replyTimeoutMs = REPLY_TIMEOUT_MS,
 ) {
   const reader = createConnection(url, settings)
   const writer = createConnection(url, settings)
-  const { admit, send } = createSender(observe)
+  const { admit, send } = createSender(observe, replyTimeoutMs)
   const replicate = createReplication(writer)
   /**
    * Whether replicas were seen: from then on a write fails unless one of them
@@ -170,7 +172,7 @@ export async function openServers(
   try {
     for (const connection of [reader, writer]) {
       await connect(connection)
-      await requireDatabase(connection)
+      await requireDatabase(connection, replyTimeoutMs)
       // ioredis may give up while Sentinel fails over.
       connection.on('end', async () => {
         await wait(RECONNECT_PAUSE_MS, undefined, { ref: false })
@@ -210,7 +212,7 @@ export async function openServers(
  * Returns `send`, which every command goes through, and `admit`, which throws
  * while there are too many.
  */
-function createSender(observe: Observer) {
+function createSender(observe: Observer, replyTimeoutMs: number) {
   let inFlight = 0
 
   function admit(): void {
@@ -228,7 +230,7 @@ function createSender(observe: Observer) {
     const started = performance.now()
     let failed = true
     try {
-      const answer = await inTime(REPLY_TIMEOUT_MS, ask())
+      const answer = await inTime(replyTimeoutMs, ask())
       failed = false
       return answer
     } catch (error) {
@@ -323,10 +325,13 @@ async function connect(connection: Connection): Promise<void> {
 }
 
 /** ioredis goes on with the database 0 where there is none of the number. */
-async function requireDatabase(connection: Connection): Promise<void> {
+async function requireDatabase(
+  connection: Connection,
+  replyTimeoutMs: number,
+): Promise<void> {
   if (connection instanceof Cluster) return
   const { db = 0 } = connection.options
-  if (db > 0) await inTime(REPLY_TIMEOUT_MS, connection.select(db))
+  if (db > 0) await inTime(replyTimeoutMs, connection.select(db))
 }
 
 /**

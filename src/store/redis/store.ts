@@ -59,8 +59,9 @@ export async function openRedisStore(
   url: string,
   settings = REDIS_DEFAULTS,
   observe: Observer = () => {},
+  replyTimeoutMs?: number,
 ): Promise<Store> {
-  const servers = await openServers(url, settings, observe)
+  const servers = await openServers(url, settings, observe, replyTimeoutMs)
   const { reader, writer } = servers
   const recordKey = (key: string) => `${settings.key_prefix}r:${key}`
   const indexKey = (name: string) => `${settings.key_prefix}i:${name}`
