@@ -8,7 +8,7 @@ import { required } from '../../src/store/values.ts'
 import { Visitor } from '../support/client-page.ts'
 import { block } from '../support/documents.ts'
 import { hostDocument, stageMcp } from '../support/mcp-server.ts'
-import { freePort } from '../support/service.ts'
+import { freePort } from '../support/ports.ts'
 import manifest from './package.json' with { type: 'json' }
 
 const NAME = '@modelcontextprotocol/conformance'

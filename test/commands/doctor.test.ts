@@ -9,7 +9,8 @@ import { DatabaseSync } from 'node:sqlite'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { runUsher } from '../support/command.ts'
 import { temporaryFolder } from '../support/folder.ts'
-import { freePort, type Service, startService } from '../support/service.ts'
+import { freePort } from '../support/ports.ts'
+import { type Service, startService } from '../support/service.ts'
 
 /** How the proxy changes headers. */
 interface Habits {

@@ -9,8 +9,9 @@ import { readFolder } from '../../src/config/load.ts'
 import { runUsher } from '../support/command.ts'
 import { block } from '../support/documents.ts'
 import { temporaryFolder } from '../support/folder.ts'
+import { freePort } from '../support/ports.ts'
 import { startRedis } from '../support/redis.ts'
-import { freePort, type Service, startService } from '../support/service.ts'
+import { type Service, startService } from '../support/service.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 

@@ -17,7 +17,8 @@ import { describe, expect, test } from 'vitest'
 import packageJson from '../../package.json' with { type: 'json' }
 import { mapOf } from '../../src/store/values.ts'
 import { temporaryFolder } from '../support/folder.ts'
-import { freePort, startService } from '../support/service.ts'
+import { freePort } from '../support/ports.ts'
+import { startService } from '../support/service.ts'
 import vitestConfig from '../vitest.config.ts'
 
 const ROOT = join(import.meta.dirname, '../..')

@@ -26,8 +26,8 @@ import { addApp, atFactor, codeOf, factorsOf, nextCode } from '../support/factor
 import { temporaryFolder } from '../support/folder.ts'
 import { authorize, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import { isSignedIn } from '../support/people.ts'
+import { freePort } from '../support/ports.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
-import { freePorts } from '../support/redis-together.ts'
 import { startService } from '../support/service.ts'
 import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
@@ -36,7 +36,7 @@ const folder = temporaryFolder()
 let server: RedisServer
 let database: (number: number) => string
 beforeAll(async () => {
-  const [port] = await freePorts(1)
+  const port = await freePort()
   server = await startRedis({ port })
   database = number => `${server.url}/${number}`
 })
@@ -432,7 +432,7 @@ describe('a restore is refused, with nothing written,', () => {
 })
 
 test('a running node notices that its store was emptied, and does not use a second identity', async () => {
-  const [port = 0] = await freePorts(1)
+  const port = await freePort()
   const own = await startRedis({ port })
   const operator = new Redis(own.url)
   const env = { USHER_STORE: own.url, USHER_SECRET }

@@ -15,8 +15,8 @@ import { directoryIn } from '../support/directory.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { authorize, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import { isSignedIn, silently } from '../support/people.ts'
+import { freePort } from '../support/ports.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
-import { freePorts } from '../support/redis-together.ts'
 import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -28,7 +28,7 @@ let server: RedisServer
 /** The URL of a database, with the password. */
 let database: (number: number) => string
 beforeAll(async () => {
-  const [port] = await freePorts(1)
+  const port = await freePort()
   server = await startRedis({ port, settings: ['--requirepass', PASSWORD] })
   database = number => `redis://:${PASSWORD}@127.0.0.1:${port}/${number}`
 })
@@ -192,7 +192,7 @@ describe('an operator', () => {
 
   test('never sees the password of an invalid URL in the output', async () => {
     const from = await installation(['ada'])
-    const [port] = await freePorts(1)
+    const port = await freePort()
     const urls = [
       `redis://:${PASSWORD}@127.0.0.1:${port}`,
       `redis://:${PASSWORD}@127.0.0.1:99999999`,
@@ -210,7 +210,7 @@ describe('an operator', () => {
   })
 
   test('gets an error when Redis becomes unavailable, and completes the copy with the same command', async () => {
-    const [port] = await freePorts(1)
+    const port = await freePort()
     const other = await startRedis({ port })
     const from = await large()
     const words = ['store', 'copy', '--from', from, '--to', other.url]

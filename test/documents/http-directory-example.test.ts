@@ -12,7 +12,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { AccountsSource } from '../../src/features/accounts-module.ts'
 import { refresh, tokens, userinfo } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
-import { freePort } from '../support/service.ts'
+import { freePort } from '../support/ports.ts'
 import { ADA, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')

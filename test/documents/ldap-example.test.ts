@@ -10,8 +10,8 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import type { AccountsSource } from '../../src/features/accounts-module.ts'
 import { refresh, tokens, userinfo } from '../support/journey.ts'
 import { isSignedIn, signedIn } from '../support/people.ts'
+import { freePort } from '../support/ports.ts'
 import { findProgram } from '../support/programs.ts'
-import { freePort } from '../support/service.ts'
 import { PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 
 const EXAMPLE = join(import.meta.dirname, '../../docs/examples/ldap')

@@ -7,8 +7,8 @@ import { setTimeout } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Deployment, deploy, TWO_ON_REDIS } from '../harness/deployment.ts'
 import { refresh, userinfo } from '../support/journey.ts'
+import { freePort } from '../support/ports.ts'
 import { startProxy, stopProxy } from '../support/proxies.ts'
-import { freePort } from '../support/service.ts'
 import { signIn } from '../support/sign-ins.ts'
 
 const FAMILIES = 6

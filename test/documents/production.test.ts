@@ -18,8 +18,8 @@ import { afterAll, expect, test } from 'vitest'
 import { makeCertificate } from '../support/certificates.ts'
 import { block, pages } from '../support/documents.ts'
 import { linkIn, type MailServer, type Received, startMailServer } from '../support/mail-server.ts'
+import { freePorts } from '../support/ports.ts'
 import { startProxy, stopProxy } from '../support/proxies.ts'
-import { freePorts } from '../support/redis-together.ts'
 import { type Service, startService } from '../support/service.ts'
 
 const ROOT = join(import.meta.dirname, '../..')

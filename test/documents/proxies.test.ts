@@ -10,8 +10,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { hashSecret } from '../../src/oidc/clients.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { freePort } from '../support/ports.ts'
 import { startProxy, stopProxy } from '../support/proxies.ts'
-import { freePort } from '../support/service.ts'
 import {
   CLAIMS,
   CLIENTS,

@@ -10,8 +10,9 @@ import { afterAll, afterEach, expect, test } from 'vitest'
 import { openInstallation } from '../../src/store/open.ts'
 import { directoryIn } from '../support/directory.ts'
 import { block } from '../support/documents.ts'
+import { freePort } from '../support/ports.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
-import { freePort, startService } from '../support/service.ts'
+import { startService } from '../support/service.ts'
 
 const SECRET = Buffer.alloc(32, 'restore')
 const folder = mkdtempSync(join(tmpdir(), 'usher-restore-'))

@@ -9,7 +9,8 @@ import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { jwkOf, type Made, makeCertificate } from '../support/certificates.ts'
 import { temporaryFolder } from '../support/folder.ts'
-import { freePort, type Service, startService } from '../support/service.ts'
+import { freePort } from '../support/ports.ts'
+import { type Service, startService } from '../support/service.ts'
 import { writeConfig } from '../support/usher.ts'
 
 const folder = temporaryFolder()

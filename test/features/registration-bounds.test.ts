@@ -10,6 +10,7 @@ import { Browser } from '../support/browser.ts'
 import { moveClock, startAnother } from '../support/fixtures.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { freePort } from '../support/ports.ts'
 import { startRedis } from '../support/redis.ts'
 import {
   CALLBACK,
@@ -21,7 +22,6 @@ import {
   registered,
   registerNew,
 } from '../support/registration.ts'
-import { freePort } from '../support/service.ts'
 import { ADA, type UsherOptions } from '../support/usher.ts'
 
 const DAY = 24 * 3600

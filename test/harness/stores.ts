@@ -3,10 +3,10 @@
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { type Link, startLink } from '../support/link.ts'
+import { freePort } from '../support/ports.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import {
   AT_ONCE,
-  freePorts,
   type RedisGroup,
   startCluster,
   startReplica,
@@ -108,7 +108,7 @@ export function resume({ pid }: RedisServer) {
 }
 
 async function single(settings: string[] = []): Promise<Made> {
-  const [port] = await freePorts(1)
+  const port = await freePort()
   const server = await startRedis({ port, settings })
   return { urls: [server.url], servers: [server] }
 }
@@ -126,7 +126,7 @@ function together({ url, servers, sentinels, stop }: RedisGroup): Made {
 
 /** Starts one primary and two replicas. Usher and each replica have a link to the primary. */
 async function replicas(): Promise<Made> {
-  const [port = 0] = await freePorts(1)
+  const port = await freePort()
   const primary = await startRedis({ port, settings: AT_ONCE })
   const link = await startLink(port)
   const one = await startReplica(port)

@@ -4,9 +4,9 @@ import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, authorize, codeForm, pushedUrl } from '../support/journey.ts'
+import { freePort } from '../support/ports.ts'
 import { createProver, type ProofChange, type Prover } from '../support/proofs.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
-import { freePorts } from '../support/redis-together.ts'
 import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
@@ -20,7 +20,7 @@ let nodes: Usher[]
 let key: Prover
 let other: Prover
 beforeAll(async () => {
-  const [port] = await freePorts(1)
+  const port = await freePort()
   server = await startRedis({ port })
   // USHER_SECRET during a change: each node knows both secrets, in a different order.
   const [one, another] = [`${USHER_SECRET},${NEXT_SECRET}`, `${NEXT_SECRET},${USHER_SECRET}`]

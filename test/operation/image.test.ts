@@ -29,9 +29,9 @@ import {
 } from '../support/image.ts'
 import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
 import { startLoad } from '../support/load.ts'
+import { freePort } from '../support/ports.ts'
 import { findProgram } from '../support/programs.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
-import { freePort } from '../support/service.ts'
 import { CLAIMS, CLIENTS, UNLIMITED } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')

@@ -6,7 +6,8 @@ import { queueAuditEvent, takeAuditEvents } from '../../src/operation/operator-e
 import { openInstallation } from '../../src/store/open.ts'
 import { runUsher } from '../support/command.ts'
 import { temporaryFolder } from '../support/folder.ts'
-import { freePort, type Service, startService } from '../support/service.ts'
+import { freePort } from '../support/ports.ts'
+import { type Service, startService } from '../support/service.ts'
 
 const folder = temporaryFolder()
 const store = `sqlite:${join(folder, 'usher.db')}`

@@ -10,8 +10,9 @@ import { mapOf } from '../../src/store/values.ts'
 import { directoryIn } from '../support/directory.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { refresh, tokens } from '../support/journey.ts'
+import { freePort } from '../support/ports.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
-import { freePort, type Service, startService } from '../support/service.ts'
+import { type Service, startService } from '../support/service.ts'
 import { ADA, CLIENTS, PASSWORD, UNLIMITED, type Usher, writeConfig } from '../support/usher.ts'
 
 /** Each process writes to its store at this interval. */

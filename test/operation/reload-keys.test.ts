@@ -7,7 +7,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
-import { freePort, type Service, startService } from '../support/service.ts'
+import { freePort } from '../support/ports.ts'
+import { type Service, startService } from '../support/service.ts'
 import { writeConfig } from '../support/usher.ts'
 
 const folder = temporaryFolder()

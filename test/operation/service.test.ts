@@ -10,8 +10,9 @@ import { runUsher } from '../support/command.ts'
 import { PRODUCTION } from '../support/config-folder.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { freePort } from '../support/ports.ts'
 import { startRedis } from '../support/redis.ts'
-import { freePort, type Service, startService } from '../support/service.ts'
+import { type Service, startService } from '../support/service.ts'
 import { writeConfig } from '../support/usher.ts'
 
 const folder = temporaryFolder()

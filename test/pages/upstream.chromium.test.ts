@@ -1,7 +1,7 @@
 // A second Usher as upstream issuer, in Chromium, both with TLS.
 
 import { PASSWORD_ACR } from '../../src/oidc/vocabulary.ts'
-import { freePort } from '../support/service.ts'
+import { freePort } from '../support/ports.ts'
 import { DOWNSTREAM } from '../support/upstream.ts'
 import { startTlsUsher, USERS, upstreamSuite } from '../support/upstream-suite.ts'
 import { CLAIMS, PASSWORD } from '../support/usher.ts'

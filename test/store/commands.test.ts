@@ -18,8 +18,8 @@ import {
   tokens,
   userinfo,
 } from '../support/journey.ts'
+import { freePort } from '../support/ports.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
-import { freePorts } from '../support/redis-together.ts'
 import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
@@ -29,7 +29,7 @@ let server: RedisServer
 let usher: Usher
 let browser: Browser
 beforeAll(async () => {
-  const [port] = await freePorts(1)
+  const port = await freePort()
   server = await startRedis({ port })
   const jobs = {
     client_id: 'jobs',

@@ -2,13 +2,13 @@ import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { copyStore } from '../../src/commands/store.ts'
-import { openStore } from '../../src/store/open.ts'
 import { openRecords } from '../../src/store/records.ts'
 import { NAMING_KEY } from '../../src/store/seal.ts'
 import { type Store, StoreUnavailable, wrong } from '../../src/store/store.ts'
 import { temporaryFolder } from '../support/folder.ts'
-import { type RedisServer, startRedis } from '../support/redis.ts'
-import { freePorts, startCluster } from '../support/redis-together.ts'
+import { freePort } from '../support/ports.ts'
+import { openPatientStore, type RedisServer, startRedis } from '../support/redis.ts'
+import { startCluster } from '../support/redis-together.ts'
 import { consume, list, put, remove } from './operations.ts'
 import { bytes, describeEntry, fresh, now } from './store-suite.ts'
 
@@ -16,7 +16,7 @@ const SECRETS = [Buffer.alloc(32, 'copy')]
 const folder = temporaryFolder()
 
 async function open(location = `sqlite:${join(folder, `${fresh()}.db`)}`): Promise<Store> {
-  const store = await openStore(location)
+  const store = await openPatientStore(location)
   onTestFinished(() => store.close())
   return store
 }
@@ -87,7 +87,7 @@ describe('a copy of a store', () => {
   let cluster: Awaited<ReturnType<typeof startCluster>>
   let urls: Record<string, string>
   beforeAll(async () => {
-    const [port] = await freePorts(1)
+    const port = await freePort()
     ;[alone, cluster] = await Promise.all([startRedis({ port }), startCluster()])
     urls = { 'Redis alone': `${alone.url}/3`, 'Redis Cluster': cluster.url }
   })

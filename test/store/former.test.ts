@@ -8,16 +8,15 @@ import { Redis } from 'ioredis'
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
 import packageJson from '../../package.json' with { type: 'json' }
 import { copyStore } from '../../src/commands/store.ts'
-import { openStore } from '../../src/store/open.ts'
 import { openRecord } from '../../src/store/records.ts'
 import { createSeal } from '../../src/store/seal.ts'
 import { runUsher } from '../support/command.ts'
 import { atFactor, codeOf, factorsOf } from '../support/factors.ts'
 import { refresh, tokens, userinfo } from '../support/journey.ts'
 import { isSignedIn } from '../support/people.ts'
-import { startRedis } from '../support/redis.ts'
+import { freePort } from '../support/ports.ts'
+import { openPatientStore, startRedis } from '../support/redis.ts'
 import { manage } from '../support/registration.ts'
-import { freePort } from '../support/service.ts'
 import { GRACE, startUsher, type Usher } from '../support/usher.ts'
 import { type Facts, type RedisKey, USHER_OPTIONS, USHER_SECRET } from './former/facts.ts'
 
@@ -73,8 +72,8 @@ describe.each(FORMER)('%s', path => {
     await load(server.url, readFileSync(join(path, 'redis.jsonl'), 'utf8'))
     turnBack()
     const location = `sqlite:${newFile()}`
-    const source = await openStore(server.url)
-    const target = await openStore(location)
+    const source = await openPatientStore(server.url)
+    const target = await openPatientStore(location)
     await copyStore(source, target)
     await Promise.all([source.close(), target.close()])
     await server.stop()
@@ -127,7 +126,7 @@ async function useTokens(usher: Usher, { accounts, recovery, keys, ...held }: Fa
 
 /** The kinds of all records, in the order of the alphabet. */
 async function kindsIn(location: string): Promise<string[]> {
-  const store = await openStore(location)
+  const store = await openPatientStore(location)
   const seal = createSeal([Buffer.from(USHER_SECRET, 'base64url')])
   const kinds = new Set<string>()
   for await (const entry of store.scan()) {

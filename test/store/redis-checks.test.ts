@@ -10,9 +10,9 @@ import { openRedisStore } from '../../src/store/redis/store.ts'
 import type { Check, Store } from '../../src/store/store.ts'
 import { run, runUsher } from '../support/command.ts'
 import { temporaryFolder } from '../support/folder.ts'
+import { freePort } from '../support/ports.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import {
-  freePorts,
   type RedisGroup,
   startCluster,
   startReplica,
@@ -32,7 +32,7 @@ let server: RedisServer
 let operator: Redis
 let url: string
 beforeAll(async () => {
-  ;[port = 0] = await freePorts(1)
+  port = await freePort()
   server = await startRedis({ port, settings: ['--requirepass', PASSWORD] })
   url = `redis://:${PASSWORD}@127.0.0.1:${port}`
   operator = new Redis(url).on('error', () => {})
@@ -93,7 +93,7 @@ describe('the checks', () => {
   })
 
   test('durability: replicated is wrong without a replica, and with one if the primary accepts writes alone', async () => {
-    const [port = 0] = await freePorts(1)
+    const port = await freePort()
     const primary = await startRedis({ port, settings: ['--repl-diskless-sync-delay', '0'] })
     onTestFinished(() => primary.stop())
     const store = await open(primary.url, { ...REDIS_DEFAULTS, durability: 'replicated' })
@@ -110,7 +110,7 @@ describe('the checks', () => {
   })
 
   test('a Redis without a password is a warning', async () => {
-    const server = await startRedis({ port: (await freePorts(1))[0] })
+    const server = await startRedis({ port: await freePort() })
     onTestFinished(() => server.stop())
     const check = await checkOf(await open(server.url), 'access')
     expect(check).toMatchObject({ state: 'warning', fix: expect.stringContaining('requirepass') })
@@ -128,7 +128,7 @@ describe('the checks', () => {
   ])(
     'with a user of its own, and `default` as %s: a client without a password can "%s"',
     async (rules, can) => {
-      const [port = 0] = await freePorts(1)
+      const port = await freePort()
       const server = await startRedis({ port })
       onTestFinished(() => server.stop())
       const admin = new Redis(server.url)
@@ -207,7 +207,7 @@ describe('the start', () => {
   test('is refused in one report with the line that fixes it, and nothing is written', async () => {
     await operator.flushall()
     await operator.config('SET', 'maxmemory-policy', 'allkeys-lru')
-    const [PORT = 0] = await freePorts(1)
+    const PORT = await freePort()
     const { stderr, stdout, code, took } = await run(['src/main.ts'], {
       ...environment(),
       PORT: String(PORT),
@@ -234,7 +234,7 @@ describe('the start', () => {
     const { stderr, code } = await run(['src/main.ts'], {
       USHER_STORE: 'sqlite::memory:',
       USHER_METRICS_PORT: String(port),
-      PORT: String((await freePorts(1))[0]),
+      PORT: String(await freePort()),
     })
     expect(code).toBe(1)
     expect(stderr).toMatch(new RegExp(`^Usher cannot start: .*EADDRINUSE.*127.0.0.1:${port}`, 'm'))
@@ -242,7 +242,7 @@ describe('the start', () => {
 })
 
 test('a problem that appears later is shown by /readyz and logged once', async () => {
-  const [metricsPort] = await freePorts(1)
+  const metricsPort = await freePort()
   await operator.config('SET', 'appendonly', 'no')
   const service = await startService({
     ...environment(),
@@ -351,7 +351,7 @@ describe('usher doctor', () => {
   test.each<[string, () => Promise<Record<string, string>>, string, RegExp]>([
     [
       'an unavailable Redis',
-      async () => ({ USHER_STORE: `redis://:${PASSWORD}@127.0.0.1:${await freePorts(1)}` }),
+      async () => ({ USHER_STORE: `redis://:${PASSWORD}@127.0.0.1:${await freePort()}` }),
       'store',
       /ECONNREFUSED/,
     ],

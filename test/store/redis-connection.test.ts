@@ -12,8 +12,9 @@ import { REDIS_DEFAULTS, type RedisSettings } from '../../src/store/redis/settin
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { makeCertificate } from '../support/certificates.ts'
 import { temporaryFolder } from '../support/folder.ts'
+import { freePort, freePorts } from '../support/ports.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
-import { freePorts, untilInfo } from '../support/redis-together.ts'
+import { untilInfo } from '../support/redis-together.ts'
 import { consume, list, put, remove } from './operations.ts'
 import { bytes, fresh, now, text } from './store-suite.ts'
 
@@ -275,7 +276,7 @@ describe('one Redis', () => {
   let server: RedisServer
   let operator: Redis
   beforeAll(async () => {
-    const [port = 0] = await freePorts(1)
+    const port = await freePort()
     server = await startRedis({ port })
     operator = new Redis(port)
   })

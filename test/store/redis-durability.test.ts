@@ -8,10 +8,10 @@ import { REDIS_DEFAULTS } from '../../src/store/redis/settings.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { startLink } from '../support/link.ts'
+import { freePort, freePorts } from '../support/ports.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import {
   AT_ONCE,
-  freePorts,
   type RedisGroup,
   type RedisPair,
   startCluster,
@@ -190,7 +190,7 @@ describe('a primary and its replica', () => {
 })
 
 test('writes wait for a replica as soon as it is connected', async () => {
-  const [port = 0] = await freePorts(1)
+  const port = await freePort()
   const primary = await startRedis({ port, settings: AT_ONCE })
   onTestFinished(() => primary.stop())
   const store = await open(primary.url)
@@ -228,7 +228,7 @@ test('writes do not wait for a replica that still loads its first copy', async (
 })
 
 test('with durability: replicated, no write succeeds without a replica', async () => {
-  const [port = 0] = await freePorts(1)
+  const port = await freePort()
   const primary = await startRedis({ port })
   onTestFinished(() => primary.stop())
   const store = await open(primary.url, REPLICATED)

@@ -8,8 +8,8 @@ import { openStore } from '../../src/store/open.ts'
 import { reasonOf } from '../../src/store/reasons.ts'
 import { REDIS_DEFAULTS, type RedisSettings } from '../../src/store/redis/settings.ts'
 import { makeCertificate } from '../support/certificates.ts'
+import { freePorts } from '../support/ports.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
-import { freePorts } from '../support/redis-together.ts'
 
 const ports = { plain: 0, cluster: 0, tls: 0, sentinel: 0 }
 const servers: RedisServer[] = []

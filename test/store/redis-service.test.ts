@@ -2,15 +2,15 @@
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { authorize, redeem, refresh, userinfo } from '../support/journey.ts'
+import { freePort } from '../support/ports.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
-import { freePorts } from '../support/redis-together.ts'
 import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
 const USHER_SECRET = Buffer.alloc(32, 'redis').toString('base64url')
 let server: RedisServer
 let nodes: Usher[]
 beforeAll(async () => {
-  const [port] = await freePorts(1)
+  const port = await freePort()
   server = await startRedis({ port })
   const start = () => startUsher({ store: server.url, env: { USHER_SECRET } })
   nodes = [await start(), await start(), await start()]

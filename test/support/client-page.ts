@@ -13,7 +13,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { CookieJar } from 'tough-cookie'
 import { Browser } from './browser.ts'
 import { signInAndAllow } from './journey.ts'
-import { freePort } from './service.ts'
+import { freePort } from './ports.ts'
 import { ADA, startUsher, type Usher } from './usher.ts'
 import { send } from './wire.ts'
 

@@ -6,7 +6,7 @@ import { once } from 'node:events'
 import { existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { vi } from 'vitest'
-import { freePort } from './service.ts'
+import { freePort } from './ports.ts'
 import { type IssuerUnderTest, type Surroundings, USERS } from './upstream-suite.ts'
 import { PASSWORD, SECRET } from './usher.ts'
 

@@ -2,12 +2,12 @@
 
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import { type Link, startLink } from './link.ts'
+import { freePort, freePorts } from './ports.ts'
 import { type RedisServer, startRedis } from './redis.ts'
 
 export interface RedisGroup {
@@ -43,11 +43,11 @@ interface StartedStore {
 /** The stores for tests of orders and faults. `oneOf` takes another one each week. */
 export const STORES: [name: string, start: () => Promise<StartedStore>][] = [
   ['SQLite', async () => ({ url: 'sqlite::memory:', stop: async () => {} })],
-  ['Redis', async () => startRedis({ port: (await freePorts(1))[0] })],
+  ['Redis', async () => startRedis({ port: await freePort() })],
 ]
 
 export async function startPair(): Promise<RedisPair> {
-  const [port = 0] = await freePorts(1)
+  const port = await freePort()
   const primary = await startRedis({ port, settings: AT_ONCE })
   const { link, replica, stop } = await startReplica(port)
   return { primary, replica, link, stop: () => stop().then(() => primary.stop()) }
@@ -56,7 +56,7 @@ export async function startPair(): Promise<RedisPair> {
 /** Starts a replica of the server on the port `primary`. */
 export async function startReplica(primary: number) {
   const link = await startLink(primary)
-  const [port = 0] = await freePorts(1)
+  const port = await freePort()
   const settings = ['--replicaof', '127.0.0.1', new URL(link.url).port, ...AT_ONCE]
   const replica = await startRedis({ port, settings })
   await untilInfo(`redis://127.0.0.1:${primary}`, 'replication', ONLINE)
@@ -141,20 +141,4 @@ export async function untilInfo(url: string, section: string, expected: RegExp) 
   } finally {
     redis.disconnect()
   }
-}
-
-/** Returns ports that were free. A server fails to start if another process takes its port first. */
-export async function freePorts(count: number): Promise<number[]> {
-  const holders = new Map<number, Server>()
-  while (holders.size < count) {
-    // A cluster node also listens on this port + 10,000. Both are below the system's ephemeral ports.
-    const port = 10_000 + Math.floor(Math.random() * 10_000)
-    const holder = createServer()
-    const isFree = await new Promise<boolean>(resolve => {
-      holder.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true))
-    })
-    if (isFree) holders.set(port, holder)
-  }
-  for (const holder of holders.values()) await new Promise(resolve => holder.close(resolve))
-  return [...holders.keys()]
 }

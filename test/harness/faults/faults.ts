@@ -9,7 +9,8 @@ import { setTimeout } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import type { Redis } from 'ioredis'
 import type { Mode } from '../../support/link.ts'
-import { freePorts, untilInfo } from '../../support/redis-together.ts'
+import { freePort } from '../../support/ports.ts'
+import { untilInfo } from '../../support/redis-together.ts'
 import { send } from '../../support/wire.ts'
 import type { Deployment } from '../deployment.ts'
 import { first, portOf, resume, type StoreKind, suspend } from '../stores.ts'
@@ -117,7 +118,7 @@ async function fillDisk({ stores }: Deployment, seconds: number) {
 
 async function becomeReplica({ stores }: Deployment, seconds: number) {
   const operator = stores.operator()
-  const [closedPort = 0] = await freePorts(1)
+  const closedPort = await freePort()
   await operator.replicaof('127.0.0.1', closedPort)
   await wait(seconds)
   await operator.replicaof('NO', 'ONE')

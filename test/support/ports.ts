@@ -1,0 +1,35 @@
+// Ports for servers that cannot choose a port themselves, and for those that start again on the same one.
+
+import { randomInt } from 'node:crypto'
+import { createSocket } from 'node:dgram'
+import { createServer } from 'node:net'
+
+/** Below the ports that the system gives. A node of a Redis Cluster also listens on its port + 10,000. */
+const [FROM, TO] = [10_000, 20_000]
+
+/** Returns a port that is free, and that no other process gets from this function while this one lives. */
+export async function freePort(): Promise<number> {
+  const port = randomInt(FROM, TO)
+  return (await isClaimed(port)) || (await isInUse(port)) ? freePort() : port
+}
+
+/** Returns several of them. */
+export function freePorts(count: number): Promise<number[]> {
+  return Promise.all(Array.from({ length: count }, freePort))
+}
+
+/** Whether a process has claimed the port, by the UDP port of the same number. If none has, this process does. */
+function isClaimed(port: number): Promise<boolean> {
+  const socket = createSocket('udp4').unref()
+  return new Promise(resolve => {
+    socket.once('error', () => resolve(true)).bind(port, '127.0.0.1', () => resolve(false))
+  })
+}
+
+function isInUse(port: number): Promise<boolean> {
+  const server = createServer()
+  return new Promise(resolve => {
+    server.once('error', () => resolve(true))
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(false)))
+  })
+}
