@@ -59,7 +59,7 @@ const MAKERS: Record<StoreKind, (folder: string, processes: number) => Promise<M
   'one link': () => linked(1),
   linked: (_, processes) => linked(processes),
   sentinels: () => startSentinels().then(together),
-  cluster: () => startCluster().then(together),
+  cluster: () => startCluster(2000).then(together),
   replicas,
 }
 

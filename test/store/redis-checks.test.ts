@@ -161,7 +161,7 @@ describe('the checks', () => {
 })
 
 describe.each<[string, () => Promise<RedisGroup>]>([
-  ['a Cluster', startCluster],
+  ['a Cluster', () => startCluster()],
   ['Sentinel', startSentinels],
 ])('%s', (name, start) => {
   let group: RedisGroup

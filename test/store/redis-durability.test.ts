@@ -299,7 +299,7 @@ test('with durability: primary, a failover loses writes that no replica had', as
 describe('a Cluster', () => {
   let cluster: RedisGroup
   beforeAll(async () => {
-    cluster = await startCluster()
+    cluster = await startCluster(2000)
   })
   afterAll(() => cluster?.stop())
 

@@ -10,7 +10,7 @@ type Start = () => Promise<{ url: string; stop(): Promise<void> }>
 
 describe.each<[string, Start]>([
   ['Redis alone', startRedis],
-  ['Redis Cluster', startCluster],
+  ['Redis Cluster', () => startCluster()],
 ])('%s', (_, start) => {
   let server: Awaited<ReturnType<Start>>
   beforeAll(async () => {
