@@ -46,7 +46,6 @@ const EXPERIMENTS: [words: string, prints: RegExp][] = [
     'races --rounds 1 --only "resumed 1 process SQLite"',
     /\| interaction, resumed \| 1 process, SQLite \|/,
   ],
-  ['faults --only F1 --seconds 1,2', /\| F1 kill -9 .*\| (ok|FAILED) \|/],
   ['operation --only "memory 1 process Redis" --seconds 1', /1 process, Redis \| idle \d+ MB/],
   ['sign-in --only "guesses 1 process SQLite"', /\| 1 process, SQLite \| 200 \| \d+ \|/],
   ['workers --only SQLite --rounds 1 --seconds 0.05', /\| UserInfo \| \d/],

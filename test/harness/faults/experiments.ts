@@ -5,7 +5,8 @@ import { type Fault, FAULTS as LIST } from './faults.ts'
 import { type Outcome, runFaults } from './run-faults.ts'
 
 const TITLES = ['fault', 'gap ms', 'highest ms', 'back ms', 'requests', '503', 'cut']
-const titles = [...TITLES, 'other 5xx', 'anew', 'wrong 4xx', 'violations', 'verdict']
+/** The titles of the table. */
+export const titles = [...TITLES, 'other 5xx', 'anew', 'wrong 4xx', 'violations', 'verdict']
 
 export const FAULTS: Experiment[] = LIST.map(fault => ({
   name: `${fault.id} ${fault.name}`,
@@ -21,7 +22,8 @@ async function run(
   return outcomes.map(rowOf)
 }
 
-function rowOf({ id, name, verdict, wrong, ...outcome }: Outcome): Row {
+/** The row of a fault in the table. */
+export function rowOf({ id, name, verdict, wrong, ...outcome }: Outcome): Row {
   const { gap, highest, back, requests, unavailable, cut, otherErrors, anew } = outcome
   const { violations, missed, details, slowest, done } = outcome
   const letters = Object.entries(violations).sort()

@@ -3,6 +3,7 @@
 // test/timed/faults.test.ts, because it depends on what else the machine does.
 
 import { expect, test } from 'vitest'
+import { rowOf, titles } from './experiments.ts'
 import { named } from './faults.ts'
 import { runFaults } from './run-faults.ts'
 
@@ -34,6 +35,7 @@ test.each([
       expect({ ...outcome, id }).toMatchObject({ id, wrong: [], details: [], missed: [] })
       expect(outcome.otherErrors, id).toBe(0)
       expect(outcome.requests, id).toBeGreaterThan(50)
+      expect(rowOf(outcome).cells).toHaveLength(titles.length)
     }
   },
   HANG_MS,

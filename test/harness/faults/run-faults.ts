@@ -45,6 +45,8 @@ export interface Outcome {
 const USERNAMES = Array.from({ length: 16 }, (_, i) => `ada${i + 1}`)
 /** The default duration of a fault. */
 const FAULT_SECONDS = 5
+/** A fault and its recovery have at least so many requests, and last longer on a busy machine. */
+const MIN_REQUESTS = 60
 /** All nodes must be ready within this time after the recovery. */
 const READY_TIMEOUT_MS = 10_000
 
@@ -75,6 +77,7 @@ async function runIn(deployment: Deployment, faults: Fault[], seconds: Seconds) 
     await Promise.race([fault.inject(deployment, duration, proof), failing])
     const ended = performance.now()
     await setTimeout(seconds.recovery * 1000)
+    await untilMany(traffic, began)
     windows.push({ fault, began, ended, over: performance.now() })
   }
   workload.stop()
@@ -92,6 +95,12 @@ async function runIn(deployment: Deployment, faults: Fault[], seconds: Seconds) 
 async function untilDone({ goesOn = [] }: Fault, { lines }: Ledger, began: number) {
   const isDone = (name: string) => lines.some(line => line.at >= began && line.operation === name)
   for (let i = 0; i < 100 && !goesOn.every(isDone); i++) await setTimeout(100)
+}
+
+/** Waits for the end of so many requests, or a minute. */
+async function untilMany({ samples }: Traffic, began: number) {
+  const ended = () => samples.filter(({ at, ms }) => at + ms >= began).length
+  for (let i = 0; i < 600 && ended() < MIN_REQUESTS; i++) await setTimeout(100)
 }
 
 interface Window {
