@@ -10,8 +10,8 @@ function tests(...names: string[]): string[] {
 /** Mocks a module, and must not share it with other files. */
 const ISOLATED = tests('oidc/interleavings', 'oidc/interrupted')
 
-/** Read the source and the documents as text: `npm run test:sources`, a part of `npm run check`. */
-const SOURCES = ['test/sources/*.test.ts']
+/** Compare the source and the documents, most of them as text: `npm run test:sources`, a part of `npm run check`. */
+const SOURCES = ['test/sources/*.test.ts', ...tests('documents/map')]
 
 /** Compare durations: `npm run test:timed`, on a quiet machine. */
 const TIMED = [
@@ -52,6 +52,7 @@ const SLOW = [
     'features/mail-tls',
     'operation/image',
     'operation/key-rotation',
+    'operation/memory',
     'operation/operator-events',
     'operation/outage',
     'operation/reload',

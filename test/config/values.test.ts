@@ -4,6 +4,7 @@ import { expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { mapOf } from '../../src/store/values.ts'
 import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
+import { someOf } from '../support/some-of.ts'
 
 const API = `client_id: api
 client_name: API
@@ -76,7 +77,7 @@ test('the keys below are all keys of the schemas', () => {
 
 test.each(KEYS)('$name refuses every wrong value of $key, at $key', async ({ name, key, path }) => {
   const original = path.reduce<unknown>((node, step) => mapOf(node)[step], parse(FILES[name]))
-  for (const [kind, value] of Object.entries(WRONG)) {
+  for (const [kind, value] of someOf(Object.entries(WRONG), 3)) {
     if (typeof original === 'boolean' && kind === 'true') continue
     if (FREE_TEXT.includes(key) && kind === 'string') continue
     if (key === 'redis.key_prefix' && kind === 'empty') continue

@@ -17,6 +17,8 @@ import { fresh, now } from './store-suite.ts'
 
 /** Several pages of either store: 200 rows of SQLite, 10,000 names and 200 records of Redis. */
 const ENTRIES = 12_000
+/** Entries of another index, which a walk must not read. */
+const OTHERS = 1_000
 /** The most that is read for the first record: a page, or a batch. */
 const PAGE = 500
 /** More than the operations that the store on Redis takes at the same time. */
@@ -87,13 +89,11 @@ describe.each(oneOf(STAGES))('%s', (_name, start) => {
   beforeAll(async () => {
     stage = await start()
     records = await openRecords(stage.store, [Buffer.alloc(32, 'large')])
-    const indexes: [string, string][] = [
-      ['large', 'one'],
-      ['large', 'other'],
-    ]
-    const add = (i: number) =>
-      records.of('Entry').save(`${i}`, { i }, { ttl: 3600, indexes: [indexes[i % 2] ?? ['', '']] })
-    await forMany(2 * ENTRIES, add)
+    const add = (i: number) => {
+      const indexes: [string, string][] = [['large', i < ENTRIES ? 'one' : 'other']]
+      return records.of('Entry').save(`${i}`, { i }, { ttl: 3600, indexes })
+    }
+    await forMany(ENTRIES + OTHERS, add)
   })
   afterAll(async () => {
     await stage.store.close()
@@ -112,7 +112,7 @@ describe.each(oneOf(STAGES))('%s', (_name, start) => {
       for await (const { i } of records.of<{ i: number }>('Entry').walk('large', 'one')) seen.add(i)
     })
     expect(seen.size).toBe(ENTRIES)
-    expect([...seen].every(i => i % 2 === 0)).toBe(true)
+    expect(Math.max(...seen)).toBe(ENTRIES - 1)
     // Redis looks at the index itself, too.
     expect(reads).toBeGreaterThanOrEqual(ENTRIES)
     expect(reads).toBeLessThan(ENTRIES + 50)
@@ -132,7 +132,7 @@ describe.each(oneOf(STAGES))('%s', (_name, start) => {
     const reads = await readsOf(async () => {
       for await (const _entry of stage.store.scan()) count++
     })
-    expect(count).toBeGreaterThanOrEqual(2 * ENTRIES)
+    expect(count).toBeGreaterThanOrEqual(ENTRIES + OTHERS)
     expect(reads).toBeLessThan(count * 1.05 + 50)
   })
 
