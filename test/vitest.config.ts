@@ -170,7 +170,10 @@ export default defineConfig({
       project('timed', TIMED, { maxWorkers: 1, sequence: { groupOrder: 1 } }),
       project('slow', SLOW),
       project('upstream', UPSTREAM, { maxWorkers: 1 }),
-      project('clients', CLIENTS, { globalSetup: 'test/clients/install.ts' }),
+      project('clients', CLIENTS, {
+        globalSetup: 'test/clients/install.ts',
+        setupFiles: 'test/clients/installed.ts',
+      }),
     ],
   },
 })
