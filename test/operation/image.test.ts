@@ -362,7 +362,7 @@ test('three nodes are replaced under load, and no request fails', async () => {
 
   const password = /the password (\S+)/.exec(nodes[0]?.stderr() ?? '')?.[1] ?? ''
   const families = await refreshTokens(issuer, password, 6)
-  const load = startLoad(issuer, ports, families)
+  const load = startLoad(issuer, ports, families, 20)
   for (const [i, port] of ports.entries()) {
     expect(await nodes[i]?.stop()).toBe(0)
     nodes[i] = await start(port)
