@@ -7,9 +7,6 @@ function tests(...names: string[]): string[] {
   return names.map(name => `test/${name}.test.ts`)
 }
 
-/** Mocks a module, and must not share it with other files. */
-const ISOLATED = tests('oidc/interleavings', 'oidc/interrupted')
-
 /** Compare the source and the documents, most of them as text: `npm run test:sources`, a part of `npm run check`. */
 const SOURCES = ['test/sources/*.test.ts', ...tests('documents/map')]
 
@@ -157,14 +154,12 @@ export default defineConfig({
     env: { NODE_COMPILE_CACHE: join(import.meta.dirname, '../node_modules/.cache/usher') },
     projects: [
       project('fast', ['test/**/*.test.ts'], FAST, [
-        ...ISOLATED,
         ...SOURCES,
         ...TIMED,
         ...SLOW,
         ...CLIENTS,
         ...UPSTREAM,
       ]),
-      project('isolated', ISOLATED, { isolate: true, alias, ...WORKERS }),
       // `npm run reference` runs them with fast ones, and vitest wants one number of workers.
       project('sources', SOURCES, WORKERS),
       project('timed', TIMED, { maxWorkers: 1, sequence: { groupOrder: 1 } }),

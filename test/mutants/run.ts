@@ -59,8 +59,8 @@ const COPIED = [
   'tsconfig.json',
   'README.md',
 ]
-/** The projects of each run of vitest, which refuses projects with different numbers of workers. */
-const PROJECTS = [['fast', 'isolated'], ['slow']]
+/** One run of vitest each: it refuses projects with different numbers of workers. */
+const PROJECTS = ['fast', 'slow']
 /** Tests of a run, the nearest first. A run has one start, and ends at the first failure. */
 const RUN_SIZES = [8, 40, Number.POSITIVE_INFINITY]
 const RUN_TIMEOUT_MS = 900_000
@@ -192,18 +192,18 @@ async function runUntilFound(tests: string[]): Promise<Pick<Result, 'outcome' | 
 /** Runs tests until one fails. Those of `npm test` are first. */
 async function runTests(tests: string[]): Promise<Run> {
   let run: Run = { code: 0 }
-  for (const names of options.slow ? PROJECTS : PROJECTS.slice(0, 1)) {
-    run = await runProjects(names, tests)
+  for (const project of options.slow ? PROJECTS : PROJECTS.slice(0, 1)) {
+    run = await runProject(project, tests)
     if (run.code !== 0) break
   }
   return run
 }
 
-async function runProjects(names: string[], tests: string[]): Promise<Run> {
-  const projects = names.flatMap(name => ['--project', name])
+async function runProject(project: string, tests: string[]): Promise<Run> {
   const words = [
     'run',
     '--config=test/vitest.config.ts',
+    `--project=${project}`,
     '--bail=1',
     '--reporter=dot',
     // All of these tests can be in other projects.
@@ -211,7 +211,7 @@ async function runProjects(names: string[], tests: string[]): Promise<Run> {
   ]
   const vitest = join(copy, 'node_modules/.bin/vitest')
   // A group of its own: the processes that the tests started end with it.
-  const child = spawn(process.execPath, [vitest, ...words, ...projects, ...tests], {
+  const child = spawn(process.execPath, [vitest, ...words, ...tests], {
     cwd: copy,
     detached: true,
     env: { ...process.env, NO_COLOR: '1' },

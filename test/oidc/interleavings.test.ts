@@ -1,7 +1,7 @@
 // Requests that run at the same time as an operation that ends their access. The test interrupts the
 // request before each of its store operations and runs the ending, and the other way round.
 
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
   type Act,
   type Interleave,
@@ -20,12 +20,6 @@ import { copyOf, credentials, isSignedIn, open, silently, submitOnly } from '../
 import { STORES } from '../support/redis-together.ts'
 import { oneOf, placesOf } from '../support/some-of.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
-
-// Replaces the password hash, because the test signs in hundreds of times.
-vi.mock('@node-rs/argon2', () => ({
-  hash: async (password: string) => `$argon2id$v=19$m=19456,t=2,p=1$${password}`,
-  verify: async (phc: string, password: string) => phc.endsWith(`$${password}`),
-}))
 
 let usher: Usher
 let interleave: Interleave

@@ -39,12 +39,6 @@ import { stopping } from '../support/stopping.ts'
 import { PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 import * as wire from '../support/wire.ts'
 
-// Replaces the password hash, because the test signs in hundreds of times.
-vi.mock('@node-rs/argon2', () => ({
-  hash: async (password: string) => `$argon2id$v=19$m=19456,t=2,p=1$${password}`,
-  verify: async (phc: string, password: string) => phc.endsWith(`$${password}`),
-}))
-
 const NEW = 'another battery, another staple'
 const ISSUER = 'https://central.example.org'
 const ONLINE = 'openid profile'
