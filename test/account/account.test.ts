@@ -3,7 +3,7 @@
 import { expect } from 'vitest'
 import { createLanguages } from '../../src/pages/words.ts'
 import { Browser } from '../support/browser.ts'
-import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
+import { ada, endAccessOf, grace, startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, post, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import {
   ageSessions,
@@ -20,7 +20,7 @@ import {
   textOf,
   words,
 } from '../support/people.ts'
-import { ADA, CLIENTS, GRACE, startUsher } from '../support/usher.ts'
+import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
 
 const initiate_login_uri = 'https://desk.example.org/login?from=here'
 const desk = { ...CLIENTS.post, client_id: 'desk', client_name: 'desk', initiate_login_uri }
@@ -28,12 +28,7 @@ const allow = { groups: ['finance'] }
 const club = { ...CLIENTS.spa, client_id: 'club', client_uri: 'https://club.example.org/', allow }
 const FINANCE = { ...ADA, attributes: { groups: ['finance'] } }
 const test = usherTest({ accounts: [FINANCE, GRACE], clients: { ...CLIENTS, desk, club } })
-test.beforeEach(async () => {
-  for (const id of [ada, grace]) {
-    await usher.directory.endAccess(id)
-    await usher.consents.removeAll(id)
-  }
-})
+test.beforeEach(() => endAccessOf(ada, grace))
 
 /** Moves a consent of Ada into the past, by these seconds. */
 async function ageConsent(client_id: string, { since = 0, lastUsed = 0 }) {
@@ -282,7 +277,7 @@ test('a consent after a removal contains only the scopes allowed then', async ()
 
 test('an application that is no longer registered is listed and can be removed', async () => {
   const { post: _, ...clients } = CLIENTS
-  const smaller = await startUsher({ clients })
+  const smaller = await startAnother({ clients })
   const { id } = await smaller.addAccount(ADA)
   const decision = { scopes: ['openid', 'email'], declined: [], version: 0 }
   await smaller.consents.decide(id, 'post', decision)
@@ -292,5 +287,4 @@ test('an application that is no longer registered is listed and can be removed',
   await remove(browser, 'post')
   expect(textOf(browser.page.text)).toContain(words('applications.removed', { client: 'post' }))
   expect((await smaller.consents.list(id)).map(({ client_id }) => client_id)).toEqual(['first'])
-  await smaller.close()
 })

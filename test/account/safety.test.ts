@@ -1,7 +1,7 @@
 // Attacks on the account pages: open redirects, and access to the data of another user.
 
 import { expect } from 'vitest'
-import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
+import { ada, endAccessOf, grace, usher, usherTest } from '../support/fixtures.ts'
 import {
   endOf,
   endsOn,
@@ -16,12 +16,7 @@ import {
 import { ADA, GRACE } from '../support/usher.ts'
 
 const test = usherTest({ accounts: [ADA, GRACE] })
-test.beforeEach(async () => {
-  for (const id of [ada, grace]) {
-    await usher.directory.endAccess(id)
-    await usher.consents.removeAll(id)
-  }
-})
+test.beforeEach(() => endAccessOf(ada, grace))
 
 test('the return address stays on the issuer', async () => {
   const browser = await signedIn(usher)

@@ -2,10 +2,11 @@
 
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { ada, test, usher } from '../support/fixtures.ts'
+import { ada, endAccessOf, test, usher } from '../support/fixtures.ts'
 import { redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import {
   ageSessions,
+  changeSessions,
   copyOf,
   credentials,
   endOf,
@@ -13,17 +14,13 @@ import {
   isSignedIn,
   onlineTokens,
   open,
-  sessionsOf,
   signedIn,
   silently,
   textOf,
   words,
 } from '../support/people.ts'
 
-test.beforeEach(async () => {
-  await usher.directory.endAccess(ada)
-  await usher.consents.removeAll(ada)
-})
+test.beforeEach(() => endAccessOf(ada))
 
 const SESSIONS = '/account/sessions'
 const FIREFOX = 'Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0'
@@ -66,13 +63,7 @@ test('each browser is listed with its name, its times and its applications', asy
 test('using a session updates its time, and the browser keeps its name', async () => {
   const other = await signedInWith(FIREFOX)
   await ageSessions(usher, ada, 40 * 24 * 3600)
-  await usher.records
-    .of<{ lastUsed: number }>('Session')
-    .change(
-      (await sessionsOf(usher, ada))[0]?.uid ?? '',
-      ({ value }) => value && { ...value, lastUsed: value.lastUsed - 30 * 24 * 3600 },
-      { indexes: [['sessions of account', ada]] },
-    )
+  await changeSessions(usher, ada, session => ({ lastUsed: session.lastUsed - 30 * 24 * 3600 }))
   const [before] = await usher.sessions.list(ada)
   await open(usher, { client_id: 'first' }, copyOf(other))
   const [after] = await usher.sessions.list(ada)
@@ -174,13 +165,8 @@ test('after a long time the user has to sign in again, and returns to the same p
 
 test('an expired session is not listed, and its cookie is not signed in', async () => {
   const other = await signedIn(usher)
-  const [{ uid = '' } = {}] = await sessionsOf(usher, ada)
+  await changeSessions(usher, ada, ({ exp }) => ({ exp: exp - 13 * 3600 }))
   const browser = await signedIn(usher)
-  await usher.records
-    .of<{ exp: number }>('Session')
-    .change(uid, ({ value }) => value && { ...value, exp: value.exp - 13 * 3600 }, {
-      indexes: [['sessions of account', ada]],
-    })
   expect(await isSignedIn(other)).toBe(false)
   await browser.open(SESSIONS)
   expect(cardsOn(browser)).toHaveLength(1)

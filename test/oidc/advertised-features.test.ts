@@ -2,9 +2,6 @@
 // defaults works, and no other value does. advertised.test.ts checks the defaults. A feature that adds a
 // key to discovery needs a row here.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { decodeProtectedHeader, exportJWK, generateKeyPair } from 'jose'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { featuresSchema } from '../../src/config/schema/features.ts'
@@ -14,12 +11,13 @@ import { jwkOf, makeCertificate } from '../support/certificates.ts'
 import { cibaClient, ENDPOINT } from '../support/ciba.ts'
 import { read } from '../support/config-folder.ts'
 import { BANKING, PAYMENT, pushOutcome, STATEMENT } from '../support/details.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, post, tokens } from '../support/journey.ts'
 import { ALGORITHMS, attestation, backchannelRequest, PUBLIC_JWKS } from '../support/signers.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-advertised-'))
+const folder = temporaryFolder()
 const ca = makeCertificate(folder, 'ca', { extensions: ['basicConstraints=critical,CA:TRUE'] })
 const names = ['subjectAltName=DNS:service.example.org']
 const issued = makeCertificate(folder, 'issued', { issuer: ca, extensions: names })
@@ -169,10 +167,7 @@ beforeAll(async () => {
   metadata = (await send(usher, discovery)).json
   browser = (await tokens(usher)).browser
 })
-afterAll(async () => {
-  await Promise.all([usher.close(), byDefault.close()])
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => Promise.all([usher.close(), byDefault.close()]))
 
 const RESPONSE_TYPES = [
   'id_token',

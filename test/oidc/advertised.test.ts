@@ -2,10 +2,10 @@
 // of discovery needs a row here.
 
 import { decodeJwt, decodeProtectedHeader } from 'jose'
-import { expect, onTestFinished } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { read } from '../support/config-folder.ts'
-import { usher, usherTest } from '../support/fixtures.ts'
+import { startAnother, usher, usherTest } from '../support/fixtures.ts'
 import {
   authorizationRequest,
   authorize,
@@ -15,7 +15,7 @@ import {
   userinfo,
 } from '../support/journey.ts'
 import { ALGORITHMS, assertion, dpopProof, PUBLIC_JWKS, requestObject } from '../support/signers.ts'
-import { ADA, CLIENTS, startUsher, WEB } from '../support/usher.ts'
+import { ADA, CLIENTS, WEB } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const BACKCHANNEL = {
@@ -210,8 +210,7 @@ const CLAIMS = JSON.stringify({ id_token: { name: { essential: true } } })
 
 const SWITCHES: Record<string, () => Promise<boolean>> = {
   async claims_parameter_supported() {
-    const minimal = await startUsher({ usher: { id_token: { claims: 'minimal' } } })
-    onTestFinished(() => minimal.close())
+    const minimal = await startAnother({ usher: { id_token: { claims: 'minimal' } } })
     await minimal.addAccount(ADA)
     return 'name' in decodeJwt((await tokens(minimal, { claims: CLAIMS })).id_token)
   },

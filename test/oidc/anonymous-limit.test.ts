@@ -1,14 +1,14 @@
 // limits.anonymous: each network has a limit for requests that anonymous clients have stored, and one
 // network cannot use up the limit of another.
 
-import { expect, onTestFinished, vi } from 'vitest'
+import { expect, vi } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { usher, usherTest } from '../support/fixtures.ts'
+import { startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, codeForm, pushedUrl } from '../support/journey.ts'
 import { Authenticator, optionsOn } from '../support/passkeys.ts'
 import { credentials, fieldsOf, send as sendPage, signedIn } from '../support/people.ts'
 import { createProver } from '../support/proofs.ts'
-import { CLIENTS, SECRET, startUsher } from '../support/usher.ts'
+import { CLIENTS, SECRET } from '../support/usher.ts'
 import { basic, send, sendAs, type WireOptions } from '../support/wire.ts'
 
 const MOST = 8
@@ -280,8 +280,7 @@ test('a successful sign-in does not count for its network', async () => {
 /** Starts an Usher with a budget of one megabyte. */
 async function startSmall(more: object = {}) {
   const limits = { anonymous: 10_000, anonymous_megabytes: 1 }
-  const small = await startUsher({ usher: { proxy: ['127.0.0.1'], limits, ...more } })
-  onTestFinished(() => small.close())
+  const small = await startAnother({ usher: { proxy: ['127.0.0.1'], limits, ...more } })
   /** Stores a request with a state of this length. Returns the status. */
   return async (address: string, length: number) => {
     const { url } = authorizationRequest(small, { state: 'x'.repeat(length) })
@@ -348,7 +347,7 @@ test.each<[string, Record<string, string>]>([
 })
 
 test('pushed parameters use the budget each time they are stored', async () => {
-  const small = await startUsher({
+  const small = await startAnother({
     usher: {
       proxy: ['127.0.0.1'],
       limits: { anonymous: 10_000, anonymous_megabytes: 1 },
@@ -366,5 +365,4 @@ test('pushed parameters use the budget each time they are stored', async () => {
   const stored = await fill(async () => (await send(small, url, { headers })).status)
   expect(stored).toBeGreaterThan(50)
   expect(stored * LONG).toBeLessThan(2 ** 20)
-  await small.close()
 })

@@ -1,15 +1,13 @@
 // Mistakes of client developers: each response names the parameter and the expected value.
 
-import { randomBytes } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import * as openid from 'openid-client'
 import { describe, expect } from 'vitest'
 import { APIS, CALENDAR, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { configurationOf } from '../support/client-library.ts'
-import { browser, usher, usherTest } from '../support/fixtures.ts'
+import { PRODUCTION } from '../support/config-folder.ts'
+import { browser, startAnother, usher, usherTest } from '../support/fixtures.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import {
   authorizationRequest,
   authorize,
@@ -22,7 +20,7 @@ import {
 import { words } from '../support/people.ts'
 import { createProver } from '../support/proofs.ts'
 import { manage, ON, registerNew } from '../support/registration.ts'
-import { CLIENTS, SECRET, startUsher, WEB } from '../support/usher.ts'
+import { CLIENTS, SECRET, WEB } from '../support/usher.ts'
 import { type Reply, send, type WireOptions } from '../support/wire.ts'
 
 const TOKEN = '/api/oauth/token'
@@ -36,6 +34,7 @@ const clients = {
   pushing: { ...web, client_id: 'pushing', require_pushed_authorization_requests: true },
 }
 const PROXY = { proxy: ['127.0.0.1'] }
+const folder = temporaryFolder()
 const test = usherTest({
   ...APIS,
   clients,
@@ -363,22 +362,12 @@ describe('the detail for operators', () => {
   })
 
   test('is in no response of another issuer', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'usher-mistakes-'))
-    const env = {
-      USHER_ISSUER: 'https://id.example.org',
-      USHER_SECRET: randomBytes(32).toString('base64url'),
-    }
-    const remote = await startUsher({
-      env,
-      usher: PROXY,
-      store: `sqlite:${join(folder, 'usher.db')}`,
-    })
+    const store = `sqlite:${folder}/usher.db`
+    const remote = await startAnother({ env: PRODUCTION, usher: PROXY, store })
     const headers = { ...wrong.headers, 'x-forwarded-proto': 'https' }
     const { json } = await send(remote, TOKEN, { ...wrong, headers })
     expect(json.error).toBe('invalid_client')
     expect(json).not.toHaveProperty('detail')
-    await remote.close()
-    rmSync(folder, { recursive: true })
   })
 })
 

@@ -7,7 +7,7 @@ import * as openid from 'openid-client'
 import { describe, expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { configurationOf, follow, newRequest } from '../support/client-library.ts'
-import { browser, usher, usherTest } from '../support/fixtures.ts'
+import { browser, startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, redeem, refresh, userinfo } from '../support/journey.ts'
 import { ADA, CLIENTS, startUsher, type Usher, WEB } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
@@ -188,9 +188,8 @@ test('discovery lists the response types of each flow only while that flow is on
   expect(none.response_types_supported).toEqual(['code'])
   expect(none.response_modes_supported).not.toContain('fragment')
   expect(none.grant_types_supported).not.toContain('implicit')
-  const hybrid = await startUsher({ usher: { compatibility: { hybrid: true } } })
+  const hybrid = await startAnother({ usher: { compatibility: { hybrid: true } } })
   const { response_types_supported } = await discovery(hybrid)
-  await hybrid.close()
   expect(response_types_supported).toEqual(['code', ...TYPES.filter(type => /code/.test(type))])
 })
 

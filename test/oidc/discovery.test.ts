@@ -1,9 +1,8 @@
 // Discovery and JWKS: what they say, the same for all clients, and up to date after a reload.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { JSONWebKeySet } from 'jose'
 import { pino } from 'pino'
@@ -13,12 +12,14 @@ import { createMetrics } from '../../src/operation/prometheus.ts'
 import { openSigningKeys } from '../../src/operation/signing-keys.ts'
 import { run } from '../../src/reload.ts'
 import { openInstallation } from '../../src/store/open.ts'
-import { test, usher } from '../support/fixtures.ts'
-import { startUsher, writeConfig } from '../support/usher.ts'
+import { startAnother, test, usher } from '../support/fixtures.ts'
+import { temporaryFolder } from '../support/folder.ts'
+import { writeConfig } from '../support/usher.ts'
 import { type Reply, send } from '../support/wire.ts'
 
 const DISCOVERY = '/.well-known/openid-configuration'
 const JWKS = '/api/oauth/jwks'
+const folder = temporaryFolder()
 const PUBLISHED = [DISCOVERY, '/.well-known/oauth-authorization-server', JWKS]
 
 let metadata: Record<string, unknown>
@@ -126,12 +127,8 @@ test('discovery has the members of usher.yaml that only the operator knows', asy
     display_values_supported: ['page', 'popup'],
     claims_locales_supported: ['en', 'pt-BR'],
   }
-  const other = await startUsher({ usher: { discovery } })
-  try {
-    expect((await send(other, DISCOVERY)).json).toMatchObject(discovery)
-  } finally {
-    await other.close()
-  }
+  const other = await startAnother({ usher: { discovery } })
+  expect((await send(other, DISCOVERY)).json).toMatchObject(discovery)
   for (const name of Object.keys(discovery)) expect(metadata).not.toHaveProperty(name)
 })
 
@@ -187,7 +184,7 @@ describe.each(PUBLISHED)('%s', path => {
 })
 
 test('no header of the first request changes the responses to other clients', async () => {
-  const fresh = await startUsher()
+  const fresh = await startAnother()
   const claims = {
     'x-forwarded-host': 'evil.example',
     'x-forwarded-proto': 'https',
@@ -202,11 +199,9 @@ test('no header of the first request changes the responses to other clients', as
     expect(status).toBe(200)
     expect(text + JSON.stringify([...responseHeaders])).not.toContain('evil')
   }
-  await fresh.close()
 })
 
 test('after a reload, or with another key, the response changes at once', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-published-'))
   writeConfig(folder, {})
   const server = createServer()
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
@@ -240,6 +235,5 @@ test('after a reload, or with another key, the response changes at once', async 
     server.closeAllConnections()
     server.close()
     await store.close()
-    rmSync(folder, { recursive: true })
   }
 })

@@ -20,9 +20,9 @@ import {
   sessionsOf,
   signedIn,
 } from '../support/people.ts'
-import { STORES } from '../support/redis-together.ts'
+import { STORES, startOn } from '../support/redis-together.ts'
 import { oneOf, someOf } from '../support/some-of.ts'
-import { PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { PASSWORD, type Usher } from '../support/usher.ts'
 
 const SCOPE = 'openid profile offline_access'
 const SAME_ORIGIN = { 'sec-fetch-site': 'same-origin' }
@@ -154,19 +154,12 @@ async function expectEnded({ access_token = '', refresh_token }: Issued) {
 }
 
 describe.each(oneOf(STORES))('on %s', (_, startStore) => {
-  let store: { url: string; stop(): Promise<void> }
   beforeAll(async () => {
-    store = await startStore()
-    const USHER_SECRET = Buffer.alloc(32, 'endings').toString('base64url')
     // Attempts are counted before the password is checked, and eight sign-ins of one account are in flight.
     const security = { account_attempts: 100 }
-    const env = { USHER_SECRET }
-    usher = await startUsher({ ...EXCHANGING, store: store.url, env, usher: { security } })
+    usher = await startOn(startStore, { ...EXCHANGING, usher: { security } })
   })
-  afterAll(async () => {
-    await usher.close()
-    await store.stop()
-  })
+  afterAll(() => usher.close())
 
   describe.each(Object.entries(ENDINGS))('%s', (name, { prepare, staysSignedIn }) => {
     test.each(WRITERS)('succeeds against %i requests at a time', async writers => {

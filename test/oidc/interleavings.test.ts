@@ -17,9 +17,9 @@ import {
 } from '../support/interleave.ts'
 import { authorizationRequest, redeem, refresh, userinfo } from '../support/journey.ts'
 import { copyOf, credentials, isSignedIn, open, silently, submitOnly } from '../support/people.ts'
-import { STORES } from '../support/redis-together.ts'
+import { STORES, startOn } from '../support/redis-together.ts'
 import { oneOf, placesOf } from '../support/some-of.ts'
-import { startUsher, type Usher } from '../support/usher.ts'
+import type { Usher } from '../support/usher.ts'
 
 let usher: Usher
 let interleave: Interleave
@@ -132,17 +132,11 @@ async function everywhere(
 }
 
 describe.each(oneOf(STORES))('on %s', (_, startStore) => {
-  let store: { url: string; stop(): Promise<void> }
   beforeAll(async () => {
-    store = await startStore()
-    const USHER_SECRET = Buffer.alloc(32, 'orders').toString('base64url')
-    usher = await startUsher({ store: store.url, env: { USHER_SECRET } })
+    usher = await startOn(startStore)
     interleave = interleaving(usher)
   })
-  afterAll(async () => {
-    await usher.close()
-    await store.stop()
-  })
+  afterAll(() => usher.close())
 
   for (const { sentence, not, ...ending } of ENDINGS) {
     for (const [name, prepare] of Object.entries(REQUESTS).filter(

@@ -23,7 +23,7 @@ import {
   signedIn,
   words,
 } from '../support/people.ts'
-import { STORES } from '../support/redis-together.ts'
+import { STORES, startOn } from '../support/redis-together.ts'
 import {
   invite,
   METADATA,
@@ -36,7 +36,7 @@ import {
 } from '../support/registration.ts'
 import { oneOf, placesOf } from '../support/some-of.ts'
 import { stopping } from '../support/stopping.ts'
-import { PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { PASSWORD, type Usher } from '../support/usher.ts'
 import * as wire from '../support/wire.ts'
 
 const NEW = 'another battery, another staple'
@@ -489,15 +489,10 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
 }
 
 describe.each(oneOf(STORES))('on %s', (_, startStore) => {
-  let stop = async () => {}
   beforeAll(async () => {
-    const store = await startStore()
     const backchannel_logout_uri = 'https://app.example.org/backchannel-logout'
-    const USHER_SECRET = Buffer.alloc(32, 'interrupted').toString('base64url')
     const { clients, resources } = EXCHANGING
-    usher = await startUsher({
-      store: store.url,
-      env: { USHER_SECRET },
+    usher = await startOn(startStore, {
       clients: { ...clients, web: { ...clients.web, backchannel_logout_uri } },
       resources,
       usher: {
@@ -506,9 +501,8 @@ describe.each(oneOf(STORES))('on %s', (_, startStore) => {
         proxy: ['127.0.0.1'],
       },
     })
-    stop = () => usher.close().then(store.stop)
   })
-  afterAll(() => stop())
+  afterAll(() => usher.close())
 
   test.each(Object.entries(OPERATIONS))(
     '%s can be interrupted at every write',

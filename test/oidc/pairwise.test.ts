@@ -1,15 +1,13 @@
 // Pairwise subjects: one for each sector, which never changes within an installation.
 
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { decodeJwt } from 'jose'
-import { expect, onTestFinished } from 'vitest'
+import { expect } from 'vitest'
 import { resealAll } from '../../src/commands/store.ts'
 import { createSeal } from '../../src/store/seal.ts'
 import { Browser } from '../support/browser.ts'
-import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
+import { ada, browser, startAnother, usher, usherTest } from '../support/fixtures.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, authorize, post, redeem, userinfo } from '../support/journey.ts'
 import { CALLBACK, METADATA, manage, registerNew } from '../support/registration.ts'
 import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
@@ -34,6 +32,7 @@ const clients: Record<string, object> = {
 const usher_yaml = { features: { pairwise_subjects: true } }
 
 const test = usherTest({ clients, usher: usher_yaml })
+const folder = temporaryFolder()
 
 async function tokensOf(client_id: string, at = usher, by = browser) {
   const { redirect_uris } = clients[client_id] as { redirect_uris: string[] }
@@ -86,7 +85,6 @@ test('an id_token_hint is valid for its own application only', async () => {
 })
 
 test('the subject survives a restart, and each step of a change of USHER_SECRET', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-pairwise-'))
   const store = `sqlite:${folder}/usher.db`
   const [old, next] = [0, 0].map(() => randomBytes(32).toString('base64url'))
   const subjects: string[] = []
@@ -98,7 +96,6 @@ test('the subject survives a restart, and each step of a change of USHER_SECRET'
     if (i === 1) await resealAll(node.store, createSeal(node.settings.secrets))
     await node.close()
   }
-  rmSync(folder, { recursive: true })
   expect(new Set(subjects).size).toBe(1)
 })
 
@@ -114,11 +111,10 @@ test.each<[string, object, RegExp]>([
 })
 
 test('an update of a client that registered itself changes neither its sector nor its subject_type', async () => {
-  const at = await startUsher({
+  const at = await startAnother({
     clients,
     usher: { features: { ...usher_yaml.features, dynamic_registration: true } },
   })
-  onTestFinished(() => at.close())
   const pairwiseGame = { ...METADATA, subject_type: 'pairwise' }
   const game = await registerNew(at, pairwiseGame)
   const { client_id } = game

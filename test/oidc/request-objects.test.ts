@@ -1,8 +1,5 @@
 // Signed authorization requests (JAR, RFC 9101), and signed authorization responses (JARM).
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import {
   CompactEncrypt,
   decodeJwt,
@@ -16,6 +13,7 @@ import { describe, expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { configurationOf, follow, newRequest } from '../support/client-library.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { pushedUrl, signInAndAllow } from '../support/journey.ts'
 import {
   CLIENTS,
@@ -29,6 +27,7 @@ import { basic, send } from '../support/wire.ts'
 
 const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
 const jwks = { keys: [{ ...(await exportJWK(publicKey)), kid: 'one', alg: 'ES256', use: 'sig' }] }
+const folder = temporaryFolder()
 const JWT_MODES = ['jwt', 'query.jwt', 'form_post.jwt']
 const clients = {
   ...CLIENTS,
@@ -190,8 +189,7 @@ describe('encryption', () => {
   })
 
   test('keys are made for the algorithms that clients name, and are published while the feature is on', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'usher-jar-'))
-    const store = `sqlite:${join(folder, 'usher.db')}`
+    const store = `sqlite:${folder}/usher.db`
     const env = { USHER_SECRET: 'x'.repeat(43) }
     const usesAt = async (started: UsherOptions) => {
       const at = await startUsher({ ...started, store, env })
@@ -211,7 +209,6 @@ describe('encryption', () => {
     expect(await usesAt({ usher: ON, clients: { ec } })).toEqual(['ECDH-ES'])
     expect(await usesAt({ usher: ON, clients: encrypting })).toEqual([...ALGORITHMS])
     expect(await usesAt({ clients })).toEqual([])
-    rmSync(folder, { recursive: true })
   })
 })
 

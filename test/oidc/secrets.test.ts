@@ -1,9 +1,9 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Provider } from 'oidc-provider'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import type { Browser } from '../support/browser.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import {
   authorizationRequest,
   codeForm,
@@ -33,8 +33,8 @@ const PROFILE = {
   attributes: { team: 'canary-six' },
 }
 
+const folder = temporaryFolder()
 let usher: Usher
-let folder: string
 let printed: string[]
 const secrets = new Map<string, string>()
 
@@ -45,7 +45,6 @@ beforeAll(async () => {
     vi.spyOn(console, method).mockImplementation(keep)
   }
   vi.spyOn(process, 'emitWarning').mockImplementation(keep)
-  folder = mkdtempSync(join(tmpdir(), 'usher-secrets-'))
   usher = await startUsher({ store: `sqlite:${join(folder, 'usher.db')}` })
   await usher.addAccount(PROFILE, PASSWORD)
   await journey()
@@ -53,7 +52,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await usher.close()
   vi.restoreAllMocks()
-  rmSync(folder, { recursive: true, force: true })
 })
 
 function keep(what: string, value: unknown) {

@@ -13,7 +13,7 @@ import * as openid from 'openid-client'
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { configurationOf, signInWith } from '../support/client-library.ts'
-import { usher, usherTest } from '../support/fixtures.ts'
+import { startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, post, signInAndAllow } from '../support/journey.ts'
 import { CLIENTS, SECRET, startUsher, WEB } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
@@ -152,8 +152,7 @@ test('a client without an encryption key is refused at the start', async () => {
 })
 
 test('PS256 has a key, and is in discovery, only if a client uses it', async () => {
-  const other = await startUsher()
+  const other = await startAnother()
   const { json } = await send(other, '/.well-known/openid-configuration')
   expect(json.id_token_signing_alg_values_supported).toEqual(['RS256', 'ES256', 'EdDSA'])
-  await other.close()
 })

@@ -2,7 +2,7 @@
 
 import { describe, expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { ada, browser, moveClock, test, usher } from '../support/fixtures.ts'
+import { ada, browser, moveClock, startAnother, test, usher } from '../support/fixtures.ts'
 import {
   type Answer,
   authorizationRequest,
@@ -15,7 +15,7 @@ import {
   userinfo,
 } from '../support/journey.ts'
 import { credentials, open, submitOnly } from '../support/people.ts'
-import { ADA, startUsher, WEB } from '../support/usher.ts'
+import { ADA, WEB } from '../support/usher.ts'
 import { sendAs } from '../support/wire.ts'
 
 const TOKEN = '/api/oauth/token'
@@ -150,7 +150,7 @@ test('only one of many concurrent redemptions of one code gets tokens', async ()
 })
 
 test('without a grace period, only one of many concurrent uses of one refresh token succeeds', async () => {
-  const strict = await startUsher({ usher: { lifetimes: { refresh_token_grace: '0 s' } } })
+  const strict = await startAnother({ usher: { lifetimes: { refresh_token_grace: '0 s' } } })
   await strict.addAccount(ADA)
   const other = new Browser(strict.issuer)
   for (let round = 0; round < ROUNDS; round++) {
@@ -162,7 +162,6 @@ test('without a grace period, only one of many concurrent uses of one refresh to
   }
   const reuses = strict.output.filter(line => line.includes('"event":"refresh_reuse"'))
   expect(reuses).toHaveLength(ROUNDS)
-  await strict.close()
 })
 
 test('in the grace period, concurrent uses of one refresh token get the same successor, which is valid', async () => {

@@ -5,15 +5,15 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import type { Browser } from '../support/browser.ts'
 import { answer, CIBA_GRANT, cibaClient, forgetRequests, startRequest } from '../support/ciba.ts'
+import { beginDevice, DEVICE_GRANT, enterUserCode, TV } from '../support/device.ts'
 import { authorize, codeForm, tokens, userinfo } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
-import { STORES } from '../support/redis-together.ts'
+import { STORES, startOn } from '../support/redis-together.ts'
 import { oneOf } from '../support/some-of.ts'
 import { stopping } from '../support/stopping.ts'
-import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLIENTS, SECRET, type Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
-const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
 const SCOPE = 'openid profile offline_access'
 
 interface Answer {
@@ -23,8 +23,10 @@ interface Answer {
 }
 type Send = () => Promise<{ status: number; json: Answer }>
 
-const tokenRequest = (usher: Usher, client: string, body: Record<string, string>): Send => {
-  const headers = basic(client, SECRET)
+const tokenRequest = (usher: Usher, client: string, form: Record<string, string>): Send => {
+  const isPublic = client === TV.client_id
+  const headers = isPublic ? {} : basic(client, SECRET)
+  const body = isPublic ? { ...form, client_id: client } : form
   return () => send<Answer>(usher, '/api/oauth/token', { headers, body })
 }
 
@@ -47,16 +49,9 @@ const REQUESTS: Record<string, (scene: Scene) => Promise<Send>> = {
     return tokenRequest(usher, 'web', { grant_type: 'refresh_token', refresh_token })
   },
   async 'a device code'({ usher, browser }) {
-    const headers = basic('tv', SECRET)
-    const { json } = await send<{ device_code: string; user_code: string }>(
-      usher,
-      '/api/oauth/device_authorization',
-      { headers, body: { scope: SCOPE } },
-    )
-    await browser.open('/device')
-    await browser.submit({ user_code: json.user_code })
+    const { device_code, user_code } = await beginDevice(usher, SCOPE)
+    await enterUserCode(browser, user_code)
     await browser.submit({ decision: 'allow' })
-    const { device_code } = json
     return tokenRequest(usher, 'tv', { grant_type: DEVICE_GRANT, device_code })
   },
   async 'a backchannel authentication request'({ usher, ada, browser }) {
@@ -69,25 +64,6 @@ const REQUESTS: Record<string, (scene: Scene) => Promise<Send>> = {
       return poll()
     }
   },
-}
-
-const start = (store: string, refresh_token_grace: string) => {
-  const tv = { ...CLIENTS.post, client_id: 'tv', grant_types: [DEVICE_GRANT, 'refresh_token'] }
-  const { token_endpoint_auth_method, ...television } = tv
-  return startUsher({
-    store,
-    env: { USHER_SECRET: Buffer.alloc(32, 'crash').toString('base64url') },
-    clients: {
-      ...CLIENTS,
-      till: cibaClient('till'),
-      tv: { ...television, redirect_uris: undefined },
-    },
-    usher: {
-      features: { ciba: true, device_flow: true },
-      lifetimes: { refresh_token_grace },
-      security: { ciba_requests: 100 },
-    },
-  })
 }
 
 /** The tokens of an answer are valid: they are used. */
@@ -131,12 +107,18 @@ describe.each(oneOf(STORES))('on %s', (_, startStore) => {
     let scene: Scene
     let crash: ReturnType<typeof stopping>
     beforeAll(async () => {
-      const store = await startStore()
-      const usher = await start(store.url, grace)
+      const usher = await startOn(startStore, {
+        clients: { ...CLIENTS, till: cibaClient('till'), tv: TV },
+        usher: {
+          features: { ciba: true, device_flow: true },
+          lifetimes: { refresh_token_grace: grace },
+          security: { ciba_requests: 100 },
+        },
+      })
       const { id } = await usher.addAccount(ADA)
       scene = { usher, ada: id, browser: await signedIn(usher) }
       crash = stopping(usher.store)
-      return () => usher.close().then(store.stop)
+      return () => usher.close()
     })
 
     test.each(Object.entries(REQUESTS))(

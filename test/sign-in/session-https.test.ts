@@ -1,32 +1,20 @@
-import { randomBytes } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { parse } from 'node-html-parser'
 import { type Cookie, CookieJar } from 'tough-cookie'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
+import { PRODUCTION } from '../support/config-folder.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { credentials } from '../support/people.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
 import { type Reply, send } from '../support/wire.ts'
 
-const ISSUER = 'https://id.example.org'
+const ISSUER = PRODUCTION.USHER_ISSUER
 const PROXIED = { 'x-forwarded-proto': 'https', accept: 'text/html' }
 
-let usher: Usher
-let folder: string
-beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'usher-https-'))
-  usher = await startUsher({
-    env: { USHER_ISSUER: ISSUER, USHER_SECRET: randomBytes(32).toString('base64url') },
-    usher: { proxy: ['127.0.0.1'] },
-    store: `sqlite:${join(folder, 'usher.db')}`,
-  })
-  await usher.addAccount(ADA)
-})
-afterAll(async () => {
-  await usher.close()
-  rmSync(folder, { recursive: true, force: true })
+const test = usherTest({
+  env: PRODUCTION,
+  usher: { proxy: ['127.0.0.1'] },
+  store: `sqlite:${temporaryFolder()}/usher.db`,
 })
 
 /** Sends a request as a TLS proxy does. The cookie jar enforces `__Host-` and `Secure`. */

@@ -4,10 +4,11 @@ import { decodeJwt } from 'jose'
 import { Cookie } from 'tough-cookie'
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
+import { ada, endAccessOf, grace, usher, usherTest } from '../support/fixtures.ts'
 import { post, redeem, refresh, signInAndAllow, tokens, userinfo } from '../support/journey.ts'
 import {
   ageSessions,
+  changeSessions,
   copyOf,
   credentials,
   fieldsOf,
@@ -29,12 +30,7 @@ const test = usherTest({
   accounts: [ADA, GRACE],
   usher: { lifetimes: { session_idle: '2 h', session: '24 h' } },
 })
-test.beforeEach(async () => {
-  for (const id of [ada, grace]) {
-    await usher.directory.endAccess(id)
-    await usher.consents.removeAll(id)
-  }
-})
+test.beforeEach(() => endAccessOf(ada, grace))
 
 const SESSION = ['usher_session', 'usher_session.sig']
 
@@ -312,21 +308,14 @@ const now = () => Date.now() / 1000
 
 /** The remaining lifetime of Ada's only session in seconds. */
 async function remaining() {
-  const [session, ...more] = await usher.records
-    .of<{ exp: number }>('Session')
-    .list('sessions of account', ada)
+  const [session, ...more] = await sessionsOf(usher, ada)
   expect(more).toEqual([])
   return (session?.exp ?? 0) - now()
 }
 
 /** Simulates that the session was not used for this time. */
 async function idle(seconds: number) {
-  const [{ uid = '' } = {}] = await sessionsOf(usher, ada)
-  await usher.records
-    .of<{ exp: number }>('Session')
-    .change(uid, ({ value }) => value && { ...value, exp: value.exp - seconds }, {
-      indexes: [['sessions of account', ada]],
-    })
+  await changeSessions(usher, ada, ({ exp }) => ({ exp: exp - seconds }))
 }
 
 test('every use extends the session, but never beyond the maximum time since the sign-in', async () => {

@@ -2,9 +2,9 @@
 
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { usher, usherTest } from '../support/fixtures.ts'
+import { startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { credentials, textOf, words } from '../support/people.ts'
-import { ADA, GRACE, PASSWORD, startUsher } from '../support/usher.ts'
+import { ADA, GRACE, PASSWORD } from '../support/usher.ts'
 
 const OTHER = 'the password of another account'
 const account = (username: string, email: string, email_verified = true) => ({
@@ -99,15 +99,11 @@ test('guesses by address and by username count against one limit', async () => {
 })
 
 test('without the setting, e-mail addresses are unknown names, and the label differs', async () => {
-  const plain = await startUsher()
-  try {
-    await plain.addAccount({ ...ADA, ...account('ada', 'ada@example.org') })
-    const browser = new Browser(plain.issuer)
-    const { html } = await browser.open('/account')
-    expect(html.querySelector('label[for=username]')?.text).toBe('Username')
-    await browser.submit(credentials('ada@example.org'))
-    expect(textOf(browser.page.text)).toContain(words('sign_in.failed'))
-  } finally {
-    await plain.close()
-  }
+  const plain = await startAnother()
+  await plain.addAccount({ ...ADA, ...account('ada', 'ada@example.org') })
+  const browser = new Browser(plain.issuer)
+  const { html } = await browser.open('/account')
+  expect(html.querySelector('label[for=username]')?.text).toBe('Username')
+  await browser.submit(credentials('ada@example.org'))
+  expect(textOf(browser.page.text)).toContain(words('sign_in.failed'))
 })

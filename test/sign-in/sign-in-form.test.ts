@@ -2,9 +2,10 @@
 
 import { expect } from 'vitest'
 import { Browser, type Page } from '../support/browser.ts'
-import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
+import { ada, endAccessOf, grace, usher, usherTest } from '../support/fixtures.ts'
 import { redeem } from '../support/journey.ts'
 import {
+  afterSignIn,
   credentials,
   fieldsOf,
   newTab,
@@ -19,12 +20,7 @@ import {
 import { ADA, GRACE } from '../support/usher.ts'
 
 const test = usherTest({ accounts: [ADA, GRACE] })
-test.beforeEach(async () => {
-  for (const id of [ada, grace]) {
-    await usher.directory.endAccess(id)
-    await usher.consents.removeAll(id)
-  }
-})
+test.beforeEach(() => endAccessOf(ada, grace))
 
 async function expectSignedOut() {
   expect(await sessionsOf(usher, ada)).toEqual([])
@@ -309,10 +305,7 @@ async function userWith(password: string): Promise<string> {
 }
 
 async function outcome(username: string, password: string): Promise<string> {
-  const browser = new Browser(usher.issuer)
-  await browser.open('/account')
-  await browser.submit(credentials(username, password))
-  return browser.heading
+  return (await afterSignIn(usher, username, password)).heading
 }
 
 const LONG = 'a'.repeat(100)

@@ -46,6 +46,14 @@ export async function startAnother(options: UsherOptions = {}): Promise<Usher> {
   return another
 }
 
+/** Ends all access of these accounts, and removes their consents. */
+export async function endAccessOf(...accountIds: string[]) {
+  for (const id of accountIds) {
+    await usher.directory.endAccess(id)
+    await usher.consents.removeAll(id)
+  }
+}
+
 /** Moves the clock forward until the end of the test. Timers do not run. */
 export function moveClock(seconds: number) {
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })

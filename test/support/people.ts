@@ -37,15 +37,34 @@ export function credentials(username = 'ada', password = PASSWORD) {
   return { username, password, decision: 'continue' }
 }
 
+/** A browser that has sent this password to sign in at the account pages. It shows the answer. */
+export async function afterSignIn(
+  { issuer }: Pick<Usher, 'issuer'>,
+  username: string,
+  password: string,
+) {
+  const browser = new Browser(issuer)
+  await browser.open('/account')
+  await browser.submit(credentials(username, password))
+  return browser
+}
+
+/** True if this password leads to the account page. */
+export async function canSignIn(
+  usher: Pick<Usher, 'issuer'>,
+  username: string,
+  password: string,
+): Promise<boolean> {
+  return (await afterSignIn(usher, username, password)).heading === 'Your account'
+}
+
 /** A browser in which the user is signed in, without any consent. */
 export async function signedIn(
   usher: Pick<Usher, 'issuer'>,
   username = 'ada',
   password = PASSWORD,
 ) {
-  const browser = new Browser(usher.issuer)
-  await browser.open('/account')
-  await browser.submit(credentials(username, password))
+  const browser = await afterSignIn(usher, username, password)
   if (browser.heading !== 'Your account') throw new Error(`not signed in: "${browser.heading}"`)
   return browser
 }
@@ -151,15 +170,24 @@ export async function submitOnly(
   return next.replaceAll('&amp;', '&')
 }
 
+/** Changes every stored session of this account. */
+export async function changeSessions(
+  { records }: Pick<Usher, 'records'>,
+  accountId: string,
+  edit: (session: StoredSession) => Partial<StoredSession>,
+) {
+  for (const { uid } of await sessionsOf({ records }, accountId)) {
+    await records
+      .of<StoredSession>('Session')
+      .change(uid, ({ value }) => value && { ...value, ...edit(value) }, {
+        indexes: [['sessions of account', accountId]],
+      })
+  }
+}
+
 /** Moves the sign-in of every session of this account into the past. */
 export async function ageSessions({ records }: Usher, accountId: string, seconds: number) {
-  const age = <T extends { loginTs?: number }>(found: T | undefined): T | undefined =>
-    found?.loginTs === undefined ? undefined : { ...found, loginTs: found.loginTs - seconds }
-  for (const { uid } of await sessionsOf({ records }, accountId)) {
-    await records.of<StoredSession>('Session').change(uid, ({ value }) => age(value), {
-      indexes: [['sessions of account', accountId]],
-    })
-  }
+  await changeSessions({ records }, accountId, ({ loginTs }) => ({ loginTs: loginTs - seconds }))
   // Moves the end of earlier sessions into the past, too.
   await records
     .of<{ ended?: number }>('Account', { backup: true })
@@ -174,6 +202,8 @@ interface StoredSession {
   uid: string
   jti: string
   loginTs: number
+  lastUsed: number
+  exp: number
   authorizations?: Record<string, { grantId?: string }>
 }
 

@@ -6,9 +6,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { Redis } from 'ioredis'
+import { GOOD_SECRET } from './config-folder.ts'
 import { type Link, startLink } from './link.ts'
 import { freePort, freePorts } from './ports.ts'
 import { type RedisServer, startRedis } from './redis.ts'
+import { startUsher, type UsherOptions } from './usher.ts'
 
 export interface RedisGroup {
   url: string
@@ -45,6 +47,14 @@ export const STORES: [name: string, start: () => Promise<StartedStore>][] = [
   ['SQLite', async () => ({ url: 'sqlite::memory:', stop: async () => {} })],
   ['Redis', async () => startRedis({ port: await freePort() })],
 ]
+
+/** Starts a store, and an Usher on it. `close` ends both. */
+export async function startOn(startStore: () => Promise<StartedStore>, options: UsherOptions = {}) {
+  const store = await startStore()
+  const env = { USHER_SECRET: GOOD_SECRET }
+  const usher = await startUsher({ store: store.url, env, ...options })
+  return { ...usher, close: () => usher.close().then(store.stop) }
+}
 
 export async function startPair(): Promise<RedisPair> {
   const port = await freePort()

@@ -2,8 +2,7 @@
 // block the process with a long parameter or header. A reload of many clients blocks it for milliseconds
 // only. CPU time is independent of other processes.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import { expect, test } from 'vitest'
@@ -14,6 +13,7 @@ import type { Readiness } from '../../src/operation/health.ts'
 import { createMetrics } from '../../src/operation/prometheus.ts'
 import { run } from '../../src/reload.ts'
 import { openInstallation } from '../../src/store/open.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { CLIENTS as SAMPLES, startUsher, type Usher, writeConfig } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
@@ -127,11 +127,11 @@ test.each(READERS)(
   },
 )
 
+const folder = temporaryFolder()
 const CLIENTS = 3_000
 const MAX_TURN_MS = 50
 
 test(`a reload of ${CLIENTS} clients lets other work run every ${MAX_TURN_MS} ms`, async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-many-'))
   const names = Array.from({ length: CLIENTS }, (_, i) => `client${i}`)
   const clients = Object.fromEntries(
     names.map(client_id => [client_id, { ...SAMPLES.web, client_id }]),
@@ -166,7 +166,6 @@ test(`a reload of ${CLIENTS} clients lets other work run every ${MAX_TURN_MS} ms
   } finally {
     delete process.env.USHER_CONFIG
     await store.close()
-    rmSync(folder, { recursive: true })
   }
 }, 600_000)
 
