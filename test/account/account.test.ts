@@ -16,7 +16,6 @@ import {
   removalOf,
   send,
   signedIn,
-  silently,
   textOf,
   words,
 } from '../support/people.ts'
@@ -230,17 +229,6 @@ test('removing an application immediately ends all of its access, in every brows
   expect((await redeem(usher, code, unredeemed.request)).body.error).toBe('invalid_grant')
   expect(await grantsOf(usher, ada, 'web')).toEqual([])
   expect(asked.browser.page.params.has('code')).toBe(false)
-})
-
-test('after a removal the consent page is shown in every browser', async () => {
-  const first = await tokens(usher)
-  const second = await tokens(usher)
-  await remove(first.browser)
-  for (const { browser } of [first, second]) {
-    expect(await silently(usher, browser)).toBe('consent_required')
-    await open(usher, {}, browser)
-    expect(browser.heading).toBe('Allow access')
-  }
 })
 
 test('other applications and other users keep their tokens', async () => {

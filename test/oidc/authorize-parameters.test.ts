@@ -232,18 +232,6 @@ describe('response modes', () => {
     },
   )
 
-  test('form_post posts the code to the application', async () => {
-    const { url, state, redirect_uri } = authorizationRequest(usher, { response_mode: 'form_post' })
-    const page = await browser.open(url)
-    const form = page.html.querySelector('form')
-    expect(form?.getAttribute('action')).toBe(redirect_uri)
-    const value = (name: string) =>
-      form?.querySelector(`input[name=${name}]`)?.getAttribute('value') ?? ''
-    expect(value('code')).toMatch(/^[\w-]{43,}$/)
-    expect(value('state')).toBe(state)
-    expect(value('iss')).toBe(usher.issuer)
-  })
-
   test('an operator can restrict a client to one response mode', async () => {
     const client = { client_id: 'strict', redirect_uri: WEB }
     expect(responseOf(await ask({ ...client, prompt: 'none' }))).toMatchObject({

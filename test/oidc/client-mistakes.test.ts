@@ -122,40 +122,41 @@ test('scopes without openid, or of an API with its resource, are enough', async 
 })
 
 // biome-ignore format: a table
-const TOKENS: [mistake: string, headers: Record<string, string>, change: Record<string, string | undefined>, answer: RegExp][] = [
-  ['no client_id', {}, {}, /^client_id is required/],
-  ['an unknown client', {}, { client_id: 'nobody' }, /^check client_id/],
-  ['a wrong secret', basic('web:wrong'), {}, /^check client_id, its secret/],
-  ['the wrong method', basic(`post:${SECRET}`), {}, /token_endpoint_auth_method$/],
-  ['two methods', BASIC, { client_secret: 'x' }, /^send only one of Authorization, client_secret/],
-  ['a Bearer token', { authorization: 'Bearer x' }, {}, /^Authorization must be: Basic/],
-  ['an unencoded secret', { authorization: `Basic web:${SECRET}` }, {}, /^Authorization must be: Basic/],
-  ['two client_ids', BASIC, { client_id: 'spa' }, /^client_id must be the same/],
-  ['no grant_type', BASIC, { grant_type: undefined }, /'grant_type'/],
-  ['an unknown grant_type', BASIC, { grant_type: 'password' }, /^grant_type must be one of/],
-  ['no code', BASIC, { code: undefined }, /'code'/],
-  ['no redirect_uri', BASIC, { redirect_uri: undefined }, /'redirect_uri'/],
-  ['an unknown code', BASIC, { code: 'x' }, /^code is unknown, expired, already used/],
-  ['the code of another client', basic(`first:${SECRET}`), {}, /^code is unknown, expired, already used/],
-  ['no code_verifier', BASIC, { code_verifier: undefined }, /^code_verifier is required/],
-  ['a short code_verifier', BASIC, { code_verifier: 'x' }, /^code_verifier must be a string/],
-  ['a wrong code_verifier', BASIC, { code_verifier: 'x'.repeat(43) }, /^code_verifier must be the one/],
-  ['another redirect_uri', BASIC, { redirect_uri: `${WEB}/` }, /^redirect_uri must be the one/],
-  ['a resource that was not named before', BASIC, { resource: FILES }, /^resource must be/],
-  ['a DPoP proof that is none', { ...BASIC, dpop: 'x' }, {}, /^the header DPoP must be one proof/],
-  ['no refresh_token', BASIC, { grant_type: 'refresh_token' }, /'refresh_token'/],
-  ['an unknown refresh_token', BASIC, { grant_type: 'refresh_token', refresh_token: 'x' }, /^refresh_token is unknown/],
+const TOKENS: [mistake: string, headers: Record<string, string>, change: Record<string, string | undefined>, error: string, description: RegExp][] = [
+  ['no client_id', {}, {}, '400 invalid_request', /^client_id is required/],
+  ['an unknown client', {}, { client_id: 'nobody' }, '401 invalid_client', /^check client_id/],
+  ['a wrong secret', basic('web:wrong'), {}, '401 invalid_client', /^check client_id, its secret/],
+  ['the wrong method', basic(`post:${SECRET}`), {}, '401 invalid_client', /token_endpoint_auth_method$/],
+  ['two methods', BASIC, { client_id: 'web', client_secret: SECRET }, '400 invalid_request', /^send only one of Authorization, client_secret/],
+  ['a Bearer token', { authorization: 'Bearer x' }, {}, '400 invalid_request', /^Authorization must be: Basic/],
+  ['an unencoded secret', { authorization: `Basic web:${SECRET}` }, {}, '400 invalid_request', /^Authorization must be: Basic/],
+  ['two client_ids', BASIC, { client_id: 'spa' }, '400 invalid_request', /^client_id must be the same/],
+  ['no grant_type', BASIC, { grant_type: undefined }, '400 invalid_request', /'grant_type'/],
+  ['an unknown grant_type', BASIC, { grant_type: 'password' }, '400 unsupported_grant_type', /^grant_type must be one of/],
+  ['no code', BASIC, { code: undefined }, '400 invalid_request', /'code'/],
+  ['no redirect_uri', BASIC, { redirect_uri: undefined }, '400 invalid_request', /'redirect_uri'/],
+  ['an unknown code', BASIC, { code: 'x' }, '400 invalid_grant', /^code is unknown, expired, already used/],
+  ['the code of another client', basic(`first:${SECRET}`), {}, '400 invalid_grant', /^code is unknown, expired, already used/],
+  ['no code_verifier', BASIC, { code_verifier: undefined }, '400 invalid_grant', /^code_verifier is required/],
+  ['an empty code_verifier', BASIC, { code_verifier: '' }, '400 invalid_grant', /^code_verifier is required/],
+  ['a short code_verifier', BASIC, { code_verifier: 'x' }, '400 invalid_request', /^code_verifier must be a string/],
+  ['a wrong code_verifier', BASIC, { code_verifier: 'x'.repeat(43) }, '400 invalid_grant', /^code_verifier must be the one/],
+  ['another redirect_uri', BASIC, { redirect_uri: `${WEB}/` }, '400 invalid_grant', /^redirect_uri must be the one/],
+  ['a resource that was not named before', BASIC, { resource: FILES }, '400 invalid_target', /^resource must be/],
+  ['a DPoP proof that is none', { ...BASIC, dpop: 'x' }, {}, '400 invalid_dpop_proof', /^the header DPoP must be one proof/],
+  ['no refresh_token', BASIC, { grant_type: 'refresh_token' }, '400 invalid_request', /'refresh_token'/],
+  ['an unknown refresh_token', BASIC, { grant_type: 'refresh_token', refresh_token: 'x' }, '400 invalid_grant', /^refresh_token is unknown/],
 ]
 
-test.each(TOKENS)('token request with %s', async (_, headers, change, answer) => {
+test.each(TOKENS)('token request with %s', async (_, headers, change, error, description) => {
   const { code, request } = await authorize(usher, { browser })
   const form = { ...codeForm(code, request), ...change }
   const body = Object.entries(form).filter(
     (entry): entry is [string, string] => entry[1] !== undefined,
   )
   const { status, json } = await send(usher, TOKEN, { headers, body })
-  expect(status).toBeGreaterThanOrEqual(400)
-  expect(json.error_description).toMatch(answer)
+  expect(`${status} ${json.error}`).toBe(error)
+  expect(json.error_description).toMatch(description)
 })
 
 // Any sender can use the client_id of a public client.

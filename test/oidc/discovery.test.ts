@@ -69,6 +69,13 @@ test('discovery advertises only implemented features', () => {
     'none',
     'private_key_jwt',
   ])
+  expect(list('token_endpoint_auth_signing_alg_values_supported')).toEqual([
+    'ES256',
+    'Ed25519',
+    'EdDSA',
+    'PS256',
+    'RS256',
+  ])
   expect(list('scopes_supported')).toEqual(['email', 'offline_access', 'openid', 'profile'])
   const algorithms = Object.entries(metadata).filter(([name]) => /_alg_values_/.test(name))
   expect(algorithms.length).toBeGreaterThan(1)

@@ -1,4 +1,4 @@
-import { CompactSign, type CryptoKey, exportJWK, generateKeyPair, SignJWT } from 'jose'
+import { CompactSign, type CryptoKey, generateKeyPair } from 'jose'
 import { describe, expect } from 'vitest'
 import { moveClock, usher, usherTest } from '../support/fixtures.ts'
 import { ASSERTION, assertionClaims, KEYED, privateKey, signAssertion } from '../support/keyed.ts'
@@ -7,16 +7,8 @@ import { type Reply, send } from '../support/wire.ts'
 const TOKEN = '/api/oauth/token'
 
 const otherKey = await generateKeyPair('ES256')
-const edKey = await generateKeyPair('Ed25519', { extractable: true })
-const ED = {
-  ...KEYED,
-  client_id: 'ed',
-  jwks: { keys: [{ ...(await exportJWK(edKey.publicKey)), kid: 'ed' }] },
-}
 
-const test = usherTest({
-  clients: { keyed: KEYED, ed: ED },
-})
+const test = usherTest({ clients: { keyed: KEYED } })
 
 const now = () => Math.floor(Date.now() / 1000)
 const claims = () => assertionClaims(usher.issuer)
@@ -44,13 +36,6 @@ test('an assertion for the issuer authenticates the client once', async () => {
   expect(again).toMatchObject(REFUSED)
   expect(again.json.error_description).toMatch(/^client_assertion was used before/)
   expect(await use(await sign())).toMatchObject(LET_IN)
-})
-
-test.each(['EdDSA', 'Ed25519'])('an Ed25519 key signs as %s', async alg => {
-  const assertion = await new SignJWT({ ...claims(), iss: 'ed', sub: 'ed' })
-    .setProtectedHeader({ alg, kid: 'ed' })
-    .sign(edKey.privateKey)
-  expect(await use(assertion, { client_id: 'ed' })).toMatchObject(LET_IN)
 })
 
 test('only one of many concurrent requests with one assertion succeeds', async () => {

@@ -5,6 +5,7 @@ import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import {
+  copyOf,
   credentials,
   fieldsOf,
   isSignedIn,
@@ -93,8 +94,11 @@ test('the cookie of a remembered browser gives no access, does not change, and n
   await open(usher, { client_id: 'post' }, browser)
   expect(await markOf()).toBe(mark)
   expect((await browser.open(first)).status).toBe(200)
-  await browser.jar.setCookie('usher_browser.sig=x; Path=/', usher.issuer)
-  expect((await browser.open(first)).status).toBe(400)
+  for (const forged of ['usher_browser.sig=x', 'usher_browser.sig=x; Max-Age=0']) {
+    const forger = copyOf(browser)
+    await forger.jar.setCookie(`${forged}; Path=/`, usher.issuer)
+    expect((await forger.open(first)).status).toBe(400)
+  }
 })
 
 /** A page that its browser cannot answer, and the key of its text. */

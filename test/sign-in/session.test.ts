@@ -181,20 +181,6 @@ test('foreign cookies neither sign in nor cause an error', async () => {
   }
 })
 
-test('ending the access of an account ends every session and every token', async () => {
-  const [first, second] = await Promise.all([tokens(usher), tokens(usher, { client_id: 'post' })])
-  await usher.directory.endAccess(ada)
-  for (const { browser, access_token, refresh_token, request } of [first, second]) {
-    expect(await isSignedIn(browser)).toBe(false)
-    expect(await silently(usher, browser)).toBe('login_required')
-    expect((await userinfo(usher, access_token)).status).toBe(401)
-    const refreshed = await refresh(usher, refresh_token, request.client_id)
-    expect(refreshed.body.error).toBe('invalid_grant')
-  }
-  expect(await sessionsOf(usher, ada)).toEqual([])
-  expect(await isSignedIn(await signedIn(usher))).toBe(true)
-})
-
 test('a planted anonymous session stays anonymous', async () => {
   const attacker = new Browser(usher.issuer)
   await attacker.open('/api/oauth/logout')
@@ -388,17 +374,6 @@ test('a removed account loses all access, and none of its records is left', asyn
   await expectNothingWorks(user)
   expect(await usher.consents.list(id)).toEqual([])
   expect(await usher.directory.find(id)).toBeUndefined()
-})
-
-test('a re-enabled account does not get its tokens and sessions back', async () => {
-  const user = await userWithAccess()
-  const { id } = user.account
-  await usher.directory.change(id, account => ({ ...account, enabled: false }))
-  await usher.directory.endAccess(id)
-  await usher.directory.change(id, account => ({ ...account, enabled: true }))
-  expect((await userinfo(usher, user.access_token)).status).toBe(401)
-  expect((await refresh(usher, user.refresh_token)).body.error).toBe('invalid_grant')
-  expect(await isSignedIn(user.browser)).toBe(false)
 })
 
 test('a sign-in in progress fails when the account is disabled', async () => {
