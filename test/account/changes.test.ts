@@ -270,61 +270,55 @@ describe('a session from before the factor', () => {
   })
 })
 
-describe('an account with a passkey', () => {
-  test.each(ATTEMPTS.slice(0, 2))(
-    '%s: an issuer with two factors is not the passkey',
-    async (_, path, fields) => {
-      const { id: there = '' } = (await pair.upstream.directory.findByUsername(name)) ?? {}
-      const links = [{ issuer: pair.upstream.issuer, subject: there }]
-      await addPasskey(await signedIn(pair.usher, name), new Authenticator(pair.usher.issuer))
-      await pair.usher.directory.change(id, current => ({ ...current, links }))
-      const before = await protection()
-      const browser = pair.browser()
-      await browser.open('/account')
-      await pair.signIn(browser, name)
-      expect(browser.heading).toBe(words('account.title'))
-      await browser.open(path)
-      await browser.submit(fields)
-      expect(browser.heading).toBe(words('factors.step_title'))
-      expect(browser.page.text).toContain(words('factors.for_change_passkey'))
-      expect(browser.page.html.querySelector('#code')).toBeNull()
-      expect(await protection()).toEqual(before)
-    },
-  )
-})
-
-describe('an account without a password', () => {
-  test('is proven by another sign-in at the issuer', async () => {
+test.each(ATTEMPTS.slice(0, 2))(
+  '%s: an issuer with two factors is not the passkey of the account',
+  async (_, path, fields) => {
     const { id: there = '' } = (await pair.upstream.directory.findByUsername(name)) ?? {}
     const links = [{ issuer: pair.upstream.issuer, subject: there }]
-    await pair.usher.directory.change(id, ({ password: _, ...current }) => ({ ...current, links }))
+    await addPasskey(await signedIn(pair.usher, name), new Authenticator(pair.usher.issuer))
+    await pair.usher.directory.change(id, current => ({ ...current, links }))
+    const before = await protection()
     const browser = pair.browser()
     await browser.open('/account')
     await pair.signIn(browser, name)
-    await browser.open(`${FACTORS}?add=totp`)
-    expect(browser.heading).toBe(words('sign_in.title'))
-    await browser.submit({ decision: 'example' })
-    // The session there is not enough.
-    expect(browser.page.url.origin).toBe(pair.upstream.issuer)
-    expect(browser.heading).toBe(words('sign_in.title'))
-    await pair.continueAt(browser, name)
-    expect(browser.heading).toBe(words('factors.add_totp'))
-    await browser.submit({ code: codeOf(secretOn(browser)) })
-    expect((await factorsOf(pair.usher, id)).factors).toHaveLength(1)
-  })
+    expect(browser.heading).toBe(words('account.title'))
+    await browser.open(path)
+    await browser.submit(fields)
+    expect(browser.heading).toBe(words('factors.step_title'))
+    expect(browser.page.text).toContain(words('factors.for_change_passkey'))
+    expect(browser.page.html.querySelector('#code')).toBeNull()
+    expect(await protection()).toEqual(before)
+  },
+)
+
+test('an account without a password is proven by another sign-in at the issuer', async () => {
+  const { id: there = '' } = (await pair.upstream.directory.findByUsername(name)) ?? {}
+  const links = [{ issuer: pair.upstream.issuer, subject: there }]
+  await pair.usher.directory.change(id, ({ password: _, ...current }) => ({ ...current, links }))
+  const browser = pair.browser()
+  await browser.open('/account')
+  await pair.signIn(browser, name)
+  await browser.open(`${FACTORS}?add=totp`)
+  expect(browser.heading).toBe(words('sign_in.title'))
+  await browser.submit({ decision: 'example' })
+  // The session there is not enough.
+  expect(browser.page.url.origin).toBe(pair.upstream.issuer)
+  expect(browser.heading).toBe(words('sign_in.title'))
+  await pair.continueAt(browser, name)
+  expect(browser.heading).toBe(words('factors.add_totp'))
+  await browser.submit({ code: codeOf(secretOn(browser)) })
+  expect((await factorsOf(pair.usher, id)).factors).toHaveLength(1)
 })
 
-describe('notices', () => {
-  test('a sign-in method that is added and removed', async () => {
-    const browser = await signedIn(pair.usher, name)
-    browser.others = [pair.upstream.issuer]
-    await browser.open(METHODS)
-    await submitConfirmed(browser, { link: 'example' })
-    await pair.continueAt(browser, name)
-    expect((await account()).links).toHaveLength(1)
-    expect((await mailsToUser())[0]?.content).toContain(words('notice.account_linked'))
-    await browser.open(METHODS)
-    await browser.submit({ unlink: 'example' })
-    expect((await mailsToUser())[0]?.content).toContain(words('notice.account_unlinked'))
-  })
+test('the user gets a notice when a sign-in method is added or removed', async () => {
+  const browser = await signedIn(pair.usher, name)
+  browser.others = [pair.upstream.issuer]
+  await browser.open(METHODS)
+  await submitConfirmed(browser, { link: 'example' })
+  await pair.continueAt(browser, name)
+  expect((await account()).links).toHaveLength(1)
+  expect((await mailsToUser())[0]?.content).toContain(words('notice.account_linked'))
+  await browser.open(METHODS)
+  await browser.submit({ unlink: 'example' })
+  expect((await mailsToUser())[0]?.content).toContain(words('notice.account_unlinked'))
 })

@@ -206,7 +206,6 @@ test.for(EACH_TIME)(
 )
 
 test.for(ONCE)('%s at %s needs consent once', async ([client_id, redirect_uri]) => {
-  await usher.consents.removeAll(ada)
   await open(usher, { client_id, redirect_uri }, browser)
   expect(browser.heading).toBe('Allow access')
   await browser.submit({ decision: 'allow' })

@@ -1,7 +1,7 @@
 // The claims parameter (OIDC Core §5.5): single claims are returned if the user has allowed their scope.
 
 import { decodeJwt } from 'jose'
-import { describe, expect } from 'vitest'
+import { expect } from 'vitest'
 import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, redeem, refresh, userinfo } from '../support/journey.ts'
 import { open, signedIn } from '../support/people.ts'
@@ -124,26 +124,24 @@ test('OIDC Core §5.5.1: sub with a value is that user or an error', async () =>
 })
 
 const NESTED = `{"userinfo":{"a":${'{"a":'.repeat(6)}1${'}'.repeat(6)}}}`
-describe('a claims parameter is refused with', () => {
-  test.each([
-    ['no JSON', '{'],
-    ['a list', '[]'],
-    ['a text', '"userinfo"'],
-    ['null', 'null'],
-    ['neither userinfo nor id_token', '{"other":{}}'],
-    ['userinfo that is a list', '{"userinfo":[]}'],
-    ['a member that is a text', '{"userinfo":{"email":"yes"}}'],
-    ['a member that is a list', '{"id_token":{"email":[]}}'],
-    ['values that are no list', '{"id_token":{"acr":{"values":"1"}}}'],
-    ['a value that is nested too deeply', NESTED],
-    [
-      'a value that is too long',
-      JSON.stringify({ userinfo: { email: { value: 'x'.repeat(4096) } } }),
-    ],
-  ])('%s', async (_, claims) => {
-    const { url } = authorizationRequest(usher, { claims })
-    const { status, location, json } = await send(usher, url)
-    expect(status).toBeLessThan(500)
-    expect(location?.searchParams.get('error') ?? json.error).toBe('invalid_request')
-  })
+test.each([
+  ['no JSON', '{'],
+  ['a list', '[]'],
+  ['a text', '"userinfo"'],
+  ['null', 'null'],
+  ['neither userinfo nor id_token', '{"other":{}}'],
+  ['userinfo that is a list', '{"userinfo":[]}'],
+  ['a member that is a text', '{"userinfo":{"email":"yes"}}'],
+  ['a member that is a list', '{"id_token":{"email":[]}}'],
+  ['values that are no list', '{"id_token":{"acr":{"values":"1"}}}'],
+  ['a value that is nested too deeply', NESTED],
+  [
+    'a value that is too long',
+    JSON.stringify({ userinfo: { email: { value: 'x'.repeat(4096) } } }),
+  ],
+])('a claims parameter is refused with %s', async (_, claims) => {
+  const { url } = authorizationRequest(usher, { claims })
+  const { status, location, json } = await send(usher, url)
+  expect(status).toBeLessThan(500)
+  expect(location?.searchParams.get('error') ?? json.error).toBe('invalid_request')
 })

@@ -92,15 +92,16 @@ const WRONG: [what: string, change: () => Record<string, unknown>, description: 
   ['an issue in the future', () => ({ iat: now() + 16 }), /^client_assertion: iat must not be in the future/],
 ]
 
-describe('an assertion is refused, and the description names the claim, with', () => {
-  test.each(WRONG)('%s', async (_, change, description) => {
+test.each(WRONG)(
+  'an assertion with %s is refused, and the description names the claim',
+  async (_, change, description) => {
     moveClock(0)
     const answer = await use(await sign(change()))
     expect([400, 401]).toContain(answer.status)
     expect(answer.json.error).toMatch(/^invalid_(client|request)$/)
     expect(answer.json.error_description).toMatch(description)
-  })
-})
+  },
+)
 
 test.each([
   ['is late', () => ({ exp: now() - 14 })],

@@ -78,22 +78,20 @@ test('a changed name is in the response to a token that was accepted before', as
   expect((await userinfo(usher, access_token)).body.name).toBe('Other Name')
 })
 
-describe('the response', () => {
-  const CLAIMS: Record<string, string[]> = {
-    openid: ['sub'],
-    'openid profile': ['name', 'preferred_username', 'sub'],
-    'openid email': ['email', 'email_verified', 'sub'],
-    'openid profile email': ['email', 'email_verified', 'name', 'preferred_username', 'sub'],
-  }
+const CLAIMS: Record<string, string[]> = {
+  openid: ['sub'],
+  'openid profile': ['name', 'preferred_username', 'sub'],
+  'openid email': ['email', 'email_verified', 'sub'],
+  'openid profile email': ['email', 'email_verified', 'name', 'preferred_username', 'sub'],
+}
 
-  test.each(Object.entries(CLAIMS))(
-    'has with the scopes "%s" the claims %j',
-    async (scope, names) => {
-      const { code, request } = await authorize(usher, { browser, scope })
-      const { body } = await redeem(usher, code, request)
-      const info = await userinfo(usher, body.access_token)
-      expect(Object.keys(info.body).sort()).toEqual(names)
-      expect(info.body.sub).toBe(decodeJwt(body.id_token).sub)
-    },
-  )
-})
+test.each(Object.entries(CLAIMS))(
+  'the response has with the scopes "%s" the claims %j',
+  async (scope, names) => {
+    const { code, request } = await authorize(usher, { browser, scope })
+    const { body } = await redeem(usher, code, request)
+    const info = await userinfo(usher, body.access_token)
+    expect(Object.keys(info.body).sort()).toEqual(names)
+    expect(info.body.sub).toBe(decodeJwt(body.id_token).sub)
+  },
+)

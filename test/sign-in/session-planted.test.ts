@@ -101,53 +101,37 @@ test('the cookie of a remembered browser gives no access, does not change, and n
   }
 })
 
-/** A page that its browser cannot answer, and the key of its text. */
-const UNANSWERABLE: [what: string, title: string, visit: () => Promise<Browser>][] = [
-  [
-    'cookies are blocked',
-    'cookie',
-    async () => {
-      const { browser } = await open(usher)
-      await browser.jar.removeAllCookies()
-      return browser
-    },
-  ],
-  [
-    'another browser without cookies opens it later',
-    'another_browser',
-    async () => {
-      const { browser } = await open(usher)
-      const uid = browser.page.url.pathname.split('/').at(-1) ?? ''
-      await usher.records.of<{ iat: number }>('Interaction').change(uid, ({ value }) => {
-        return value && { ...value, iat: value.iat - 60 }
-      })
-      await browser.jar.removeAllCookies()
-      return browser
-    },
-  ],
-  [
-    'another browser with cookies opens it',
-    'another_browser',
-    async () => {
-      const other = (await open(usher)).browser
-      other.pages.push((await open(usher)).browser.page)
-      return other
-    },
-  ],
-  [
-    'it was finished',
-    'interaction',
-    async () => {
-      const { browser } = await open(usher)
-      const { page } = browser
-      await browser.submit({ decision: 'cancel' })
-      browser.pages.push(page)
-      return browser
-    },
-  ],
-]
-test.each(UNANSWERABLE)('the error page says why, when %s', async (_, title, visit) => {
-  const browser = await visit()
+/** Each returns a browser at a page that it cannot answer, and the key of the text. */
+const UNANSWERABLE: Record<string, () => Promise<[title: string, Browser]>> = {
+  async 'cookies are blocked'() {
+    const { browser } = await open(usher)
+    await browser.jar.removeAllCookies()
+    return ['cookie', browser]
+  },
+  async 'another browser without cookies opens it later'() {
+    const { browser } = await open(usher)
+    const uid = browser.page.url.pathname.split('/').at(-1) ?? ''
+    await usher.records.of<{ iat: number }>('Interaction').change(uid, ({ value }) => {
+      return value && { ...value, iat: value.iat - 60 }
+    })
+    await browser.jar.removeAllCookies()
+    return ['another_browser', browser]
+  },
+  async 'another browser with cookies opens it'() {
+    const other = (await open(usher)).browser
+    other.pages.push((await open(usher)).browser.page)
+    return ['another_browser', other]
+  },
+  async 'it was finished'() {
+    const { browser } = await open(usher)
+    const { page } = browser
+    await browser.submit({ decision: 'cancel' })
+    browser.pages.push(page)
+    return ['interaction', browser]
+  },
+}
+test.each(Object.entries(UNANSWERABLE))('the error page says why, when %s', async (_, visit) => {
+  const [title, browser] = await visit()
   const { url } = browser.page
   const form = fieldsOf(browser.page, credentials())
   await browser.open(url)
