@@ -5,6 +5,7 @@ import { expect } from 'vitest'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { answer, cibaClient, forgetRequests, poll, startRequest } from '../support/ciba.ts'
+import { beginDevice, enterUserCode, pollAtOnce, TV } from '../support/device.ts'
 import { ada, alan, usher, usherTest } from '../support/fixtures.ts'
 import {
   authorizationRequest,
@@ -18,15 +19,11 @@ import {
 } from '../support/journey.ts'
 import { credentials, isSignedIn, open, signedIn, submitOnly } from '../support/people.ts'
 import { stopping } from '../support/stopping.ts'
-import { ADA, ALAN, CLIENTS, GRACE, PASSWORD, SECRET } from '../support/usher.ts'
-import { send } from '../support/wire.ts'
-
-const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
-const TV = { ...CLIENTS.post, client_id: 'tv', grant_types: [DEVICE_GRANT, 'refresh_token'] }
+import { ADA, ALAN, CLIENTS, GRACE, PASSWORD } from '../support/usher.ts'
 
 const test = usherTest({
   accounts: [ADA, ALAN, GRACE],
-  clients: { ...CLIENTS, till: cibaClient('till'), tv: { ...TV, redirect_uris: undefined } },
+  clients: { ...CLIENTS, till: cibaClient('till'), tv: TV },
   usher: { features: { ciba: true, device_flow: true } },
 })
 
@@ -78,18 +75,11 @@ const ACCESS: Record<string, () => Promise<() => Promise<boolean>>> = {
     return async () => (await redeem(usher, code, request)).status === 200
   },
   async 'a device code'() {
-    const as = { client_id: 'tv', client_secret: SECRET }
-    const { json } = await send<{ device_code: string; user_code: string }>(
-      usher,
-      '/api/oauth/device_authorization',
-      { body: { ...as, scope: SCOPE } },
-    )
+    const { device_code, user_code } = await beginDevice(usher, SCOPE)
     const browser = await signedIn(usher)
-    await browser.open('/device')
-    await browser.submit({ user_code: json.user_code })
+    await enterUserCode(browser, user_code)
     await browser.submit({ decision: 'allow' })
-    const body = { ...as, grant_type: DEVICE_GRANT, device_code: json.device_code }
-    return async () => (await send(usher, '/api/oauth/token', { body })).status === 200
+    return async () => 'access_token' in (await pollAtOnce(usher, device_code))
   },
   async 'a backchannel authentication request'() {
     await forgetRequests(usher, ada)

@@ -3,22 +3,16 @@
 
 import { expect, vi } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { TV } from '../support/device.ts'
 import { startAnother, usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest, authorize, codeForm, pushedUrl } from '../support/journey.ts'
+import { authorizationRequest, push, pushedUrl } from '../support/journey.ts'
 import { Authenticator, optionsOn } from '../support/passkeys.ts'
 import { credentials, fieldsOf, send as sendPage, signedIn } from '../support/people.ts'
-import { createProver } from '../support/proofs.ts'
+import { boundTokens, createProver } from '../support/proofs.ts'
 import { CLIENTS, SECRET } from '../support/usher.ts'
 import { basic, send, sendAs, type WireOptions } from '../support/wire.ts'
 
 const MOST = 8
-const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
-const TV = {
-  client_id: 'tv',
-  client_name: 'Television',
-  token_endpoint_auth_method: 'none',
-  grant_types: [DEVICE_GRANT],
-}
 const test = usherTest({
   clients: { ...CLIENTS, tv: TV },
   usher: {
@@ -198,19 +192,12 @@ test('a client that sends its secret in the body is not refused with its network
 
 test('DPoP proofs of a public client count for its user', async () => {
   const prover = await createProver()
-  const parameters = { ...SPA, scope: 'openid' }
-  const { code, request } = await authorize(usher, parameters)
-  const form = { ...codeForm(code, request), client_id: 'spa' }
-  const url = (path: string) => `${usher.issuer}/api/oauth/${path}`
-  const { json } = await send(usher, '/api/oauth/token', {
-    headers: { dpop: await prover.prove('POST', url('token')) },
-    body: form,
-  })
-  const token = String(json.access_token)
+  const { access_token: token } = await boundTokens(usher, prover)
+  const path = '/api/oauth/userinfo'
   const ask = async () => {
-    const dpop = await prover.prove('GET', url('userinfo'), { token })
+    const dpop = await prover.prove('GET', usher.issuer + path, { token })
     const headers = { ...from('203.0.120.7'), authorization: `DPoP ${token}`, dpop }
-    return (await send(usher, '/api/oauth/userinfo', { headers })).status
+    return (await send(usher, path, { headers })).status
   }
   const statuses = []
   for (let i = 0; i < 4 * MOST; i++) statuses.push(await ask())
@@ -354,13 +341,7 @@ test('pushed parameters use the budget each time they are stored', async () => {
       features: { pushed_authorization_requests: true },
     },
   })
-  const { searchParams } = authorizationRequest(small, { login_hint: 'x'.repeat(LONG) }).url
-  const body = [...searchParams]
-  const url = pushedUrl(
-    small,
-    'web',
-    await send(small, PAR, { headers: basic('web', SECRET), body }),
-  )
+  const { url } = await push(small, { login_hint: 'x'.repeat(LONG) })
   const headers = from('203.0.113.7')
   const stored = await fill(async () => (await send(small, url, { headers })).status)
   expect(stored).toBeGreaterThan(50)

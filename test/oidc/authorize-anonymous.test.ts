@@ -1,9 +1,9 @@
-import { exportJWK, generateKeyPair } from 'jose'
 import { expect } from 'vitest'
 import { type Attempt, anonymousRequest, createRandom } from '../support/anonymous.ts'
 import { EXCHANGING } from '../support/exchange.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
+import { KEYED } from '../support/keyed.ts'
 import { isWhole, SEED } from '../support/some-of.ts'
 import { type Reply, send, talk } from '../support/wire.ts'
 
@@ -12,27 +12,15 @@ const REQUESTS = isWhole ? 4000 : LEAST
 const LONGEST = 12_000
 const AT_ONCE = 8
 
-const test = usherTest(async () => {
-  const { publicKey } = await generateKeyPair('ES256')
-  return {
-    resources: EXCHANGING.resources,
-    usher: {
-      features: { dynamic_registration: { mode: 'open' } },
-      mail: { from: 'id@example.org', smtp: { host: '127.0.0.1', port: 9, tls: 'none' } },
-      sign_in: { second_factor: 'optional' },
-      sign_up: { email_domains: ['example.org'] },
-    },
-    clients: {
-      ...EXCHANGING.clients,
-      keyed: {
-        client_id: 'keyed',
-        client_name: 'Keyed application',
-        redirect_uris: ['https://keyed.example.org/callback'],
-        token_endpoint_auth_method: 'private_key_jwt',
-        jwks: { keys: [{ ...(await exportJWK(publicKey)), alg: 'ES256' }] },
-      },
-    },
-  }
+const test = usherTest({
+  resources: EXCHANGING.resources,
+  usher: {
+    features: { dynamic_registration: { mode: 'open' } },
+    mail: { from: 'id@example.org', smtp: { host: '127.0.0.1', port: 9, tls: 'none' } },
+    sign_in: { second_factor: 'optional' },
+    sign_up: { email_domains: ['example.org'] },
+  },
+  clients: { ...EXCHANGING.clients, keyed: KEYED },
 })
 
 const MAX_MS = 20_000

@@ -1,22 +1,19 @@
-import { decodeJwt, exportJWK, generateKeyPair, SignJWT } from 'jose'
+import { decodeJwt } from 'jose'
 import { describe, expect, vi } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { ada, browser, grace, usher, usherTest } from '../support/fixtures.ts'
 import {
   authorizationRequest,
   authorize,
-  pushedUrl,
+  push,
   redeem,
   signInAndAllow,
 } from '../support/journey.ts'
+import { jwk, signAssertion } from '../support/keyed.ts'
 import { credentials, newTab, signedIn, textOf, words } from '../support/people.ts'
-import { ADA, CLIENTS, GRACE, SECRET } from '../support/usher.ts'
-import { basic, send } from '../support/wire.ts'
+import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
 
 const TIMED = 'https://timed.example.org/callback'
-
-const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
-const jwks = { keys: [{ ...(await exportJWK(publicKey)), kid: 'one', alg: 'ES256', use: 'sig' }] }
 
 const test = usherTest({
   clients: {
@@ -26,7 +23,7 @@ const test = usherTest({
       client_id: 'timed',
       redirect_uris: [TIMED],
       require_auth_time: true,
-      jwks,
+      jwks: { keys: [jwk] },
     },
     pairwise: {
       ...CLIENTS.web,
@@ -148,20 +145,14 @@ const WAYS: Record<string, Way> = {
   },
   async 'a pushed id_token_hint'(params) {
     const { request } = (await WAYS.id_token_hint?.(params)) ?? expect.fail()
-    const body = [...request.url.searchParams]
-    const headers = basic('timed', SECRET)
-    const pushed = await send(usher, '/api/oauth/par', { body, headers })
-    return { url: pushedUrl(usher, 'timed', pushed), request }
+    const { url } = await push(usher, Object.fromEntries(request.url.searchParams))
+    return { url, request }
   },
   async 'an id_token_hint in a request object'(params) {
     const { request } = (await WAYS.id_token_hint?.(params)) ?? expect.fail()
-    const claims = Object.fromEntries(request.url.searchParams)
-    const signed = await new SignJWT(claims)
-      .setProtectedHeader({ alg: 'ES256', kid: 'one' })
-      .setIssuer('timed')
-      .setAudience(usher.issuer)
-      .setExpirationTime('1 min')
-      .sign(privateKey)
+    const parameters = Object.fromEntries(request.url.searchParams)
+    const claims = { ...parameters, iss: 'timed', sub: undefined }
+    const signed = await signAssertion(usher.issuer, { claims })
     const url = new URL('/api/oauth/authorize', usher.issuer)
     url.search = String(new URLSearchParams({ client_id: 'timed', request: signed }))
     return { url, request }

@@ -18,7 +18,7 @@ import {
   userinfo,
 } from '../support/journey.ts'
 import { words } from '../support/people.ts'
-import { createProver } from '../support/proofs.ts'
+import { boundTokens, createProver } from '../support/proofs.ts'
 import { manage, ON, registerNew } from '../support/registration.ts'
 import { CLIENTS, SECRET, WEB } from '../support/usher.ts'
 import { type Reply, send, type WireOptions } from '../support/wire.ts'
@@ -239,23 +239,13 @@ test('UserInfo, a code and a refresh for an account that is disabled get a descr
 })
 
 test('a code of a bound client, and a bound refresh token, need the header DPoP', async () => {
-  const redeemWith = async (client: Record<string, string>, headers: Record<string, string>) => {
-    const about = { browser, scope: 'openid offline_access', ...client }
-    const { code, request } = await authorize(usher, about)
-    const body = { ...codeForm(code, request), client_id: request.client_id }
-    return send(usher, TOKEN, { headers, body })
-  }
-  const unproved = await redeemWith(
-    { client_id: 'bound', redirect_uri: WEB },
-    basic(`bound:${SECRET}`),
-  )
-  expect(unproved.json.error_description).toBe('the header DPoP with a proof is required')
-  const dpop = await (await createProver()).prove('POST', `${usher.issuer}${TOKEN}`)
-  const { json } = await redeemWith({ client_id: 'spa' }, { dpop })
-  const refresh_token = String(json.refresh_token)
-  const body = { client_id: 'spa', grant_type: 'refresh_token', refresh_token }
-  const refreshed = await send(usher, TOKEN, { body })
-  expect(refreshed.json.error_description).toMatch(/^the header DPoP is required, with a proof/)
+  const bound = { browser, client_id: 'bound', redirect_uri: WEB }
+  const { code, request } = await authorize(usher, bound)
+  const unproved = await redeem(usher, code, request)
+  expect(unproved.body.error_description).toBe('the header DPoP with a proof is required')
+  const { refresh_token } = await boundTokens(usher, await createProver(), { browser })
+  const { body } = await refresh(usher, refresh_token, 'spa')
+  expect(body.error_description).toMatch(/^the header DPoP is required, with a proof/)
 })
 
 test('a request that the user cancels, and an invalid registration access token, get descriptions', async () => {
@@ -510,24 +500,18 @@ const BYE = 'https://app.example.org/bye'
 const signingOut = (uri: string) =>
   `/api/oauth/logout?${new URLSearchParams({ client_id: 'web', post_logout_redirect_uri: uri })}`
 
-describe('the details name the application, and what was sent and is registered:', () => {
-  test('a wrong redirect URI', async () => {
-    const sent = `${WEB}/?next=1`
-    const details = await detailsOf(authorizing({ redirect_uri: sent }))
-    for (const text of [
-      'Web application',
-      'Sent: redirect_uri',
-      sent,
-      'Registered: redirect_uri',
-      WEB,
-    ]) {
-      expect(details).toContain(text)
-    }
-  })
+// biome-ignore format: a table
+const DETAILS: [mistake: string, url: () => URL | string, texts: (string | RegExp)[]][] = [
+  ['a wrong redirect URI', () => authorizing({ redirect_uri: `${WEB}/?next=1` }), ['Web application', 'Sent: redirect_uri', `${WEB}/?next=1`, 'Registered: redirect_uri', WEB]],
+  ['a redirect URI with letters that hide or reorder', () => authorizing({ redirect_uri: 'https://a.example/\u202Ex<b>' }), ['https://a.example/?x&lt;b&gt;']],
+  ['an unknown client', () => authorizing({ client_id: 'wbe', redirect_uri: WEB }), [/Sent: client_id.*wbe.*Registered: client_id.*web/s]],
+  ['a wrong address after a sign-out', () => signingOut(`${BYE}/x`), ['Web application', `${BYE}/x`, 'Registered: post_logout_redirect_uri', BYE]],
+]
 
-  test('a redirect URI with letters that hide or reorder', async () => {
-    const details = await detailsOf(authorizing({ redirect_uri: 'https://a.example/\u202Ex<b>' }))
-    expect(details).toContain('https://a.example/?x&lt;b&gt;')
+describe('the details name the application, and what was sent and is registered:', () => {
+  test.each(DETAILS)('%s', async (_, url, texts) => {
+    const details = await detailsOf(url())
+    for (const text of texts) expect(details).toMatch(text)
   })
 
   test('a client that registered itself', async () => {
@@ -535,23 +519,6 @@ describe('the details name the application, and what was sent and is registered:
     const details = await detailsOf(authorizing({ client_id, redirect_uri: WEB }))
     expect(details).toContain('Strange application')
     expect(details).toContain('https://stranger.example.net/callback')
-  })
-
-  test('an unknown client', async () => {
-    const details = await detailsOf(authorizing({ client_id: 'wbe', redirect_uri: WEB }))
-    expect(details).toMatch(/Sent: client_id.*wbe.*Registered: client_id.*web/s)
-  })
-
-  test('a wrong address after a sign-out', async () => {
-    const details = await detailsOf(signingOut(`${BYE}/x`))
-    for (const text of [
-      'Web application',
-      `${BYE}/x`,
-      'Registered: post_logout_redirect_uri',
-      BYE,
-    ]) {
-      expect(details).toContain(text)
-    }
   })
 })
 

@@ -1,34 +1,30 @@
 // Keys that clients bring themselves cost little: the length of RSA keys, their number, and the key that a JWT names.
 
-import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type JWK, SignJWT } from 'jose'
+import { expect } from 'vitest'
 import { keyCostProblem } from '../../src/oidc/keys.ts'
 import { forgedJwt, okpKey, rsaKey } from '../support/costly-keys.ts'
+import { startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { KEY_SITE_OPTIONS, type KeySite, startKeySite } from '../support/key-site.ts'
-import { ASSERTION, assertionClaims } from '../support/keyed.ts'
+import { ASSERTION, assertionClaims, jwk, KEYED, privateKey } from '../support/keyed.ts'
 import { createProver } from '../support/proofs.ts'
 import { CALLBACK, METADATA, registerNew } from '../support/registration.ts'
-import { CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { CLIENTS, startUsher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const SPA_CALLBACK = 'https://spa.example.org/callback'
 const TOKEN = '/api/oauth/token'
-const own = await generateKeyPair('ES256', { extractable: true })
-const OWN = await exportJWK(own.publicKey)
+const { kid: _, ...OWN } = jwk
 
-let usher: Usher
 let site: KeySite
-let configured: string
-beforeAll(async () => {
+const test = usherTest(async () => {
   site = await startKeySite()
-  configured = `http://127.0.0.1:${site.port}/configured`
-  const { client_secret_hashes: _, ...web } = { ...CLIENTS.web, client_secret_hashes: [] }
-  const keyed = { ...web, client_id: 'keyed', token_endpoint_auth_method: 'private_key_jwt' }
-  const clients = { ...CLIENTS, keyed: { ...keyed, jwks_uri: configured } }
-  usher = await startUsher({ ...KEY_SITE_OPTIONS, clients })
+  const jwks_uri = `http://127.0.0.1:${site.port}/configured`
+  const clients = { ...CLIENTS, keyed: { ...KEYED, jwks: undefined, jwks_uri } }
+  return { ...KEY_SITE_OPTIONS, clients }
 })
-afterAll(() => Promise.all([usher.close(), site.close()]))
+test.afterAll(() => site.close())
 
 const named = (keys: object[]) => keys.map((key, i) => ({ ...key, kid: `k${i}` }))
 const times = (n: number, make: () => object) => Array.from({ length: n }, make)
@@ -40,7 +36,7 @@ async function authenticate(client_id: string, header: Header) {
   const claims = { ...assertionClaims(usher.issuer), iss: client_id, sub: client_id }
   const signed = new SignJWT(claims).setProtectedHeader(header)
   const isOwn = header.alg === 'ES256'
-  const client_assertion = isOwn ? await signed.sign(own.privateKey) : forgedJwt(header, claims)
+  const client_assertion = isOwn ? await signed.sign(privateKey) : forgedJwt(header, claims)
   const form = { grant_type: 'authorization_code', code: 'unknown', redirect_uri: CALLBACK }
   const body = { ...form, client_assertion, client_assertion_type: ASSERTION }
   const { status, json } = await send(usher, TOKEN, { body })
@@ -82,12 +78,9 @@ test.each<[string, object[], string]>([
 test('a client file can have more keys, and none that costs as much', async () => {
   site.answer(JSON.stringify({ keys: [OWN, ...times(12, okpKey), OWN] }))
   expect(await authenticate('keyed', { alg: 'ES256' })).toEqual(VALID)
-  const { client_secret_hashes: _, ...web } = { ...CLIENTS.web, client_secret_hashes: [] }
-  const keyed = { ...web, token_endpoint_auth_method: 'private_key_jwt' }
-  const start = (keys: object[]) => startUsher({ clients: { keyed: { ...keyed, jwks: { keys } } } })
-  const many = await start(named(times(12, okpKey)))
-  await many.close()
-  await expect(start([rsaKey(2048, 64)])).rejects.toThrow('e has 32 bits at most')
+  const optionsOf = (keys: object[]) => ({ clients: { keyed: { ...KEYED, jwks: { keys } } } })
+  await startAnother(optionsOf(named(times(12, okpKey))))
+  await expect(startUsher(optionsOf([rsaKey(2048, 64)]))).rejects.toThrow('e has 32 bits at most')
 })
 
 test('a request object needs a kid where several keys fit', async () => {
@@ -99,7 +92,7 @@ test('a request object needs a kid where several keys fit', async () => {
   const ask = async (header: Header) => {
     const request = await new SignJWT({ ...claims, ...query })
       .setProtectedHeader(header)
-      .sign(own.privateKey)
+      .sign(privateKey)
     const search = new URLSearchParams({ client_id, request })
     const { status, text } = await send(usher, `/api/oauth/authorize?${search}`)
     return [status, text]

@@ -19,8 +19,8 @@ import { type Reply, send } from '../support/wire.ts'
 
 const DISCOVERY = '/.well-known/openid-configuration'
 const JWKS = '/api/oauth/jwks'
-const folder = temporaryFolder()
 const PUBLISHED = [DISCOVERY, '/.well-known/oauth-authorization-server', JWKS]
+const folder = temporaryFolder()
 
 let metadata: Record<string, unknown>
 test.beforeAll(async () => {

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, authorize, codeForm, pushedUrl } from '../support/journey.ts'
 import { freePort } from '../support/ports.ts'
-import { createProver, type ProofChange, type Prover } from '../support/proofs.ts'
+import { boundTokens, createProver, type ProofChange, type Prover } from '../support/proofs.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
@@ -49,14 +49,7 @@ const refreshForm = (refresh_token: string) => ({ grant_type: 'refresh_token', r
 /** The proof is validated before the unknown token, so that `invalid_grant` means a valid proof. */
 const present = (proof: string, place = node(0)) => ask(place, refreshForm('unknown'), proof)
 
-async function boundToken() {
-  const scope = 'openid offline_access'
-  const browser = new Browser(node(0).issuer)
-  const { code, request } = await authorize(node(0), { browser, client_id: 'spa', scope })
-  const form = codeForm(code, request)
-  const { json } = await ask(node(0), form, await atToken(key))
-  return String(json.refresh_token)
-}
+const boundToken = async () => (await boundTokens(node(0), key)).refresh_token
 
 describe('a proof is refused with', () => {
   test.each<[string, () => ProofChange]>([

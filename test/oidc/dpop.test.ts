@@ -1,10 +1,10 @@
 // DPoP (RFC 9449): tokens are bound to a key of the client, and cannot be used after a theft.
 
-import { describe, expect } from 'vitest'
+import { expect } from 'vitest'
 import { APIS } from '../support/apis.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, codeForm } from '../support/journey.ts'
-import { createProver, type ProofChange, type Prover } from '../support/proofs.ts'
+import { boundTokens, createProver, type ProofChange, type Prover } from '../support/proofs.ts'
 import { CLIENTS, SECRET } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
@@ -41,12 +41,6 @@ async function formOf(client_id: string, params: Record<string, string> = {}) {
   return codeForm(code, request)
 }
 
-/** Tokens bound to `key`. */
-async function boundTokens(client_id = 'spa') {
-  const { json } = await ask(await formOf(client_id), await atToken(key), client_id)
-  expect(json.token_type).toBe('DPoP')
-  return { access_token: String(json.access_token), refresh_token: String(json.refresh_token) }
-}
 const refreshForm = (refresh_token: string) => ({ grant_type: 'refresh_token', refresh_token })
 
 function readInfo(token: string, proof?: string, scheme = 'DPoP') {
@@ -78,23 +72,19 @@ test('a service gets a bound token by client credentials, and introspection retu
   })
 })
 
-describe('a stolen access token is refused', () => {
-  test.each<[string, (token: string) => Promise<[string?, string?]>]>([
-    ['as a bearer token', async () => [undefined, 'Bearer']],
-    ['without a proof', async () => []],
-    ['with the proof of another key', async token => [await atUserinfo(other, token)]],
-    ['with a proof of another token', async () => [await atUserinfo(key, 'another')]],
-    [
-      'with a proof of no token',
-      async () => [await key.prove('GET', `${usher.issuer}${USERINFO}`)],
-    ],
-  ])('%s', async (_, steal) => {
-    const { access_token } = await boundTokens()
-    const { status, json } = await readInfo(access_token, ...(await steal(access_token)))
-    expect([400, 401]).toContain(status)
-    expect(json).not.toHaveProperty('sub')
-    expect((await readInfo(access_token, await atUserinfo(key, access_token))).status).toBe(200)
-  })
+test.each<[string, (token: string) => Promise<[string?, string?]>]>([
+  ['as a bearer token', async () => [undefined, 'Bearer']],
+  ['without a proof', async () => []],
+  ['with the proof of another key', async token => [await atUserinfo(other, token)]],
+  ['with a proof of another token', async () => [await atUserinfo(key, 'another')]],
+  ['with a proof of no token', async () => [await key.prove('GET', `${usher.issuer}${USERINFO}`)]],
+])('a stolen access token is refused %s', async (_, steal) => {
+  const { access_token, token_type } = await boundTokens(usher, key, { browser })
+  expect(token_type).toBe('DPoP')
+  const { status, json } = await readInfo(access_token, ...(await steal(access_token)))
+  expect([400, 401]).toContain(status)
+  expect(json).not.toHaveProperty('sub')
+  expect((await readInfo(access_token, await atUserinfo(key, access_token))).status).toBe(200)
 })
 
 test('an access token without a bound key is refused with a proof', async () => {
@@ -106,7 +96,7 @@ test('an access token without a bound key is refused with a proof', async () => 
 })
 
 test('a proof is valid once, and a replay does not revoke the tokens', async () => {
-  const { access_token, refresh_token } = await boundTokens()
+  const { access_token, refresh_token } = await boundTokens(usher, key, { browser })
   const proof = await atUserinfo(key, access_token)
   expect((await readInfo(access_token, proof)).status).toBe(200)
   const again = await readInfo(access_token, proof)

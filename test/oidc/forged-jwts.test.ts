@@ -9,11 +9,9 @@ import {
   randomUUID,
   sign,
 } from 'node:crypto'
-import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { deflateRawSync } from 'node:zlib'
 import { CompactEncrypt, decodeProtectedHeader, importJWK, type JSONWebKeySet } from 'jose'
-import { describe, expect } from 'vitest'
+import { expect } from 'vitest'
 import { CIBA_GRANT } from '../../src/oidc/vocabulary.ts'
 import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, redeem } from '../support/journey.ts'
@@ -25,27 +23,21 @@ import {
   privateKey,
   signAssertion,
 } from '../support/keyed.ts'
+import { type Receiver, startReceiver } from '../support/receiver.ts'
 import { CLIENTS, SECRET } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const MAX_CPU_MICROSECONDS = 1_000_000
 const KEYED_URI = 'https://keyed.example.org/callback'
 
-let elsewhere: Server
-let visits = 0
+let elsewhere: Receiver
 const test = usherTest(async () => {
-  elsewhere = createServer((_req, res) => {
-    visits++
-    res.end(JSON.stringify({ keys: [] }))
-  })
-  await new Promise<void>(resolve => elsewhere.listen(0, '127.0.0.1', resolve))
+  elsewhere = await startReceiver('elsewhere')
   const keyed = { ...KEYED, grant_types: ['authorization_code', 'refresh_token', CIBA_GRANT] }
   const features = { encryption: true, ciba: true }
   return { clients: { ...CLIENTS, keyed }, usher: { features } }
 })
-test.afterAll(() => {
-  elsewhere.close()
-})
+test.afterAll(() => elsewhere.close())
 
 /** The parameters of a request, as a request object has them. */
 function requestClaims() {
@@ -60,6 +52,15 @@ function backchannelClaims() {
   return { client_id: undefined, sub: undefined, nbf, scope: 'openid', login_hint: randomUUID() }
 }
 
+/** Sends a request object in a request of the client itself. Returns whether it was accepted. */
+const inRequest = (path: string, accepted: number) => async (request: string) => {
+  const client_assertion = await signAssertion(usher.issuer)
+  const body = { request, client_assertion_type: ASSERTION, client_assertion }
+  const { status } = await send(usher, path, { body })
+  expect(status).toBeLessThan(500)
+  return status === accepted
+}
+
 /** Sends the JWT in each place. Returns whether it was accepted. */
 const USES: Record<string, (jwt: string) => Promise<boolean>> = {
   async 'request object'(request) {
@@ -70,20 +71,8 @@ const USES: Record<string, (jwt: string) => Promise<boolean>> = {
     expect(status).toBeLessThan(500)
     return location?.pathname.startsWith('/interaction/') ?? false
   },
-  async 'pushed request object'(request) {
-    const client_assertion = await signAssertion(usher.issuer)
-    const body = { request, client_assertion_type: ASSERTION, client_assertion }
-    const { status } = await send(usher, '/api/oauth/par', { body })
-    expect(status).toBeLessThan(500)
-    return status === 201
-  },
-  async 'backchannel request object'(request) {
-    const client_assertion = await signAssertion(usher.issuer)
-    const body = { request, client_assertion_type: ASSERTION, client_assertion }
-    const { status } = await send(usher, '/api/oauth/backchannel_authentication', { body })
-    expect(status).toBeLessThan(500)
-    return status === 200
-  },
+  'pushed request object': inRequest('/api/oauth/par', 201),
+  'backchannel request object': inRequest('/api/oauth/backchannel_authentication', 200),
   async 'client assertion'(client_assertion) {
     const form = { grant_type: 'refresh_token', refresh_token: 'x', client_id: 'keyed' }
     const body = { ...form, client_assertion_type: ASSERTION, client_assertion }
@@ -117,24 +106,24 @@ function claimsOf(use: string): Record<string, unknown> | undefined {
   return use.includes('object') ? requestClaims() : undefined
 }
 
+/** Returns a valid JWT for this use, and the public key that verifies it. */
 async function honest(use: string) {
-  const at = `http://127.0.0.1:${(elsewhere.address() as AddressInfo).port}`
-  const common = { secret: SECRET, elsewhere: at }
   const claims = claimsOf(use)
-  if (claims) return { ...common, jwt: await signAssertion(usher.issuer, { claims }), key: jwk }
+  if (claims) return { jwt: await signAssertion(usher.issuer, { claims }), key: jwk }
   const { code, request } = await authorize(usher, { browser })
   const { body } = await redeem(usher, code, request)
   const { kid } = decodeProtectedHeader(body.id_token)
   const { json } = await send<JSONWebKeySet>(usher, '/api/oauth/jwks')
   const key = json.keys.find(key => key.kid === kid)
   if (!key) throw new Error('signed by no key of ours')
-  return { ...common, jwt: body.id_token, key }
+  return { jwt: body.id_token, key }
 }
 
-describe.each(Object.entries(USES))('%s', (name, isTaken) => {
-  test('more than fifty forgeries are refused, and nothing is fetched', async () => {
+test.each(Object.entries(USES))(
+  '%s: more than fifty forgeries are refused, and nothing is fetched',
+  async (name, isTaken) => {
     const real = await honest(name)
-    const forged = Object.entries(await forgeries(real))
+    const forged = Object.entries(await forgeries(real.jwt, real.key))
     expect(forged.length).toBeGreaterThan(50)
     const taken: string[] = []
     const slow: string[] = []
@@ -148,9 +137,9 @@ describe.each(Object.entries(USES))('%s', (name, isTaken) => {
     expect(taken).toEqual([])
     expect(slow).toEqual([])
     expect(await isTaken(real.jwt)).toBe(true)
-    expect(visits).toBe(0)
-  })
-})
+    expect(elsewhere.connections()).toBe(0)
+  },
+)
 
 /** The own `typ` of each JWT that a client signs. */
 const OWN_TYPES = {
@@ -193,44 +182,32 @@ function signAs(header: object, claims: Record<string, unknown>) {
   return `${data}.${sign('sha256', Buffer.from(data), key).toString('base64url')}`
 }
 
-describe('a request object with a valid signature is refused with', () => {
-  const later = (seconds: number) => Math.floor(Date.now() / 1000) + seconds
-  test.each<[string, Record<string, unknown>]>([
-    ['an assertion of the client', { client_id: undefined, sub: 'keyed' }],
-    ['the client as its subject', { sub: 'keyed' }],
-    ['another issuer', { iss: 'web' }],
-    ['no issuer', { iss: undefined }],
-    ['another audience', { aud: 'https://evil.example' }],
-    ['no audience', { aud: undefined }],
-    ['no exp', { exp: undefined }],
-    ['an exp that is over', { exp: later(-60) }],
-    ['an exp in more than ten minutes', { exp: later(660) }],
-    ['an exp that never comes', { exp: 1e300 }],
-    ['an nbf to come', { nbf: later(300) }],
-    ['an iat to come', { iat: later(300) }],
-    ['another client_id', { client_id: 'web' }],
-    ['a request in it', { request: 'x.y.z' }],
-    ['a request_uri in it', { request_uri: 'https://evil.example/' }],
-    ['a redirect_uri of another', { redirect_uri: 'https://evil.example/' }],
-  ])('%s', async (_, claims) => {
-    const jwt = await signAssertion(usher.issuer, { claims: { ...requestClaims(), ...claims } })
-    for (const use of ['request object', 'pushed request object']) {
-      expect(await USES[use]?.(jwt)).toBe(false)
-    }
-  })
+const later = (seconds: number) => Math.floor(Date.now() / 1000) + seconds
+test.each<[string, Record<string, unknown>]>([
+  ['an assertion of the client', { client_id: undefined, sub: 'keyed' }],
+  ['the client as its subject', { sub: 'keyed' }],
+  ['another issuer', { iss: 'web' }],
+  ['no issuer', { iss: undefined }],
+  ['another audience', { aud: 'https://evil.example' }],
+  ['no audience', { aud: undefined }],
+  ['no exp', { exp: undefined }],
+  ['an exp that is over', { exp: later(-60) }],
+  ['an exp in more than ten minutes', { exp: later(660) }],
+  ['an exp that never comes', { exp: 1e300 }],
+  ['an nbf to come', { nbf: later(300) }],
+  ['an iat to come', { iat: later(300) }],
+  ['another client_id', { client_id: 'web' }],
+  ['a request in it', { request: 'x.y.z' }],
+  ['a request_uri in it', { request_uri: 'https://evil.example/' }],
+  ['a redirect_uri of another', { redirect_uri: 'https://evil.example/' }],
+])('a request object with a valid signature is refused with %s', async (_, claims) => {
+  const jwt = await signAssertion(usher.issuer, { claims: { ...requestClaims(), ...claims } })
+  for (const use of ['request object', 'pushed request object']) {
+    expect(await USES[use]?.(jwt)).toBe(false)
+  }
 })
 
 // Forged JWTs, made from a valid one. No recipient may accept them.
-
-interface Honest {
-  jwt: string
-  /** The public key that verifies it. */
-  key: JsonWebKey
-  /** The client secret, if there is one. */
-  secret: string
-  /** A URL that counts its requests. */
-  elsewhere: string
-}
 
 const attacker = generateKeyPairSync('ec', { namedCurve: 'P-256' })
 const encode = (part: object | string) =>
@@ -248,8 +225,9 @@ const hashed = (header: { alg: string }, payload: object, secret: string) => {
   return `${data}.${createHmac(digest, secret).update(data).digest('base64url')}`
 }
 
-/** Returns the forged JWTs by their defect. */
-async function forgeries({ jwt, key, secret, elsewhere }: Honest) {
+/** Returns the forged JWTs by their defect. `key` verifies the valid one. */
+async function forgeries(jwt: string, key: JsonWebKey) {
+  const site = `http://127.0.0.1:${elsewhere.port}`
   const [first = '', second = '', third = ''] = jwt.split('.')
   const [header, payload] = [decode(first), decode(second)]
   const { kid } = header
@@ -295,10 +273,10 @@ async function forgeries({ jwt, key, secret, elsewhere }: Honest) {
     'a key of the attacker, without a kid': signed({ alg: 'ES256' }, payload),
     'the key of the attacker in jwk': signed({ ...es, jwk: own }, payload),
     'the key of the attacker in jwk alone': signed({ alg: 'ES256', jwk: own }, payload),
-    'the key of the attacker at jku': signed({ ...es, jku: `${elsewhere}/jwks` }, payload),
-    'the key of the attacker at x5u': signed({ ...es, x5u: `${elsewhere}/x5c` }, payload),
+    'the key of the attacker at jku': signed({ ...es, jku: `${site}/jwks` }, payload),
+    'the key of the attacker at x5u': signed({ ...es, x5u: `${site}/x5c` }, payload),
     'the key of the attacker in x5c': signed({ ...es, x5c: [encode('a certificate')] }, payload),
-    'a kid that is a URL': signed({ alg: 'ES256', kid: `${elsewhere}/kid` }, payload),
+    'a kid that is a URL': signed({ alg: 'ES256', kid: `${site}/kid` }, payload),
     'a kid that is a path': hashed({ alg: 'HS256', ...{ kid: '../../dev/null' } }, payload, ''),
     'a kid that is SQL': signed({ alg: 'ES256', kid: "' OR 1=1 --" }, payload),
     'a kid that is an object': signed({ alg: 'ES256', kid: {} }, payload),
@@ -312,8 +290,8 @@ async function forgeries({ jwt, key, secret, elsewhere }: Honest) {
         ]),
       ),
     ),
-    'HS256 with the secret': hashed({ alg: 'HS256' }, payload, secret),
-    'HS384 with the secret': hashed({ alg: 'HS384' }, payload, secret),
+    'HS256 with the secret': hashed({ alg: 'HS256' }, payload, SECRET),
+    'HS384 with the secret': hashed({ alg: 'HS384' }, payload, SECRET),
     'HS256 with an empty secret': hashed({ alg: 'HS256' }, payload, ''),
     'encrypted to the verifying key, without a signature': encrypted,
     'encrypted, dir': jwe({ alg: 'dir' }),

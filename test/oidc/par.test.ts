@@ -1,55 +1,41 @@
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { UnsecuredJWT } from 'jose'
-import { describe, expect } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { browser, test, usher } from '../support/fixtures.ts'
 import {
   authorizationRequest,
   authorize,
-  pushedUrl,
+  push,
   redeem,
   signInAndAllow,
 } from '../support/journey.ts'
+import { startReceiver } from '../support/receiver.ts'
 import { SECRET, WEB } from '../support/usher.ts'
 import { basic, type Reply, send, sendAs } from '../support/wire.ts'
 
 const PAR = '/api/oauth/par'
-const OFFLINE = 'openid profile offline_access'
 
 test.beforeAll(async () => {
   await authorize(usher, { browser })
 })
 
-type Params = Record<string, string | undefined>
-
-/** Pushes a request. Returns it with the authorization URL that refers to it. */
-async function push(params: Params = {}) {
-  const request = authorizationRequest(usher, params)
-  const body = [...request.url.searchParams] as [string, string][]
-  const isPublic = request.client_id === 'spa'
-  const headers = isPublic ? {} : basic(request.client_id, SECRET)
-  const answer = await send(usher, PAR, { body, headers })
-  return { request, answer, url: pushedUrl(usher, request.client_id, answer) }
-}
-
 const errorOf = ({ location, text }: Reply) =>
   location?.searchParams.get('error') ?? /<code>(\w+)<\/code>/.exec(text)?.[1]
 
 test('a pushed request leads to a code once', async () => {
-  const { request, answer, url } = await push()
+  const { answer, ...request } = await push(usher)
   expect(answer).toMatchObject({ status: 201, json: { expires_in: expect.any(Number) } })
   expect(answer.json.expires_in).toBeLessThanOrEqual(60)
   expect(answer.headers.get('cache-control')).toBe('no-store')
-  const page = await browser.open(url)
+  const page = await browser.open(request.url)
   expect(page.params.get('state')).toBe(request.state)
   expect((await redeem(usher, page.params.get('code') ?? '', request)).status).toBe(200)
-  expect(errorOf(await sendAs(browser, usher, url))).toBe('invalid_request_uri')
+  expect(errorOf(await sendAs(browser, usher, request.url))).toBe('invalid_request_uri')
 })
 
 test('only one of many concurrent uses of one request_uri gets a code', async () => {
   for (let round = 0; round < 2; round++) {
-    const { url } = await push()
+    const { url } = await push(usher)
     const answers = await Promise.all(Array.from({ length: 16 }, () => sendAs(browser, usher, url)))
     expect(answers.filter(({ location }) => location?.searchParams.has('code'))).toHaveLength(1)
     expect(answers.filter(({ status }) => status >= 500)).toEqual([])
@@ -59,7 +45,7 @@ test('only one of many concurrent uses of one request_uri gets a code', async ()
 })
 
 test('only one of two sign-ins that begin with one request_uri gets a code', async () => {
-  const { url } = await push()
+  const { url } = await push(usher)
   const [first, second] = [new Browser(usher.issuer), new Browser(usher.issuer)]
   await first.open(url)
   await second.open(url)
@@ -69,7 +55,7 @@ test('only one of two sign-ins that begin with one request_uri gets a code', asy
 })
 
 test('a request_uri is refused for another client', async () => {
-  const { url } = await push()
+  const { url } = await push(usher)
   url.searchParams.set('client_id', 'post')
   const answer = await sendAs(browser, usher, url)
   expect(answer.location?.searchParams.has('code') ?? false).toBe(false)
@@ -94,39 +80,32 @@ test.each([
   ['the response mode fragment', { response_mode: 'fragment' }],
   ['a request_uri in it', { request_uri: 'urn:ietf:params:oauth:request_uri:x' }],
 ])('a pushed request with %s is refused at the PAR endpoint', async (_, params) => {
-  const { answer } = await push(params)
+  const { answer } = await push(usher, params)
   expect(answer.status).toBe(400)
   expect(answer.json.request_uri).toBeUndefined()
 })
 
-describe('a parameter beside a request_uri', () => {
-  test.each([
-    ['scope', OFFLINE],
-    ['redirect_uri', 'https://evil.example/callback'],
-    ['state', 'planted'],
-    ['prompt', 'none'],
-    ['response_mode', 'form_post'],
-  ])('%s has no effect', async (name, value) => {
-    const { request, url } = await push({ client_id: 'first', scope: 'openid' })
-    url.searchParams.set(name, value)
-    await browser.open(url)
-    const page = await signInAndAllow(browser, 'ada')
-    expect(page.url.href.startsWith('https://first.example.org/callback?')).toBe(true)
-    expect(page.params.get('state')).toBe(request.state)
-    const { body } = await redeem(usher, page.params.get('code') ?? '', request)
-    expect(body.scope).toBe('openid')
-    expect(body).not.toHaveProperty('refresh_token')
-  })
+test.each([
+  ['scope', 'openid profile offline_access'],
+  ['redirect_uri', 'https://evil.example/callback'],
+  ['state', 'planted'],
+  ['prompt', 'none'],
+  ['response_mode', 'form_post'],
+])('a parameter beside a request_uri has no effect: %s', async (name, value) => {
+  const request = await push(usher, { client_id: 'first', scope: 'openid' })
+  request.url.searchParams.set(name, value)
+  await browser.open(request.url)
+  const page = await signInAndAllow(browser, 'ada')
+  expect(page.url.href.startsWith('https://first.example.org/callback?')).toBe(true)
+  expect(page.params.get('state')).toBe(request.state)
+  const { body } = await redeem(usher, page.params.get('code') ?? '', request)
+  expect(body.scope).toBe('openid')
+  expect(body).not.toHaveProperty('refresh_token')
 })
 
 test('a request_uri of another server is refused, and not fetched', async () => {
-  let visits = 0
-  const elsewhere = createServer((_, res) => {
-    visits++
-    res.end()
-  })
-  await new Promise<void>(resolve => elsewhere.listen(0, '127.0.0.1', resolve))
-  const { port } = elsewhere.address() as AddressInfo
+  const { port, connections, close } = await startReceiver('elsewhere')
+  onTestFinished(close)
   const uris = [
     `http://127.0.0.1:${port}/request.jwt`,
     `https://127.0.0.1:${port}/request.jwt`,
@@ -134,15 +113,12 @@ test('a request_uri of another server is refused, and not fetched', async () => 
     'urn:ietf:params:oauth:request_uri:unknown',
     'urn:ietf:params:oauth:request_uri:__proto__',
     'urn:example:x',
-    '',
   ]
-  for (const request_uri of uris.filter(Boolean)) {
+  for (const request_uri of uris) {
     const answer = await send(usher, authorizationRequest(usher, { request_uri }).url)
     expect(errorOf(answer)).toMatch(/^(invalid_request_uri|request_uri_not_supported)$/)
   }
-  elsewhere.closeAllConnections()
-  await new Promise(resolve => elsewhere.close(resolve))
-  expect(visits).toBe(0)
+  expect(connections()).toBe(0)
 })
 
 test('request objects of a client without keys are refused, signed or not', async () => {

@@ -15,6 +15,7 @@ import { configurationOf, follow, newRequest } from '../support/client-library.t
 import { usher, usherTest } from '../support/fixtures.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { pushedUrl, signInAndAllow } from '../support/journey.ts'
+import { jwk, privateKey } from '../support/keyed.ts'
 import {
   CLIENTS,
   SECRET,
@@ -25,8 +26,7 @@ import {
 } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
-const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
-const jwks = { keys: [{ ...(await exportJWK(publicKey)), kid: 'one', alg: 'ES256', use: 'sig' }] }
+const jwks = { keys: [jwk] }
 const folder = temporaryFolder()
 const JWT_MODES = ['jwt', 'query.jwt', 'form_post.jwt']
 const clients = {

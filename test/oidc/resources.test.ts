@@ -14,7 +14,14 @@ import {
 } from '../support/apis.ts'
 import { configurationOf } from '../support/client-library.ts'
 import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest, post, redeem, signInAndAllow, userinfo } from '../support/journey.ts'
+import {
+  authorizationRequest,
+  post,
+  push,
+  redeem,
+  signInAndAllow,
+  userinfo,
+} from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
 import { CLIENTS, SECRET, WEB } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
@@ -248,29 +255,17 @@ test('a token request with two resources is refused', async () => {
 })
 
 test('a pushed request has only its own resources', async () => {
-  const config = await configurationOf(usher, 'web')
-  const code_verifier = openid.randomPKCECodeVerifier()
-  const params = new URLSearchParams({
-    redirect_uri: 'https://app.example.org/callback',
-    scope: 'openid offline_access files:read calendar:read',
-    code_challenge: await openid.calculatePKCECodeChallenge(code_verifier),
-    code_challenge_method: 'S256',
-  })
-  params.append('resource', FILES)
-  const url = await openid.buildAuthorizationUrlWithPAR(config, params)
+  const scope = 'openid offline_access files:read calendar:read'
+  const request = await push(usher, { scope, resource: FILES })
   // Parameters beside a request_uri are ignored (RFC 9126 §4).
-  url.searchParams.append('resource', CALENDAR)
-  await browser.open(url)
+  request.url.searchParams.append('resource', CALENDAR)
+  await browser.open(request.url)
   const page = await signInAndAllow(browser, 'ada')
-  const checks = { pkceCodeVerifier: code_verifier, idTokenExpected: true }
-  const tokens = await openid.authorizationCodeGrant(config, new URL(page.url), checks, {
-    resource: FILES,
-  })
-  expect(tokens.scope).toBe('files:read')
-  const escaping = openid.refreshTokenGrant(config, tokens.refresh_token ?? '', {
-    resource: CALENDAR,
-  })
-  await expect(escaping).rejects.toThrow(expect.objectContaining({ error: 'invalid_target' }))
+  const { body } = await redeem(usher, page.params.get('code') ?? '', request, FILES)
+  expect(body).toMatchObject({ scope: 'files:read', id_token: expect.any(String) })
+  const { refresh_token } = body
+  const escaping = await refreshFor(usher, { refresh_token, resource: CALENDAR })
+  expect(escaping.body.error).toBe('invalid_target')
 })
 
 test('UserInfo refuses a token for an API, whatever its format', async () => {

@@ -1,7 +1,7 @@
 import { expect } from 'vitest'
 import type { Browser } from '../support/browser.ts'
 import { test, usher } from '../support/fixtures.ts'
-import { type Answer, authorize, codeForm, tokens } from '../support/journey.ts'
+import { type Answer, codeForm, tokens } from '../support/journey.ts'
 import {
   credentials,
   fieldsOf,
@@ -13,13 +13,11 @@ import {
   textOf,
   words,
 } from '../support/people.ts'
-import { createProver, type Prover } from '../support/proofs.ts'
+import { boundTokens, createProver, type Prover } from '../support/proofs.ts'
 import { SECRET } from '../support/usher.ts'
-import * as wire from '../support/wire.ts'
 
 const TOKEN = '/api/oauth/token'
 const USERINFO = '/api/oauth/userinfo'
-const OFFLINE = 'openid offline_access'
 
 let had: Awaited<ReturnType<typeof tokens>>
 let signingIn: Browser
@@ -37,20 +35,11 @@ test.beforeAll(async () => {
   removing = newTab(had.browser)
   await removing.open(removalOf())
   prover = await createProver()
-  bound = await boundTokens()
+  bound = await boundTokens(usher, prover)
   const unredeemed = await open(usher, {}, had.browser)
   code = unredeemed.browser.page.params.get('code') ?? ''
   await usher.store.close()
 })
-
-/** Tokens of the public client, bound to the key of `prover`. */
-async function boundTokens() {
-  const { code, request } = await authorize(usher, { client_id: 'spa', scope: OFFLINE })
-  const form = { ...codeForm(code, request), client_id: 'spa' }
-  const headers = { dpop: await prover.prove('POST', usher.issuer + TOKEN) }
-  const { json } = await wire.send<Answer['body']>(usher, TOKEN, { body: form, headers })
-  return json
-}
 
 async function timed(answer: Promise<Response>) {
   const started = performance.now()

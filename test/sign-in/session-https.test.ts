@@ -1,12 +1,12 @@
-import { parse } from 'node-html-parser'
-import { type Cookie, CookieJar } from 'tough-cookie'
+import { CookieJar } from 'tough-cookie'
 import { expect } from 'vitest'
+import { Browser } from '../support/browser.ts'
 import { PRODUCTION } from '../support/config-folder.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest } from '../support/journey.ts'
-import { credentials } from '../support/people.ts'
-import { type Reply, send } from '../support/wire.ts'
+import { credentials, words } from '../support/people.ts'
+import { send } from '../support/wire.ts'
 
 const ISSUER = PRODUCTION.USHER_ISSUER
 const PROXIED = { 'x-forwarded-proto': 'https', accept: 'text/html' }
@@ -17,41 +17,25 @@ const test = usherTest({
   store: `sqlite:${temporaryFolder()}/usher.db`,
 })
 
-/** Sends a request as a TLS proxy does. The cookie jar enforces `__Host-` and `Secure`. */
-async function visit(jar: CookieJar, url: URL, body?: Record<string, string>): Promise<Reply> {
-  const cookie = await jar.getCookieString(url.href)
-  const headers = { ...PROXIED, cookie, ...(body && { origin: ISSUER }) }
-  const answer = await send(usher, url, { headers, body })
-  for (const set of answer.headers.getSetCookie()) {
-    await jar.setCookie(set, url.href, { ignoreError: false })
-  }
-  return answer
-}
-
-async function signIn(jar: CookieJar) {
-  const seen = new Map<string, Cookie>()
-  const keep = async (url: URL) => {
-    for (const cookie of await jar.getCookies(url.href)) seen.set(cookie.key, cookie)
-  }
-  const asked = await visit(jar, authorizationRequest({ issuer: ISSUER }).url)
-  const page = asked.location ?? new URL(ISSUER)
-  await keep(page)
-  const html = parse((await visit(jar, page)).text)
-  const csrf = html.querySelector('input[name=csrf]')?.getAttribute('value') ?? ''
-  const sent = await visit(jar, page, { ...credentials(), csrf })
-  const [, next = ''] = /content="0;url=([^"]+)"/.exec(sent.text) ?? []
-  await keep(new URL(next))
-  const resumed = await visit(jar, new URL(next))
-  await keep(new URL(ISSUER))
-  return { seen, resumed }
+/** A browser that has signed in through a TLS proxy. Its jar enforces `__Host-` and `Secure`. */
+async function signedInByTls() {
+  const browser = new Browser(ISSUER, async (url, init) => {
+    const headers = { ...Object.fromEntries(new Headers(init?.headers)), ...PROXIED }
+    const body = init?.body instanceof URLSearchParams ? [...init.body] : undefined
+    const { text, ...answer } = await send(usher, new URL(String(url)), { headers, body })
+    return new Response(text, answer)
+  })
+  browser.jar = new CookieJar(undefined, { prefixSecurity: 'strict' })
+  await browser.open(authorizationRequest(usher).url)
+  await browser.submit(credentials())
+  expect(browser.heading).toBe(words('consent.title'))
+  return browser
 }
 
 test('behind TLS the session cookie is __Host-, Secure, HttpOnly, Lax and for the whole origin', async () => {
-  const jar = new CookieJar(undefined, { prefixSecurity: 'strict' })
-  const { seen, resumed } = await signIn(jar)
-  expect(resumed.status).toBe(303)
-  expect(resumed.location?.pathname).toContain('/interaction/')
-  for (const [key, { secure, httpOnly, sameSite, hostOnly }] of seen) {
+  const browser = await signedInByTls()
+  const { cookies } = await browser.jar.serialize()
+  for (const { key, secure, httpOnly, sameSite, hostOnly } of cookies) {
     expect(key).toMatch(/^__(Host|Secure)-usher_/)
     expect({ key, secure, httpOnly, sameSite, hostOnly }).toEqual({
       key,
@@ -61,22 +45,20 @@ test('behind TLS the session cookie is __Host-, Secure, HttpOnly, Lax and for th
       hostOnly: true,
     })
   }
-  const names = [...seen.keys()].filter(key => !key.endsWith('.sig'))
-  expect(names.toSorted()).toEqual([
+  const names = new Set(cookies.map(({ key }) => String(key).replace('.sig', '')))
+  expect([...names].toSorted()).toEqual([
     '__Host-usher_browser',
     '__Host-usher_device',
     '__Host-usher_session',
     '__Secure-usher_interaction',
     '__Secure-usher_resume',
   ])
-  expect(seen.get('__Host-usher_session')?.path).toBe('/')
-  expect((await visit(jar, new URL('/account', ISSUER))).status).toBe(200)
+  expect(cookies.find(({ key }) => key === '__Host-usher_session')?.path).toBe('/')
+  expect((await browser.open('/account')).status).toBe(200)
 })
 
 test('a session cookie without the prefix is ignored', async () => {
-  const jar = new CookieJar()
-  await signIn(jar)
-  const header = await jar.getCookieString(ISSUER)
+  const header = await (await signedInByTls()).cookies()
   expect(header).toContain('__Host-usher_session=')
   const cookie = header.replaceAll('__Host-', '')
   const answer = await send(usher, '/account', { headers: { ...PROXIED, cookie } })

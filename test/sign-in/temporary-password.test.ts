@@ -5,6 +5,7 @@ import { expect } from 'vitest'
 import { hashPassword } from '../../src/sign-in/password.ts'
 import { Browser } from '../support/browser.ts'
 import { cibaClient, PENDING, poll, startRequest } from '../support/ciba.ts'
+import { beginDevice, pollDevice, TV } from '../support/device.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, redeem, refresh, tokens } from '../support/journey.ts'
 import {
@@ -22,7 +23,6 @@ import {
   words,
 } from '../support/people.ts'
 import { ADA, CLIENTS, GRACE, PASSWORD } from '../support/usher.ts'
-import { send as request } from '../support/wire.ts'
 
 const TEMPORARY = 'temporary horse, temporary battery'
 const NEW = 'another battery, another staple'
@@ -30,13 +30,6 @@ const CHOSEN = { password: NEW, repeat: NEW }
 const CHOOSE = words('password.choose_title')
 const EXPIRED = words('error.interaction')
 const DAY = 24 * 3600
-const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
-const TV = {
-  client_id: 'tv',
-  client_name: 'Television',
-  token_endpoint_auth_method: 'none',
-  grant_types: [DEVICE_GRANT],
-}
 
 const test = usherTest({
   clients: { ...CLIENTS, tv: TV, till: cibaClient('till') },
@@ -251,24 +244,16 @@ test('another user who is signed in in this browser stays signed in until the ch
 })
 
 test('a device gets no token before the change', async () => {
-  const begun = await request(usher, '/api/oauth/device_authorization', {
-    body: { client_id: 'tv', scope: 'openid' },
-  })
-  const { device_code, user_code } = begun.json
-  const body = { grant_type: DEVICE_GRANT, device_code: String(device_code), client_id: 'tv' }
-  const token = async () => {
-    await usher.records.of('Attempts').remove(`polls of ${device_code}`, 1)
-    return (await request(usher, '/api/oauth/token', { body })).json
-  }
+  const { device_code, user_code } = await beginDevice(usher)
   const browser = new Browser(usher.issuer)
   await browser.open('/device')
   await browser.submit(credentials('ada', TEMPORARY))
   expect(browser.heading).toBe(CHOOSE)
-  expect(await token()).toMatchObject(PENDING)
+  expect(await pollDevice(usher, device_code)).toMatchObject(PENDING)
   await browser.submit(CHOSEN)
-  await browser.submit({ user_code: String(user_code) })
+  await browser.submit({ user_code })
   await browser.submit({ decision: 'allow' })
-  expect(await token()).toHaveProperty('access_token')
+  expect(await pollDevice(usher, device_code)).toHaveProperty('access_token')
 })
 
 test('a CIBA request can be answered after the change only', async () => {

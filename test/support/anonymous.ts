@@ -1,6 +1,7 @@
 // Unauthenticated requests made from a grammar. A seed always gives the same requests, so that a
 // harmful request can be repeated.
 
+import { PLACES } from '../../src/pages/page-data.ts'
 import type { WireOptions } from './wire.ts'
 
 export interface Attempt extends WireOptions {
@@ -29,26 +30,11 @@ const PATHS = [
   '/interaction/x',
   `/interaction/${'x'.repeat(43)}`,
   '/interaction/%ff',
-  '/account',
-  '/account/applications',
-  '/account/applications/remove',
-  '/account/sessions',
-  '/account/sessions/end',
-  '/account/password',
-  '/account/requests',
-  '/account/requests/answer',
   '/account/signed-in',
-  '/account/factors',
-  '/account/security',
-  '/account/activity',
-  '/account/profile',
-  '/account/sign-ins',
-  '/forgot-password',
   '/welcome/x',
   `/welcome/${'x'.repeat(65)}`,
   '/api/oauth/register',
   '/api/oauth/register/app_000000000000000000000000',
-  '/device',
   '/errors',
   '/livez',
   '/readyz',
@@ -56,6 +42,7 @@ const PATHS = [
   '/%',
   '/%c0%ae/%00',
   '/__proto__',
+  ...Object.values(PLACES),
 ]
 
 const METHODS = ['GET', 'GET', 'GET', 'POST', 'POST', 'POST', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']

@@ -2,9 +2,14 @@
 
 import { APIS } from './apis.ts'
 import type { Browser } from './browser.ts'
-import { authorizationRequest, post, pushedUrl, redeem, signInAndAllow } from './journey.ts'
+import {
+  authorizationRequest,
+  post,
+  push as pushRequest,
+  redeem,
+  signInAndAllow,
+} from './journey.ts'
 import { CLIENTS, type Usher, type UsherOptions } from './usher.ts'
-import { basic, send } from './wire.ts'
 
 export const BANK = 'https://bank.example.org'
 export const LEDGER = 'https://ledger.example.org'
@@ -113,20 +118,18 @@ export const STATEMENT = { type: 'statement', account: 'DE1234', actions: ['bala
 
 type Params = Record<string, string | undefined>
 
-/** An authorization request with these authorization details. */
-export function detailsRequest(usher: Usher, details: unknown, params: Params = {}) {
+function parametersOf(details: unknown, params: Params): Params {
   const authorization_details = typeof details === 'string' ? details : JSON.stringify(details)
-  return authorizationRequest(usher, { scope: 'openid', authorization_details, ...params })
+  return { scope: 'openid', authorization_details, ...params }
 }
 
-/** Pushes an authorization request; `url` is the URL for the browser. */
-export async function push(usher: Usher, details: unknown, params: Params = {}) {
-  const request = detailsRequest(usher, details, params)
-  const body = [...request.url.searchParams] as [string, string][]
-  const headers = basic(request.client_id, 'a-secret-of-at-least-thirty-two-characters')
-  const answer = await send(usher, '/api/oauth/par', { body, headers })
-  return { ...request, url: pushedUrl(usher, request.client_id, answer), answer }
-}
+/** An authorization request with these authorization details. */
+export const detailsRequest = (usher: Usher, details: unknown, params: Params = {}) =>
+  authorizationRequest(usher, parametersOf(details, params))
+
+/** Pushes an authorization request with these authorization details. */
+export const push = (usher: Usher, details: unknown, params: Params = {}) =>
+  pushRequest(usher, parametersOf(details, params))
 
 /** The status, error and description of a pushed request. */
 export async function pushOutcome(usher: Usher, details: unknown, params: Params = {}) {

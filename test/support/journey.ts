@@ -3,6 +3,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { Browser, type Page } from './browser.ts'
 import { CLIENTS, PASSWORD, SECRET, type Usher } from './usher.ts'
+import { basic, send } from './wire.ts'
 
 export interface Request {
   url: URL
@@ -120,6 +121,17 @@ export async function post(
 export function codeForm(code: string, asked: Pick<Request, 'redirect_uri' | 'code_verifier'>) {
   const { redirect_uri, code_verifier } = asked
   return { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+}
+
+/** Pushes an authorization request of a client (RFC 9126). `url` is the URL for the browser. */
+export async function push(usher: Usher, params: Record<string, string | undefined> = {}) {
+  const request = authorizationRequest(usher, params)
+  const { client_id } = request
+  const isPublic = CLIENTS[client_id]?.token_endpoint_auth_method === 'none'
+  const headers = isPublic ? {} : basic(client_id, SECRET)
+  const body = [...request.url.searchParams]
+  const answer = await send(usher, '/api/oauth/par', { body, headers })
+  return { ...request, url: pushedUrl(usher, client_id, answer), answer }
 }
 
 /** The URL of an authorization request that was pushed (RFC 9126 §4). */

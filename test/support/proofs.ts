@@ -2,6 +2,9 @@
 
 import { createHash, randomUUID } from 'node:crypto'
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, SignJWT } from 'jose'
+import { type Answer, authorize, codeForm } from './journey.ts'
+import type { Usher } from './usher.ts'
+import { send } from './wire.ts'
 
 type Json = Record<string, unknown>
 
@@ -30,4 +33,18 @@ export async function createProver(alg = 'ES256') {
         .sign(privateKey)
     },
   }
+}
+
+/** Tokens of the public client `spa` for Ada, bound to the key of this prover. */
+export async function boundTokens(
+  usher: Usher,
+  prover: Prover,
+  params: Parameters<typeof authorize>[1] = {},
+) {
+  const asked = { client_id: 'spa', scope: 'openid offline_access', ...params }
+  const { code, request } = await authorize(usher, asked)
+  const body = { ...codeForm(code, request), client_id: 'spa' }
+  const path = '/api/oauth/token'
+  const headers = { dpop: await prover.prove('POST', usher.issuer + path) }
+  return (await send<Answer['body']>(usher, path, { body, headers })).json
 }
