@@ -2,13 +2,13 @@
 
 import { execFile } from 'node:child_process'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
 import { startCrossApp } from '../support/cross-app.ts'
 import { introspect } from '../support/exchange.ts'
 import { tokens } from '../support/journey.ts'
+import { listen } from '../support/ports.ts'
 import { SECRET } from '../support/usher.ts'
 
 const APPLICATION = join(import.meta.dirname, 'applications/mcp-cross-app-access.js')
@@ -19,8 +19,7 @@ test('the CrossAppAccessProvider of the MCP SDK gets a token without a page', as
     const metadata = { resource, authorization_servers: [authorizationServer] }
     res.setHeader('content-type', 'application/json').end(JSON.stringify(metadata))
   })
-  await new Promise<void>(resolve => mcp.listen(0, '127.0.0.1', resolve))
-  const resource = `http://127.0.0.1:${(mcp.address() as AddressInfo).port}/mcp`
+  const resource = `http://127.0.0.1:${await listen(mcp)}/mcp`
   const both = await startCrossApp(resource)
   onTestFinished(async () => {
     await both.close()

@@ -1,15 +1,13 @@
 // usher doctor with a service behind a reverse proxy, which is configured correctly or with usual mistakes.
 
-import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { createServer, type IncomingHttpHeaders, request, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { runUsher } from '../support/command.ts'
 import { temporaryFolder } from '../support/folder.ts'
-import { freePort } from '../support/ports.ts'
+import { freePort, listen } from '../support/ports.ts'
 import { type Service, startService } from '../support/service.ts'
 
 /** How the proxy changes headers. */
@@ -45,9 +43,8 @@ beforeAll(async () => {
     })
     onward.on('error', () => res.writeHead(502).end())
     req.pipe(onward)
-  }).listen(0, '127.0.0.1')
-  await once(proxy, 'listening')
-  const { port } = proxy.address() as AddressInfo
+  })
+  const port = await listen(proxy)
   env = {
     USHER_ISSUER: `http://localhost:${port}`,
     USHER_STORE: `sqlite:${join(folder, 'usher.db')}`,

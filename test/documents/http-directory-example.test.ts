@@ -5,14 +5,13 @@ import { randomBytes, scryptSync } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { AccountsSource } from '../../src/features/accounts-module.ts'
 import { refresh, tokens, userinfo } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
-import { freePort } from '../support/ports.ts'
+import { end, freePort, listen } from '../support/ports.ts'
 import { ADA, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -126,14 +125,6 @@ test('a redirect is not followed, and a response without end is aborted', async 
 })
 
 async function startServer(answer: RequestListener) {
-  const server = createServer(answer).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
-    async close() {
-      server.closeAllConnections()
-      server.close()
-      await once(server, 'close')
-    },
-  }
+  const server = createServer(answer)
+  return { url: `http://127.0.0.1:${await listen(server)}/`, close: () => end(server) }
 }

@@ -1,11 +1,9 @@
 // CIBA in ping mode on two nodes: the client is notified that the user has answered. The user does not
 // wait for the notification.
 
-import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
 import { createServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
@@ -27,6 +25,7 @@ import {
 } from '../support/ciba.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { credentials } from '../support/people.ts'
+import { end, listen } from '../support/ports.ts'
 import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
 
 const TOKEN = { client_notification_token: 'notify-me.0123456789' }
@@ -52,8 +51,7 @@ const authorities = getCACertificates('default')
 beforeAll(async () => {
   vi.useFakeTimers({ toFake: ['Date'] })
   setDefaultCACertificates([...authorities, cert])
-  await once(server.listen(0), 'listening')
-  const { port } = server.address() as AddressInfo
+  const port = await listen(server, '0.0.0.0')
   const till = cibaClient('till', {
     backchannel_token_delivery_mode: 'ping',
     backchannel_client_notification_endpoint: `https://127.0.0.1:${port}/ping`,
@@ -79,8 +77,7 @@ afterAll(async () => {
   vi.useRealTimers()
   setDefaultCACertificates(authorities)
   await Promise.all([usher?.close(), other?.close()])
-  server.closeAllConnections()
-  await new Promise(resolve => server.close(resolve))
+  await end(server)
 })
 beforeEach(async () => {
   pings.length = 0

@@ -5,6 +5,7 @@ import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
 import { joinSockets } from '../support/link.ts'
+import { listen } from '../support/ports.ts'
 
 /** The interval of the checks of /readyz. */
 const CHECK_INTERVAL_MS = 200
@@ -31,8 +32,7 @@ export async function startBalancer(port: number, nodes: number[]) {
     client.on('error', () => client.destroy())
     serve(client, nodes.length)
   })
-  server.listen(port, '127.0.0.1')
-  await once(server, 'listening')
+  await listen(server, '127.0.0.1', port)
 
   async function watch() {
     while (!isClosed) {

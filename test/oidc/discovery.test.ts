@@ -2,7 +2,6 @@
 
 import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import type { JSONWebKeySet } from 'jose'
 import { pino } from 'pino'
@@ -14,6 +13,7 @@ import { run } from '../../src/reload.ts'
 import { openInstallation } from '../../src/store/open.ts'
 import { startAnother, test, usher } from '../support/fixtures.ts'
 import { temporaryFolder } from '../support/folder.ts'
+import { end, listen } from '../support/ports.ts'
 import { writeConfig } from '../support/usher.ts'
 import { type Reply, send } from '../support/wire.ts'
 
@@ -211,8 +211,7 @@ test('no header of the first request changes the responses to other clients', as
 test('after a reload, or with another key, the response changes at once', async () => {
   writeConfig(folder, {})
   const server = createServer()
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const port = String((server.address() as AddressInfo).port)
+  const port = String(await listen(server))
   const settings = await readSettings({ USHER_CONFIG: folder, PORT: port })
   const { store, ...installation } = await openInstallation('sqlite::memory:', settings.secrets)
   const log = pino({ enabled: false })
@@ -239,8 +238,7 @@ test('after a reload, or with another key, the response changes at once', async 
     expect(kids(await send(place, JWKS))).toEqual(expect.arrayContaining(kids(keys)))
   } finally {
     vi.unstubAllEnvs()
-    server.closeAllConnections()
-    server.close()
+    await end(server)
     await store.close()
   }
 })

@@ -3,7 +3,6 @@
 
 import { globSync, readFileSync } from 'node:fs'
 import { createServer, request as httpRequest } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import type { Context } from 'koa'
 import { type Adapter, type AdapterPayload, type Configuration, Provider } from 'oidc-provider'
@@ -13,6 +12,7 @@ import { described } from '../../src/oidc/error-descriptions.ts'
 import { ALGORITHMS, makeKey } from '../../src/operation/signing-keys.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, post, type Request, redeem } from '../support/journey.ts'
+import { end, listen } from '../support/ports.ts'
 import { SECRET } from '../support/usher.ts'
 
 const ROOT = `${import.meta.dirname}/../../`
@@ -50,8 +50,7 @@ async function startBareLibrary({ keys, before = () => {}, configuration }: Bare
     return before(call)
   }
   const server = createServer((req, res) => handler?.(req, res))
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const issuer = `http://127.0.0.1:${await listen(server)}`
   const provider = new Provider(issuer, {
     adapter: createPlainAdapter(note),
     clients: [CLIENT],
@@ -95,10 +94,7 @@ async function startBareLibrary({ keys, before = () => {}, configuration }: Bare
     issuer,
     provider,
     calls,
-    async close() {
-      server.closeAllConnections()
-      await new Promise(resolve => server.close(resolve))
-    },
+    close: () => end(server),
   }
 }
 

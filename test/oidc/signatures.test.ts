@@ -1,10 +1,9 @@
 import { createHmac } from 'node:crypto'
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import Koa from 'koa'
 import { expect, onTestFinished, test } from 'vitest'
 import { createSignatures } from '../../src/oidc/browser.ts'
+import { listen } from '../support/ports.ts'
 
 const [older, newer, foreign] = ['older', 'newer', 'foreign'].map(text => Buffer.alloc(32, text))
 
@@ -16,10 +15,9 @@ async function ask(secrets: (Buffer | undefined)[], cookie: string) {
     if (!cookie) ctx.cookies.set('who', 'ada', { signed: true })
     ctx.body = { who: ctx.cookies.get('who', { signed: true }) }
   })
-  const server = createServer(app.callback()).listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  const server = createServer(app.callback())
+  const port = await listen(server)
   onTestFinished(() => void server.close())
-  const { port } = server.address() as AddressInfo
   const answer = await fetch(`http://127.0.0.1:${port}/`, { headers: { cookie } })
   const { who } = (await answer.json()) as { who?: string }
   const signature = answer.headers

@@ -1,8 +1,6 @@
 // Stand-ins for what the product gives the wrapper: a socket, a store, a key, one user, and a sign-in without pages.
 
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { exportJWK, generateKeyPair } from 'jose'
 import type { Context, Middleware } from 'koa'
 import { onTestFinished } from 'vitest'
@@ -11,6 +9,7 @@ import type { createInteractions } from '../../src/oidc/interactions.ts'
 import { unlock } from '../../src/store/open.ts'
 import type { Name } from '../../src/store/records.ts'
 import { now } from '../../src/store/store.ts'
+import { listen } from '../support/ports.ts'
 import { openPatientStore, startRedis } from '../support/redis.ts'
 
 export const SECRET = Buffer.alloc(32, 1)
@@ -36,12 +35,11 @@ export const PAGES = {
 
 /** Starts a server without a handler on a free port. It closes at the end of the test. */
 export async function openSocket() {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  const server = createServer()
+  const port = await listen(server)
   onTestFinished(() => {
     server.close()
   })
-  const { port } = server.address() as AddressInfo
   return { server, issuer: `http://localhost:${port}` }
 }
 

@@ -1,10 +1,9 @@
 // Outgoing requests reach public addresses, and those that `egress.allow` lists. A listener on a private address
 // gets no TCP connection, however the address is written and whatever its name resolves to.
 
-import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createServer as createTlsServer } from 'node:https'
-import { type AddressInfo, createServer, type Server } from 'node:net'
+import { createServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { getCACertificates, setDefaultCACertificates, type TLSSocket } from 'node:tls'
@@ -13,6 +12,7 @@ import { createFetch } from '../../src/operation/egress.ts'
 import { makeCertificate } from '../support/certificates.ts'
 import { authorizationRequest, tokens } from '../support/journey.ts'
 import { startNameServer } from '../support/name-server.ts'
+import { listen } from '../support/ports.ts'
 import { startReceiver } from '../support/receiver.ts'
 import { ADA, SHORT_FAILURES, startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
@@ -46,9 +46,8 @@ let port: number
 let connections = 0
 beforeAll(async () => {
   nameServer = await startNameServer(addressesOf)
-  listener = createServer(() => connections++).listen(0, '::')
-  await once(listener, 'listening')
-  ;({ port } = listener.address() as AddressInfo)
+  listener = createServer(() => connections++)
+  port = await listen(listener, '::')
   usher = await startUsher({
     clients: {},
     usher: { features: { client_id_metadata_documents: true }, egress: { ports: [443, port] } },
@@ -121,9 +120,8 @@ test('a name that changes to a private address after the check is refused', asyn
     socket.end('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n')
   })
   wrong.on('connection', () => heard.push('wrong'))
-  await once(right.listen(0, '127.0.0.2'), 'listening')
-  const { port } = right.address() as AddressInfo
-  await once(wrong.listen(port, '127.0.0.1'), 'listening')
+  const port = await listen(right, '127.0.0.2')
+  await listen(wrong, '127.0.0.1', port)
   const fetch = fetchWith('127.0.0.2')
   const notify = () => fetch(`http://moving.example.net:${port}/`, { method: 'POST', body: 'x' })
   expect((await notify()).status).toBe(204)
@@ -162,9 +160,8 @@ test('no TLS session is resumed, because its ticket could be sent to another ser
   const tls = { cert: certificate.pem, key: readFileSync(certificate.key) }
   const server = createTlsServer(tls, (_req, res) => res.setHeader('connection', 'close').end('{}'))
   server.on('secureConnection', (socket: TLSSocket) => reused.push(socket.isSessionReused()))
-  await once(server.listen(0, '127.0.0.2'), 'listening')
+  const port = await listen(server, '127.0.0.2')
   const fetch = fetchWith('127.0.0.2')
-  const { port } = server.address() as AddressInfo
   for (let i = 0; i < 3; i++) {
     const answer = await fetch(`https://wiki.example.net:${port}/`, { method: 'GET' })
     expect(await answer.json()).toEqual({})
@@ -182,9 +179,7 @@ test('an answer is read up to 64 KiB', async () => {
     const more = () => socket.writable && socket.write('"'.repeat(65_536), () => setImmediate(more))
     more()
   })
-  await once(server.listen(0, '127.0.0.1'), 'listening')
-  const { port } = server.address() as AddressInfo
-  const url = `http://127.0.0.1:${port}/`
+  const url = `http://127.0.0.1:${await listen(server)}/`
   await expect(fetchWith('127.0.0.1')(url, { method: 'GET' })).rejects.toThrow(/exceeded/)
   server.close()
 })

@@ -2,7 +2,6 @@
 // the JWKS for its max-age can verify every ID token. `npm run harness -- operation` tests the real clock.
 
 import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
 import { decodeProtectedHeader, type JSONWebKeySet } from 'jose'
 import { pino } from 'pino'
@@ -17,7 +16,7 @@ import { directoryIn } from '../support/directory.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { JwksKeeper } from '../support/jwks-keeper.ts'
-import { freePort } from '../support/ports.ts'
+import { end, freePort, listen } from '../support/ports.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { ADA, PASSWORD, SECRET, writeConfig } from '../support/usher.ts'
 import { basic, type Reply, send } from '../support/wire.ts'
@@ -65,8 +64,7 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   vi.useRealTimers()
-  for (const { server } of nodes) server.close()
-  for (const { server } of nodes) server.closeAllConnections()
+  await Promise.all(nodes.map(({ server }) => end(server)))
   await installation.store.close()
   await redis.stop()
 })
@@ -78,16 +76,14 @@ async function startNode(at = 0): Promise<Node> {
   const environment = { records, secrets, log, audit: log, metrics: createMetrics() }
   const { handle } = await run(settings, environment, { state: 'ready', probe, checks: [] })
   const server = createServer(handle)
-  await new Promise<void>(resolve => server.listen(at, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const port = await listen(server, '127.0.0.1', at)
   return { issuer: settings.issuer, address: `http://127.0.0.1:${port}`, server }
 }
 
 /** Restarts a node on the same port, as after a crash. */
 async function restart(i: number) {
   const { server, address } = node(i)
-  server.closeAllConnections()
-  await new Promise(resolve => server.close(resolve))
+  await end(server)
   nodes[i] = await startNode(Number(new URL(address).port))
 }
 

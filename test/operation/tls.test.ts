@@ -4,13 +4,14 @@ import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { get } from 'node:https'
-import { type AddressInfo, connect } from 'node:net'
+import { connect } from 'node:net'
 import { join } from 'node:path'
 import { getCiphers, connect as tlsConnect } from 'node:tls'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createListener } from '../../src/operation/listener.ts'
 import { temporaryFolder } from '../support/folder.ts'
+import { listen } from '../support/ports.ts'
 import { type Service, startService } from '../support/service.ts'
 
 const folder = temporaryFolder()
@@ -94,8 +95,7 @@ test.each([
     const tls = { cert: join(folder, `${kind}.pem`), key: join(folder, `${kind}.key`) }
     const log = pino({ enabled: false })
     const server = createListener(() => {}, { keep_alive: 75, tls }, log)
-    await once(server.listen(0, '127.0.0.1'), 'listening')
-    const { port } = server.address() as AddressInfo
+    const port = await listen(server)
     const agree = (options: object) => {
       const { promise, resolve } = Promise.withResolvers<string | undefined>()
       try {

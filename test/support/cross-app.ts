@@ -1,9 +1,10 @@
 // Cross-app access (ID-JAG) between two Ushers: one is the identity provider, the other the authorization server of an
 // API.
 
-import { type AddressInfo, connect, createServer } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { hashSecret } from '../../src/oidc/clients.ts'
 import { ASSERTION_GRANT, EXCHANGE_GRANT } from '../../src/oidc/vocabulary.ts'
+import { listen } from './ports.ts'
 import { DOWNSTREAM, startUpstream, type Upstream } from './upstream.ts'
 import { ADA, CLIENTS, GRACE, SECRET } from './usher.ts'
 
@@ -34,8 +35,7 @@ export async function startCrossApp(resource: string) {
     socket.pipe(target).pipe(socket)
     for (const end of [socket, target]) end.on('error', () => socket.destroy() && target.destroy())
   })
-  await new Promise<void>(resolve => front.listen(0, '127.0.0.1', resolve))
-  const server = `http://localhost:${(front.address() as AddressInfo).port}`
+  const server = `http://localhost:${await listen(front)}`
   const api = { resource, resource_name: 'Files', scopes, introspected_by: ['files-api'] }
   const exchange = [{ client: 'web', client_id: 'agent', scopes: Object.keys(scopes) }]
   const both = await startUpstream(

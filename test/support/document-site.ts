@@ -1,13 +1,12 @@
 // An HTTPS server on localhost with client ID metadata documents.
 
-import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { makeCertificate } from './certificates.ts'
+import { end, listen } from './ports.ts'
 
 /** Starts the server. This process trusts its certificate until `close`. */
 export async function startDocumentSite() {
@@ -27,8 +26,7 @@ export async function startDocumentSite() {
     folder,
     async close() {
       setDefaultCACertificates(trusted)
-      server.closeAllConnections()
-      await new Promise(resolve => server.close(resolve))
+      await end(server)
       rmSync(folder, { recursive: true })
     },
   }
@@ -45,8 +43,6 @@ export async function startDocumentSite() {
     if (typeof found === 'string') return void res.end(found)
     res.end(JSON.stringify({ client_id: site.origin + url, ...found }))
   })
-  server.listen(0, 'localhost')
-  await once(server, 'listening')
-  site.origin = `https://localhost:${(server.address() as AddressInfo).port}`
+  site.origin = `https://localhost:${await listen(server, 'localhost')}`
   return site
 }

@@ -1,9 +1,9 @@
 // An OpenID Provider whose responses a test can change. By default its responses are valid.
 
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { exportJWK, generateKeyPair, type JWTPayload, SignJWT, UnsecuredJWT } from 'jose'
+import { end, listen } from './ports.ts'
 
 /** Changes of the responses, from the next request on. */
 export interface Behaviour {
@@ -135,16 +135,12 @@ export async function startHostileIssuer(client_id = 'usher') {
     const form = new URLSearchParams(await text(req))
     if (state.behaviour.silent !== 'token') json(await tokensFor(form))
   })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const issuer = `http://127.0.0.1:${await listen(server)}`
 
   return {
     issuer,
     state,
     sign,
-    async close() {
-      server.closeAllConnections()
-      await new Promise(resolve => server.close(resolve))
-    },
+    close: () => end(server),
   }
 }

@@ -2,8 +2,9 @@
 // one of a command that the server has executed.
 
 import { once } from 'node:events'
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { connect, createServer, type Socket } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
+import { listen } from './ports.ts'
 
 /** `stall` buffers until the mode changes. `delay` delays replies by 300 ms. `trickle` sends 1 kB/s. */
 export type Mode = 'pass' | 'stall' | 'delay' | 'trickle'
@@ -62,9 +63,7 @@ export async function startLink(target: string | number) {
     pump(client, upstream, false).catch(() => upstream.destroy())
     pump(upstream, client, true).catch(() => client.destroy())
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
+  const port = await listen(server)
   return {
     port,
     url: `redis://127.0.0.1:${port}`,

@@ -1,12 +1,12 @@
 // A real SMTP server on loopback, which keeps the mails that it accepts.
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { setTimeout } from 'node:timers/promises'
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
+import { listen } from './ports.ts'
 
 export interface Received {
   from: string
@@ -76,8 +76,7 @@ export async function startMailServer(options: SMTPServerOptions = {}) {
     },
   })
   server.on('error', () => {})
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.server.address() as AddressInfo
+  const port = await listen(server.server)
   const folder = mkdtempSync(join(tmpdir(), 'usher-mail-server-'))
   const passwordFile = join(folder, 'password')
   writeFileSync(passwordFile, 'letters\n')

@@ -1,11 +1,26 @@
-// Ports for servers that cannot choose a port themselves, and for those that start again on the same one.
+// Servers of tests on free ports. Ports for servers that cannot choose a port themselves, and for those that start
+// again on the same one.
 
 import { randomInt } from 'node:crypto'
 import { createSocket } from 'node:dgram'
-import { createServer } from 'node:net'
+import { once } from 'node:events'
+import type { Server as HttpServer } from 'node:http'
+import { type AddressInfo, createServer, type Server } from 'node:net'
 
 /** Below the ports that the system gives. A node of a Redis Cluster also listens on its port + 10,000. */
 const [FROM, TO] = [10_000, 20_000]
+
+/** Starts a server on a free port, or on this one. Returns the port. */
+export async function listen(server: Server, host = '127.0.0.1', port = 0): Promise<number> {
+  await once(server.listen(port, host), 'listening')
+  return (server.address() as AddressInfo).port
+}
+
+/** Stops a server and closes its connections. */
+export async function end(server: HttpServer): Promise<void> {
+  server.closeAllConnections()
+  await new Promise(resolve => server.close(resolve))
+}
 
 /** Returns a port that is free, and that no other process gets from this function while this one lives. */
 export async function freePort(): Promise<number> {

@@ -1,13 +1,13 @@
 // The pages of `usher pages preview`, opened in Chromium.
 
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { Page } from 'playwright-core'
 import { readSettings } from '../../src/config/load.ts'
 import { createViews } from '../../src/pages/views.ts'
 import { pathOf, preview } from '../pages/preview.ts'
 import { STATES } from '../pages/samples.ts'
 import { type Files, withFolder } from './config-folder.ts'
+import { listen } from './ports.ts'
 
 const TYPES: Record<string, string> = {
   html: 'text/html',
@@ -45,10 +45,9 @@ export async function createPreview(config: Files = {}) {
     const headers = { 'content-type': `${type}; charset=utf-8`, 'cache-control': 'max-age=600' }
     response.writeHead(body === undefined ? 404 : 200, headers).end(body)
   })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const origin = `http://127.0.0.1:${await listen(server)}`
   // The server does not keep the process of the tests alive.
   server.unref()
-  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 
   return {
     tags: views.tags,

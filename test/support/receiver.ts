@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { createRemoteJWKSet, decodeProtectedHeader, type JWTPayload, jwtVerify } from 'jose'
 import { hashSecret } from '../../src/oidc/clients.ts'
+import { end } from './ports.ts'
 import { SECRET } from './usher.ts'
 
 export type Receiver = Awaited<ReturnType<typeof startReceiver>>
@@ -50,9 +51,6 @@ export async function startReceiver(client_id: string, client: object = {}) {
     answerWith(listener: RequestListener) {
       answer = listener
     },
-    async close() {
-      server.closeAllConnections()
-      await new Promise(resolve => server.close(resolve))
-    },
+    close: () => end(server),
   }
 }

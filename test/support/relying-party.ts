@@ -2,10 +2,10 @@
 // because the client file needs its redirect URI. Call `connect` when the provider runs.
 
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import * as client from 'openid-client'
 import { hashSecret } from '../../src/oidc/clients.ts'
+import { end, listen } from './ports.ts'
 import { SECRET } from './usher.ts'
 
 export interface RelyingPartyOptions {
@@ -114,8 +114,7 @@ export async function startRelyingParty({
   const server = createServer((req, res) => {
     answer(req, res).catch(error => res.writeHead(500).end(String(error)))
   })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const port = await listen(server)
   const origin = `http://localhost:${port}`
 
   return {
@@ -142,10 +141,7 @@ export async function startRelyingParty({
       client.fetchUserInfo(connected(), tokens.access_token, claims.sub),
     refresh: ({ tokens }: Session) =>
       client.refreshTokenGrant(connected(), tokens.refresh_token ?? ''),
-    async close() {
-      server.closeAllConnections()
-      await new Promise(resolve => server.close(resolve))
-    },
+    close: () => end(server),
   }
 }
 

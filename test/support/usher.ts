@@ -2,7 +2,6 @@
 
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { pino } from 'pino'
@@ -26,6 +25,7 @@ import { createDirectory } from '../../src/sign-in/directory.ts'
 import { hashPassword } from '../../src/sign-in/password.ts'
 import { unlock } from '../../src/store/open.ts'
 import { now } from '../../src/store/store.ts'
+import { end, listen } from './ports.ts'
 import { openPatientStore } from './redis.ts'
 
 export const PASSWORD = 'correct horse battery staple'
@@ -121,8 +121,7 @@ export async function startUsher(options: UsherOptions = {}) {
   const server = createServer({ keepAliveTimeout: 75_000, maxHeaderSize: 48 * 1024 }, (req, res) =>
     handler?.(req, res),
   )
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const port = await listen(server)
 
   const environment = {
     USHER_CONFIG: folder,
@@ -195,8 +194,7 @@ export async function startUsher(options: UsherOptions = {}) {
       return directory.add(profile, undefined, hash)
     },
     async close() {
-      server.closeAllConnections()
-      await new Promise(resolve => server.close(resolve))
+      await end(server)
       await store.close()
       rmSync(folder, { recursive: true, force: true })
     },

@@ -1,12 +1,11 @@
 // A failed request to an address of a stranger always takes the same time. Otherwise the duration would
 // reveal the open ports of an inner network.
 
-import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
 import { createServer } from 'node:net'
 import { expect, test } from 'vitest'
 import { createFetch, FAILURE_MS } from '../../src/operation/egress.ts'
 import { startNameServer } from '../support/name-server.ts'
+import { listen } from '../support/ports.ts'
 
 /** Starts a TCP server that sends `text` on each connection. */
 async function serve(text: string) {
@@ -14,8 +13,7 @@ async function serve(text: string) {
     socket.on('error', () => {})
     if (text) socket.end(text)
   })
-  await once(server.listen(0, '127.0.0.2'), 'listening')
-  return { server, url: `http://127.0.0.2:${(server.address() as AddressInfo).port}/` }
+  return { server, url: `http://127.0.0.2:${await listen(server, '127.0.0.2')}/` }
 }
 
 test('every failure takes the same time', async () => {

@@ -1,10 +1,9 @@
 // A short run of `npm run bench`. The durations have no meaning here.
 
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { expect, test, vi } from 'vitest'
 import { run } from '../../../support/command.ts'
+import { end, listen } from '../../../support/ports.ts'
 import { RATES } from './requests.ts'
 import { tableOf } from './table.ts'
 
@@ -70,7 +69,7 @@ test('each run is compared with the run of its base in the same round', () => {
 test('the bench measures any provider, and fails if a response is wrong', async () => {
   let active = true
   const server = createServer(({ url }, res) => {
-    const issuer = `http://${address()}`
+    const issuer = `http://${address}`
     const discovered = {
       token_endpoint: `${issuer}/token`,
       introspection_endpoint: `${issuer}/look`,
@@ -81,14 +80,13 @@ test('the bench measures any provider, and fails if a response is wrong', async 
     }
     res.setHeader('content-type', 'application/json')
     res.end(JSON.stringify(answers[url ?? ''] ?? discovered))
-  }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = () => `127.0.0.1:${(server.address() as AddressInfo).port}`
+  })
+  const address = `127.0.0.1:${await listen(server)}`
   const against = () =>
     bench(
       '--variants=',
       '--against',
-      `http://${address()}`,
+      `http://${address}`,
       '--client',
       'web',
       '--secret-file',
@@ -97,11 +95,10 @@ test('the bench measures any provider, and fails if a response is wrong', async 
 
   const right = await against()
   expect(right.code, right.stderr).toBe(0)
-  expect(right.stdout).toContain(`| fixed rates | ${address()} |`)
+  expect(right.stdout).toContain(`| fixed rates | ${address} |`)
   active = false
   const wrong = await against()
   expect(wrong.code).toBe(1)
   expect(wrong.stderr).toContain('wrong response: 200 {"active":false}')
-  server.close()
-  server.closeAllConnections()
+  await end(server)
 })
