@@ -7,7 +7,7 @@ import { decodeProtectedHeader } from 'jose'
 import { errors } from 'oidc-provider'
 import * as openid from 'openid-client'
 import { pino } from 'pino'
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, vi } from 'vitest'
 import { clientDocuments } from '../../src/features/registration/documents.ts'
 import { BOUNDS } from '../../src/oidc/bounds.ts'
 import { PeerUnavailable } from '../../src/store/reasons.ts'
@@ -16,7 +16,7 @@ import { Browser } from '../support/browser.ts'
 import { configurationOf } from '../support/client-library.ts'
 import { BANKING, detailsRequest, PAYMENT } from '../support/details.ts'
 import { startDocumentSite } from '../support/document-site.ts'
-import { explanationOf, moveClock, startAnother } from '../support/fixtures.ts'
+import { explanationOf, moveClock, startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, codeForm, signInAndAllow } from '../support/journey.ts'
 import { ASSERTION } from '../support/keyed.ts'
 import { credentials, textOf, words } from '../support/people.ts'
@@ -43,7 +43,11 @@ const withFeatures = (features: object) => ({
 })
 const PROXIED = { ...usher_yaml, proxy: ['127.0.0.1/32'] }
 
-let usher: Usher
+const test = usherTest(() => {
+  const { resources, files, clients } = BANKING
+  return { clients: { api: clients['files-api'] }, resources, files, usher: usher_yaml }
+})
+test.afterAll(() => documentSite.close())
 // Each test begins a minute of the quotas of fetches.
 const clock = performance.now.bind(performance)
 let begun = 0
@@ -52,16 +56,6 @@ beforeEach(() => {
   vi.spyOn(performance, 'now').mockImplementation(() => clock() + begun)
   documents['/assistant'] = ASSISTANT
   asked.length = 0
-})
-beforeAll(async () => {
-  const { resources, files, clients } = BANKING
-  const api = clients['files-api']
-  usher = await startUsher({ clients: { api }, resources, files, usher: usher_yaml })
-  await usher.addAccount(ADA)
-})
-afterAll(async () => {
-  await usher.close()
-  await documentSite.close()
 })
 
 /** Starts another Usher, for one test. */

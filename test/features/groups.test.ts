@@ -3,37 +3,36 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { decodeJwt } from 'jose'
-import { afterAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { parse } from 'yaml'
 import { Browser } from '../support/browser.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, refresh, tokens, userinfo } from '../support/journey.ts'
-import { ADA, CLAIMS, PASSWORD, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLAIMS, PASSWORD, SECRET } from '../support/usher.ts'
 import { basic, send, sendAs } from '../support/wire.ts'
 
 const page = readFileSync(join(import.meta.dirname, '../../docs/accounts.md'), 'utf8')
 const [, yaml = ''] = /```yaml\n(.*?)```/s.exec(page) ?? []
 const [, json = ''] = /--attributes '(.*?)'/.exec(page) ?? []
 
-let usher: Usher
-afterAll(() => usher.close())
+const attributes = JSON.parse(json)
+
+const test = usherTest(() => {
+  const { claims, scopes } = parse(yaml)
+  const accounts = [{ ...ADA, attributes }]
+  return { claims: { claims: { ...CLAIMS.claims, ...claims }, scopes }, accounts }
+})
 
 test('the groups of docs/accounts.md are in the ID token and at UserInfo', async () => {
-  const { claims, scopes } = parse(yaml)
-  usher = await startUsher({ claims: { claims: { ...CLAIMS.claims, ...claims }, scopes } })
-  const attributes = JSON.parse(json)
-  await usher.addAccount({ ...ADA, attributes })
-  const browser = new Browser(usher.issuer)
-  const { id_token, access_token } = await tokens(usher, { browser, scope: 'openid groups' })
+  const { id_token, access_token } = await tokens(usher, { scope: 'openid groups' })
   expect(decodeJwt(id_token)).toMatchObject(attributes)
   expect((await userinfo(usher, access_token)).body).toMatchObject(attributes)
 })
 
 test('a changed group is at UserInfo at once, and in the ID token of the next refresh', async () => {
-  const attributes = JSON.parse(json)
   const { id } = await usher.addAccount({ username: 'mover', attributes })
-  const browser = new Browser(usher.issuer)
   const scope = 'openid groups offline_access'
-  const before = await tokens(usher, { browser, username: 'mover', scope })
+  const before = await tokens(usher, { username: 'mover', scope })
   expect(decodeJwt(before.id_token).groups).toEqual(attributes.groups)
   await usher.directory.change(id, account => ({ ...account, attributes: { groups: ['sales'] } }))
   expect((await userinfo(usher, before.access_token)).body.groups).toEqual(['sales'])
@@ -47,7 +46,7 @@ async function idTokenWith(groups: number, browser: Browser) {
     `CN=Group ${i},OU=Departments,DC=example,DC=org`.padEnd(62, 'x'),
   )
   const username = `member-of-${groups}`
-  await usher.addAccount({ username, attributes: { ...JSON.parse(json), groups: names } })
+  await usher.addAccount({ username, attributes: { ...attributes, groups: names } })
   const { id_token } = await tokens(usher, { browser, username, scope: 'openid groups' })
   return id_token
 }

@@ -2,7 +2,7 @@
 
 import { writeFileSync } from 'node:fs'
 import { parse } from 'node-html-parser'
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { describe, expect, vi } from 'vitest'
 import { NOTICES, queueLink, queueNotice } from '../../src/account/mail-queue.ts'
 import { createLinks } from '../../src/features/links.ts'
 import {
@@ -15,37 +15,38 @@ import { createLanguages } from '../../src/pages/words.ts'
 import { newAccountId } from '../../src/sign-in/account.ts'
 import { Browser } from '../support/browser.ts'
 import { addApp, atFactor, FACTORS, factorsOf, nextCode, removeFactor } from '../support/factors.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
 import { type Operated, SLOW, startOperated } from '../support/operated.ts'
 import { credentials, send, textOf, words } from '../support/people.ts'
-import { ADA, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, GRACE, PASSWORD, type Usher } from '../support/usher.ts'
 
 const NEW = 'another battery, another staple'
 const FORGOT = '/forgot-password'
+const ACCOUNTS = [
+  ADA,
+  { ...GRACE, email_verified: false },
+  { username: 'one', email: 'shared@example.org', email_verified: true },
+  { username: 'two', email: 'shared@example.org', email_verified: true },
+  { username: 'off', email: 'off@example.org', email_verified: true },
+]
 let server: MailServer
-let usher: Usher
 let smtp: MailServer['settings']['smtp'] & { username: string; password_file: string }
-beforeAll(async () => {
+const test = usherTest(async () => {
   server = await startMailServer()
   smtp = { ...server.settings.smtp, username: 'usher', password_file: server.passwordFile }
   const mail = { from: 'id@example.org', smtp }
-  usher = await startUsher({ usher: { mail, branding: { name: 'Orchard' } } })
-  await usher.addAccount(ADA)
-  await usher.addAccount({ ...GRACE, email_verified: false })
-  await usher.addAccount({ username: 'one', email: 'shared@example.org', email_verified: true })
-  await usher.addAccount({ username: 'two', email: 'shared@example.org', email_verified: true })
+  return { usher: { mail, branding: { name: 'Orchard' } }, accounts: ACCOUNTS }
+})
+test.beforeAll(async () => {
   const upstream = { username: 'upstream', email: 'up@example.org', email_verified: true }
   const links = [{ issuer: 'https://sso.example.org', subject: '1' }]
   await usher.directory.add(upstream, undefined, { links })
-  const off = { username: 'off', email: 'off@example.org', email_verified: true }
-  const { id } = await usher.addAccount(off)
+  const { id } = await accountOf('off')
   await usher.directory.endAccess(id, account => ({ ...account, enabled: false }))
 })
-afterAll(async () => {
-  await usher.close()
-  await server.close()
-})
-beforeEach(() => {
+test.afterAll(() => server.close())
+test.beforeEach(() => {
   server.state.received = []
   server.state.refusal = undefined
   server.state.refusedAt = 'DATA'
@@ -203,7 +204,7 @@ test('an account without an address, and an installation without mail, get a cle
 })
 
 describe('a forgotten password', () => {
-  beforeEach(async () => {
+  test.beforeEach(async () => {
     await closeLink('ada')
     // The limit of a network is for all tests.
     await usher.records.of('Attempts').remove('forgot network 127.0.0.0/24', 1)
@@ -343,7 +344,7 @@ async function startAnew() {
 }
 
 describe('an answer of the SMTP server', () => {
-  beforeEach(startAnew)
+  test.beforeEach(startAnew)
   type Refusal = [code: number, command: 'MAIL FROM' | 'RCPT TO' | 'DATA']
   const PASSING: Refusal[] = [
     [421, 'RCPT TO'],
@@ -413,7 +414,7 @@ describe('an answer of the SMTP server', () => {
 })
 
 describe('the mails of one link', () => {
-  beforeEach(startAnew)
+  test.beforeEach(startAnew)
   const tried = async () => {
     Object.assign(server.state, { refusal: { responseCode: 451 }, refusedAt: 'DATA' })
     await invite('ada')
@@ -472,7 +473,7 @@ test('a mail to a quoted address with < is given up: the library would send it t
 
 describe('the pause of a mailbox', () => {
   const MINUTES = 60
-  beforeEach(startAnew)
+  test.beforeEach(startAnew)
   const typed = async (text: string) => {
     await usher.mails.enqueue({ typed: text, lang: 'en' })
     await usher.deliver('new')
@@ -582,14 +583,14 @@ describe('a notice', () => {
   let operated: Operated
   let service: Usher
   let id: string
-  beforeAll(async () => {
+  test.beforeAll(async () => {
     const mail = { from: 'id@example.org', smtp }
     operated = await startOperated({ usher: { mail, ...FACTORS_ON } })
     ;({ service } = operated)
     id = (await service.addAccount(ADA)).id
     await service.addAccount({ username: 'silent' })
   })
-  afterAll(() => operated.close())
+  test.afterAll(() => operated.close())
 
   /** The notices that were queued: each once, with its receiver and what it is about. */
   async function noticesSent() {

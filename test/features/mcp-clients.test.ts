@@ -2,10 +2,11 @@
 // authorization, token, refresh and step-up.
 
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { APIS, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { startDocumentSite } from '../support/document-site.ts'
+import { startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, codeForm, signInAndAllow } from '../support/journey.ts'
 import { ASSERTION } from '../support/keyed.ts'
 import { DOCUMENTS, REGISTRATIONS } from '../support/mcp-clients.ts'
@@ -42,11 +43,9 @@ const options = (client_id_metadata_documents: true | object = true) => ({
   },
 })
 /** The laxer rules of a loopback http issuer, and those of production. */
-let usher: Usher
+const test = usherTest(() => options())
 let production: Usher
-beforeAll(async () => {
-  usher = await startUsher(options())
-  await usher.addAccount(ADA)
+test.beforeAll(async () => {
   // Elsewhere than on a loopback issuer, `egress.allow` is for documents of these hosts.
   const { usher: yaml, ...rest } = options({ hosts: [new URL(site).host] })
   production = await startUsher({
@@ -56,8 +55,7 @@ beforeAll(async () => {
     env: { USHER_SECRET: 'x'.repeat(43) },
   })
 })
-afterAll(async () => {
-  await usher.close()
+test.afterAll(async () => {
   await production.close()
   await close()
 })
@@ -122,7 +120,7 @@ test.each(Object.entries(DOCUMENTS))('%s connects', async (name, { path, documen
 
 test('refresh_tokens: always gives a refresh token to a client that does not ask for one', async () => {
   const { path, callback } = DOCUMENTS.Codex
-  const always = await startUsher(options({ refresh_tokens: 'always' }))
+  const always = await startAnother(options({ refresh_tokens: 'always' }))
   await always.addAccount(ADA)
   const tokensAt = async (at: Usher, scope?: string) => {
     const { json } = await clientOf(site + path, callback, false, at).authorize(scope)
@@ -135,7 +133,6 @@ test('refresh_tokens: always gives a refresh token to a client that does not ask
   ])
   expect(await tokensAt(always, 'openid files:read')).toEqual(['files:read', 'undefined'])
   expect(await tokensAt(usher, 'files:read')).toEqual(['files:read', 'undefined'])
-  await always.close()
 })
 
 test('a redirect URI of a document that cannot be used is refused when it is used', async () => {

@@ -2,10 +2,11 @@
 // the operator may set. A refused registration writes nothing.
 
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { createInvitations } from '../../src/features/registration/invitations.ts'
 import { registrationSchema } from '../../src/features/registration/metadata.ts'
 import { USHER_METADATA } from '../../src/oidc/clients.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import {
   CALLBACK,
@@ -18,30 +19,25 @@ import {
   registered,
 } from '../support/registration.ts'
 import { PUBLIC_JWKS } from '../support/signers.ts'
-import { startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const uris = (...redirect_uris: unknown[]) => ({ redirect_uris })
 const JWK = { kty: 'EC', crv: 'P-256', x: 'a', y: 'b', d: 'c' }
 
-let usher: Usher
 let token: string
 const folder = temporaryFolder()
-beforeAll(async () => {
+const test = usherTest(() => {
   const issuer = 'https://id.example.org'
   const proxy = ['127.0.0.1/32']
   const compatibility = { implicit: true, hybrid: true }
   const env = { USHER_SECRET: 'x'.repeat(43) }
   const store = `sqlite:${join(folder, 'usher.db')}`
-  usher = await startUsher({
-    usher: { ...ON.usher, issuer, proxy, compatibility },
-    clients: {},
-    store,
-    env,
-  })
+  const usher = { ...ON.usher, issuer, proxy, compatibility }
+  return { usher, clients: {}, store, env, accounts: [] }
+})
+test.beforeAll(async () => {
   token = await invite(usher)
 })
-afterAll(() => usher.close())
 
 const PROXY = { 'x-forwarded-proto': 'https', 'x-forwarded-for': '192.0.2.1' }
 

@@ -1,7 +1,7 @@
 // Second factors that an operator requires: of all users, of users with an attribute, after a period of grace,
 // and after a sign-in at an upstream issuer.
 
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { createFactors, type Passkey } from '../../src/features/factors/factors.ts'
 import { Browser } from '../support/browser.ts'
 import {
@@ -18,6 +18,7 @@ import {
   secretOn,
   TWO_FACTORS,
 } from '../support/factors.ts'
+import { startAnother } from '../support/fixtures.ts'
 import { type HostileIssuer, startHostileIssuer } from '../support/hostile-issuer.ts'
 import {
   credentials,
@@ -36,7 +37,7 @@ let usher: Usher
 let ada: string
 
 async function start(sign_in: object) {
-  usher = await startUsher({ usher: { sign_in } })
+  usher = await startAnother({ usher: { sign_in } })
   ada = (await usher.addAccount({ ...ADA, attributes: { groups: ['staff', 'admins'] } })).id
   await usher.addAccount({ ...GRACE, attributes: { groups: 'staff' } })
 }
@@ -49,7 +50,6 @@ async function signIn(username = 'ada'): Promise<Browser> {
 
 describe('required', () => {
   beforeEach(() => start({ second_factor: 'required' }))
-  afterEach(() => usher.close())
 
   test('a user without a second factor adds one after the password, before the session', async () => {
     const browser = await signIn()
@@ -131,28 +131,24 @@ test('in a period of grace the user can add a factor later, until it has passed'
   expect(late.page.html.querySelector('button[value=later]')).toBeNull()
   await late.submit({ decision: 'later', code: '' })
   expect(await isSignedIn(late)).toBe(false)
-  await usher.close()
 })
 
 test('only users with a value of the attribute need a factor', async () => {
   await start({ second_factor: 'optional', second_factor_required_for: { groups: ['admins'] } })
   expect((await signIn('ada')).heading).toBe(words('factors.needed_title'))
   expect((await signIn('grace')).heading).toBe(words('consent.title'))
-  await usher.close()
 })
 
 test('while it is off, there is no page, no acr, and no question, also for an account that has a factor', async () => {
   await start({ second_factor: 'optional' })
   await addApp(usher, 'ada')
   const factors = await factorsOf(usher, ada)
-  await usher.close()
   await start({})
   await usher.records.of('Factors', { backup: true }).save(ada, factors)
   const browser = await signedIn(usher)
   expect((await browser.open('/account/factors')).status).toBe(404)
   const response = await fetch(`${usher.issuer}/.well-known/openid-configuration`)
   expect(await response.text()).not.toContain(TWO_FACTORS)
-  await usher.close()
 })
 
 describe('after a sign-in at an upstream issuer', () => {

@@ -1,8 +1,9 @@
 // Users change their own name and address (accounts.self_service), with a real SMTP server.
 
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { describe, expect } from 'vitest'
 import { queueLink } from '../../src/account/mail-queue.ts'
 import { Browser } from '../support/browser.ts'
+import { startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
 import {
   ageSessions,
@@ -13,7 +14,8 @@ import {
   textOf,
   words,
 } from '../support/people.ts'
-import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { withUpstreams } from '../support/upstream.ts'
+import { ADA, PASSWORD, startUsher } from '../support/usher.ts'
 
 const PROFILE = '/account/profile'
 const NEW = 'countess@example.org'
@@ -21,32 +23,21 @@ const NEW = 'countess@example.org'
 const ISSUERS = { names: ['name'], addresses: ['email'], none: ['username'] }
 
 let server: MailServer
-let usher: Usher
 let username = ''
 let serial = 0
-beforeAll(async () => {
+const test = usherTest(async () => {
   server = await startMailServer({ authOptional: true })
-  const upstreams = Object.entries(ISSUERS).map(([name, fields]) => [
-    `upstreams/${name}.yaml`,
-    JSON.stringify({
-      issuer: `https://${name}.example.org`,
-      client_id: 'usher',
-      client_secret_file: 'secret.txt',
-      label: name,
-      claims: Object.fromEntries(fields.map(field => [field, field])),
-    }),
-  ])
-  usher = await startUsher({
-    usher: { mail: server.settings, accounts: { self_service: ['name', 'email'] } },
-    files: { 'secret.txt': 'a secret', ...Object.fromEntries(upstreams) },
+  const upstreams = Object.entries(ISSUERS).map(([name, fields]) => {
+    const claims = Object.fromEntries(fields.map(field => [field, field]))
+    return [name, { issuer: `https://${name}.example.org`, claims }]
   })
+  const { files } = withUpstreams(Object.fromEntries(upstreams))
+  const accounts = { self_service: ['name', 'email'] }
+  return { usher: { mail: server.settings, accounts }, files, accounts: [] }
 })
-afterAll(async () => {
-  await usher.close()
-  await server.close()
-})
+test.afterAll(() => server.close())
 /** Each test has a user of its own, whose address is `USERNAME@example.org`. */
-beforeEach(async () => {
+test.beforeEach(async () => {
   username = `ada-${++serial}`
   await usher.addAccount({ ...ADA, username, email: `${username}@example.org` })
   await mails()
@@ -342,9 +333,8 @@ test.each([
 })
 
 test('without the setting there is no page', async () => {
-  const plain = await startUsher()
+  const plain = await startAnother()
   await plain.addAccount(ADA)
   const browser = await signedIn(plain)
   expect((await browser.open(PROFILE)).status).toBe(404)
-  await plain.close()
 })

@@ -1,35 +1,30 @@
 // Users create accounts by a mailed link (sign_up), with a real SMTP server.
 
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { describe, expect } from 'vitest'
 import { endPauses } from '../../src/features/mail/pauses.ts'
 import { Browser } from '../support/browser.ts'
+import { startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
 import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
 import { copyOf, credentials, newTab, open, signedIn, textOf, words } from '../support/people.ts'
 import { fillQueue } from '../support/sign-in-queue.ts'
-import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, GRACE, startUsher } from '../support/usher.ts'
 
 const PASSWORD = 'another battery, another staple'
 const CHOSEN = { password: PASSWORD, repeat: PASSWORD }
 const DOMAINS = ['example.org', 'xn--bcher-kva.example']
 
 let server: MailServer
-let usher: Usher
 let mail: object
 let serial = 0
-beforeAll(async () => {
+const test = usherTest(async () => {
   server = await startMailServer({ authOptional: true })
   mail = server.settings
-  usher = await startUsher({ usher: { mail, sign_up: { email_domains: DOMAINS } } })
-  await usher.addAccount(ADA)
-  await usher.addAccount(GRACE)
+  return { usher: { mail, sign_up: { email_domains: DOMAINS } }, accounts: [ADA, GRACE] }
 })
-afterAll(async () => {
-  await usher.close()
-  await server.close()
-})
+test.afterAll(() => server.close())
 /** The limit of a network is for all tests. */
-beforeEach(() => usher.records.of('Attempts').remove('sign-up network 127.0.0.0/24', 1))
+test.beforeEach(() => usher.records.of('Attempts').remove('sign-up network 127.0.0.0/24', 1))
 
 const newAddress = () => `new-${++serial}@example.org`
 /** Mails that the queue sends now. */
@@ -285,7 +280,7 @@ test.each([
 })
 
 test('without the setting, there is neither a button nor the prompt', async () => {
-  const plain = await startUsher()
+  const plain = await startAnother()
   const { browser } = await open(plain)
   expect(browser.page.html.querySelector('button[value=sign_up]')).toBeNull()
   await browser.open(authorizationRequest(plain, { prompt: 'create' }).url)
@@ -293,5 +288,4 @@ test('without the setting, there is neither a button nor the prompt', async () =
   const other = await open(plain)
   await other.browser.submit({ ...credentials(), decision: 'sign_up' })
   expect(other.browser.heading).not.toBe(words('sign_up.title'))
-  await plain.close()
 })

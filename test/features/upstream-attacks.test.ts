@@ -1,9 +1,9 @@
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect } from 'vitest'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { rsaKey } from '../support/costly-keys.ts'
-import { moveClock } from '../support/fixtures.ts'
+import { moveClock, startAnother, usher, usherTest } from '../support/fixtures.ts'
 import {
   type Behaviour,
   type HostileIssuer,
@@ -13,30 +13,24 @@ import { authorizationRequest } from '../support/journey.ts'
 import { credentials, submitConfirmed, withFaultAt } from '../support/people.ts'
 import { placesOf, someOf } from '../support/some-of.ts'
 import { withUpstreams } from '../support/upstream.ts'
-import { SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { SECRET, type Usher } from '../support/usher.ts'
 
 const FAILED = 'The sign-in did not work'
 const UNKNOWN = 'You cannot sign in this way'
 
 let issuer: HostileIssuer
 let second: HostileIssuer
-let usher: Usher
-beforeAll(async () => {
+const test = usherTest(async () => {
   issuer = await startHostileIssuer()
   second = await startHostileIssuer()
-  usher = await startUsher(
-    withUpstreams({
-      example: { issuer: issuer.issuer },
-      second: { issuer: second.issuer, allow: { email_domains: ['example.com'] } },
-    }),
-  )
+  const options = withUpstreams({
+    example: { issuer: issuer.issuer },
+    second: { issuer: second.issuer, allow: { email_domains: ['example.com'] } },
+  })
+  return { ...options, accounts: [] }
 })
-afterAll(async () => {
-  await usher.close()
-  await issuer.close()
-  await second.close()
-})
-beforeEach(() => {
+test.afterAll(() => Promise.all([issuer.close(), second.close()]))
+test.beforeEach(() => {
   issuer.state.behaviour = {}
   second.state.behaviour = {}
 })
@@ -61,10 +55,8 @@ async function adding(username: string, at = usher) {
 }
 /** Starts another Usher, which has not read the discovery document. */
 async function startAnew() {
-  const started = await startUsher(withUpstreams({ example: { issuer: issuer.issuer } }))
-  onTestFinished(() => started.close())
-  const browser = new Browser(started.issuer, fetch, [issuer.issuer])
-  return { fresh: started, browser }
+  const fresh = await startAnother(withUpstreams({ example: { issuer: issuer.issuer } }))
+  return { fresh, browser: new Browser(fresh.issuer, fetch, [issuer.issuer]) }
 }
 const newBrowser = () => new Browser(usher.issuer, fetch, [issuer.issuer, second.issuer])
 const tooOld = ({ issuer: url }: HostileIssuer) =>
@@ -331,7 +323,7 @@ describe('a sign-in at the issuer longer ago than lifetimes.session', () => {
     issuer.state.requests.map(({ searchParams }) =>
       ['max_age', 'prompt', 'login_hint'].map(name => searchParams.get(name)),
     )
-  beforeEach(() => {
+  test.beforeEach(() => {
     issuer.state.requests.length = 0
   })
 

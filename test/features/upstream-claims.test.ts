@@ -2,15 +2,15 @@
 // may do what".
 
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { describe, expect, vi } from 'vitest'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { type HostileIssuer, startHostileIssuer } from '../support/hostile-issuer.ts'
 import { authorizationRequest, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import { isSignedIn, signedIn, slowDown, submitConfirmed } from '../support/people.ts'
 import { placesOf } from '../support/some-of.ts'
 import { withUpstreams } from '../support/upstream.ts'
-import { CLIENTS, startUsher, type Usher } from '../support/usher.ts'
 
 const CORP = { allow: { email_domains: ['corp.example'] } }
 const FIELDS = { username: 'preferred_username', name: 'name', email: 'email' }
@@ -30,18 +30,16 @@ type Claims = Record<string, unknown>
 const OFFLINE = 'openid offline_access'
 
 const issuers: Record<string, HostileIssuer> = {}
-let usher: Usher
-beforeAll(async () => {
+const test = usherTest(async () => {
   for (const name of Object.keys(FILES)) issuers[name] = await startHostileIssuer()
   const upstreams = Object.entries(FILES).map(([name, file]) => {
     return [name, { issuer: issuers[name]?.issuer, ...file }]
   })
   const { usher: settings, ...options } = withUpstreams(Object.fromEntries(upstreams))
   const sign_in = { by: ['username', 'email'] }
-  usher = await startUsher({ ...options, usher: { ...settings, sign_in }, clients: CLIENTS })
+  return { ...options, usher: { ...settings, sign_in }, accounts: [] }
 })
-afterAll(async () => {
-  await usher.close()
+test.afterAll(async () => {
   for (const issuer of Object.values(issuers)) await issuer.close()
 })
 

@@ -2,10 +2,10 @@
 
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { browser, usher, usherTest } from '../support/fixtures.ts'
+import { browser, startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { credentials, textOf, words } from '../support/people.ts'
-import { CLIENTS, startUsher, WEB } from '../support/usher.ts'
+import { CLIENTS, WEB } from '../support/usher.ts'
 
 const LOGO =
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><script>alert(1)</script></svg>'
@@ -91,15 +91,11 @@ test('every page has the links at its end, and discovery has those to the terms 
 
 test('if a template of the operator fails, the default template is used and the error is logged', async () => {
   const files = { 'pages/errors.eta': '<%= it.nothing.there %>' }
-  const failing = await startUsher({ files })
-  try {
-    const page = await new Browser(failing.issuer).open('/errors')
-    expect(page.status).toBe(200)
-    expect(page.html.querySelector('#invalid_grant')).toBeTruthy()
-    expect(failing.output.join('')).toMatch(/"fault":"pages\/errors\.eta: /)
-  } finally {
-    await failing.close()
-  }
+  const failing = await startAnother({ files })
+  const page = await new Browser(failing.issuer).open('/errors')
+  expect(page.status).toBe(200)
+  expect(page.html.querySelector('#invalid_grant')).toBeTruthy()
+  expect(failing.output.join('')).toMatch(/"fault":"pages\/errors\.eta: /)
 })
 
 test('users who prefer dark colours get the dark logo, and the background is the operator’s', async () => {
@@ -148,7 +144,7 @@ test('the sign-in page links to where a forgotten password is reset', async () =
 
 test('without mail, a failed sign-in says whom to ask, with the link to the help', async () => {
   const branding = { links: { help: LINKS.help } }
-  const plain = await startUsher({ usher: { branding } })
+  const plain = await startAnother({ usher: { branding } })
   const browser = new Browser(plain.issuer)
   await browser.open(authorizationRequest(plain).url)
   expect(browser.page.text).not.toContain(words('sign_in.forgot_ask'))
@@ -156,5 +152,4 @@ test('without mail, a failed sign-in says whom to ask, with the link to the help
   const problem = browser.page.html.querySelector('[role=alert]')
   expect(textOf(problem?.text ?? '')).toContain(words('sign_in.forgot_ask'))
   expect(problem?.querySelector('a')?.getAttribute('href')).toBe(LINKS.help)
-  await plain.close()
 })
