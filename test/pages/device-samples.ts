@@ -13,7 +13,7 @@ export const deviceAsks = {
 const form = { xsrf: 'sample', user_code: CODE }
 
 export const deviceStates = [
-  state('device', 'device', () => ({ ...form, user_code: '' })),
+  state('device', 'device', { ...form, user_code: '' }),
   ...['unknown', 'expired', 'used', 'form'].map(key =>
     state(`device-${key}`, 'device', ({ t }) => ({ ...form, problem: t(`device.${key}`) })),
   ),

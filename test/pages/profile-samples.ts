@@ -24,31 +24,23 @@ const signUp = {
 const ADDRESS = { email, username: 'ada', isOwner: false, isDone: false }
 
 export const profileStates = [
-  state('profile', 'profile', () => PROFILE),
-  state('profile-name', 'profile', () => ({ ...PROFILE, fields: { name: LONG } })),
-  state('profile-saved', 'profile', () => ({
+  state('profile', 'profile', PROFILE),
+  state('profile-name', 'profile', { ...PROFILE, fields: { name: LONG } }),
+  state('profile-saved', 'profile', {
     ...PROFILE,
     isSaved: true,
     isRequested: true,
     pending: 'countess@example.org',
-  })),
-  state('profile-pending', 'profile', () => ({ ...PROFILE, pending: 'countess@example.org' })),
-  state('profile-unchanged', 'profile', () => ({
-    ...PROFILE,
-    isUnconfirmed: true,
-    isUnchanged: true,
-  })),
-  state('confirm-own-address', 'confirm-own-address', () => ({ email, isSent: false })),
-  state('confirm-own-address-sent', 'confirm-own-address', () => ({ email, isSent: true })),
-  state('profile-wrong', 'profile', () => ({ ...PROFILE, wrong: ['name', 'email'] })),
-  state('confirm-address-sign-in', 'confirm-address', () => ADDRESS),
-  state('confirm-address', 'confirm-address', () => ({ ...ADDRESS, isOwner: true })),
-  state('address-confirmed', 'confirm-address', () => ({
-    ...ADDRESS,
-    isOwner: true,
-    isDone: true,
-  })),
-  state('sign-up', 'sign-up', () => signUp),
-  state('sign-up-wrong', 'sign-up', () => ({ ...signUp, email: 'ada@example.com', isWrong: true })),
-  state('sign-up-sent', 'sign-up', () => ({ ...signUp, isSent: true })),
+  }),
+  state('profile-pending', 'profile', { ...PROFILE, pending: 'countess@example.org' }),
+  state('profile-unchanged', 'profile', { ...PROFILE, isUnconfirmed: true, isUnchanged: true }),
+  state('confirm-own-address', 'confirm-own-address', { email, isSent: false }),
+  state('confirm-own-address-sent', 'confirm-own-address', { email, isSent: true }),
+  state('profile-wrong', 'profile', { ...PROFILE, wrong: ['name', 'email'] }),
+  state('confirm-address-sign-in', 'confirm-address', ADDRESS),
+  state('confirm-address', 'confirm-address', { ...ADDRESS, isOwner: true }),
+  state('address-confirmed', 'confirm-address', { ...ADDRESS, isOwner: true, isDone: true }),
+  state('sign-up', 'sign-up', signUp),
+  state('sign-up-wrong', 'sign-up', { ...signUp, email: 'ada@example.com', isWrong: true }),
+  state('sign-up-sent', 'sign-up', { ...signUp, isSent: true }),
 ]

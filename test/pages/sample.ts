@@ -27,15 +27,17 @@ export interface State {
   render(views: Views, words: Words): string
 }
 
+/** `data`: what the template shows, or a function that returns it. */
 export function state<T extends keyof PageData>(
   name: string,
   template: T,
-  data: (words: Words) => PageData[T],
+  data: PageData[T] | ((words: Words) => PageData[T]),
 ): State {
+  const dataIn = typeof data === 'function' ? data : () => data
   return {
     name,
     template,
-    render: (views, words) => views.render(words, template, data(words), SHOWN),
+    render: (views, words) => views.render(words, template, dataIn(words), SHOWN),
   }
 }
 

@@ -303,18 +303,14 @@ function alarming(words: Words): Account {
 const PASSWORD_PROBLEMS = ['too_short', 'too_long', 'too_common', 'too_personal', 'unchanged']
 
 export const STATES: State[] = [
-  state('sign-in', 'sign-in', () => signIn),
+  state('sign-in', 'sign-in', signIn),
   state('sign-in-account', 'sign-in', ({ t }) => ({
     ...signIn,
     client: t('account.title'),
     isAccount: true,
   })),
-  state('sign-in-long-name', 'sign-in', () => ({
-    ...signIn,
-    client: LONG,
-    username: USER.username,
-  })),
-  state('sign-in-unchecked', 'sign-in', () => ({ ...signIn, uncheckedHost: 'app.example.org' })),
+  state('sign-in-long-name', 'sign-in', { ...signIn, client: LONG, username: USER.username }),
+  state('sign-in-unchecked', 'sign-in', { ...signIn, uncheckedHost: 'app.example.org' }),
   state('sign-in-failed', 'sign-in', words => ({
     ...signIn,
     username: USER.username,
@@ -323,18 +319,18 @@ export const STATES: State[] = [
     passwordFailed: true,
     mustAsk: true,
   })),
-  state('sign-in-again', 'sign-in', () => ({ ...signIn, username: USER.username, again: true })),
-  state('sign-in-change', 'sign-in', () => ({
+  state('sign-in-again', 'sign-in', { ...signIn, username: USER.username, again: true }),
+  state('sign-in-change', 'sign-in', {
     ...signIn,
     username: USER.username,
     again: true,
     isForChange: true,
-  })),
-  state('sign-in-expects-other', 'sign-in', () => ({ ...signIn, expectsOther: true })),
-  state('sign-in-sign-up', 'sign-in', () => ({ ...signIn, canSignUp: true })),
-  state('sign-in-email', 'sign-in', () => ({ ...signIn, byEmail: true })),
-  state('sign-in-methods', 'sign-in', () => ({ ...signIn, methods: METHODS })),
-  state('sign-in-passkey', 'sign-in', () => ({ ...signIn, passkey: PASSKEY })),
+  }),
+  state('sign-in-expects-other', 'sign-in', { ...signIn, expectsOther: true }),
+  state('sign-in-sign-up', 'sign-in', { ...signIn, canSignUp: true }),
+  state('sign-in-email', 'sign-in', { ...signIn, byEmail: true }),
+  state('sign-in-methods', 'sign-in', { ...signIn, methods: METHODS }),
+  state('sign-in-passkey', 'sign-in', { ...signIn, passkey: PASSKEY }),
   state('sign-in-passkey-failed', 'sign-in', ({ t }) => ({
     ...signIn,
     methods: METHODS,
@@ -342,11 +338,7 @@ export const STATES: State[] = [
     problem: t('sign_in.passkey_failed'),
     failed: REQUEST_ID,
   })),
-  state('sign-in-passkey-only', 'sign-in', () => ({
-    ...signIn,
-    hasPassword: false,
-    passkey: PASSKEY,
-  })),
+  state('sign-in-passkey-only', 'sign-in', { ...signIn, hasPassword: false, passkey: PASSKEY }),
   ...['failed', 'old', 'unavailable', 'unknown'].map(problem =>
     state(`sign-in-upstream-${problem}`, 'sign-in', words => ({
       ...signIn,
@@ -356,15 +348,13 @@ export const STATES: State[] = [
       failed: REQUEST_ID,
     })),
   ),
-  state('select-account', 'select-account', () => ({
-    client: CLIENT.client_name,
-  })),
+  state('select-account', 'select-account', { client: CLIENT.client_name }),
   ...[false, true].map(isOff =>
-    state(isOff ? 'no-access-off' : 'no-access', 'no-access', () => ({
+    state(isOff ? 'no-access-off' : 'no-access', 'no-access', {
       client: CLIENT.client_name,
       isOff,
       reference: REQUEST_ID,
-    })),
+    }),
   ),
   state('consent', 'consent', words => consent(words)),
   state('consent-short', 'consent', words =>
@@ -411,8 +401,8 @@ export const STATES: State[] = [
   state('consent-request', 'consent', words => consent(words, requestAsks(words))),
   ...deviceStates,
   ...requestStates(words => account(words)),
-  state('navigate', 'navigate', () => ({ url: '#on' })),
-  state('hand-over', 'hand-over', () => ({ action: '#', fields: { code: 'sample' } })),
+  state('navigate', 'navigate', { url: '#on' }),
+  state('hand-over', 'hand-over', { action: '#', fields: { code: 'sample' } }),
   state('account', 'account', words => account(words)),
   state('account-one-code', 'account', words => account(words, 'enough', {}, 1)),
   state('account-new', 'account', newcomer),
@@ -427,7 +417,7 @@ export const STATES: State[] = [
     applications: [implicit(words)],
     removed: CLIENT.client_name,
   })),
-  state('applications-none', 'applications', () => ({ applications: [] })),
+  state('applications-none', 'applications', { applications: [] }),
   state('remove', 'confirm', words => removal(words, words.t('applications.again'))),
   state('remove-implicit', 'confirm', words =>
     removal(words, words.t('applications.implicit_again', { brand: 'Usher' })),
@@ -444,7 +434,7 @@ export const STATES: State[] = [
     return { verdict, methods: { ...shown, isLast: true } }
   }),
   state('activity', 'activity', activity),
-  state('activity-none', 'activity', () => ({ days: [] })),
+  state('activity-none', 'activity', { days: [] }),
   state('sessions', 'sessions', words => sessions(words)),
   state('sessions-ended', 'sessions', words => sessions(words, words.t('sessions.ended'))),
   state('sessions-ended-others', 'sessions', words =>
@@ -464,7 +454,7 @@ export const STATES: State[] = [
   state('end-others-one', 'confirm', words =>
     signOutThere(words, words.t('sessions.question_others'), words.plural('sessions.others', 1)),
   ),
-  state('password', 'password', () => password()),
+  state('password', 'password', password()),
   state('password-wrong', 'password', ({ t }) =>
     password({ current: t('password.wrong'), repeat: t('password.differs') }),
   ),
@@ -473,20 +463,20 @@ export const STATES: State[] = [
       password({ password: t(`password.${key}`) }),
     ),
   ),
-  state('new-password', 'new-password', () => password()),
+  state('new-password', 'new-password', password()),
   state('new-password-wrong', 'new-password', ({ t }) =>
     password({ password: t('password.too_short'), repeat: t('password.differs') }),
   ),
   ...[true, false].flatMap(isNew => [
-    state(isNew ? 'welcome' : 'welcome-again', 'welcome', () => ({
+    state(isNew ? 'welcome' : 'welcome-again', 'welcome', {
       isNew,
       resetsFactors: !isNew,
       problems: {},
-    })),
-    state(isNew ? 'welcome-done' : 'welcome-done-again', 'welcome-done', () => ({
+    }),
+    state(isNew ? 'welcome-done' : 'welcome-done-again', 'welcome-done', {
       isNew,
       signIn: '/account',
-    })),
+    }),
   ]),
   state('welcome-wrong', 'welcome', ({ t }) => ({
     isNew: true,
@@ -494,31 +484,25 @@ export const STATES: State[] = [
     problems: { password: t('password.too_common'), repeat: t('password.differs') },
   })),
   ...profileStates,
-  ...[false, true].map(isSent =>
-    state(isSent ? 'forgot-sent' : 'forgot', 'forgot', () => ({ isSent })),
-  ),
+  ...[false, true].map(isSent => state(isSent ? 'forgot-sent' : 'forgot', 'forgot', { isSent })),
   ...mailStates,
-  state('password-changed', 'password-changed', () => ({})),
+  state('password-changed', 'password-changed', {}),
   ...factorStates,
-  state('sign-out', 'sign-out', () => ({ action: '#', xsrf: 'sample' })),
-  state('sign-out-asked', 'sign-out', () => ({
-    action: '#',
-    xsrf: 'sample',
-    client: CLIENT.client_name,
-  })),
-  state('sign-out-hinted', 'sign-out', () => ({
+  state('sign-out', 'sign-out', { action: '#', xsrf: 'sample' }),
+  state('sign-out-asked', 'sign-out', { action: '#', xsrf: 'sample', client: CLIENT.client_name }),
+  state('sign-out-hinted', 'sign-out', {
     action: '#',
     xsrf: 'sample',
     client: CLIENT.client_name,
     isHinted: true,
-  })),
-  state('sign-out-upstream', 'sign-out', () => ({
+  }),
+  state('sign-out-upstream', 'sign-out', {
     action: '#',
     xsrf: 'sample',
     upstream: 'login.microsoftonline.com',
-  })),
-  state('signed-out', 'signed-out', () => ({ client: CLIENT, stayed: false })),
-  state('stayed', 'signed-out', () => ({ stayed: true })),
+  }),
+  state('signed-out', 'signed-out', { client: CLIENT, stayed: false }),
+  state('stayed', 'signed-out', { stayed: true }),
   ...errorStates,
-  state('errors', 'errors', () => ({ codes: CODES })),
+  state('errors', 'errors', { codes: CODES }),
 ]
