@@ -1,48 +1,33 @@
 // Second factors in Chromium: with the keyboard alone, and without JavaScript.
 
-import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { launchChromium, NO_COMPLAINTS, tabTo, waitForFocus } from '../support/chromium.ts'
+import { NO_COMPLAINTS, tabTo, waitForFocus } from '../support/chromium.ts'
 import { codeOf, factorsOf, nextCode } from '../support/factors.ts'
 import { words } from '../support/people.ts'
 import { createPreview } from '../support/preview.ts'
-import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
-import { Visit } from '../support/visit.ts'
+import { type Stage, startStage, Visit } from '../support/visit.ts'
 
-let usher: Usher
-let browser: Browser
-let ada: string
+let stage: Stage
 beforeAll(async () => {
   const sign_in = { second_factor: 'required' }
-  ;[usher, browser] = await Promise.all([startUsher({ usher: { sign_in } }), launchChromium()])
-  ada = (await usher.addAccount(ADA)).id
+  stage = await startStage([], { usher: { sign_in } })
 })
-afterAll(async () => {
-  await browser.close()
-  await usher.close()
-})
+afterAll(() => stage.close())
 
 test.each([
   ['with the keyboard alone', true],
   ['without JavaScript', false],
 ])('an app is added during the sign-in, and used at the next one, %s', async (_, hasScripts) => {
+  const { usher, ada } = stage
   await usher.records
     .of('Factors', { backup: true })
     .change(ada, () => ({ accountId: ada, factors: [], recovery: [] }))
-  const visit = await Visit.start(browser, { javaScriptEnabled: hasScripts })
+  const visit = await Visit.start(stage.browser, { javaScriptEnabled: hasScripts })
   const { page } = visit
   const { keyboard } = page
   const heading = (key: string) => page.getByRole('heading', { name: words(key), exact: true })
-  async function enterPassword() {
-    await page.goto(`${usher.issuer}/account`)
-    await waitForFocus(page)
-    await keyboard.type('ada')
-    await keyboard.press('Tab')
-    await keyboard.type(PASSWORD)
-    await keyboard.press('Enter')
-  }
 
-  await enterPassword()
+  await visit.enterPassword(usher)
   await heading('factors.needed_title').waitFor()
   const secret = (await page.locator('.steps code').textContent()) ?? ''
   const code = page.getByLabel(words('factors.confirm'))
@@ -58,7 +43,7 @@ test.each([
   await heading('account.title').waitFor()
 
   await page.context().clearCookies()
-  await enterPassword()
+  await visit.enterPassword(usher)
   await heading('factors.step_title').waitFor()
   await waitForFocus(page)
   await keyboard.type(await nextCode(usher, ada))
@@ -74,7 +59,7 @@ test.each([
   ['on a desktop, the QR code is in view, and the key is folded', false],
 ])('%s, without JavaScript', async (_, isPhone) => {
   const preview = await createPreview()
-  const context = await browser.newContext({
+  const context = await stage.browser.newContext({
     viewport: isPhone ? { width: 390, height: 800 } : { width: 1100, height: 800 },
     hasTouch: isPhone,
     isMobile: isPhone,

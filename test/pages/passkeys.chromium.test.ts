@@ -1,39 +1,27 @@
 // Passkeys in Chromium, with its virtual authenticators (CDP, WebAuthn): with the keyboard alone, by autofill, and
 // with authenticators that cannot verify the user.
 
-import type { Browser, CDPSession, Page } from 'playwright-core'
+import type { CDPSession, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { createFactors, isPasskey } from '../../src/features/factors/factors.ts'
-import {
-  axeViolations,
-  launchChromium,
-  NO_COMPLAINTS,
-  tabTo,
-  waitForFocus,
-} from '../support/chromium.ts'
+import { axeViolations, NO_COMPLAINTS, tabTo, waitForFocus } from '../support/chromium.ts'
 import { FACTORS } from '../support/factors.ts'
 import { words } from '../support/people.ts'
-import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
-import { Visit } from '../support/visit.ts'
+import { PASSWORD } from '../support/usher.ts'
+import { type Stage, startStage, Visit } from '../support/visit.ts'
 
-let usher: Usher
-let browser: Browser
-let ada: string
+let stage: Stage
 let visit: Visit
 let page: Page
 let cdp: CDPSession
 beforeAll(async () => {
   const sign_in = { methods: ['password', 'passkey'], second_factor: 'optional' }
-  ;[usher, browser] = await Promise.all([startUsher({ usher: { sign_in } }), launchChromium()])
-  ada = (await usher.addAccount(ADA)).id
+  stage = await startStage([], { usher: { sign_in } })
 })
-afterAll(async () => {
-  await browser.close()
-  await usher.close()
-})
+afterAll(() => stage.close())
 beforeEach(async () => {
-  await createFactors(usher.records).reset(ada)
-  visit = await Visit.start(browser)
+  await createFactors(stage.usher.records).reset(stage.ada)
+  visit = await Visit.start(stage.browser)
   ;({ page } = visit)
   cdp = await page.context().newCDPSession(page)
   await cdp.send('WebAuthn.enable', { enableUI: false })
@@ -67,21 +55,13 @@ async function addAuthenticator(options: object = {}) {
 const heading = (key: string) => page.getByRole('heading', { name: words(key), exact: true })
 const button = (key: string) => page.getByRole('button', { name: words(key), exact: true })
 const passkeys = async () =>
-  (await createFactors(usher.records).read(ada)).factors.filter(isPasskey)
+  (await createFactors(stage.usher.records).read(stage.ada)).factors.filter(isPasskey)
 
-/** Signs in with the password, by the keyboard alone. */
-async function enterPassword() {
-  await page.goto(`${usher.issuer}/account`)
-  await waitForFocus(page)
-  await page.keyboard.type('ada')
-  await page.keyboard.press('Tab')
-  await page.keyboard.type(PASSWORD)
-  await page.keyboard.press('Enter')
-}
-
-/** Adds a passkey on the account page, by the keyboard alone. */
+/** Signs in with the password, and adds the first passkey on the account page, with the keyboard alone. */
 async function addPasskey() {
-  await page.goto(`${usher.issuer}${FACTORS}`)
+  await visit.enterPassword(stage.usher)
+  await heading('account.title').waitFor()
+  await page.goto(`${stage.usher.issuer}${FACTORS}`)
   await tabTo(page, words('factors.add_passkey'))
   await page.keyboard.press('Enter')
   // An account without a factor is asked for its password.
@@ -93,6 +73,7 @@ async function addPasskey() {
   await button('factors.add_passkey').waitFor()
   await tabTo(page, words('factors.add_passkey'))
   await page.keyboard.press('Enter')
+  await heading('factors.codes_title').waitFor()
 }
 
 /** Names the passkey that was just added. */
@@ -105,10 +86,7 @@ async function nameIt(name: string) {
 describe('with an authenticator that verifies the user', () => {
   test('a passkey is added and signs in with one button, with the keyboard alone', async () => {
     const phone = await addAuthenticator()
-    await enterPassword()
-    await heading('account.title').waitFor()
     await addPasskey()
-    await heading('factors.codes_title').waitFor()
     expect(await axeViolations(page)).toEqual([])
     expect((await passkeys())[0]?.name).toBe('Chrome on Linux')
     await nameIt('my phone')
@@ -120,26 +98,23 @@ describe('with an authenticator that verifies the user', () => {
 
     await page.context().clearCookies()
     await phone.setPresent(false)
-    await page.goto(`${usher.issuer}/account`)
+    await page.goto(`${stage.usher.issuer}/account`)
     await tabTo(page, words('sign_in.passkey'))
     await phone.setPresent(true)
     await page.keyboard.press('Enter')
     await heading('account.title').waitFor()
-    await page.goto(`${usher.issuer}${FACTORS}`)
+    await page.goto(`${stage.usher.issuer}${FACTORS}`)
     expect(await axeViolations(page)).toEqual([])
     expect(await page.getByRole('listitem').filter({ hasText: 'my phone' }).count()).toBe(1)
   })
 
   test('autofill on the field of the username signs in without a button', async () => {
     const phone = await addAuthenticator()
-    await enterPassword()
-    await heading('account.title').waitFor()
     await addPasskey()
-    await heading('factors.codes_title').waitFor()
     await page.context().clearCookies()
     // The virtual authenticator chooses the passkey as soon as the page offers it.
     await phone.setPresent(true)
-    await page.goto(`${usher.issuer}/account`)
+    await page.goto(`${stage.usher.issuer}/account`)
     await heading('account.title').waitFor()
   })
 
@@ -153,7 +128,7 @@ describe('with an authenticator that verifies the user', () => {
         return mediation === 'dialog' ? Promise.reject(cancelled) : new Promise(() => {})
       }
     `)
-    await page.goto(`${usher.issuer}/account`)
+    await page.goto(`${stage.usher.issuer}/account`)
     const asked = () => page.evaluate<string[]>('window.asked')
     await expect.poll(asked).toEqual(['conditional'])
     await button('sign_in.passkey').press('Enter')
@@ -163,11 +138,8 @@ describe('with an authenticator that verifies the user', () => {
 
   test('the same device gets no second passkey, and the page says so', async () => {
     await addAuthenticator()
-    await enterPassword()
-    await heading('account.title').waitFor()
     await addPasskey()
-    await heading('factors.codes_title').waitFor()
-    await page.goto(`${usher.issuer}${FACTORS}?add=passkey`)
+    await page.goto(`${stage.usher.issuer}${FACTORS}?add=passkey`)
     await heading('factors.step_title').waitFor()
     await page.locator('button:focus').waitFor()
     expect(await axeViolations(page)).toEqual([])
@@ -181,13 +153,10 @@ describe('with an authenticator that verifies the user', () => {
 
   test('a removed passkey is forgotten by the browser', async () => {
     const phone = await addAuthenticator()
-    await enterPassword()
-    await heading('account.title').waitFor()
     await addPasskey()
-    await heading('factors.codes_title').waitFor()
     const [passkey] = await passkeys()
-    await createFactors(usher.records).remove(ada, passkey?.id ?? '')
-    await page.goto(`${usher.issuer}${FACTORS}`)
+    await createFactors(stage.usher.records).remove(stage.ada, passkey?.id ?? '')
+    await page.goto(`${stage.usher.issuer}${FACTORS}`)
     await expect.poll(phone.list).toEqual([])
   })
 })
@@ -197,12 +166,9 @@ describe('with a security key without user verification', () => {
 
   test('a passkey is a second factor after the password, and no sign-in alone', async () => {
     const key = await addAuthenticator({ ...KEY, hasResidentKey: false })
-    await enterPassword()
-    await heading('account.title').waitFor()
     await addPasskey()
-    await heading('factors.codes_title').waitFor()
     await page.context().clearCookies()
-    await enterPassword()
+    await visit.enterPassword(stage.usher)
     await heading('factors.step_title').waitFor()
     await page.locator('button:focus').waitFor()
     await page.keyboard.press('Enter')
@@ -210,7 +176,7 @@ describe('with a security key without user verification', () => {
     expect((await key.list()).map(({ signCount }) => signCount)).toEqual([2])
 
     await page.context().clearCookies()
-    await page.goto(`${usher.issuer}/account`)
+    await page.goto(`${stage.usher.issuer}/account`)
     await button('sign_in.passkey').press('Enter')
     await page.getByText(words('factors.passkey_unused')).waitFor()
     expect(await axeViolations(page)).toEqual([])
@@ -220,12 +186,9 @@ describe('with a security key without user verification', () => {
 test('of two authenticators each signs in', async () => {
   const key = { transport: 'usb' }
   const first = await addAuthenticator(key)
-  await enterPassword()
-  await heading('account.title').waitFor()
   await addPasskey()
-  await heading('factors.codes_title').waitFor()
   await nameIt('first')
-  await page.goto(`${usher.issuer}${FACTORS}?add=passkey`)
+  await page.goto(`${stage.usher.issuer}${FACTORS}?add=passkey`)
   await heading('factors.step_title').waitFor()
   await button('factors.use_passkey').press('Enter')
   await heading('factors.add_passkey').waitFor()
@@ -242,7 +205,7 @@ test('of two authenticators each signs in', async () => {
     await page.context().clearCookies()
     await other.setPresent(false)
     await used.setPresent(true)
-    await page.goto(`${usher.issuer}/account`)
+    await page.goto(`${stage.usher.issuer}/account`)
     await heading('account.title').waitFor()
   }
   const times = (await passkeys()).map(({ used, created }) => (used?.at ?? 0) >= created)
@@ -250,15 +213,15 @@ test('of two authenticators each signs in', async () => {
 })
 
 test('without JavaScript, pages say what is needed, and the password still works', async () => {
-  const plain = await Visit.start(browser, { javaScriptEnabled: false })
-  await plain.page.goto(`${usher.issuer}/account`)
+  const plain = await Visit.start(stage.browser, { javaScriptEnabled: false })
+  await plain.page.goto(`${stage.usher.issuer}/account`)
   const signIn = plain.page.getByRole('button', { name: words('sign_in.passkey') })
   expect(await signIn.count()).toBe(0)
   await plain.page.getByLabel(words('sign_in.username')).fill('ada')
   await plain.page.getByLabel(words('sign_in.password')).fill(PASSWORD)
   await plain.page.getByLabel(words('sign_in.password')).press('Enter')
   await plain.page.getByRole('heading', { name: words('account.title') }).waitFor()
-  await plain.page.goto(`${usher.issuer}${FACTORS}?add=passkey`)
+  await plain.page.goto(`${stage.usher.issuer}${FACTORS}?add=passkey`)
   await plain.page.getByLabel(words('sign_in.password')).fill(PASSWORD)
   await plain.page.getByLabel(words('sign_in.password')).press('Enter')
   await plain.page.getByRole('heading', { name: words('factors.add_passkey') }).waitFor()

@@ -1,23 +1,25 @@
 // A user with Chromium, and a provider with relying parties.
 
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
-import { type Complaints, collectComplaints, launchChromium } from './chromium.ts'
+import { type Complaints, collectComplaints, launchChromium, waitForFocus } from './chromium.ts'
 import { words } from './people.ts'
 import { type RelyingParty, type RelyingPartyOptions, startRelyingParty } from './relying-party.ts'
-import { ADA, PASSWORD, startUsher } from './usher.ts'
+import { ADA, PASSWORD, startUsher, type UsherOptions } from './usher.ts'
 
 export type Stage = Awaited<ReturnType<typeof startStage>>
 
-/** Starts Chromium, a provider with Ada's account, and a relying party for each of the options. */
-export async function startStage(options: RelyingPartyOptions[]) {
+/** Starts Chromium, a provider with Ada's account, and a relying party for each of `options`. */
+export async function startStage(options: RelyingPartyOptions[], provider: UsherOptions = {}) {
   const parties = await Promise.all(options.map(startRelyingParty))
   const clients = Object.fromEntries(parties.map(({ metadata }) => [metadata.client_id, metadata]))
-  const [usher, browser] = await Promise.all([startUsher({ clients }), launchChromium()])
-  const ada = await usher.addAccount(ADA)
+  const starting = startUsher({ clients, ...provider })
+  const [usher, browser] = await Promise.all([starting, launchChromium()])
+  const { id: ada } = await usher.addAccount(ADA)
   await Promise.all(parties.map(party => party.connect(usher.issuer)))
   return {
     usher,
     browser,
+    ada,
     party(client_id: string): RelyingParty {
       const found = parties.find(({ metadata }) => metadata.client_id === client_id)
       if (!found) throw new Error(`no relying party has the client_id ${client_id}`)
@@ -26,7 +28,7 @@ export async function startStage(options: RelyingPartyOptions[]) {
     /** Removes Ada's consents. */
     async forgetConsents() {
       await Promise.all(
-        Object.keys(clients).map(client_id => usher.consents.withdraw(ada.id, client_id)),
+        Object.keys(clients).map(client_id => usher.consents.withdraw(ada, client_id)),
       )
     },
     async close() {
@@ -71,6 +73,17 @@ export class Visit {
     await this.page.getByLabel('Username').fill('ada')
     await this.page.getByLabel('Password').fill(password)
     await this.button('Sign in').click()
+  }
+
+  /** Signs in with the password on the account page, with the keyboard alone. */
+  async enterPassword({ issuer }: { issuer: string }) {
+    const { keyboard } = this.page
+    await this.page.goto(`${issuer}/account`)
+    await waitForFocus(this.page)
+    await keyboard.type('ada')
+    await keyboard.press('Tab')
+    await keyboard.type(PASSWORD)
+    await keyboard.press('Enter')
   }
 
   async beginAt({ origin }: RelyingParty) {
