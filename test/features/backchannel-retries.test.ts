@@ -9,6 +9,7 @@ import { Browser } from '../support/browser.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { tokens } from '../support/journey.ts'
 import { type Receiver, startReceiver } from '../support/receiver.ts'
+import { stopping } from '../support/stopping.ts'
 import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
 const folder = temporaryFolder()
@@ -125,12 +126,8 @@ test('a notification that a client answers with 400 is not retried', async () =>
 
 test('while the store is unavailable no notification is sent, and none is lost', async () => {
   await signOut()
-  const { write } = node.store
-  node.store.write = async () => {
-    throw new StoreUnavailable('away')
-  }
-  await expect(node.deliver('new')).rejects.toThrow(StoreUnavailable)
-  node.store.write = write
+  const delivery = stopping(node.store)(0, () => node.deliver('new'))
+  await expect(delivery).rejects.toThrow(StoreUnavailable)
   expect(wiki.tokens).toHaveLength(0)
   await node.deliver('new')
   expect([wiki.tokens.length, chat.tokens.length]).toEqual([1, 1])

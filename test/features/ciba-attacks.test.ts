@@ -4,7 +4,6 @@ import { decodeJwt } from 'jose'
 import { describe, expect } from 'vitest'
 import { grantsOfAccount } from '../../src/oidc/adapter/grants.ts'
 import { createSessions } from '../../src/oidc/adapter/sessions.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import {
   answer,
@@ -30,6 +29,7 @@ import {
   words,
 } from '../support/people.ts'
 import { placesOf } from '../support/some-of.ts'
+import { stopping } from '../support/stopping.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
 
@@ -215,16 +215,10 @@ test('while the store is unavailable the answer is 503, and nothing is lost', as
   const id = await startRequest(usher)
   const [address = ''] = await pendingRequests(browser)
   const form = fieldsOf(await browser.open(address), { decision: 'allow' })
-  const { write } = usher.store
-  usher.store.write = async () => {
-    throw new StoreUnavailable('away')
-  }
-  try {
+  await stopping(usher.store)(0, async () => {
     expect((await sendRequest(usher, {}, 'desk')).status).toBe(503)
     expect((await send(browser, address, { form })).status).toBe(503)
-  } finally {
-    usher.store.write = write
-  }
+  })
   expect(await poll(usher, id)).toMatchObject(PENDING)
   expect((await send(browser, address, { form })).status).toBe(200)
   expect(await poll(usher, id)).toHaveProperty('access_token')

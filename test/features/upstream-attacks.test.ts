@@ -1,6 +1,5 @@
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import { describe, expect } from 'vitest'
-import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { rsaKey } from '../support/costly-keys.ts'
 import { moveClock, startAnother, usher, usherTest } from '../support/fixtures.ts'
@@ -12,6 +11,7 @@ import {
 import { authorizationRequest } from '../support/journey.ts'
 import { credentials, submitConfirmed, withFaultAt } from '../support/people.ts'
 import { placesOf, someOf } from '../support/some-of.ts'
+import { stopping } from '../support/stopping.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { SECRET, type Usher } from '../support/usher.ts'
 
@@ -371,10 +371,7 @@ describe('the log has why an issuer is unavailable', () => {
     expect(detail(fresh)[0]?.detail).toMatch(/^example: other side closed/)
     issuer.state.behaviour = {}
     await browser.open('/account/security')
-    const { write } = fresh.store
-    fresh.store.write = () => Promise.reject(new StoreUnavailable('away'))
-    await submitConfirmed(browser, { link: 'example' })
-    fresh.store.write = write
+    await stopping(fresh.store)(0, () => submitConfirmed(browser, { link: 'example' }))
     expect(browser.page.status).toBe(503)
   })
 

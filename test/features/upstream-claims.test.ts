@@ -2,14 +2,14 @@
 // may do what".
 
 import { decodeJwt } from 'jose'
-import { describe, expect, vi } from 'vitest'
-import { StoreUnavailable } from '../../src/store/store.ts'
+import { describe, expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { type HostileIssuer, startHostileIssuer } from '../support/hostile-issuer.ts'
 import { authorizationRequest, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import { isSignedIn, signedIn, slowDown, submitConfirmed } from '../support/people.ts'
 import { placesOf } from '../support/some-of.ts'
+import { stopping } from '../support/stopping.ts'
 import { withUpstreams } from '../support/upstream.ts'
 
 const CORP = { allow: { email_domains: ['corp.example'] } }
@@ -290,34 +290,22 @@ describe('an account has one link to an issuer', () => {
     await local('unlucky')
     const byPassword = await added('unlucky', 'unlucky-there')
     let isDone = false
+    const stopped = stopping(usher.store)
     const { first, step } = placesOf(3)
-    for (let failing = 1 + first; !isDone; failing += step) {
+    for (let writes = first; !isDone; writes += step) {
       await added('unlucky', 'unlucky-there', byPassword)
       const { browser } = await browserAt('link', { sub: 'unlucky-there' })
       await byPassword.open(METHODS)
-      const restore = cutAt(failing)
-      await submitConfirmed(byPassword, { unlink: 'link' })
-      restore()
+      await stopped(writes, () => submitConfirmed(byPassword, { unlink: 'link' }))
       isDone = byPassword.page.status === 200
       byPassword.pages.pop()
       await submitConfirmed(byPassword, { unlink: 'link' })
-      expect(byPassword.page.text, `write ${failing}`).toContain('You can no longer sign in')
-      expect(await isSignedIn(browser), `write ${failing}`).toBe(false)
+      expect(byPassword.page.text, `after ${writes} writes`).toContain('You can no longer sign in')
+      expect(await isSignedIn(browser), `after ${writes} writes`).toBe(false)
       expect(await linksOf('unlucky')).toEqual([])
     }
   })
 })
-
-/** Lets every write from the n-th one on fail. Returns a function that ends this. */
-function cutAt(failing: number) {
-  const { write } = usher.store
-  let writes = 0
-  const spy = vi.spyOn(usher.store, 'write').mockImplementation(async changes => {
-    if (++writes >= failing) throw new StoreUnavailable('cut')
-    return write.call(usher.store, changes)
-  })
-  return () => spy.mockRestore()
-}
 
 describe('an address that is not valid admits, links and verifies nobody', () => {
   test('the sign-in is refused, and the log names the rule', async () => {
