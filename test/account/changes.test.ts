@@ -74,9 +74,8 @@ async function protection() {
   return { email, password, links, factors: await factorsOf(pair.usher, id) }
 }
 async function mailsToUser() {
-  server.state.received = []
-  await pair.usher.deliver('new')
-  return server.state.received.filter(({ to }) => to === `${name}@example.org`)
+  const sent = await server.sentBy(pair.usher)
+  return sent.filter(({ to }) => to === `${name}@example.org`)
 }
 const events = () =>
   pair.usher.output

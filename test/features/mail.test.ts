@@ -13,6 +13,7 @@ import {
 import { checkMail } from '../../src/features/mail/smtp.ts'
 import { createLanguages } from '../../src/pages/words.ts'
 import { newAccountId } from '../../src/sign-in/account.ts'
+import { required } from '../../src/store/values.ts'
 import { Browser } from '../support/browser.ts'
 import { addApp, atFactor, FACTORS, factorsOf, nextCode, removeFactor } from '../support/factors.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
@@ -52,11 +53,7 @@ test.beforeEach(() => {
   server.state.refusedAt = 'DATA'
 })
 
-const accountOf = async (name: string) => {
-  const account = await usher.directory.findByUsername(name)
-  if (!account) throw new Error(`no account ${name}`)
-  return account
-}
+const accountOf = async (name: string) => required(await usher.directory.findByUsername(name))
 /** Ends the pause between two mails: closes the open link of the account. */
 const closeLink = async (name: string) => {
   const { id } = await accountOf(name)
@@ -80,8 +77,7 @@ test('an invitation is mailed, verifies the address, and no token waits in the s
   await invite('barbara')
   await usher.deliver('new')
   expect(server.state.received).toMatchObject([{ from: 'id@example.org', to: 'b@example.org' }])
-  const [mail] = server.state.received
-  if (!mail) throw new Error('no mail')
+  const mail = required(server.state.received[0])
   expect(mail.content).toContain('Subject: You are invited to Orchard: choose your password')
   expect(mail.content).toContain('From: Orchard <id@example.org>')
   expect(mail.content).toContain('Hello Barbara L.,')
@@ -92,9 +88,7 @@ test('an invitation is mailed, verifies the address, and no token waits in the s
   await browser.submit({ password: NEW, repeat: NEW })
   expect(await accountOf('barbara')).toMatchObject({ email_verified: true })
   // The first password of an account causes no notice.
-  server.state.received = []
-  await usher.deliver('new')
-  expect(server.state.received).toEqual([])
+  expect(await server.sentBy(usher)).toEqual([])
   await browser.open('/account')
   await browser.submit(credentials('barbara', NEW))
   expect(browser.heading).toBe(words('account.title'))
@@ -121,8 +115,7 @@ test('the HTML of a mail has one button, the link below it, its end, and both sc
   await startAnew()
   await invite('ada')
   await usher.deliver('new')
-  const [mail] = server.state.received
-  if (!mail) throw new Error('no mail')
+  const mail = required(server.state.received[0])
   const [, html = ''] = /text\/html[\s\S]*?\r\n\r\n([\s\S]*<\/html>)/.exec(mail.content) ?? []
   const page = parse(html)
   const links = page.querySelectorAll('main a')
@@ -218,17 +211,15 @@ describe('a forgotten password', () => {
     )
     await forgot(' ADA@example.org ', browser)
     expect(browser.heading).toBe(words('forgot.sent_title'))
-    const [mail] = server.state.received
-    if (!mail) throw new Error('no mail')
+    const mail = required(server.state.received[0])
     expect(mail).toMatchObject({ to: 'ada@example.org' })
     expect(mail.content).toContain('Subject: Choose a new password for Orchard')
     await browser.open(linkIn(mail))
     await browser.submit({ password: PASSWORD, repeat: PASSWORD })
     expect(browser.heading).toBe(words('welcome.done_title'))
-    server.state.received = []
-    await usher.deliver('new')
-    expect(server.state.received).toMatchObject([{ to: 'ada@example.org' }])
-    expect(server.state.received[0]?.content).toContain(words('notice.password_changed'))
+    const notices = await server.sentBy(usher)
+    expect(notices).toMatchObject([{ to: 'ada@example.org' }])
+    expect(notices[0]?.content).toContain(words('notice.password_changed'))
   })
 
   test('an account whose issuer gives it the address, without verifying it, changes nothing', async () => {
@@ -594,9 +585,8 @@ describe('a notice', () => {
 
   /** The notices that were queued: each once, with its receiver and what it is about. */
   async function noticesSent() {
-    server.state.received = []
-    await service.deliver('new')
-    return server.state.received.map(({ to, content }) => [
+    const sent = await server.sentBy(service)
+    return sent.map(({ to, content }) => [
       to,
       ...NOTICES.filter(key => content.includes(words(`notice.${key}`))),
     ])
@@ -627,16 +617,13 @@ describe('a notice', () => {
     const browser = new Browser(service.issuer)
     await browser.open(`${path}?ui_locales=de`)
     await browser.submit({ password: NEW, repeat: NEW })
-    server.state.received = []
-    await service.deliver('new')
-    expect(server.state.received).toHaveLength(1)
-    expect(server.state.received[0]?.content).toContain('Das Passwort wurde ge')
-    expect(server.state.received[0]?.content).toContain('Alle Passkeys')
+    const german = await server.sentBy(service)
+    expect(german).toHaveLength(1)
+    expect(german[0]?.content).toContain('Das Passwort wurde ge')
+    expect(german[0]?.content).toContain('Alle Passkeys')
     await operated.usher('accounts set ada locale=fr')
     await operated.usher('accounts password ada')
-    server.state.received = []
-    await service.deliver('new')
-    expect(server.state.received[0]?.content).toContain('lang="fr"')
+    expect((await server.sentBy(service))[0]?.content).toContain('lang="fr"')
     await operated.usher('accounts set ada locale=en')
   })
 

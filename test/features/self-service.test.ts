@@ -2,6 +2,7 @@
 
 import { describe, expect } from 'vitest'
 import { queueLink } from '../../src/account/mail-queue.ts'
+import { required } from '../../src/store/values.ts'
 import { Browser } from '../support/browser.ts'
 import { startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
@@ -43,22 +44,14 @@ test.beforeEach(async () => {
   await mails()
 })
 
-const account = async (name = username) => {
-  const found = await usher.directory.findByUsername(name)
-  if (!found) throw new Error(`no account ${name}`)
-  return found
-}
+const account = async () => required(await usher.directory.findByUsername(username))
 async function atProfile(name = username) {
   const browser = await signedIn(usher, name)
   await browser.open(PROFILE)
   return browser
 }
 /** Mails that the queue sends now. */
-async function mails() {
-  server.state.received = []
-  await usher.deliver('new')
-  return server.state.received
-}
+const mails = () => server.sentBy(usher)
 /** Mails that the queue sends now to addresses other than that of the account. */
 async function mailsElsewhere() {
   const { email } = await account()
@@ -68,8 +61,7 @@ async function mailsElsewhere() {
 async function requested(email = NEW, name = username) {
   const browser = await atProfile(name)
   await submitConfirmed(browser, { email })
-  const [mail] = await mailsElsewhere()
-  if (!mail) throw new Error('no mail')
+  const mail = required((await mailsElsewhere())[0])
   return { browser, mail, path: linkIn(mail) }
 }
 async function opened(path: string, browser = new Browser(usher.issuer)) {

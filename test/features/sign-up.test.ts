@@ -28,11 +28,7 @@ test.beforeEach(() => usher.records.of('Attempts').remove('sign-up network 127.0
 
 const newAddress = () => `new-${++serial}@example.org`
 /** Mails that the queue sends now. */
-async function mails() {
-  server.state.received = []
-  await usher.deliver('new')
-  return server.state.received
-}
+const mails = () => server.sentBy(usher)
 /** A browser at the form for a new account. */
 async function atForm(params: Record<string, string> = {}, browser = new Browser(usher.issuer)) {
   return await open(usher, { prompt: 'create', ...params }, browser)

@@ -7,6 +7,7 @@ import { text } from 'node:stream/consumers'
 import { setTimeout } from 'node:timers/promises'
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
 import { listen } from './ports.ts'
+import type { Usher } from './usher.ts'
 
 export interface Received {
   from: string
@@ -86,6 +87,12 @@ export async function startMailServer(options: SMTPServerOptions = {}) {
     passwordFile,
     /** `mail` of usher.yaml for a server without a password. */
     settings: { from: 'id@example.org', smtp: { host: '127.0.0.1', port, tls: 'none' as const } },
+    /** Returns the mails that the queue of an Usher sends now. */
+    async sentBy(usher: Pick<Usher, 'deliver'>): Promise<Received[]> {
+      state.received = []
+      await usher.deliver('new')
+      return state.received
+    },
     async close() {
       rmSync(folder, { recursive: true })
       await new Promise<void>(resolve => server.close(() => resolve()))
