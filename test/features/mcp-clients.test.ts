@@ -7,7 +7,7 @@ import { APIS, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { startDocumentSite } from '../support/document-site.ts'
 import { startAnother, usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest, codeForm, signInAndAllow } from '../support/journey.ts'
+import { authorizationRequest, authorize, codeForm } from '../support/journey.ts'
 import { ASSERTION } from '../support/keyed.ts'
 import { DOCUMENTS, REGISTRATIONS } from '../support/mcp-clients.ts'
 import { invite, REGISTER } from '../support/registration.ts'
@@ -75,11 +75,8 @@ function clientOf(client_id: string, redirect_uri: string, isKeyed: boolean, at 
     post,
     async authorize(scope?: string) {
       const params = { client_id, redirect_uri, scope, nonce: undefined, resource: FILES }
-      const request = authorizationRequest(at, params)
-      await browser.open(request.url)
-      const page = await signInAndAllow(browser, 'ada')
-      expect([page.text, page.params.get('code')]).toEqual([page.text, expect.any(String)])
-      return post(codeForm(page.params.get('code') ?? '', request))
+      const { code, request } = await authorize(at, { ...params, browser })
+      return post(codeForm(code, request))
     },
   }
 }

@@ -9,7 +9,7 @@ import { signOutQueue } from '../../src/oidc/adapter/sessions.ts'
 import { Browser } from '../support/browser.ts'
 import { moveClock, startAnother } from '../support/fixtures.ts'
 import { temporaryFolder } from '../support/folder.ts'
-import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { authorizationRequest, authorize } from '../support/journey.ts'
 import { freePort } from '../support/ports.ts'
 import { startRedis } from '../support/redis.ts'
 import {
@@ -59,9 +59,7 @@ test('a registered client without a sign-in is removed after a day, with its tok
   await usher.addAccount(ADA)
   const [unused, used] = [await registerNew(usher), await registerNew(usher)]
   const { client_id } = used
-  const browser = new Browser(usher.issuer)
-  await browser.open(authorizationRequest(usher, { client_id, redirect_uri: CALLBACK }).url)
-  await signInAndAllow(browser, 'ada')
+  await authorize(usher, { client_id, redirect_uri: CALLBACK })
   // An update does not count as use.
   await manage(usher, unused, { ...METADATA, client_id: unused.client_id })
   moveClock(DAY + 120)

@@ -1,10 +1,17 @@
 // The removal of a registered client by itself or by an operator ends all of its tokens.
 
 import { expect } from 'vitest'
-import { hashSecret } from '../../src/oidc/clients.ts'
+import { APIS, FILES } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
+import { introspect } from '../support/exchange.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest, codeForm, signInAndAllow } from '../support/journey.ts'
+import {
+  authorizationRequest,
+  authorize,
+  codeForm,
+  signInAndAllow,
+  userinfo,
+} from '../support/journey.ts'
 import { words } from '../support/people.ts'
 import {
   CALLBACK,
@@ -15,23 +22,11 @@ import {
   registered,
   registerNew,
 } from '../support/registration.ts'
-import { CLIENTS, SECRET } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
-const FILES = 'https://files.example.org'
-const API = { client_id: 'api', client_name: 'Files', grant_types: [] }
 const SCOPE = 'openid profile offline_access'
 
-const test = usherTest(() => {
-  const api = { ...API, client_secret_hashes: [hashSecret(SECRET)] }
-  const files = {
-    resource: FILES,
-    resource_name: 'Files',
-    scopes: { 'files:read': { description: 'Read files' } },
-    introspected_by: ['api'],
-  }
-  return { ...ON, clients: { ...CLIENTS, api }, resources: { files } }
-})
+const test = usherTest({ ...ON, ...APIS })
 
 const TOKEN = '/api/oauth/token'
 
@@ -45,11 +40,7 @@ function ask(
 
 async function codeFor({ client_id }: Registration, params: Record<string, string> = {}) {
   const common = { client_id, redirect_uri: CALLBACK, scope: SCOPE, prompt: 'consent' }
-  const request = authorizationRequest(usher, { ...common, ...params })
-  const browser = new Browser(usher.issuer)
-  await browser.open(request.url)
-  const page = await signInAndAllow(browser, 'ada')
-  const code = page.params.get('code') ?? ''
+  const { code, request, browser } = await authorize(usher, { ...common, ...params })
   return { browser, ...codeForm(code, request) }
 }
 
@@ -60,12 +51,6 @@ async function tokensFor(client: Registration, params: Record<string, string> = 
   if (status !== 200) throw new Error(`no tokens: ${text}`)
   return { access: String(json.access_token), refresh: String(json.refresh_token), browser }
 }
-
-const userinfo = (token: string) =>
-  send(usher, '/api/oauth/userinfo', { headers: { authorization: `Bearer ${token}` } })
-
-const introspect = (token: string) =>
-  send(usher, '/api/oauth/introspect', { body: { token }, headers: basic('api', SECRET) })
 
 /** Gets one credential of every kind for the client, and checks that each is valid. */
 async function everything(client: Registration) {
@@ -79,17 +64,17 @@ async function everything(client: Registration) {
   const pushed = await ask(client, '/api/oauth/par', Object.fromEntries(url.searchParams))
   const page = new Browser(usher.issuer)
   await page.open(url)
-  const { status } = await userinfo(own.access)
+  const { status } = await userinfo(usher, own.access)
   expect([status, pushed.status, page.heading]).toEqual([200, 201, 'Sign in'])
-  expect((await introspect(ofApi.access)).json).toMatchObject({ active: true })
+  expect(await introspect(usher, ofApi.access)).toMatchObject({ active: true })
   const request_uri = String(pushed.json.request_uri)
   return { own, ofApi, code, request_uri, page }
 }
 
 async function expectInvalid(client: Registration, all: Awaited<ReturnType<typeof everything>>) {
   const { own, ofApi, code, request_uri, page } = all
-  expect((await userinfo(own.access)).status).toBe(401)
-  expect((await introspect(ofApi.access)).json).toEqual({ active: false })
+  expect((await userinfo(usher, own.access)).status).toBe(401)
+  expect(await introspect(usher, ofApi.access)).toEqual({ active: false })
   const refresh = { grant_type: 'refresh_token', refresh_token: own.refresh }
   for (const body of [code, refresh, { ...refresh, refresh_token: ofApi.refresh }]) {
     const { status, json } = await ask(client, TOKEN, body)

@@ -2,9 +2,8 @@
 
 import { expect, vi } from 'vitest'
 import { APIS, FILES } from '../support/apis.ts'
-import { Browser } from '../support/browser.ts'
 import { moveClock, startAnother, usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest, codeForm, signInAndAllow } from '../support/journey.ts'
+import { authorize, codeForm } from '../support/journey.ts'
 import { REGISTRATIONS } from '../support/mcp-clients.ts'
 import {
   invite,
@@ -54,12 +53,7 @@ function registerFrom(at: Usher, metadata: object = NATIVE, address = newNetwork
 }
 
 async function signIn(at: Usher, client_id: string, more: object = {}) {
-  const browser = new Browser(at.issuer)
-  const params = { client_id, redirect_uri: LOOPBACK, ...more }
-  const request = authorizationRequest(at, params)
-  await browser.open(request.url)
-  const page = await signInAndAllow(browser, 'ada')
-  const code = page.params.get('code') ?? ''
+  const { code, request } = await authorize(at, { client_id, redirect_uri: LOOPBACK, ...more })
   const resource = 'resource' in more && { resource: FILES }
   const body = { ...codeForm(code, request), client_id, ...resource }
   return send(at, '/api/oauth/token', { body })

@@ -3,7 +3,7 @@
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { authorizationRequest, authorize, signInAndAllow } from '../support/journey.ts'
 import { credentials, textOf, words } from '../support/people.ts'
 import {
   CALLBACK,
@@ -71,9 +71,7 @@ test('an application cannot register with the name of another one, or one of the
 })
 
 test('the account pages show that it is unchecked; the name of the application is text on every page', async () => {
-  const browser = new Browser(usher.issuer)
-  await browser.open(request())
-  await signInAndAllow(browser, 'ada')
+  const { browser } = await authorize(usher, { client_id, redirect_uri: CALLBACK })
   await browser.open('/account/applications')
   const text = textOf(browser.page.text)
   expect(text).toContain(words('applications.unchecked', brand()))
@@ -100,13 +98,12 @@ test('no error page links to an unchecked application', async () => {
 })
 
 test('the account chooser shows the name of the application; prompt=none needs a session', async () => {
-  const browser = new Browser(usher.issuer)
-  await browser.open(request({ scope: 'openid' }))
-  await signInAndAllow(browser, 'ada')
+  const params = { client_id, redirect_uri: CALLBACK, scope: 'openid' }
+  const { browser } = await authorize(usher, params)
   await browser.open(request({ prompt: 'select_account' }))
   expect(textOf(browser.page.text)).toContain(NAME)
-  const { params } = await new Browser(usher.issuer).open(request({ prompt: 'none' }))
-  expect(params.get('error')).toBe('login_required')
+  const silent = await new Browser(usher.issuer).open(request({ prompt: 'none' }))
+  expect(silent.params.get('error')).toBe('login_required')
 })
 
 test('after a change of name or host, the consent page is shown', async () => {
