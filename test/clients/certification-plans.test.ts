@@ -11,6 +11,7 @@ import { PLANS } from '../../docs/certification/plans.ts'
 import { Browser } from '../support/browser.ts'
 import { CALLBACK, SUITE, secretOf, startPlan, USER } from '../support/certification.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { opened } from '../support/people.ts'
 import { freePort } from '../support/ports.ts'
 import { invite, manage } from '../support/registration.ts'
 import type { Usher } from '../support/usher.ts'
@@ -158,8 +159,7 @@ test('fapi2: pushed requests, private_key_jwt and DPoP; a request_uri opens twic
 
   const url = await openid.buildAuthorizationUrlWithPAR(config, params)
   await new Browser(usher.issuer).open(url)
-  const browser = new Browser(usher.issuer)
-  await browser.open(url)
+  const browser = await opened(usher, url)
   const { url: response } = await signInAndAllow(browser, USER.username, USER.password)
   expect(response.searchParams.get('iss')).toBe(usher.issuer)
   const DPoP = openid.getDPoPHandle(config, await openid.randomDPoPKeyPair('ES256'))

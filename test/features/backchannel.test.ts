@@ -3,7 +3,7 @@ import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { ada, startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, redeem, tokens } from '../support/journey.ts'
-import { newTab, open, sessionsOf, signedIn } from '../support/people.ts'
+import { newTab, open, sessionsOf, signedIn, signOut } from '../support/people.ts'
 import { type Receiver, startReceiver } from '../support/receiver.ts'
 import { ADA, CLIENTS, GRACE, PASSWORD } from '../support/usher.ts'
 
@@ -36,12 +36,6 @@ async function signedInTo(...receivers: Receiver[]) {
     given.push(await tokens(usher, { browser, client_id, redirect_uri: redirect_uris[0] }))
   }
   return { browser, given }
-}
-
-async function signOut(browser: Browser) {
-  await browser.open('/api/oauth/logout')
-  await browser.submit({ logout: 'yes' })
-  expect(browser.heading).toBe('Signed out')
 }
 
 test('a logout token has exactly the claims of its specification, including sub and sid', async () => {

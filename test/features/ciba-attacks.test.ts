@@ -18,12 +18,13 @@ import {
 import { ada, grace, moveClock, usher, usherTest } from '../support/fixtures.ts'
 import { type HostileIssuer, startHostileIssuer } from '../support/hostile-issuer.ts'
 import { interleaving } from '../support/interleave.ts'
-import { authorizationRequest, refresh } from '../support/journey.ts'
+import { refresh } from '../support/journey.ts'
 import {
   ageSessions,
   credentials,
   fieldsOf,
   newTab,
+  open,
   send,
   signedIn,
   words,
@@ -31,7 +32,7 @@ import {
 import { placesOf } from '../support/some-of.ts'
 import { stopping } from '../support/stopping.ts'
 import { withUpstreams } from '../support/upstream.ts'
-import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLIENTS, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 
 /** A browser in which Ada is signed in. */
 let browser: Browser
@@ -286,8 +287,7 @@ describe('a client that demands a sign-in at an issuer', () => {
 
   const byPassword = async () => {
     const own = new Browser(strict.issuer, fetch, [issuer.issuer])
-    await own.open('/account')
-    await own.submit(credentials())
+    await signedIn(strict, 'ada', PASSWORD, own)
     // The request follows the sign-in by a second.
     await ageSessions(strict, account, 10)
     return own
@@ -347,8 +347,7 @@ describe('a client that demands a sign-in at an issuer', () => {
   })
 
   test('can send no require_sign_in itself', async () => {
-    const page = new Browser(usher.issuer)
-    await page.open(authorizationRequest(usher, { require_sign_in: 'link' }).url)
-    expect(page.page.text).toContain('type="password"')
+    const { browser } = await open(usher, { require_sign_in: 'link' })
+    expect(browser.page.text).toContain('type="password"')
   })
 })

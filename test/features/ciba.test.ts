@@ -3,7 +3,7 @@
 import * as openid from 'openid-client'
 import { expect } from 'vitest'
 import { APIS, FILES } from '../support/apis.ts'
-import { Browser } from '../support/browser.ts'
+import type { Browser } from '../support/browser.ts'
 import {
   answer,
   CIBA_GRANT,
@@ -20,7 +20,7 @@ import {
 import { configurationOf } from '../support/client-library.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { ASSERTION, jwk, KEYED, privateKey, signAssertion } from '../support/keyed.ts'
-import { ageSessions, credentials, signedIn, textOf, words } from '../support/people.ts'
+import { ageSessions, credentials, opened, signedIn, textOf, words } from '../support/people.ts'
 import { ADA, GRACE } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
@@ -203,8 +203,7 @@ test('the user must have signed in within the last 15 minutes, or within max_age
 test('the URL of a request leads to the sign-in page, and then to the request', async () => {
   await startRequest(usher)
   const [address = ''] = await pendingRequests(browser)
-  const another = new Browser(usher.issuer)
-  await another.open(address)
+  const another = await opened(usher, address)
   await another.submit(credentials())
   expect(another.heading).toBe(words('consent.title'))
   // Another user cannot see the request.

@@ -19,7 +19,7 @@ import { startDocumentSite } from '../support/document-site.ts'
 import { explanationOf, moveClock, startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, codeForm, signInAndAllow } from '../support/journey.ts'
 import { ASSERTION } from '../support/keyed.ts'
-import { credentials, textOf, words } from '../support/people.ts'
+import { credentials, open, textOf, words } from '../support/people.ts'
 import { assertion, PUBLIC_JWKS } from '../support/signers.ts'
 import { someOf } from '../support/some-of.ts'
 import { ADA, CLIENTS, startUsher, type Usher, type UsherOptions } from '../support/usher.ts'
@@ -88,9 +88,7 @@ async function tokensOf(client_id: string, scope = 'openid') {
 
 /** A browser at the consent page of a client. */
 async function atConsent(at: Usher, client_id: string, params: Record<string, string> = {}) {
-  const request = authorizationRequest(at, { client_id, redirect_uri: CALLBACK, ...params })
-  const browser = new Browser(at.issuer)
-  await browser.open(request.url)
+  const { browser, request } = await open(at, { client_id, redirect_uri: CALLBACK, ...params })
   await browser.submit(credentials())
   expect(browser.heading).toBe(words('consent.title'))
   return { browser, request, shown: textOf(browser.page.text) }
@@ -316,8 +314,7 @@ describe('an error of a document that any stranger can publish', () => {
   })
 
   test('is sent to the client after the user has cancelled, and in a frame', async () => {
-    const browser = new Browser(usher.issuer)
-    await browser.open(authorizationRequest(usher, client).url)
+    const { browser } = await open(usher, client)
     await browser.submit({ decision: 'cancel' })
     expect(browser.page.params.get('error')).toBe('access_denied')
     const frame = { 'sec-fetch-dest': 'iframe', 'sec-fetch-mode': 'navigate' }

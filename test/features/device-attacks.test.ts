@@ -11,6 +11,7 @@ import {
   newTab,
   send as sendForm,
   signedIn,
+  signOut,
   words,
 } from '../support/people.ts'
 import { ADA, ALAN, CLIENTS, GRACE } from '../support/usher.ts'
@@ -80,8 +81,7 @@ test('a consent page that another user opened allows nothing', async () => {
   await enterUserCode(browser, user_code)
   const consent = browser.page
   const before = copyOf(browser)
-  await browser.open('/api/oauth/logout')
-  await browser.submit({ logout: 'yes' })
+  await signOut(browser)
   await browser.open('/account')
   await browser.submit(credentials('grace'))
   for (const tab of [browser, before]) {

@@ -4,11 +4,10 @@ import { decodeJwt } from 'jose'
 import * as openid from 'openid-client'
 import { expect } from 'vitest'
 import { APIS, CALENDAR } from '../support/apis.ts'
-import { Browser } from '../support/browser.ts'
 import { configurationOf } from '../support/client-library.ts'
 import { beginDevice, enterUserCode, pollAtOnce, TV } from '../support/device.ts'
 import { ada, moveClock, startAnother, usher, usherTest } from '../support/fixtures.ts'
-import { copyOf, credentials, signedIn, textOf, words } from '../support/people.ts'
+import { copyOf, credentials, opened, signedIn, signOut, textOf, words } from '../support/people.ts'
 import { ADA, GRACE } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
@@ -47,8 +46,7 @@ test('a user enters the code, sees the client, its scopes and its network, and a
   expect(device.user_code).toMatch(/^[BCDFGHJKLMNPQRSTVWXZ]{4}-[BCDFGHJKLMNPQRSTVWXZ]{4}$/)
   const tokens = openid.pollDeviceAuthorizationGrant(config, { ...device, interval: 0.2 })
 
-  const browser = new Browser(usher.issuer)
-  await browser.open(device.verification_uri)
+  const browser = await opened(usher, device.verification_uri)
   expect(browser.heading).toBe(words('sign_in.title'))
   await browser.submit(credentials())
   expect(browser.heading).toBe(words('device.title'))
@@ -88,8 +86,7 @@ test('a user enters the code, sees the client, its scopes and its network, and a
 
 test('a URL with the code fills in the form, and does not submit it', async () => {
   const device = await begin()
-  const browser = new Browser(usher.issuer)
-  await browser.open(device.verification_uri_complete ?? '')
+  const browser = await opened(usher, device.verification_uri_complete ?? '')
   await browser.submit(credentials())
   expect(browser.heading).toBe(words('device.title'))
   expect(browser.page.text).toContain(`value="${device.user_code}"`)
@@ -220,8 +217,7 @@ test('without offline_access the access of a device ends when the user signs out
   const { browser, tokens } = await connect({ scope: 'openid' })
   expect(tokens.refresh_token).toBeUndefined()
   const before = copyOf(browser)
-  await browser.open('/api/oauth/logout')
-  await browser.submit({ logout: 'yes' })
+  await signOut(browser)
   await expect(openid.fetchUserInfo(config, tokens.access_token, ada)).rejects.toThrow()
   await before.open('/device')
   expect(before.heading).toBe(words('sign_in.title'))

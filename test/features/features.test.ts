@@ -14,7 +14,7 @@ import { read } from '../support/config-folder.ts'
 import { addApp } from '../support/factors.ts'
 import { startAnother } from '../support/fixtures.ts'
 import { authorizationRequest, tokens } from '../support/journey.ts'
-import { credentials, signedIn } from '../support/people.ts'
+import { credentials, opened, signedIn } from '../support/people.ts'
 import { PUBLIC_JWKS, requestObject } from '../support/signers.ts'
 import { ADA, CLIENTS, GRACE, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
@@ -194,8 +194,7 @@ const PROMPT = {
 test('the entry of the navigation leads to the page of the feature, also by sign-in', async () => {
   const usher = await startAnother({ features: [cave] })
   await usher.addAccount(GRACE)
-  const browser = new Browser(usher.issuer)
-  await browser.open(CAVE)
+  const browser = await opened(usher, CAVE)
   await browser.submit(credentials('grace'))
   expect(browser.heading).toBe('Cave')
   await browser.open('/account')

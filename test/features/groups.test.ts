@@ -8,6 +8,7 @@ import { parse } from 'yaml'
 import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, refresh, tokens, userinfo } from '../support/journey.ts'
+import { open } from '../support/people.ts'
 import { ADA, CLAIMS, PASSWORD, SECRET } from '../support/usher.ts'
 import { basic, send, sendAs } from '../support/wire.ts'
 
@@ -79,8 +80,7 @@ test('an ID token with 200 groups is accepted where it comes back', async () => 
   expect(resumed.location?.searchParams.get('code')).toBeTruthy()
 
   // Another user, and so the pages: the interaction keeps the hint.
-  const other = new Browser(usher.issuer)
-  await other.open(authorizationRequest(usher, { id_token_hint }).url)
+  const { browser: other } = await open(usher, { id_token_hint })
   await other.submit({ username: 'ada', password: PASSWORD, decision: 'continue' })
   expect(other.heading).toBe('Sign in')
   expect(usher.output.join('')).not.toContain('"warning"')

@@ -13,6 +13,7 @@ import {
   credentials,
   fieldsOf,
   isSignedIn,
+  opened,
   send,
   textOf,
   words,
@@ -37,16 +38,12 @@ async function linkFor(id: string, seconds?: number, more?: object) {
   return (await createLinks(usher.records, usher.directory).make(account, seconds, more)).path
 }
 
-async function at(path: string, browser = new Browser(usher.issuer)) {
-  await browser.open(path)
-  return browser
-}
 const events = (name: string) => usher.output.filter(line => line.includes(`"event":"${name}"`))
 
 describe('an invitation', () => {
   test('names the account and the provider, and lets the user choose a password and sign in', async () => {
     const { path, username, account } = await invited()
-    const browser = await at(path)
+    const browser = await opened(usher, path)
     expect(browser.heading).toBe(words('welcome.title', { brand: 'Usher' }))
     expect(browser.page.html.querySelector('#username')?.getAttribute('value')).toBe(username)
     expect(browser.page.headers.get('cache-control')).toBe('no-store')
@@ -78,20 +75,23 @@ describe('an invitation', () => {
         expect(await usher.records.of('AccountLink').read(path.slice(9, 31))).toEqual(before)
       }
     }
-    const browser = await at(path)
+    const browser = await opened(usher, path)
     await browser.submit(CHOSEN)
     expect(browser.heading).toBe(words('welcome.done_title'))
   })
 
   test('works once, also for two forms that are open in one browser', async () => {
     const { path, username } = await invited()
-    const browser = await at(path)
+    const browser = await opened(usher, path)
     const second = copyOf(browser)
     await second.open(path)
     await browser.submit(CHOSEN)
     await second.submit({ password: PASSWORD, repeat: PASSWORD })
     expect([second.page.status, second.heading]).toEqual([410, GONE])
-    expect([(await at(path)).page.status, (await at(path)).heading]).toEqual([410, GONE])
+    expect([(await opened(usher, path)).page.status, (await opened(usher, path)).heading]).toEqual([
+      410,
+      GONE,
+    ])
     await browser.open('/account')
     await browser.submit(credentials(username, PASSWORD))
     expect(browser.heading).toBe(words('sign_in.title'))
@@ -99,9 +99,9 @@ describe('an invitation', () => {
 
   test('works only in the browser that opened the form', async () => {
     const { path } = await invited()
-    const browser = await at(path)
+    const browser = await opened(usher, path)
     const form = fieldsOf(browser.page, CHOSEN)
-    const other = await at((await invited()).path)
+    const other = await opened(usher, (await invited()).path)
     for (const sender of [other, new Browser(usher.issuer)]) {
       expect((await send(sender, path, { form })).status).toBe(403)
     }
@@ -114,9 +114,9 @@ describe('an invitation', () => {
 
 test('a link with what is pasted after it is opened and used', async () => {
   const { path } = await invited()
-  let browser = await at(path)
+  let browser = await opened(usher, path)
   for (const after of ['.', ')', '>', '"', '\u201D', '%20', '%22', '%E2%80%9D', ').', '%0D%0A']) {
-    browser = await at(path + after)
+    browser = await opened(usher, path + after)
     expect([after, browser.page.status]).toEqual([after, 200])
   }
   await browser.submit(CHOSEN)
@@ -125,7 +125,7 @@ test('a link with what is pasted after it is opened and used', async () => {
 
 test('after the password is set, the sign-in has the username', async () => {
   const { path, username } = await invited()
-  const browser = await at(path)
+  const browser = await opened(usher, path)
   await browser.submit(CHOSEN)
   const signIn = browser.page.html.querySelector('.actions a')?.getAttribute('href') ?? ''
   await browser.open(signIn)
@@ -136,10 +136,10 @@ test('after the password is set, the sign-in has the username', async () => {
 })
 
 test('the page of a link names all that its use removes', async () => {
-  const plain = await at(await linkFor(ada))
+  const plain = await opened(usher, await linkFor(ada))
   expect(textOf(plain.page.text)).toContain(words('welcome.again', { brand: 'Usher' }))
   expect(textOf(plain.page.text)).not.toContain(words('welcome.resets'))
-  const page = await at(await linkFor(ada, 600, { resetFactors: true }))
+  const page = await opened(usher, await linkFor(ada, 600, { resetFactors: true }))
   expect(textOf(page.page.text)).toContain(words('welcome.resets'))
   await page.submit({ password: 'short', repeat: 'short' })
   expect(textOf(page.page.text)).toContain(words('welcome.resets'))
@@ -150,7 +150,7 @@ describe('a link for an account with a password', () => {
 
   test('ends sessions and refresh tokens when the password changed', async () => {
     const { browser: before, refresh_token } = await tokens(usher)
-    const browser = await at(await linkFor(ada))
+    const browser = await opened(usher, await linkFor(ada))
     expect(browser.heading).toBe(CHOOSE)
     expect(await isSignedIn(before)).toBe(true)
     await browser.submit({ password: PASSWORD, repeat: PASSWORD })
@@ -167,7 +167,7 @@ describe('a link for an account with a password', () => {
         path.slice(9, 31),
         ({ value }) => value && { ...value, until: Math.floor(Date.now() / 1000) },
       )
-    const browser = await at(path)
+    const browser = await opened(usher, path)
     expect([browser.page.status, browser.heading]).toEqual([410, GONE])
     expect(events('link_expired').at(-1)).toContain(ada)
   })
@@ -187,13 +187,13 @@ describe('a fault of the store after the password is set', () => {
 
   test('the same form, sent again by the same browser, ends with the page of a password that is set', async () => {
     const { path, username, account } = await invited()
-    const browser = await at(path)
+    const browser = await opened(usher, path)
     const form = copyOf(browser)
     await form.open(path)
     const wrong = copyOf(browser)
     await wrong.open(path)
     await interrupted(browser, CHOSEN)
-    expect((await at(path)).page.status).toBe(410)
+    expect((await opened(usher, path)).page.status).toBe(410)
     await wrong.submit({ password: PASSWORD, repeat: PASSWORD })
     expect(wrong.page.status).toBe(410)
     const used = () => events('link_used').filter(line => line.includes(account.id))
@@ -208,7 +208,7 @@ describe('a fault of the store after the password is set', () => {
 
   test('a link that was closed by another change is not open to the password of that change', async () => {
     const { path, account } = await invited()
-    const browser = await at(path)
+    const browser = await opened(usher, path)
     const form = copyOf(browser)
     await form.open(path)
     await interrupted(browser, CHOSEN)
@@ -230,6 +230,6 @@ test('an unknown link has the page of one that was used, and many of them are re
     await send(new Browser(usher.issuer), '/welcome/x', { method: 'GET' })
   const refused = await send(new Browser(usher.issuer), '/welcome/x', { method: 'GET' })
   expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '60'])
-  expect((await at(path)).page.status).toBe(200)
+  expect((await opened(usher, path)).page.status).toBe(200)
   expect(usher.output.slice(before).join('')).not.toContain('"level":50')
 })

@@ -19,7 +19,7 @@ import { addApp, atFactor, FACTORS, factorsOf, nextCode, removeFactor } from '..
 import { usher, usherTest } from '../support/fixtures.ts'
 import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
 import { type Operated, SLOW, startOperated } from '../support/operated.ts'
-import { credentials, send, textOf, words } from '../support/people.ts'
+import { credentials, opened, send, signedIn, textOf, words } from '../support/people.ts'
 import { ADA, GRACE, PASSWORD, type Usher } from '../support/usher.ts'
 
 const NEW = 'another battery, another staple'
@@ -82,8 +82,7 @@ test('an invitation is mailed, verifies the address, and no token waits in the s
   expect(mail.content).toContain('From: Orchard <id@example.org>')
   expect(mail.content).toContain('Hello Barbara L.,')
   expect(mail.content).toMatch(/Content-Type: text\/plain[\s\S]*Content-Type: text\/html/)
-  const browser = new Browser(usher.issuer)
-  await browser.open(linkIn(mail))
+  const browser = await opened(usher, linkIn(mail))
   expect(browser.heading).toBe(words('welcome.title', { brand: 'Orchard' }))
   await browser.submit({ password: NEW, repeat: NEW })
   expect(await accountOf('barbara')).toMatchObject({ email_verified: true })
@@ -153,9 +152,7 @@ test('a user confirms the address that the account has, and then gets links', as
   await usher.addAccount({ username: 'hedy', email: 'hedy@example.org' })
   await forgot('hedy')
   expect(server.state.received).toEqual([])
-  const browser = new Browser(usher.issuer)
-  await browser.open('/account')
-  await browser.submit(credentials('hedy'))
+  const browser = await signedIn(usher, 'hedy')
   const path = '/account/confirm-address'
   const notice = browser.page.html.querySelector(`a[href="${path}"]`)
   expect(textOf(notice?.text ?? '')).toBe(words('address.own_title'))
@@ -179,8 +176,7 @@ test('a user confirms the address that the account has, and then gets links', as
 })
 
 test('the page of a link that is over leads to a new one', async () => {
-  const browser = new Browser(usher.issuer)
-  await browser.open(`/welcome/${'x'.repeat(65)}`)
+  const browser = await opened(usher, `/welcome/${'x'.repeat(65)}`)
   expect(browser.page.status).toBe(410)
   for (const path of [FORGOT, `${usher.issuer}/account`])
     expect(browser.page.html.querySelector(`a[href="${path}"]`)).not.toBeNull()
@@ -204,8 +200,7 @@ describe('a forgotten password', () => {
   })
 
   test('the sign-in page leads to the form, and the mail to a new password', async () => {
-    const browser = new Browser(usher.issuer)
-    await browser.open('/account')
+    const browser = await opened(usher, '/account')
     expect(browser.page.html.querySelector(`a[href="${FORGOT}"]`)?.text).toBe(
       words('sign_in.forgot'),
     )
@@ -277,8 +272,7 @@ describe('a forgotten password', () => {
     const own = mail ? linkIn(mail) : ''
     expect(own).not.toBe(path)
     expect([await statusOf(path), await statusOf(own)]).toEqual([200, 200])
-    const browser = new Browser(usher.issuer)
-    await browser.open(path)
+    const browser = await opened(usher, path)
     await browser.submit({ password: PASSWORD, repeat: PASSWORD })
     expect(browser.heading).toBe(words('welcome.done_title'))
     expect([await statusOf(path), await statusOf(own)]).toEqual([410, 410])
@@ -287,8 +281,7 @@ describe('a forgotten password', () => {
 
   test('of many forms in some minutes, one gets a mail, whose link works', async () => {
     for (const typed of ['ada', 'ADA', ' ada', 'ada@example.org', 'ada', 'ada', 'ada', 'ada']) {
-      const browser = new Browser(usher.issuer)
-      await browser.open(FORGOT)
+      const browser = await opened(usher, FORGOT)
       await browser.submit({ username: typed })
     }
     await Promise.all([usher.deliver('new'), usher.deliver('new'), usher.deliver('again')])
@@ -302,8 +295,7 @@ describe('a forgotten password', () => {
   })
 
   test('a form of another site, and many forms of one network, are refused', async () => {
-    const browser = new Browser(usher.issuer)
-    await browser.open(FORGOT)
+    const browser = await opened(usher, FORGOT)
     expect((await send(browser, FORGOT, { form: { username: 'ada' } })).status).toBe(403)
     const statuses: number[] = []
     for (let i = 0; i < 40 && !statuses.includes(429); i++) {
@@ -474,7 +466,7 @@ describe('the pause of a mailbox', () => {
     await usher.mails.enqueue({ account: id, address, lang: 'en' })
     await usher.deliver('new')
   }
-  const opened = async () => {
+  const statusesOfLinks = async () => {
     const statuses: number[] = []
     for (const mail of server.state.received)
       statuses.push((await new Browser(usher.issuer).open(linkIn(mail))).status)
@@ -499,17 +491,16 @@ describe('the pause of a mailbox', () => {
   test('keeps the former links open, and the use of one closes all and ends the pause', async () => {
     await typed('ada')
     await later(6 * MINUTES, () => typed('ada'))
-    expect(await opened()).toEqual([200, 200])
+    expect(await statusesOfLinks()).toEqual([200, 200])
     const [first] = server.state.received
     await later(7 * MINUTES, async () => {
-      const browser = new Browser(usher.issuer)
-      await browser.open(first ? linkIn(first) : '')
+      const browser = await opened(usher, first ? linkIn(first) : '')
       await browser.submit({ password: PASSWORD, repeat: PASSWORD })
-      expect(await opened()).toEqual([410, 410])
+      expect(await statusesOfLinks()).toEqual([410, 410])
       await usher.deliver('new')
       server.state.received = []
       await typed('ada')
-      expect(await opened()).toEqual([200])
+      expect(await statusesOfLinks()).toEqual([200])
     })
   })
 
@@ -614,8 +605,7 @@ describe('a notice', () => {
 
   test('is in the language of the browser or account, one for all of a request', SLOW, async () => {
     const path = await pathOf('accounts password-link ada --reset-factors --json')
-    const browser = new Browser(service.issuer)
-    await browser.open(`${path}?ui_locales=de`)
+    const browser = await opened(service, `${path}?ui_locales=de`)
     await browser.submit({ password: NEW, repeat: NEW })
     const german = await server.sentBy(service)
     expect(german).toHaveLength(1)

@@ -12,7 +12,7 @@ import {
   signInAndAllow,
   userinfo,
 } from '../support/journey.ts'
-import { words } from '../support/people.ts'
+import { opened, words } from '../support/people.ts'
 import {
   CALLBACK,
   METADATA,
@@ -62,8 +62,7 @@ async function everything(client: Registration) {
   const { client_id } = client
   const { url } = authorizationRequest(usher, { client_id, redirect_uri: CALLBACK })
   const pushed = await ask(client, '/api/oauth/par', Object.fromEntries(url.searchParams))
-  const page = new Browser(usher.issuer)
-  await page.open(url)
+  const page = await opened(usher, url)
   const { status } = await userinfo(usher, own.access)
   expect([status, pushed.status, page.heading]).toEqual([200, 201, 'Sign in'])
   expect(await introspect(usher, ofApi.access)).toMatchObject({ active: true })

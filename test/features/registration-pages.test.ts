@@ -4,7 +4,7 @@ import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, signInAndAllow } from '../support/journey.ts'
-import { credentials, textOf, words } from '../support/people.ts'
+import { credentials, opened, textOf, words } from '../support/people.ts'
 import {
   CALLBACK,
   invite,
@@ -134,8 +134,7 @@ test('after a change of name or host, the consent page is shown', async () => {
 test('a consent is valid for the name on the page, and not for a newer name', async () => {
   const client = await registerNew(usher)
   const { client_id } = client
-  const browser = new Browser(usher.issuer)
-  await browser.open(request({ client_id }))
+  const browser = await opened(usher, request({ client_id }))
   await browser.submit(credentials())
   expect(browser.heading).toBe(words('consent.title'))
   await manage(usher, client, { ...METADATA, client_id, client_name: 'Another name' })

@@ -9,6 +9,7 @@ import { linkIn, type MailServer, startMailServer } from '../support/mail-server
 import {
   ageSessions,
   newTab,
+  opened,
   send,
   signedIn,
   submitConfirmed,
@@ -63,10 +64,6 @@ async function requested(email = NEW, name = username) {
   await submitConfirmed(browser, { email })
   const mail = required((await mailsElsewhere())[0])
   return { browser, mail, path: linkIn(mail) }
-}
-async function opened(path: string, browser = new Browser(usher.issuer)) {
-  await browser.open(path)
-  return browser
 }
 const events = (name: string) => usher.output.filter(line => line.includes(`"event":"${name}"`))
 
@@ -135,7 +132,7 @@ describe('a new address', () => {
   test.each(inAnotherBrowser)('is confirmed in a browser %s after a sign-in', async (_, begin) => {
     const { path } = await requested(`${username}-new@example.org`)
     const former = (await account()).email
-    const phone = await opened(path, await begin())
+    const phone = await opened(usher, path, await begin())
     const values = { email: `${username}-new@example.org`, username, brand: 'Usher' }
     expect(textOf(phone.page.text)).toContain(words('address.sign_in', values))
     await phone.submit()
@@ -154,7 +151,7 @@ describe('a new address', () => {
   test('is not confirmed by the sign-in of another user', async () => {
     const { path } = await requested(`${username}-new@example.org`)
     await usher.addAccount({ ...ADA, username: `victim-${serial}`, email: undefined })
-    const victim = await opened(path)
+    const victim = await opened(usher, path)
     await victim.submit()
     await victim.submit({
       username: `victim-${serial}`,
@@ -189,7 +186,7 @@ describe('a new address', () => {
     ],
   ])('link is closed when %s', async (_, change) => {
     const { browser, path } = await requested(`${username}-1@example.org`)
-    const mailbox = await opened(path, browser)
+    const mailbox = await opened(usher, path, browser)
     await change()
     await mailbox.submit()
     expect(mailbox.page.status).toBe(410)
@@ -200,10 +197,10 @@ describe('a new address', () => {
     await queueLink(usher.settings, usher.mails, await account(), { lang: 'en' })
     const [mail] = await mails()
     const old = mail ? linkIn(mail) : ''
-    expect((await opened(old)).page.status).toBe(200)
+    expect((await opened(usher, old)).page.status).toBe(200)
     const { browser, path } = await requested(`${username}-new@example.org`)
-    await (await opened(path, browser)).submit()
-    expect((await opened(old)).page.status).toBe(410)
+    await (await opened(usher, path, browser)).submit()
+    expect((await opened(usher, old)).page.status).toBe(410)
   })
 
   test('that another account has: its mailbox learns of it, and the page is the same', async () => {

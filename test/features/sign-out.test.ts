@@ -2,7 +2,7 @@
 
 import { parse } from 'node-html-parser'
 import { expect } from 'vitest'
-import { Browser } from '../support/browser.ts'
+import type { Browser } from '../support/browser.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { redeem, refresh, signInAndAllow, tokens, userinfo } from '../support/journey.ts'
 import {
@@ -11,8 +11,10 @@ import {
   newTab,
   onlineTokens,
   open,
+  opened,
   send as sendForm,
   signedIn,
+  signOut,
   silently,
   textOf,
   words,
@@ -30,11 +32,6 @@ type Params = Record<string, string>
 
 const logout = (browser: Browser, params: Params = {}) =>
   browser.open(`${LOGOUT}?${new URLSearchParams(params)}`)
-
-async function signOut(browser: Browser) {
-  await logout(browser)
-  await browser.submit({ logout: 'yes' })
-}
 
 const statusOf = async (token: string) => (await userinfo(usher, token)).status
 
@@ -220,8 +217,7 @@ test('a user who stays signed in loses nothing, and a later sign-out ends the to
 })
 
 test('a sign-out without a session shows Signed out, in the common layout, and works without scripts', async () => {
-  const browser = new Browser(usher.issuer)
-  await browser.open(LOGOUT)
+  const browser = await opened(usher, LOGOUT)
   expect(browser.page.html.querySelector('html')?.getAttribute('lang')).toBe('en')
   expect(browser.heading).not.toBe('')
   // The library's page submits itself by a script.

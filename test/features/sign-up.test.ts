@@ -6,7 +6,16 @@ import { Browser } from '../support/browser.ts'
 import { startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
 import { linkIn, type MailServer, startMailServer } from '../support/mail-server.ts'
-import { copyOf, credentials, newTab, open, signedIn, textOf, words } from '../support/people.ts'
+import {
+  copyOf,
+  credentials,
+  newTab,
+  open,
+  opened,
+  signedIn,
+  textOf,
+  words,
+} from '../support/people.ts'
 import { fillQueue } from '../support/sign-in-queue.ts'
 import { ADA, GRACE, startUsher } from '../support/usher.ts'
 
@@ -39,10 +48,6 @@ async function requested(email: string) {
   const [sent] = await mails()
   return { browser, request, sent, path: sent ? linkIn(sent) : '' }
 }
-async function opened(path: string, browser = new Browser(usher.issuer)) {
-  await browser.open(path)
-  return browser
-}
 const events = (name: string) => usher.output.filter(line => line.includes(`"event":"${name}"`))
 
 test('prompt=create leads to an account, and the sign-in goes on to the application', async () => {
@@ -56,7 +61,7 @@ test('prompt=create leads to an account, and the sign-in goes on to the applicat
   expect(sent?.to).toBe(email)
   expect(sent?.content).toContain(words('mail.sign_up', { brand: 'Usher' }))
   expect(await usher.directory.findByEmail(email)).toEqual([])
-  const mailbox = await opened(sent ? linkIn(sent) : '')
+  const mailbox = await opened(usher, sent ? linkIn(sent) : '')
   expect(mailbox.heading).toBe(words('welcome.title', { brand: 'Usher' }))
   expect(mailbox.page.html.querySelector('#username')?.getAttribute('value')).toBe(email)
   await mailbox.submit({ password: 'short', repeat: 'other' })
@@ -137,7 +142,7 @@ describe('a known address', () => {
     const links = [{ issuer: 'https://elsewhere.example.org', subject: email }]
     await usher.directory.add({ username: `eve-${serial}`, email }, undefined, { links })
     const { path } = await requested(email)
-    const browser = await opened(path)
+    const browser = await opened(usher, path)
     await browser.submit(CHOSEN)
     expect((await usher.directory.findByUsername(email))?.email_verified).toBe(true)
   })
@@ -197,20 +202,20 @@ describe('the link', () => {
   test('adds one account, however often its form is sent', async () => {
     const email = newAddress()
     const { path } = await requested(email)
-    const mailbox = await opened(path)
+    const mailbox = await opened(usher, path)
     const second = copyOf(mailbox)
     await second.open(path)
     await Promise.all([mailbox.submit(CHOSEN), second.submit(CHOSEN)])
     const statuses = [mailbox.page.status, second.page.status]
     expect(statuses.toSorted()).toEqual([200, 410])
     expect(await usher.directory.findByEmail(email)).toHaveLength(1)
-    expect((await opened(path)).page.status).toBe(410)
+    expect((await opened(usher, path)).page.status).toBe(410)
   })
 
   test('adds no account while too many passwords are hashed, and adds it afterwards', async () => {
     const email = newAddress()
     const { path } = await requested(email)
-    const browser = await opened(path)
+    const browser = await opened(usher, path)
     const release = fillQueue('127.0.0.1')
     await browser.submit(CHOSEN)
     expect(browser.page.status).toBe(503)
@@ -228,7 +233,7 @@ describe('the link', () => {
     ]) {
       const email = newAddress()
       const { path } = await requested(email)
-      const mailbox = await opened(path)
+      const mailbox = await opened(usher, path)
       await usher.addAccount(profile(email))
       await mailbox.submit(CHOSEN)
       expect(mailbox.page.status).toBe(410)
@@ -240,11 +245,11 @@ describe('the link', () => {
     const { sign_up } = usher.settings
     usher.settings.sign_up = { email_domains: ['example.com'] }
     try {
-      expect((await opened(path)).page.status).toBe(410)
+      expect((await opened(usher, path)).page.status).toBe(410)
     } finally {
       usher.settings.sign_up = sign_up
     }
-    expect((await opened(path)).page.status).toBe(200)
+    expect((await opened(usher, path)).page.status).toBe(200)
   })
 })
 

@@ -18,7 +18,7 @@ import {
 } from '../support/exchange.ts'
 import { ada, explanationOf, startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { post, refresh, tokens, userinfo } from '../support/journey.ts'
-import { removalOf, signedIn } from '../support/people.ts'
+import { removalOf, signedIn, signOut } from '../support/people.ts'
 import { ADA } from '../support/usher.ts'
 
 const revoke = (token: string) => post(usher, '/api/oauth/revoke', { token })
@@ -216,8 +216,7 @@ describe.each([
       scope: 'openid shop:read',
     })
     const { body } = await exchange(usher, access_token)
-    await browser.open('/api/oauth/logout')
-    await browser.submit({ logout: 'yes' })
+    await signOut(browser)
     expect(await introspect(usher, body.access_token)).toEqual({ active: false })
     expect(await exchange(usher, access_token)).toMatchObject(refused('subject_token'))
   })

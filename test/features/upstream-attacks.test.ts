@@ -9,11 +9,11 @@ import {
   startHostileIssuer,
 } from '../support/hostile-issuer.ts'
 import { authorizationRequest } from '../support/journey.ts'
-import { credentials, submitConfirmed, withFaultAt } from '../support/people.ts'
+import { credentials, signedIn, submitConfirmed, withFaultAt } from '../support/people.ts'
 import { placesOf, someOf } from '../support/some-of.ts'
 import { stopping } from '../support/stopping.ts'
 import { withUpstreams } from '../support/upstream.ts'
-import { SECRET, type Usher } from '../support/usher.ts'
+import { PASSWORD, SECRET, type Usher } from '../support/usher.ts'
 
 const FAILED = 'The sign-in did not work'
 const UNKNOWN = 'You cannot sign in this way'
@@ -46,9 +46,7 @@ async function signIn(behaviour: Behaviour = {}, name = 'example', browser = new
 /** A browser of a user with a password, at the issuer that the user adds. */
 async function adding(username: string, at = usher) {
   await at.addAccount({ username })
-  const browser = new Browser(at.issuer, fetch, [issuer.issuer, second.issuer])
-  await browser.open('/account')
-  await browser.submit(credentials(username))
+  const browser = await signedIn(at, username, PASSWORD, newBrowser(at))
   await browser.open('/account/security')
   await submitConfirmed(browser, { link: 'example' })
   return browser
@@ -58,7 +56,7 @@ async function startAnew() {
   const fresh = await startAnother(withUpstreams({ example: { issuer: issuer.issuer } }))
   return { fresh, browser: new Browser(fresh.issuer, fetch, [issuer.issuer]) }
 }
-const newBrowser = () => new Browser(usher.issuer, fetch, [issuer.issuer, second.issuer])
+const newBrowser = (at = usher) => new Browser(at.issuer, fetch, [issuer.issuer, second.issuer])
 const tooOld = ({ issuer: url }: HostileIssuer) =>
   `Your session at ${new URL(url).host} began too long ago`
 const isSignedIn = (browser: Browser) => /^(Allow access)$/.test(browser.heading)

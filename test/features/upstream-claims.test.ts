@@ -11,6 +11,7 @@ import { isSignedIn, signedIn, slowDown, submitConfirmed } from '../support/peop
 import { placesOf } from '../support/some-of.ts'
 import { stopping } from '../support/stopping.ts'
 import { withUpstreams } from '../support/upstream.ts'
+import { PASSWORD } from '../support/usher.ts'
 
 const CORP = { allow: { email_domains: ['corp.example'] } }
 const FIELDS = { username: 'preferred_username', name: 'name', email: 'email' }
@@ -43,11 +44,13 @@ test.afterAll(async () => {
   for (const issuer of Object.values(issuers)) await issuer.close()
 })
 
+/** A browser that also opens the pages of an issuer. */
+const browserOf = (name: string) => new Browser(usher.issuer, fetch, [issuers[name]?.issuer ?? ''])
 /** Signs in at an issuer whose ID token has these claims. Without a code, the page says why. */
 async function browserAt(name: string, claims: Claims, params: Record<string, string> = {}) {
   const { state } = issuers[name] as HostileIssuer
   state.behaviour = { claims: { preferred_username: undefined, email: undefined, ...claims } }
-  const browser = new Browser(usher.issuer, fetch, [issuers[name]?.issuer ?? ''])
+  const browser = browserOf(name)
   const request = authorizationRequest(usher, { client_id: 'first', ...params })
   await browser.open(request.url)
   await browser.submit({ decision: name })
@@ -193,14 +196,9 @@ describe('a claim that the issuer no longer sends', () => {
 
 describe('an account has one link to an issuer', () => {
   const METHODS = '/account/security'
-  const trusted = (browser: Browser) => {
-    const both = new Browser(usher.issuer, fetch, [issuers.link?.issuer ?? ''])
-    both.jar = browser.jar
-    return both
-  }
   /** A browser of a user with a password, who adds the user `subject` of the issuer. */
   async function added(username: string, subject: string, browser?: Browser) {
-    const own = browser ?? trusted(await signedIn(usher, username))
+    const own = browser ?? (await signedIn(usher, username, PASSWORD, browserOf('link')))
     const { state } = issuers.link as HostileIssuer
     state.behaviour = { claims: { sub: subject } }
     await own.open(METHODS)

@@ -3,10 +3,10 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { Browser } from '../support/browser.ts'
 import { runUsher } from '../support/command.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest } from '../support/journey.ts'
+import { opened, signOut } from '../support/people.ts'
 import { startService } from '../support/service.ts'
 import { LABEL, withUpstreams } from '../support/upstream.ts'
 import { PASSWORD, type UsherOptions, writeConfig } from '../support/usher.ts'
@@ -40,14 +40,12 @@ test.for<[string, UsherOptions]>([
   onTestFinished(() => service.stop().then(() => {}))
   await runUsher(['accounts', 'add', '--username', 'ada', '--password-stdin'], env, PASSWORD)
 
-  const browser = new Browser(service.issuer)
-  await browser.open(authorizationRequest(service).url)
+  const browser = await opened(service, authorizationRequest(service).url)
   await browser.submit({ username: 'ada', password: PASSWORD, decision: 'continue' })
   await browser.submit({ decision: 'allow' })
   await browser.open('/account')
   await browser.open('/account/security')
-  await browser.open('/api/oauth/logout')
-  await browser.submit({ logout: 'yes' })
+  await signOut(browser)
   const loaded = [...service.stderr().matchAll(/^loaded (.*)$/gm)].map(([, url = '']) => url)
   expect(loaded.some(url => url.endsWith('/src/sign-in/sign-in-page.ts'))).toBe(true)
   const isOn = name === 'with'

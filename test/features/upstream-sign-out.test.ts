@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { startHostileIssuer } from '../support/hostile-issuer.ts'
 import { authorizationRequest } from '../support/journey.ts'
-import { credentials } from '../support/people.ts'
+import { credentials, signOut } from '../support/people.ts'
 import { startUpstream, type Upstream, withUpstreams } from '../support/upstream.ts'
 import { ADA, GRACE, startUsher } from '../support/usher.ts'
 
@@ -61,8 +61,7 @@ describe('sign_out: offer', () => {
 
   test('after a sign-out the sign-in page has a button to the issuer; after a sign-in it redirects at once', async () => {
     const browser = await signedIn(pair)
-    await browser.open(LOGOUT)
-    await browser.submit({ logout: 'yes' })
+    await signOut(browser)
     expect(await toIssuer(browser)).toBe(false)
     expect(browser.heading).toBe('Sign in')
     await browser.submit({ decision: 'example' })

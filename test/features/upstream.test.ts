@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Browser } from '../support/browser.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, redeem } from '../support/journey.ts'
-import { submitConfirmed } from '../support/people.ts'
+import { signedIn, submitConfirmed } from '../support/people.ts'
 import { LABEL, startUpstream, type Upstream, withUpstreams } from '../support/upstream.ts'
 import { ADA, CLIENTS, GRACE, PASSWORD, startUsher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
@@ -28,12 +28,8 @@ async function tokensBy(pair: Upstream, username = 'ada', params: Record<string,
 const idTokenBy = async (...args: Parameters<typeof tokensBy>) =>
   decodeJwt((await tokensBy(...args)).body.id_token)
 
-async function signInByPassword(pair: Upstream, username: string) {
-  const browser = pair.browser()
-  await browser.open('/account')
-  await browser.submit({ username, password: PASSWORD, decision: 'continue' })
-  return browser
-}
+const signInByPassword = (pair: Upstream, username: string) =>
+  signedIn(pair.usher, username, PASSWORD, pair.browser())
 
 describe('accounts: create', () => {
   let pair: Upstream

@@ -4,7 +4,7 @@ import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { browser, startAnother, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
-import { credentials, textOf, words } from '../support/people.ts'
+import { credentials, open, textOf, words } from '../support/people.ts'
 import { CLIENTS, WEB } from '../support/usher.ts'
 
 const LOGO =
@@ -136,8 +136,7 @@ test('a client’s logo and accent are on its own sign-in and consent pages, and
 })
 
 test('the sign-in page links to where a forgotten password is reset', async () => {
-  const other = new Browser(usher.issuer)
-  await other.open(authorizationRequest(usher).url)
+  const { browser: other } = await open(usher)
   const link = other.page.html.querySelector('form a')
   expect(link?.getAttribute('href')).toBe(LINKS.forgot_password)
 })
@@ -145,8 +144,7 @@ test('the sign-in page links to where a forgotten password is reset', async () =
 test('without mail, a failed sign-in says whom to ask, with the link to the help', async () => {
   const branding = { links: { help: LINKS.help } }
   const plain = await startAnother({ usher: { branding } })
-  const browser = new Browser(plain.issuer)
-  await browser.open(authorizationRequest(plain).url)
+  const { browser } = await open(plain)
   expect(browser.page.text).not.toContain(words('sign_in.forgot_ask'))
   await browser.submit({ username: 'ada', password: 'wrong', decision: 'continue' })
   const problem = browser.page.html.querySelector('[role=alert]')

@@ -3,8 +3,7 @@
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
-import { authorizationRequest } from '../support/journey.ts'
-import { credentials } from '../support/people.ts'
+import { credentials, open } from '../support/people.ts'
 import { send } from '../support/wire.ts'
 
 const test = usherTest({
@@ -49,8 +48,7 @@ test('a page shows the texts of the operator', async () => {
 })
 
 test('ui_locales applies to every page of an authorization, also after a wrong password', async () => {
-  const browser = new Browser(usher.issuer)
-  await browser.open(authorizationRequest(usher, { ui_locales: 'pt-BR en' }).url)
+  const { browser } = await open(usher, { ui_locales: 'pt-BR en' })
   expect(browser.heading).toBe('Entrar')
   await browser.submit(credentials('ada', 'not the password'))
   expect(browser.heading).toBe('Entrar')

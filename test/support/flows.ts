@@ -12,7 +12,7 @@ import { directoryIn } from './directory.ts'
 import { addApp, enterPassword, nextCode } from './factors.ts'
 import { countFunctions, type Ran } from './inspector.ts'
 import { authorizationRequest, redeem, refresh, signInAndAllow, userinfo } from './journey.ts'
-import { words } from './people.ts'
+import { opened, words } from './people.ts'
 import { startService } from './service.ts'
 import { ADA, CLIENTS, PASSWORD } from './usher.ts'
 
@@ -52,8 +52,7 @@ interface Running {
 /** Runs each flow in several rounds. Returns the functions that ran in each of them. */
 export async function measureFlows(): Promise<Map<FlowName, Ran>> {
   const ofClients = await withUsher('', async usher => {
-    const browser = new Browser(usher.issuer)
-    await browser.open(authorizationRequest(usher, { scope: SCOPE }).url)
+    const browser = await opened(usher, authorizationRequest(usher, { scope: SCOPE }).url)
     await signInAndAllow(browser, ADA.username)
     return () => clientRound(usher, browser)
   })

@@ -22,6 +22,16 @@ export function copyOf({ issuer, jar }: Browser): Browser {
   return copy
 }
 
+/** Opens a page. `path`: also the URL of a page. */
+export async function opened(
+  { issuer }: { issuer: string },
+  path: string | URL,
+  browser = new Browser(issuer),
+): Promise<Browser> {
+  await browser.open(path)
+  return browser
+}
+
 /** Opens an authorization request. The browser is left at the first page. */
 export async function open(
   usher: Usher,
@@ -42,8 +52,8 @@ export async function afterSignIn(
   { issuer }: Pick<Usher, 'issuer'>,
   username: string,
   password: string,
+  browser = new Browser(issuer),
 ) {
-  const browser = new Browser(issuer)
   await browser.open('/account')
   await browser.submit(credentials(username, password))
   return browser
@@ -63,10 +73,18 @@ export async function signedIn(
   usher: Pick<Usher, 'issuer'>,
   username = 'ada',
   password = PASSWORD,
+  browser = new Browser(usher.issuer),
 ) {
-  const browser = await afterSignIn(usher, username, password)
+  await afterSignIn(usher, username, password, browser)
   if (browser.heading !== 'Your account') throw new Error(`not signed in: "${browser.heading}"`)
   return browser
+}
+
+/** Signs the user of the browser out at the provider. */
+export async function signOut(browser: Browser) {
+  await browser.open('/api/oauth/logout')
+  await browser.submit({ logout: 'yes' })
+  if (browser.heading !== 'Signed out') throw new Error(`not signed out: "${browser.heading}"`)
 }
 
 /** Enters the password where a page asks for it before a change, if it does. */
