@@ -1,11 +1,8 @@
 // docs/applications/sign-out.md: its client file, its code, and its statements, tested with Usher as a process.
 
-import { execFile, execFileSync } from 'node:child_process'
-import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { createServer, type Server } from 'node:https'
-import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
+import { execFile } from 'node:child_process'
+import { readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:https'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { pathToFileURL } from 'node:url'
@@ -15,17 +12,19 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { hashSecret } from '../../src/oidc/clients.ts'
 import { openInstallation } from '../../src/store/open.ts'
-import { Browser } from '../support/browser.ts'
+import { makeCertificate } from '../support/certificates.ts'
+import { newRequest } from '../support/client-library.ts'
+import { blockOf } from '../support/client-page.ts'
 import { directoryIn } from '../support/directory.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { signInAndAllow } from '../support/journey.ts'
+import { opened } from '../support/people.ts'
+import { end, listen } from '../support/ports.ts'
 import { type Service, startService } from '../support/service.ts'
 import { ADA, PASSWORD, SECRET, writeConfig } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const GUIDE = readFileSync(join(ROOT, 'docs/applications/sign-out.md'), 'utf8')
-const block = (name: string) =>
-  new RegExp(`\`\`\`\\w+ ${name}\n(.*?)\`\`\``, 's').exec(GUIDE)?.[1] ?? ''
-
+const PAGE = 'sign-out.md'
 const USHER_SECRET = Buffer.alloc(32, 'guide').toString('base64url')
 
 interface Ended {
@@ -33,30 +32,29 @@ interface Ended {
   sid?: string
 }
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-guide-'))
+const folder = temporaryFolder()
+/** A self-signed certificate, which only Usher trusts. */
+const { cert, key, pem } = makeCertificate(folder, 'localhost', {
+  extensions: ['subjectAltName=DNS:localhost'],
+})
 const store = `sqlite:${join(folder, 'usher.db')}`
 const environment = {
   USHER_CONFIG: folder,
   USHER_STORE: store,
   USHER_SECRET,
-  NODE_EXTRA_CA_CERTS: join(folder, 'ca.pem'),
+  NODE_EXTRA_CA_CERTS: cert,
 }
-const wiki = parse(block('wiki'))
+const wiki = parse(blockOf(PAGE, 'yaml wiki'))
 const ended: Ended[] = []
 const noteEnd = (session: Ended) => ended.push(session)
 /** The function of the page. */
 let receive: (request: Request, end: typeof noteEnd) => Promise<Response>
-let receiver: Server
+const receiver = createServer({ cert: pem, key: readFileSync(key) })
 let service: Service
 let config: client.Configuration
 
 beforeAll(async () => {
-  const [cert, key] = makeCertificate()
-  receiver = createServer({ cert: readFileSync(cert), key: readFileSync(key) })
-  receiver.listen(0, '127.0.0.1')
-  await once(receiver, 'listening')
-  const { port } = receiver.address() as AddressInfo
-  const backchannel_logout_uri = `https://localhost:${port}/backchannel-logout`
+  const backchannel_logout_uri = `https://localhost:${await listen(receiver)}/backchannel-logout`
   const client_secret_hashes = [hashSecret(SECRET)]
   writeConfig(folder, {
     clients: { wiki: { ...wiki, backchannel_logout_uri, client_secret_hashes } },
@@ -70,7 +68,8 @@ beforeAll(async () => {
 
   symlinkSync(join(ROOT, 'test/clients/node_modules'), join(folder, 'node_modules'))
   const file = join(folder, 'receiver.mjs')
-  writeFileSync(file, block('receiver').replace('https://id.example.org', service.issuer))
+  const code = blockOf(PAGE, 'js receiver').replace('https://id.example.org', service.issuer)
+  writeFileSync(file, code)
   receive = (await import(pathToFileURL(file).href)).backchannelLogout
   receiver.on('request', async (req, res) => {
     const { method, headers } = req
@@ -90,35 +89,15 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await service.stop()
-  receiver.closeAllConnections()
-  receiver.close()
-  rmSync(folder, { recursive: true })
+  await end(receiver)
 })
-
-/** Makes a self-signed certificate, which only Usher trusts. */
-function makeCertificate() {
-  const [cert, key] = [environment.NODE_EXTRA_CA_CERTS, join(folder, 'ca.key')]
-  const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2']
-  const subject = ['-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost']
-  const files = ['-out', cert, '-keyout', key]
-  execFileSync('openssl', ['req', '-x509', ...kind, ...subject, ...files], { stdio: 'ignore' })
-  return [cert, key] as const
-}
 
 /** Signs Ada in at the wiki in a new browser. */
 async function signIn() {
-  const browser = new Browser(service.issuer)
-  const [pkceCodeVerifier, expectedState] = [client.randomPKCECodeVerifier(), client.randomState()]
-  const url = client.buildAuthorizationUrl(config, {
-    redirect_uri: wiki.redirect_uris[0],
-    scope: 'openid',
-    state: expectedState,
-    code_challenge: await client.calculatePKCECodeChallenge(pkceCodeVerifier),
-    code_challenge_method: 'S256',
-  })
-  await browser.open(url)
+  const redirect_uri = wiki.redirect_uris[0]
+  const { params, checks } = await newRequest({ redirect_uri, scope: 'openid' })
+  const browser = await opened(service, client.buildAuthorizationUrl(config, params))
   const { url: callback } = await signInAndAllow(browser, 'ada')
-  const checks = { pkceCodeVerifier, expectedState }
   return { browser, tokens: await client.authorizationCodeGrant(config, callback, checks) }
 }
 
