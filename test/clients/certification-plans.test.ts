@@ -10,6 +10,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { PLANS } from '../../docs/certification/plans.ts'
 import { Browser } from '../support/browser.ts'
 import { CALLBACK, SUITE, secretOf, startPlan, USER } from '../support/certification.ts'
+import { newRequest } from '../support/client-library.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { opened } from '../support/people.ts'
 import { freePort } from '../support/ports.ts'
@@ -147,13 +148,7 @@ test('fapi2: pushed requests, private_key_jwt and DPoP; a request_uri opens twic
   const execute = [openid.allowInsecureRequests]
   const config = await openid.discovery(issuer, 'client', undefined, authentication, { execute })
 
-  const pkceCodeVerifier = openid.randomPKCECodeVerifier()
-  const params = {
-    redirect_uri: CALLBACK,
-    scope: 'openid',
-    code_challenge: await openid.calculatePKCECodeChallenge(pkceCodeVerifier),
-    code_challenge_method: 'S256',
-  }
+  const { params, checks } = await newRequest({ redirect_uri: CALLBACK, scope: 'openid' })
   const direct = await send(usher, openid.buildAuthorizationUrl(config, params))
   expect(direct.location?.searchParams.get('error')).toBe('invalid_request')
 
@@ -163,7 +158,6 @@ test('fapi2: pushed requests, private_key_jwt and DPoP; a request_uri opens twic
   const { url: response } = await signInAndAllow(browser, USER.username, USER.password)
   expect(response.searchParams.get('iss')).toBe(usher.issuer)
   const DPoP = openid.getDPoPHandle(config, await openid.randomDPoPKeyPair('ES256'))
-  const checks = { pkceCodeVerifier }
   const tokens = await openid.authorizationCodeGrant(config, response, checks, undefined, { DPoP })
   expect(tokens.token_type).toBe('dpop')
   expect(tokens.claims()?.aud).toBe('client')

@@ -5,6 +5,7 @@ import { Browser } from './browser.ts'
 import { signInAndAllow } from './journey.ts'
 import { SECRET, type Usher } from './usher.ts'
 
+/** Discovers an Usher. The files of test/clients have another openid-client, which does not take the result. */
 export async function configurationOf(
   { issuer }: { issuer: string },
   client_id: string,

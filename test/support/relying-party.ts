@@ -5,6 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { text } from 'node:stream/consumers'
 import * as client from 'openid-client'
 import { hashSecret } from '../../src/oidc/clients.ts'
+import { configurationOf, newRequest } from './client-library.ts'
 import { end, listen } from './ports.ts'
 import { SECRET } from './usher.ts'
 
@@ -29,7 +30,7 @@ export async function startRelyingParty({
   response_mode = 'query',
   landing = '/',
 }: RelyingPartyOptions = {}) {
-  const pending = new Map<string, { nonce: string; pkceCodeVerifier: string }>()
+  const pending = new Map<string, client.AuthorizationCodeGrantChecks>()
   let config: client.Configuration | undefined
   let session: Session | undefined
   let failure: string | undefined
@@ -44,20 +45,14 @@ export async function startRelyingParty({
   }
 
   async function signInUrl(more: Record<string, string>): Promise<URL> {
-    const state = client.randomState()
-    const nonce = client.randomNonce()
-    const pkceCodeVerifier = client.randomPKCECodeVerifier()
-    pending.set(state, { nonce, pkceCodeVerifier })
-    return client.buildAuthorizationUrl(connected(), {
+    const { params, checks } = await newRequest({
       redirect_uri: `${origin}/callback`,
       scope,
-      state,
-      nonce,
-      code_challenge: await client.calculatePKCECodeChallenge(pkceCodeVerifier),
-      code_challenge_method: 'S256',
       ...(response_mode === 'form_post' && { response_mode }),
       ...more,
     })
+    pending.set(checks.expectedState, checks)
+    return client.buildAuthorizationUrl(connected(), params)
   }
 
   async function callback(url: URL, req: IncomingMessage): Promise<void> {
@@ -68,11 +63,7 @@ export async function startRelyingParty({
     if (!checks) throw new Error('the state belongs to no authorization request')
     // openid-client accepts a form_post response as a Request.
     const answer = req.method === 'POST' ? new Request(url, { method: 'POST', body: params }) : url
-    const tokens = await client.authorizationCodeGrant(connected(), answer, {
-      pkceCodeVerifier: checks.pkceCodeVerifier,
-      expectedNonce: checks.nonce,
-      expectedState: state,
-    })
+    const tokens = await client.authorizationCodeGrant(connected(), answer, checks)
     const claims = tokens.claims()
     if (!claims) throw new Error('no ID token')
     session = { claims, tokens }
@@ -131,10 +122,7 @@ export async function startRelyingParty({
       client_secret_hashes: [hashSecret(SECRET)],
     },
     async connect(issuer: string): Promise<void> {
-      const authentication = client.ClientSecretBasic(SECRET)
-      config = await client.discovery(new URL(issuer), client_id, undefined, authentication, {
-        execute: [client.allowInsecureRequests],
-      })
+      config = await configurationOf({ issuer }, client_id)
     },
     session: signedIn,
     userinfo: ({ claims, tokens }: Session) =>
