@@ -1,12 +1,11 @@
 // Libraries for browser applications, bundled, in Chromium.
 
-import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
+import { bundle, servePage } from '../support/browser-application.ts'
 import { launchChromium, NO_COMPLAINTS } from '../support/chromium.ts'
-import { blockOf, type Stage, stageClient } from '../support/client-page.ts'
+import { blockOf, stageClient } from '../support/client-page.ts'
 import { Visit } from '../support/visit.ts'
 
 const PAGE = 'oidc-client-ts.md'
@@ -16,21 +15,26 @@ const HTML = `<!DOCTYPE html><title>Browser application</title><link rel="icon" 
 <button id="sign-out">Sign out</button><output></output>
 <script type="module" src="/application.js"></script>`
 
+/** Serves the application of a client, and opens it in Chromium. */
+async function openApplication(code: string) {
+  const stage = await stageClient(blockOf(PAGE, 'yaml client'))
+  onTestFinished(() => stage.close())
+  await servePage(HTML, bundle(stage.write('application.js', code)), stage.port)
+  const browser = await launchChromium()
+  onTestFinished(() => browser.close())
+  const visit = await Visit.start(browser)
+  await visit.page.goto(stage.origin)
+  return { visit, page: visit.page, origin: stage.origin }
+}
+
 test.each([
   ['oidc-client-ts', blockOf(PAGE, 'js application')],
   ['angular-oauth2-oidc', readFileSync(ANGULAR, 'utf8')],
 ])('%s signs in, refreshes its tokens, signs out', async (_name, code) => {
-  const stage = await stageClient(blockOf(PAGE, 'yaml client'))
-  onTestFinished(() => stage.close())
-  await serve(stage, bundle(stage.write('application.js', code)))
-  const browser = await launchChromium()
-  onTestFinished(() => browser.close())
-  const visit = await Visit.start(browser)
-  const { page } = visit
+  const { visit, page, origin } = await openApplication(code)
   const output = page.locator('output')
   const stored = () => page.evaluate<string>('JSON.stringify(sessionStorage)')
 
-  await page.goto(stage.origin)
   await output.filter({ hasText: 'Signed out' }).waitFor()
   await visit.button('Sign in').click()
   await visit.signIn()
@@ -48,20 +52,13 @@ test.each([
   await visit.button('Sign out').click()
   expect(await visit.heading()).toBe('Sign out')
   await visit.button('Sign out').click()
-  await page.waitForURL(`${stage.origin}/**`)
+  await page.waitForURL(`${origin}/**`)
   await output.filter({ hasText: 'Signed out' }).waitFor()
   expect(visit.complaints).toEqual(NO_COMPLAINTS)
 })
 
 test('oidc-client-ts signs in with a pop-up, although its pages have no opener', async () => {
-  const stage = await stageClient(blockOf(PAGE, 'yaml client'))
-  onTestFinished(() => stage.close())
-  await serve(stage, bundle(stage.write('application.js', blockOf(PAGE, 'js application'))))
-  const browser = await launchChromium()
-  onTestFinished(() => browser.close())
-  const visit = await Visit.start(browser)
-  const { page } = visit
-  await page.goto(stage.origin)
+  const { visit, page } = await openApplication(blockOf(PAGE, 'js application'))
   const opened = page.waitForEvent('popup')
   await visit.button('Pop up').click()
   const popup = new Visit(await opened, visit.complaints)
@@ -74,21 +71,3 @@ test('oidc-client-ts signs in with a pop-up, although its pages have no opener',
   await closed
   expect(visit.complaints).toEqual(NO_COMPLAINTS)
 })
-
-/** Bundles an application and its libraries to one script. */
-function bundle(input: string): string {
-  const bundler = join(import.meta.dirname, 'node_modules/.bin/rolldown')
-  const file = `${input}.bundle.js`
-  execFileSync(bundler, [input, '--file', file, '--logLevel', 'silent'])
-  return readFileSync(file, 'utf8')
-}
-
-async function serve({ port }: Stage, application: string): Promise<void> {
-  const server = createServer((req, res) => {
-    const isScript = req.url === '/application.js'
-    res.setHeader('content-type', isScript ? 'text/javascript' : 'text/html')
-    res.end(isScript ? application : HTML)
-  })
-  await new Promise<void>(resolve => server.listen(port, 'localhost', resolve))
-  onTestFinished(() => void server.close())
-}

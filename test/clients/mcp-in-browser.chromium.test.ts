@@ -1,11 +1,9 @@
 // The SDK of MCP in a page of Chromium, from another origin than the provider and the MCP server.
 
-import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
+import { bundle, servePage } from '../support/browser-application.ts'
 import { launchChromium, NO_COMPLAINTS } from '../support/chromium.ts'
 import { stageMcp } from '../support/mcp-server.ts'
 import { Visit } from '../support/visit.ts'
@@ -34,23 +32,13 @@ test.each([
     const stage = await stageMcp({ answer: 'js browsers', isForRegistered: true, features })
     onTestFinished(() => stage.close())
     const code = `${IMPORTS[version]}\nconst CLIENT = ${JSON.stringify(client)}\n${APPLICATION}`
-    const file = `${stage.write('application.js', code)}`
-    const bundler = join(import.meta.dirname, 'node_modules/.bin/rolldown')
-    execFileSync(bundler, [file, '--file', `${file}.bundle.js`, '--logLevel', 'silent'])
-    const bundle = readFileSync(`${file}.bundle.js`, 'utf8')
-    const server = createServer(({ url }, res) => {
-      const isScript = url === '/application.js'
-      res.setHeader('content-type', isScript ? 'text/javascript' : 'text/html')
-      res.end(isScript ? bundle : HTML)
-    })
-    await new Promise<void>(resolve => server.listen(0, 'localhost', resolve))
-    onTestFinished(() => void server.close())
+    const port = await servePage(HTML, bundle(stage.write('application.js', code)))
     const browser = await launchChromium()
     onTestFinished(() => browser.close())
 
     const visit = await Visit.start(browser)
     const { page } = visit
-    await page.goto(`http://localhost:${(server.address() as AddressInfo).port}`)
+    await page.goto(`http://localhost:${port}`)
     await visit.button('Connect').click()
     await visit.signIn()
     await visit.button('Allow').click()
