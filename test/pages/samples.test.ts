@@ -1,6 +1,6 @@
 // The samples of pages cover every template and every text.
 
-import { readdirSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join, parse } from 'node:path'
 import { expect, test } from 'vitest'
 import { readSettings } from '../../src/config/load.ts'
@@ -19,27 +19,14 @@ const BRANDED: Files = { 'usher.yaml': { branding: { links: Object.fromEntries(L
 const viewsOf = (files: Files) =>
   withFolder(files, async folder => createViews(await readSettings({ USHER_CONFIG: folder })))
 
-/** Templates that others include. */
-const PARTIALS = [
-  'activity-rows',
-  'brand',
-  'factor-name',
-  'factor-rows',
-  'icon',
-  'layout',
-  'lead',
-  'mark',
-  'menu',
-  'passkey-button',
-  'password-fields',
-  'session',
-  'totp-fields',
-  'verdict',
-]
+/** The templates of src. Some are partial: others include them, and they need no sample. */
+const TEMPLATES = join(import.meta.dirname, '../../src/pages/templates')
 
 test('every template has a sample, and the names of samples are unique', () => {
-  const templates = readdirSync(join(import.meta.dirname, '../../src/pages/templates'))
-  const names = templates.map(file => parse(file).name).filter(name => !PARTIALS.includes(name))
+  const files = readdirSync(TEMPLATES)
+  const text = files.map(file => readFileSync(join(TEMPLATES, file), 'utf8')).join('\n')
+  const included = [...text.matchAll(/(?:include|layout)\('\.\/([\w-]+)'/g)].map(([, name]) => name)
+  const names = files.map(file => parse(file).name).filter(name => !included.includes(name))
   expect([...new Set(STATES.map(({ template }) => template))].toSorted()).toEqual(names.toSorted())
   expect(new Set(STATES.map(({ name }) => name)).size).toBe(STATES.length)
 })
