@@ -1,25 +1,16 @@
 // A short run of `npm run compare`.
 
-import {
-  cpSync,
-  globSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, globSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, test, vi } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { run } from '../support/command.ts'
+import { temporaryFolder } from '../support/folder.ts'
 
 // Ends a run that hangs.
 vi.setConfig({ testTimeout: 600_000 })
 
 const ROOT = join(import.meta.dirname, '../..')
-const folder = mkdtempSync(join(tmpdir(), 'usher-compared-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = temporaryFolder()
 
 const SHORT = ['--walks', '4', '--steps', '30', '--seed', '7']
 const compare = (other: string, store: string) =>

@@ -2,8 +2,7 @@
 
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { createRemoteJWKSet, jwtVerify } from 'jose'
@@ -14,6 +13,7 @@ import { hashSecret } from '../../src/oidc/clients.ts'
 import { EXCHANGE_GRANT } from '../../src/oidc/vocabulary.ts'
 import { APIS, refreshFor, tokensFor } from '../support/apis.ts'
 import { configurationOf } from '../support/client-library.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { post } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
@@ -35,7 +35,7 @@ const OTHER = {
 }
 
 describe.each(['opaque', 'jwt'])('an API with tokens that are %s', token_format => {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-api-'))
+  const folder = temporaryFolder()
   let usher: Usher
   let child: ChildProcess
   let address: string
@@ -64,7 +64,6 @@ describe.each(['opaque', 'jwt'])('an API with tokens that are %s', token_format 
   })
   afterAll(async () => {
     child.kill()
-    rmSync(folder, { recursive: true })
     await usher.close()
   })
 

@@ -1,26 +1,16 @@
 // All pages of docs/applications are followed one after the other in one config folder, that of the repository.
 
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { parse, stringify } from 'yaml'
 import { readFolder } from '../support/config-folder.ts'
+import { temporaryFolder } from '../support/folder.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const PAGES = readdirSync(join(ROOT, 'docs/applications')).filter(name => name !== 'README.md')
-const folder = mkdtempSync(join(tmpdir(), 'usher-pages-'))
+const folder = temporaryFolder()
 cpSync(join(ROOT, 'config'), folder, { recursive: true })
-afterAll(() => rmSync(folder, { recursive: true }))
 
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
 const TEXT_BEFORE = /`config\/((?:clients|resources)\/[\w-]+\.yaml)`/g

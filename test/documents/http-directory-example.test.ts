@@ -3,12 +3,12 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes, scryptSync } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { AccountsSource } from '../../src/features/accounts-module.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { refresh, tokens, userinfo } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
 import { end, freePort, listen } from '../support/ports.ts'
@@ -16,7 +16,7 @@ import { ADA, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.t
 
 const ROOT = join(import.meta.dirname, '../..')
 const EXAMPLE = join(ROOT, 'docs/examples/http-directory')
-const folder = mkdtempSync(join(tmpdir(), 'usher-directory-'))
+const folder = temporaryFolder()
 const [users, secret] = [join(folder, 'users.json'), join(folder, 'secret')]
 const options = { signal: AbortSignal.timeout(60_000) }
 
@@ -64,7 +64,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await usher.close()
   await stopDirectory()
-  rmSync(folder, { recursive: true })
   delete process.env.DIRECTORY_URL
   delete process.env.DIRECTORY_SECRET_FILE
 })

@@ -2,12 +2,12 @@
 
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import type { AccountsSource } from '../../src/features/accounts-module.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { refresh, tokens, userinfo } from '../support/journey.ts'
 import { isSignedIn, signedIn } from '../support/people.ts'
 import { freePort } from '../support/ports.ts'
@@ -23,7 +23,7 @@ const OBJECT_GUID = [
     SYNTAX 1.3.6.1.4.1.1466.115.121.1.40 SINGLE-VALUE )`,
   "objectclass ( 1.1.1 NAME 'directoryUser' AUXILIARY MAY objectGUID )",
 ]
-const folder = mkdtempSync(join(tmpdir(), 'usher-ldap-'))
+const folder = temporaryFolder()
 const options = { signal: AbortSignal.timeout(60_000) }
 
 let url: string
@@ -132,7 +132,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await usher?.close()
   if (slapd?.exitCode === null) await stopSlapd()
-  rmSync(folder, { recursive: true })
   for (const name of Object.keys(process.env)) if (/^LDAP_/.test(name)) delete process.env[name]
 })
 

@@ -1,11 +1,9 @@
 // The nginx configurations of docs/deploy with a real nginx, and a rolling restart of two nodes behind it.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Deployment, deploy, TWO_ON_REDIS } from '../harness/deployment.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { refresh, userinfo } from '../support/journey.ts'
 import { freePort } from '../support/ports.ts'
 import { startProxy, stopProxy } from '../support/proxies.ts'
@@ -15,7 +13,7 @@ const FAMILIES = 6
 const ROUNDS = 3
 /** Of each client, which so finds connections that were idle for a moment. */
 const PAUSE_MS = 10
-const folder = mkdtempSync(join(tmpdir(), 'usher-nginx-'))
+const folder = temporaryFolder()
 
 let issuer: string
 let front: number
@@ -31,7 +29,6 @@ beforeAll(async () => {
 afterAll(async () => {
   delete process.env.NODE_TLS_REJECT_UNAUTHORIZED
   await nodes.stop()
-  rmSync(folder, { recursive: true })
 })
 
 const startNginx = (name: string, change?: (text: string) => string) =>

@@ -1,14 +1,14 @@
 // The longest requests that Usher accepts, and the longest answers that it gives, through each proxy of docs/deploy.
 
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { readdirSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { hashSecret } from '../../src/oidc/clients.ts'
 import { Browser } from '../support/browser.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { freePort } from '../support/ports.ts'
 import { startProxy, stopProxy } from '../support/proxies.ts'
@@ -67,7 +67,7 @@ const LONG_STATE = '('.repeat(4096)
 const GROUPS = Array.from({ length: 200 }, (_, i) => `CN=Group ${i},OU=Departments`.padEnd(62, 'x'))
 
 describe.each(PROXIES)('%s', name => {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-proxy-'))
+  const folder = temporaryFolder()
   let usher: Usher
   let stop: () => Promise<void>
   let browser: Browser
@@ -105,7 +105,6 @@ describe.each(PROXIES)('%s', name => {
   afterAll(async () => {
     await stop()
     await usher.close()
-    rmSync(folder, { recursive: true })
   })
 
   /** The URL of an authorization request with the longest state, with characters that need no encoding in it. */

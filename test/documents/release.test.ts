@@ -3,21 +3,19 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import {
   appendFileSync,
-  mkdtempSync,
+  mkdirSync,
   readdirSync,
   readFileSync,
-  rmSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
+import { temporaryFolder } from '../support/folder.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const folder = mkdtempSync(join(tmpdir(), 'usher-release-'))
+const folder = temporaryFolder()
 const clone = join(folder, 'clone')
-afterAll(() => rmSync(folder, { recursive: true }))
 
 beforeAll(() => {
   execFileSync('git', ['clone', '--quiet', ROOT, clone])
@@ -70,29 +68,15 @@ test('two runs give the same bytes: source, packages, licences, changes and chec
 
 test('the archive has every file of git, and its commands run without git', () => {
   const place = join(folder, 'unpacked')
-  execFileSync('mkdir', [place])
-  execFileSync('tar', [
-    '--extract',
-    '--file',
-    join(folder, 'first/usher-0.1.0.tar.gz'),
-    '--directory',
-    place,
-  ])
+  mkdirSync(place)
+  execFileSync('tar', ['-xf', join(folder, 'first/usher-0.1.0.tar.gz'), '-C', place])
   const unpacked = join(place, 'usher-0.1.0')
   const files = execFileSync('git', ['ls-files'], { cwd: clone, encoding: 'utf8' })
     .trim()
     .split('\n')
-  const found = execFileSync('find', ['.', '-not', '-type', 'd'], {
-    cwd: unpacked,
-    encoding: 'utf8',
-  })
-  expect(
-    found
-      .trim()
-      .split('\n')
-      .map(path => path.slice(2))
-      .toSorted(),
-  ).toEqual(files.toSorted())
+  const words = ['.', '-not', '-type', 'd', '-printf', '%P\\n']
+  const found = execFileSync('find', words, { cwd: unpacked, encoding: 'utf8' }).trim()
+  expect(found.split('\n').toSorted()).toEqual(files.toSorted())
   symlinkSync(join(ROOT, 'node_modules'), join(unpacked, 'node_modules'))
   const check = ['run', '--silent', 'usher', '--', 'config', 'check']
   expect(String(execFileSync('npm', check, { cwd: unpacked }))).toContain('config')

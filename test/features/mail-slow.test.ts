@@ -1,7 +1,6 @@
 // SMTP servers that answer late, and a service that dies while one has the message.
 
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import type { SMTPServerOptions } from 'smtp-server'
@@ -9,10 +8,12 @@ import { expect, test } from 'vitest'
 import { createMailQueues, type Mail, queueLink } from '../../src/account/mail-queue.ts'
 import { openInstallation } from '../../src/store/open.ts'
 import { directoryIn } from '../support/directory.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { linkIn, startMailServer } from '../support/mail-server.ts'
 import { startService } from '../support/service.ts'
 import { ADA, startUsher, writeConfig } from '../support/usher.ts'
 
+const folder = temporaryFolder()
 /** Longer than ten seconds, after which many clients give up. */
 const LATE_MS = 12_000
 
@@ -91,8 +92,6 @@ test('mails are sent again, with the same links, if the service dies while the s
   timeout: 120_000,
 }, async ({ onTestFinished }) => {
   const server = await serve(onTestFinished)
-  const folder = mkdtempSync(join(tmpdir(), 'usher-mail-crash-'))
-  onTestFinished(() => rmSync(folder, { recursive: true }))
   const config = join(folder, 'config')
   mkdirSync(config)
   const sign_up = { email_domains: ['example.org'] }

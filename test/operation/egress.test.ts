@@ -1,15 +1,14 @@
 // Outgoing requests reach public addresses, and those that `egress.allow` lists. A listener on a private address
 // gets no TCP connection, however the address is written and whatever its name resolves to.
 
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { createServer as createTlsServer } from 'node:https'
 import { createServer, type Server } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { getCACertificates, setDefaultCACertificates, type TLSSocket } from 'node:tls'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { createFetch } from '../../src/operation/egress.ts'
 import { makeCertificate } from '../support/certificates.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, tokens } from '../support/journey.ts'
 import { startNameServer } from '../support/name-server.ts'
 import { listen } from '../support/ports.ts'
@@ -39,6 +38,7 @@ const addressesOf = (name: string) => {
   return isFirst ? turn.slice(0, 1) : turn.slice(1)
 }
 
+const folder = temporaryFolder()
 let nameServer: Awaited<ReturnType<typeof startNameServer>>
 let usher: Usher
 let listener: Server
@@ -150,7 +150,6 @@ test('name servers that do not answer delay no other request', async () => {
 })
 
 test('no TLS session is resumed, because its ticket could be sent to another server', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-egress-'))
   const trusted = getCACertificates()
   const certificate = makeCertificate(folder, 'wiki.example.net', {
     extensions: ['subjectAltName=DNS:wiki.example.net'],
@@ -169,7 +168,6 @@ test('no TLS session is resumed, because its ticket could be sent to another ser
   expect(reused).toEqual([false, false, false])
   setDefaultCACertificates(trusted)
   server.close()
-  rmSync(folder, { recursive: true })
 })
 
 test('an answer is read up to 64 KiB', async () => {

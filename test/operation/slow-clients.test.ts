@@ -2,14 +2,12 @@
 // same machine measures the delay of the machine itself, which is subtracted.
 
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
 import { connect } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createListener } from '../../src/operation/listener.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { type Service, startService } from '../support/service.ts'
 import { writeConfig } from '../support/usher.ts'
 
@@ -27,12 +25,11 @@ const BARE_SERVER = `
   const { parentPort } = require('node:worker_threads')
   server.listen(0, 'localhost', () => parentPort.postMessage(server.address().port))`
 
+const folder = temporaryFolder()
 let service: Service
-let folder: string
 let bare: Worker
 let bareUrl: string
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'usher-slow-'))
   writeConfig(folder, { usher: { listen: { keep_alive: `${LIMITS.idle} s` } } })
   service = await startService({ USHER_STORE: 'sqlite::memory:', USHER_CONFIG: folder })
   bare = new Worker(BARE_SERVER, { eval: true })
@@ -42,7 +39,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await service.stop()
   await bare.terminate()
-  rmSync(folder, { recursive: true })
 })
 
 /** Returns the seconds until the server closed the connection, and the status it answered. */

@@ -1,17 +1,17 @@
 // Stores that former versions wrote (`npm run former-stores`): this version reads them, and their users and
 // clients notice nothing. The clock of this process is that of the store, a minute later: today its tokens would have expired.
 
-import { copyFileSync, globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { copyFileSync, globSync, mkdtempSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { Redis } from 'ioredis'
-import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
+import { afterEach, describe, expect, test, vi } from 'vitest'
 import packageJson from '../../package.json' with { type: 'json' }
 import { copyStore } from '../../src/commands/store.ts'
 import { openRecord } from '../../src/store/records.ts'
 import { createSeal } from '../../src/store/seal.ts'
 import { runUsher } from '../support/command.ts'
 import { atFactor, codeOf, factorsOf } from '../support/factors.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { refresh, tokens, userinfo } from '../support/journey.ts'
 import { isSignedIn } from '../support/people.ts'
 import { freePort } from '../support/ports.ts'
@@ -21,8 +21,7 @@ import { GRACE, startUsher, type Usher } from '../support/usher.ts'
 import { type Facts, type RedisKey, USHER_OPTIONS, USHER_SECRET } from './former/facts.ts'
 
 const FORMER = globSync(join(import.meta.dirname, 'former/*/facts.jsonl')).map(dirname)
-const folder = mkdtempSync(join(tmpdir(), 'usher-former-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = temporaryFolder()
 afterEach(() => {
   vi.useRealTimers()
 })
