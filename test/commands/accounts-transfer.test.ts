@@ -9,10 +9,9 @@ import { text } from 'node:stream/consumers'
 import { hash as argon2 } from '@node-rs/argon2'
 import { hash as bcrypt } from '@node-rs/bcrypt'
 import { expect, test } from 'vitest'
-import { Browser } from '../support/browser.ts'
 import { runUsher } from '../support/command.ts'
 import { temporaryFolder } from '../support/folder.ts'
-import { credentials } from '../support/people.ts'
+import { afterSignIn } from '../support/people.ts'
 import { findProgram } from '../support/programs.ts'
 import { PASSWORD, startUsher } from '../support/usher.ts'
 
@@ -169,9 +168,7 @@ test('a hash that cannot be verified is refused, and a user with a valid one sig
   expect(stderr).toContain('Accounts added: 1.')
   const service = await startUsher({ store })
   for (const { username } of users) {
-    const browser = new Browser(service.issuer)
-    await browser.open('/account')
-    await browser.submit(credentials(username))
+    const browser = await afterSignIn(service, username, PASSWORD)
     const isIn = username === 'user-4'
     expect(browser.page.status, username).toBe(isIn ? 200 : 400)
     expect(browser.heading, username).toBe(isIn ? 'Your account' : 'Sign in')
@@ -192,9 +189,7 @@ test('users with hashes of other systems sign in and get an argon2id hash', asyn
   await usher('accounts import', lines(...users))
   const service = await startUsher({ store })
   const signIn = async (username: string, password: string) => {
-    const browser = new Browser(service.issuer)
-    await browser.open('/account')
-    await browser.submit(credentials(username, password))
+    const browser = await afterSignIn(service, username, password)
     return browser.heading
   }
   expect(await signIn('ada', 'not the password')).toBe('Sign in')

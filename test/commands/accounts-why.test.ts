@@ -4,9 +4,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { accountCounter, networkCounter } from '../../src/sign-in/authentication.ts'
 import { Browser } from '../support/browser.ts'
 import { type Operated, startOperated } from '../support/operated.ts'
-import { credentials } from '../support/people.ts'
+import { afterSignIn } from '../support/people.ts'
 import { withUpstreams } from '../support/upstream.ts'
-import { ADA, CLIENTS } from '../support/usher.ts'
+import { ADA, CLIENTS, PASSWORD } from '../support/usher.ts'
 
 const ISSUER = 'https://sso.example.org'
 const PUBLIC = {
@@ -99,9 +99,7 @@ test('accounts why reports until when an account is throttled, and counts no att
     /^throttled from every network, except .*, until \S+Z\n {2}→ wait/,
   )
   expect(JSON.parse(await why('ada --json'))).toEqual(before)
-  const browser = new Browser(operated.service.issuer)
-  await browser.open('/account')
-  await browser.submit(credentials(ADA.username))
+  const browser = await afterSignIn(operated.service, ADA.username, PASSWORD)
   expect(browser.heading).toBe('Sign in')
 })
 
@@ -121,9 +119,7 @@ test('a temporary password is printed once, and its expiry is shown', async () =
   const [id, first = ''] = added.stdout.split('\n')
   expect(added).toMatchObject({ code: 0, stderr: '' })
   expect(id).toMatch(/^usr_[0-9a-z]{26}$/)
-  const browser = new Browser(operated.service.issuer)
-  await browser.open('/account')
-  await browser.submit(credentials('edsger', first))
+  const browser = await afterSignIn(operated.service, 'edsger', first)
   expect(browser.heading).toBe('Choose a new password')
 
   const { stdout } = await operated.usher('accounts password edsger')

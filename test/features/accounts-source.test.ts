@@ -1,7 +1,6 @@
 // Accounts of an external directory: which answers of `accounts.module` are valid, and their effect.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdtempSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect } from 'vitest'
 import { fixedDifferences } from '../../src/config/diff.ts'
@@ -10,8 +9,9 @@ import type { AccountsSource, SourceAccount } from '../../src/features/accounts-
 import { Browser } from '../support/browser.ts'
 import { run, runUsher } from '../support/command.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { refresh, tokens, userinfo } from '../support/journey.ts'
-import { credentials, isSignedIn, signedIn } from '../support/people.ts'
+import { afterSignIn, isSignedIn, signedIn } from '../support/people.ts'
 import { ADA, GRACE, PASSWORD, startUsher, writeConfig } from '../support/usher.ts'
 
 declare global {
@@ -28,7 +28,7 @@ const ada = { id: '17', ...ADA }
 const grace = { id: '18', ...GRACE }
 let known: SourceAccount[]
 let calls: string[]
-const folder = mkdtempSync(join(tmpdir(), 'usher-source-'))
+const folder = temporaryFolder()
 const store = `sqlite:${join(folder, 'usher.db')}`
 
 const test = usherTest({
@@ -41,9 +41,6 @@ const test = usherTest({
   files: { 'accounts-source.ts': MODULE },
   // Attempts at an account become possible again while failures take their time.
   failureTimes: {},
-})
-test.afterAll(async () => {
-  rmSync(folder, { recursive: true })
 })
 test.beforeEach(() => {
   known = [ada, grace]
@@ -80,9 +77,7 @@ async function attempt(username: string, password = PASSWORD, network = ++networ
       headers: { ...Object.fromEntries(new Headers(init?.headers)), ...headers },
     }),
   )
-  await browser.open('/account')
-  await browser.submit(credentials(username, password))
-  return browser
+  return afterSignIn(usher, username, password, browser)
 }
 /** Attempts with a wrong password, at the same time. */
 const guess = (count: number, nameOf: (i: number) => string, network?: number) =>
@@ -168,8 +163,7 @@ test('a remembered browser has its own counter', async () => {
   const again = new Browser(usher.issuer)
   const cookies = await owner.jar.getCookies(usher.issuer)
   await again.jar.setCookie(String(cookies.find(({ key }) => key === 'usher_device')), usher.issuer)
-  await again.open('/account')
-  await again.submit(credentials('grace'))
+  await afterSignIn(usher, 'grace', PASSWORD, again)
   expect(again.heading).toBe('Your account')
 })
 

@@ -2,7 +2,6 @@
 
 import { decodeJwt } from 'jose'
 import { expect } from 'vitest'
-import { Browser } from '../support/browser.ts'
 import { ada, browser, grace, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, redeem, refresh, userinfo } from '../support/journey.ts'
 import {
@@ -130,9 +129,7 @@ test('the form needs its CSRF token and the cookies of its browser', async () =>
   expect((await send(browser, url, { form, headers: evil })).status).toBe(403)
   expect((await send(browser, url, { form: { ...form, csrf: 'x' } })).status).toBe(403)
   expect((await send(browser, `${url}?decision=allow`, { method: 'GET' })).status).toBe(200)
-  const graces = new Browser(usher.issuer)
-  await graces.open('/account')
-  await graces.submit(credentials('grace'))
+  const graces = await signedIn(usher, 'grace')
   expect((await send(graces, url, { form })).status).toBe(400)
   expect(await usher.consents.list(ada)).toEqual([])
 })
