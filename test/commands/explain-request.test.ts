@@ -1,86 +1,67 @@
 // config explain REQUEST_ID compares the parameters of a failed request with the registered ones.
 
 import { execFile } from 'node:child_process'
-import { request as httpRequest, type IncomingMessage } from 'node:http'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, vi } from 'vitest'
 import { type Explanation, explainFailure } from '../../src/commands/failure.ts'
 import { readFolder } from '../../src/config/load.ts'
 import { BOUNDS } from '../../src/oidc/bounds.ts'
 import { CLOCK_TOLERANCE_SECONDS } from '../../src/oidc/client-jwts.ts'
-import { type FailedRequest, findFailure } from '../../src/operation/failures.ts'
+import { findFailure } from '../../src/operation/failures.ts'
+import { now } from '../../src/store/store.ts'
+import { required } from '../../src/store/values.ts'
 import { APIS, FILES } from '../support/apis.ts'
-import { Browser } from '../support/browser.ts'
 import { runUsher } from '../support/command.ts'
 import { BANKING, PAYMENT } from '../support/details.ts'
 import { block } from '../support/documents.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, authorize, redeem, tokens } from '../support/journey.ts'
-import { credentials } from '../support/people.ts'
+import { afterSignIn } from '../support/people.ts'
 import { claimsFor, PUBLIC_JWKS, signed } from '../support/signers.ts'
-import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLIENTS, SECRET } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
 
 const folder = temporaryFolder()
 const store = `sqlite:${join(folder, 'usher.db')}`
 const USHER_SECRET = Buffer.alloc(32, 'failures').toString('base64url')
-const pushing = {
-  ...CLIENTS.web,
-  client_id: 'pushing',
-  require_pushed_authorization_requests: true,
-}
-const hybrid = { ...CLIENTS.web, client_id: 'hybrid', response_types: ['code id_token'] }
-const named = {
-  ...CLIENTS.web,
-  client_id: 'named',
-  token_endpoint_auth_method: 'client_secret_basic',
-}
-const narrow = { ...CLIENTS.web, client_id: 'narrow', scope: 'openid profile' }
-const plain = {
-  ...narrow,
-  client_id: 'plain',
-  client_secret: SECRET,
-  client_secret_hashes: undefined,
-}
-const keyed = {
-  ...narrow,
-  client_id: 'keyed',
-  client_secret_hashes: undefined,
-  token_endpoint_auth_method: 'private_key_jwt',
-  jwks: PUBLIC_JWKS,
-}
-let usher: Usher
-beforeAll(async () => {
-  const clients: Record<string, object> = {
+/** A client like `web` with these changes. */
+const like = (client_id: string, changes: object) => ({ ...CLIENTS.web, client_id, ...changes })
+const scope = 'openid profile'
+const WITHOUT_HASHES = { scope, client_secret_hashes: undefined }
+const OWN = [
+  like('pushing', { require_pushed_authorization_requests: true }),
+  like('hybrid', { response_types: ['code id_token'] }),
+  like('named', { token_endpoint_auth_method: 'client_secret_basic' }),
+  like('narrow', { scope }),
+  like('plain', { ...WITHOUT_HASHES, client_secret: SECRET }),
+  like('keyed', {
+    ...WITHOUT_HASHES,
+    token_endpoint_auth_method: 'private_key_jwt',
+    jwks: PUBLIC_JWKS,
+  }),
+]
+const test = usherTest({
+  ...BANKING,
+  usher: { ...BANKING.usher, compatibility: { hybrid: true } },
+  store,
+  clients: {
     ...APIS.clients,
     ...BANKING.clients,
-    pushing,
-    named,
-    narrow,
-    hybrid,
-    plain,
-    keyed,
-  }
-  clients.web = { ...clients.web, scope: undefined }
-  const resources = { ...APIS.resources, ...BANKING.resources }
-  const env = { USHER_SECRET }
-  const compatibility = { hybrid: true }
-  usher = await startUsher({
-    ...BANKING,
-    usher: { ...BANKING.usher, compatibility },
-    store,
-    clients,
-    resources,
-    env,
-  })
-  await usher.addAccount(ADA)
+    ...Object.fromEntries(OWN.map(client => [client.client_id, client])),
+    web: { ...BANKING.clients.web, scope: undefined },
+  },
+  resources: { ...APIS.resources, ...BANKING.resources },
+  env: { USHER_SECRET },
 })
-afterAll(() => usher.close())
+/** The environment of the commands. */
+const env = () => ({ USHER_CONFIG: usher.settings.folder, USHER_STORE: store, USHER_SECRET })
 
-const now = () => Math.floor(Date.now() / 1000)
 const TOKEN = '/api/oauth/token'
 const BASIC = `Basic ${Buffer.from(`web:${SECRET}`).toString('base64')}`
 type Sent = Record<string, string | undefined>
+type Answer = Pick<Response, 'headers'>
 
 const asking = (params: Sent) =>
   fetch(authorizationRequest(usher, params).url, { redirect: 'manual' })
@@ -98,22 +79,14 @@ async function asserting(changes: object) {
   return posting({ ...code, client_assertion_type, client_assertion })
 }
 
-/** Waits for the record of the failed request, which is written after the response. */
-async function remembered(answer: Response): Promise<FailedRequest | undefined> {
-  const id = answer.headers.get('x-request-id') ?? ''
-  let found: FailedRequest | undefined
-  await expect
-    .poll(async () => {
-      found = await findFailure(usher.records, id)
-      return found
-    })
-    .toBeDefined()
-  return found
-}
+const idOf = ({ headers }: Answer) => headers.get('x-request-id') ?? ''
 
-async function explained(answer: Response): Promise<Explanation> {
+/** Waits for the record of the failed request, which is written after the response. */
+const remembered = (answer: Answer) =>
+  vi.waitFor(async () => required(await findFailure(usher.records, idOf(answer))))
+
+async function explained(answer: Answer): Promise<Explanation> {
   const failure = await remembered(answer)
-  if (!failure) throw new Error('nothing is remembered')
   const { clients } = await readFolder({ USHER_SECRET }, usher.settings.folder)
   const client = clients.find(({ value }) => value?.client_id === failure.client_id)
   return explainFailure({ failure, client, settings: usher.settings })
@@ -164,12 +137,7 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
     { wrong: expect.stringContaining('scope must have a scope of the resource') },
   ],
   'authorization details that are none': [
-    () =>
-      asking({
-        client_id: 'spa',
-        redirect_uri: 'https://spa.example.org/callback',
-        authorization_details: '[{"type":"x"}]',
-      }),
+    () => asking({ client_id: 'spa', authorization_details: '[{"type":"x"}]' }),
     { wrong: expect.stringContaining('unsupported') },
   ],
   'authorization details that have to be pushed': [
@@ -318,27 +286,15 @@ test('every error page with a reference is explained: expired, misdirected, not 
   expect((await explained(lost)).wrong).toBe('nothing has this address')
   expect((await explained(await get('/api/oauth/authorize'))).wrong).toContain('client_id')
   for (const path of ['/', '/api/oauth/token', '/account']) {
-    const { statusCode, headers } = await misdirected(path)
-    expect(statusCode).toBe(421)
-    const answer = new Response(null, {
-      headers: { 'x-request-id': String(headers['x-request-id']) },
-    })
-    const { wrong, change } = await explained(answer)
+    const misdirected = await send(usher, path, { headers: { host: 'other.example' } })
+    expect(misdirected.status).toBe(421)
+    const { wrong, change } = await explained(misdirected)
     expect(wrong).toBe(
       `the issuer is ${usher.issuer}, and the request is for the host "other.example"`,
     )
     expect(change).toContain('issuer and proxy in usher.yaml')
   }
 })
-
-/** A request for another host, which `fetch` does not send. */
-const misdirected = (path: string) =>
-  new Promise<IncomingMessage>((resolve, reject) => {
-    const headers = { host: 'other.example' }
-    httpRequest(new URL(path, usher.issuer), { headers }, answer => resolve(answer.resume()))
-      .on('error', reject)
-      .end()
-  })
 
 test('a refresh token of another client is explained', async () => {
   const { refresh_token } = await tokens(usher, { client_id: 'web' })
@@ -376,15 +332,10 @@ test('no credential of a request is stored', async () => {
 test('the command explains a request by its id, and by its log line', async () => {
   const answer = await asking({ redirect_uri: `${callback}/` })
   await remembered(answer)
-  const id = answer.headers.get('x-request-id') ?? ''
-  const env = {
-    ...process.env,
-    USHER_CONFIG: usher.settings.folder,
-    USHER_STORE: store,
-    USHER_SECRET,
-  }
+  const id = idOf(answer)
+  const options = { env: { ...process.env, ...env() } }
   const sh = async (script: string) =>
-    (await promisify(execFile)('bash', ['-c', block('usher') + script, '', id], { env })).stdout
+    (await promisify(execFile)('bash', ['-c', block('usher') + script, '', id], options)).stdout
   expect(await sh(block('explain').replace('f3b07d1c94e2a865', '$1'))).toMatch(
     /^wrong .*\nsent .*callback\/\nregistered .*callback\n/,
   )
@@ -397,9 +348,8 @@ test('the command explains a request by its id, and by its log line', async () =
 
 /** Runs `config explain ID`, or `config explain -` with these lines of a log. */
 async function explain(id: string, ...lines: object[]): Promise<string> {
-  const env = { USHER_CONFIG: usher.settings.folder, USHER_STORE: store, USHER_SECRET }
   const input = lines.map(line => JSON.stringify(line)).join('\n')
-  return (await runUsher(['config', 'explain', id], env, input)).stdout
+  return (await runUsher(['config', 'explain', id], env(), input)).stdout
 }
 const explainLog = (...lines: object[]) => explain('-', ...lines)
 /** The lines of the log about a request. */
@@ -408,9 +358,7 @@ const logOf = (id: string) =>
 
 test('a failed sign-in is explained by its id, or by its log lines', async () => {
   const ada = await usher.directory.findByUsername(ADA.username)
-  const browser = new Browser(usher.issuer)
-  await browser.open('/account')
-  await browser.submit(credentials(ADA.username, 'not her password'))
+  const browser = await afterSignIn(usher, ADA.username, 'not her password')
   const id = browser.page.headers.get('x-request-id') ?? ''
   await expect.poll(() => logOf(id)).toHaveLength(2)
   const wrong = await explainLog(...logOf(id))
@@ -442,7 +390,7 @@ test('ignored parts of a request are explained by its id, and by its log line', 
       id_token: { shoe_size: null, email: null, acr: null, 'name#de': null },
     }),
   })
-  const id = answer.headers.get('x-request-id') ?? ''
+  const id = idOf(answer)
   await expect.poll(() => logOf(id)).toHaveLength(1)
   expect(logOf(id)[0]).toMatchObject({
     ignored: 'audience, scope profle, scope files:read, acr_values urn:gold, claim shoe_size',
@@ -462,7 +410,6 @@ test('a client that fails in a loop leaves room for others, and its own requests
   const { max } = BOUNDS.failuresOfClient
   const spa = 'https://spa.example.org/callback/'
   const wrong = (client_id: string) => asking({ client_id, redirect_uri: `${callback}/` })
-  const idOf = ({ headers }: Response) => headers.get('x-request-id') ?? ''
   const isKept = async (answer: Response) => Boolean(await findFailure(usher.records, idOf(answer)))
   const broken = await Promise.all(Array.from({ length: 2 * max }, () => wrong('narrow')))
   const invented = await Promise.all(Array.from({ length: 2 * max }, (_, i) => wrong(`no-${i}`)))
@@ -480,8 +427,7 @@ test('a client that fails in a loop leaves room for others, and its own requests
   const text = await explainLog(...logOf(last))
   expect(text).toMatch(/^wrong .*\nsent .*callback\/\n/)
   const minute = /some were not kept, at .*\b\d{4}-\d\d-\d\d \d\d:\d\d.* \(UTC\)/
-  const env = { USHER_CONFIG: usher.settings.folder, USHER_STORE: store, USHER_SECRET }
-  const { stderr } = await runUsher(['config', 'explain', last], env)
+  const { stderr } = await runUsher(['config', 'explain', last], env())
   expect(stderr).toMatch(minute)
   expect(stderr).toContain(`'"id":"${last}"'`)
 })
