@@ -77,11 +77,7 @@ async function mailsToUser() {
   const sent = await server.sentBy(pair.usher)
   return sent.filter(({ to }) => to === `${name}@example.org`)
 }
-const events = () =>
-  pair.usher.output
-    .map(line => JSON.parse(line))
-    .filter(({ log, account }) => log === 'audit' && account === id)
-    .map(({ event }) => event)
+const events = () => pair.usher.auditEvents(id).map(({ event }) => event)
 
 /** Sends the form of a change, as a browser that skips the page before it. */
 const ATTEMPTS: [change: string, path: string, fields: Record<string, string>][] = [

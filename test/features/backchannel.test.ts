@@ -189,10 +189,8 @@ test('notifications are in the audit log and the metrics', async () => {
   usher.output.length = 0
   await signOut(browser)
   await usher.deliver('new')
-  const received = usher.output
-    .map(line => JSON.parse(line))
-    .find(({ event }) => /^logout/.test(event))
-  expect(received).toMatchObject({ log: 'audit', event: 'logout_delivered', client_id: 'wiki' })
+  const received = usher.auditEvents().find(({ event }) => /^logout/.test(String(event)))
+  expect(received).toMatchObject({ event: 'logout_delivered', client_id: 'wiki' })
   expect(received).toMatchObject({ account: ada, attempt: 1 })
   expect(await usher.metrics.text()).toMatch(
     /usher_audit_events_total\{event="logout_delivered"\} \d/,

@@ -89,7 +89,7 @@ test('a user sees which client requests what, allows it, and the client gets its
   await usher.consents.withdraw(ada, 'till')
   await expect(openid.fetchUserInfo(config, renewed.access_token, ada)).rejects.toThrow()
 
-  const facts = usher.output.map(line => JSON.parse(line)).filter(({ event }) => event)
+  const facts = usher.auditEvents()
   for (const event of ['access_requested', 'consent_given']) {
     const fact = { event, client_id: 'till', account: ada }
     expect(facts).toContainEqual(expect.objectContaining(fact))

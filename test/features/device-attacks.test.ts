@@ -133,7 +133,7 @@ test('after five wrong codes a user is throttled in every network; other users o
   tries.push(await from(browser, '198.51.5.1', 'BBBB-BBBH'))
   expect(tries.map(({ status }) => status)).toEqual([400, 400, 400, 400, 400, 429])
   expect(tries[5]?.text).toContain(words('device.throttled'))
-  const events = usher.output.map(line => JSON.parse(line)).filter(line => line.event)
+  const events = usher.auditEvents()
   expect(events.slice(-6).map(({ event }) => event)).toEqual([
     ...Array.from({ length: 5 }, () => 'device_code_failed'),
     'device_code_throttled',

@@ -61,7 +61,7 @@ test('a user enters the code, sees the client, its scopes and its network, and a
   await browser.submit({ decision: 'allow' })
   expect(browser.heading).toBe(words('device.done_title'))
 
-  const facts = usher.output.map(line => JSON.parse(line)).filter(({ event }) => event)
+  const facts = usher.auditEvents()
   expect(facts).toContainEqual(
     expect.objectContaining({
       event: 'device_connected',

@@ -113,11 +113,7 @@ function makeTemporary() {
 }
 
 /** The names of the audit events of the user. */
-const events = () =>
-  usher.output
-    .map(line => JSON.parse(line))
-    .filter(({ log, account }) => log === 'audit' && account === id)
-    .map(({ event }) => event)
+const events = () => usher.auditEvents(id).map(({ event }) => event)
 
 test('a temporary password is replaced after the second factor, not before', async () => {
   await addApp(usher, name)

@@ -334,8 +334,7 @@ test('the audit event and Connected applications name the clients that act throu
     api: FILES,
     scope: 'files:read',
   }
-  const events = usher.output.map(line => JSON.parse(line))
-  expect(events).toContainEqual(expect.objectContaining(event))
+  expect(usher.auditEvents()).toContainEqual(expect.objectContaining(event))
   expect(usher.output.filter(line => line.includes('"ignored"'))).toEqual([])
   const { text } = await browser.open('/account/applications')
   expect(text).toMatch(/Through it, these applications act for you, too: .*The shop-api/)

@@ -53,8 +53,7 @@ test('the reuse of a code revokes its own tokens, and not those of an earlier si
   expect(await refresh(usher, body.refresh_token)).toMatchObject(INVALID_GRANT)
   expect((await userinfo(usher, earlier.access_token)).status).toBe(200)
   expect((await refresh(usher, earlier.refresh_token)).status).toBe(200)
-  const events = usher.output.map(line => JSON.parse(line))
-  expect(events).toContainEqual(
+  expect(usher.auditEvents()).toContainEqual(
     expect.objectContaining({ event: 'code_reuse', client_id: 'web', account: ada }),
   )
 })

@@ -2,7 +2,7 @@
 
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { ada, test, usher } from '../support/fixtures.ts'
+import { ada, auditEventsOf, test, usher } from '../support/fixtures.ts'
 import {
   authorizationRequest,
   authorize,
@@ -14,18 +14,11 @@ import {
 import { removalOf } from '../support/people.ts'
 import { ADA, PASSWORD, startUsher } from '../support/usher.ts'
 
-/** The audit events that were logged while `act` ran. */
-async function factsOf(act: () => Promise<unknown>): Promise<Record<string, unknown>[]> {
-  const before = usher.output.length
-  await act()
-  const lines = usher.output.slice(before).map(line => JSON.parse(line))
-  return lines.filter(({ log }) => log === 'audit')
-}
 const names = (facts: Record<string, unknown>[]) => facts.map(({ event }) => event)
 
 test('sign-in, consent and issued tokens are one event each', async () => {
   const browser = new Browser(usher.issuer)
-  const facts = await factsOf(() => tokens(usher, { browser }))
+  const facts = await auditEventsOf(() => tokens(usher, { browser }))
   expect(names(facts)).toEqual(['sign_in_succeeded', 'consent_given', 'tokens_issued'])
   for (const fact of facts) {
     expect(fact).toMatchObject({ client_id: 'web', account: ada, ip: '127.0.0.1' })
@@ -33,13 +26,13 @@ test('sign-in, consent and issued tokens are one event each', async () => {
     expect(fact.user_agent).toEqual(expect.any(String))
   }
   expect(facts[1]).toMatchObject({ scopes: expect.arrayContaining(['offline_access']) })
-  const again = await factsOf(() => tokens(usher, { browser }))
+  const again = await auditEventsOf(() => tokens(usher, { browser }))
   expect(names(again)).toEqual(['tokens_issued'])
 })
 
 test('a failed sign-in is one event, and does not name the user', async () => {
   const browser = new Browser(usher.issuer)
-  const facts = await factsOf(async () => {
+  const facts = await auditEventsOf(async () => {
     await browser.open(authorizationRequest(usher).url)
     await browser.submit({ username: 'ada', password: 'wrong', decision: 'continue' })
   })
@@ -49,7 +42,7 @@ test('a failed sign-in is one event, and does not name the user', async () => {
 
 test('a retried refresh, and reuse as theft, are one event each', async () => {
   const { refresh_token } = await tokens(usher)
-  const facts = await factsOf(async () => {
+  const facts = await auditEventsOf(async () => {
     const { body } = await refresh(usher, refresh_token)
     await refresh(usher, refresh_token)
     await refresh(usher, body.refresh_token)
@@ -68,7 +61,7 @@ test('a revocation, the removal of an application, and a sign-out are one event 
   const browser = new Browser(usher.issuer)
   const { access_token, refresh_token } = await tokens(usher, { browser })
   const revoke = (token: string) => post(usher, '/api/oauth/revoke', { token })
-  const revoked = await factsOf(async () => {
+  const revoked = await auditEventsOf(async () => {
     await revoke(access_token)
     await revoke(refresh_token)
     await revoke(refresh_token)
@@ -79,13 +72,13 @@ test('a revocation, the removal of an application, and a sign-out are one event 
     { event: 'token_revoked', token: 'refresh', account: ada, client_id: 'web' },
   ])
 
-  const removed = await factsOf(async () => {
+  const removed = await auditEventsOf(async () => {
     await browser.open(removalOf())
     await browser.submit()
   })
   expect(removed).toMatchObject([{ event: 'access_removed', client_id: 'web', account: ada }])
 
-  const out = await factsOf(async () => {
+  const out = await auditEventsOf(async () => {
     await browser.open('/api/oauth/logout')
     await browser.submit()
   })

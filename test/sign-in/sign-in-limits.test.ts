@@ -3,7 +3,7 @@
 import { expect } from 'vitest'
 import { networkOf } from '../../src/operation/client-info.ts'
 import { Browser } from '../support/browser.ts'
-import { usher, usherTest } from '../support/fixtures.ts'
+import { auditEventsOf, usher, usherTest } from '../support/fixtures.ts'
 import { credentials, fieldsOf, open, send, signedIn, textOf, words } from '../support/people.ts'
 import { fillQueue } from '../support/sign-in-queue.ts'
 import { ADA, PASSWORD } from '../support/usher.ts'
@@ -41,13 +41,6 @@ async function openSignIn(headers = somewhere()) {
   }
 }
 
-async function factsOf(act: () => Promise<unknown>): Promise<Record<string, unknown>[]> {
-  const before = usher.output.length
-  await act()
-  const lines = usher.output.slice(before).map(line => JSON.parse(line))
-  return lines.filter(({ log }) => log === 'audit')
-}
-
 async function exhaust(attempt: Awaited<ReturnType<typeof openSignIn>>, name = username) {
   const answers = await Promise.all(Array.from({ length: FREE }, () => attempt(name)))
   expect(answers.map(({ status }) => status)).toEqual(Array(FREE).fill(400))
@@ -75,7 +68,7 @@ test('a throttled sign-in gets the response of a wrong password, also with the r
   const wrong = await attempt()
   for (let i = 1; i < FREE; i++) await attempt()
   await prolong(`account ${ada}`)
-  const [event] = await factsOf(async () => {
+  const [event] = await auditEventsOf(async () => {
     const throttled = await attempt(username, PASSWORD)
     expect(throttled.status).toBe(wrong.status)
     expect(withoutReference(throttled)).toBe(withoutReference(wrong))
@@ -97,7 +90,7 @@ test('all spellings of a username share one count, also for an unknown name', as
   await Promise.all(ofNobody.map(name => attempt(name)))
   await prolong(`account ${ada}`)
   await prolong(`name ${nobody}`)
-  const facts = await factsOf(async () => {
+  const facts = await auditEventsOf(async () => {
     await attempt(username.toUpperCase(), PASSWORD)
     await attempt(nobody)
   })
@@ -114,7 +107,7 @@ test('guesses do not make the owner wait in a remembered browser', async () => {
   await owner.submit(credentials(username))
   expect(owner.heading).toBe('Your account')
   // The attacker's browser stays throttled.
-  const [fact] = await factsOf(() => attempt(username, PASSWORD))
+  const [fact] = await auditEventsOf(() => attempt(username, PASSWORD))
   expect(fact).toMatchObject({ event: 'sign_in_throttled' })
 })
 
@@ -138,7 +131,7 @@ test('a remembered browser is valid for its account, unaltered, until access is 
   const isThrottled = async (marks: string, name: string) => {
     const form = fieldsOf(browser.page, credentials(name, WRONG))
     const headers = { cookie: `${own}; usher_device=${marks}`, ...somewhere() }
-    const [fact] = await factsOf(() => send(browser, url, { form, headers }))
+    const [fact] = await auditEventsOf(() => send(browser, url, { form, headers }))
     return fact?.event === 'sign_in_throttled'
   }
   await exhaust(await openSignIn())
@@ -168,7 +161,7 @@ test('a throttled network waits for all usernames; other networks and remembered
   await Promise.all(names.map(name => attempt(name)))
   await prolong(`network ${networkOf(headers['x-forwarded-for'])}`)
   const right = () => attempt(username, PASSWORD)
-  expect(await factsOf(right)).toMatchObject([{ event: 'sign_in_throttled', account: ada }])
+  expect(await auditEventsOf(right)).toMatchObject([{ event: 'sign_in_throttled', account: ada }])
   await open(usher, { prompt: 'login' }, known)
   const form = fieldsOf(known.page, credentials(username))
   expect((await send(known, known.page.url, { form, headers })).status).toBe(200)
@@ -192,7 +185,7 @@ test('a failure logs reason, account, address and interaction, and never the typ
   await usher.directory.add({ ...ADA, username: `empty-${accounts}` })
   const attempt = await openSignIn({ 'x-forwarded-for': '203.0.113.9' })
   const typed = 'a password in the wrong field'
-  const facts = await factsOf(async () => {
+  const facts = await auditEventsOf(async () => {
     for (const name of [username, `disabled-${accounts}`, `empty-${accounts}`, typed])
       await attempt(name)
   })

@@ -60,6 +60,13 @@ export function moveClock(seconds: number) {
   onTestFinished(() => void vi.useRealTimers())
 }
 
+/** The audit events that were logged while `act` ran. */
+export async function auditEventsOf(act: () => Promise<unknown>) {
+  const before = usher.auditEvents().length
+  await act()
+  return usher.auditEvents().slice(before)
+}
+
 /** What `config explain` says about a failed request. Waits for its record. */
 export async function explanationOf({ records, settings }: Usher, requestId: string) {
   const find = async () => required(await findFailure(records, requestId))

@@ -189,6 +189,11 @@ export async function startUsher(options: UsherOptions = {}) {
     deliver: app.deliver,
     /** The log lines so far. */
     output,
+    /** The audit events so far, of this account or of all. */
+    auditEvents(account?: string): Record<string, unknown>[] {
+      const events = output.map(line => JSON.parse(line)).filter(({ log }) => log === 'audit')
+      return account === undefined ? events : events.filter(event => event.account === account)
+    },
     async addAccount(profile: object, password = PASSWORD): Promise<Account> {
       const hash = { password: await hashOf(password), password_changed: now() }
       return directory.add(profile, undefined, hash)
