@@ -2,14 +2,11 @@
 
 import { afterEach, expect, vi } from 'vitest'
 import { createClientUses, readClientUses } from '../../src/operation/client-uses.ts'
-import { usher, usherTest } from '../support/fixtures.ts'
+import { moveClock, usher, usherTest } from '../support/fixtures.ts'
 import { refresh, tokens } from '../support/journey.ts'
 
 const test = usherTest({})
-afterEach(() => {
-  vi.useRealTimers()
-  vi.restoreAllMocks()
-})
+afterEach(() => void vi.restoreAllMocks())
 
 const HOUR_SECONDS = 3600
 const useOf = async (clientId: string) => (await readClientUses(usher.records, [clientId]))[0]
@@ -34,7 +31,7 @@ test('a token is a use, which the next round writes, once an hour', async () => 
   const second = await refresh(usher, first.refresh_token)
   expect(second.status).toBe(200)
   expect(await writesOfRound()).toBe(0)
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + HOUR_SECONDS * 1000 })
+  moveClock(HOUR_SECONDS)
   expect((await refresh(usher, second.body.refresh_token)).status).toBe(200)
   expect(await writesOfRound()).toBe(1)
   expect(await useOf('web')).toBe(seconds())

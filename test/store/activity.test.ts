@@ -1,15 +1,13 @@
 // Recent activity of an account on every kind of store: what is kept, and its limits.
 
-import { afterEach, expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { keepActivity, recentActivity } from '../../src/account/activity.ts'
+import { moveClock } from '../support/fixtures.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 
 const HOME = { network: '203.0.113.0/24', browser: 'Firefox', system: 'Linux' }
-const DAY_MS = 24 * 3600 * 1000
-
-afterEach(() => void vi.useRealTimers())
-const later = (ms: number) => vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + ms })
+const DAY_SECONDS = 24 * 3600
 
 onEveryStore(records => {
   const happen = (account: string, event: 'sign_in_failed' | 'sign_in_succeeded', network = '') =>
@@ -28,7 +26,7 @@ onEveryStore(records => {
     const account = fresh()
     for (let i = 0; i < 3; i++) await happen(account, 'sign_in_failed')
     await happen(account, 'sign_in_failed', '10.0.0.0/24')
-    later(2 * 3600 * 1000)
+    moveClock(2 * 3600)
     await happen(account, 'sign_in_failed')
     const counts = (await recentActivity(records(), account)).map(({ count }) => count)
     expect(counts).toEqual([1, 1, 3])
@@ -46,10 +44,10 @@ onEveryStore(records => {
   test('after ninety days an event is not shown, and the next one removes it', async () => {
     const account = fresh()
     await happen(account, 'sign_in_succeeded')
-    later(50 * DAY_MS)
+    moveClock(50 * DAY_SECONDS)
     await happen(account, 'sign_in_succeeded')
     expect(await recentActivity(records(), account)).toHaveLength(2)
-    later(41 * DAY_MS)
+    moveClock(41 * DAY_SECONDS)
     expect(await recentActivity(records(), account)).toHaveLength(1)
     await happen(account, 'sign_in_succeeded')
     expect(await recentActivity(records(), account)).toHaveLength(2)

@@ -1,10 +1,11 @@
 // Usher's Adapter for the library: the contract of every adapter, and records that are used once.
 
 import type { Adapter } from 'oidc-provider'
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 // @ts-expect-error the package has no types for its own adapter; `memoryAdapters` gives it ours
 import { createMemoryAdapter } from '../../node_modules/oidc-provider/lib/adapters/memory_adapter.js'
 import { alreadyUsed } from '../../src/oidc/adapter/request.ts'
+import { moveClock } from '../support/fixtures.ts'
 import { type Adapters, adapterSuite, idFor } from './adapter-suite.ts'
 import { createLibrary, type Library, RETENTION } from './protocol.ts'
 import { fresh } from './store-suite.ts'
@@ -21,10 +22,7 @@ const adapterOf: Adapters = model => library.adapters(model)
 beforeEach(async () => {
   library = await createLibrary()
 })
-afterEach(async () => {
-  vi.useRealTimers()
-  await library.close()
-})
+afterEach(() => library.close())
 
 adapterSuite('the library’s memory adapter', async () => memoryAdapters())
 adapterSuite('our adapter, outside of a request', async () => adapterOf)
@@ -43,10 +41,6 @@ adapterSuite('our adapter, in a request', async () => {
     }
   }
 })
-
-const later = (seconds: number) => {
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
-}
 
 test('find returns a copy that the library can change', async () => {
   for (const model of ['AccessToken', 'Grant', 'Interaction', 'Session']) {
@@ -84,7 +78,7 @@ describe.each([...CODES, 'PushedAuthorizationRequest'])('%s', model => {
     await adapterOf(model).upsert(destroyed, { jti: destroyed }, 60)
     await adapterOf(model).destroy(destroyed)
     await adapterOf(model).upsert(expired, { jti: expired }, 60)
-    later(RETENTION + 200)
+    moveClock(RETENTION + 200)
     for (const jti of [missing, destroyed, expired]) {
       await expect(adapterOf(model).consume(jti)).rejects.toEqual(alreadyUsed(model))
       expect(await adapterOf(model).find(jti)).toBeUndefined()
@@ -130,7 +124,7 @@ test('a code or token with the tag of another grant is not found', async () => {
 test('a pushed request can still be used at the end of a long interaction', async () => {
   const jti = fresh()
   await adapterOf('PushedAuthorizationRequest').upsert(jti, { jti, exp: 1 }, 60)
-  later(RETENTION)
+  moveClock(RETENTION)
   // The library decides by `exp` whether the request may still begin an interaction.
   expect(await adapterOf('PushedAuthorizationRequest').find(jti)).toEqual({ jti, exp: 1 })
   await adapterOf('PushedAuthorizationRequest').consume(jti)
@@ -157,7 +151,7 @@ describe('a user code', () => {
     const [first, second] = [idFor('DeviceCode'), idFor('DeviceCode')]
     const userCode = fresh()
     await adapterOf('DeviceCode').upsert(first, { jti: first, userCode }, 60)
-    later(180)
+    moveClock(180)
     await adapterOf('DeviceCode').upsert(second, { jti: second, userCode }, 60)
     const found = await adapterOf('DeviceCode').findByUserCode(userCode)
     expect(found).toMatchObject({ jti: second })

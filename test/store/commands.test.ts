@@ -4,10 +4,11 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
-import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { hashSecret } from '../../src/oidc/clients.ts'
 import { Browser } from '../support/browser.ts'
 import { EXCHANGING, exchange } from '../support/exchange.ts'
+import { moveClock } from '../support/fixtures.ts'
 import {
   authorizationRequest,
   authorize,
@@ -52,12 +53,6 @@ afterAll(async () => {
   await usher.close()
   await server.stop()
 })
-
-afterEach(() => vi.useRealTimers())
-
-/** Moves the clock of this process, after which the provider notes the use of a consent again. */
-const pass = (seconds: number) =>
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
 
 interface Sent {
   start: number
@@ -162,7 +157,7 @@ const authorizeAndRedeem = async () => {
 
 test('authorize with a session and a consent, and the code exchange', async () => {
   await expectCost(authorizeAndRedeem, AUTHORIZE)
-  pass(600)
+  moveClock(600)
   await expectCost(authorizeAndRedeem, AUTHORIZE)
 })
 
@@ -212,16 +207,16 @@ test('refresh, also a retry', async () => {
   await expectCost(rotation, MOST.Refresh)
   await expectCost(rotation, MOST.Refresh)
   refresh_token = (await rotation()).body.refresh_token
-  pass(600)
+  moveClock(600)
   await expectCost(rotation, MOST.Refresh)
 })
 
 test('once an hour, a request also notes the use of the consent: one command more', async () => {
   const more = ({ commands, trips }: Cost) => ({ commands: commands + 1, trips: trips + 1 })
   const { refresh_token } = await given()
-  pass(3700)
+  moveClock(3700)
   await expectCost(() => refresh(usher, refresh_token), more(MOST.Refresh))
-  pass(3700)
+  moveClock(3700)
   await expectCost(authorizeAndRedeem, more(AUTHORIZE))
 })
 

@@ -1,6 +1,7 @@
 // Sessions with concurrent requests: no change is lost or restored, and old ids become invalid.
 
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { moveClock } from '../support/fixtures.ts'
 import {
   createLibrary,
   firstVisit,
@@ -14,10 +15,7 @@ let library: Library
 beforeEach(async () => {
   library = await createLibrary()
 })
-afterEach(async () => {
-  vi.useRealTimers()
-  await library.close()
-})
+afterEach(() => library.close())
 
 /** Creates a session of Ada. Returns its id. */
 async function signedIn(): Promise<string> {
@@ -49,10 +47,6 @@ async function signInAgain(id: string): Promise<string> {
   return session.jti
 }
 
-const later = (seconds: number) => {
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
-}
-
 describe('concurrent requests in one session', () => {
   test('fifty that authorise different clients all keep their change', async () => {
     const id = await signedIn()
@@ -80,7 +74,7 @@ describe('a replaced cookie value', () => {
     for (const each of [id, one.session.jti, two.session.jti]) {
       expect((await visit(library, each))?.session).toMatchObject({ uid, accountId: 'usr_ada' })
     }
-    later(180)
+    moveClock(180)
     expect(await visit(library, id)).toBeUndefined()
     expect(await visit(library, one.session.jti)).toBeDefined()
     expect(await visit(library, two.session.jti)).toBeDefined()
@@ -91,7 +85,7 @@ describe('a replaced cookie value', () => {
     const current = await replace(await replace(id))
     expect(await visit(library, id)).toBeDefined()
     expect((await visitOf(current)).session.accountId).toBe('usr_ada')
-    later(180)
+    moveClock(180)
     expect(await visit(library, id)).toBeUndefined()
     expect(await visit(library, current)).toBeDefined()
   })
@@ -99,11 +93,11 @@ describe('a replaced cookie value', () => {
   test('is invalid after a minute, even if its successor has just been replaced', async () => {
     const id = await signedIn()
     const second = await replace(id)
-    later(61)
+    moveClock(61)
     const third = await replace(second)
     expect(await visit(library, id)).toBeUndefined()
     expect(await visit(library, second)).toBeDefined()
-    later(61)
+    moveClock(61)
     expect(await visit(library, second)).toBeUndefined()
     expect(await visit(library, third)).toBeDefined()
   })
@@ -130,7 +124,7 @@ describe('a replaced cookie value', () => {
     const current = await replace(id)
     await slow.save()
     await signInAgain(current)
-    later(60)
+    moveClock(60)
     expect(await visit(library, id)).toBeUndefined()
   })
 
@@ -153,7 +147,7 @@ describe('a replaced cookie value', () => {
     const slow = await visitOf(id)
     const current = await replace(id)
     await slow.save()
-    later(600)
+    moveClock(600)
     expect(await visit(library, id)).toBeDefined()
     expect(await visit(library, current)).toBeDefined()
   })
