@@ -27,13 +27,7 @@ async function usher(...args: string[]): Promise<string> {
   if (code !== 0) throw new Error(stderr)
   return stdout
 }
-const operatorEvents = (): AuditEvent[] =>
-  service
-    .stdout()
-    .split('\n')
-    .filter(line => line.includes('"log":"audit"'))
-    .map(line => JSON.parse(line))
-    .filter(({ by }) => by)
+const operatorEvents = () => service.log().filter(({ log, by }) => log === 'audit' && by)
 const names = () => operatorEvents().map(({ event }) => event)
 
 /** The states of the keys for RS256 in the metrics, and the time of the next change. */

@@ -266,12 +266,9 @@ test('a problem that appears later is shown by /readyz and logged once', async (
   await operator.config('SET', 'maxmemory-policy', 'noeviction')
   await expect.poll(ready, { timeout: 15_000, interval: 200 }).toEqual(fine)
 
-  const logLines = () => {
-    const lines = service.stdout().slice(0, service.stdout().lastIndexOf('\n')).split('\n')
-    return lines.map(line => JSON.parse(line) as Record<string, unknown>)
-  }
   const of = (name: string) =>
-    logLines()
+    service
+      .log()
       .filter(({ log, event, check }) => `${log} ${event} ${check}` === `audit store_check ${name}`)
       .map(({ level, state }) => [level, state])
   const eviction = [

@@ -22,6 +22,8 @@ export interface Service {
   /** The output so far. */
   stdout(): string
   stderr(): string
+  /** The lines of the log so far. */
+  log(): Record<string, unknown>[]
   /** Sends SIGTERM. Resolves with the exit code. */
   stop(): Promise<number | null>
 }
@@ -79,6 +81,11 @@ export async function startService(
     child,
     stdout: () => stdout,
     stderr: () => stderr,
+    log: () =>
+      stdout
+        .split('\n')
+        .slice(0, -1)
+        .map(line => JSON.parse(line)),
     async stop() {
       if (!child.killed) child.kill('SIGTERM')
       await exited
