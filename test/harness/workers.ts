@@ -3,8 +3,8 @@
 // both cases. The measurements alternate. Requests a second depend on the machine. The CPU time of a request comes from
 // /proc, and includes the primary, which distributes connections.
 
-import { readdirSync, readFileSync } from 'node:fs'
 import { Client } from 'undici'
+import { childrenOf, cpuTime } from '../support/proc.ts'
 import { SECRET } from '../support/usher.ts'
 import { basic } from '../support/wire.ts'
 import { median } from './bench/statistics.ts'
@@ -140,8 +140,8 @@ async function measure({ deployments, callers }: Contender, kind: string, second
   const own = services.map(({ child }) => child.pid ?? 0)
   const workers = own.flatMap(childrenOf)
   const serving = workers.length ? workers : own
-  const before = new Map([...own, ...workers].map(pid => [pid, cpuTimeOf(pid)]))
-  const spentBy = (pid: number) => cpuTimeOf(pid) - (before.get(pid) ?? 0)
+  const before = new Map([...own, ...workers].map(pid => [pid, cpuTime(pid)]))
+  const spentBy = (pid: number) => cpuTime(pid) - (before.get(pid) ?? 0)
   const started = performance.now()
   let count = 0
   const client = async (caller: Caller) => {
@@ -181,18 +181,4 @@ async function send({ connection, tokens }: Caller, kind: string) {
   if (kind !== 'refresh') return
   const { access_token, refresh_token } = JSON.parse(text)
   Object.assign(tokens, { access: access_token, refresh: refresh_token })
-}
-
-/** The CPU time of all threads of a process so far, in microseconds. */
-function cpuTimeOf(pid: number): number {
-  const threads = readdirSync(`/proc/${pid}/task`)
-  const times = threads.map(thread =>
-    Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]),
-  )
-  return times.reduce((sum, time) => sum + time, 0) / 1000
-}
-
-function childrenOf(pid: number): number[] {
-  const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim()
-  return text ? text.split(' ').map(Number) : []
 }

@@ -1,16 +1,16 @@
 // The memory of an idle service, as the kernel counts it (RSS). It does not depend on the speed of the
 // machine. docs/measurements.md says what takes it.
 
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
+import { temporaryFolder } from '../support/folder.ts'
+import { residentMemory } from '../support/proc.ts'
 import { type Service, startService } from '../support/service.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
-const folder = mkdtempSync(join(tmpdir(), 'usher-memory-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = temporaryFolder()
 
 /** Starts what `npm start` starts, without npm. The second start finds a store and compiled code. */
 async function startAgain(settings: object): Promise<Service> {
@@ -27,14 +27,9 @@ async function startAgain(settings: object): Promise<Service> {
   return start()
 }
 
-function megabytesOf(pid: number): number {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8')
-  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024
-}
-
 test('an idle service has less than 130 MB', { timeout: 120_000 }, async () => {
   const service = await startAgain({})
-  expect(megabytesOf(service.child.pid ?? 0)).toBeLessThan(130)
+  expect(residentMemory(service.child.pid)).toBeLessThan(130)
   await service.stop()
 })
 
@@ -43,6 +38,6 @@ test('the primary process of several workers has less than 80 MB', {
 }, async () => {
   const service = await startAgain({ workers: 2 })
   expect(service.stderr()).toContain('with 2 workers')
-  expect(megabytesOf(service.child.pid ?? 0)).toBeLessThan(80)
+  expect(residentMemory(service.child.pid)).toBeLessThan(80)
   await service.stop()
 })

@@ -2,18 +2,19 @@
 // Prometheus, also when one of them dies.
 
 import { execFile } from 'node:child_process'
-import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
-import { Agent, request } from 'node:http'
+import { readdirSync, renameSync, writeFileSync } from 'node:fs'
+import { Agent } from 'node:http'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { temporaryFolder } from '../support/folder.ts'
 import { startLoad } from '../support/load.ts'
 import { freePort } from '../support/ports.ts'
+import { childrenOf } from '../support/proc.ts'
 import { type Service, startService } from '../support/service.ts'
 import { signInDemo } from '../support/sign-ins.ts'
 import { writeConfig } from '../support/usher.ts'
-import { type Reply, send } from '../support/wire.ts'
+import { type Reply, send, type WireOptions } from '../support/wire.ts'
 
 const folder = temporaryFolder()
 const USHER_SECRET = Buffer.alloc(32, 'workers').toString('base64url')
@@ -32,9 +33,10 @@ const start = async (store: string) => {
   })
 }
 
-/** Sends a request on a new connection, which goes to the next worker. */
-const ask = (service: Service, path: string): Promise<Reply> =>
-  send({ ...service, address: service.issuer }, path, { headers: { connection: 'close' } })
+const CLOSING = { headers: { connection: 'close' } }
+/** Sends a request, by default on a new connection, which goes to the next worker. */
+const ask = (service: Service, path: string, options: WireOptions = CLOSING): Promise<Reply> =>
+  send({ ...service, address: service.issuer }, path, options)
 
 interface Line {
   event?: string
@@ -46,20 +48,12 @@ interface Line {
   route?: string
   changes?: string[]
 }
-const linesOf = (service: Service) =>
-  service
-    .stdout()
-    .split('\n')
-    .slice(0, -1)
-    .map((line): Line => JSON.parse(line))
+const linesOf = (service: Service): Line[] => service.log()
 const eventsOf = (service: Service, event: string) =>
   linesOf(service).filter(line => line.event === event)
 
 /** Process ids of the workers, the oldest first. */
-function pidsOf({ child: { pid } }: Service): number[] {
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim()
-  return children ? children.split(' ').map(Number) : []
-}
+const pidsOf = ({ child: { pid } }: Service) => childrenOf(pid)
 
 function kill(pid: number | undefined) {
   // 0 would be the tests themselves.
@@ -209,20 +203,9 @@ describe('on a SQLite file', () => {
 async function connectionTo(service: Service, worker: number): Promise<() => Promise<Reply>> {
   for (let i = 0; i < 10; i++) {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
-    const get = () =>
-      new Promise<Reply>((resolve, reject) => {
-        const url = `${service.issuer}/.well-known/openid-configuration`
-        request(url, { agent }, answer => {
-          answer.resume().on('end', () => {
-            const headers = new Headers({ id: String(answer.headers['x-request-id']) })
-            resolve({ status: answer.statusCode ?? 0, headers, text: '', json: {} })
-          })
-        })
-          .on('error', reject)
-          .end()
-      })
+    const get = () => ask(service, '/.well-known/openid-configuration', { agent })
     const { headers } = await get()
-    const line = () => linesOf(service).find(({ id }) => id === headers.get('id'))
+    const line = () => linesOf(service).find(({ id }) => id === headers.get('x-request-id'))
     await expect.poll(line).toBeDefined()
     if (line()?.worker === worker) return get
   }

@@ -1,6 +1,6 @@
 // Raw HTTP requests. Unlike `fetch`, they follow no redirects, normalize no paths, and add no headers.
 
-import { request } from 'node:http'
+import { type Agent, request } from 'node:http'
 import { connect } from 'node:net'
 import type { Browser } from './browser.ts'
 
@@ -20,6 +20,7 @@ export interface WireOptions {
   headers?: Record<string, string>
   /** Text, or the fields of a form. */
   body?: string | Record<string, string> | [string, string][]
+  agent?: Agent
 }
 
 type Place = { issuer: string; address: string }
@@ -28,7 +29,7 @@ type Place = { issuer: string; address: string }
 export function send<T>(
   { issuer, address }: Place,
   path: string | URL,
-  { method, headers = {}, body }: WireOptions = {},
+  { method, headers = {}, body, agent }: WireOptions = {},
 ): Promise<Reply<T>> {
   const isText = typeof body === 'string' || body === undefined
   const content = isText ? body : new URLSearchParams(body).toString()
@@ -37,6 +38,7 @@ export function send<T>(
     {
       host: new URL(address).hostname,
       port: new URL(address).port,
+      agent,
       path: typeof path === 'string' ? path : path.pathname + path.search,
       method: method ?? (content === undefined ? 'GET' : 'POST'),
       headers: {

@@ -1,9 +1,9 @@
 // Measures the memory of a process (VmRSS): idle, and for ten minutes under full load. It must not grow.
 
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { startLoad } from '../../support/load.ts'
+import { residentMemory } from '../../support/proc.ts'
 import { median } from '../bench/statistics.ts'
 import { type Deployment, type Shape, withDeployment } from '../deployment.ts'
 import type { Options, Row } from '../experiment.ts'
@@ -35,14 +35,14 @@ export async function measureMemory(
 }
 
 async function measure(deployment: Deployment, seconds: number): Promise<Row> {
-  const pid = deployment.services[0]?.child.pid ?? 0
+  const pid = deployment.services[0]?.child.pid
   await setTimeout(IDLE_MS)
-  const idle = megabytesOf(pid)
+  const idle = residentMemory(pid)
   const tokens = (await families(deployment, FAMILIES)).map(({ refresh }) => refresh)
   const load = startLoad(deployment.issuer, deployment.ports, tokens)
   const seen: number[] = []
   for (const end = Date.now() + seconds * 1000; Date.now() < end; await setTimeout(POLL_MS)) {
-    seen.push(megabytesOf(pid))
+    seen.push(residentMemory(pid))
   }
   const { failed, answered } = await load.stop()
   const third = Math.floor(seen.length / 3)
@@ -55,6 +55,3 @@ async function measure(deployment: Deployment, seconds: number): Promise<Row> {
     notes: failed,
   }
 }
-
-const megabytesOf = (pid: number) =>
-  Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024

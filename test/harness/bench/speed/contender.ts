@@ -1,8 +1,9 @@
 // A variant that is ready for measurements: its users are signed in and have tokens.
 
 import { profile } from '../../../support/inspector.ts'
+import { residentMemory } from '../../../support/proc.ts'
 import { openConnection } from './connection.ts'
-import { type Load, measure, type Run, residentMegabytes } from './load.ts'
+import { type Load, measure, type Run } from './load.ts'
 import { type Caller, signIn, type Token, tokenOf, tokenOfClient } from './requests.ts'
 import type { Variant } from './variants.ts'
 
@@ -15,7 +16,7 @@ export async function prepare(
   { count, sessions }: { count: number; sessions: number },
 ) {
   const { name, base, issuer, client, pid, service, requests } = variant
-  const idle = residentMegabytes(pid)
+  const idle = pid && residentMemory(pid)
   const connection = await openConnection(issuer, client, usernames.length)
   const tokens: Token[] = variant.tokens ?? []
   // Random, so that consecutive requests do not use neighbours in memory.
@@ -45,7 +46,7 @@ export async function prepare(
       const file = `${name} ${request} ${load.name}`.replaceAll(/\W+/g, '-')
       return profile(service, work, `${folder}/${file}.cpuprofile`)
     },
-    memory: () => ({ idle, now: residentMegabytes(pid) }),
+    memory: () => ({ idle, now: pid && residentMemory(pid) }),
     async stop() {
       await connection.close()
       await variant.stop()

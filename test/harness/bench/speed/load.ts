@@ -1,7 +1,7 @@
 // Sends one request repeatedly, and measures the process that answers: its CPU time, and the latency.
 
-import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'
+import { cpuTime } from '../../../support/proc.ts'
 import type { Caller, MeasuredRequest } from './requests.ts'
 
 /**
@@ -22,12 +22,12 @@ export async function measure(
   { pid, callers }: { pid?: number; callers: Caller[] },
   request: MeasuredRequest,
 ): Promise<Run> {
-  const before = cpuOf(pid)
+  const before = pid && cpuTime(pid)
   const times =
     'rate' in load
       ? await sendAtRate(load.rate, load.seconds, callers, request)
       : await sendInTurn(callers.slice(0, load.connections), load.seconds, request)
-  return { times, ...(pid && { cpu: (cpuOf(pid) - before) / times.length }) }
+  return { times, ...(pid && before && { cpu: (cpuTime(pid) - before) / times.length }) }
 }
 
 /** Requests of one caller never overlap: a refresh token works once. */
@@ -76,22 +76,4 @@ async function sendInTurn(
   }
   await Promise.all(callers.map(work))
   return times
-}
-
-/** The CPU time of all threads of a process so far, in microseconds. */
-function cpuOf(pid: number | undefined): number {
-  if (!pid) return 0
-  const threads = readdirSync(`/proc/${pid}/task`)
-  const nanoseconds = threads.map(thread => {
-    const [onCpu] = readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')
-    return Number(onCpu)
-  })
-  return nanoseconds.reduce((sum, each) => sum + each, 0) / 1000
-}
-
-/** The memory of a process as the kernel counts it (RSS), in MB. */
-export function residentMegabytes(pid: number | undefined): number | undefined {
-  if (!pid) return undefined
-  const [, kilobytes] = /^VmRSS:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? []
-  return Number(kilobytes) / 1000
 }
