@@ -1,13 +1,11 @@
 // Runs the commands of the operator's documentation as they are written there.
 
-import { execFile } from 'node:child_process'
-import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readFolder } from '../../src/config/load.ts'
 import { runUsher } from '../support/command.ts'
-import { block } from '../support/documents.ts'
+import { block, linkProject, runCommands } from '../support/documents.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { freePort } from '../support/ports.ts'
 import { startRedis } from '../support/redis.ts'
@@ -22,9 +20,7 @@ const oldSecret = Buffer.alloc(32, 'old').toString('base64url')
 let service: Service
 
 beforeAll(async () => {
-  for (const name of ['package.json', 'node_modules', 'src']) {
-    symlinkSync(join(ROOT, name), join(folder, name))
-  }
+  linkProject(folder)
   cpSync(join(ROOT, 'config'), join(folder, 'config'), { recursive: true })
   mkdirSync(join(folder, 'data'))
   writeFileSync(secretFile, `${oldSecret}\n`)
@@ -40,9 +36,7 @@ const start = () =>
   })
 
 async function run(script: string, env: NodeJS.ProcessEnv = {}): Promise<string> {
-  const words = ['-euo', 'pipefail', '-c', `${block('usher')}${script}`]
-  const options = { cwd: folder, env: { ...service.env, ...env } }
-  return (await promisify(execFile)('bash', words, options)).stdout
+  return (await runCommands(script, folder, { ...service.env, ...env })).stdout
 }
 
 /** Commands that the page does not have run in this process. */

@@ -1,29 +1,19 @@
 // Runs the blocks of docs/production.md in their order, behind the nginx file that the page names. Hosts,
 // ports and paths are replaced by those of the test.
 
-import { execFile } from 'node:child_process'
-import {
-  cpSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { afterAll, expect, test } from 'vitest'
 import { makeCertificate } from '../support/certificates.ts'
-import { block, pages } from '../support/documents.ts'
+import { block, linkProject, pages, runCommands } from '../support/documents.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { linkIn, type MailServer, type Received, startMailServer } from '../support/mail-server.ts'
 import { freePorts } from '../support/ports.ts'
 import { startProxy, stopProxy } from '../support/proxies.ts'
 import { type Service, startService } from '../support/service.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const root = mkdtempSync(join(tmpdir(), 'usher-production-'))
+const root = temporaryFolder()
 /** A running service looks into the queue of mails every few seconds. */
 const WAIT = { timeout: 30_000, interval: 200 }
 /** In place of /opt/usher and /var/lib/usher. */
@@ -37,14 +27,11 @@ afterAll(async () => {
   if (proxy) await stopProxy(proxy)
   await service?.stop()
   await mail?.close()
-  rmSync(root, { recursive: true, force: true })
 })
 
 test('the page leads from nothing to a service that is checked, used and backed up', async () => {
   for (const path of [program, state, join(root, 'nginx')]) mkdirSync(path)
-  for (const name of ['package.json', 'node_modules', 'src', 'docs']) {
-    symlinkSync(join(ROOT, name), join(program, name))
-  }
+  linkProject(program, 'docs')
   cpSync(join(ROOT, 'config'), join(program, 'config'), { recursive: true })
   const [front = 0, port = 0, metrics = 0] = await freePorts(3)
   const issuer = `https://localhost:${front}`
@@ -70,8 +57,7 @@ test('the page leads from nothing to a service that is checked, used and backed 
       .replaceAll('/opt/usher', program)
       .replaceAll('smtp.example.org, port: 587', smtp)
       .replaceAll('9464', String(metrics))
-    const words = ['-euo', 'pipefail', '-c', `${block('usher')}${script}`]
-    const { stdout, stderr } = await promisify(execFile)('bash', words, { cwd: program, env })
+    const { stdout, stderr } = await runCommands(script, program, env)
     return stdout + stderr
   }
 

@@ -1,24 +1,22 @@
 // Runs the commands of docs/quickstart.md against the service as `npm start` starts it.
 
 import { execFile } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { linkProject } from '../support/documents.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { type Service, startService } from '../support/service.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const folder = mkdtempSync(join(tmpdir(), 'usher-quickstart-'))
+const folder = temporaryFolder()
 let service: Service
 
 beforeAll(async () => {
   service = await startService({ USHER_STORE: `sqlite:${join(folder, 'usher.db')}` })
 })
-afterAll(async () => {
-  await service.stop()
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => service.stop())
 
 test('the commands of the quickstart work as described and leave nothing behind', async () => {
   const blocks = [
@@ -27,9 +25,7 @@ test('the commands of the quickstart work as described and leave nothing behind'
   expect(blocks.length).toBe(8)
   const script = blocks.map(([, block]) => block).join('\n')
   // Runs in a folder like that of the project.
-  for (const name of ['package.json', 'node_modules', 'src', 'config']) {
-    symlinkSync(join(ROOT, name), join(folder, name))
-  }
+  linkProject(folder, 'config')
   const before = readdirSync(folder).toSorted()
   const { stdout } = await promisify(execFile)('bash', ['-euo', 'pipefail', '-c', script], {
     cwd: folder,

@@ -1,13 +1,11 @@
 // USHER_SECRET is changed as docs/operate.md describes, on two nodes behind a load balancer, under load.
 
-import { execFile } from 'node:child_process'
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openInstallation } from '../../src/store/open.ts'
 import { directoryIn } from '../support/directory.ts'
-import { block } from '../support/documents.ts'
+import { block, linkProject, runCommands } from '../support/documents.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { startLoad } from '../support/load.ts'
 import { freePort } from '../support/ports.ts'
@@ -16,7 +14,6 @@ import { type Service, startService } from '../support/service.ts'
 import { signIn } from '../support/sign-ins.ts'
 import { ADA, PASSWORD, writeConfig } from '../support/usher.ts'
 
-const ROOT = join(import.meta.dirname, '../..')
 const OLD = Buffer.alloc(32, 'old').toString('base64url')
 /** A copy of the project's folder with its own configuration and secret. */
 const folder = temporaryFolder()
@@ -26,9 +23,7 @@ let ports: number[]
 const nodes = new Map<number, Service>()
 
 beforeAll(async () => {
-  for (const name of ['package.json', 'node_modules', 'src']) {
-    symlinkSync(join(ROOT, name), join(folder, name))
-  }
+  linkProject(folder)
   mkdirSync(join(folder, 'config'))
   writeConfig(join(folder, 'config'), {})
   writeFileSync(secretFile, OLD)
@@ -55,9 +50,7 @@ async function start(port: number) {
 }
 
 function run(script: string, secret: Record<string, string> = { USHER_SECRET_FILE: secretFile }) {
-  const words = ['-euo', 'pipefail', '-c', `${block('usher')}${script}`]
-  const env = { ...process.env, ...environment(), ...secret }
-  return promisify(execFile)('bash', words, { cwd: folder, env })
+  return runCommands(script, folder, { ...process.env, ...environment(), ...secret })
 }
 
 test('no request fails during the change, and afterwards the old secret cannot decrypt anything', {

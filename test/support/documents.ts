@@ -1,9 +1,10 @@
 // README.md and the pages of docs/ and config/: their command blocks, and their tables that are generated
 // from the source. `npm run reference` writes the tables.
 
-import { spawnSync } from 'node:child_process'
-import { globSync, readFileSync } from 'node:fs'
+import { execFile, spawnSync } from 'node:child_process'
+import { globSync, readFileSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { FIXED } from '../../src/config/diff.ts'
 import { VARIABLES } from '../../src/config/environment.ts'
 import { jsonSchemas } from '../../src/config/key-list.ts'
@@ -28,6 +29,19 @@ export function block(name: string): string {
   const found = [...text.matchAll(new RegExp(`\`\`\`sh ${name}\\n(.*?)\`\`\``, 'gs'))]
   if (found.length !== 1) throw new Error(`${found.length} command blocks have the name ${name}`)
   return found[0]?.[1] ?? ''
+}
+
+/** Links the program, and these parts of the project, into a folder. */
+export function linkProject(folder: string, ...others: string[]) {
+  for (const name of ['package.json', 'node_modules', 'src', ...others]) {
+    symlinkSync(join(ROOT, name), join(folder, name))
+  }
+}
+
+/** Runs commands of a page as an operator does, in a folder with the program. */
+export function runCommands(commands: string, cwd: string, env: NodeJS.ProcessEnv) {
+  const words = ['-euo', 'pipefail', '-c', block('usher') + commands]
+  return promisify(execFile)('bash', words, { cwd, env })
 }
 
 /** One key of a configuration file. */
