@@ -149,7 +149,7 @@ test('the old and the new secret of a client are valid until the old one expires
   expect(warnings.map(({ rule }) => rule)).toEqual(['secret-expired'])
 })
 
-test('Redis as documented refuses clients without a password; its user has all necessary permissions', async () => {
+test('Redis as documented refuses clients without a password; its user has all necessary permissions, also after a restart', async () => {
   const port = await freePort()
   const users = join(folder, 'users.acl')
   writeFileSync(users, '')

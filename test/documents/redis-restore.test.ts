@@ -1,33 +1,29 @@
 // Backup and restore of Redis with the commands of docs/operate.md, and the failures without them.
 
 import { execFile } from 'node:child_process'
-import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { copyFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { Redis } from 'ioredis'
-import { afterAll, afterEach, expect, test } from 'vitest'
+import { afterEach, expect, test } from 'vitest'
 import { openInstallation } from '../../src/store/open.ts'
 import { directoryIn } from '../support/directory.ts'
 import { block } from '../support/documents.ts'
+import { temporaryFolder } from '../support/folder.ts'
 import { freePort } from '../support/ports.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { startService } from '../support/service.ts'
 
 const SECRET = Buffer.alloc(32, 'restore')
-const folder = mkdtempSync(join(tmpdir(), 'usher-restore-'))
+const folder = temporaryFolder()
 const servers: RedisServer[] = []
 afterEach(async () => {
   for (const server of servers.splice(0)) await server.stop()
 })
-afterAll(() => rmSync(folder, { recursive: true }))
 
-async function start(settings: string[] = []) {
+async function start() {
   const port = await freePort()
-  const redis = await startRedis({
-    port,
-    settings: ['--maxmemory-policy', 'noeviction', ...settings],
-  })
+  const redis = await startRedis({ port, settings: ['--maxmemory-policy', 'noeviction'] })
   servers.push(redis)
   return { redis, port }
 }
@@ -96,17 +92,6 @@ test('Redis ignores a copy that only replaces dump.rdb, and the store is empty',
   copyFileSync(join(folder, 'backup.rdb'), join(redis.folder, 'dump.rdb'))
   await redis.start()
   expect(await countKeys(redis.url)).toBe(0)
-})
-
-test('the user that docs/redis.md creates exists after a restart of Redis', async () => {
-  const users = join(folder, 'users.acl')
-  writeFileSync(users, '')
-  const server = await start(['--aclfile', users])
-  const { redis, port } = server
-  await run(block('acl'), server, folder)
-  await redis.kill('SIGKILL')
-  await redis.start()
-  expect(await addAccount(`redis://usher:engines@127.0.0.1:${port}`, 'ada')).toEqual(['ada'])
 })
 
 test('without aclfile the commands report it, and the user does not exist after a restart', async () => {

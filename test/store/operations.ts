@@ -1,6 +1,9 @@
 // `write` for each kind of change, and `walk` as a list, as most tests need them.
 
-import type { Put, Store } from '../../src/store/store.ts'
+import { inspect } from 'node:util'
+import { expect } from 'vitest'
+import { reasonOf } from '../../src/store/reasons.ts'
+import { type Put, type Store, StoreUnavailable } from '../../src/store/store.ts'
 
 type Options = Omit<Put, 'key' | 'value' | 'version'> & { version?: number }
 
@@ -26,3 +29,20 @@ export const remove = (store: Store, key: string, tombstone: number, version?: n
   store.write({ key, tombstone, version })
 
 export const list = (store: Store, index: string) => Array.fromAsync(store.walk(index))
+
+/** The milliseconds until an operation fails with StoreUnavailable. */
+export async function refused(ask: Promise<unknown>): Promise<number> {
+  const started = performance.now()
+  await expect(ask).rejects.toBeInstanceOf(StoreUnavailable)
+  return performance.now() - started
+}
+
+/** The error of a store that cannot be opened, within five seconds and without a password. */
+export async function refusal(opening: Promise<Store>): Promise<string> {
+  const started = performance.now()
+  const error = await opening.catch((error: unknown) => error)
+  expect(error).toBeInstanceOf(Error)
+  expect(performance.now() - started).toBeLessThan(5000)
+  expect(inspect(error, { depth: 9 })).not.toContain('CANARY')
+  return reasonOf(error)
+}

@@ -7,7 +7,6 @@ import { inspect } from 'node:util'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { openInstallation, openStore } from '../../src/store/open.ts'
-import { reasonOf } from '../../src/store/reasons.ts'
 import { REDIS_DEFAULTS, type RedisSettings } from '../../src/store/redis/settings.ts'
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { makeCertificate } from '../support/certificates.ts'
@@ -15,7 +14,7 @@ import { temporaryFolder } from '../support/folder.ts'
 import { freePort, freePorts } from '../support/ports.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { untilInfo } from '../support/redis-together.ts'
-import { consume, list, put, remove } from './operations.ts'
+import { consume, list, put, refusal, remove } from './operations.ts'
 import { bytes, fresh, now, text } from './store-suite.ts'
 
 const folder = temporaryFolder()
@@ -46,15 +45,7 @@ async function works(store: Store): Promise<void> {
   expect(await remove(store, key, now() + 60)).toBe(true)
   expect((await store.check()).filter(({ state }) => state === 'wrong')).toEqual([])
 }
-/** The error of a failed connection, within five seconds and without a password. */
-async function refusal(url: string, settings: Partial<RedisSettings> = {}): Promise<string> {
-  const started = performance.now()
-  const refused = await open(url, settings).catch((error: unknown) => error)
-  expect(refused).toBeInstanceOf(Error)
-  expect(performance.now() - started).toBeLessThan(5000)
-  expect(inspect(refused, { depth: 9 })).not.toContain('CANARY')
-  return reasonOf(refused)
-}
+const refusalAt = (url: string, settings?: Partial<RedisSettings>) => refusal(open(url, settings))
 
 const CLIENT = {
   ca: inFolder('ours.pem'),
@@ -99,17 +90,19 @@ describe('TLS', () => {
 
   test('a certificate of another authority is refused on both sides', async () => {
     const url = `rediss://${IN_URL}127.0.0.1:${ports[0]}`
-    expect(await refusal(url, { tls: { ca: inFolder('other.pem') } })).toMatch(/certificate/)
-    expect(await refusal(url)).toMatch(/certificate/)
-    expect(await refusal(`rediss://127.0.0.1:${ports[1]}`, { tls: { ca } })).toMatch(
+    expect(await refusalAt(url, { tls: { ca: inFolder('other.pem') } })).toMatch(/certificate/)
+    expect(await refusalAt(url)).toMatch(/certificate/)
+    expect(await refusalAt(`rediss://127.0.0.1:${ports[1]}`, { tls: { ca } })).toMatch(
       /certificate required|ECONNRESET/,
     )
-    expect(await refusal(url.replace('rediss', 'redis'))).not.toBe('')
+    expect(await refusalAt(url.replace('rediss', 'redis'))).not.toBe('')
   })
 
   test('a certificate with a wrong private key is refused', async () => {
     const tls = { ca, ...certificate, key: inFolder('redis.key') }
-    expect(await refusal(`rediss://127.0.0.1:${ports[1]}`, { tls })).toMatch(/key values mismatch/)
+    expect(await refusalAt(`rediss://127.0.0.1:${ports[1]}`, { tls })).toMatch(
+      /key values mismatch/,
+    )
   })
 })
 
@@ -173,12 +166,12 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
   })
 
   test('is refused with a wrong password, and without one', async () => {
-    expect(await refusal(urlWith('usher:wrong-CANARY@'), settings)).toContain('WRONGPASS')
+    expect(await refusalAt(urlWith('usher:wrong-CANARY@'), settings)).toContain('WRONGPASS')
     const password_file = fileWith('wrong-CANARY')
     const wrong = { ...settings, username: 'usher', password_file }
-    expect(await refusal(urlWith(''), wrong)).toContain('WRONGPASS')
-    expect(await refusal(urlWith(''), settings)).toMatch(/NOAUTH|no node of the cluster/)
-    expect(await refusal(urlWith(''), { ...wrong, password_file: fileWith('') })).toMatch(
+    expect(await refusalAt(urlWith(''), wrong)).toContain('WRONGPASS')
+    expect(await refusalAt(urlWith(''), settings)).toMatch(/NOAUTH|no node of the cluster/)
+    expect(await refusalAt(urlWith(''), { ...wrong, password_file: fileWith('') })).toMatch(
       /is empty/,
     )
   })
@@ -218,24 +211,6 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
     await expect.poll(canWrite, { timeout: 5000 }).toBe(true)
     await setPassword(PASSWORD)
   })
-})
-
-test('a URL of one server that leads to a Cluster or a Sentinel is refused', async () => {
-  const [cluster = 0, watcher = 0, port = 0] = await freePorts(3)
-  const file = fileWith(`sentinel monitor usher 127.0.0.1 ${port} 1\n`)
-  const servers = [
-    await startRedis({ port: cluster, settings: ['--cluster-enabled', 'yes'] }),
-    await startRedis({ port: watcher, file }),
-  ]
-  try {
-    const openOne = (port: number) => open(`redis://127.0.0.1:${port}`)
-    await expect(openOne(cluster)).rejects.toThrow(
-      'this is a server of a Cluster: write redis+cluster:',
-    )
-    await expect(openOne(watcher)).rejects.toThrow('this is a Sentinel: write redis+sentinel:')
-  } finally {
-    for (const server of servers) await server.stop()
-  }
 })
 
 test('a password of Sentinel that changes while no connection stands is used', async () => {
@@ -314,7 +289,7 @@ describe('one Redis', () => {
 
   test('a Redis user without INFO is named in the error', async () => {
     await operator.call('ACL', 'SETUSER', 'narrow', 'on', '>p', '~usher:*', '+@all', '-info')
-    expect(await refusal(server.url.replace('//', '//narrow:p@'))).toMatch(/NOPERM.*info/)
+    expect(await refusalAt(server.url.replace('//', '//narrow:p@'))).toMatch(/NOPERM.*info/)
   })
 
   test('the configured database is used, also after a reconnect', async () => {

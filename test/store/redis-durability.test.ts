@@ -18,7 +18,7 @@ import {
   startPair,
   startReplica,
 } from '../support/redis-together.ts'
-import { consume, list, put, remove } from './operations.ts'
+import { consume, list, put, refused, remove } from './operations.ts'
 import { bytes, fresh, now, text } from './store-suite.ts'
 
 const PRIMARY = { ...REDIS_DEFAULTS, durability: 'primary' } as const
@@ -48,13 +48,6 @@ async function contents(operator: Redis): Promise<string> {
   const keys = (await operator.keys('*')).sort()
   const dumps = await Promise.all(keys.map(key => operator.dumpBuffer(key)))
   return keys.map((key, i) => `${key} ${dumps[i]?.toString('base64')}`).join('\n')
-}
-
-/** The milliseconds until an operation fails with StoreUnavailable. */
-async function refused(ask: Promise<unknown>): Promise<number> {
-  const started = performance.now()
-  await expect(ask).rejects.toBeInstanceOf(StoreUnavailable)
-  return performance.now() - started
 }
 
 /** Two records to consume and remove, and every kind of write. */

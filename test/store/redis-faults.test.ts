@@ -5,10 +5,10 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { openInstallation } from '../../src/store/open.ts'
 import { reasonOf } from '../../src/store/reasons.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
-import { type Store, StoreUnavailable } from '../../src/store/store.ts'
+import type { Store } from '../../src/store/store.ts'
 import { type Link, startLink } from '../support/link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
-import { consume, list, put, remove } from './operations.ts'
+import { consume, list, put, refused, remove } from './operations.ts'
 import { bytes, fresh, now } from './store-suite.ts'
 
 let server: RedisServer
@@ -30,13 +30,6 @@ const OPERATIONS: [string, (key: string) => Promise<unknown>][] = [
   ['remove', key => remove(store, key, now() + 60)],
   ['getMany', key => store.getMany([key])],
 ]
-
-/** The milliseconds until an operation fails with StoreUnavailable. */
-async function refused(ask: Promise<unknown>): Promise<number> {
-  const started = performance.now()
-  await expect(ask).rejects.toBeInstanceOf(StoreUnavailable)
-  return performance.now() - started
-}
 
 async function recovered(key: string) {
   const started = performance.now()
