@@ -1,5 +1,6 @@
 // Runs tests with the records of every kind of store.
 
+import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe } from 'vitest'
 import { openRecords, type Records } from '../../src/store/records.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
@@ -36,4 +37,21 @@ export function onEveryStore(
     afterAll(() => end())
     tests(() => records)
   })
+}
+
+/** A store on Redis, and the sum of the numbers that a pattern finds in a section of its INFO. */
+export async function startCounted(section: string, pattern: RegExp) {
+  const { url, stop } = await startRedis()
+  const operator = new Redis(url)
+  return {
+    store: await openPatientStore(url),
+    async count() {
+      const found = (await operator.info(section)).matchAll(pattern)
+      return [...found].reduce((sum, [, n]) => sum + Number(n), 0)
+    },
+    async stop() {
+      operator.disconnect()
+      await stop()
+    },
+  }
 }

@@ -1,11 +1,8 @@
 // Work that a timer or a request does when nothing has happened since: it does not grow with entries that were
 // removed before.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { StatementSync } from 'node:sqlite'
-import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { createRegisteredClients } from '../../src/features/registration/registered-clients.ts'
 import { createSessions, signOutQueue } from '../../src/oidc/adapter/sessions.ts'
@@ -13,10 +10,12 @@ import { queueAuditEvent, takeAuditEvents } from '../../src/operation/operator-e
 import { openRecords, type Records } from '../../src/store/records.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
-import { openPatientStore, startRedis } from '../support/redis.ts'
+import { temporaryFolder } from '../support/folder.ts'
+import { startCounted } from './every-store.ts'
 import { fresh, now } from './store-suite.ts'
 
 const OLD_ENTRIES = 250
+const folder = temporaryFolder()
 
 interface Stage {
   store: Store
@@ -26,7 +25,6 @@ interface Stage {
 }
 
 async function onSqlite(): Promise<Stage> {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-idle-'))
   const statements = (['all', 'run'] as const).map(name => vi.spyOn(StatementSync.prototype, name))
   const costOf = ({ value }: { value?: unknown }) => (Array.isArray(value) ? 1 + value.length : 1)
   return {
@@ -35,29 +33,11 @@ async function onSqlite(): Promise<Stage> {
       const costs = statements.flatMap(({ mock }) => mock.results.map(costOf))
       return costs.reduce((sum, cost) => sum + cost, 0)
     },
-    async stop() {
-      vi.restoreAllMocks()
-      rmSync(folder, { recursive: true })
-    },
+    stop: async () => void vi.restoreAllMocks(),
   }
 }
 
-async function onRedis(): Promise<Stage> {
-  const { url, stop } = await startRedis()
-  const operator = new Redis(url)
-  return {
-    store: await openPatientStore(url),
-    async count() {
-      const stats = await operator.info('commandstats')
-      const calls = stats.matchAll(/cmdstat_(?!info)[^:]+:calls=(\d+)/g)
-      return [...calls].reduce((sum, [, n]) => sum + Number(n), 0)
-    },
-    async stop() {
-      operator.disconnect()
-      await stop()
-    },
-  }
-}
+const onRedis = () => startCounted('commandstats', /cmdstat_(?!info)[^:]+:calls=(\d+)/g)
 
 const STAGES: [string, () => Promise<Stage>][] = [
   ['SQLite', onSqlite],

@@ -20,9 +20,7 @@ test('a secret is created beside the store, readable for its owner only, and rea
   expect(first.secrets.map(secret => secret.length)).toEqual([32])
 
   const second = await openInstallation(storeIn(folder), [])
-  expect((await second.records.of('Kind').read('ada')).value).toEqual({
-    name: 'Ada',
-  })
+  expect((await second.records.of('Kind').read('ada')).value).toEqual({ name: 'Ada' })
   await second.store.close()
 })
 
@@ -44,9 +42,7 @@ test('a wrong secret is refused with the name of the setting, and does not chang
   await expect(wrong).rejects.toThrow(/USHER_SECRET cannot decrypt this store/)
 
   const again = await openInstallation(storeIn(folder), [Buffer.alloc(32, 1)])
-  expect((await again.records.of('Kind').read('ada')).value).toEqual({
-    name: 'Ada',
-  })
+  expect((await again.records.of('Kind').read('ada')).value).toEqual({ name: 'Ada' })
   await again.store.close()
 })
 

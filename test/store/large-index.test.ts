@@ -2,7 +2,6 @@
 // first records cost one page. An account can have more sessions and grants than the store takes operations at once.
 
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
-import { Redis } from 'ioredis'
 import pLimit from 'p-limit'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { grantsOfAccount, revokeGrants } from '../../src/oidc/adapter/grants.ts'
@@ -11,8 +10,8 @@ import { openRecords, type Records } from '../../src/store/records.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
 import { directoryIn } from '../support/directory.ts'
-import { openPatientStore, startRedis } from '../support/redis.ts'
 import { oneOf } from '../support/some-of.ts'
+import { startCounted } from './every-store.ts'
 import { fresh, now } from './store-suite.ts'
 
 /** Several pages of either store: 200 rows of SQLite, 10,000 names and 200 records of Redis. */
@@ -27,7 +26,7 @@ const GRANTS = 2_100
 interface Stage {
   store: Store
   /** Records that were read so far, also those that were not returned. */
-  reads(): Promise<number>
+  count(): Promise<number>
   stop(): Promise<unknown>
 }
 
@@ -50,25 +49,10 @@ async function onSqlite(): Promise<Stage> {
   })
   const store = await openSqliteStore(':memory:')
   vi.restoreAllMocks()
-  return { store, reads: async () => reads, stop: async () => {} }
+  return { store, count: async () => reads, stop: async () => {} }
 }
 
-async function onRedis(): Promise<Stage> {
-  const { url, stop } = await startRedis()
-  const operator = new Redis(url)
-  return {
-    store: await openPatientStore(url),
-    async reads() {
-      const stats = await operator.info('stats')
-      const looked = stats.matchAll(/keyspace_(?:hits|misses):(\d+)/g)
-      return [...looked].reduce((sum, [, n]) => sum + Number(n), 0)
-    },
-    async stop() {
-      operator.disconnect()
-      await stop()
-    },
-  }
-}
+const onRedis = () => startCounted('stats', /keyspace_(?:hits|misses):(\d+)/g)
 
 /** Runs `work` for each number, some at a time. */
 async function forMany(count: number, work: (i: number) => Promise<unknown>) {
@@ -101,9 +85,9 @@ describe.each(oneOf(STAGES))('%s', (_name, start) => {
   })
 
   async function readsOf(work: () => Promise<unknown>): Promise<number> {
-    const before = await stage.reads()
+    const before = await stage.count()
     await work()
-    return (await stage.reads()) - before
+    return (await stage.count()) - before
   }
 
   test('a walk yields each record once, and reads no other', async () => {

@@ -100,9 +100,7 @@ describe('at rest', () => {
       await expect(records.of('Kind').read('ada'), `${length} bytes`).rejects.toThrow()
     }
     write(row.key, row.value)
-    expect((await records.of('Kind').read('ada')).value).toEqual({
-      admin: false,
-    })
+    expect((await records.of('Kind').read('ada')).value).toEqual({ admin: false })
   })
 })
 
@@ -112,19 +110,13 @@ describe('a change of the secret', () => {
     await (await open(file, [OLD])).of('Kind').save('ada', { since: 'before' })
 
     const both = await open(file, [NEW, OLD])
-    expect((await both.of('Kind').read('ada')).value).toEqual({
-      since: 'before',
-    })
+    expect((await both.of('Kind').read('ada')).value).toEqual({ since: 'before' })
     await both.of('Kind').save('grace', { since: 'after' })
     await both.of('Kind').change('ada', () => ({ since: 'sealed again' }))
 
     const after = await open(file, [NEW])
-    expect((await after.of('Kind').read('ada')).value).toEqual({
-      since: 'sealed again',
-    })
-    expect((await after.of('Kind').read('grace')).value).toEqual({
-      since: 'after',
-    })
+    expect((await after.of('Kind').read('ada')).value).toEqual({ since: 'sealed again' })
+    expect((await after.of('Kind').read('grace')).value).toEqual({ since: 'after' })
     await expect(open(file, [OLD])).rejects.toThrow(/USHER_SECRET/)
   })
 
