@@ -60,7 +60,7 @@ describe('a client with a metadata document', () => {
   })
   afterAll(async () => {
     await stage.close()
-    site.close()
+    await site.close()
   })
 
   test.each(['1', '2'])(

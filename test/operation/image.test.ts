@@ -18,6 +18,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { parse, parseAllDocuments } from 'yaml'
 import { Browser } from '../support/browser.ts'
+import { makeCertificate } from '../support/certificates.ts'
 import { buildWithEngine, type Engine } from '../support/engine.ts'
 import {
   type Container,
@@ -27,11 +28,12 @@ import {
   imageFolder,
   runImage,
 } from '../support/image.ts'
-import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
+import { signInAndAllow } from '../support/journey.ts'
 import { startLoad } from '../support/load.ts'
 import { freePort } from '../support/ports.ts'
 import { findProgram } from '../support/programs.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
+import { signInDemo } from '../support/sign-ins.ts'
 import { CLAIMS, CLIENTS, UNLIMITED } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -140,14 +142,7 @@ test.for([
     const port = await freePort()
     const name = `usher-${port}`
     const safe = ['--read-only', '--cap-drop', 'ALL', '--security-opt', 'no-new-privileges']
-    await engine.run(name, [
-      ...safe,
-      ...options,
-      '--volume',
-      `${name}:/data`,
-      '--env',
-      `PORT=${port}`,
-    ])
+    await engine.run(name, [...safe, ...options, `--volume=${name}:/data`, `--env=PORT=${port}`])
     const issuer = `http://localhost:${port}`
     const [, password = ''] = /the password (\S+)/.exec(engine.logs(name)) ?? []
     expect(await accountPage(issuer, password)).toBe('Your account')
@@ -209,13 +204,9 @@ test('the container runs without privileges on a read-only root, and drains as p
 test('the health check works for a service with its own TLS', async () => {
   const port = await freePort()
   const pem = writeFolder({})
-  const files = ['-keyout', join(pem, 'key.pem'), '-out', join(pem, 'cert.pem'), '-days', '2']
-  const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes']
-  execFileSync('openssl', ['req', '-x509', ...kind, '-subj', '/CN=id.example.org', ...files], {
-    stdio: 'ignore',
-  })
-  chmodSync(join(pem, 'key.pem'), 0o644)
-  const tls = { cert: '/run/tls/cert.pem', key: '/run/tls/key.pem' }
+  const { key } = makeCertificate(pem, 'id.example.org')
+  chmodSync(key, 0o644)
+  const tls = { cert: '/run/tls/id.example.org.pem', key: '/run/tls/id.example.org.key' }
   const container = await runImage(image, {
     env: { PORT: String(port), USHER_ISSUER: 'https://id.example.org', USHER_SECRET },
     data: dataFolder(image, folder),
@@ -245,11 +236,8 @@ test('kubernetes.yaml follows the schemas of Kubernetes 1.30 and 1.37', () => {
   run('pip', 'install', '--quiet', '--target', env.PYTHONPATH, 'kubernetes-validate==1.37.0')
   for (const version of ['1.30.0', '1.37.0']) {
     const options = ['--strict', '--kubernetes-version', version]
-    const printed = run(
-      'kubernetes_validate',
-      ...options,
-      join(ROOT, 'docs/deploy/kubernetes.yaml'),
-    )
+    const file = join(ROOT, 'docs/deploy/kubernetes.yaml')
+    const printed = run('kubernetes_validate', ...options, file)
     expect(String(printed).match(/ passed for resource /g)).toHaveLength(kubernetes().length)
   }
 }, 180_000)
@@ -360,8 +348,8 @@ test('three nodes are replaced under load, and no request fails', async () => {
   const nodes: Container[] = []
   for (const port of ports) nodes.push(await start(port))
 
-  const password = /the password (\S+)/.exec(nodes[0]?.stderr() ?? '')?.[1] ?? ''
-  const families = await refreshTokens(issuer, password, 6)
+  const signedIn = await signInDemo({ issuer, stderr: () => nodes[0]?.stderr() ?? '' }, 6)
+  const families = signedIn.map(({ refresh_token }) => refresh_token)
   const load = startLoad(issuer, ports, families, 20)
   for (const [i, port] of ports.entries()) {
     expect(await nodes[i]?.stop()).toBe(0)
@@ -394,18 +382,3 @@ test('three nodes are replaced under load, and no request fails', async () => {
   process.kill(redis.pid, 'SIGCONT')
   expect(await Promise.all(nodes.map(node => node.stop()))).toEqual([0, 0, 0])
 })
-
-/** Refresh tokens of one user and one application, each from its own sign-in. */
-async function refreshTokens(issuer: string, password: string, count: number): Promise<string[]> {
-  const browser = new Browser(issuer)
-  const families: string[] = []
-  while (families.length < count) {
-    const scope = 'openid profile offline_access'
-    const request = authorizationRequest({ issuer }, { client_id: 'web', scope })
-    await browser.open(request.url)
-    const { params } = await signInAndAllow(browser, 'demo', password)
-    const { body } = await redeem({ issuer }, params.get('code') ?? '', request)
-    families.push(body.refresh_token)
-  }
-  return families
-}

@@ -6,9 +6,10 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { temporaryFolder } from '../support/folder.ts'
-import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
+import { authorizationRequest } from '../support/journey.ts'
 import { freePort } from '../support/ports.ts'
 import { type Service, startService } from '../support/service.ts'
+import { signInDemo } from '../support/sign-ins.ts'
 import { writeConfig } from '../support/usher.ts'
 
 const folder = temporaryFolder()
@@ -88,13 +89,8 @@ test('a key that is added after an invalid one is published', async () => {
 
 test('a key whose file is removed stays published and verifies, and another key signs', async () => {
   const before = await kids()
-  const request = authorizationRequest(service)
-  const browser = new Browser(service.issuer)
-  await browser.open(request.url)
-  const [, password = ''] = /the password (\S+)/.exec(service.stderr()) ?? []
-  const { params } = await signInAndAllow(browser, 'demo', password)
-  const { body } = await redeem(service, params.get('code') ?? '', request)
-  const hint = new URLSearchParams({ id_token_hint: body.id_token })
+  const [tokens] = await signInDemo(service, 1)
+  const hint = new URLSearchParams({ id_token_hint: tokens?.id_token ?? '' })
   writeFileSync(join(config, 'usher.yaml'), 'keys: {}')
   expect(await reload()).toContain('config_loaded')
   expect(await kids()).toEqual(expect.arrayContaining(before))

@@ -54,39 +54,16 @@ export function buildWithEngine(): Engine {
   const runcPath = find('runc')
   const folder = mkdtempSync(join(tmpdir(), 'usher-engine-'))
   const storage = ['--root', join(folder, 'storage'), '--runroot', join(folder, 'run')]
-  const settings = [
-    '--cgroup-manager',
-    'cgroupfs',
-    '--events-backend',
-    'file',
-    '--runtime',
-    runcPath,
-  ]
+  const settings = ['--cgroup-manager=cgroupfs', '--events-backend=file', `--runtime=${runcPath}`]
   const podman = (...words: string[]) => run(podmanPath, [...storage, ...settings, ...words])
 
   const archive = join(folder, 'base.tar')
   run('tar', ['--create', '--file', archive, '--directory', createBase(join(folder, 'base')), '.'])
   podman('import', '--change', 'ENV PATH=/usr/local/bin:/usr/bin:/bin', archive, BASE)
   // Only Docker's format has a HEALTHCHECK.
-  const options = [
-    '--format',
-    'docker',
-    '--isolation',
-    'chroot',
-    '--network',
-    'host',
-    '--pull-never',
-  ]
-  run(buildahPath, [
-    ...storage,
-    'bud',
-    ...options,
-    '--build-arg',
-    `NODE=${BASE}`,
-    '--tag',
-    IMAGE,
-    ROOT,
-  ])
+  const options = ['--format=docker', '--isolation=chroot', '--network=host', '--pull-never']
+  const build = ['bud', ...options, `--build-arg=NODE=${BASE}`, `--tag=${IMAGE}`, ROOT]
+  run(buildahPath, [...storage, ...build])
 
   const logs = (name: string) => {
     const { stdout, stderr } = spawnSync(podmanPath, [...storage, ...settings, 'logs', name])
@@ -103,19 +80,8 @@ export function buildWithEngine(): Engine {
     async run(name, options) {
       // podman would raise the limits, which this machine may forbid.
       const limits = ['--ulimit', 'nofile=4096:4096', '--ulimit', 'nproc=4096:4096']
-      const log = ['--log-driver', 'k8s-file']
-      podman(
-        'run',
-        '--detach',
-        '--name',
-        name,
-        '--network',
-        'host',
-        ...log,
-        ...limits,
-        ...options,
-        IMAGE,
-      )
+      const own = ['--detach', `--name=${name}`, '--network=host', '--log-driver=k8s-file']
+      podman('run', ...own, ...limits, ...options, IMAGE)
       await waitUntilReady(name, 1)
     },
     async start(name) {

@@ -1,16 +1,9 @@
 // The MCP server of docs/applications/mcp.md, an Usher with the files of that page, and a host of metadata
 // documents.
 
-import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { createServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { parse } from 'yaml'
-import { makeCertificate } from './certificates.ts'
 import { blockOf, stageClient } from './client-page.ts'
+import { startDocumentSite } from './document-site.ts'
 
 const PAGE = 'mcp.md'
 
@@ -47,25 +40,8 @@ export async function stageMcp({ host, features, isForRegistered, answer }: Opti
 
 /** Starts an https host on loopback with one metadata document, which this process trusts until `close`. */
 export async function hostDocument(metadata: object) {
-  const folder = mkdtempSync(join(tmpdir(), 'usher-document-'))
-  const extensions = ['subjectAltName=DNS:localhost']
-  const { pem, key } = makeCertificate(folder, 'localhost', { extensions })
-  const trusted = getCACertificates()
-  setDefaultCACertificates([...trusted, pem])
-  const server = createServer({ cert: pem, key: readFileSync(key) }, (_req, res) => {
-    res.end(JSON.stringify({ client_id: url, ...metadata }))
-  }).listen(0, 'localhost')
-  await once(server, 'listening')
-  const host = `localhost:${(server.address() as AddressInfo).port}`
-  const url = `https://${host}/oauth/client.json`
-  return {
-    host,
-    url,
-    close() {
-      setDefaultCACertificates(trusted)
-      server.closeAllConnections()
-      server.close()
-      rmSync(folder, { recursive: true })
-    },
-  }
+  const site = await startDocumentSite()
+  const path = '/oauth/client.json'
+  site.documents[path] = metadata
+  return { host: new URL(site.origin).host, url: site.origin + path, close: site.close }
 }

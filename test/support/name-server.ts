@@ -45,30 +45,16 @@ function labels(bytes: Buffer): string {
   return found.join('.')
 }
 
+function bytesOf(address: string): Buffer {
+  if (!isIPv6(address)) return Buffer.from(address.split('.').map(Number))
+  const groups = address.split(':').map(group => group.padStart(4, '0'))
+  return Buffer.from(groups.join(''), 'hex')
+}
+
 /** A record for the name in the question, with a TTL of 0. */
 function record(address: string): Buffer {
-  const data = isIPv6(address)
-    ? Buffer.from(
-        address
-          .split(':')
-          .map(group => group.padStart(4, '0'))
-          .join(''),
-        'hex',
-      )
-    : Buffer.from(address.split('.').map(Number))
-  const head = Buffer.from([
-    0xc0,
-    12,
-    0,
-    isIPv6(address) ? 28 : 1,
-    0,
-    1,
-    0,
-    0,
-    0,
-    0,
-    0,
-    data.length,
-  ])
+  const data = bytesOf(address)
+  const type = isIPv6(address) ? 28 : 1
+  const head = Buffer.from([0xc0, 12, 0, type, 0, 1, 0, 0, 0, 0, 0, data.length])
   return Buffer.concat([head, data])
 }

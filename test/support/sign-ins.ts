@@ -18,6 +18,6 @@ export async function signIn(issuer: string, count: number, username = 'ada', pa
 }
 
 /** Signs in the demo user. A service creates it in an empty store, and logs its password once. */
-export function signInDemo({ issuer, stderr }: Service, count: number) {
+export function signInDemo({ issuer, stderr }: Pick<Service, 'issuer' | 'stderr'>, count: number) {
   return signIn(issuer, count, 'demo', /the password (\S+)/.exec(stderr())?.[1])
 }
