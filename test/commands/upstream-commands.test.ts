@@ -29,14 +29,14 @@ test('accounts link, list and unlink; export and import keep links', async () =>
   await usher(['accounts', 'add', '--username', 'ada', '--email', 'ada@example.org'])
   await usher(['accounts', 'add', '--username', 'grace'])
   const link = ['--upstream', 'example', '--subject', '1234']
+  const refused = async (words: string[], reason: string) => {
+    const { code, stderr } = await usher(['accounts', ...words])
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(reason) })
+  }
   expect((await usher(['accounts', 'link', 'ada', ...link])).code).toBe(0)
-  const taken = await usher(['accounts', 'link', 'grace', ...link])
-  expect(taken).toMatchObject({ code: 1, stderr: expect.stringContaining('another account') })
-
-  const wrong = await usher(['accounts', 'link', 'ada', ...link.with(-1, 'a b')])
-  expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('or not a sub') })
-  const second = await usher(['accounts', 'link', 'ada', ...link.with(-1, '5678')])
-  expect(second).toMatchObject({ code: 1, stderr: expect.stringContaining('unlink it first') })
+  await refused(['link', 'grace', ...link], 'another account')
+  await refused(['link', 'ada', ...link.with(-1, 'a b')], 'or not a sub')
+  await refused(['link', 'ada', ...link.with(-1, '5678')], 'unlink it first')
 
   const found = await usher(['accounts', 'list', 'EXAMPLE.org', '--json'])
   const links = [{ issuer: issuer.issuer, subject: '1234' }]
@@ -44,32 +44,16 @@ test('accounts link, list and unlink; export and import keep links', async () =>
   const { stdout: lines } = await usher(['accounts', 'export'])
   expect(lines).toContain(JSON.stringify(links))
 
-  const last = await usher(['accounts', 'unlink', 'ada', '--upstream', 'example'])
-  expect(last).toMatchObject({ code: 1, stderr: expect.stringContaining('the only way') })
+  await refused(['unlink', 'ada', '--upstream', 'example'], 'the only way')
   const password = ['accounts', 'password', 'ada', '--password-stdin']
   const reset = await usher(password, 'correct horse battery staple')
   expect(reset.stderr).toContain(`A sign-in at ${issuer.issuer} as 1234 stays possible`)
   expect((await usher(['accounts', 'unlink', 'ada', '--upstream', 'example'])).code).toBe(0)
   expect((await usher(['accounts', 'link', 'grace', ...link])).code).toBe(0)
-  const unknown = await usher([
-    'accounts',
-    'link',
-    'ada',
-    '--upstream',
-    'exampel',
-    '--subject',
-    '1',
-  ])
-  expect(unknown.stderr).toContain('example')
-  const without = await usher(['accounts', 'link', 'ada'])
-  expect(without).toMatchObject({
-    code: 1,
-    stderr: expect.stringContaining('accounts password-link ACCOUNT'),
-  })
-  const half = await usher(['accounts', 'link', 'ada', '--upstream', 'example'])
-  expect(half).toMatchObject({ code: 1, stderr: expect.stringContaining('--subject is missing') })
-  const bare = await usher(['accounts', 'unlink', 'ada'])
-  expect(bare).toMatchObject({ code: 1, stderr: expect.stringContaining('--upstream is missing') })
+  await refused(['link', 'ada', ...link.with(1, 'exampel')], 'example')
+  await refused(['link', 'ada'], 'accounts password-link ACCOUNT')
+  await refused(['link', 'ada', '--upstream', 'example'], '--subject is missing')
+  await refused(['unlink', 'ada'], '--upstream is missing')
 
   await usher(['accounts', 'remove', 'ada', '--yes'])
   const imported = await usher(['accounts', 'import'], lines)

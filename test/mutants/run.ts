@@ -49,16 +49,8 @@ interface Run {
 }
 
 const ROOT = join(import.meta.dirname, '../..')
-const COPIED = [
-  'src',
-  'test',
-  'config',
-  'docs',
-  'package.json',
-  'package-lock.json',
-  'tsconfig.json',
-  'README.md',
-]
+const FOLDERS = ['src', 'test', 'config', 'docs']
+const FILES = ['package.json', 'package-lock.json', 'tsconfig.json', 'README.md']
 /** One run of vitest each: it refuses projects with different numbers of workers. */
 const PROJECTS = ['fast', 'slow']
 /** Tests of a run, the nearest first. A run has one start, and ends at the first failure. */
@@ -132,7 +124,9 @@ function readResults(): Result[] {
 }
 
 function copyCheckout(): void {
-  for (const name of COPIED) cpSync(join(checkout, name), join(copy, name), { recursive: true })
+  for (const name of [...FOLDERS, ...FILES]) {
+    cpSync(join(checkout, name), join(copy, name), { recursive: true })
+  }
   symlinkSync(join(checkout, 'node_modules'), join(copy, 'node_modules'))
 }
 

@@ -83,15 +83,7 @@ test('the bench measures any provider, and fails if a response is wrong', async 
   })
   const address = `127.0.0.1:${await listen(server)}`
   const against = () =>
-    bench(
-      '--variants=',
-      '--against',
-      `http://${address}`,
-      '--client',
-      'web',
-      '--secret-file',
-      '/dev/null',
-    )
+    bench('--variants=', `--against=http://${address}`, '--client=web', '--secret-file=/dev/null')
 
   const right = await against()
   expect(right.code, right.stderr).toBe(0)
