@@ -1,6 +1,6 @@
 // The clients of a deployment, and their requests, sent to one process.
 
-import type { Request } from '../support/journey.ts'
+import { codeForm, pushedUrl, type Request } from '../support/journey.ts'
 import { ASSERTION, KEYED, signAssertion } from '../support/keyed.ts'
 import { SECRET, CLIENTS as SUPPORTED } from '../support/usher.ts'
 import { basic, type Reply, send } from '../support/wire.ts'
@@ -71,18 +71,13 @@ export interface Issued {
   request: Request
 }
 
-export function codeForm({ code, request }: Issued) {
-  const { redirect_uri, code_verifier } = request
-  return { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
-}
-
 export const refreshForm = (refresh_token: string) => ({
   grant_type: 'refresh_token',
   refresh_token,
 })
 
-export function redeem(node: Node, issued: Issued): Promise<Reply> {
-  return post(node, TOKEN, issued.request.client_id, codeForm(issued))
+export function redeem(node: Node, { code, request }: Issued): Promise<Reply> {
+  return post(node, TOKEN, request.client_id, codeForm(code, request))
 }
 
 export function refresh(node: Node, refresh_token: string, client_id = 'web'): Promise<Reply> {
@@ -93,18 +88,11 @@ export function userinfo(node: Node, token: string): Promise<Reply> {
   return send(node, '/api/oauth/userinfo', { headers: { authorization: `Bearer ${token}` } })
 }
 
-/** The URL of an authorization request that was pushed. */
-export function pushedUrl({ url, client_id }: Request, request_uri: unknown): URL {
-  const short = new URL(url.pathname, url)
-  short.search = String(new URLSearchParams({ client_id, request_uri: String(request_uri) }))
-  return short
-}
-
 /** Pushes a request, and returns the one that refers to it. */
 export async function push(node: Node, request: Request): Promise<Request> {
   const form = Object.fromEntries(request.url.searchParams)
-  const { json } = await post(node, '/api/oauth/par', request.client_id, form)
-  return { ...request, url: pushedUrl(request, json.request_uri) }
+  const pushed = await post(node, '/api/oauth/par', request.client_id, form)
+  return { ...request, url: pushedUrl(node, request.client_id, pushed) }
 }
 
 /** Authenticates with an assertion, with an unknown refresh token: `invalid_grant` means success. */

@@ -4,17 +4,15 @@
 import { setTimeout } from 'node:timers/promises'
 import pLimit from 'p-limit'
 import { createRandom } from '../../support/anonymous.ts'
-import { authorizationRequest, type Request } from '../../support/journey.ts'
+import { authorizationRequest, codeForm, pushedUrl, type Request } from '../../support/journey.ts'
 import { copyOf, credentials, removalOf } from '../../support/people.ts'
 import { send, sendAs } from '../../support/wire.ts'
 import {
   type Authenticated,
   authenticated,
-  codeForm,
   hasCode,
   type Issued,
   isOk,
-  pushedUrl,
   redeem,
   refreshForm,
   TOKEN,
@@ -193,8 +191,9 @@ export class Workload {
     const request = authorizationRequest(this.#traffic, requestParams(client_id))
     if (client_id !== 'keyed') return request
     const form = Object.fromEntries(request.url.searchParams)
-    const { status, json } = await this.#post('/api/oauth/par', client_id, form)
-    if (status === 201) return { ...request, url: pushedUrl(request, json.request_uri) }
+    const pushed = await this.#post('/api/oauth/par', client_id, form)
+    const { status, json } = pushed
+    if (status === 201) return { ...request, url: pushedUrl(this.#traffic, client_id, pushed) }
     this.#ledger.refused(`pushed request: ${status} ${json.error}`, 'f')
   }
 
@@ -253,7 +252,7 @@ export class Workload {
     if (++this.#redemptions % DOUBLE_REDEMPTION_INTERVAL === 0)
       return this.#redeemTwice(login, issued)
     const settle = this.#ledger.begin('redeemed', [grant], 'live')
-    const reply = await this.#post(TOKEN, client_id, codeForm(issued))
+    const reply = await this.#post(TOKEN, client_id, codeForm(issued.code, issued.request))
     if (reply.status === 200) {
       settle()
       this.#keep(login, reply.json)
