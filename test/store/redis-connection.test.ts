@@ -12,7 +12,7 @@ import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { makeCertificate } from '../support/certificates.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { freePort, freePorts } from '../support/ports.ts'
-import { type RedisServer, startRedis } from '../support/redis.ts'
+import { openPatientStore, type RedisServer, startRedis } from '../support/redis.ts'
 import { untilInfo } from '../support/redis-together.ts'
 import { consume, list, put, refusal, remove } from './operations.ts'
 import { bytes, fresh, now, text } from './store-suite.ts'
@@ -32,8 +32,12 @@ const SENTINEL_PASSWORD = 'sentinel-CANARY'
 /** The permissions that the documentation lists. */
 const RIGHTS = ['~usher:*', '+@all', '-@dangerous', '+info']
 
-async function open(url: string, settings: Partial<RedisSettings> = {}): Promise<Store> {
-  const store = await openStore(url, { ...REDIS_DEFAULTS, ...settings })
+async function open(
+  url: string,
+  settings: Partial<RedisSettings> = {},
+  openAt: typeof openStore = openPatientStore,
+): Promise<Store> {
+  const store = await openAt(url, { ...REDIS_DEFAULTS, ...settings })
   onTestFinished(() => store.close())
   return store
 }
@@ -181,8 +185,13 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
     const authorities = isTls ? fileWith(readFileSync(CLIENT.ca, 'utf8')) : ''
     const tls = isTls ? { tls: { ...CLIENT, ca: authorities } } : {}
     const own = { ...settings, ...tls, username: 'usher', password_file }
-    const store = await open(urlWith(''), own)
-    await works(store)
+    const store = await open(urlWith(''), own, openStore)
+    const canWrite = () =>
+      works(store).then(
+        () => true,
+        () => false,
+      )
+    await expect.poll(canWrite).toBe(true)
     // Another file that cannot be read does not keep the password from being read.
     if (authorities) rmSync(authorities)
     await setPassword('changed-CANARY')
@@ -196,19 +205,14 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
           return 'unavailable'
         },
       )
-    await expect.poll(state, { timeout: 5000 }).toBe('unavailable')
+    await expect.poll(state).toBe('unavailable')
     // The file is empty for a moment, as if it was written in two steps.
     writeFileSync(password_file, '')
     await state()
     writeFileSync(password_file, 'changed-CANARY\n')
-    await expect.poll(state, { timeout: 5000 }).toBe('works')
+    await expect.poll(state).toBe('works')
     // The connection for writes reconnects by itself.
-    const canWrite = () =>
-      works(store).then(
-        () => true,
-        () => false,
-      )
-    await expect.poll(canWrite, { timeout: 5000 }).toBe(true)
+    await expect.poll(canWrite).toBe(true)
     await setPassword(PASSWORD)
   })
 })

@@ -9,21 +9,21 @@
 
 import { Cluster, Command, type Redis } from 'ioredis'
 
-/** How long a replica may take to confirm. */
-const CONFIRM_TIMEOUT_MS = 500
-
 /**
  * Returns a function that runs a command on this connection, and resolves when
- * a replica has confirmed it.
+ * a replica has confirmed it, within `confirmMs`.
  */
-export function createReplication(connection: Redis | Cluster) {
+export function createReplication(
+  connection: Redis | Cluster,
+  confirmMs: number,
+) {
   const links = new WeakMap<Redis, Link>()
 
   /** Undefined while the cluster knows no primary for the slot of this key. */
   function linkOf(key: string): Link | undefined {
     const node =
       connection instanceof Cluster ? nodeOf(connection, key) : connection
-    const link = node && (links.get(node) ?? createLink(node))
+    const link = node && (links.get(node) ?? createLink(node, confirmMs))
     if (node && link) links.set(node, link)
     return link
   }
@@ -53,7 +53,7 @@ function nodeOf(cluster: Cluster, key: string): Redis | undefined {
 type Link = ReturnType<typeof createLink>
 
 /** One connection to one server. */
-function createLink(redis: Redis) {
+function createLink(redis: Redis, confirmMs: number) {
   /** The WAIT under way; it never rejects. */
   let running: Promise<void> = Promise.resolve()
   let next: Promise<void> | undefined
@@ -61,7 +61,7 @@ function createLink(redis: Redis) {
   let isLagging = false
 
   async function wait(): Promise<void> {
-    const confirmed = await redis.wait(1, CONFIRM_TIMEOUT_MS)
+    const confirmed = await redis.wait(1, confirmMs)
     isLagging = confirmed < 1
     if (isLagging) throw new Error('no replica has confirmed the write')
   }

@@ -31,6 +31,8 @@ import { optionsOf, parseUrl, type RedisSettings } from './settings.ts'
 const MAX_IN_FLIGHT = 2000
 /** A command without a reply is rejected after this time. */
 const REPLY_TIMEOUT_MS = 900
+/** A replica must confirm a write so much earlier, and its refusal is a reply. */
+const REFUSAL_MS = 400
 /** Pause before a connection that has ended is made anew. */
 const RECONNECT_PAUSE_MS = 200
 /**
@@ -88,7 +90,7 @@ export async function openServers(
   const reader = createConnection(url, settings)
   const writer = createConnection(url, settings)
   const { admit, send } = createSender(observe, replyTimeoutMs)
-  const replicate = createReplication(writer)
+  const replicate = createReplication(writer, replyTimeoutMs - REFUSAL_MS)
   /**
    * Whether replicas were seen: from then on a write fails unless one of them
    * has it.
