@@ -7,13 +7,16 @@ import type { Records } from '../store/records.ts'
 import type { Metrics } from './metrics.ts'
 
 /**
- * Durations of failures. They are so long that they hide why something failed.
+ * Durations of failures. The first two are so long that they hide why something
+ * failed.
  */
 export interface FailureTimes {
   /** A failed sign-in takes a multiple of this time. */
   signInMs?: number
   /** A failed request to an address of a client takes at least this time. */
   requestMs?: number
+  /** A request to an upstream issuer fails after this time. */
+  upstreamMs?: number
 }
 
 /** Everything that an app is built from. */
@@ -28,6 +31,6 @@ export interface Environment {
   /** The log of audit events. */
   audit: Logger
   metrics: Metrics
-  /** Default: the times of `authentication.ts` and `egress.ts`. */
+  /** Default: the times of `authentication.ts`, `egress.ts` and `upstream/issuer.ts`. */
   failureTimes?: FailureTimes
 }

@@ -13,7 +13,7 @@ import { credentials, signedIn, submitConfirmed, withFaultAt } from '../support/
 import { placesOf, someOf } from '../support/some-of.ts'
 import { stopping } from '../support/stopping.ts'
 import { withUpstreams } from '../support/upstream.ts'
-import { PASSWORD, SECRET, type Usher } from '../support/usher.ts'
+import { FAILURES, PASSWORD, SECRET, type Usher, type UsherOptions } from '../support/usher.ts'
 
 const FAILED = 'The sign-in did not work'
 const UNKNOWN = 'You cannot sign in this way'
@@ -51,9 +51,12 @@ async function adding(username: string, at = usher) {
   await submitConfirmed(browser, { link: 'example' })
   return browser
 }
+/** For an issuer that does not answer. */
+const HASTY = { failureTimes: { ...FAILURES, upstreamMs: 3_000 } }
 /** Starts another Usher, which has not read the discovery document. */
-async function startAnew() {
-  const fresh = await startAnother(withUpstreams({ example: { issuer: issuer.issuer } }))
+async function startAnew(options: UsherOptions = {}) {
+  const upstreams = withUpstreams({ example: { issuer: issuer.issuer } })
+  const fresh = await startAnother({ ...upstreams, ...options })
   return { fresh, browser: new Browser(fresh.issuer, fetch, [issuer.issuer]) }
 }
 const newBrowser = (at = usher) => new Browser(at.issuer, fetch, [issuer.issuer, second.issuer])
@@ -389,7 +392,10 @@ describe('the log has why an issuer is unavailable', () => {
 })
 
 test('an issuer that does not answer leaves the sign-in page with the button to try again', async () => {
-  const browser = await signIn({ silent: 'token' })
+  const { fresh, browser } = await startAnew(HASTY)
+  issuer.state.behaviour = { silent: 'token' }
+  await browser.open(authorizationRequest(fresh).url)
+  await browser.submit({ decision: 'example' })
   expect(browser.page.text).toContain(FAILED)
   issuer.state.behaviour = {}
   await browser.submit({ decision: 'example' })
@@ -563,7 +569,7 @@ describe('logout tokens', () => {
     ['its JWKS is a 503', { '/jwks': 503 }],
     ['its JWKS breaks off', { '/jwks': 'reset' }],
   ])('of an issuer are answered 503 while %s, and 200 afterwards', async (_, faults) => {
-    const { fresh } = await startAnew()
+    const { fresh } = await startAnew(HASTY)
     issuer.state.behaviour = { faults }
     const jti = crypto.randomUUID()
     expect((await send({ jti }, {}, fresh)).status).toBe(503)

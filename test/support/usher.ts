@@ -25,6 +25,7 @@ import { createDirectory } from '../../src/sign-in/directory.ts'
 import { hashPassword } from '../../src/sign-in/password.ts'
 import { unlock } from '../../src/store/open.ts'
 import { now } from '../../src/store/store.ts'
+import { PATIENCE_MS } from './patience.ts'
 import { end, listen } from './ports.ts'
 import { openPatientStore } from './redis.ts'
 
@@ -77,8 +78,11 @@ export const CLIENTS: Record<string, Client> = {
   },
 }
 
-/** Short failures, so that tests do not wait. `{}` has the times of the product. */
-export const SHORT_FAILURES: FailureTimes = { signInMs: 50, requestMs: 50 }
+/**
+ * Failures that tests do not wait for, and upstream issuers that a busy machine may keep waiting. `{}` has the times of
+ * the product.
+ */
+export const FAILURES: FailureTimes = { signInMs: 50, requestMs: 50, upstreamMs: PATIENCE_MS }
 
 /** Values for `limits`: all requests of a test come from one network. */
 export const UNLIMITED = { anonymous: 1_000_000, anonymous_megabytes: 100_000 }
@@ -155,7 +159,7 @@ export async function startUsher(options: UsherOptions = {}) {
       .change('ready', () => ({}))
       .then(Boolean, () => false)
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
-  const { failureTimes = SHORT_FAILURES } = options
+  const { failureTimes = FAILURES } = options
   const context = { settings, secrets, records, keys, log, audit, metrics, failureTimes }
   const app = await createApp(context, readiness, options.features).catch(async error => {
     server.close()

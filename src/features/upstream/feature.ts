@@ -144,12 +144,19 @@ export function upstreamSignIn(
 }
 
 /** Returns the issuers of the config folder, each with its client. */
-function connect({ settings, log }: Dependencies): Connection[] {
+function connect({ settings, log, failureTimes }: Dependencies): Connection[] {
   const { issuer: own, egress, upstreams } = settings
   const send = createPlainFetch(egress)
   return Object.values(upstreams).map(upstream => {
     const redirectUri = `${own}/sign-in/${upstream.name}/callback`
-    return { upstream, issuer: createIssuer(upstream, send, redirectUri, log) }
+    const issuer = createIssuer(
+      upstream,
+      send,
+      redirectUri,
+      log,
+      failureTimes?.upstreamMs,
+    )
+    return { upstream, issuer }
   })
 }
 

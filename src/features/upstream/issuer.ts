@@ -83,18 +83,20 @@ function withoutCostlyKeys(send: typeof fetch, log: Logger): typeof fetch {
 }
 
 /**
- * Returns the client of an issuer. Every function rejects after `TIMEOUT_MS`.
+ * Returns the client of an issuer. Every function rejects after `timeoutMs`.
  */
 export function createIssuer(
   upstream: Upstream,
   send: typeof fetch,
   redirect_uri: string,
   log: Logger,
+  timeoutMs = TIMEOUT_MS,
 ) {
   const { name, issuer, client_id, scopes } = upstream
   const fetchKeys = withoutCostlyKeys(send, log)
   let latest: ReturnType<typeof discover> | undefined
   let readAt = 0
+  const inTime = <T>(work: () => Promise<T>) => withTimeout(timeoutMs, work)
 
   async function discover() {
     const execute = [oidc.enableNonRepudiationChecks]
@@ -103,7 +105,7 @@ export function createIssuer(
     const options = {
       execute,
       [oidc.customFetch]: fetchKeys,
-      timeout: TIMEOUT_MS / 1000,
+      timeout: timeoutMs / 1000,
     }
     const url = new URL(issuer)
     const config = await oidc.discovery(
@@ -114,7 +116,7 @@ export function createIssuer(
       options,
     )
     const { jwks_uri = '' } = config.serverMetadata()
-    const fetching = { timeoutDuration: TIMEOUT_MS, [customFetch]: fetchKeys }
+    const fetching = { timeoutDuration: timeoutMs, [customFetch]: fetchKeys }
     // jose reads the keys of one set again at most every 30 s.
     return { config, keys: createRemoteJWKSet(new URL(jwks_uri), fetching) }
   }
@@ -227,8 +229,6 @@ function claimsProblem(
     return 'auth_time is missing: the request had max_age'
   }
 }
-
-const inTime = <T>(work: () => Promise<T>) => withTimeout(TIMEOUT_MS, work)
 
 /** A secret by Basic, unless the issuer takes it in the body only. */
 async function authenticationOf({
