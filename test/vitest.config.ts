@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { configDefaults, defineConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
+import { PATIENCE_MS } from './support/patience.ts'
 
 /** The paths of these test files. */
 function tests(...names: string[]): string[] {
@@ -148,6 +149,8 @@ export default defineConfig({
   test: {
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    // The default of a second is short on a busy machine.
+    expect: { poll: { timeout: PATIENCE_MS } },
     // A worker keeps the modules it has imported: importing them for each file took a third of the time.
     isolate: false,
     sequence: { sequencer: LongestFirst },

@@ -4,6 +4,7 @@ import { expect, vi } from 'vitest'
 import { keepActivity, recentActivity } from '../../src/account/activity.ts'
 import { Browser } from '../support/browser.ts'
 import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
 import { credentials, onlineTokens, removalOf, signedIn, textOf, words } from '../support/people.ts'
 import { ADA, GRACE } from '../support/usher.ts'
 
@@ -22,7 +23,7 @@ test('the page has sign-ins, failed ones and changes of this user, the latest fi
   await vi.waitFor(async () => {
     const [latest] = await recentActivity(usher.records, ada)
     expect(latest).toMatchObject({ event: 'sign_in_failed', count: 2 })
-  })
+  }, PATIENCE_MS)
   await browser.open(removalOf())
   await browser.submit()
   await keepActivity(usher.records, { event: 'password_set', account: ada })
@@ -109,7 +110,7 @@ test('an entry of another day has its date on the overview, and its time below t
   const { id } = await usher.addAccount({ username: 'lisa' })
   const browser = await signedIn(usher, 'lisa')
   const at = Math.floor(Date.now() / 1000) - 3 * 24 * 3600
-  await vi.waitFor(async () => expect(await recentActivity(usher.records, id)).toHaveLength(1))
+  await expect.poll(() => recentActivity(usher.records, id)).toHaveLength(1)
   await usher.records
     .of<{ at: number }[]>('Activity')
     .change(id, ({ value }) => value?.map(entry => ({ ...entry, at })))

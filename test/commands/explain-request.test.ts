@@ -18,6 +18,7 @@ import { block } from '../support/documents.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { temporaryFolder } from '../support/folder.ts'
 import { authorizationRequest, authorize, redeem, tokens } from '../support/journey.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
 import { afterSignIn } from '../support/people.ts'
 import { claimsFor, PUBLIC_JWKS, signed } from '../support/signers.ts'
 import { ADA, CLIENTS, SECRET } from '../support/usher.ts'
@@ -83,7 +84,7 @@ const idOf = ({ headers }: Answer) => headers.get('x-request-id') ?? ''
 
 /** Waits for the record of the failed request, which is written after the response. */
 const remembered = (answer: Answer) =>
-  vi.waitFor(async () => required(await findFailure(usher.records, idOf(answer))))
+  vi.waitFor(async () => required(await findFailure(usher.records, idOf(answer))), PATIENCE_MS)
 
 async function explained(answer: Answer): Promise<Explanation> {
   const failure = await remembered(answer)

@@ -24,6 +24,7 @@ import {
   tokens,
   userinfo,
 } from '../support/journey.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
 import { credentials, newTab, open, signedIn, silently, textOf, words } from '../support/people.ts'
 import { ADA, CLIENTS, GRACE, SECRET } from '../support/usher.ts'
 import { basic } from '../support/wire.ts'
@@ -98,9 +99,8 @@ test('the page names the application, the account and whom to ask, and leads bac
   expect(text).toContain(words('page.signed_in_as', { name: 'grace' }))
   expect(page.page.html.querySelector(`main a[href="${HELP}"]`)).toBeTruthy()
   const reference = page.page.html.querySelector('main code')?.text ?? ''
-  const failure = await vi.waitFor(async () =>
-    required(await findFailure(usher.records, reference)),
-  )
+  const find = async () => required(await findFailure(usher.records, reference))
+  const failure = await vi.waitFor(find, PATIENCE_MS)
   expect(failure).toMatchObject({ error: 'access_denied', client_id: 'web' })
   expect(explainFailure({ failure })).toEqual({
     wrong:

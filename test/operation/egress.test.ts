@@ -13,7 +13,7 @@ import { authorizationRequest, tokens } from '../support/journey.ts'
 import { startNameServer } from '../support/name-server.ts'
 import { listen } from '../support/ports.ts'
 import { startReceiver } from '../support/receiver.ts'
-import { ADA, SHORT_FAILURES, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, FAILURES, startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 /** A public address (example.com). The tests need no response from it. */
@@ -64,8 +64,7 @@ beforeEach(() => {
 })
 
 /** `fetch` as the product makes it, with this `egress.allow`. */
-const fetchWith = (...allow: string[]) =>
-  createFetch({ allow, ports: [443] }, SHORT_FAILURES.requestMs)
+const fetchWith = (...allow: string[]) => createFetch({ allow, ports: [443] }, FAILURES.requestMs)
 
 const begin = (client_id: string) =>
   send(usher, authorizationRequest(usher, { client_id, redirect_uri: 'https://a.example/' }).url)

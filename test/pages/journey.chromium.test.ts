@@ -1,6 +1,6 @@
 // The authorization code flow in Chromium, with and without scripts. The client uses openid-client.
 
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { NO_COMPLAINTS } from '../support/chromium.ts'
 import { startRelyingParty } from '../support/relying-party.ts'
 import { someOf } from '../support/some-of.ts'
@@ -133,5 +133,5 @@ test('the policy blocks an injected style, and the tests report it', async () =>
   const visit = await start()
   await visit.beginAt(stage.party('web'))
   await visit.page.evaluate('document.body.setAttribute("style", "color: red")')
-  await vi.waitFor(() => expect(visit.complaints.policyViolations.join()).toContain('style-src'))
+  await expect.poll(() => visit.complaints.policyViolations.join()).toContain('style-src')
 })

@@ -4,6 +4,7 @@ import { setTimeout } from 'node:timers/promises'
 import { afterEach, expect, test, vi } from 'vitest'
 import type { SessionRecord } from '../../src/oidc/adapter/session-record.ts'
 import { createSessions, type SignOut, signOutQueue } from '../../src/oidc/adapter/sessions.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 
@@ -127,7 +128,7 @@ onEveryStore(one => {
       await vi.waitFor(async () => {
         const entries = await one().of<{ due: number }>('SignOut').list('sign-outs', 'new')
         for (const { due } of entries) expect(due).toBeGreaterThan(Date.now() / 1000 + 20)
-      })
+      }, PATIENCE_MS)
       expect(await take('new')).toEqual([])
     }
     slow.resolve(false)

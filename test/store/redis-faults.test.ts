@@ -7,6 +7,7 @@ import { reasonOf } from '../../src/store/reasons.ts'
 import { openRedisStore } from '../../src/store/redis/store.ts'
 import type { Store } from '../../src/store/store.ts'
 import { type Link, startLink } from '../support/link.ts'
+import { PATIENCE_MS } from '../support/patience.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { consume, list, put, refused, remove } from './operations.ts'
 import { bytes, fresh, now } from './store-suite.ts'
@@ -115,7 +116,7 @@ describe('the reply is lost, and the command is retried', () => {
     const before = link.lost()
     link.loseNextReply()
     const first = put(flaky, key, bytes('new'), { expires, version })
-    await vi.waitUntil(() => link.lost() > before, { interval: 0 })
+    await vi.waitUntil(() => link.lost() > before, { interval: 0, timeout: PATIENCE_MS })
     link.turn('stall')
     await put(store, key, bytes('later'), { expires })
     link.turn('pass')

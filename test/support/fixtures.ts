@@ -5,6 +5,7 @@ import { explainFailure } from '../../src/commands/failure.ts'
 import { findFailure } from '../../src/operation/failures.ts'
 import { required } from '../../src/store/values.ts'
 import { Browser } from './browser.ts'
+import { PATIENCE_MS } from './patience.ts'
 import { ADA, startUsher, type Usher, type UsherOptions } from './usher.ts'
 
 /** The Usher of the current test file. The tests and their helper functions use these variables. */
@@ -70,5 +71,5 @@ export async function auditEventsOf(act: () => Promise<unknown>) {
 /** What `config explain` says about a failed request. Waits for its record. */
 export async function explanationOf({ records, settings }: Usher, requestId: string) {
   const find = async () => required(await findFailure(records, requestId))
-  return explainFailure({ failure: await vi.waitFor(find), settings })
+  return explainFailure({ failure: await vi.waitFor(find, PATIENCE_MS), settings })
 }

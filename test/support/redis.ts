@@ -8,15 +8,17 @@ import { join } from 'node:path'
 import { openStore } from '../../src/store/open.ts'
 import type { RedisSettings } from '../../src/store/redis/settings.ts'
 import type { Observer } from '../../src/store/store.ts'
+import { PATIENCE_MS } from './patience.ts'
 import { findProgram } from './programs.ts'
 
 const START_TIMEOUT_MS = 10_000
-/** On a busy machine Redis may not run for longer than the 900 ms that the product waits for an answer. */
-const REPLY_TIMEOUT_MS = 20_000
 
-/** Opens the store at a location. On Redis it waits longer than in the product, for tests that are not about that. */
+/**
+ * Opens the store at a location. On Redis it waits longer than the 900 ms of the product, for tests that are not about
+ * that: on a busy machine Redis may not run for so long.
+ */
 export const openPatientStore = (location: string, redis?: RedisSettings, observe?: Observer) =>
-  openStore(location, redis, observe, REPLY_TIMEOUT_MS)
+  openStore(location, redis, observe, PATIENCE_MS)
 
 /** Ends the servers with the test process. */
 const alive = new Set<ReturnType<typeof spawn>>()
