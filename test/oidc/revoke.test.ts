@@ -128,7 +128,7 @@ test('a repeated revocation succeeds only when a replica has the removal', async
   const { primary, link, stop } = await startPair()
   onTestFinished(stop)
   const env = { USHER_SECRET: GOOD_SECRET }
-  const replicated = await startAnother({ store: primary.url, env })
+  const replicated = await startAnother({ store: primary.url, env, replyTimeoutMs: 2_000 })
   await replicated.addAccount(ADA)
   const { access_token } = await tokens(replicated)
   const revoked = async () => {

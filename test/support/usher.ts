@@ -23,11 +23,10 @@ import { ALGORITHMS, makeKey, openSigningKeys } from '../../src/operation/signin
 import type { Account } from '../../src/sign-in/account.ts'
 import { createDirectory } from '../../src/sign-in/directory.ts'
 import { hashPassword } from '../../src/sign-in/password.ts'
-import { unlock } from '../../src/store/open.ts'
+import { openStore, unlock } from '../../src/store/open.ts'
 import { now } from '../../src/store/store.ts'
 import { PATIENCE_MS } from './patience.ts'
 import { end, listen } from './ports.ts'
-import { openPatientStore } from './redis.ts'
 
 export const PASSWORD = 'correct horse battery staple'
 export const SECRET = 'a-secret-of-at-least-thirty-two-characters'
@@ -102,6 +101,8 @@ export interface UsherOptions {
   /** Features beside those of Usher. */
   features?: PageFeature[]
   failureTimes?: FailureTimes
+  /** How long Redis may take to answer. In the product 900 ms; a busy machine may need longer. */
+  replyTimeoutMs?: number
 }
 
 export const CLAIMS = {
@@ -144,7 +145,8 @@ export async function startUsher(options: UsherOptions = {}) {
   }
   const metrics = createMetrics()
   const { store: location, redis } = settings
-  const store = await openPatientStore(location, redis, metrics.storeCommand)
+  const { replyTimeoutMs = PATIENCE_MS } = options
+  const store = await openStore(location, redis, metrics.storeCommand, replyTimeoutMs)
   const { records, secrets } = await unlock(store, location, settings.secrets, currentRequest)
   await records.of('SigningKeys').save('current', { keys: await storedKeys() }, { version: 0 })
   const signingKeys = await openSigningKeys(records, settings)
