@@ -18,11 +18,12 @@ import {
 import { authorizationRequest, redeem, refresh, userinfo } from '../support/journey.ts'
 import { copyOf, credentials, isSignedIn, open, silently, submitOnly } from '../support/people.ts'
 import { STORES, startOn } from '../support/redis-together.ts'
-import { oneOf, placesOf } from '../support/some-of.ts'
+import { oneOf, placesOn } from '../support/some-of.ts'
 import type { Usher } from '../support/usher.ts'
 
 let usher: Usher
 let interleave: Interleave
+let places: ReturnType<typeof placesOn>
 
 const ONLINE = 'openid profile'
 const OFFLINE = `${ONLINE} offline_access`
@@ -122,8 +123,7 @@ async function everywhere(
 ) {
   const found: string[] = []
   let met = true
-  const { first, step } = placesOf(4)
-  for (let k = first; met; k += step) {
+  for (let k = places.first; met; k += places.step) {
     const { held, meanwhile, faults } = await round()
     met = (await interleave(k, held, meanwhile)).met
     found.push(...(await faults()).map(fault => `${k}: ${fault}`))
@@ -131,8 +131,9 @@ async function everywhere(
   expect(found).toEqual([])
 }
 
-describe.each(oneOf(STORES))('on %s', (_, startStore) => {
+describe.each(oneOf(STORES))('on %s', (store, startStore) => {
   beforeAll(async () => {
+    places = placesOn(store, 4)
     usher = await startOn(startStore)
     interleave = interleaving(usher)
   })

@@ -34,7 +34,7 @@ import {
   registered,
   registerNew,
 } from '../support/registration.ts'
-import { oneOf, placesOf } from '../support/some-of.ts'
+import { oneOf, placesOn } from '../support/some-of.ts'
 import { stopping } from '../support/stopping.ts'
 import { PASSWORD, type Usher } from '../support/usher.ts'
 import * as wire from '../support/wire.ts'
@@ -488,7 +488,7 @@ const OPERATIONS: Record<string, () => Promise<Operation>> = {
   },
 }
 
-describe.each(oneOf(STORES))('on %s', (_, startStore) => {
+describe.each(oneOf(STORES))('on %s', (store, startStore) => {
   beforeAll(async () => {
     const backchannel_logout_uri = 'https://app.example.org/backchannel-logout'
     const { clients, resources } = EXCHANGING
@@ -508,7 +508,7 @@ describe.each(oneOf(STORES))('on %s', (_, startStore) => {
     '%s can be interrupted at every write',
     async (_name, prepare) => {
       const faults: string[] = []
-      const { first, step } = placesOf(4)
+      const { first, step } = placesOn(store, 4)
       for (let n = first, isOver = false; !isOver && n < 60; n += step) {
         const { run, safe, complete } = await prepare()
         isOver = await stopping(usher.store)(n, run).then(

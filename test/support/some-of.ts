@@ -26,8 +26,14 @@ export function oneOf<T>(list: T[]): T[] {
   return isWhole ? list : list.filter((_, i) => i === Math.floor(SEED / 7) % list.length)
 }
 
-/** Returns the first place and the step of a loop over one of `parts` parts. */
-export function placesOf(parts: number): { first: number; step: number } {
-  if (isWhole) return { first: 0, step: 1 }
-  return { first: SEED % parts, step: parts }
+/** Returns the first place and the step of a loop over one of `parts` parts, or over the whole. */
+export function placesOf(parts: number, isPart = !isWhole): { first: number; step: number } {
+  return isPart ? { first: SEED % parts, step: parts } : { first: 0, step: 1 }
 }
+
+/**
+ * As `placesOf`, for orders of store operations. They are those of the callers, and the same on each store: on SQLite a
+ * part is taken also with `ALL=1`.
+ */
+export const placesOn = (store: string, parts: number) =>
+  placesOf(parts, !isWhole || store === 'SQLite')
