@@ -137,9 +137,8 @@ class LongestFirst extends BaseSequencer {
 }
 
 const alias = { '@node-rs/argon2': join(import.meta.dirname, 'support/argon2.ts') }
-/** More than the cores: these tests wait for processes and sockets a third of their time. */
-const WORKERS = { maxWorkers: 6 }
-const FAST = { globalSetup: 'test/support/some-of.ts', alias, ...WORKERS }
+/** More workers than cores: these tests wait for processes and sockets a third of their time. */
+const FAST = { globalSetup: 'test/support/some-of.ts', alias, maxWorkers: 6 }
 
 const project = (name: string, include: string[], more: object = {}, exclude: string[] = []) => ({
   extends: true as const,
@@ -171,8 +170,7 @@ export default defineConfig({
         ...CLIENTS,
         ...UPSTREAM,
       ]),
-      // `npm run reference` runs them with fast ones, and vitest wants one number of workers.
-      project('sources', SOURCES, WORKERS),
+      project('sources', SOURCES),
       project('timed', TIMED, { maxWorkers: 1, sequence: { groupOrder: 1 } }),
       project('slow', SLOW),
       project('upstream', UPSTREAM, { maxWorkers: 1 }),

@@ -12,8 +12,6 @@ import { consume, list, put, remove } from './operations.ts'
 import { bytes, fresh, now } from './store-suite.ts'
 
 const BOUND = 2000
-/** Until a connection is back, on a busy machine. */
-const PATIENT = { timeout: 30_000 }
 let server: RedisServer
 let store: Store
 /** The calls of the observer. */
@@ -24,7 +22,7 @@ beforeAll(async () => {
   store = await openPatientStore(server.url, REDIS_DEFAULTS, observe)
 })
 beforeEach(async () => {
-  await expect.poll(() => store.get(fresh()).catch(() => 'away'), PATIENT).not.toBe('away')
+  await expect.poll(() => store.get(fresh()).catch(() => 'away')).not.toBe('away')
   observed.length = 0
 })
 afterAll(async () => {
@@ -70,7 +68,7 @@ test('on a hung Redis, operations above the limit fail before the others, which 
   expect(observed.every(([, , failed]) => failed)).toBe(true)
   expect(memory() - before).toBeLessThan(150)
   const both = () => Promise.all([hasty.get(fresh()), remove(hasty, fresh(), now())])
-  await expect.poll(() => both().catch(() => 'away'), PATIENT).not.toBe('away')
+  await expect.poll(() => both().catch(() => 'away')).not.toBe('away')
   await hasty.close()
 })
 
@@ -120,7 +118,7 @@ test('a walk of several pages does not continue on another connection', async ()
       () => true,
       () => false,
     )
-  await expect.poll(answers, PATIENT).toBe(true)
+  await expect.poll(answers).toBe(true)
   const rest = Array.fromAsync({ [Symbol.asyncIterator]: () => walk })
   await expect(rest).rejects.toMatchObject({ error_detail: expect.stringContaining('changed') })
   await operator.quit()

@@ -22,7 +22,7 @@ export function copyOf({ issuer, jar }: Browser): Browser {
   return copy
 }
 
-/** Opens a page. `path`: also the URL of a page. */
+/** Returns a browser that shows a page. `path`: of the issuer, or a whole URL. */
 export async function opened(
   { issuer }: { issuer: string },
   path: string | URL,

@@ -10,7 +10,7 @@ import { type AddressInfo, createServer, type Server } from 'node:net'
 /** Below the ports that the system gives. A node of a Redis Cluster also listens on its port + 10,000. */
 const [FROM, TO] = [10_000, 20_000]
 
-/** Starts a server on a free port, or on this one. Returns the port. */
+/** Starts a server on `port`; 0 is any free port. Returns the port. */
 export async function listen(server: Server, host = '127.0.0.1', port = 0): Promise<number> {
   await once(server.listen(port, host), 'listening')
   return (server.address() as AddressInfo).port
@@ -35,16 +35,20 @@ export function freePorts(count: number): Promise<number[]> {
 
 /** Whether a process has claimed the port, by the UDP port of the same number. If none has, this process does. */
 function isClaimed(port: number): Promise<boolean> {
-  const socket = createSocket('udp4').unref()
-  return new Promise(resolve => {
-    socket.once('error', () => resolve(true)).bind(port, '127.0.0.1', () => resolve(false))
-  })
+  const socket = createSocket('udp4').unref().bind(port, '127.0.0.1')
+  return once(socket, 'listening').then(
+    () => false,
+    () => true,
+  )
 }
 
-function isInUse(port: number): Promise<boolean> {
+async function isInUse(port: number): Promise<boolean> {
   const server = createServer()
-  return new Promise(resolve => {
-    server.once('error', () => resolve(true))
-    server.listen(port, '127.0.0.1', () => server.close(() => resolve(false)))
-  })
+  try {
+    await listen(server, '127.0.0.1', port)
+  } catch {
+    return true
+  }
+  await new Promise(resolve => server.close(resolve))
+  return false
 }
