@@ -32,8 +32,8 @@ export function placesOf(parts: number, isPart = !isWhole): { first: number; ste
 }
 
 /**
- * As `placesOf`, for orders of store operations. They are those of the callers, and the same on each store: on SQLite a
- * part is taken also with `ALL=1`.
+ * As `placesOf`, for orders of store operations. The callers make an order, which is the same on each store: on SQLite
+ * `ALL=1` takes a part, too.
  */
 export const placesOn = (store: string, parts: number) =>
   placesOf(parts, !isWhole || store === 'SQLite')

@@ -31,7 +31,10 @@ import { optionsOf, parseUrl, type RedisSettings } from './settings.ts'
 const MAX_IN_FLIGHT = 2000
 /** A command without a reply is rejected after this time. */
 const REPLY_TIMEOUT_MS = 900
-/** A replica must confirm a write so much earlier, and its refusal is a reply. */
+/**
+ * A replica must confirm a write so long before the time for the reply ends:
+ * the command that waits for it is answered then, and not cut off.
+ */
 const REFUSAL_MS = 400
 /** Pause before a connection that has ended is made anew. */
 const RECONNECT_PAUSE_MS = 200
